@@ -1,0 +1,117 @@
+// The one door from the op layer to a command stream.
+//
+//   aule::Args args;                         // collects what the kernel reads and writes
+//   SoftmaxFwdParams p{};                    // generated from the shader's `struct Params`
+//   p.in = args.read(address, bytes);        // an address enters params only through read/write/read_write
+//   p.out = args.write(address, bytes);
+//   launch(stream, kernel::softmax_fwd(), Spec{code(DType::f32)}, p, args, Grid{rows});
+//
+// `kernel::NAME(axis values...)` is generated for every shader (kernels.gen.h); the result names one SPIR-V variant.
+// Specialization constants are given by position: Spec's element i is `layout(constant_id = i)`.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace aule {
+
+namespace stream { class CommandStream; }
+using stream::CommandStream;
+
+struct Access {
+  uint64_t begin, end;  // device addresses, end exclusive
+  bool write;
+};
+
+class Args {
+ public:
+  uint64_t read(uint64_t address, uint64_t bytes) { return add(address, bytes, false); }
+  uint64_t write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }
+  uint64_t read_write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }
+  const Access* data() const { return overflow_.empty() ? inline_.data() : overflow_.data(); }
+  size_t size() const { return count_; }
+
+ private:
+  uint64_t add(uint64_t address, uint64_t bytes, bool is_write) {
+    if (bytes == 0) return address;
+    Access access{address, address + bytes, is_write};
+    if (count_ < inline_.size()) {
+      inline_[count_] = access;
+    } else {
+      if (overflow_.empty()) overflow_.assign(inline_.begin(), inline_.end());
+      overflow_.push_back(access);
+    }
+    ++count_;
+    return address;
+  }
+  std::array<Access, 8> inline_;
+  std::vector<Access> overflow_;
+  size_t count_ = 0;
+};
+
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+// One 32-bit specialization constant: int, unsigned, bool, float, DType or an enum.
+struct SpecValue {
+  uint32_t bits;
+  SpecValue(int v) : bits(static_cast<uint32_t>(v)) {}
+  SpecValue(uint32_t v) : bits(v) {}
+  SpecValue(bool v) : bits(v ? 1u : 0u) {}
+  SpecValue(float v) : bits(std::bit_cast<uint32_t>(v)) {}
+  SpecValue(DType v) : bits(static_cast<uint32_t>(v)) {}
+};
+
+class Spec {
+ public:
+  static constexpr size_t kMax = 20;
+  Spec() = default;
+  Spec(std::initializer_list<SpecValue> values) {
+    for (SpecValue v : values) push(v);
+  }
+  void push(SpecValue v) { values_.at(count_) = v.bits; ++count_; }
+  const uint32_t* data() const { return values_.data(); }
+  size_t size() const { return count_; }
+
+ private:
+  std::array<uint32_t, kMax> values_{};
+  size_t count_ = 0;
+};
+
+// A row of the generated table, typed by its params struct.
+template <class Params>
+struct KernelRef {
+  uint16_t row;
+};
+
+void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes,
+                const Args& args, Grid grid);
+// True when the stream's device has every feature that this variant asks for.
+bool supported_row(int device, uint16_t row);
+
+template <class Params>
+void launch(CommandStream& stream, KernelRef<Params> kernel, const Spec& spec, const Params& params, const Args& args,
+            Grid grid) {
+  launch_row(stream, kernel.row, spec, &params, sizeof(Params), args, grid);
+}
+
+// Device-to-device bytes and 32-bit fills by address; recorded like a kernel. `bytes` of fill is a multiple of 4.
+void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes);
+void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word);
+
+inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+// `groups` workgroups laid out as x * y with both under the device's limit of 65535; the shader's linear id is
+// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl) and it must check its bound.
+inline Grid linear_grid(uint64_t groups) {
+  constexpr uint64_t kRow = 32768;
+  if (groups <= kRow) return Grid{static_cast<uint32_t>(groups), 1, 1};
+  return Grid{static_cast<uint32_t>(kRow), ceil_div(groups, kRow), 1};
+}
+
+}  // namespace aule

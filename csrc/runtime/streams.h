@@ -1,0 +1,22 @@
+// Current device and current stream per thread, and the map from c10::Stream to CommandStream.
+#pragma once
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+namespace aule::stream { class CommandStream; }
+
+namespace aule::runtime {
+
+c10::DeviceIndex current_device() noexcept;
+void set_device(c10::DeviceIndex device);               // throws when out of range
+c10::DeviceIndex exchange_device(c10::DeviceIndex device);
+
+c10::Stream current_c10_stream(c10::DeviceIndex device);   // -1: current device
+c10::Stream exchange_stream(c10::Stream stream);
+stream::CommandStream& command_stream(c10::Stream stream);
+stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
+
+// Throws when this process is a fork of one that used the device.
+void check_not_forked();
+
+}  // namespace aule::runtime

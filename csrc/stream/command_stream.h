@@ -1,0 +1,81 @@
+// A command stream: a recorder plus one timeline semaphore. Work is recorded, submitted in batches that start small
+// and grow, and never waited for unless a value is asked for.
+//
+// Threads: every public member takes the stream's own mutex; nothing above locks. Streams live until process exit.
+// Order: dispatches of one stream behave as if executed one after another; a barrier is recorded only where a range
+// read was written, or a range written was read or written, since the last barrier.
+// Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h); after a lost device every call throws DeviceLost.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "kernels/launch.h"
+
+namespace aule::vulkan { class Device; class Pipeline; }
+
+namespace aule::stream {
+
+struct StreamImpl;
+class CapturedGraph;  // re-submittable command buffers; see capture_begin
+
+// A point in a stream's order. The batch that will signal it may not be submitted yet.
+struct Marker {
+  CommandStream* stream = nullptr;
+  uint64_t value = 0;      // timeline value; 0: always complete
+  int32_t timestamp = -1;  // slot of a timestamp query, -1 without timing
+};
+
+class CommandStream {
+ public:
+  static constexpr int kDefaultId = 0;
+  // Streams 1..32 are the pool, priority is a hint (0 normal, below 0 high). Creates the device on first use.
+  static CommandStream& get(int device, int64_t id);
+  static int64_t next_pool_id(int device, int priority);
+
+  int device_index() const;
+  vulkan::Device& device() const;
+  int64_t id() const;
+
+  void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
+                size_t access_count, Grid grid);
+  // Device addresses both sides (device or host-visible segments); recorded, ordered like a dispatch.
+  void copy(uint64_t dst, uint64_t src, uint64_t bytes);
+  void fill(uint64_t dst, uint64_t bytes, uint32_t word);
+  // Copies `host` away before returning (directly into the mapped allocation when memory is unified and nothing
+  // recorded or running touches the range, else through the staging ring), then records the transfer.
+  void upload(uint64_t dst, const void* host, uint64_t bytes);
+  // Waits for everything recorded before, then reads.
+  void download(void* host, uint64_t src, uint64_t bytes);
+
+  uint64_t flush();                // submit what is recorded; returns the value it will signal
+  uint64_t pending_value() const;  // the value signalled once all recorded so far is done
+  bool done(uint64_t value);       // submits first when the value is still only recorded
+  void wait(uint64_t value);       // likewise; polls before it sleeps; raises device errors (see errors.h)
+  void synchronize();
+  bool idle();                     // everything recorded so far has completed
+
+  Marker record(bool timing);
+  void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
+  static double elapsed_ms(const Marker& start, const Marker& end);
+  void release(Marker& marker);         // gives a timestamp slot back
+
+  // Graph capture: between begin and end, everything recorded goes to the graph and nothing runs.
+  void capture_begin();
+  std::shared_ptr<CapturedGraph> capture_end();
+  void replay(CapturedGraph& graph);
+  bool capturing() const;
+
+  uint64_t error_address() const;  // the device's error record, for kernels that check indices
+
+ private:
+  explicit CommandStream(std::unique_ptr<StreamImpl> impl);
+  std::unique_ptr<StreamImpl> impl_;
+};
+
+void synchronize_device(int device);            // all streams of the device
+// Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
+void raise_device_errors(int device);
+// Calls fn(arg) on some later flush/wait/done, once every stream of `device` has passed what it has recorded by now.
+void when_all_passed(int device, void (*fn)(void*), void* arg);
+
+}  // namespace aule::stream

@@ -1,0 +1,35 @@
+// Devices. Enumeration never creates a VkDevice (safe before fork); Device::get does, once, under a lock.
+//
+// Order: discrete, integrated, virtual, CPU. CPU devices (lavapipe) are listed only when no real GPU is, or when
+// AULE_VISIBLE_DEVICES names them. AULE_VISIBLE_DEVICES: comma list of index | substring of the name | UUID prefix;
+// naming one device twice gives two logical devices (used to test several devices on one).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/caps.h"
+#include "vulkan/memory.h"
+
+namespace aule::vulkan {
+
+int device_count() noexcept;            // 0 without loader or device, never throws
+std::string unavailable_reason();       // why device_count() is 0, for people
+const Caps& device_caps(int index);     // without creating the device; throws NoDevice
+bool device_created(int index) noexcept;
+
+struct DeviceImpl;
+class Device {
+ public:
+  static Device& get(int index);
+  int index() const;
+  const Caps& caps() const;
+  MemoryPool& memory();
+  DeviceImpl& impl() { return *impl_; }  // for csrc/vulkan and csrc/stream only
+
+ private:
+  explicit Device(std::unique_ptr<DeviceImpl> impl);
+  std::unique_ptr<DeviceImpl> impl_;
+};
+
+}  // namespace aule::vulkan

@@ -1,0 +1,41 @@
+// Driver allocations. One Segment is one VkDeviceMemory (or several, bound sparsely, past the driver's largest
+// allocation) with one VkBuffer over it. The caching allocator above cuts segments into blocks.
+#pragma once
+#include <cstdint>
+
+namespace aule::vulkan {
+
+enum class MemoryKind : uint8_t {
+  device,  // device local; also mapped when memory is unified
+  host,    // host visible, coherent, cached where possible: pinned memory and read-back staging
+};
+
+struct Segment {
+  uint64_t address = 0;  // buffer device address
+  uint64_t bytes = 0;
+  void* mapped = nullptr;  // host pointer, or null
+  MemoryKind kind = MemoryKind::device;
+  void* handle = nullptr;  // private to memory.cpp
+};
+
+struct MemoryBudget {
+  uint64_t free_bytes, total_bytes;
+};
+
+struct MemoryPoolImpl;
+class MemoryPool {
+ public:
+  // Throws OutOfMemory with the numbers; nothing leaks. `bytes` is rounded up to 256.
+  Segment* allocate(MemoryKind kind, uint64_t bytes);
+  void free(Segment* segment);  // the caller knows that no queue uses it any more
+  // The segment that holds a device address / a host pointer of a mapped host segment, or null. Thread safe.
+  Segment* find(uint64_t address) const;
+  Segment* find_host(const void* pointer) const;
+  MemoryBudget budget() const;
+  MemoryPoolImpl* impl = nullptr;
+};
+
+// Test hook: the next `count` driver allocations of at least `min_bytes` fail as if out of memory.
+void inject_allocation_failures(int count, uint64_t min_bytes);
+
+}  // namespace aule::vulkan

@@ -1,0 +1,20 @@
+// Device-side checks: a kernel that meets a bad index writes the first one to the device's error record and goes on
+// without touching memory out of bounds; the host raises it at the next synchronisation.
+#ifndef AULE_ERRORS_GLSL
+#define AULE_ERRORS_GLSL
+#include "dtype_codes.h"
+layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer ErrorRef {
+  uint code;      // AULE_ERR_*, 0 while nothing happened
+  uint kernel;    // the op's tag, given by the host in params (see ops/device_assert.h)
+  int64_t value;  // offending index
+  int64_t bound;  // allowed: [-bound, bound) or [0, bound)
+};
+void report_error(uint64_t record, uint code, uint kernel, int64_t value, int64_t bound) {
+  ErrorRef r = ErrorRef(record);
+  if (atomicCompSwap(r.code, 0u, code) == 0u) {
+    r.kernel = kernel;
+    r.value = value;
+    r.bound = bound;
+  }
+}
+#endif

@@ -1,0 +1,45 @@
+// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a counter-based generator.
+// The counter is {offset, subsequence}: a random op gives every output element (or group of 4) its own subsequence.
+#ifndef AULE_PHILOX_GLSL
+#define AULE_PHILOX_GLSL
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer PhiloxStateRef { uint64_t seed, offset; };
+
+struct Philox {
+  uvec2 key;
+  uint64_t offset;
+};
+
+// `state` is 0, or the address of {seed, offset} to use instead of / in addition to the given ones (captured graphs).
+Philox philox_begin(uint64_t seed, uint64_t offset, uint64_t state) {
+  if (state != uint64_t(0)) {
+    seed = PhiloxStateRef(state).seed;
+    offset += PhiloxStateRef(state).offset;
+  }
+  return Philox(uvec2(uint(seed), uint(seed >> 32)), offset);
+}
+
+// Four independent 32-bit draws for `subsequence`; `step` selects further draws of the same subsequence.
+uvec4 philox_draw(Philox g, uint64_t subsequence, uint step) {
+  uint64_t o = g.offset / 4 + uint64_t(step);
+  uvec4 c = uvec4(uint(o), uint(o >> 32), uint(subsequence), uint(subsequence >> 32));
+  uvec2 k = g.key;
+  for (int round = 0; round < 10; ++round) {
+    uint hi0, lo0, hi1, lo1;
+    umulExtended(0xD2511F53u, c.x, hi0, lo0);
+    umulExtended(0xCD9E8D57u, c.z, hi1, lo1);
+    c = uvec4(hi1 ^ c.y ^ k.x, lo1, hi0 ^ c.w ^ k.y, lo0);
+    k += uvec2(0x9E3779B9u, 0xBB67AE85u);
+  }
+  return c;
+}
+
+// [0, 1) with 24 bits; (0, 1] is 1 - this.
+float uniform01(uint bits) { return float(bits >> 8) * (1.0 / 16777216.0); }
+vec4 uniform01(uvec4 bits) { return vec4(bits >> 8) * (1.0 / 16777216.0); }
+// Two standard normals from two draws (Box-Muller).
+vec2 normal2(uint a, uint b) {
+  float r = sqrt(-2.0 * log(1.0 - uniform01(a)));
+  float t = 6.28318530717958647692 * uniform01(b);
+  return vec2(r * cos(t), r * sin(t));
+}
+#endif
