@@ -105,6 +105,9 @@ void launch(CommandStream& stream, KernelRef<Params> kernel, const Spec& spec, c
 void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes);
 void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word);
 
+// The device's error record, for kernels that check indices (shaders/common/errors.glsl). Not an argument: no barrier waits for it.
+uint64_t error_address(CommandStream& stream);
+
 inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 // `groups` workgroups laid out as x * y with both under the device's limit of 65535; the shader's linear id is
 // gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl) and it must check its bound.
