@@ -103,6 +103,9 @@ void launch(CommandStream& stream, KernelRef<Params> kernel, const Spec& spec, c
 
 // Device-to-device bytes and 32-bit fills by address; recorded like a kernel. `bytes` of fill is a multiple of 4.
 void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes);
+// Host memory: upload_bytes has copied `host` away when it returns; download_bytes waits for the value.
+void upload_bytes(CommandStream& stream, uint64_t dst, const void* host, uint64_t bytes);
+void download_bytes(CommandStream& stream, void* host, uint64_t src, uint64_t bytes);
 void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word);
 
 // The device's error record, for kernels that check indices (shaders/common/errors.glsl). Not an argument: no barrier waits for it.

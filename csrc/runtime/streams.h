@@ -18,5 +18,6 @@ stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 
 // Throws when this process is a fork of one that used the device.
 void check_not_forked();
+bool in_bad_fork() noexcept;
 
 }  // namespace aule::runtime

@@ -1,0 +1,28 @@
+// Rows: creation, views, storage, copies.
+#include "ops/factory.h"
+
+#include "aten/register.h"
+#include "ops/copy.h"
+#include "ops/stream_ops.h"
+
+namespace aule {
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", GUARDED(ops::empty_memory_format));
+  m.impl("empty_strided", GUARDED(ops::empty_strided));
+  m.impl("as_strided", TORCH_FN(ops::as_strided));
+  m.impl("view", TORCH_FN(ops::view));
+  m.impl("_reshape_alias", TORCH_FN(ops::reshape_alias));
+  m.impl("unfold", TORCH_FN(ops::unfold));
+  m.impl("view_as_real", TORCH_FN(ops::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(ops::view_as_complex));
+  m.impl("resize_", GUARDED(ops::resize_));
+  m.impl("set_.source_Storage", GUARDED(ops::set_source_storage));
+  m.impl("set_.source_Storage_storage_offset", GUARDED(ops::set_source_storage_offset));
+  m.impl("set_.source_Tensor", GUARDED(ops::set_source_tensor));
+  m.impl("set_", GUARDED(ops::set_empty));
+  m.impl("_copy_from", GUARDED(ops::copy_from));
+  m.impl("_copy_from_and_resize", GUARDED(ops::copy_from_and_resize));
+  m.impl("_local_scalar_dense", GUARDED(ops::local_scalar_dense));
+  m.impl("record_stream", GUARDED(ops::record_stream));
+}
+}  // namespace aule

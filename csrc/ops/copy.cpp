@@ -1,0 +1,110 @@
+#include "ops/copy.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/view_as_real.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "ops/copy_kernels.h"
+#include "ops/host_copy.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+bool on_aule(const at::Tensor& t) { return t.device().type() == c10::DeviceType::PrivateUse1; }
+
+// Same sizes, same strides, no gaps: the bytes from element 0 on are the tensor.
+bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && ((a.is_contiguous() && b.is_contiguous()) ||
+                                    (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
+}
+
+// Views whose conjugate or negative bit differs: the bits are copied, then the destination is corrected where it lives.
+void settle_bits(const at::Tensor& src, const at::Tensor& dst) {
+  if (src.is_neg() != dst.is_neg()) const_cast<at::Tensor&>(dst).neg_();
+  if (dst.is_complex() && src.is_conj() != dst.is_conj()) at::view_as_real(dst.is_conj() ? dst.conj() : dst).select(-1, 1).neg_();
+}
+
+void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  const c10::OptionalDeviceGuard guard(dst.device());
+  // Conversion happens on the device; a dtype without arithmetic there is converted where the data is, on the host.
+  const bool convert_here = src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
+                                                           src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
+  at::Tensor host = convert_here ? src.to(dst.scalar_type()) : src;
+  if (host.sizes() == dst.sizes() && host.dtype() == dst.dtype() && same_dense_layout(host, dst)) {
+    upload(dst, host, non_blocking);
+    return;
+  }
+  // Only what the source really holds travels; a broadcast happens on the device.
+  host = host.resolve_conj().resolve_neg().contiguous();
+  at::Tensor staged = at::empty(host.sizes(), dst.options().dtype(host.scalar_type()));
+  upload(staged, host, non_blocking);
+  copy_strided(dst, staged.expand(dst.sizes()));
+}
+
+void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  const c10::OptionalDeviceGuard guard(src.device());
+  if (src.dtype() == dst.dtype() && same_dense_layout(src, dst)) {
+    download(dst, src, non_blocking);
+    return;
+  }
+  at::Tensor dense = src;
+  if (!src.is_non_overlapping_and_dense()) {
+    dense = at::empty(src.sizes(), src.options());
+    copy_strided(dense, src);
+  }
+  at::Tensor host = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(at::kCPU));
+  download(host, dense, /*non_blocking=*/false);
+  const_cast<at::Tensor&>(dst).copy_(host);
+}
+
+}  // namespace
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
+  if (dst.numel() == 0) return dst;
+  // Bits first: views without the conjugate and negative bits name the same memory.
+  const bool bits_differ = self.is_neg() != dst.is_neg() || self.is_conj() != dst.is_conj();
+  if (bits_differ && self.dtype() != dst.dtype()) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (on_aule(self) && on_aule(dst)) {
+    if (self.device() == dst.device()) {
+      copy_strided(dst, self.expand(dst.sizes()));
+    } else {
+      // Between devices through the host: Vulkan has no portable peer access.
+      at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
+      device_to_host(self, host, /*non_blocking=*/false);
+      host_to_device(host, dst, /*non_blocking=*/false);
+    }
+  } else if (on_aule(dst)) {
+    host_to_device(self, dst, non_blocking);
+  } else {
+    TORCH_CHECK(dst.is_cpu(), "copy_: cannot copy from ", self.device(), " to ", dst.device());
+    device_to_host(self.expand(dst.sizes()), dst, non_blocking);
+  }
+  if (bits_differ) settle_bits(self, dst);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::native::resize_output(dst, self.sizes());
+  return copy_from(self, dst, /*non_blocking=*/false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  at::Tensor host = at::empty({}, self.options().device(at::kCPU));
+  download(host, self, /*non_blocking=*/false);
+  at::Scalar value = host.item();
+  if (C10_UNLIKELY(self.is_neg() || self.is_conj())) {
+    at::Tensor bits = at::empty({}, self.options().device(at::kCPU)).fill_(value);
+    if (self.is_conj()) bits = bits.conj().resolve_conj();
+    if (self.is_neg()) bits = bits.neg();
+    value = bits.item();
+  }
+  return value;
+}
+
+}  // namespace aule::ops

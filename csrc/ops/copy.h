@@ -1,0 +1,12 @@
+// Copies between host and device, between devices, and on the device; .item().
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace aule::ops {
+
+// What copy_, to, clone end in: any dtype pair, any strides on both sides, `self` broadcast to `dst`.
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking);
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
+at::Scalar local_scalar_dense(const at::Tensor& self);
+
+}  // namespace aule::ops

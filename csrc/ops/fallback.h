@@ -1,0 +1,26 @@
+// The CPU fallback: what an operator without a kernel of ours gets. Warned once per operator, counted always,
+// refused in strict mode (TORCH_AULE_STRICT=1).
+#pragma once
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace c10 { class OperatorHandle; }
+
+namespace aule::ops {
+
+void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+struct FallbackRow {
+  std::string op;
+  int64_t count;
+  std::string first_arguments;  // shapes and dtypes of the first call
+};
+std::vector<FallbackRow> fallback_report();
+void reset_fallback_report();
+bool is_strict();
+void set_strict(bool strict);
+
+}  // namespace aule::ops

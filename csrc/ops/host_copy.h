@@ -1,0 +1,12 @@
+// Bytes between host and device tensors of the same dense layout and dtype.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace aule::ops {
+
+// Without non_blocking, or from pageable memory, the source may be changed once this returns.
+void upload(const at::Tensor& dst, const at::Tensor& host, bool non_blocking);
+// Waits for the value, except with non_blocking into pinned memory.
+void download(const at::Tensor& host, const at::Tensor& src, bool non_blocking);
+
+}  // namespace aule::ops

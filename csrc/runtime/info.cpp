@@ -1,0 +1,34 @@
+#include "runtime/info.h"
+
+#include "kernels/kernel_row.h"
+#include "kernels/kernel_table.h"
+#include "kernels/launch.h"
+#include "stream/command_stream.h"
+#include "vulkan/device.h"
+#include "vulkan/instance.h"
+
+namespace aule::runtime {
+
+std::vector<KernelInfo> registered_kernels(int device) {
+  std::vector<KernelInfo> rows;
+  for (uint16_t row = 0; row < kKernelRowCount; ++row)
+    rows.push_back({kKernelRows[row].name, kKernelRows[row].spirv_bytes, device >= 0 && supported_row(device, row)});
+  return rows;
+}
+std::vector<std::string> active_pipelines(int device) {
+  if (!vulkan::device_created(device)) return {};
+  return kernels::active_pipelines(device);
+}
+std::string unavailable_reason() { return vulkan::unavailable_reason(); }
+int device_count() noexcept { return vulkan::device_count(); }
+bool device_created(int device) noexcept { return vulkan::device_created(device); }
+void create_device(int device) { vulkan::Device::get(device); }
+void synchronize(int device) {
+  if (vulkan::device_created(device)) stream::synchronize_device(device);
+}
+int validation_message_count() { return vulkan::validation_message_count(); }
+std::vector<std::string> validation_messages() { return vulkan::validation_messages(); }
+void inject_allocation_failures(int count, uint64_t min_bytes) { vulkan::inject_allocation_failures(count, min_bytes); }
+void inject_device_lost(int device) { vulkan::inject_device_lost(device); }
+
+}  // namespace aule::runtime

@@ -1,0 +1,26 @@
+// What the Python layer shows of devices, kernels and the driver.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace aule::runtime {
+
+struct KernelInfo {
+  std::string name;
+  size_t spirv_bytes;
+  bool supported;
+};
+std::vector<KernelInfo> registered_kernels(int device);
+std::vector<std::string> active_pipelines(int device);
+std::string unavailable_reason();
+int device_count() noexcept;
+bool device_created(int device) noexcept;
+void create_device(int device);
+void synchronize(int device);
+int validation_message_count();
+std::vector<std::string> validation_messages();
+void inject_allocation_failures(int count, uint64_t min_bytes);
+void inject_device_lost(int device);
+
+}  // namespace aule::runtime

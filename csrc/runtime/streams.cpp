@@ -1,0 +1,107 @@
+#include "runtime/streams.h"
+
+#include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "runtime/device_caps.h"
+#include "stream/command_stream.h"
+#include "vulkan/device.h"
+
+namespace aule::runtime {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+struct ThreadState {
+  c10::DeviceIndex device = 0;
+  std::array<c10::StreamId, kMaxDevices> stream{};  // 0: the default stream
+};
+thread_local ThreadState t_state;
+
+std::atomic<bool> g_forked{false};
+std::once_flag g_fork_handler;
+
+c10::DeviceIndex resolve(c10::DeviceIndex device) { return device < 0 ? t_state.device : device; }
+
+void check_index(c10::DeviceIndex device) {
+  const int count = vulkan::device_count();
+  TORCH_CHECK(count > 0, "torch_aule: no Vulkan device: ", vulkan::unavailable_reason());
+  TORCH_CHECK(device >= 0 && device < count && device < kMaxDevices, "torch_aule: invalid device index ",
+              static_cast<int>(device), ": this process sees ", count, " aule device(s)");
+}
+
+}  // namespace
+
+void check_not_forked() {
+  TORCH_CHECK(!g_forked.load(std::memory_order_relaxed),
+              "Cannot use aule in a forked subprocess after the parent used the device: a Vulkan device does not survive "
+              "fork(). Use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')).");
+  // A child is only spoilt when the parent had created a device by then.
+  std::call_once(g_fork_handler, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      for (int i = 0; i < kMaxDevices; ++i) {
+        if (vulkan::device_created(i)) g_forked = true;
+      }
+    });
+  });
+}
+
+bool in_bad_fork() noexcept { return g_forked.load(std::memory_order_relaxed); }
+
+c10::DeviceIndex current_device() noexcept { return t_state.device; }
+
+void set_device(c10::DeviceIndex device) {
+  if (device == t_state.device) return;
+  check_index(device);
+  t_state.device = device;
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
+  const c10::DeviceIndex before = t_state.device;
+  if (device >= 0) set_device(device);
+  return before;
+}
+
+c10::Stream current_c10_stream(c10::DeviceIndex device) {
+  device = resolve(device);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
+                     t_state.stream.at(static_cast<size_t>(device)));
+}
+
+c10::Stream exchange_stream(c10::Stream stream) {
+  const c10::Stream before = current_c10_stream(stream.device_index());
+  t_state.stream.at(static_cast<size_t>(resolve(stream.device_index()))) = stream.id();
+  return before;
+}
+
+stream::CommandStream& command_stream(c10::Stream stream) {
+  check_not_forked();
+  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "torch_aule: expected a stream of device aule, got ",
+              stream);
+  return stream::CommandStream::get(resolve(stream.device_index()), stream.id());
+}
+
+stream::CommandStream& current_stream(c10::DeviceIndex device) {
+  // The last stream handed out, so that a chain of small ops does not look it up again.
+  thread_local struct {
+    c10::DeviceIndex device = -1;
+    c10::StreamId id = 0;
+    stream::CommandStream* stream = nullptr;
+  } last;
+  device = resolve(device);
+  const c10::StreamId id = t_state.stream.at(static_cast<size_t>(device));
+  if (last.stream != nullptr && last.device == device && last.id == id && !in_bad_fork()) return *last.stream;
+  if (last.stream == nullptr) check_index(device);
+  last.stream = &command_stream(current_c10_stream(device));
+  last.device = device;
+  last.id = id;
+  return *last.stream;
+}
+
+const Caps& device_caps(c10::DeviceIndex device) { return vulkan::device_caps(resolve(device)); }
+
+}  // namespace aule::runtime
