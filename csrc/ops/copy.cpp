@@ -40,7 +40,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
     return;
   }
   // Only what the source really holds travels; a broadcast happens on the device.
-  host = host.resolve_conj().resolve_neg().contiguous();
+  host = host.contiguous();
   at::Tensor staged = at::empty(host.sizes(), dst.options().dtype(host.scalar_type()));
   upload(staged, host, non_blocking);
   copy_strided(dst, staged.expand(dst.sizes()));
@@ -67,7 +67,14 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
   if (dst.numel() == 0) return dst;
-  // Bits first: views without the conjugate and negative bits name the same memory.
+  // Conjugate and negative bits of a host tensor are settled on the host ...
+  if (self.is_cpu() && (self.is_conj() || self.is_neg())) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (dst.is_cpu() && (dst.is_conj() || dst.is_neg())) {
+    at::Tensor plain = at::empty(dst.sizes(), dst.options());
+    copy_from(self, plain, /*non_blocking=*/false);
+    return const_cast<at::Tensor&>(dst).copy_(plain);
+  }
+  // ... those of device views after the bits have been moved.
   const bool bits_differ = self.is_neg() != dst.is_neg() || self.is_conj() != dst.is_conj();
   if (bits_differ && self.dtype() != dst.dtype()) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
   if (on_aule(self) && on_aule(dst)) {
