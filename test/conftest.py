@@ -1,0 +1,74 @@
+"""Every test runs strict: an operator without a kernel of ours fails the test instead of running on the CPU."""
+
+import os
+
+# Read when the extension starts, so they must stand before the import.
+os.environ.setdefault("TORCH_AULE_STRICT", "1")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+import torch_aule  # noqa: E402
+from torch_aule import _C  # noqa: E402
+
+VALIDATION = os.environ.get("TORCH_AULE_VALIDATION", "0") not in ("", "0")
+
+
+def pytest_report_header(config):
+    if not torch.aule.is_available():
+        return f"aule: no device ({torch.aule.unavailable_reason()})"
+    p = torch.aule.get_device_properties(0)
+    state = "on" if VALIDATION else "off"
+    return f"aule: {p.name}, {p.driver_name} {p.driver_info}, strict {torch.aule.is_strict()}, validation {state}"
+
+
+@pytest.fixture(scope="session")
+def device():
+    """The device under test. Without one the suite fails: skipping everything would look like success."""
+    if not torch.aule.is_available():
+        pytest.fail(f"no aule device: {torch.aule.unavailable_reason()}")
+    return torch.device("aule")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Inputs are fresh for each test and each run; the seed is printed with a failing test and can be set."""
+    seed = int(os.environ.get("TORCH_AULE_TEST_SEED", "0")) or torch.seed() % 2**31
+    torch.manual_seed(seed)
+    print(f"TORCH_AULE_TEST_SEED={seed}")
+    yield
+
+
+@pytest.fixture
+def not_strict():
+    """For tests of the CPU fallback itself."""
+    with torch.aule.strict(False):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """A message of the validation layers fails the test that caused it."""
+    if not VALIDATION:
+        yield
+        return
+    before = _C.validation_message_count()
+    outcome = yield
+    if _C.is_initialized() and not item.get_closest_marker("loses_device"):
+        try:
+            torch.aule.synchronize()
+        except Exception:
+            if outcome.excinfo is None:
+                raise
+    new = _C.validation_message_count() - before
+    if new and outcome.excinfo is None:
+        messages = "\n".join(_C.validation_messages()[-new:][:5])
+        outcome.force_exception(AssertionError(f"{new} message(s) of the validation layers:\n{messages}"))
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if VALIDATION and exitstatus == 0 and _C.validation_message_count():
+        print(f"\n{_C.validation_message_count()} message(s) of the validation layers in this run")
+        for message in _C.validation_messages()[:5]:
+            print(message)
+        session.exitstatus = 1

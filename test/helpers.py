@@ -1,0 +1,151 @@
+"""Shared by the tests: comparison with the CPU, and inputs of awkward layouts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Tolerances of one operation against the same operation on the CPU in float32 or wider, rounded to the dtype.
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (2e-5, 1e-5),
+    torch.float16: (2e-3, 1e-3),
+    torch.bfloat16: (1.6e-2, 1e-2),
+}
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+ALL_DTYPES = [*FLOATS, *INTS, torch.bool]
+
+
+def to_device(tree, device="aule"):
+    """Move every tensor in nested tuples, lists and dicts, keeping sizes and strides (also stride 0)."""
+    return tree_map_only(torch.Tensor, lambda t: like_strided(t, device), tree)
+
+
+def to_cpu(tree):
+    """Move every tensor in nested tuples, lists and dicts to the CPU."""
+    return tree_map_only(torch.Tensor, lambda t: t.detach().cpu(), tree)
+
+
+def like_strided(t: torch.Tensor, device="aule") -> torch.Tensor:
+    """A copy of `t` on `device` with the same sizes, strides and storage offset."""
+    with torch.no_grad():
+        if t.layout != torch.strided or t.device.type != "cpu":
+            moved = t.detach().to(device)
+        else:
+            flat = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
+            moved = flat.to(device).as_strided(t.size(), t.stride(), t.storage_offset())
+            moved = moved.conj() if t.is_conj() else moved
+            moved = moved._neg_view() if t.is_neg() else moved
+    return moved.requires_grad_(t.requires_grad)
+
+
+def assert_close(actual, expected, *, rtol=None, atol=None, msg=None):
+    """torch.testing.assert_close over nested results, with our tolerances; `actual` may live on the device."""
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(actual, (tuple, list)) and len(actual) == len(expected), (actual, expected)
+        for a, e in zip(actual, expected):
+            assert_close(a, e, rtol=rtol, atol=atol, msg=msg)
+        return
+    if expected is None:
+        assert actual is None
+        return
+    if not isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
+        return
+    assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, expected {expected.dtype}"
+    assert actual.shape == expected.shape, f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    default = TOLERANCES.get(expected.dtype, (0, 0))
+    torch.testing.assert_close(
+        actual.detach().cpu(),
+        expected.detach().cpu(),
+        rtol=default[0] if rtol is None else rtol,
+        atol=default[1] if atol is None else atol,
+        equal_nan=True,
+        msg=msg,
+    )
+
+
+def assert_close_to_cpu(function, *args, rtol=None, atol=None, wide=True, **kwargs):
+    """Run `function` on the device and on the CPU and compare all results.
+
+    Parameters
+    ----------
+    args, kwargs
+        CPU tensors (and anything else). Strides are kept on the way to the device.
+    wide
+        Compute float16 and bfloat16 references in float32 and round them, so that the CPU's own rounding does not count.
+    """
+    on_device = function(*to_device(args), **to_device(kwargs))
+
+    def widen(t):
+        return t.float() if wide and t.dtype in (torch.float16, torch.bfloat16) else t
+
+    expected = function(*tree_map_only(torch.Tensor, widen, args), **tree_map_only(torch.Tensor, widen, kwargs))
+
+    def narrow(e, a):
+        if isinstance(e, (tuple, list)):
+            return type(e)(narrow(x, y) for x, y in zip(e, a)) if type(e) in (tuple, list) else [narrow(x, y) for x, y in zip(e, a)]
+        if isinstance(e, torch.Tensor) and e.dtype == torch.float32 and a.dtype in (torch.float16, torch.bfloat16):
+            return e.to(a.dtype)
+        return e
+
+    assert_close(on_device, narrow(expected, on_device), rtol=rtol, atol=atol)
+    return on_device
+
+
+def random_tensor(*size, dtype=torch.float32, low=None, high=None, requires_grad=False) -> torch.Tensor:
+    """Random values on the CPU: normal for floats, -9..9 (0..9 unsigned) for integers, coin flips for bool."""
+    if dtype == torch.bool:
+        t = torch.rand(size) < 0.5
+    elif dtype.is_floating_point or dtype.is_complex:
+        if low is None:
+            t = torch.randn(size, dtype=dtype if dtype.is_complex else torch.float32).to(dtype)
+        else:
+            t = (torch.rand(size) * (high - low) + low).to(dtype)
+    else:
+        smallest = 0 if dtype == torch.uint8 else -9
+        t = torch.randint(smallest if low is None else low, 10 if high is None else high, size, dtype=dtype)
+    return t.requires_grad_(requires_grad)
+
+
+def layouts(t: torch.Tensor):
+    """(name, tensor) pairs with the values of `t` in layouts that kernels get wrong: the values stay the same."""
+    yield "contiguous", t.contiguous()
+    if t.dim() >= 2:
+        yield "transposed", t.transpose(0, -1).contiguous().transpose(0, -1)
+    if t.dim() >= 1:
+        wide = torch.zeros(*t.shape[:-1], t.shape[-1] * 2 + 3, dtype=t.dtype)
+        view = wide[..., 3 : 3 + 2 * t.shape[-1] : 2]
+        view.copy_(t)
+        yield "offset and step", view
+    if t.dim() == 4:
+        yield "channels last", t.contiguous(memory_format=torch.channels_last)
+
+
+def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
+    """Run `code` in a fresh interpreter; keyword arguments set environment variables (None removes one)."""
+    environment = dict(os.environ)
+    for name, value in env.items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True
+    )
+
+
+def check_python(code: str, **kwargs) -> str:
+    """Like :func:`run_python`, and the interpreter must end well; returns what it printed."""
+    done = run_python(code, **kwargs)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,73 @@
+"""PyTorch on Vulkan: the device ``aule``.
+
+``import torch_aule`` registers the backend, always. PyTorch's autoload entry point comes through ``_autoload`` instead,
+which registers only when that helps: see :mod:`torch_aule._register`.
+"""
+
+import os as _os
+import sys as _sys
+
+from torch_aule._version import __version__
+
+
+def _torch_is_being_imported() -> bool:
+    spec = getattr(_sys.modules.get("torch"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+# True: torch's own import is loading this package through the entry point, and nobody has asked for us by name.
+_from_entry_point = _torch_is_being_imported()
+
+
+def _autoload() -> None:
+    """Entry point of the group ``torch.backends``. Never raises: an exception here would break ``import torch``."""
+    if not _from_entry_point:
+        return  # `import torch_aule` is importing torch at this moment; it registers right afterwards
+    try:
+        from torch_aule import _register
+
+        registered = _register.autoload()
+    except Exception as error:
+        import logging
+
+        logging.getLogger("torch_aule").info("not registered by autoload: %s", error)
+        registered = False
+    if not registered:
+        # Forget the package, so that a later `import torch_aule` runs its body again and registers.
+        for name in [n for n in _sys.modules if n == __name__ or n.startswith(__name__ + ".")]:
+            if name != __name__ + "._C":  # an extension module can be initialised only once
+                del _sys.modules[name]
+
+
+# Everything above must stand before torch is imported: torch calls `_autoload` while this file is still being read.
+import torch as _torch  # noqa: E402
+
+_LAZY = {
+    "flash_attention": "torch_aule.attention",
+    "aule_attention": "torch_aule.attention",
+    "print_backend_info": "torch_aule.info",
+}
+
+__all__ = ["__version__", "aule_attention", "flash_attention", "print_backend_info"]
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        import importlib
+
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_LAZY])
+
+
+if not _from_entry_point:
+    from torch_aule import _register
+
+    _register.register()
+
+del _os, _torch

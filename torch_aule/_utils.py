@@ -1,0 +1,51 @@
+"""From whatever a caller names a device with to its index."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_aule import _C
+
+DeviceLike = torch.device | str | int | None
+
+
+def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: bool = False) -> int:
+    """Index of `device`, which may be an int, ``"aule"``, ``"aule:1"``, a torch.device or None.
+
+    Parameters
+    ----------
+    device
+        What the caller passed.
+    optional
+        Whether None, or a device without an index, stands for the current device.
+    allow_cpu
+        Whether the CPU is accepted; its index is -1.
+    """
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    index = None
+    if isinstance(device, torch.device):
+        if device.type == "cpu" and allow_cpu:
+            return -1
+        if device.type != "aule":
+            raise ValueError(f"expected an aule device, got {device}")
+        index = device.index
+    elif device is not None:
+        raise TypeError(f"expected a device as an int, a str or a torch.device, got {type(device).__name__}")
+    if index is None:
+        if not optional:
+            raise ValueError(f"expected a device with an index, got {device}")
+        return _C.current_device()
+    return index
+
+
+def checked_index(device: DeviceLike) -> int:
+    """Like :func:`_get_device_index` with ``optional=True``; raises when no such device exists."""
+    index = _get_device_index(device, optional=True)
+    count = _C.device_count()
+    if not 0 <= index < count:
+        reason = f" ({_C.unavailable_reason()})" if count == 0 else ""
+        raise RuntimeError(f"invalid device aule:{index}: {count} aule device(s) are available{reason}")
+    return index

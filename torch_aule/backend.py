@@ -1,0 +1,149 @@
+"""``torch.aule``: the device module, put together from its parts.
+
+It answers the calls that programs written for ``torch.cuda`` make. What a Vulkan device cannot tell is documented at the
+function rather than made up.
+"""
+
+from __future__ import annotations
+
+from torch import OutOfMemoryError
+
+from torch_aule import _utils, amp, graphs, memory, random
+from torch_aule.device import (
+    _is_in_bad_fork,
+    _lazy_init,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_arch_list,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    synchronize,
+    unavailable_reason,
+)
+from torch_aule.amp import get_amp_supported_dtype
+from torch_aule.fallback import fallback_report, is_strict, reset_fallback_report, set_strict, strict
+from torch_aule.graphs import Graph, graph, is_current_stream_capturing
+from torch_aule.memory import (
+    empty_cache,
+    get_per_process_memory_fraction,
+    ipc_collect,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    recommended_max_memory,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_reserved,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from torch_aule.random import (
+    _get_generator,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_aule.stream import (
+    Event,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    get_stream_from_external,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    "Event",
+    "Graph",
+    "OutOfMemoryError",
+    "Stream",
+    "StreamContext",
+    "amp",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "fallback_report",
+    "get_amp_supported_dtype",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "get_stream_from_external",
+    "graph",
+    "graphs",
+    "init",
+    "initial_seed",
+    "ipc_collect",
+    "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "is_initialized",
+    "is_strict",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "random",
+    "recommended_max_memory",
+    "reset_accumulated_memory_stats",
+    "reset_fallback_report",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "set_strict",
+    "stream",
+    "strict",
+    "synchronize",
+    "unavailable_reason",
+]
+
+
+def __getattr__(name: str):
+    if name == "default_generators":  # made on demand: asking for it at import would enumerate devices
+        return tuple(_get_generator(i) for i in range(device_count()))
+    raise AttributeError(f"module 'torch.aule' has no attribute {name!r}")

@@ -1,0 +1,184 @@
+"""Which devices there are, what they can do, and which one is current."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from torch_aule import _C
+from torch_aule._utils import DeviceLike, _get_device_index, checked_index
+
+
+def is_available() -> bool:
+    """Whether a Vulkan device that torch_aule can use is present. Never raises and starts nothing."""
+    return _C.device_count() > 0
+
+
+def unavailable_reason() -> str:
+    """Why :func:`is_available` is False, in words; empty when it is True."""
+    return "" if is_available() else _C.unavailable_reason()
+
+
+def device_count() -> int:
+    """Number of devices. Does not create any, so that it is safe to call before a fork."""
+    return _C.device_count()
+
+
+def is_initialized() -> bool:
+    """Whether a device has been started in this process."""
+    return _C.is_initialized()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had started a device, and so cannot use it."""
+    return _C.is_in_bad_fork()
+
+
+def _lazy_init() -> None:
+    if _C.is_in_bad_fork():
+        raise RuntimeError(
+            "Cannot use aule in a forked subprocess: Vulkan devices do not survive fork(). "
+            "Use the 'spawn' start method of multiprocessing, or touch the device in the child only."
+        )
+    _C.init()
+
+
+def init() -> None:
+    """Start the backend now instead of on first use."""
+    _lazy_init()
+
+
+def current_device() -> int:
+    """Index of the current device of this thread."""
+    return _C.current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Make `device` current in this thread. A negative index does nothing, as in ``torch.cuda``."""
+    index = _get_device_index(device, optional=True)
+    if index >= 0:
+        _C.set_device(checked_index(index))
+
+
+def _exchange_device(index: int) -> int:
+    """Make `index` current and return the former one; -1 changes nothing and returns -1."""
+    return -1 if index < 0 else _C.exchange_device(index)
+
+
+def _maybe_exchange_device(index: int) -> int:
+    return _exchange_device(index)
+
+
+class device:
+    """Context in which `device` is current.
+
+    Parameters
+    ----------
+    device
+        An index, a name or a torch.device. None and negative indices change nothing.
+    """
+
+    def __init__(self, device: DeviceLike):
+        self.idx = -1 if device is None else _get_device_index(device, optional=True)
+        self.prev_idx = -1
+
+    def __enter__(self):
+        self.prev_idx = _exchange_device(self.idx)
+
+    def __exit__(self, *exc_info):
+        _exchange_device(self.prev_idx)
+        return False
+
+
+class device_of(device):
+    """Context in which the device of a tensor or storage is current; a host tensor changes nothing."""
+
+    def __init__(self, obj: torch.Tensor):
+        super().__init__(obj.device.index if obj.device.type == "aule" else None)
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait for everything submitted to `device` (default: the current one), and raise what its kernels reported.
+
+    An index out of range in a kernel (embedding, gather, a class in a loss) is reported here as an IndexError.
+    """
+    _lazy_init()
+    _C.synchronize(checked_index(device))
+
+
+class DeviceProperties:
+    """What a device is and can do, as plain attributes. ``as_dict()`` has everything, also the less used names."""
+
+    def __init__(self, values: dict):
+        self._values = dict(values)
+        # Vulkan does not tell the number of compute units in a portable way; 0 says so.
+        self._values.setdefault("multi_processor_count", 0)
+
+    def __getattr__(self, name: str):
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(f"a device of aule has no property {name!r}") from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._values]
+
+    def as_dict(self) -> dict:
+        """A copy of all properties."""
+        return dict(self._values)
+
+    @property
+    def vulkan_version(self) -> tuple[int, int, int]:
+        """(major, minor, patch) of the Vulkan version that the driver offers."""
+        packed = self._values.get("api_version", 0)
+        return packed >> 22 & 0x7F, packed >> 12 & 0x3FF, packed & 0xFFF
+
+    def __repr__(self) -> str:
+        gib = self.total_memory / 2**30
+        version = ".".join(map(str, self.vulkan_version))
+        return (
+            f"DeviceProperties(name={self.name!r}, kind={self.kind!r}, driver={self.driver_name!r}, "
+            f"vulkan={version}, total_memory={gib:.1f}GiB, subgroup_size={self.subgroup_size})"
+        )
+
+
+@lru_cache(maxsize=None)
+def _properties(index: int) -> DeviceProperties:
+    return DeviceProperties(_C.device_properties(index))
+
+
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
+    """Properties of a device: name, total_memory, kind, driver_name, limits and optional features."""
+    return _properties(checked_index(device))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """Name of a device, as its driver gives it."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """(major, minor) of the device's Vulkan version.
+
+    The numbers order devices of this backend and stay far below CUDA's compute capabilities, so that code which takes
+    "8 or more" as a sign of a certain NVIDIA generation takes its general path.
+    """
+    major, minor, _ = get_device_properties(device).vulkan_version
+    return major, minor
+
+
+def get_arch_list() -> list[str]:
+    """SPIR-V is compiled by the driver on every device, so there is one architecture."""
+    return ["spirv"] if is_available() else []
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 tensors work on the current device.
+
+    They do on every one: where the device has no bfloat16 arithmetic, values are stored in 16 bits and computed in
+    float32. ``including_emulation=False`` asks for arithmetic in the device itself.
+    """
+    if not is_available():
+        return False
+    return bool(including_emulation or get_device_properties().bfloat16)

@@ -1,0 +1,187 @@
+"""What the caching allocator holds, and how to steer it. Names and keys are those of ``torch.cuda``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from torch_aule import _C
+from torch_aule._utils import DeviceLike, checked_index
+
+__all__ = [
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "ipc_collect",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "recommended_max_memory",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]
+
+
+def empty_cache() -> None:
+    """Give segments that hold no tensor back to the driver, on every device."""
+    if _C.is_initialized():
+        for index in range(_C.device_count()):
+            _C.empty_cache(index)
+
+
+def ipc_collect() -> None:
+    """Does nothing: memory of this device is never shared between processes. Here for programs that call it."""
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
+    """Statistics of the allocator, with the keys of ``torch.cuda.memory_stats``; empty before first use."""
+    if not _C.is_initialized():
+        return OrderedDict()
+    return OrderedDict(sorted(_C.memory_stats(checked_index(device)).items()))
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """The same numbers as :func:`memory_stats`, nested at the dots of their keys."""
+    nested: dict[str, Any] = {}
+    for key, value in memory_stats(device).items():
+        *path, last = key.split(".")
+        place = nested
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
+
+
+def _stat(key: str, device: DeviceLike) -> int:
+    return memory_stats(device).get(key, 0)
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes that tensors hold now."""
+    return _stat("allocated_bytes.all.current", device)
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Most bytes that tensors have held since the start or the last :func:`reset_peak_memory_stats`."""
+    return _stat("allocated_bytes.all.peak", device)
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes that the allocator holds from the driver, used or cached."""
+    return _stat("reserved_bytes.all.current", device)
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Most bytes held from the driver since the start or the last :func:`reset_peak_memory_stats`."""
+    return _stat("reserved_bytes.all.peak", device)
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Set every peak to the current value."""
+    if _C.is_initialized():
+        _C.reset_peak_stats(checked_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Set the counters that only grow (allocated, freed, retries, out-of-memory errors) to zero."""
+    if _C.is_initialized():
+        _C.reset_accumulated_stats(checked_index(device))
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+reset_max_memory_reserved = reset_peak_memory_stats
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """(free, total) bytes of the device's memory, from the driver's budget where it tells one."""
+    free, total = _C.mem_get_info(checked_index(device))
+    return free, total
+
+
+def recommended_max_memory(device: DeviceLike = None) -> int:
+    """Bytes that can be used without pushing other programs out: the total that the driver reports."""
+    return mem_get_info(device)[1]
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Let this process reserve at most `fraction` (0 to 1) of the device's memory.
+
+    An allocation beyond it raises ``torch.OutOfMemoryError``, after cached segments have been given back.
+    """
+    if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
+        raise TypeError(f"fraction must be a number, got {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
+    _C.set_memory_fraction(float(fraction), checked_index(device))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The fraction set by :func:`set_per_process_memory_fraction`; 1.0 without."""
+    return _C.get_memory_fraction(checked_index(device))
+
+
+def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
+    """The allocator's segments and their blocks; all devices, or one when `device` is given.
+
+    Each segment has device, address, total_size, allocated_size, active_size, stream, segment_type ("small" or "large")
+    and blocks, each with address, size, requested_size and state.
+    """
+    if not _C.is_initialized():
+        return []
+    indices = range(_C.device_count()) if device is None else [checked_index(device)]
+    return [segment for index in indices for segment in _C.memory_snapshot(index)]
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(n) >= 10 * size or (unit == "KiB" and abs(n) >= size):
+            return f"{n / size:.1f} {unit}"
+    return f"{n} B"
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """The allocator's state as a table.
+
+    Parameters
+    ----------
+    device
+        Default: the current one.
+    abbreviated
+        Only the totals, without the split into small and large blocks.
+    """
+    index = checked_index(device)
+    stats = memory_stats(index)
+    rows = [
+        ("allocated memory", "allocated_bytes", _bytes),
+        ("active memory", "active_bytes", _bytes),
+        ("requested memory", "requested_bytes", _bytes),
+        ("reserved memory", "reserved_bytes", _bytes),
+        ("inactive split memory", "inactive_split_bytes", _bytes),
+        ("allocations", "allocation", str),
+        ("active blocks", "active", str),
+        ("segments", "segment", str),
+        ("inactive splits", "inactive_split", str),
+    ]
+    pools = [("all", "")] if abbreviated else [("all", ""), ("small_pool", "  small"), ("large_pool", "  large")]
+    head = f"{'':24}{'current':>14}{'peak':>14}{'total':>14}{'freed':>14}"
+    line = "-" * len(head)
+    out = [f"Memory of aule:{index} ({_C.device_properties(index)['name']})", line, head, line]
+    for title, key, show in rows:
+        if f"{key}.all.current" not in stats:
+            continue
+        for pool, label in pools:
+            cells = (stats.get(f"{key}.{pool}.{what}", 0) for what in ("current", "peak", "allocated", "freed"))
+            out.append(f"{label or title:24}" + "".join(f"{show(cell):>14}" for cell in cells))
+    out.append(line)
+    out.append(
+        f"out of memory: {stats.get('num_ooms', 0)}   retries after releasing the cache: {stats.get('num_alloc_retries', 0)}"
+    )
+    return "\n".join(out)

@@ -1,0 +1,84 @@
+"""Streams and events. Both are PyTorch's own classes; the work is done by the backend's device guard."""
+
+from __future__ import annotations
+
+import torch
+from torch import Event, Stream
+
+from torch_aule import _C
+from torch_aule._utils import DeviceLike, checked_index
+
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "get_stream_from_external",
+    "set_stream",
+    "stream",
+]
+
+_DEFAULT_STREAM_ID = 0
+_DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value
+
+
+def _make(stream_id: int, index: int) -> Stream:
+    return Stream(stream_id=stream_id, device_index=index, device_type=_DEVICE_TYPE)
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """The stream on which this thread's work for `device` (default: the current one) is recorded."""
+    index = checked_index(device)
+    return _make(_C.current_stream_id(index), index)
+
+
+def default_stream(device: DeviceLike = None) -> Stream:
+    """The stream that a device starts with. It orders nothing with other streams by itself."""
+    return _make(_DEFAULT_STREAM_ID, checked_index(device))
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Make `stream` current on its device, and its device current. None changes nothing."""
+    if stream is None:
+        return
+    if stream.device.type != "aule":
+        raise ValueError(f"expected a stream of an aule device, got one of {stream.device}")
+    _C.set_device(stream.device.index)
+    _C.set_stream(stream.stream_id, stream.device.index)
+
+
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int = _DEVICE_TYPE) -> None:
+    _C.set_stream(stream_id, device_index)
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
+    """Not possible: a stream here is a recorder and a timeline of this library, not only a queue handle."""
+    raise NotImplementedError("aule streams cannot be made from another library's Vulkan queue")
+
+
+class StreamContext:
+    """Context in which a stream, and its device, are current. A stream of None changes nothing."""
+
+    def __init__(self, stream: Stream | None):
+        self.stream = stream
+        self._before: list[tuple[int, int, int]] = []  # a stack: one object may be entered again inside itself
+
+    def __enter__(self):
+        if self.stream is not None:
+            index = self.stream.device.index
+            self._before.append((_C.current_device(), index, _C.current_stream_id(index)))
+            set_stream(self.stream)
+        return self.stream
+
+    def __exit__(self, *exc_info):
+        if self.stream is not None:
+            device_before, index, stream_before = self._before.pop()
+            _C.set_stream(stream_before, index)
+            _C.set_device(device_before)
+        return False
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """Context in which `stream` is current, as ``torch.cuda.stream``."""
+    return StreamContext(stream)
