@@ -1,0 +1,181 @@
+#include "ops/copy_kernels.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
+#include <ATen/MemoryOverlap.h>
+
+#include <cstring>
+
+#include "ops/pointwise_shape.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+// How many elements one invocation of each kernel moves (PACK there) and its workgroup's size.
+constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
+
+bool aligned(uint64_t address, int64_t offset_elems, DType t, int pack) {
+  const uint64_t unit = std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack));
+  return (address + static_cast<uint64_t>(offset_elems) * dtype_size(t)) % unit == 0;
+}
+
+enum class Via { raw, float32, int64, float64 };
+
+Via conversion_class(DType dst, DType src) {
+  if (dst == src) return Via::raw;
+  if (dst == DType::f64 || src == DType::f64) return Via::float64;
+  return is_floating(dst) || is_floating(src) ? Via::float32 : Via::int64;
+}
+CopyDenseC dense_axis(Via via) {
+  return via == Via::float64 ? CopyDenseC::double_ : via == Via::int64 ? CopyDenseC::int64 : CopyDenseC::float_;
+}
+CopyStridedC strided_axis(Via via) {
+  switch (via) {
+    case Via::raw: return CopyStridedC::raw;
+    case Via::float32: return CopyStridedC::float_;
+    case Via::int64: return CopyStridedC::int64;
+    default: return CopyStridedC::double_;
+  }
+}
+
+template <int N>
+StridedShape<N> shape_of(const std::array<const at::Tensor*, N>& tensors) {
+  StridedShape<N> shape;
+  for (int64_t i = tensors[0]->dim() - 1; i >= 0; --i) {
+    std::array<int64_t, N> stride{};
+    for (int k = 0; k < N; ++k) stride[k] = tensors[k]->stride(i);
+    shape.push(tensors[0]->size(i), stride);
+  }
+  shape.normalize();
+  return shape;
+}
+
+template <class Params, int N>
+uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
+  p.ndim = static_cast<uint32_t>(shape.ndim);
+  p.row_chunks = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedPack);
+  uint64_t chunks = p.row_chunks;
+  for (int i = 1; i < shape.ndim; ++i) chunks *= static_cast<uint64_t>(shape.sizes[i]);
+  p.chunks = static_cast<uint32_t>(chunks);
+  for (int i = 0; i < std::min(shape.ndim, 7); ++i) p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
+  return ceil_div(chunks, kStridedLocal);
+}
+
+void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
+  if (dst.numel() == 0) return;
+  auto& stream = current(dst);
+  const DType dt = raw_dtype_of(dst);
+  const auto size = static_cast<int64_t>(dtype_size(dt));
+  const StridedShape<1> whole = shape_of<1>({&dst});
+  const uint64_t base = address_of(dst);
+  const uint64_t bytes = static_cast<uint64_t>(whole.numel() * size);
+  bool one_word = true;  // is the pattern one repeated 32-bit word?
+  for (int64_t i = 1; i < size / 4; ++i) one_word = one_word && bits[i] == bits[0];
+  if (whole.dense() && one_word && bytes % 4 == 0 && base % 4 == 0) {
+    const uint32_t word = size == 1 ? (bits[0] & 0xffu) * 0x01010101u : size == 2 ? (bits[0] & 0xffffu) * 0x00010001u : bits[0];
+    fill_words(stream, base, bytes, word);
+    return;
+  }
+  whole.for_each_piece([&](const StridedShape<1>& shape, const std::array<int64_t, 1>& offset) {
+    Args args;
+    FillStridedParams p{};
+    p.dst = args.write(base + static_cast<uint64_t>(offset[0] * size), static_cast<uint64_t>(shape.extent(0) * size));
+    std::copy(bits.begin(), bits.end(), p.value);
+    for (int i = 0; i < shape.ndim; ++i) p.strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
+    const uint32_t groups = fill_dims(p, shape);
+    launch(stream, kernel::fill_strided(), Spec{dt}, p, args, linear_grid(groups));
+  });
+}
+
+}  // namespace
+
+void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
+  TORCH_CHECK(dst.sizes() == src.sizes(), "copy_: expected equal sizes on the device, got ", dst.sizes(), " and ", src.sizes());
+  if (dst.numel() == 0) return;
+  const bool same = dst.scalar_type() == src.scalar_type();
+  const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
+  const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
+  const Via via = conversion_class(dt_dst, dt_src);
+  TORCH_CHECK(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(), " to ", dst.scalar_type(),
+              " on ", dst.device(), " needs the Vulkan feature shaderFloat64, which this device lacks");
+
+  auto& stream = current(dst);
+  const StridedShape<2> whole = shape_of<2>({&dst, &src});
+  const uint64_t to = address_of(dst), from = address_of(src);
+  if (whole.dense() && via == Via::raw) {
+    copy_bytes(stream, to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
+    return;
+  }
+  whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
+    Args args;
+    const uint64_t d = args.write(to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
+                                  static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));
+    const uint64_t s = args.read(from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src),
+                                 static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt_src));
+    if (shape.dense()) {
+      CopyDenseParams p{};
+      p.dst = d;
+      p.src = s;
+      p.n = static_cast<uint32_t>(shape.numel());
+      const bool wide = aligned(d, 0, dt_dst, kDensePack) && aligned(s, 0, dt_src, kDensePack);
+      launch(stream, kernel::copy_dense(dense_axis(via)), Spec{dt_dst, dt_src, wide}, p, args,
+             linear_grid(ceil_div(p.n, kDensePack * kDenseLocal)));
+      return;
+    }
+    CopyStridedParams p{};
+    p.dst = d;
+    p.src = s;
+    for (int i = 0; i < shape.ndim; ++i) {
+      p.dst_strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
+      p.src_strides[i] = static_cast<uint32_t>(shape.strides[1][i]);
+    }
+    const uint32_t groups = fill_dims(p, shape);
+    const bool packed_dst = shape.packed(0, kStridedPack) && aligned(d, 0, dt_dst, kStridedPack);
+    const bool packed_src = shape.packed(1, kStridedPack) && aligned(s, 0, dt_src, kStridedPack);
+    launch(stream, kernel::copy_strided(strided_axis(via)),
+           Spec{dt_dst, dt_src, via != Via::raw && packed_dst, via != Via::raw && packed_src, shape.ndim == 1}, p, args,
+           linear_grid(groups));
+  });
+}
+
+void fill_kernel(const at::Tensor& dst, const at::Scalar& value) {
+  std::array<uint32_t, 4> bits{};
+  AT_DISPATCH_V2(dst.scalar_type(), "fill_", AT_WRAP([&] {
+                   const auto x = value.to<scalar_t>();
+                   static_assert(sizeof(x) <= sizeof(bits));
+                   std::memcpy(bits.data(), &x, sizeof(x));
+                 }),
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOAT8_TYPES),
+                 at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool);
+  fill_bits(dst, bits);
+}
+
+void fill_zero(const at::Tensor& dst) { fill_bits(dst, {}); }
+
+at::Tensor& fill__scalar(at::Tensor& self, const at::Scalar& value) {
+  at::assert_no_internal_overlap(self);
+  fill_kernel(self, value);
+  return self;
+}
+
+at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_: expected a 0-dimensional value tensor, got one with ", value.dim(), " dimensions");
+  at::assert_no_internal_overlap(self);
+  if (value.device() != self.device()) {
+    fill_kernel(self, value.item());
+  } else if (self.numel() == 1 && self.is_alias_of(value)) {
+    return self;
+  } else {
+    copy_strided(self, value.expand(self.sizes()));
+  }
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  at::assert_no_internal_overlap(self);
+  fill_zero(self);
+  return self;
+}
+
+}  // namespace aule::ops

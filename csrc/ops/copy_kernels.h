@@ -1,0 +1,19 @@
+// Copies and fills on the device: any dtypes, any strides. Conjugate and negative bits are the caller's business.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+namespace aule::ops {
+
+// Both on one aule device, of equal sizes (src expanded by the caller; its strides may be 0), not overlapping.
+// Equal dtypes move bits, others convert as PyTorch's CPU does; float64 conversions need the device's float64.
+void copy_strided(const at::Tensor& dst, const at::Tensor& src);
+
+void fill_kernel(const at::Tensor& dst, const at::Scalar& value);
+void fill_zero(const at::Tensor& dst);
+
+at::Tensor& fill__scalar(at::Tensor& self, const at::Scalar& value);
+at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value);
+at::Tensor& zero_(at::Tensor& self);
+
+}  // namespace aule::ops

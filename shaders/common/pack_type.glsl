@@ -1,0 +1,39 @@
+// The arithmetic type T of a variant (axis C: raw, float, int, int64, double) and its loads and stores.
+// Include after pack.glsl.
+#ifdef C_raw
+#define T uvec4
+#define load_T load_raw
+#define store_T store_raw
+#endif
+#ifdef C_float
+#define T float
+#define load_T load_float
+#define store_T store_float
+#define unpack_T unpack_float
+#define pack_T pack_float
+T scalar_T(uint64_t bits) { return uintBitsToFloat(uint(bits)); }
+#endif
+#ifdef C_int
+#define T int
+#define load_T load_int
+#define store_T store_int
+#define unpack_T unpack_int
+#define pack_T pack_int
+T scalar_T(uint64_t bits) { return int(bits); }
+#endif
+#ifdef C_int64
+#define T int64_t
+#define load_T load_int64
+#define store_T store_int64
+#define unpack_T unpack_int64
+#define pack_T pack_int64
+T scalar_T(uint64_t bits) { return int64_t(bits); }
+#endif
+#ifdef C_double
+#define T double
+#define load_T load_double
+#define store_T store_double
+#define unpack_T unpack_double
+#define pack_T pack_double
+T scalar_T(uint64_t bits) { return packDouble2x32(unpackUint2x32(bits)); }
+#endif

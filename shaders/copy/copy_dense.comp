@@ -1,0 +1,39 @@
+// dst[i] = convert(src[i]) over two dense tensors of the same order. Same dtype never comes here (a byte copy does it).
+// C is the type the value passes through: float for a float destination or source, int64 between integers,
+// double when either side is float64.
+// One invocation moves 8 elements: 16-byte accesses for 2-byte and wider types.
+#pragma aule axis C float int64 double
+#pragma aule feature float64 if C=double
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#define PACK 8
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+
+struct Params {
+  uint64_t dst;
+  uint64_t src;
+  uint n;
+};
+#include "common/params.glsl"
+
+layout(local_size_x = 128) in;
+#include "common/indexing.glsl"
+layout(constant_id = 0) const int DT_DST = 0;
+layout(constant_id = 1) const int DT_SRC = 0;
+layout(constant_id = 2) const bool ALIGNED = false;
+
+void main() {
+  uint64_t first = linear_invocation() * PACK;
+  if (first >= uint64_t(p.n)) return;
+  if (ALIGNED && first + PACK <= uint64_t(p.n)) {
+    Words a = load_words(p.src + first * dtype_bytes(DT_SRC), PACK * dtype_bytes(DT_SRC)), r;
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(r, i, DT_DST, unpack_T(a, i, DT_SRC));
+    store_words(p.dst + first * dtype_bytes(DT_DST), PACK * dtype_bytes(DT_DST), r);
+    return;
+  }
+  uint64_t end = min(first + PACK, uint64_t(p.n));
+  for (uint64_t i = first; i < end; ++i) store_T(p.dst, i, DT_DST, load_T(p.src, i, DT_SRC));
+}

@@ -1,0 +1,74 @@
+// dst[sum i_k ds_k] = convert(src[sum i_k ss_k]) over up to 8 dimensions, dimension 0 the fastest in dst.
+// Strides are in elements, 32 bits; the host merges dimensions and splits what is larger.
+// One invocation moves 4 elements along dimension 0, so that the divisions are paid once in four;
+// DST_PACKED / SRC_PACKED: that side is dense along dimension 0 and aligned, and takes one wide access.
+#pragma aule axis C raw float int64 double
+#pragma aule feature float64 if C=double
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#define PACK 4
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+
+struct Params {
+  uint64_t dst;
+  uint64_t src;
+  uint chunks;      // of 4 elements along dimension 0, times the other dimensions
+  uint row_chunks;  // along dimension 0
+  uint ndim;
+  uint sizes[7];    // the last dimension's size is not needed
+  uint dst_strides[8];
+  uint src_strides[8];
+};
+#include "common/params.glsl"
+
+layout(local_size_x = 64) in;
+#include "common/indexing.glsl"
+layout(constant_id = 0) const int DT_DST = 0;
+layout(constant_id = 1) const int DT_SRC = 0;
+layout(constant_id = 2) const bool DST_PACKED = false;
+layout(constant_id = 3) const bool SRC_PACKED = false;
+layout(constant_id = 4) const bool ONE_DIM = false;  // then sizes[0] is the row's length too
+
+void main() {
+  uint64_t linear = linear_invocation();
+  if (linear >= uint64_t(p.chunks)) return;
+  uint rest = ONE_DIM ? 0u : uint(linear) / p.row_chunks;
+  uint first = (uint(linear) - rest * p.row_chunks) * PACK;
+  uint count = min(uint(PACK), p.sizes[0] - first);
+  uint d = first * p.dst_strides[0], s = first * p.src_strides[0];
+  if (!ONE_DIM) {
+    for (uint k = 1; k + 1 < p.ndim; ++k) {
+      uint next = rest / p.sizes[k], i = rest - next * p.sizes[k];
+      d += i * p.dst_strides[k];
+      s += i * p.src_strides[k];
+      rest = next;
+    }
+    d += rest * p.dst_strides[p.ndim - 1];
+    s += rest * p.src_strides[p.ndim - 1];
+  }
+#ifdef C_raw
+  for (uint i = 0; i < count; ++i)
+    store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DT_DST, load_raw(p.src, uint64_t(s + i * p.src_strides[0]), DT_SRC));
+#else
+  bool whole = count == uint(PACK);
+  T x[PACK];
+  if (SRC_PACKED && whole) {
+    Words w = load_words(p.src + uint64_t(s) * dtype_bytes(DT_SRC), PACK * dtype_bytes(DT_SRC));
+    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, DT_SRC);
+  } else {
+    [[unroll]] for (int i = 0; i < PACK; ++i)
+      if (uint(i) < count) x[i] = load_T(p.src, uint64_t(s + uint(i) * p.src_strides[0]), DT_SRC);
+  }
+  if (DST_PACKED && whole) {
+    Words w;
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DT_DST, x[i]);
+    store_words(p.dst + uint64_t(d) * dtype_bytes(DT_DST), PACK * dtype_bytes(DT_DST), w);
+  } else {
+    [[unroll]] for (int i = 0; i < PACK; ++i)
+      if (uint(i) < count) store_T(p.dst, uint64_t(d + uint(i) * p.dst_strides[0]), DT_DST, x[i]);
+  }
+#endif
+}
