@@ -1,0 +1,228 @@
+#include "ops/loss.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/device_assert.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+// Both forms as (N, C, S).
+struct Shape {
+  int64_t n = 1, classes = 1, spatial = 1;
+  at::Tensor input;  // dense enough for stride_n, stride_c, stride_s
+  int64_t stride_n = 0, stride_c = 0, stride_s = 0;
+};
+
+DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
+
+void check_arguments(const char* op, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t classes) {
+  check_same_device(op, {&self, &target});
+  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point input, but got ", self.scalar_type());
+  const auto type = target.scalar_type();
+  TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op, ": expected target of dtype int64, but got ", type);
+  if (!weight.has_value() || !weight->defined()) return;
+  check_same_device(op, {&self, &*weight});
+  TORCH_CHECK(weight->dim() == 1 && weight->numel() == classes, op, ": weight tensor should be defined either for all ", classes,
+              " classes or no classes but got weight tensor of shape: ", weight->sizes());
+  TORCH_CHECK(weight->scalar_type() == self.scalar_type(), op, ": expected scalar type ", self.scalar_type(), " for weight but found ",
+              weight->scalar_type());
+}
+
+Shape shape_1d(const char* op, const at::Tensor& self, const at::Tensor& target) {
+  TORCH_CHECK(self.dim() == 1 || self.dim() == 2, op, ": input tensor should be 1D or 2D");
+  TORCH_CHECK(target.dim() <= 1, op, ": 0D or 1D target tensor expected, multi-target not supported");
+  if (self.dim() == 1) {
+    TORCH_CHECK(target.numel() == 1, op, ": expected one target for a 1D input");
+    return {1, self.size(0), 1, self, 0, self.stride(0), 0};
+  }
+  TORCH_CHECK(target.dim() == 1 && target.size(0) == self.size(0), op, ": size mismatch (got input: ", self.sizes(), ", target: ",
+              target.sizes(), ")");
+  return {self.size(0), self.size(1), 1, self, self.stride(0), self.stride(1), 0};
+}
+
+Shape shape_2d(const char* op, const at::Tensor& self, const at::Tensor& target) {
+  TORCH_CHECK(target.dim() == 3, op, ": only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
+  TORCH_CHECK(self.dim() == 4, op, ": only batches of spatial inputs supported (4D tensors), but got input of dimension: ", self.dim());
+  TORCH_CHECK(self.size(0) == target.size(0) && self.size(2) == target.size(1) && self.size(3) == target.size(2), op,
+              ": size mismatch (got input: ", self.sizes(), " , target: ", target.sizes());
+  // The kernel steps through H * W with one stride.
+  const bool merged = self.size(2) == 1 || self.size(3) == 1 || self.stride(2) == self.stride(3) * self.size(3);
+  const at::Tensor input = merged ? self : self.contiguous();
+  const int64_t stride_s = self.size(3) == 1 ? input.stride(2) : input.stride(3);
+  return {self.size(0), self.size(1), self.size(2) * self.size(3), input, input.stride(0), input.stride(1), stride_s};
+}
+
+void check_kernel(const char* op, const at::Tensor& self, uint16_t row) {
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(self.device().index(), row), op, ": this device has no float64 arithmetic");
+}
+
+// `output` and `total_weight` have their final shapes.
+void forward(const char* op, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
+             int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
+  const int64_t positions = shape.n * shape.spatial;
+  TORCH_CHECK(positions <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
+  const bool sum = reduction != at::Reduction::None;
+  if (!sum) total_weight.zero_();
+  if (positions == 0) {
+    if (sum) {
+      output.fill_(reduction == at::Reduction::Mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+      total_weight.zero_();
+    }
+    return;
+  }
+  const bool weighted = weight.has_value() && weight->defined();
+  const DType dtype = dtype_of(shape.input, op);
+  const auto kernel = kernel::nll_loss(compute_type(dtype));
+  check_kernel(op, shape.input, kernel.row);
+  const at::Tensor dense_target = target.contiguous();
+  const auto chunks = static_cast<uint32_t>(std::min<int64_t>(positions, 1024));
+  const bool direct = !sum && output.is_contiguous();
+  at::Tensor dst;
+  if (sum) {
+    dst = at::empty({2 * static_cast<int64_t>(chunks)}, shape.input.options().dtype(dtype == DType::f64 ? at::kDouble : at::kFloat));
+  } else {
+    dst = direct ? output : at::empty_like(output, at::MemoryFormat::Contiguous);
+  }
+
+  auto& stream = current(shape.input);
+  {
+    TensorArgs args;
+    NllLossParams p{};
+    p.src = args.read(shape.input);
+    p.target = args.read(dense_target);
+    p.weight = weighted ? args.read(*weight) : 0;
+    p.dst = args.write(dst);
+    p.error = error_address(stream);
+    p.stride_n = shape.stride_n;
+    p.stride_c = shape.stride_c;
+    p.stride_s = shape.stride_s;
+    p.weight_stride = weighted ? weight->stride(0) : 0;
+    p.ignore_index = ignore_index;
+    p.classes = shape.classes;
+    p.n = static_cast<uint32_t>(positions);
+    p.spatial = static_cast<uint32_t>(shape.spatial);
+    p.chunks = chunks;
+    p.tag = error_tag(op);
+    launch(stream, kernel, Spec{dtype, dtype_of(target, op), weighted, sum}, p, args, linear_grid(ceil_div(sum ? chunks : p.n, 64)));
+  }
+  if (!sum) {
+    if (!direct) output.copy_(dst);
+    return;
+  }
+  TensorArgs args;
+  NllLossSumParams p{};
+  p.partial = args.read(dst);
+  p.loss = args.write(output);
+  p.total_weight = args.write(total_weight);
+  p.chunks = chunks;
+  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean}, p, args, Grid{1});
+}
+
+void backward(const char* op, const Shape& shape, const at::Tensor& grad_output, const at::Tensor& target, const OptionalTensor& weight,
+              int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight, at::Tensor& grad_input) {
+  if (grad_input.numel() == 0) return;
+  TORCH_CHECK(grad_input.numel() <= std::numeric_limits<uint32_t>::max(), op, ": more than 2^32 - 1 elements are not supported on aule");
+  const bool weighted = weight.has_value() && weight->defined();
+  const bool per_element = reduction == at::Reduction::None;
+  const DType dtype = dtype_of(grad_input, op);
+  const auto kernel = kernel::nll_loss_backward(compute_type(dtype));
+  check_kernel(op, grad_input, kernel.row);
+  const at::Tensor dense_target = target.contiguous(), grad = grad_output.contiguous();
+  TORCH_CHECK(grad.scalar_type() == grad_input.scalar_type(), op, ": expected grad_output of dtype ", grad_input.scalar_type(), ", but got ",
+              grad.scalar_type());
+  const bool direct = grad_input.is_contiguous();
+  at::Tensor dst = direct ? grad_input : at::empty_like(grad_input, at::MemoryFormat::Contiguous);
+  auto& stream = current(grad_input);
+  TensorArgs args;
+  NllLossBackwardParams p{};
+  p.grad = args.read(grad);
+  p.target = args.read(dense_target);
+  p.weight = weighted ? args.read(*weight) : 0;
+  p.total_weight = reduction == at::Reduction::Mean ? args.read(total_weight) : 0;
+  p.grad_input = args.write(dst);
+  p.n = static_cast<uint64_t>(dst.numel());
+  p.weight_stride = weighted ? weight->stride(0) : 0;
+  p.ignore_index = ignore_index;
+  p.classes = static_cast<uint32_t>(shape.classes);
+  p.spatial = static_cast<uint32_t>(shape.spatial);
+  launch(stream, kernel, Spec{dtype, dtype_of(target, op), weighted, reduction == at::Reduction::Mean, per_element}, p, args,
+         linear_grid(ceil_div(p.n, 128)));
+  if (!direct) grad_input.copy_(dst);
+}
+
+}  // namespace
+
+std::tuple<at::Tensor&, at::Tensor&> nll_loss_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
+                                                          int64_t reduction, int64_t ignore_index, at::Tensor& output,
+                                                          at::Tensor& total_weight) {
+  const char* op = "nll_loss_forward";
+  const Shape shape = shape_1d(op, self, target);
+  check_arguments(op, self, target, weight, shape.classes);
+  at::native::resize_output(output, reduction == at::Reduction::None && self.dim() == 2 ? at::DimVector{shape.n} : at::DimVector{});
+  at::native::resize_output(total_weight, {});
+  forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
+  return {output, total_weight};
+}
+
+at::Tensor& nll_loss_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
+                                  const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
+                                  const at::Tensor& total_weight, at::Tensor& grad_input) {
+  const char* op = "nll_loss_backward";
+  const Shape shape = shape_1d(op, self, target);
+  check_arguments(op, self, target, weight, shape.classes);
+  check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
+  const int64_t grads = reduction == at::Reduction::None ? shape.n : 1;
+  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
+  at::native::resize_output(grad_input, self.sizes());
+  backward(op, shape, grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  return grad_input;
+}
+
+std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
+                                                            int64_t reduction, int64_t ignore_index, at::Tensor& output,
+                                                            at::Tensor& total_weight) {
+  const char* op = "nll_loss2d_forward";
+  const Shape shape = shape_2d(op, self, target);
+  check_arguments(op, self, target, weight, shape.classes);
+  at::native::resize_output(output, reduction == at::Reduction::None ? at::DimVector(target.sizes()) : at::DimVector{});
+  at::native::resize_output(total_weight, {});
+  forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
+  return {output, total_weight};
+}
+
+std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
+                                                      int64_t reduction, int64_t ignore_index) {
+  at::Tensor output = at::empty({0}, self.options()), total_weight = at::empty({}, self.options());
+  nll_loss2d_forward_out(self, target, weight, reduction, ignore_index, output, total_weight);
+  return {output, total_weight};
+}
+
+at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
+                                    const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
+                                    const at::Tensor& total_weight, at::Tensor& grad_input) {
+  const char* op = "nll_loss2d_backward";
+  const Shape shape = shape_2d(op, self, target);
+  check_arguments(op, self, target, weight, shape.classes);
+  check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
+  const int64_t grads = reduction == at::Reduction::None ? shape.n * shape.spatial : 1;
+  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
+  at::native::resize_output(grad_input, self.sizes());
+  backward(op, shape, grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  return grad_input;
+}
+
+at::Tensor nll_loss2d_backward(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
+                               const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight) {
+  at::Tensor grad_input = at::empty(self.sizes(), self.options());
+  return nll_loss2d_backward_out(grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
+}
+
+}  // namespace aule::ops

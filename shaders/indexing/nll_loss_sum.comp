@@ -1,0 +1,58 @@
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
+// Adds the partial {loss, weight} pairs of nll_loss.comp: one workgroup, each invocation a strided part, then a tree.
+// The mean over nothing (every target ignored) is NaN, as in PyTorch.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(local_size_x = 64) in;
+#include "common/dtype.glsl"
+
+layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 1) const bool MEAN = false;
+
+struct Params {
+  uint64_t partial;
+  uint64_t loss;
+  uint64_t total_weight;
+  uint chunks;
+};
+#include "common/params.glsl"
+
+#ifdef C_double
+#define REAL double
+#define LOAD load_double
+#define STORE store_double
+const int kPartialDT = AULE_DT_F64;
+#else
+#define REAL float
+#define LOAD load_float
+#define STORE store_float
+const int kPartialDT = AULE_DT_F32;
+#endif
+
+shared REAL losses[64];
+shared REAL weights[64];
+
+void main() {
+  uint id = gl_LocalInvocationID.x;
+  REAL loss = REAL(0), weight = REAL(0);
+  for (uint i = id; i < p.chunks; i += 64u) {
+    loss += LOAD(p.partial, uint64_t(2u * i), kPartialDT);
+    weight += LOAD(p.partial, uint64_t(2u * i + 1u), kPartialDT);
+  }
+  losses[id] = loss;
+  weights[id] = weight;
+  [[unroll]] for (uint half_size = 32u; half_size > 0u; half_size /= 2u) {
+    barrier();  // the upper half's sums are written before the lower half reads them
+    if (id < half_size) {
+      losses[id] += losses[id + half_size];
+      weights[id] += weights[id + half_size];
+    }
+  }
+  if (id != 0u) return;
+  REAL result = losses[0];
+  if (MEAN) result = weights[0] == REAL(0) ? REAL(uintBitsToFloat(0x7fc00000u)) : result / weights[0];
+  STORE(p.loss, uint64_t(0), DT, result);
+  STORE(p.total_weight, uint64_t(0), DT, weights[0]);
+}
