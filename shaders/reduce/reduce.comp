@@ -1,0 +1,299 @@
+#pragma aule axis C float double int64_t
+#pragma aule axis STATE value arg moments lse minmax
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+#pragma aule skip STATE=moments C=int64_t
+#pragma aule skip STATE=lse C=int64_t
+// out[o] = finish(combine over r of x[o, r]): every reduction over a set of dimensions.
+//
+// The host has coalesced the dimensions to at most 3 kept and 2 reduced ones, fastest first. C is the arithmetic type.
+// STATE is what is carried per output: a value; value and index (argmax); count, mean and squared deviations
+// (var, by Chan's combination of blocks); maximum and scaled sum (logsumexp); both extremes (aminmax).
+//
+// GROUP 0: one invocation per (output, chunk of the reduced index), invocations adjacent along the kept dimension:
+//   coalesced for column reductions; what lavapipe wants always (no barrier, see below).
+// GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared memory:
+//   row and full reductions on GPUs.
+// PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: those states to output.
+//
+// Accuracy: four accumulators, folded into the total every BLOCK elements, so a sum's error grows with BLOCK/4 plus
+// the number of blocks, not with the length.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#include "common/dtype.glsl"
+#include "reduce/float_bits.glsl"
+#include "reduce/reduce_ops.glsl"
+
+layout(constant_id = 0) const int DT_IN = 0;
+layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 2) const int OP = 0;
+layout(constant_id = 3) const int PASS = 0;
+layout(constant_id = 4) const int WIDE = 0;  // 1: sizes past 2^32, so index arithmetic is 64-bit
+layout(constant_id = 5) const int MINIMUM = 0;  // STATE arg: 1 looks for the minimum
+layout(constant_id = 6) const int LOCAL = 8;
+layout(local_size_x_id = 6) in;
+#include "common/indexing.glsl"
+
+struct Params {
+  uint64_t in_, out_, out2;      // out2: indices (arg), mean (moments, may be 0), maximum (minmax)
+  uint64_t n_out, n_red, chunk;  // chunk: reduced elements per invocation or workgroup; PASS 0, 2: the true count
+  uint64_t in_stride[3], red_stride[2], out_stride[3];  // in elements
+  uint kept_size[2], red_size;   // all but the slowest
+  float arg;                     // p of the norm; correction of var
+};
+#include "common/params.glsl"
+
+const uint BLOCK = 512;
+
+#ifdef C_float
+#define C_BYTES 4
+#else
+#define C_BYTES 8
+#endif
+#if defined(STATE_value)
+struct State { C v; };
+#define STATE_BYTES C_BYTES
+#elif defined(STATE_arg)
+struct State { uint64_t i; C v; };
+#define STATE_BYTES 16
+#elif defined(STATE_moments)
+struct State { C n, mean, m2; };
+#define STATE_BYTES (3 * C_BYTES)
+#else
+struct State { C a, b; };  // lse: maximum, sum of exp(x - maximum); minmax: minimum, maximum
+#define STATE_BYTES (2 * C_BYTES)
+#endif
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer StateRef { State s; };
+
+#if defined(C_int64_t)
+C lowest() { return int64_t(1) << 63; }
+C highest() { return ~(int64_t(1) << 63); }
+#elif defined(C_double)
+C lowest() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
+C highest() { return packDouble2x32(uvec2(0u, 0x7ff00000u)); }
+#else
+C lowest() { return -AULE_INF; }
+C highest() { return AULE_INF; }
+#endif
+
+bool nonzero(uint64_t i) {
+  switch (DT_IN) {
+    case AULE_DT_F32: return (U32Ref(p.in_ + i * 4).v & 0x7fffffffu) != 0u;
+    case AULE_DT_F16:
+    case AULE_DT_BF16: return (uint(U16Ref(p.in_ + i * 2).v) & 0x7fffu) != 0u;
+    case AULE_DT_F64: {
+      uvec2 u = U32x2Ref(p.in_ + i * 8).v;
+      return ((u.y & 0x7fffffffu) | u.x) != 0u;
+    }
+    case AULE_DT_I64: return I64Ref(p.in_ + i * 8).v != int64_t(0);
+    default: return load_int(p.in_, i, DT_IN) != 0;
+  }
+}
+
+C load(uint64_t i) {
+#if defined(C_int64_t)
+  if (OP == OP_ANY || OP == OP_ALL || OP == OP_COUNT) return nonzero(i) ? int64_t(1) : int64_t(0);
+  return load_int64(p.in_, i, DT_IN);
+#elif defined(C_double)
+  return load_double(p.in_, i, DT_IN);
+#else
+  return load_float(p.in_, i, DT_IN);
+#endif
+}
+
+void store(uint64_t base, uint64_t i, C x) {
+#if defined(C_int64_t)
+  store_int64(base, i, DT_OUT, x);
+#elif defined(C_double)
+  store_double(base, i, DT_OUT, x);
+#else
+  store_float(base, i, DT_OUT, x);
+#endif
+}
+
+C larger(C a, C b) { return is_nan(a) ? a : is_nan(b) || b > a ? b : a; }
+C smaller(C a, C b) { return is_nan(a) ? a : is_nan(b) || b < a ? b : a; }
+
+// ---- the five kinds of state: begin, take one element, combine two states, store the result ----
+#if defined(STATE_value)
+State begin() {
+  if (OP == OP_PROD) return State(C(1));
+  if (OP == OP_MAX) return State(lowest());
+  if (OP == OP_MIN || OP == OP_NORM_MIN) return State(highest());
+  if (OP == OP_ALL) return State(C(1));
+  return State(C(0));
+}
+C fold(C a, C b) {
+  switch (OP) {
+    case OP_PROD: return a * b;
+    case OP_MAX:
+    case OP_NORM_MAX: return larger(a, b);
+    case OP_MIN:
+    case OP_NORM_MIN: return smaller(a, b);
+    case OP_ANY: return max(a, b);
+    case OP_ALL: return min(a, b);
+    default: return a + b;
+  }
+}
+State combine(State a, State b) { return State(fold(a.v, b.v)); }
+void take(inout State s, C x, uint64_t r) {
+  switch (OP) {
+    case OP_NANSUM: if (is_nan(x)) x = C(0); break;
+    case OP_NORM1:
+    case OP_NORM_MAX:
+    case OP_NORM_MIN: x = abs(x); break;
+    case OP_NORM2: x = x * x; break;
+#ifndef C_int64_t
+    case OP_NORM_P: x = pow(abs(x), C(p.arg)); break;
+#endif
+  }
+  s.v = fold(s.v, x);
+}
+void finish(State s, uint64_t o) {
+  C x = s.v;
+#ifndef C_int64_t
+  if (OP == OP_MEAN) x = x / C(p.chunk);
+  if (OP == OP_NORM2) x = sqrt(x);
+  if (OP == OP_NORM_P) x = pow(x, C(1) / C(p.arg));
+#endif
+  store(p.out_, o, x);
+}
+#elif defined(STATE_arg)
+const uint64_t NOTHING = ~uint64_t(0);
+State begin() { return State(NOTHING, C(0)); }
+// A NaN beats every number; of equals the first index wins.
+bool better(C x, C y) { return is_nan(x) ? !is_nan(y) : !is_nan(y) && (MINIMUM != 0 ? x < y : x > y); }
+State combine(State a, State b) {
+  if (b.i == NOTHING) return a;
+  if (a.i == NOTHING || better(b.v, a.v)) return b;
+  return b.i < a.i && !better(a.v, b.v) ? b : a;
+}
+void take(inout State s, C x, uint64_t r) {
+  if (s.i == NOTHING || better(x, s.v)) s = State(r, x);
+}
+void finish(State s, uint64_t o) {
+  if (p.out_ != uint64_t(0)) store(p.out_, o, s.v);
+  I64Ref(p.out2 + o * 8).v = int64_t(s.i);
+}
+#elif defined(STATE_moments)
+State begin() { return State(C(0), C(0), C(0)); }
+State combine(State a, State b) {
+  if (b.n == C(0)) return a;
+  C n = a.n + b.n, d = b.mean - a.mean, w = b.n / n;
+  return State(n, a.mean + d * w, a.m2 + b.m2 + d * d * a.n * w);
+}
+void finish(State s, uint64_t o) {
+  C divisor = s.n - C(p.arg);
+  C x = s.m2 / max(divisor, C(0));  // 0/0 is NaN, as PyTorch has it
+  if (OP == OP_STD) x = sqrt(x);
+  store(p.out_, o, x);
+  if (p.out2 != uint64_t(0)) store(p.out2, o, s.mean);
+}
+#elif defined(STATE_lse)
+State begin() { return State(lowest(), C(0)); }
+C weight(C x, C m) { return x == m ? C(1) : exp(x - m); }  // equal infinities weigh 1
+State combine(State a, State b) {
+  C m = larger(a.a, b.a);
+  return State(m, a.b * weight(a.a, m) + b.b * weight(b.a, m));
+}
+void take(inout State s, C x, uint64_t r) {
+  C e = x == s.a ? C(1) : exp(-abs(x - s.a));
+  if (is_nan(x) || x > s.a) s = State(x, s.b * e + C(1));
+  else s.b += e;
+}
+void finish(State s, uint64_t o) { store(p.out_, o, p.n_red == uint64_t(0) ? lowest() : s.a + log(s.b)); }
+#else
+State begin() { return State(highest(), lowest()); }
+State combine(State a, State b) { return State(smaller(a.a, b.a), larger(a.b, b.b)); }
+void take(inout State s, C x, uint64_t r) { s = State(smaller(s.a, x), larger(s.b, x)); }
+void finish(State s, uint64_t o) {
+  store(p.out_, o, s.a);
+  store(p.out2, o, s.b);
+}
+#endif
+
+uint64_t quotient(uint64_t a, uint64_t b) { return WIDE != 0 ? a / b : uint64_t(uint(a) / uint(b)); }
+
+uint64_t kept_offset(uint64_t o, uint64_t stride[3]) {
+  uint64_t q0 = quotient(o, uint64_t(p.kept_size[0])), q1 = quotient(q0, uint64_t(p.kept_size[1]));
+  return (o - q0 * p.kept_size[0]) * stride[0] + (q0 - q1 * p.kept_size[1]) * stride[1] + q1 * stride[2];
+}
+uint64_t red_offset(uint64_t r) {
+  if (p.red_size == 0u) return r * p.red_stride[0];  // one reduced dimension
+  uint64_t q = quotient(r, uint64_t(p.red_size));
+  return (r - q * p.red_size) * p.red_stride[0] + q * p.red_stride[1];
+}
+
+// Elements first, first + step, ... below last of the row that starts at element `base`.
+State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uint step) {
+  State total = begin();
+  if (PASS == 2) {
+    for (uint64_t r = first; r < last; r += step) total = combine(total, StateRef(p.in_ + (r * p.n_out + o) * STATE_BYTES).s);
+    return total;
+  }
+  for (uint64_t r = first; r < last;) {
+    uint n = uint(min(uint64_t(BLOCK), (last - r + step - 1) / step));
+#ifdef STATE_moments
+    // Sums of x - shift and its square: the shift (the block's first element) keeps the subtraction below harmless.
+    C shift = load(base + red_offset(r)), s1 = C(0), s2 = C(0);
+    for (uint k = 0; k < n; ++k, r += step) {
+      C d = load(base + red_offset(r)) - shift;
+      s1 += d;
+      s2 += d * d;
+    }
+    C m = s1 / C(n);
+    total = combine(total, State(C(n), shift + m, max(s2 - s1 * m, C(0))));
+#else
+    State s0 = begin(), s1 = begin(), s2 = begin(), s3 = begin();
+    uint k = 0;
+    if (p.red_size == 0u) {  // no division: the usual case
+      uint64_t at = base + r * p.red_stride[0], hop = step * p.red_stride[0];
+      for (; k + 4 <= n; k += 4, r += 4 * step, at += 4 * hop) {
+        C x0 = load(at), x1 = load(at + hop), x2 = load(at + 2 * hop), x3 = load(at + 3 * hop);
+        take(s0, x0, r);
+        take(s1, x1, r + step);
+        take(s2, x2, r + 2 * step);
+        take(s3, x3, r + 3 * step);
+      }
+    }
+    for (; k < n; ++k, r += step) take(s0, load(base + red_offset(r)), r);
+    total = combine(total, combine(combine(s0, s1), combine(s2, s3)));
+#endif
+  }
+  return total;
+}
+
+#if GROUP
+shared State tree[LOCAL];
+#endif
+
+void main() {
+#if GROUP
+  uint64_t work = uint64_t(linear_group());
+#else
+  uint64_t work = linear_invocation();
+#endif
+  uint64_t c = quotient(work, p.n_out), o = work - c * p.n_out;
+  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n_red);
+  bool inside = c == uint64_t(0) || first < p.n_red;
+#if GROUP
+  uint lane = gl_LocalInvocationID.x;
+  // `inside` is the same for the whole workgroup; no early return, so that every invocation meets every barrier.
+  State s = begin();
+  if (inside) s = reduce_range(o, kept_offset(o, p.in_stride), first + lane, last, LOCAL);
+  tree[lane] = s;
+  barrier();  // all of tree written
+  for (uint half_ = LOCAL / 2; half_ > 0u; half_ /= 2) {
+    if (lane < half_) tree[lane] = combine(tree[lane], tree[lane + half_]);
+    barrier();  // upper half read before the next step writes below it
+  }
+  if (!inside || lane != 0u) return;
+  s = tree[0];
+#else
+  if (!inside) return;
+  State s = reduce_range(o, kept_offset(o, p.in_stride), first, last, 1u);
+#endif
+  if (PASS == 1) StateRef(p.out_ + (c * p.n_out + o) * STATE_BYTES).s = s;
+  else finish(s, kept_offset(o, p.out_stride));
+}
