@@ -110,6 +110,8 @@ void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t wo
 
 // The device's error record, for kernels that check indices (shaders/common/errors.glsl). Not an argument: no barrier waits for it.
 uint64_t error_address(CommandStream& stream);
+// Installed by the op layer, which knows the op names behind the tags that kernels report.
+void set_error_tag_names(const char* (*name_of)(uint32_t tag));
 
 inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 // `groups` workgroups laid out as x * y with both under the device's limit of 65535; the shader's linear id is

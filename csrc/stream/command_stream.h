@@ -8,6 +8,8 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/launch.h"
 
@@ -64,18 +66,18 @@ class CommandStream {
   std::shared_ptr<CapturedGraph> capture_end();
   void replay(CapturedGraph& graph);
   bool capturing() const;
+  std::vector<std::string> kernels_in_flight() const;
 
   uint64_t error_address() const;  // the device's error record, for kernels that check indices
 
- private:
   explicit CommandStream(std::unique_ptr<StreamImpl> impl);
+  ~CommandStream();
+
+ private:
   std::unique_ptr<StreamImpl> impl_;
 };
 
 void synchronize_device(int device);            // all streams of the device
 // Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
 void raise_device_errors(int device);
-// Calls fn(arg) on some later flush/wait/done, once every stream of `device` has passed what it has recorded by now.
-void when_all_passed(int device, void (*fn)(void*), void* arg);
-
 }  // namespace aule::stream

@@ -18,6 +18,9 @@ std::string unavailable_reason();       // why device_count() is 0, for people
 const Caps& device_caps(int index);     // without creating the device; throws NoDevice
 bool device_created(int index) noexcept;
 
+// Test hook: from now on the device behaves as if the driver had lost it.
+void inject_device_lost(int index);
+
 struct DeviceImpl;
 class Device {
  public:
@@ -25,10 +28,12 @@ class Device {
   int index() const;
   const Caps& caps() const;
   MemoryPool& memory();
-  DeviceImpl& impl() { return *impl_; }  // for csrc/vulkan and csrc/stream only
+  DeviceImpl& impl() { return *impl_; }  // for csrc/vulkan, csrc/stream and csrc/kernels only
+
+  explicit Device(std::unique_ptr<DeviceImpl> impl);
+  ~Device();
 
  private:
-  explicit Device(std::unique_ptr<DeviceImpl> impl);
   std::unique_ptr<DeviceImpl> impl_;
 };
 

@@ -2,6 +2,7 @@
 // allocation) with one VkBuffer over it. The caching allocator above cuts segments into blocks.
 #pragma once
 #include <cstdint>
+#include <memory>
 
 namespace aule::vulkan {
 
@@ -16,15 +17,19 @@ struct Segment {
   void* mapped = nullptr;  // host pointer, or null
   MemoryKind kind = MemoryKind::device;
   void* handle = nullptr;  // private to memory.cpp
+  void* buffer = nullptr;  // the VkBuffer, for transfers
 };
 
 struct MemoryBudget {
   uint64_t free_bytes, total_bytes;
 };
 
+struct DeviceImpl;
 struct MemoryPoolImpl;
 class MemoryPool {
  public:
+  explicit MemoryPool(DeviceImpl& device);
+  ~MemoryPool();
   // Throws OutOfMemory with the numbers; nothing leaks. `bytes` is rounded up to 256.
   Segment* allocate(MemoryKind kind, uint64_t bytes);
   void free(Segment* segment);  // the caller knows that no queue uses it any more
@@ -32,7 +37,9 @@ class MemoryPool {
   Segment* find(uint64_t address) const;
   Segment* find_host(const void* pointer) const;
   MemoryBudget budget() const;
-  MemoryPoolImpl* impl = nullptr;
+
+ private:
+  std::unique_ptr<MemoryPoolImpl> impl_;
 };
 
 // Test hook: the next `count` driver allocations of at least `min_bytes` fail as if out of memory.

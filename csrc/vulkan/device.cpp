@@ -1,0 +1,116 @@
+#include "vulkan/device.h"
+
+#include <array>
+#include <cstring>
+
+#include "vulkan/check.h"
+#include "vulkan/device_impl.h"
+#include "vulkan/features.h"
+#include "vulkan/instance.h"
+#include "vulkan/physical.h"
+#include "vulkan/pipeline.h"
+
+namespace aule::vulkan {
+namespace {
+
+constexpr size_t kMaxDevices = 64;
+constexpr uint32_t kMaxQueues = 8;
+std::array<std::atomic<Device*>, kMaxDevices> g_devices{};  // live until process exit
+std::mutex g_create_mutex;
+
+std::unique_ptr<DeviceImpl> create(int index) {
+  const PhysicalDevice& physical = enumeration().visible.at(static_cast<size_t>(index));
+  auto impl = std::make_unique<DeviceImpl>();
+  Instance& inst = instance();
+  impl->index = index;
+  impl->caps = &physical.caps;
+  impl->physical = physical.handle;
+  impl->instance_vk = &inst.vk;
+  impl->labels = inst.debug_labels;
+  impl->queue_family = physical.queue_family;
+  impl->timestamp_bits = physical.timestamp_bits;
+  impl->sparse_queue = physical.sparse_queue;
+
+  FeatureChain features;
+  const std::vector<const char*> extensions = enable_features(physical, features);
+  const uint32_t queue_count = std::min(physical.queue_count, kMaxQueues);
+  const std::vector<float> priorities(queue_count, 1.0f);
+  const VkDeviceQueueCreateInfo queues{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features.base;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queues;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  VK_CHECK(inst.vk.vkCreateDevice(physical.handle, &info, nullptr, &impl->handle));
+  load_device_functions(inst.vk, impl->handle, impl->vk);
+  for (uint32_t i = 0; i < queue_count; ++i) {
+    impl->queues.push_back(std::make_unique<Queue>());
+    impl->vk.vkGetDeviceQueue(impl->handle, physical.queue_family, i, &impl->queues.back()->handle);
+  }
+  VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, nullptr, {}};
+  inst.vk.vkGetPhysicalDeviceMemoryProperties2(physical.handle, &memory);
+  impl->memory_properties = memory.memoryProperties;
+  impl->memory = std::make_unique<MemoryPool>(*impl);
+  impl->pipelines = std::make_unique<PipelineStore>(*impl);
+  impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
+  std::memset(impl->error_record->mapped, 0, 256);
+  return impl;
+}
+
+}  // namespace
+
+void DeviceImpl::mark_lost(const std::string& text) {
+  {
+    std::lock_guard lock(lost_mutex);
+    if (!lost) {
+      lost_text = text;
+      lost = true;
+    }
+  }
+  throw DeviceLost(lost_text);
+}
+void DeviceImpl::check_alive() {
+  if (!lost.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(lost_mutex);
+  throw DeviceLost(lost_text);
+}
+
+int device_count() noexcept { return static_cast<int>(enumeration().visible.size()); }
+std::string unavailable_reason() { return enumeration().reason; }
+
+const Caps& device_caps(int index) {
+  const auto& visible = enumeration().visible;
+  if (index < 0 || static_cast<size_t>(index) >= visible.size())
+    throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) + " device(s) visible. " + unavailable_reason());
+  return visible[static_cast<size_t>(index)].caps;
+}
+
+bool device_created(int index) noexcept {
+  return index >= 0 && static_cast<size_t>(index) < kMaxDevices && g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire) != nullptr;
+}
+
+Device& Device::get(int index) {
+  if (device_created(index)) return *g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire);
+  device_caps(index);  // throws NoDevice
+  std::lock_guard lock(g_create_mutex);
+  auto& slot = g_devices.at(static_cast<size_t>(index));
+  if (slot.load() == nullptr) slot.store(new Device(create(index)), std::memory_order_release);
+  return *slot.load();
+}
+
+Device::Device(std::unique_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
+Device::~Device() = default;
+int Device::index() const { return impl_->index; }
+const Caps& Device::caps() const { return *impl_->caps; }
+MemoryPool& Device::memory() { return *impl_->memory; }
+
+void inject_device_lost(int index) {
+  try {
+    Device::get(index).impl().mark_lost("device lost (injected by a test)");
+  } catch (const DeviceLost&) {  // from now on every call throws it
+  }
+}
+
+}  // namespace aule::vulkan

@@ -1,0 +1,213 @@
+#include "vulkan/memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "vulkan/check.h"
+#include "vulkan/device_impl.h"
+
+namespace aule::vulkan {
+namespace {
+
+std::atomic<int> g_failures{0};
+std::atomic<uint64_t> g_failures_min{0};
+
+bool fail_now(uint64_t bytes) {
+  if (g_failures.load() <= 0 || bytes < g_failures_min.load()) return false;
+  return g_failures.fetch_sub(1) > 0;
+}
+
+struct SegmentState : Segment {
+  VkBuffer vk_buffer = VK_NULL_HANDLE;
+  std::vector<VkDeviceMemory> memories;  // several where the buffer is bound sparsely
+};
+
+}  // namespace
+
+void inject_allocation_failures(int count, uint64_t min_bytes) {
+  g_failures_min = min_bytes;
+  g_failures = count;
+}
+
+struct MemoryPoolImpl {
+  DeviceImpl& device;
+  mutable std::shared_mutex mutex;
+  std::map<uint64_t, SegmentState*> by_address;          // begin -> segment
+  std::map<const char*, SegmentState*> by_host_pointer;  // host segments
+  std::atomic<uint64_t> device_bytes{0};
+
+  explicit MemoryPoolImpl(DeviceImpl& d) : device(d) {}
+
+  uint32_t memory_type(uint32_t allowed, MemoryKind kind) const {
+    constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    std::vector<VkMemoryPropertyFlags> wishes;
+    if (kind == MemoryKind::host) wishes = {kHost | kCached, kHost};
+    else if (device.caps->unified_memory) wishes = {kLocal | kHost | kCached, kLocal | kHost, kLocal, 0};
+    else wishes = {kLocal, 0};
+    const auto& p = device.memory_properties;
+    for (VkMemoryPropertyFlags wish : wishes)
+      for (uint32_t i = 0; i < p.memoryTypeCount; ++i)
+        if ((allowed & (1u << i)) && (p.memoryTypes[i].propertyFlags & wish) == wish &&
+            !(p.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_PROTECTED_BIT))
+          return i;
+    throw Error("no memory type fits a buffer of this device");
+  }
+
+  VkDeviceMemory allocate_memory(uint64_t bytes, uint32_t type) {
+    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+    const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, bytes, type};
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    VK_CHECK(device.vk.vkAllocateMemory(device.handle, &info, nullptr, &memory));
+    return memory;
+  }
+
+  void bind_sparse(SegmentState& s, const VkMemoryRequirements& need, uint32_t type) {
+    const uint64_t limit = device.caps->max_allocation_bytes / need.alignment * need.alignment;
+    std::vector<VkSparseMemoryBind> binds;
+    for (uint64_t at = 0; at < need.size; at += limit) {
+      const uint64_t part = std::min(limit, need.size - at);
+      s.memories.push_back(allocate_memory(part, type));
+      binds.push_back({at, part, s.memories.back(), 0, 0});
+    }
+    const VkSparseBufferMemoryBindInfo buffer{s.vk_buffer, static_cast<uint32_t>(binds.size()), binds.data()};
+    VkSemaphore done;
+    const VkSemaphoreTypeCreateInfo timeline{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    const VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &timeline, 0};
+    VK_CHECK(device.vk.vkCreateSemaphore(device.handle, &semaphore, nullptr, &done));
+    const uint64_t one = 1;
+    const VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, nullptr, 0, nullptr, 1, &one};
+    VkBindSparseInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BIND_SPARSE_INFO;
+    info.pNext = &values;
+    info.bufferBindCount = 1;
+    info.pBufferBinds = &buffer;
+    info.signalSemaphoreCount = 1;
+    info.pSignalSemaphores = &done;
+    {
+      Queue& queue = *device.queues.front();
+      std::lock_guard lock(queue.mutex);
+      VK_CHECK(device.vk.vkQueueBindSparse(queue.handle, 1, &info, VK_NULL_HANDLE));
+    }
+    const VkSemaphoreWaitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &done, &one};
+    VK_CHECK(device.vk.vkWaitSemaphores(device.handle, &wait, UINT64_MAX));
+    device.vk.vkDestroySemaphore(device.handle, done, nullptr);
+  }
+
+  void destroy(SegmentState* s) {
+    if (s->vk_buffer != VK_NULL_HANDLE) device.vk.vkDestroyBuffer(device.handle, s->vk_buffer, nullptr);
+    for (VkDeviceMemory memory : s->memories) device.vk.vkFreeMemory(device.handle, memory, nullptr);  // unmaps too
+    delete s;
+  }
+
+  SegmentState* create(MemoryKind kind, uint64_t bytes) {
+    const Caps& caps = *device.caps;
+    const bool sparse = bytes > caps.max_allocation_bytes;
+    if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
+      throw OutOfMemory("one buffer of " + std::to_string(bytes) + " bytes is larger than the driver's largest buffer (" + std::to_string(caps.max_buffer_bytes) + " bytes)");
+    if (sparse && (!caps.sparse_binding || kind == MemoryKind::host))
+      throw OutOfMemory("one allocation of " + std::to_string(bytes) + " bytes is larger than the driver's largest allocation (" +
+                        std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
+    auto* s = new SegmentState;
+    try {
+      if (fail_now(bytes)) throw OutOfMemory("allocation failure injected by a test");
+      VkBufferCreateInfo info{};
+      info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+      if (sparse) info.flags = VK_BUFFER_CREATE_SPARSE_BINDING_BIT | VK_BUFFER_CREATE_SPARSE_RESIDENCY_BIT;
+      info.size = bytes;
+      info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+      VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s->vk_buffer));
+      const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr, s->vk_buffer};
+      VkMemoryRequirements2 need{VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2, nullptr, {}};
+      device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
+      const uint32_t type = memory_type(need.memoryRequirements.memoryTypeBits, kind);
+      if (sparse) {
+        bind_sparse(*s, need.memoryRequirements, type);
+      } else {
+        s->memories.push_back(allocate_memory(need.memoryRequirements.size, type));
+        const VkBindBufferMemoryInfo bind{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s->vk_buffer, s->memories.front(), 0};
+        VK_CHECK(device.vk.vkBindBufferMemory2(device.handle, 1, &bind));
+        const bool visible = (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
+        if (visible && (kind == MemoryKind::host || caps.unified_memory))
+          VK_CHECK(device.vk.vkMapMemory(device.handle, s->memories.front(), 0, VK_WHOLE_SIZE, 0, &s->mapped));
+      }
+      const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, s->vk_buffer};
+      s->address = device.vk.vkGetBufferDeviceAddress(device.handle, &address);
+    } catch (...) {
+      destroy(s);
+      throw;
+    }
+    s->bytes = bytes;
+    s->kind = kind;
+    s->handle = s;
+    s->buffer = s->vk_buffer;
+    return s;
+  }
+};
+
+MemoryPool::MemoryPool(DeviceImpl& device) : impl_(std::make_unique<MemoryPoolImpl>(device)) {}
+MemoryPool::~MemoryPool() = default;
+
+Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
+  impl_->device.check_alive();
+  bytes = (std::max<uint64_t>(bytes, 1) + 255) / 256 * 256;
+  SegmentState* s = impl_->create(kind, bytes);
+  std::unique_lock lock(impl_->mutex);
+  impl_->by_address[s->address] = s;
+  if (kind == MemoryKind::host) impl_->by_host_pointer[static_cast<const char*>(s->mapped)] = s;
+  else impl_->device_bytes += bytes;
+  return s;
+}
+
+void MemoryPool::free(Segment* segment) {
+  auto* s = static_cast<SegmentState*>(segment->handle);
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->by_address.erase(s->address);
+    if (s->kind == MemoryKind::host) impl_->by_host_pointer.erase(static_cast<const char*>(s->mapped));
+    else impl_->device_bytes -= s->bytes;
+  }
+  impl_->destroy(s);
+}
+
+Segment* MemoryPool::find(uint64_t address) const {
+  std::shared_lock lock(impl_->mutex);
+  auto it = impl_->by_address.upper_bound(address);
+  if (it == impl_->by_address.begin()) return nullptr;
+  --it;
+  return address < it->first + it->second->bytes ? it->second : nullptr;
+}
+
+Segment* MemoryPool::find_host(const void* pointer) const {
+  const auto* p = static_cast<const char*>(pointer);
+  std::shared_lock lock(impl_->mutex);
+  auto it = impl_->by_host_pointer.upper_bound(p);
+  if (it == impl_->by_host_pointer.begin()) return nullptr;
+  --it;
+  return p < it->first + it->second->bytes ? it->second : nullptr;
+}
+
+MemoryBudget MemoryPool::budget() const {
+  DeviceImpl& d = impl_->device;
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+  VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, d.caps->memory_budget ? &budget : nullptr, {}};
+  d.instance_vk->vkGetPhysicalDeviceMemoryProperties2(d.physical, &memory);
+  const auto& p = memory.memoryProperties;
+  uint32_t heap = 0;
+  for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
+    if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) && p.memoryHeaps[i].size == d.caps->device_heap_bytes) heap = i;
+  const uint64_t total = p.memoryHeaps[heap].size;
+  const uint64_t own = impl_->device_bytes.load();
+  if (!d.caps->memory_budget) return {total - std::min(total, own), total};
+  const uint64_t used = budget.heapUsage[heap], allowed = std::min(budget.heapBudget[heap], total);
+  return {allowed - std::min(allowed, used), total};
+}
+
+}  // namespace aule::vulkan

@@ -1,0 +1,230 @@
+#include "vulkan/physical.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <sstream>
+
+#include "vulkan/check.h"
+#include "vulkan/environment.h"
+#include "vulkan/features.h"
+#include "vulkan/instance.h"
+
+namespace aule {
+
+uint32_t feature_bits(const Caps& caps) {
+  uint32_t bits = 0;
+  if (caps.float16) bits |= kFeatureFloat16;
+  if (caps.bfloat16) bits |= kFeatureBFloat16;
+  if (caps.float64) bits |= kFeatureFloat64;
+  if (caps.float32_atomic_add) bits |= kFeatureFloat32AtomicAdd;
+  if (caps.subgroup_arithmetic) bits |= kFeatureSubgroupArithmetic;
+  if (caps.subgroup_shuffle) bits |= kFeatureSubgroupShuffle;
+  if (caps.cooperative_matrix) bits |= kFeatureCooperativeMatrix;
+  if (caps.cooperative_matrix2) bits |= kFeatureCooperativeMatrix2;
+  if (caps.int8) bits |= kFeatureInt8;
+  return bits;
+}
+
+}  // namespace aule
+
+namespace aule::vulkan {
+namespace {
+
+std::string hex(const uint8_t* bytes, size_t count) {
+  static const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[bytes[i] >> 4];
+    text += kDigits[bytes[i] & 15];
+  }
+  return text;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+Caps::Kind kind_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return Caps::Kind::discrete;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return Caps::Kind::integrated;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return Caps::Kind::virtual_gpu;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return Caps::Kind::cpu;
+    default: return Caps::Kind::other;
+  }
+}
+
+void read_memory(const Functions& vk, PhysicalDevice& d) {
+  VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, nullptr, {}};
+  vk.vkGetPhysicalDeviceMemoryProperties2(d.handle, &memory);
+  const auto& p = memory.memoryProperties;
+  for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
+    if (p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) d.caps.device_heap_bytes = std::max(d.caps.device_heap_bytes, p.memoryHeaps[i].size);
+  // Unified: integrated or CPU device whose device-local memory can be mapped.
+  constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  bool mapped = false;
+  for (uint32_t i = 0; i < p.memoryTypeCount; ++i) mapped |= (p.memoryTypes[i].propertyFlags & kMapped) == kMapped;
+  d.caps.unified_memory = mapped && (d.caps.kind == Caps::Kind::integrated || d.caps.kind == Caps::Kind::cpu);
+}
+
+void read_queues(const Functions& vk, PhysicalDevice& d) {
+  uint32_t count = 0;
+  vk.vkGetPhysicalDeviceQueueFamilyProperties2(d.handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties2> families(count, {VK_STRUCTURE_TYPE_QUEUE_FAMILY_PROPERTIES_2, nullptr, {}});
+  vk.vkGetPhysicalDeviceQueueFamilyProperties2(d.handle, &count, families.data());
+  // The family with compute that has the most queues: streams map onto its queues.
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& f = families[i].queueFamilyProperties;
+    if (!(f.queueFlags & VK_QUEUE_COMPUTE_BIT) || f.queueCount <= d.queue_count) continue;
+    d.queue_family = i;
+    d.queue_count = f.queueCount;
+    d.timestamp_bits = f.timestampValidBits;
+    d.sparse_queue = (f.queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
+  }
+}
+
+PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
+  const Functions& vk = instance.vk;
+  PhysicalDevice d;
+  d.handle = handle;
+  Caps& caps = d.caps;
+
+  uint32_t count = 0;
+  vk.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  vk.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+  for (const auto& e : extensions) d.extensions.emplace_back(e.extensionName);
+
+  VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
+  VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES, &sizes, 0};
+  VkPhysicalDeviceVulkan12Properties v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  v12.pNext = &maintenance4;
+  VkPhysicalDeviceVulkan11Properties v11{};
+  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  v11.pNext = &v12;
+  VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &v11, {}};
+  vk.vkGetPhysicalDeviceProperties2(handle, &properties);
+  const auto& p = properties.properties;
+  caps.name = p.deviceName;
+  caps.driver_name = v12.driverName;
+  caps.driver_info = v12.driverInfo;
+  caps.uuid = hex(v11.deviceUUID, VK_UUID_SIZE);
+  caps.vendor_id = p.vendorID;
+  caps.device_id = p.deviceID;
+  caps.driver_version = p.driverVersion;
+  caps.api_version = p.apiVersion;
+  caps.kind = kind_of(p.deviceType);
+  caps.subgroup_size = v11.subgroupSize;
+  caps.min_subgroup_size = sizes.minSubgroupSize != 0 ? sizes.minSubgroupSize : v11.subgroupSize;
+  caps.max_subgroup_size = sizes.maxSubgroupSize != 0 ? sizes.maxSubgroupSize : v11.subgroupSize;
+  caps.max_shared_bytes = p.limits.maxComputeSharedMemorySize;
+  caps.max_push_constant_bytes = p.limits.maxPushConstantsSize;
+  caps.max_workgroup_invocations = p.limits.maxComputeWorkGroupInvocations;
+  std::copy_n(p.limits.maxComputeWorkGroupSize, 3, caps.max_workgroup_size);
+  std::copy_n(p.limits.maxComputeWorkGroupCount, 3, caps.max_group_count);
+  caps.max_allocation_bytes = v11.maxMemoryAllocationSize;
+  caps.max_buffer_bytes = maintenance4.maxBufferSize;
+  caps.timestamp_period_ns = p.limits.timestampPeriod;
+  const bool in_compute = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  auto subgroup = [&](VkSubgroupFeatureFlags bit) { return in_compute && (v11.subgroupSupportedOperations & bit) != 0; };
+  caps.subgroup_basic = subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT);
+  caps.subgroup_arithmetic = subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
+  caps.subgroup_shuffle = subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
+  caps.subgroup_ballot = subgroup(VK_SUBGROUP_FEATURE_BALLOT_BIT);
+
+  read_queues(vk, d);
+  read_memory(vk, d);
+  if (p.apiVersion < VK_API_VERSION_1_3) {
+    d.missing = "Vulkan 1.3 (the driver offers " + std::to_string(VK_API_VERSION_MAJOR(p.apiVersion)) + "." +
+                std::to_string(VK_API_VERSION_MINOR(p.apiVersion)) + ")";
+    return d;
+  }
+  d.missing = read_features(instance, d);
+  if (d.queue_count == 0) d.missing += d.missing.empty() ? "a compute queue" : ", a compute queue";
+  apply_disable_switches(caps);
+  return d;
+}
+
+// AULE_VISIBLE_DEVICES: index | part of the name | start of the UUID, in the order wanted; naming one twice gives two.
+std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, const std::string& wanted, std::string& reason) {
+  std::vector<PhysicalDevice> chosen;
+  std::stringstream list(wanted);
+  for (std::string item; std::getline(list, item, ',');) {
+    item.erase(0, item.find_first_not_of(" \t"));
+    item.erase(item.find_last_not_of(" \t") + 1);
+    if (item.empty()) continue;
+    const bool number = std::all_of(item.begin(), item.end(), [](unsigned char c) { return std::isdigit(c); }) && item.size() < 4;
+    bool found = false;
+    for (size_t i = 0; i < usable.size() && !found; ++i) {
+      const Caps& caps = usable[i].caps;
+      found = number ? std::stoul(item) == i : lower(caps.name).find(lower(item)) != std::string::npos || caps.uuid.rfind(lower(item), 0) == 0;
+      if (found) chosen.push_back(usable[i]);
+    }
+    if (!found) reason += "AULE_VISIBLE_DEVICES names '" + item + "', which fits no device; ";
+  }
+  return chosen;
+}
+
+Enumeration enumerate() {
+  Enumeration result;
+  try {
+    Instance& inst = instance();
+    uint32_t count = 0;
+    VkResult status = inst.vk.vkEnumeratePhysicalDevices(inst.handle, &count, nullptr);
+    if (status < 0 || count == 0) {
+      result.reason = "No GPU devices found (count == 0): the Vulkan loader is there, but no driver offers a device";
+      return result;
+    }
+    std::vector<VkPhysicalDevice> handles(count);
+    VK_CHECK(inst.vk.vkEnumeratePhysicalDevices(inst.handle, &count, handles.data()));
+    std::vector<PhysicalDevice> usable;
+    for (VkPhysicalDevice handle : handles) {
+      PhysicalDevice d = inspect(inst, handle);
+      if (d.missing.empty()) usable.push_back(std::move(d));
+      else result.reason += d.caps.name + " lacks " + d.missing + "; ";
+    }
+    auto rank = [](const PhysicalDevice& d) {
+      switch (d.caps.kind) {
+        case Caps::Kind::discrete: return 0;
+        case Caps::Kind::integrated: return 1;
+        case Caps::Kind::virtual_gpu: return 2;
+        case Caps::Kind::other: return 3;
+        default: return 4;
+      }
+    };
+    std::stable_sort(usable.begin(), usable.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    const char* wanted = std::getenv("AULE_VISIBLE_DEVICES");
+    if (wanted != nullptr) {
+      result.visible = select(usable, wanted, result.reason);
+      if (result.visible.empty() && result.reason.empty()) result.reason = "AULE_VISIBLE_DEVICES is empty";
+    } else {
+      // Software devices show only where nothing else does.
+      const bool real = !usable.empty() && usable.front().caps.kind != Caps::Kind::cpu;
+      for (auto& d : usable)
+        if (!real || d.caps.kind != Caps::Kind::cpu) result.visible.push_back(std::move(d));
+    }
+  } catch (const std::exception& error) {
+    result.visible.clear();
+    result.reason = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+bool PhysicalDevice::has_extension(const char* name) const {
+  return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+}
+
+const Enumeration& enumeration() {
+  static const auto* result = new Enumeration(enumerate());
+  return *result;
+}
+
+}  // namespace aule::vulkan

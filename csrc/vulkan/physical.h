@@ -1,0 +1,29 @@
+// Enumeration and choice of physical devices; nothing here creates a VkDevice.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/caps.h"
+#include "vulkan/loader.h"
+
+namespace aule::vulkan {
+
+struct Instance;
+
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  Caps caps;
+  std::string missing;  // baseline requirements that it lacks; empty: usable
+  uint32_t queue_family = 0, queue_count = 0, timestamp_bits = 0;
+  bool sparse_queue = false;
+  std::vector<std::string> extensions;
+  bool has_extension(const char* name) const;
+};
+
+struct Enumeration {
+  std::vector<PhysicalDevice> visible;
+  std::string reason;  // why visible is empty
+};
+const Enumeration& enumeration();  // once per process; never throws
+
+}  // namespace aule::vulkan

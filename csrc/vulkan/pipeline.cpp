@@ -1,0 +1,206 @@
+#include "vulkan/pipeline.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "vulkan/check.h"
+#include "vulkan/device_impl.h"
+#include "vulkan/environment.h"
+#include "vulkan/instance.h"
+
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
+namespace aule::vulkan {
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path cache_directory() {
+  if (const char* dir = std::getenv("TORCH_AULE_CACHE_DIR"); dir != nullptr && *dir != '\0') return dir;
+#ifdef _WIN32
+  if (const char* local = std::getenv("LOCALAPPDATA")) return fs::path(local) / "torch_aule";
+#endif
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return fs::path(xdg) / "torch_aule";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return fs::path(home) / ".cache" / "torch_aule";
+  return {};
+}
+
+uint64_t checksum(const std::string& data) {
+  uint64_t h = 1469598103934665603ull;  // FNV-1a
+  for (unsigned char c : data) h = (h ^ c) * 1099511628211ull;
+  return h;
+}
+
+// Our header before the driver's data: drivers check theirs, but not for truncation or flipped bits.
+struct FileHeader {
+  char magic[8] = {'a', 'u', 'l', 'e', 'p', 'c', '0', '1'};
+  uint64_t bytes = 0, sum = 0;
+};
+
+}  // namespace
+
+struct PipelineStore::Disk {
+  fs::path file;  // empty: no disk cache
+  std::mutex mutex;
+  size_t compiled = 0, saved = 0;
+  std::vector<std::string> labels;
+  bool warned = false;
+
+  void warn(const std::string& what) {
+    if (!warned) std::fprintf(stderr, "torch_aule: pipeline cache not kept: %s\n", what.c_str());
+    warned = true;
+  }
+  std::string read() const {
+    std::ifstream in(file, std::ios::binary);
+    FileHeader header, want;
+    if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return {};
+    if (std::memcmp(header.magic, want.magic, sizeof want.magic) != 0 || header.bytes > (1ull << 30)) return {};
+    std::string data(header.bytes, '\0');
+    if (!in.read(data.data(), static_cast<std::streamsize>(data.size())) || checksum(data) != header.sum) return {};
+    return data;
+  }
+  // Written beside and renamed: a reader never sees half a file, and a full disk leaves the old one.
+  bool write(const std::string& data) {
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);
+#ifndef _WIN32
+    fs::permissions(file.parent_path(), fs::perms::owner_all, error);
+#endif
+    const fs::path temporary = file.string() + "." + std::to_string(
+#ifdef _WIN32
+        static_cast<unsigned long>(checksum(file.string()))
+#else
+        static_cast<unsigned long>(getpid())
+#endif
+    );
+    {
+      std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+      FileHeader header;
+      header.bytes = data.size();
+      header.sum = checksum(data);
+      out.write(reinterpret_cast<const char*>(&header), sizeof header);
+      out.write(data.data(), static_cast<std::streamsize>(data.size()));
+      out.flush();
+      if (!out.good()) {
+        out.close();
+        fs::remove(temporary, error);
+        return false;
+      }
+    }
+    fs::rename(temporary, file, error);
+    if (error) fs::remove(temporary, error);
+    return !error;
+  }
+};
+
+namespace {
+std::mutex g_stores_mutex;
+std::vector<PipelineStore*>& stores() {
+  static auto* s = new std::vector<PipelineStore*>;
+  return *s;
+}
+void save_all() {
+  for (PipelineStore* store : stores()) store->save();
+}
+}  // namespace
+
+PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::make_unique<Disk>()) {
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.pushConstantRangeCount = 1;
+  layout.pPushConstantRanges = &range;
+  VK_CHECK(device.vk.vkCreatePipelineLayout(device.handle, &layout, nullptr, &layout_));
+
+  const char* wanted = std::getenv("TORCH_AULE_PIPELINE_CACHE");
+  std::string initial;
+  if (wanted == nullptr || std::strcmp(wanted, "0") != 0) {
+    const fs::path dir = cache_directory();
+    if (!dir.empty()) {
+      char name[128];
+      std::snprintf(name, sizeof name, "pipelines-%08x-%08x-%08x-%s.bin", device.caps->vendor_id, device.caps->device_id,
+                    device.caps->driver_version, device.caps->uuid.c_str());
+      disk_->file = dir / name;
+      initial = disk_->read();
+    }
+  }
+  VkPipelineCacheCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  info.initialDataSize = initial.size();
+  info.pInitialData = initial.data();
+  if (device.vk.vkCreatePipelineCache(device.handle, &info, nullptr, &cache_) < 0) {
+    info.initialDataSize = 0;  // the driver refused what another version wrote
+    VK_CHECK(device.vk.vkCreatePipelineCache(device.handle, &info, nullptr, &cache_));
+  }
+  std::lock_guard lock(g_stores_mutex);
+  if (stores().empty()) std::atexit(save_all);
+  stores().push_back(this);
+}
+
+PipelineStore::~PipelineStore() = default;
+
+Pipeline* PipelineStore::create(const PipelineRequest& r) {
+  auto& vk = device_.vk;
+  VkShaderModuleCreateInfo module_info{};
+  module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  module_info.codeSize = r.spirv_bytes;
+  module_info.pCode = reinterpret_cast<const uint32_t*>(r.spirv);
+  VkShaderModule module = VK_NULL_HANDLE;
+  VK_CHECK(vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module));
+
+  std::vector<VkSpecializationMapEntry> entries;
+  for (uint32_t i = 0; i < r.constant_count; ++i) entries.push_back({i, i * 4, 4});
+  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), r.constant_count * 4, r.constants};
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &constants;
+  info.layout = layout_;
+  auto pipeline = std::make_unique<Pipeline>();
+  const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
+  vk.vkDestroyShaderModule(device_.handle, module, nullptr);
+  if (result < 0) throw_vulkan(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__);
+
+  pipeline->label = r.name;
+  for (size_t i = 0; i < r.constant_count; ++i)
+    pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
+  if (r.constant_count != 0) pipeline->label += ")";
+  pipeline->params_ring = r.params_ring;
+  std::lock_guard lock(disk_->mutex);
+  ++disk_->compiled;
+  disk_->labels.push_back(pipeline->label);
+  return pipeline.release();
+}
+
+std::vector<std::string> PipelineStore::labels() const {
+  std::lock_guard lock(disk_->mutex);
+  return disk_->labels;
+}
+
+void PipelineStore::save() {
+  std::lock_guard lock(disk_->mutex);
+  if (disk_->file.empty() || disk_->compiled == disk_->saved || device_.lost) return;
+  try {
+    size_t bytes = 0;
+    if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &bytes, nullptr) < 0) return;
+    std::string data(bytes, '\0');
+    if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) return;
+    data.resize(bytes);
+    if (disk_->write(data)) disk_->saved = disk_->compiled;
+    else disk_->warn("cannot write " + disk_->file.string());
+  } catch (const std::exception& error) {
+    disk_->warn(error.what());
+  }
+}
+
+}  // namespace aule::vulkan

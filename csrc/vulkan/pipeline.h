@@ -1,0 +1,51 @@
+// Compute pipelines: one layout for all (push constants only, no descriptors), created on first use from a row of the
+// kernel table and its specialization constants, with the driver's pipeline cache kept on disk.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vulkan/loader.h"
+
+namespace aule::vulkan {
+
+struct DeviceImpl;
+
+class Pipeline {
+ public:
+  VkPipeline handle = VK_NULL_HANDLE;
+  std::string label;          // "softmax_fwd<C=float>(0,1)": debug labels, errors
+  bool params_ring = false;
+  // Running estimate of GPU time per workgroup, from timestamps; 0 until the first measured batch.
+  mutable float ns_per_group = 0;
+};
+
+struct PipelineRequest {
+  const char* name;
+  const unsigned char* spirv;
+  size_t spirv_bytes;
+  bool params_ring;
+  const uint32_t* constants;  // constant_id i = element i
+  size_t constant_count;
+};
+
+class PipelineStore {
+ public:
+  explicit PipelineStore(DeviceImpl& device);
+  ~PipelineStore();
+  Pipeline* create(const PipelineRequest& request);  // the caller keeps it; lives as long as the device
+  VkPipelineLayout layout() const { return layout_; }
+  std::vector<std::string> labels() const;
+  void save();  // writes the cache file if something new was compiled; never throws
+
+ private:
+  struct Disk;
+  DeviceImpl& device_;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::unique_ptr<Disk> disk_;
+};
+
+}  // namespace aule::vulkan
