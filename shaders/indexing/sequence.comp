@@ -1,0 +1,78 @@
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
+// dst[i] = start + i * step (KIND 0, 1), its power of `base` (2), or linspace (3: counted from both ends, so that the
+// last element is exactly `end`). KIND 0 counts in int64 for integer steps. Contiguous dst.
+// In the float variant start and step carry a low part: start + i * step is formed with an error term, so that float32
+// sequences are rounded once and not i times the step's rounding.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(local_size_x = 128) in;
+#include "common/dtype.glsl"
+#include "common/indexing.glsl"
+
+layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 1) const int KIND = 0;
+const int kInteger = 0, kReal = 1, kPower = 2, kLinear = 3;
+
+struct Params {
+  uint64_t dst;
+  uint64_t n;
+  int64_t integer_start, integer_step;
+  uint64_t start_bits, step_bits, end_bits;  // of doubles
+  float start, start_low, step, step_low, end, end_low;
+  float log2_base;
+};
+#include "common/params.glsl"
+
+#ifdef C_double
+double bits_to_double(uint64_t b) { return packDouble2x32(uvec2(uint(b), uint(b >> 32))); }
+#define REAL double
+#define STORE store_double
+double line(uint64_t i, uint64_t from, uint64_t step) { return bits_to_double(from) + double(int64_t(i)) * bits_to_double(step); }
+#define START p.start_bits
+#define STEP p.step_bits
+#else
+#define REAL float
+#define STORE store_float
+// from + i * step in twofold precision, i up to 2^48.
+float line(uint64_t i, vec2 from, vec2 step) {
+  precise float result;
+  precise float upper = float(uint(i >> 24)) * 16777216.0, lower = float(uint(i) & 0xffffffu);
+  precise float a = upper * step.x, ae = fma(upper, step.x, -a);
+  precise float b = lower * step.x, be = fma(lower, step.x, -b);
+  precise float s = a + b, v = s - a, se = (a - (s - v)) + (b - v);
+  precise float t = from.x + s, w = t - from.x, te = (from.x - (t - w)) + (s - w);
+  result = t + (te + (se + (ae + be) + (upper + lower) * step.y + from.y));
+  return result;
+}
+#define START vec2(p.start, p.start_low)
+#define STEP vec2(p.step, p.step_low)
+#endif
+
+void main() {
+  uint64_t i = linear_invocation();
+  if (i >= p.n) return;
+  if (KIND == kInteger) {
+    int64_t v = p.integer_start + int64_t(i) * p.integer_step;
+#ifdef C_double
+    store_double(p.dst, i, DT, double(v));
+#else
+    store_int64(p.dst, i, DT, v);
+#endif
+    return;
+  }
+  REAL x;
+  if (KIND == kLinear || KIND == kPower) {
+    bool early = i < p.n / 2;
+#ifdef C_double
+    x = early ? line(i, p.start_bits, p.step_bits) : bits_to_double(p.end_bits) - double(int64_t(p.n - 1 - i)) * bits_to_double(p.step_bits);
+#else
+    x = early ? line(i, START, STEP) : line(p.n - 1 - i, vec2(p.end, p.end_low), vec2(-p.step, -p.step_low));
+#endif
+    if (KIND == kPower) x = REAL(exp2(float(x) * p.log2_base));
+  } else {
+    x = line(i, START, STEP);
+  }
+  STORE(p.dst, i, DT, x);
+}
