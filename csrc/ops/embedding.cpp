@@ -53,7 +53,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
     run_combine(plan_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true, /*wrap=*/false),
                 Combine::add);
     // An index out of range was reported above; here it reads a count of 0.
-    source = source.to(out.scalar_type()).div(at::clamp_min(index_select(count, 0, line), 1).unsqueeze(1));
+    source = source.to(out.scalar_type()).div(at::clamp_min(at::index_select(count, 0, line), 1).unsqueeze(1));
   }
   IndexPlan plan = plan_along_dim(op, source, out, 0, line, /*line=*/true, /*wrap=*/false);
   check_bound(op, plan);
