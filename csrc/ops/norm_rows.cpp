@@ -1,0 +1,34 @@
+#include "ops/norm_rows.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace aule::ops {
+
+RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
+                     std::initializer_list<const at::Tensor*> tensors) {
+  RowLaunch r{};
+  r.vec = inner == 1 && n % 4 == 0;
+  for (const at::Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    const uint64_t access = 4 * t->element_size();
+    if (access > 16 || t->element_size() < 2 || !t->is_floating_point() || address_of(*t) % access != 0) r.vec = 0;
+  }
+  r.group = caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
+  if (!r.group) {
+    r.local = caps.kind == Caps::Kind::cpu ? 8 : 64;
+    r.grid = linear_grid(ceil_div(rows, r.local));
+    return r;
+  }
+  constexpr uint32_t kItems = 4, kMostItems = 8;
+  const uint64_t quads = (n + 3) / 4;
+  const uint32_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
+  r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((quads + kItems - 1) / kItems), 32, 256));
+  while (r.local < largest && quads > uint64_t{r.local} * kMostItems) r.local *= 2;
+  const uint64_t items = (quads + r.local - 1) / r.local;
+  r.items = items <= kMostItems ? static_cast<int>(items) : 0;
+  r.grid = linear_grid(rows);
+  return r;
+}
+
+}  // namespace aule::ops

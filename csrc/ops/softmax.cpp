@@ -1,0 +1,138 @@
+#include "ops/softmax.h"
+
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/empty.h>
+
+#include <limits>
+
+#include "ops/norm_rows.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+struct Extent {
+  uint64_t rows, n, inner;
+};
+
+Extent extent_of(const at::Tensor& t, int64_t dim) {
+  if (t.dim() == 0) return {1, 1, 1};
+  dim = at::maybe_wrap_dim(dim, t.dim());
+  uint64_t inner = 1;
+  for (int64_t d = dim + 1; d < t.dim(); ++d) inner *= t.size(d);
+  const uint64_t n = t.size(dim);
+  TORCH_CHECK(n <= 0xffffffffu && inner <= 0xffffffffu, "softmax: expected sizes below 2^32, but got ", t.sizes());
+  return {n == 0 ? 0 : t.numel() / n, n, inner};
+}
+
+void check_floating(const char* name, const at::Tensor& t) {
+  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ", t.scalar_type());
+}
+
+DType arithmetic(std::initializer_list<DType> types) {
+  for (DType t : types)
+    if (t == DType::f64) return DType::f64;
+  return DType::f32;
+}
+
+// The kernels walk contiguous tensors; others are copied. A strided `out` is written through a temporary.
+at::Tensor dense_like(const at::Tensor& out) { return out.is_contiguous() ? out : at::empty(out.sizes(), out.options()); }
+
+void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bool safe, at::Tensor& out) {
+  check_same_device(name, {&self, &out});
+  check_floating(name, self);
+  check_floating(name, out);
+  at::native::resize_output(out, self.sizes());
+  const Extent e = extent_of(self, dim);
+  if (self.numel() == 0) return;
+  at::Tensor in = self.contiguous(), dense = dense_like(out);
+  const DType dt_in = dtype_of(in, name), dt_out = dtype_of(dense, name);
+  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense});
+  TensorArgs args;
+  SoftmaxParams p{};
+  p.in_ = args.read(in);
+  p.out_ = args.write(dense);
+  p.rows = e.rows;
+  p.n = static_cast<uint32_t>(e.n);
+  p.inner = static_cast<uint32_t>(e.inner);
+  Spec spec{dt_in, dt_out, log ? 1 : 0, safe ? 1 : 0, r.vec, r.items, r.local};
+  launch(current(self), kernel::softmax(arithmetic({dt_in, dt_out}), r.group), spec, p, args, r.grid);
+  if (!dense.is_same(out)) out.copy_(dense);
+}
+
+void backward(const char* name, const at::Tensor& grad, const at::Tensor& output, int64_t dim, bool log,
+              at::Tensor& grad_input) {
+  check_same_device(name, {&grad, &output, &grad_input});
+  check_floating(name, grad);
+  check_floating(name, output);
+  TORCH_CHECK(grad.sizes() == output.sizes(), name, ": expected grad_output and output of one shape, but got ",
+              grad.sizes(), " and ", output.sizes());
+  at::native::resize_output(grad_input, grad.sizes());
+  const Extent e = extent_of(grad, dim);
+  if (grad.numel() == 0) return;
+  at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
+  const DType dt_g = dtype_of(g, name), dt_y = dtype_of(y, name), dt_out = dtype_of(dense, name);
+  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense});
+  TensorArgs args;
+  SoftmaxBackwardParams p{};
+  p.grad = args.read(g);
+  p.y = args.read(y);
+  p.out_ = args.write(dense);
+  p.rows = e.rows;
+  p.n = static_cast<uint32_t>(e.n);
+  p.inner = static_cast<uint32_t>(e.inner);
+  Spec spec{dt_g, dt_y, dt_out, log ? 1 : 0, r.vec, r.items, r.local};
+  launch(current(grad), kernel::softmax_backward(arithmetic({dt_g, dt_y, dt_out}), r.group), spec, p, args, r.grid);
+  if (!dense.is_same(grad_input)) grad_input.copy_(dense);
+}
+
+}  // namespace
+
+at::Tensor& softmax_out(const at::Tensor& self, int64_t dim, bool, at::Tensor& out) {
+  forward("softmax", self, dim, false, false, out);
+  return out;
+}
+at::Tensor& log_softmax_out(const at::Tensor& self, int64_t dim, bool, at::Tensor& out) {
+  forward("log_softmax", self, dim, true, false, out);
+  return out;
+}
+at::Tensor& softmax_backward_data_out(const at::Tensor& grad, const at::Tensor& output, int64_t dim, at::ScalarType,
+                                      at::Tensor& grad_input) {
+  backward("softmax_backward", grad, output, dim, false, grad_input);
+  return grad_input;
+}
+at::Tensor& log_softmax_backward_data_out(const at::Tensor& grad, const at::Tensor& output, int64_t dim, at::ScalarType,
+                                          at::Tensor& grad_input) {
+  backward("log_softmax_backward", grad, output, dim, true, grad_input);
+  return grad_input;
+}
+
+at::Tensor safe_softmax(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
+  at::Tensor out = at::empty(self.sizes(), self.options().dtype(dtype.value_or(self.scalar_type())));
+  forward("_safe_softmax", at::isFloatingType(self.scalar_type()) ? self : self.to(out.scalar_type()), dim, false, true, out);
+  return out;
+}
+
+at::Tensor masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim,
+                          std::optional<int64_t> mask_type) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "_masked_softmax: expected a mask of dtype Bool, but got ", mask.scalar_type());
+  TORCH_CHECK(mask_type.has_value() && *mask_type >= 0 && *mask_type <= 2,
+              "_masked_softmax: expected mask_type 0 (L x L), 1 (B x L) or 2 (the input's shape)");
+  at::Tensor wide = mask;
+  if (*mask_type != 2) {
+    TORCH_CHECK(self.dim() == 4, "_masked_softmax: expected a 4-D input (B, H, L, L), but got ", self.dim(), "-D");
+    wide = *mask_type == 0 ? mask.view({1, 1, mask.size(0), mask.size(1)}) : mask.view({mask.size(0), 1, 1, mask.size(1)});
+  }
+  return safe_softmax(self.masked_fill(wide, -std::numeric_limits<double>::infinity()), dim.value_or(self.dim() - 1),
+                      std::nullopt);
+}
+
+at::Tensor masked_softmax_backward(const at::Tensor& grad, const at::Tensor& output, const at::Tensor&,
+                                   std::optional<int64_t> dim) {
+  // The output is 0 where masked, and so is the gradient.
+  return at::_softmax_backward_data(grad, output, dim.value_or(output.dim() - 1), output.scalar_type());
+}
+
+}  // namespace aule::ops

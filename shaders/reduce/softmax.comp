@@ -1,0 +1,109 @@
+#pragma aule axis C float double
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+// softmax      y = exp(x - m) / s,  m = max x, s = sum exp(x - m), along one dimension of x[outer, n, inner]
+// log_softmax  y = x - m - log s
+//
+// m and s come from one pass (the sum is rescaled when the maximum grows); the second pass writes.
+// GROUP 0: one invocation per row, neighbours along `inner`: coalesced when inner > 1, and what lavapipe wants always.
+// GROUP 1 (inner 1): one workgroup per row. Rows up to 4 * ITEMS * LOCAL elements stay in registers: one read, one write.
+// Longer rows are read twice.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_IN = 0;
+layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 2) const int LOG = 0;
+layout(constant_id = 3) const int SAFE = 0;   // rows of -inf only: 0 instead of NaN
+layout(constant_id = 4) const int VEC = 0;    // see rows.glsl
+layout(constant_id = 5) const int ITEMS = 1;  // groups of four per invocation kept in registers; 0: none
+layout(constant_id = 6) const int LOCAL = 8;
+layout(local_size_x_id = 6) in;
+const int KEPT = ITEMS > 0 ? ITEMS : 1;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+
+struct Params {
+  uint64_t in_, out_;
+  uint64_t rows;  // outer * inner
+  uint n, inner;
+};
+#include "common/params.glsl"
+
+const C LOWEST = C(-1.0) / C(0.0);
+struct Sum { C m, s; };
+
+// The reference that is subtracted: 0 for a row of -inf, so that nothing becomes inf - inf.
+C reference(C m) { return m == LOWEST ? C(0) : m; }
+Sum combine(Sum a, Sum b) {
+  C m = max(a.m, b.m), r = reference(m);
+  return Sum(m, a.s * exp(a.m - r) + b.s * exp(b.m - r));
+}
+void take(inout Sum t, V4 x) {
+  C m = max(t.m, max4(x)), r = reference(m);
+  t = Sum(m, t.s * exp(t.m - r) + sum4(exp(x - r)));
+}
+void take(inout Sum t, V4 x, V4 y) {
+  C m = max(t.m, max(max4(x), max4(y))), r = reference(m);
+  t = Sum(m, t.s * exp(t.m - r) + (sum4(exp(x - r)) + sum4(exp(y - r))));
+}
+V4 result(Sum t, V4 x) {
+  C r = reference(t.m);
+  if (LOG != 0) return x - r - log(t.s);
+  if (SAFE != 0 && t.m == LOWEST) return V4(0);
+  return exp(x - r) / t.s;
+}
+
+#if GROUP
+shared C tree_m[LOCAL], tree_s[LOCAL];
+#endif
+
+void main() {
+#if GROUP
+  uint64_t row = uint64_t(linear_group());
+  if (row >= p.rows) return;  // the whole workgroup leaves
+  Row x = Row(p.in_, row * p.n, uint64_t(1), p.n), y = Row(p.out_, row * p.n, uint64_t(1), p.n);
+  uint lane = gl_LocalInvocationID.x;
+  Sum t = Sum(LOWEST, C(0));
+  V4 kept[KEPT];
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = fetch(x, (j * LOCAL + lane) * 4u, DT_IN, LOWEST);
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) take(t, kept[j]);
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) take(t, fetch(x, k, DT_IN, LOWEST));
+  }
+  tree_m[lane] = t.m;
+  tree_s[lane] = t.s;
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) {
+      Sum c = combine(Sum(tree_m[lane], tree_s[lane]), Sum(tree_m[lane + h], tree_s[lane + h]));
+      tree_m[lane] = c.m;
+      tree_s[lane] = c.s;
+    }
+    barrier();  // this level done
+  }
+  t = Sum(tree_m[0], tree_s[0]);
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) put(y, (j * LOCAL + lane) * 4u, DT_OUT, result(t, kept[j]));
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_OUT, result(t, fetch(x, k, DT_IN, LOWEST)));
+  }
+#else
+  uint64_t row = linear_invocation();
+  if (row >= p.rows) return;
+  uint64_t start = row * p.n;
+  if (p.inner != 1u) {
+    uint64_t outer = row / p.inner;
+    start = outer * p.n * p.inner + (row - outer * p.inner);
+  }
+  Row x = Row(p.in_, start, uint64_t(p.inner), p.n), y = Row(p.out_, start, uint64_t(p.inner), p.n);
+  Sum t = Sum(LOWEST, C(0));
+  for (uint k = 0; k < p.n; k += 8u) take(t, fetch(x, k, DT_IN, LOWEST), fetch(x, k + 4u, DT_IN, LOWEST));
+  for (uint k = 0; k < p.n; k += 8u) {
+    V4 a = fetch(x, k, DT_IN, LOWEST), b = fetch(x, k + 4u, DT_IN, LOWEST);
+    put(y, k, DT_OUT, result(t, a));
+    put(y, k + 4u, DT_OUT, result(t, b));
+  }
+#endif
+}

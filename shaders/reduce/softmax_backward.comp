@@ -1,0 +1,82 @@
+#pragma aule axis C float double
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+// softmax      dx = y (g - sum g y)
+// log_softmax  dx = g - exp(y) sum g      along one dimension of g[outer, n, inner], y its output
+//
+// Row layouts and GROUP as in softmax.comp.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_G = 0;
+layout(constant_id = 1) const int DT_Y = 0;
+layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 3) const int LOG = 0;
+layout(constant_id = 4) const int VEC = 0;
+layout(constant_id = 5) const int ITEMS = 1;
+layout(constant_id = 6) const int LOCAL = 8;
+layout(local_size_x_id = 6) in;
+const int KEPT = ITEMS > 0 ? ITEMS : 1;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+
+struct Params {
+  uint64_t grad, y, out_;
+  uint64_t rows;  // outer * inner
+  uint n, inner;
+};
+#include "common/params.glsl"
+
+C part(V4 g, V4 y) { return LOG != 0 ? sum4(g) : sum4(g * y); }
+V4 result(C s, V4 g, V4 y) { return LOG != 0 ? g - exp(y) * s : y * (g - s); }
+
+#if GROUP
+shared C tree[LOCAL];
+#endif
+
+void main() {
+#if GROUP
+  uint64_t row = uint64_t(linear_group());
+  if (row >= p.rows) return;  // the whole workgroup leaves
+  uint64_t start = row * p.n, hop = uint64_t(1);
+  uint lane = gl_LocalInvocationID.x;
+#else
+  uint64_t row = linear_invocation();
+  if (row >= p.rows) return;
+  uint64_t start = row * p.n, hop = uint64_t(p.inner);
+  if (p.inner != 1u) {
+    uint64_t outer = row / p.inner;
+    start = outer * p.n * p.inner + (row - outer * p.inner);
+  }
+#endif
+  Row g = Row(p.grad, start, hop, p.n), y = Row(p.y, start, hop, p.n), o = Row(p.out_, start, hop, p.n);
+  C s = C(0);
+#if GROUP
+  V4 kept_g[KEPT], kept_y[KEPT];
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) {
+      kept_g[j] = fetch(g, (j * LOCAL + lane) * 4u, DT_G, C(0));
+      kept_y[j] = fetch(y, (j * LOCAL + lane) * 4u, DT_Y, C(0));
+    }
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) s += part(kept_g[j], kept_y[j]);
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
+  }
+  tree[lane] = s;
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) tree[lane] += tree[lane + h];
+    barrier();  // this level done
+  }
+  s = tree[0];
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) put(o, (j * LOCAL + lane) * 4u, DT_OUT, result(s, kept_g[j], kept_y[j]));
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)
+      put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));
+  }
+#else
+  for (uint k = 0; k < p.n; k += 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
+  for (uint k = 0; k < p.n; k += 4u) put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));
+#endif
+}
