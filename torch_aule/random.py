@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 
+def _unsigned(seed: int) -> int:
+    return int(seed) & 0xFFFF_FFFF_FFFF_FFFF  # negative seeds wrap, as in torch.manual_seed
+
+
 def _get_generator(device: DeviceLike = None) -> torch.Generator:
     return _C.default_generator(checked_index(device))
 
@@ -50,13 +54,13 @@ def set_rng_state_all(new_states) -> None:
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator. Does nothing when there is no device."""
     if _C.device_count():
-        _C.manual_seed(int(seed), _C.current_device())
+        _C.manual_seed(_unsigned(seed), _C.current_device())
 
 
 def manual_seed_all(seed: int) -> None:
     """Seed every device's generator; ``torch.manual_seed`` calls this."""
     for i in range(_C.device_count()):
-        _C.manual_seed(int(seed), i)
+        _C.manual_seed(_unsigned(seed), i)
 
 
 def seed() -> None:
