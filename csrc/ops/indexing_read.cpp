@@ -108,7 +108,7 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
   check_same_dtype("masked_select", self, "out", out);
-  const at::Tensor selected = masked_select(self, mask);
+  const at::Tensor selected = ops::masked_select(self, mask);
   at::native::resize_output(out, selected.sizes());
   return out.copy_(selected);
 }

@@ -133,7 +133,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
                             at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
   check_same_device("multinomial", {&self, &out});
-  const at::Tensor picked = multinomial(self, num_samples, replacement, generator);
+  const at::Tensor picked = ops::multinomial(self, num_samples, replacement, generator);
   at::native::resize_output(out, picked.sizes());
   return out.copy_(picked);
 }

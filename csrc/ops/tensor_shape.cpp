@@ -137,7 +137,7 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   if (dims.empty() && shifts.size() == 1) {
     if (self.numel() == 0) return self.clone(at::MemoryFormat::Preserve);
     const at::Tensor flat = self.contiguous().view(self.numel());
-    return roll(flat, shifts, 0).view(self.sizes());
+    return ops::roll(flat, shifts, 0).view(self.sizes());
   }
   TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
   at::Tensor out = at::empty_like(self, at::MemoryFormat::Preserve);
