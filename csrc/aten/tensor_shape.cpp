@@ -9,7 +9,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("triu.out", GUARDED(ops::triu_out));
   m.impl("flip", GUARDED(ops::flip));
   m.impl("roll", GUARDED(ops::roll));
-  m.impl("trace", GUARDED(ops::trace));
   m.impl("repeat_interleave.Tensor", GUARDED(ops::repeat_interleave));
   m.impl("unfold_backward", GUARDED(ops::unfold_backward));
   m.impl("bincount", GUARDED(ops::bincount));

@@ -154,11 +154,6 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   return out;
 }
 
-at::Tensor trace(const at::Tensor& self) {
-  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
-  return self.diagonal().sum();
-}
-
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
   const char* op = "repeat_interleave";
   TORCH_CHECK(repeats.dim() == 1, op, " only accept 1D vector as repeat");
