@@ -51,7 +51,7 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
       one(value.toTensor());
     } else if (value.isTensorList()) {
       text << separator << arguments[i].name() << ": [";
-      for (const at::Tensor& t : value.toTensorList()) { one(t); text << ' '; }
+      for (const at::Tensor& t : value.toTensorVector()) { one(t); text << ' '; }
       text << ']';
     } else {
       continue;

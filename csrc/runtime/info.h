@@ -1,5 +1,6 @@
 // What the Python layer shows of devices, kernels and the driver.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
