@@ -52,7 +52,7 @@ def test_reading_layouts(layout, index_dtype):
     for dim in range(3):
         index = torch.randint(0, x.size(dim), (5, 4, 3)).to(index_dtype)
         both(lambda x, i: torch.gather(x, dim, i), x, index)
-        both(lambda x, i: torch.gather(x, dim, i), x, index.transpose(0, 2))
+        both(lambda x, i: torch.gather(x, dim, i), x, index.transpose(0, 2).contiguous().transpose(0, 2))
         line = torch.randint(0, x.size(dim), (22,)).to(index_dtype)[::2]
         both(lambda x, i: torch.index_select(x, dim, i), x, line)
         both(lambda x, i: torch.index_select(x, dim - 3, i), x, line[:0])
@@ -149,9 +149,6 @@ def test_writing_layouts(layout, deterministic):
         i, j = torch.randint(-6, 6, (2, 5)), torch.randint(-4, 4, (5,))
         values = make((2, 5, 8), torch.float32)
         moved, want = like_strided(x), x.clone()
-        moved[i.to("aule"), :, j.to("aule")] += 0
-        moved.index_put_((i.to("aule"), None, j.to("aule")) if False else (i.to("aule"),), make((2, 5, 8, 4), torch.float32)[:1, :1].to("aule"), accumulate=True)
-        moved = like_strided(x)
         moved.permute(0, 2, 1).index_put_((i.to("aule"), j.to("aule")), values.to("aule"), accumulate=True)
         want.permute(0, 2, 1).index_put_((i, j), values, accumulate=True)
         assert_close(moved, want, rtol=0, atol=0)
