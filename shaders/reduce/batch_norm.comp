@@ -1,0 +1,57 @@
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
+// Batch norm, elementwise over x[samples, channels, hw] (contiguous), statistics per channel c:
+//   MODE 0  y  = (x - mean) invstd w + b
+//   MODE 1  dx = invstd w (g - sum_g / count - (x - mean) invstd sum_gh / count)    training
+//   MODE 2  dx = invstd w g                                                        evaluation
+// One invocation per four neighbours, which lie in one channel with VEC (hw a multiple of 4); without, per element.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_X = 0;
+layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 2) const int DT_G = 0;
+layout(constant_id = 3) const int MODE = 0;
+layout(constant_id = 4) const int HAS_W = 0;
+layout(constant_id = 5) const int HAS_B = 0;
+layout(constant_id = 6) const int VEC = 0;
+layout(constant_id = 7) const int LOCAL = 8;
+layout(local_size_x_id = 7) in;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+
+struct Params {
+  uint64_t x, grad, out_, mean, invstd, w, b;  // w, b and all statistics are of the arithmetic type
+  uint64_t sum_g, sum_gh;                      // MODE 1: sums of g and of g (x - mean) invstd
+  uint64_t numel;
+  uint channels, hw;
+  float count;
+};
+#include "common/params.glsl"
+#ifdef C_double
+#define STAT_DT AULE_DT_F64
+#else
+#define STAT_DT AULE_DT_F32
+#endif
+
+void main() {
+  uint64_t i = linear_invocation() * (VEC != 0 ? 4 : 1);
+  if (i >= p.numel) return;
+  uint64_t c = i / p.hw % p.channels;
+  Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n), o = Row(p.out_, i, uint64_t(1), x.n);
+  C mean = load1(p.mean, c, STAT_DT), invstd = load1(p.invstd, c, STAT_DT);
+  C scale = invstd * (HAS_W != 0 ? load1(p.w, c, STAT_DT) : C(1));
+  V4 y;
+  if (MODE == 0) {
+    y = (fetch(x, 0u, DT_X, C(0)) - mean) * scale;
+    if (HAS_B != 0) y += load1(p.b, c, STAT_DT);
+  } else {
+    y = fetch(g, 0u, DT_G, C(0));
+    if (MODE == 1) {
+      C mg = load1(p.sum_g, c, STAT_DT) / C(p.count), mh = load1(p.sum_gh, c, STAT_DT) / C(p.count);
+      y -= mg + (fetch(x, 0u, DT_X, C(0)) - mean) * invstd * mh;
+    }
+    y *= scale;
+  }
+  put(o, 0u, DT_OUT, y);
+}

@@ -1,0 +1,106 @@
+#pragma aule axis C float double
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+// Gradient of the rows that norm_fwd normalised: with h = (x - mean) rstd and u = g w,
+//   dx = rstd (u - mean(u) - h mean(u h))      RMS: without mean(u), h = x rstd
+// Layouts, CHANNEL and GROUP as in norm_fwd.comp; weights' gradients are norm_bwd_params.comp's.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_G = 0;
+layout(constant_id = 1) const int DT_X = 0;
+layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 3) const int DT_W = 0;
+layout(constant_id = 4) const int RMS = 0;
+layout(constant_id = 5) const int CHANNEL = 0;
+layout(constant_id = 6) const int HAS_W = 0;
+layout(constant_id = 7) const int VEC = 0;
+layout(constant_id = 8) const int ITEMS = 1;
+layout(constant_id = 9) const int LOCAL = 8;
+layout(local_size_x_id = 9) in;
+const int KEPT = ITEMS > 0 ? ITEMS : 1;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+
+struct Params {
+  uint64_t grad, x, w, mean, rstd, out_;  // mean: 0 for RMS
+  uint64_t rows;
+  uint n, hw, groups, channels;
+};
+#include "common/params.glsl"
+#include "reduce/norm_common.glsl"
+
+#if GROUP
+shared C tree_u[LOCAL], tree_h[LOCAL];
+#endif
+
+V4 upstream(Row g, uint64_t row, uint k) {
+  V4 u = fetch(g, k, DT_G, C(0));
+  if (HAS_W != 0) u *= affine(p.w, DT_W, row, k);
+  return u;
+}
+
+void main() {
+#if GROUP
+  uint64_t row = uint64_t(linear_group());
+#else
+  uint64_t row = linear_invocation();
+#endif
+  if (row >= p.rows) return;  // GROUP 1: the whole workgroup leaves
+  uint64_t start = row * p.n;
+  Row g = Row(p.grad, start, uint64_t(1), p.n), x = Row(p.x, start, uint64_t(1), p.n), o = Row(p.out_, start, uint64_t(1), p.n);
+  C mean = RMS != 0 ? C(0) : load_stat(p.mean, row), rstd = load_stat(p.rstd, row);
+  V4 sum_u = V4(0), sum_h = V4(0);  // of u and of u h; past the end u is 0
+#if GROUP
+  uint lane = gl_LocalInvocationID.x;
+  V4 kept_u[KEPT], kept_h[KEPT];
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) {
+      uint k = (j * LOCAL + lane) * 4u;
+      kept_u[j] = upstream(g, row, k);
+      kept_h[j] = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
+    }
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) {
+      sum_u += kept_u[j];
+      sum_h += kept_u[j] * kept_h[j];
+    }
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
+      V4 u = upstream(g, row, k);
+      sum_u += u;
+      sum_h += u * ((fetch(x, k, DT_X, C(0)) - mean) * rstd);
+    }
+  }
+  tree_u[lane] = sum4(sum_u);
+  tree_h[lane] = sum4(sum_h);
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) {
+      tree_u[lane] += tree_u[lane + h];
+      tree_h[lane] += tree_h[lane + h];
+    }
+    barrier();  // this level done
+  }
+  C mu = RMS != 0 ? C(0) : tree_u[0] / C(p.n), mh = tree_h[0] / C(p.n);
+  if (ITEMS > 0) {
+    [[unroll]] for (int j = 0; j < ITEMS; ++j)
+      put(o, (j * LOCAL + lane) * 4u, DT_OUT, rstd * (kept_u[j] - mu - kept_h[j] * mh));
+  } else {
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
+      V4 h = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
+      put(o, k, DT_OUT, rstd * (upstream(g, row, k) - mu - h * mh));
+    }
+  }
+#else
+  for (uint k = 0; k < p.n; k += 4u) {
+    V4 u = upstream(g, row, k);
+    sum_u += u;
+    sum_h += u * ((fetch(x, k, DT_X, C(0)) - mean) * rstd);
+  }
+  C mu = RMS != 0 ? C(0) : sum4(sum_u) / C(p.n), mh = sum4(sum_h) / C(p.n);
+  for (uint k = 0; k < p.n; k += 4u) {
+    V4 h = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
+    put(o, k, DT_OUT, rstd * (upstream(g, row, k) - mu - h * mh));
+  }
+#endif
+}

@@ -1,0 +1,111 @@
+#pragma aule axis C float double
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+// Gradients of a norm's weight and bias, per output o over all r, in chunks whose partial sums the host adds up:
+//   dw[chunk, o] = sum of g (x - mean) rstd,   db[chunk, o] = sum of g
+// Element (o, r): at r1 * hop1 + r0 + o * hop, r = r1 * inner + r0; its statistics: r1 * stat_hop + o / stat_div.
+//   layer norm  o column, r1 row:            hop 1, hop1 n, inner 1, stat_hop 1, stat_div n
+//   group norm  o channel, r1 sample, r0 hw: hop hw, hop1 channels*hw, inner hw, stat_hop groups, stat_div channels/groups
+//   batch norm  likewise:                    stat_hop 0, stat_div 1
+// GROUP 0: one invocation per (chunk, output), neighbours along o. GROUP 1: one workgroup, neighbours along r.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_G = 0;
+layout(constant_id = 1) const int DT_X = 0;
+layout(constant_id = 2) const int RMS = 0;    // no mean
+layout(constant_id = 3) const int HAS_W = 1;  // dw wanted
+layout(constant_id = 4) const int HAS_B = 1;  // db wanted
+layout(constant_id = 5) const int VEC = 0;    // GROUP 0 with hop 1: four outputs per invocation
+layout(constant_id = 6) const int LOCAL = 8;
+layout(local_size_x_id = 6) in;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+
+struct Params {
+  uint64_t grad, x, mean, rstd, dw, db;
+  uint64_t n_red, chunk, hop1;
+  uint n_out, inner, hop, stat_hop, stat_div;
+};
+#include "common/params.glsl"
+#ifdef C_double
+#define STAT_DT AULE_DT_F64
+#else
+#define STAT_DT AULE_DT_F32
+#endif
+
+#if GROUP
+shared C tree_w[LOCAL], tree_b[LOCAL];
+#endif
+
+void main() {
+#if GROUP
+  uint64_t work = uint64_t(linear_group());
+  uint64_t c = work / p.n_out;
+  uint o = uint(work - c * p.n_out), lane = gl_LocalInvocationID.x;
+  uint64_t first = c * p.chunk + lane, last = min((c + 1) * p.chunk, p.n_red);
+  if (c * p.chunk >= p.n_red) return;  // the whole workgroup leaves
+  C w = C(0), b = C(0);
+  for (uint64_t r = first; r < last; r += LOCAL) {
+    uint64_t r1 = r / p.inner, at = r1 * p.hop1 + (r - r1 * p.inner) + uint64_t(o) * p.hop;
+    uint64_t s = r1 * p.stat_hop + o / p.stat_div;
+    C g = load1(p.grad, at, DT_G);
+    b += g;
+    if (HAS_W != 0) w += g * (load1(p.x, at, DT_X) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DT))) * load1(p.rstd, s, STAT_DT);
+  }
+  tree_w[lane] = w;
+  tree_b[lane] = b;
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) {
+      tree_w[lane] += tree_w[lane + h];
+      tree_b[lane] += tree_b[lane + h];
+    }
+    barrier();  // this level done
+  }
+  if (lane != 0u) return;
+  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DT, tree_w[0]);
+  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DT, tree_b[0]);
+#else
+  uint64_t id = linear_invocation();
+  uint width = VEC != 0 ? p.n_out / 4u : p.n_out;
+  uint64_t c = id / width;
+  uint o = uint(id - c * width) * (VEC != 0 ? 4u : 1u);
+  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n_red);
+  if (first >= p.n_red) return;
+  V4 w = V4(0), b = V4(0);
+  uint64_t r1 = first / p.inner;
+  uint r0 = uint(first - r1 * p.inner), slot = 0u;
+  for (uint64_t r = first; r < last; ++r) {
+    uint64_t at = r1 * p.hop1 + r0 + uint64_t(o) * p.hop, s = r1 * p.stat_hop + o / p.stat_div;
+    C mean = RMS != 0 || HAS_W == 0 ? C(0) : load1(p.mean, s, STAT_DT);
+    C rstd = HAS_W == 0 ? C(0) : load1(p.rstd, s, STAT_DT);
+#ifndef C_double
+    if (VEC != 0) {
+      vec4 g = load4(p.grad, at, DT_G);
+      b += g;
+      if (HAS_W != 0) w += g * ((load4(p.x, at, DT_X) - mean) * rstd);
+    } else
+#endif
+    {
+      C g = load1(p.grad, at, DT_G);
+      b[slot] += g;  // four partial sums: shorter chains of additions
+      if (HAS_W != 0) w[slot] += g * ((load1(p.x, at, DT_X) - mean) * rstd);
+      slot = (slot + 1u) & 3u;
+    }
+    if (++r0 == p.inner) {
+      r0 = 0u;
+      ++r1;
+    }
+  }
+#ifndef C_double
+  if (VEC != 0) {
+    if (HAS_W != 0) store4(p.dw, c * p.n_out + o, STAT_DT, w);
+    if (HAS_B != 0) store4(p.db, c * p.n_out + o, STAT_DT, b);
+    return;
+  }
+#endif
+  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DT, sum4(w));
+  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DT, sum4(b));
+#endif
+}

@@ -1,0 +1,31 @@
+// What norm_fwd and norm_bwd share. Expects CHANNEL, params n, hw, groups, channels, and reduce/rows.glsl.
+struct Moments { C n, mean, m2; };
+Moments moments(C n, C shift, C s1, C s2) {
+  C m = n == C(0) ? C(0) : s1 / n;
+  return Moments(n, shift + m, max(s2 - s1 * m, C(0)));
+}
+Moments combine(Moments a, Moments b) {
+  C n = a.n + b.n;
+  if (n == C(0)) return a;
+  C d = b.mean - a.mean, w = b.n / n;
+  return Moments(n, a.mean + d * w, a.m2 + b.m2 + d * d * a.n * w);
+}
+
+// Weight or bias of elements k .. k+3 of a row.
+V4 affine(uint64_t base, int dt, uint64_t row, uint k) {
+  if (CHANNEL == 0) return fetch(Row(base, uint64_t(0), uint64_t(1), p.n), k, dt, C(0));
+  uint first = uint(row % p.groups) * p.channels;
+  V4 v = V4(0);
+  [[unroll]] for (uint j = 0; j < 4u; ++j)
+    if (k + j < p.n) v[j] = load1(base, uint64_t(first + (k + j) / p.hw), dt);
+  return v;
+}
+
+// Saved statistics are of the arithmetic type.
+#ifdef C_double
+#define STAT_DT AULE_DT_F64
+#else
+#define STAT_DT AULE_DT_F32
+#endif
+C load_stat(uint64_t base, uint64_t i) { return load1(base, i, STAT_DT); }
+void store_stat(uint64_t base, uint64_t i, C x) { store1(base, i, STAT_DT, x); }
