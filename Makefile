@@ -1,0 +1,28 @@
+# `make demo` and `make test` do everything from a clean clone; the rest is for development.
+PY := .venv/bin/python
+# Strict: an operator without a kernel of ours is an error, never a silent trip to the CPU.
+STRICT := TORCH_AULE_STRICT=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0
+
+.PHONY: demo test smoke build lint clean
+
+demo:
+	tools/setup_env.sh demo
+	$(STRICT) $(PY) -m torch_aule.examples.gpt
+
+test:
+	tools/setup_env.sh test demo
+	tools/run_tests.sh
+
+# A minute's worth of tests, for the edit-build-test cycle.
+smoke: build
+	$(STRICT) $(PY) -m pytest -q -x test/test_device.py test/test_memory.py test/test_pointwise.py
+
+build:
+	$(PY) setup.py -q build_ext --inplace
+
+lint:
+	$(PY) -m ruff check .
+	$(PY) -m pytest -q test/test_layers.py
+
+clean:
+	rm -rf build dist torch_aule/_C*.so torch_aule/_C*.pyd build-log.txt

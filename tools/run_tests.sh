@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The whole suite in strict mode: once on the installed Vulkan driver under the validation layers with synchronisation
+# validation, once (a subset) on a current lavapipe with cooperative matrices where one can be fetched.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+py=$PWD/.venv/bin/python
+export TORCH_AULE_STRICT=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 TORCHINDUCTOR_FORCE_DISABLE_CACHES=1
+status=0
+
+if [[ -x tools/modern_lavapipe.sh ]]; then
+  if tools/modern_lavapipe.sh build/modern-lavapipe; then
+    echo "== on a current lavapipe, with cooperative matrices"
+    build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider test/test_attention.py test/test_matmul.py test/test_softmax.py || status=1
+  else
+    echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
+  fi
+fi
+
+echo "== on the installed driver, under the validation layers"
+TORCH_AULE_VALIDATION=1 "$py" -m pytest -q test || status=1
+exit $status

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Makes .venv, installs torch and the build tools, finds a Vulkan driver, builds. What is there already is left alone.
+#
+#   tools/setup_env.sh [demo] [test]     the extras of pyproject.toml to install beside the build's own needs
+#
+# PYTHON names the interpreter for a new .venv (default python3); TORCH_VERSION the torch to install (default 2.13.0).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+extras=("$@")
+say() { printf '== %s\n' "$*"; }
+
+if [[ ! -x .venv/bin/python ]]; then
+  say "making .venv"
+  "${PYTHON:-python3}" -m venv .venv
+fi
+py=$PWD/.venv/bin/python
+
+if ! "$py" -c 'import torch' 2>/dev/null; then
+  say "installing torch ${TORCH_VERSION:-2.13.0}"
+  "$py" -m pip install -q "torch==${TORCH_VERSION:-2.13.0}" numpy
+fi
+# The build's requirements and the extras are read from pyproject.toml: one list.
+mapfile -t needs < <("$py" - "${extras[@]}" <<'PY'
+import sys, tomllib
+with open("pyproject.toml", "rb") as f:
+    project = tomllib.load(f)
+for line in project["build-system"]["requires"]:
+    if not line.startswith("torch"):
+        print(line)
+for extra in sys.argv[1:]:
+    print(*project["project"]["optional-dependencies"][extra], sep="\n")
+PY
+)
+if ! "$py" - "${needs[@]}" <<'PY'
+import sys
+from importlib.metadata import PackageNotFoundError, version
+try:
+    from packaging.requirements import Requirement
+except ImportError:
+    from pip._vendor.packaging.requirements import Requirement
+for text in sys.argv[1:]:
+    need = Requirement(text)
+    try:
+        if not need.specifier.contains(version(need.name), prereleases=True):
+            sys.exit(1)
+    except PackageNotFoundError:
+        sys.exit(1)
+PY
+then
+  say "installing ${needs[*]}"
+  "$py" -m pip install -q "${needs[@]}"
+fi
+
+# A Vulkan driver: a GPU's own, or software (lavapipe) where there is none.
+packages=()
+has_driver() {
+  compgen -G "/usr/share/vulkan/icd.d/*.json" >/dev/null || compgen -G "/etc/vulkan/icd.d/*.json" >/dev/null ||
+    compgen -G "$HOME/.local/share/vulkan/icd.d/*.json" >/dev/null || [[ -n ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-} ]]
+}
+has_loader() { ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; }
+if [[ $(uname -s) == Linux ]]; then
+  has_loader || packages+=(libvulkan1)
+  has_driver || packages+=(mesa-vulkan-drivers)
+  if [[ " ${extras[*]} " == *" test "* ]] && ! compgen -G "/usr/share/vulkan/explicit_layer.d/*alidation*.json" >/dev/null; then
+    packages+=(vulkan-validationlayers)
+  fi
+  command -v g++ >/dev/null || packages+=(g++)
+fi
+if ((${#packages[@]})); then
+  root=()
+  [[ $(id -u) == 0 ]] || root=(sudo -n)
+  if command -v apt-get >/dev/null && { [[ $(id -u) == 0 ]] || sudo -n true 2>/dev/null; }; then
+    say "installing ${packages[*]} with apt"
+    "${root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+  else
+    echo "Missing system packages, and this user may not install them. On Debian or Ubuntu run:" >&2
+    echo "    sudo apt-get install ${packages[*]}" >&2
+    exit 1
+  fi
+fi
+
+say "building"
+"$py" setup.py -q build_ext --inplace >build-log.txt 2>&1 || { grep -E 'error|Error' build-log.txt | head -40 >&2; echo "the build failed; see build-log.txt" >&2; exit 1; }
+"$py" - <<'PY'
+import os
+os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+import torch, torch_aule
+count = torch.aule.device_count()
+print("== device:", torch.aule.get_device_name(0) if count else "none: " + torch_aule._C.unavailable_reason())
+raise SystemExit(0 if count else 1)
+PY
