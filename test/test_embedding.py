@@ -1,0 +1,67 @@
+"""Embeddings against the CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import assert_close
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("width", [1, 7, 8, 64])
+def test_forward_and_backward(dtype, width):
+    weight = torch.randint(-4, 5, (11, width)).to(dtype)
+    index = torch.randint(0, 11, (3, 5))
+    a, b = weight.clone().requires_grad_(), weight.to("aule").requires_grad_()
+    ya, yb = F.embedding(index, a, padding_idx=2), F.embedding(index.to("aule"), b, padding_idx=2)
+    assert_close(yb, ya, rtol=0, atol=0)
+    g = torch.randint(-2, 3, ya.shape).to(dtype)
+    ya.backward(g)
+    yb.backward(g.to("aule"))
+    assert_close(b.grad, a.grad, rtol=0, atol=0)
+
+
+def test_layouts_and_index_dtypes():
+    weight, index = torch.randn(6, 9).t(), torch.randint(0, 9, (4, 2), dtype=torch.int32).t()
+    assert_close(F.embedding(index.to("aule"), weight.to("aule")), F.embedding(index, weight), rtol=0, atol=0)
+    assert_close(F.embedding(index[:0].to("aule"), weight.to("aule")), F.embedding(index[:0], weight), rtol=0, atol=0)
+    assert_close(F.embedding(index[0, 0].to("aule"), weight.to("aule")), F.embedding(index[0, 0], weight), rtol=0, atol=0)
+    # A transposed gradient
+    got = torch.ops.aten.embedding_dense_backward(torch.ones(3, 8, 5, device="aule").transpose(0, 1), torch.zeros(8, 3, dtype=torch.long, device="aule"), 4, -1, False)
+    want = torch.zeros(4, 5)
+    want[0] = 24
+    assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("width", [3, 96])
+def test_a_frequent_row(width):
+    """Contended sums, on the path by columns and on the atomic one."""
+    index = torch.randint(0, 3, (4000,))
+    grad = torch.randint(-3, 4, (4000, width)).float()
+    got = torch.ops.aten.embedding_dense_backward(grad.to("aule"), index.to("aule"), 5, -1, False)
+    assert_close(got, torch.ops.aten.embedding_dense_backward(grad, index, 5, -1, False), rtol=0, atol=0)
+    half = torch.ops.aten.embedding_dense_backward(torch.ones(4000, width, dtype=torch.bfloat16, device="aule"), torch.zeros(4000, dtype=torch.long, device="aule"), 2, -1, False)
+    assert half.dtype == torch.bfloat16 and half[0, 0].item() == torch.tensor(4000.0).bfloat16().item()
+
+
+def test_scale_grad_by_freq():
+    index, grad = torch.randint(0, 5, (3, 7)), torch.randn(3, 7, 4)
+    args = (6, 1, True)
+    got = torch.ops.aten.embedding_dense_backward(grad.to("aule"), index.to("aule"), *args)
+    assert_close(got, torch.ops.aten.embedding_dense_backward(grad, index, *args))
+
+
+def test_max_norm():
+    weight = torch.randn(8, 4) * 3
+    index = torch.tensor([[1, 3, 3], [5, 1, 0]])
+    a, b = weight.clone(), weight.to("aule")
+    assert_close(F.embedding(index.to("aule"), b, max_norm=1.5), F.embedding(index, a, max_norm=1.5))
+    assert_close(b, a)
+
+
+def test_out_of_range():
+    weight = torch.randn(5, 4, device="aule")
+    for bad in (5, -1):
+        with pytest.raises((IndexError, RuntimeError), match="embedding"):
+            F.embedding(torch.tensor([0, bad], device="aule"), weight)
+            torch.accelerator.synchronize()
+    assert_close(F.embedding(torch.tensor([4], device="aule"), weight), weight.cpu()[4:], rtol=0, atol=0)
