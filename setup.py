@@ -17,8 +17,24 @@ os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 # kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it.
 os.environ.setdefault("CCACHE_SLOPPINESS", "incbin")
-# The check runs `which $CXX`, which does not understand CXX="ccache g++".
-os.environ.setdefault("TORCH_DONT_CHECK_COMPILER_ABI", "1")
+
+
+def launcher_as_one_word(variable):
+    """CXX="ccache g++" becomes a one-line script: cpp_extension takes the variable for the name of one program."""
+    words = os.environ.get(variable, "").split()
+    if len(words) < 2 or WINDOWS:
+        return
+    script = ROOT / "build" / "launchers" / f"{variable.lower()}-{words[-1].replace('/', '_')}"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+    script.chmod(0o755)
+    os.environ[variable] = str(script)
+    os.environ.setdefault("TORCH_DONT_CHECK_COMPILER_ABI", "1")  # it does not know the script's name
+    os.environ.setdefault("TORCH_NO_COMPILER_WRAPPER", "1")  # torch >= 2.12 would put a second ccache before it
+
+
+launcher_as_one_word("CC")
+launcher_as_one_word("CXX")
 
 
 def generate():
