@@ -21,7 +21,7 @@ T scalar_T(uint64_t bits) { return uintBitsToFloat(uint(bits)); }
 #define pack_T pack_int
 T scalar_T(uint64_t bits) { return int(bits); }
 #endif
-#ifdef C_int64
+#if defined(C_int64) || defined(C_int64_t)
 #define T int64_t
 #define load_T load_int64
 #define store_T store_int64

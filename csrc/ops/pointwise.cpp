@@ -1,0 +1,291 @@
+#include "ops/pointwise.h"
+
+#include <ATen/ops/result_type.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <bit>
+
+#include "ops/pointwise_shape.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
+enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
+
+// The type a kernel computes in.
+DType arithmetic_of(const Row& row, c10::ScalarType common) {
+  DType c;
+  uint8_t needs;
+  switch (common) {
+    case at::kFloat: case at::kHalf: case at::kBFloat16: c = DType::f32, needs = kInFloat; break;
+    case at::kDouble: c = DType::f64, needs = kInDouble; break;
+    case at::kLong: c = DType::i64, needs = kInInt; break;
+    case at::kChar: case at::kByte: case at::kShort: case at::kInt: case at::kBool: c = DType::i32, needs = kInInt; break;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, row.name, ": not implemented for ", common, " on device aule");
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(row.arithmetic & needs, row.name, ": not implemented for ", common, " on device aule");
+  return c;
+}
+
+uint64_t encode(double real, int64_t integer, DType c) {
+  switch (c) {
+    case DType::f32: return std::bit_cast<uint32_t>(static_cast<float>(real));
+    case DType::f64: return std::bit_cast<uint64_t>(real);
+    case DType::i32: return static_cast<uint32_t>(static_cast<int32_t>(integer));
+    default: return static_cast<uint64_t>(integer);
+  }
+}
+
+// A 0-dim CPU tensor as bits of the arithmetic type, by way of the common dtype as on the CPU.
+uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c) {
+  const void* data = t.const_data_ptr();
+  double real = 0;
+  int64_t integer = 0;
+  switch (t.scalar_type()) {
+    case at::kDouble: real = *static_cast<const double*>(data), integer = static_cast<int64_t>(real); break;
+    case at::kLong: integer = *static_cast<const int64_t*>(data), real = static_cast<double>(integer); break;
+    case at::kBool: integer = *static_cast<const bool*>(data), real = static_cast<double>(integer); break;
+    default: {
+      const c10::Scalar s = at::Tensor(t).item();
+      TORCH_CHECK_NOT_IMPLEMENTED(!s.isComplex(), "complex scalars are not implemented on device aule");
+      real = s.toDouble();
+      integer = s.isFloatingPoint() ? static_cast<int64_t>(real) : s.toLong();
+    }
+  }
+  switch (common) {
+    case at::kByte: integer = static_cast<uint8_t>(integer); break;
+    case at::kChar: integer = static_cast<int8_t>(integer); break;
+    case at::kShort: integer = static_cast<int16_t>(integer); break;
+    case at::kBool: integer = real != 0; break;
+    default: break;
+  }
+  return encode(real, integer, c);
+}
+
+bool aligned(uint64_t address, DType t, int pack) {
+  return address % std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack)) == 0;
+}
+
+struct Operand {
+  uint64_t address = 0, value = 0;
+  DType dtype = DType::f32;
+  bool by_value = false;
+};
+
+template <int N>  // operands with the output, which is 0
+struct Plan {
+  const Row& row;
+  DType c;
+  std::array<Operand, N> operands;
+  std::array<uint64_t, 3> scalars{};
+
+  uint64_t register_operand(Args& args, int k, uint64_t address, int64_t extent) const {
+    const uint64_t bytes = static_cast<uint64_t>(extent) * dtype_size(operands[k].dtype);
+    return k == 0 ? args.write(address, bytes) : args.read(address, bytes);
+  }
+
+  template <class Params, class Kernel>
+  void launch_piece(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+                    const std::array<int64_t, N>& offsets, bool dense) const {
+    Params p{};
+    Args args;
+    Spec spec{row.id};
+    const int pack = dense ? kDensePack : kStridedPack;
+    for (int k = 0; k < N; ++k) {
+      const Operand& o = operands[k];
+      int mode = kByValue;
+      if (o.by_value) {
+        p.value[k - 1] = o.value;
+      } else {
+        const uint64_t address =
+            register_operand(args, k, o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype), shape.extent(k));
+        if (k == 0) p.out_ = address;
+        else p.in_[k - 1] = address;
+        mode = shape.packed(k, pack) && aligned(address, o.dtype, pack) ? kPacked : kStrided;
+        if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstantRow;
+      }
+      spec.push(o.dtype);
+      spec.push(mode);
+    }
+    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    uint32_t groups;
+    if constexpr (requires { p.n; }) {
+      p.n = static_cast<uint32_t>(shape.sizes[0]);
+      groups = ceil_div(p.n, kDensePack * kDenseLocal);
+    } else {
+      p.ndim = static_cast<uint32_t>(shape.ndim);
+      p.row_chunks = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedPack);
+      uint64_t chunks = p.row_chunks;
+      for (int i = 1; i < shape.ndim; ++i) chunks *= static_cast<uint64_t>(shape.sizes[i]);
+      p.chunks = static_cast<uint32_t>(chunks);
+      for (int i = 0; i < shape.ndim; ++i) {
+        p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
+        for (int k = 0; k < N; ++k) p.strides[8 * k + i] = static_cast<uint32_t>(shape.strides[k][i]);
+      }
+      groups = ceil_div(chunks, kStridedLocal);
+    }
+    launch(stream, kernel, spec, p, args, linear_grid(groups));
+  }
+
+  void run(CommandStream& stream, const StridedShape<N>& whole) const {
+    whole.for_each_piece([&](const StridedShape<N>& shape, const std::array<int64_t, N>& offsets) {
+      const bool dense = shape.dense();
+      if constexpr (N == 2) {
+        if (row.special) launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
+        else if (dense) launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
+        else launch_piece<UnaryStridedParams>(stream, kernel::unary_strided(c), shape, offsets, false);
+      } else if constexpr (N == 3) {
+        if (dense) launch_piece<BinaryParams>(stream, kernel::binary(c), shape, offsets, true);
+        else launch_piece<BinaryStridedParams>(stream, kernel::binary_strided(c), shape, offsets, false);
+      } else {
+        if (dense) launch_piece<TernaryParams>(stream, kernel::ternary(c), shape, offsets, true);
+        else launch_piece<TernaryStridedParams>(stream, kernel::ternary_strided(c), shape, offsets, false);
+      }
+    });
+  }
+};
+
+template <int N>
+void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+  if (iter.numel() == 0) return;
+  const at::TensorBase& out = iter.tensor_base(0);
+  DType c = arithmetic_of(row, common);
+  if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
+  Plan<N> plan{row, c, {}};
+  for (int i = 0; i < scalars.size(); ++i) plan.scalars[i] = encode(scalars.real(i), scalars.integer(i), c);
+
+  StridedShape<N> shape;
+  shape.ndim = std::max(iter.ndim(), 1);
+  if (iter.ndim() == 0) shape.sizes[0] = 1;
+  for (int i = 0; i < iter.ndim(); ++i) shape.sizes[i] = iter.shape()[i];
+  for (int k = 0; k < N; ++k) {
+    Operand& o = plan.operands[k];
+    const at::TensorBase& t = iter.tensor_base(k);
+    o.by_value = k > 0 && iter.is_cpu_scalar(k);
+    if (o.by_value) {
+      o.value = encode_cpu_scalar(t, common, c);
+      o.dtype = DType::f32;                  // not used: one pipeline for all
+      shape.strides[k] = shape.strides[0];   // agrees with the output everywhere
+      continue;
+    }
+    o.dtype = dtype_of(t.scalar_type(), row.name);
+    o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
+    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, row.name, ": float64 operand in ", common, " arithmetic");
+    if (iter.ndim() == 0) shape.strides[k][0] = 1;
+    const auto strides = iter.strides(k);
+    for (int i = 0; i < iter.ndim(); ++i) shape.strides[k][i] = strides[i] / static_cast<int64_t>(dtype_size(o.dtype));
+  }
+  if (iter.numel() == 1)
+    for (int k = 0; k < N; ++k) shape.strides[k][0] = 1;
+  plan.run(current(out.device().index()), shape);
+}
+
+// A float64 operand whose dtype did not win (0-dim beside float32, say) is converted apart: arithmetic stays float32.
+const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor& storage) {
+  if (t.scalar_type() != at::kDouble || common == at::kDouble || t.device().is_cpu()) return t;
+  storage = t.to(common);
+  return storage;
+}
+
+at::TensorIteratorConfig promoting(at::Tensor& out) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).promote_inputs_to_common_dtype(true);
+  config.cast_common_dtype_to_outputs(true).enforce_safe_casting_to_output(true);
+  return config;
+}
+
+}  // namespace
+
+void run_pointwise(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+  switch (row.arity) {
+    case 1: run_plan<2>(row, iter, common, scalars); break;
+    case 2: run_plan<3>(row, iter, common, scalars); break;
+    default: run_plan<4>(row, iter, common, scalars); break;
+  }
+}
+
+at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  return unary(row, row.rule, out, a, scalars);
+}
+
+at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  at::TensorIterator iter;
+  switch (rule) {
+    case Rule::same: iter.build_borrowing_unary_op(out, a); break;
+    case Rule::to_float: iter.build_borrowing_unary_float_op(out, a); break;
+    case Rule::to_bool: iter.build_borrowing_unary_force_boolean_op(out, a); break;
+  }
+  const c10::ScalarType common = rule == Rule::to_float ? iter.common_dtype() : a.scalar_type();
+  run_plan<2>(row, iter, common, scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const Scalars& scalars) {
+  return binary(row, row.rule, out, a, b, scalars);
+}
+
+at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const Scalars& scalars) {
+  if (a.scalar_type() != b.scalar_type() && (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble)) {
+    c10::ScalarType common = at::result_type(a, b);
+    if (common != at::kDouble && c10::isFloatingType(common)) {
+      at::Tensor a_storage, b_storage;
+      const at::Tensor &x = settle(a, common, a_storage), &y = settle(b, common, b_storage);
+      if (!x.is_same(a) || !y.is_same(b)) return binary(row, rule, out, x, y, scalars);
+    }
+  }
+  at::TensorIterator iter;
+  switch (rule) {
+    case Rule::same: iter.build_borrowing_binary_op(out, a, b); break;
+    case Rule::to_float: iter.build_borrowing_binary_float_op(out, a, b); break;
+    case Rule::to_bool: iter.build_borrowing_comparison_op(out, a, b); break;
+  }
+  run_plan<3>(row, iter, iter.common_dtype(), scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+                    const Scalars& scalars) {
+  at::Tensor a_storage, b_storage, c_storage;
+  const at::Tensor *x = &a, *y = &b, *z = &c;
+  if (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble || c.scalar_type() == at::kDouble) {
+    at::native::ResultTypeState state = at::native::update_result_type_state(a, {});
+    state = at::native::update_result_type_state(c, at::native::update_result_type_state(b, state));
+    const c10::ScalarType common = at::native::result_type(state);
+    x = &settle(a, common, a_storage);
+    y = &settle(b, common, b_storage);
+    z = &settle(c, common, c_storage);
+  }
+  at::TensorIteratorConfig config = promoting(out);
+  config.add_const_input(*x).add_const_input(*y).add_const_input(*z);
+  if (row.rule == Rule::to_float) config.promote_integer_inputs_to_float(true);
+  at::TensorIterator iter = config.build();
+  run_plan<4>(row, iter, iter.common_dtype(), scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
+              "where: expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
+  const c10::ScalarType common = at::result_type(self, other);
+  TORCH_CHECK(!out.defined() || out.scalar_type() == common, "where: expected out to have dtype ", common, ", but got ",
+              out.defined() ? out.scalar_type() : common);
+  at::Tensor a_storage, b_storage;
+  const at::Tensor& a = settle(self, common, a_storage);
+  const at::Tensor& b = settle(other, common, b_storage);
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).check_all_same_dtype(false);
+  config.declare_static_dtype(common).add_const_input(condition).add_const_input(a).add_const_input(b);
+  at::TensorIterator iter = config.build();
+  run_plan<4>(ternary_row::where, iter, common, {});
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+}  // namespace aule::ops

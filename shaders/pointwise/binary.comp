@@ -1,0 +1,15 @@
+// out = op(a, b) over dense operands; op is a row of binary_ops.def, C the type it computes in. See dense.glsl.
+#pragma aule axis C float int int64_t double
+#pragma aule feature float64 if C=double
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#define PACK 8
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+#include "pointwise/rows.glsl"
+#include "pointwise/binary_rows.glsl"
+#define ARITY 2
+#define APPLY(i) apply(a[i], b[i])
+#include "pointwise/dense.glsl"

@@ -1,0 +1,127 @@
+// What the rows of *_ops.def may use besides math.glsl: helpers of the arithmetic type T, and the scalars s0, s1, s2.
+#include "pointwise/math.glsl"
+T s0, s1, s2;  // an op's Scalar arguments
+
+#if defined(C_float)
+#define AULE_REAL
+float sqrt_(float x) { return sqrt(x); }
+// logit's eps is s0; below 0: none.
+float clamp_logit(float x) { return s0 < 0.0 ? x : (x < s0 ? s0 : (x > 1.0 - s0 ? 1.0 - s0 : x)); }
+float logit_grad(float g, float x) {
+  if (s0 < 0.0) return x < 0.0 || x > 1.0 ? NAN : g / (x * (1.0 - x));
+  return x < s0 || x > 1.0 - s0 ? 0.0 : g / (x * (1.0 - x));
+}
+#elif defined(C_double)
+#define AULE_REAL
+bool is_nan(double x) { return isnan(x); }
+bool is_inf(double x) { return isinf(x); }
+bool sign_bit(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
+double with_sign(double x, double s) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, (b.y & 0x7fffffffu) | (unpackDouble2x32(s).y & 0x80000000u)));
+}
+double sqrt_(double x) { return sqrt(x); }
+#endif
+
+#ifdef AULE_REAL
+// GLSL's min and max may drop NaN.
+T max_(T x, T y) { return is_nan(x) ? x : (is_nan(y) || y > x ? y : x); }
+T min_(T x, T y) { return is_nan(x) ? x : (is_nan(y) || y < x ? y : x); }
+T fmax_(T x, T y) { return is_nan(x) || (!is_nan(y) && y > x) ? y : x; }
+T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
+T ceil_(T x) { return ceil(x); }
+T floor_(T x) { return floor(x); }
+T trunc_(T x) { return trunc(x); }
+T round_(T x) { return roundEven(x); }
+T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
+T div_trunc(T x, T y) { return trunc(x / y); }
+#ifdef C_float
+// Exact: each pass takes 20 bits off the quotient.
+float fmod_(float x, float y) {
+  float a = abs(x), b = abs(y);
+  if (is_nan(x) || is_nan(y) || is_inf(x) || b == 0.0) return NAN;
+  if (is_inf(y)) return x;
+  for (int pass = 0; pass < 16 && a >= b; ++pass) {
+    int e = (floatBitsToInt(a) >> 23) - (floatBitsToInt(b) >> 23);
+    float s = b;
+    if (e > 20) s = ldexp(b, e - 20);
+    vec2 t = two_product(floor(a / s), s);
+    precise float r = (a - t.x) - t.y;
+    a = r < 0.0 ? r + s : (r >= s ? r - s : r);
+  }
+  return with_sign(a, x);
+}
+#else
+double fmod_(double x, double y) {
+  if (is_inf(x) || y == 0.0) return x * y / (x * y) * 0.0 / 0.0;
+  return is_inf(y) ? x : with_sign(abs(x) - abs(y) * trunc(abs(x) / abs(y)), x);
+}
+#endif
+T remainder_(T x, T y) {
+  T r = fmod_(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+T div_floor(T x, T y) {
+  if (y == T(0)) return x / y;
+  T m = fmod_(x, y), q = (x - m) / y;
+  if (m != T(0) && (m < T(0)) != (y < T(0))) q -= T(1);
+  if (q == T(0)) return with_sign(T(0), x / y);
+  T f = floor(q);
+  return q - f > T(0.5) ? f + T(1) : f;
+}
+#else
+T max_(T x, T y) { return max(x, y); }
+T min_(T x, T y) { return min(x, y); }
+T fmax_(T x, T y) { return max(x, y); }
+T fmin_(T x, T y) { return min(x, y); }
+T ceil_(T x) { return x; }
+T floor_(T x) { return x; }
+T trunc_(T x) { return x; }
+T round_(T x) { return x; }
+T sign_(T x) { return sign(x); }
+bool is_nan(T x) { return false; }
+bool is_inf(T x) { return false; }
+bool sign_bit(T x) { return x < T(0); }
+// Division by zero has no value in integers; here it gives 0 and never traps. -1 apart: the lowest / -1 overflows.
+T div_trunc(T x, T y) { return y == T(0) ? T(0) : (y == T(-1) ? -x : x / y); }
+T fmod_(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x - x / y * y; }
+T remainder_(T x, T y) {
+  T r = fmod_(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+T div_floor(T x, T y) {
+  T q = div_trunc(x, y);
+  return fmod_(x, y) != T(0) && (x < T(0)) != (y < T(0)) ? q - T(1) : q;
+}
+T pow_(T x, T y) {
+  if (y < T(0)) return x == T(1) ? T(1) : (x == T(-1) ? ((y & T(1)) == T(0) ? T(1) : T(-1)) : T(0));
+  T r = T(1);
+  for (int bit = 0; bit < 64 && y != T(0); ++bit) {
+    if ((y & T(1)) != T(0)) r *= x;
+    x *= x;
+    y >>= 1;
+  }
+  return r;
+}
+T gcd_(T x, T y) {
+  x = abs(x);
+  y = abs(y);
+  for (int i = 0; i < 128 && y != T(0); ++i) {
+    T r = fmod_(x, y);
+    x = y;
+    y = r;
+  }
+  return x;
+}
+T lcm_(T x, T y) {
+  T g = gcd_(x, y);
+  return g == T(0) ? T(0) : abs(div_trunc(x, g) * y);
+}
+#ifdef C_int
+const int BITS = 32;
+#else
+const int BITS = 64;
+#endif
+T shift_left(T x, T y) { return y < T(0) || y >= T(BITS) ? T(0) : x << int(y); }
+T shift_right(T x, T y) { return x >> (y < T(0) || y >= T(BITS) ? BITS - 1 : int(y)); }
+#endif

@@ -1,0 +1,86 @@
+// Operands of any strides over up to 8 dimensions, dimension 0 the fastest in out; strides in elements, 32 bits.
+// One invocation computes PACK elements along dimension 0, so that the divisions are paid once for them.
+// MODE of an operand: 0 strided, 1 packed along dimension 0, 2 by value in the params, 3 constant along dimension 0.
+struct Params {
+  uint64_t out_;
+  uint64_t in_[ARITY];
+  uint64_t value[ARITY];
+  uint64_t scalar[3];
+  uint chunks;      // of PACK elements along dimension 0, times the other dimensions
+  uint row_chunks;  // along dimension 0
+  uint ndim;
+  uint sizes[8];
+  uint strides[8 * (ARITY + 1)];  // of out, then of each operand
+};
+#include "common/params.glsl"
+
+layout(local_size_x = 64) in;
+#include "common/indexing.glsl"
+layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 2) const int MODE_OUT = 0;
+layout(constant_id = 3) const int DT_A = 0;
+layout(constant_id = 4) const int MODE_A = 0;
+layout(constant_id = 5) const int DT_B = 0;
+layout(constant_id = 6) const int MODE_B = 0;
+layout(constant_id = 7) const int DT_C = 0;
+layout(constant_id = 8) const int MODE_C = 0;
+
+T[PACK] load_operand(int k, uint first, uint count, int dt, int mode) {
+  T x[PACK];
+  uint64_t base = p.in_[k];
+  if (mode == 2 || mode == 3) {
+    T v = mode == 2 ? scalar_T(p.value[k]) : load_T(base, uint64_t(first), dt);
+    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = v;
+  } else if (mode == 1 && count == uint(PACK)) {
+    Words w = load_words(base + uint64_t(first) * dtype_bytes(dt), PACK * dtype_bytes(dt));
+    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, dt);
+  } else {
+    uint step = p.strides[8 * (k + 1)];
+    [[unroll]] for (int i = 0; i < PACK; ++i) {
+      x[i] = T(0);
+      if (uint(i) < count) x[i] = load_T(base, uint64_t(first + uint(i) * step), dt);
+    }
+  }
+  return x;
+}
+
+void main() {
+  uint64_t linear = linear_invocation();
+  if (linear >= uint64_t(p.chunks)) return;
+  uint rest = uint(linear) / p.row_chunks;
+  uint i0 = (uint(linear) - rest * p.row_chunks) * uint(PACK);
+  uint count = min(uint(PACK), p.sizes[0] - i0);
+  uint at[ARITY + 1];
+  [[unroll]] for (int k = 0; k <= ARITY; ++k) at[k] = i0 * p.strides[8 * k];
+  for (uint d = 1; d < p.ndim; ++d) {
+    uint next = rest / p.sizes[d], i = rest - next * p.sizes[d];
+    [[unroll]] for (int k = 0; k <= ARITY; ++k) at[k] += i * p.strides[8 * k + int(d)];
+    rest = next;
+  }
+  s0 = scalar_T(p.scalar[0]);
+  s1 = scalar_T(p.scalar[1]);
+  s2 = scalar_T(p.scalar[2]);
+  uint out_step = p.strides[0];
+#ifdef ONE_BY_ONE
+  uint step = p.strides[8];
+  for (uint i = 0; i < count; ++i)
+    store_T(p.out_, uint64_t(at[0] + i * out_step), DT_OUT, apply(load_T(p.in_[0], uint64_t(at[1] + i * step), DT_A)));
+#else
+  T a[PACK] = load_operand(0, at[1], count, DT_A, MODE_A);
+#if ARITY > 1
+  T b[PACK] = load_operand(1, at[2], count, DT_B, MODE_B);
+#endif
+#if ARITY > 2
+  T c[PACK] = load_operand(2, at[3], count, DT_C, MODE_C);
+#endif
+  [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
+  if (MODE_OUT == 1 && count == uint(PACK)) {
+    Words w;
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DT_OUT, a[i]);
+    store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(DT_OUT), PACK * dtype_bytes(DT_OUT), w);
+  } else {
+    [[unroll]] for (int i = 0; i < PACK; ++i)
+      if (uint(i) < count) store_T(p.out_, uint64_t(at[0] + uint(i) * out_step), DT_OUT, a[i]);
+  }
+#endif
+}

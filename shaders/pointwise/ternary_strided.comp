@@ -1,0 +1,16 @@
+// out = op(a, b, c) over operands of any strides; op is a row of ternary_ops.def, C the type it computes in. See strided.glsl.
+#pragma aule params ring
+#pragma aule axis C float int int64_t double
+#pragma aule feature float64 if C=double
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#define PACK 4
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+#include "pointwise/rows.glsl"
+#include "pointwise/ternary_rows.glsl"
+#define ARITY 3
+#define APPLY(i) apply(a[i], b[i], c[i])
+#include "pointwise/strided.glsl"

@@ -1,0 +1,15 @@
+// out = op(a) for the long functions of unary_ops.def, any strides. They stand in a loop, one element at a time: unrolled
+// they would cost more to compile than they win.
+#pragma aule params ring
+#define C_float 1
+#define AULE_SPECIAL
+#define PACK 4
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+#include "pointwise/rows.glsl"
+#include "pointwise/unary_rows.glsl"
+#define ARITY 1
+#define APPLY(i) apply(a[i])
+#define ONE_BY_ONE
+#include "pointwise/strided.glsl"

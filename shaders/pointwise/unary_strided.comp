@@ -1,0 +1,16 @@
+// out = op(a) over operands of any strides; op is a row of unary_ops.def, C the type it computes in. See strided.glsl.
+#pragma aule params ring
+#pragma aule axis C float int int64_t double
+#pragma aule feature float64 if C=double
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#define PACK 4
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+#include "pointwise/rows.glsl"
+#include "pointwise/unary_rows.glsl"
+#define ARITY 1
+#define APPLY(i) apply(a[i])
+#include "pointwise/strided.glsl"
