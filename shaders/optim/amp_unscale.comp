@@ -1,0 +1,29 @@
+// x *= inv_scale over many dense tensors at once; found_inf = 1 where any x is infinite or not a number.
+// Every writer stores the same 1, so the race is harmless.
+#pragma aule params ring
+#include "common/dtype.glsl"
+#include "optim/multi_tensor.glsl"
+
+struct Params {
+  uint64_t data[TENSORS];
+  uint64_t found_inf;
+  uint64_t inv_scale;
+  uint elems[TENSORS];
+  uint first_group[TENSORS];
+  uint tensors;
+};
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int DT = 0;
+
+void main() {
+  AULE_FIND_TENSOR
+  float s = F32Ref(p.inv_scale).v;
+  bool bad = false;
+  for (uint k = begin; k < end; k += LOCAL) {
+    float x = load_float(p.data[t], uint64_t(k), DT);
+    bad = bad || (floatBitsToUint(x) & 0x7f800000u) == 0x7f800000u;
+    store_float(p.data[t], uint64_t(k), DT, s == 1.0 ? x : x * s);
+  }
+  if (bad) F32Ref(p.found_inf).v = 1.0;
+}

@@ -1,0 +1,76 @@
+// Adam and AdamW over many dense tensors at once:
+//   g = grad / grad_scale, negated if maximize;  Adam: g += wd * w,  AdamW: w -= lr * wd * w
+//   m = lerp(m, g, 1 - b1);  v = lerp(v, g^2, 1 - b2);  amsgrad: vmax = max(vmax, v)
+//   w -= lr / (1 - b1^step) * m / (sqrt(v or vmax) / sqrt(1 - b2^step) + eps)
+// Nothing is written when found_inf is not 0. 1 - b^step is -expm1(step * log b), which keeps its digits at step 1.
+// Memory bound: 7 accesses per element, 4 bytes each; neighbouring invocations take neighbouring elements.
+#pragma aule params ring
+#include "common/dtype.glsl"
+#include "optim/expm1.glsl"
+#include "optim/multi_tensor.glsl"
+
+struct Params {
+  uint64_t param[TENSORS];
+  uint64_t grad[TENSORS];
+  uint64_t exp_avg[TENSORS];
+  uint64_t exp_avg_sq[TENSORS];
+  uint64_t max_exp_avg_sq[TENSORS];
+  uint64_t state_step[TENSORS];
+  uint64_t lr_address;     // 0: lr below
+  uint64_t grad_scale;     // 0: none
+  uint64_t found_inf;      // 0: none
+  float lr;
+  float log_beta1;
+  float log_beta2;
+  float one_minus_beta1;
+  float one_minus_beta2;
+  float weight_decay;
+  float eps;
+  uint elems[TENSORS];
+  uint first_group[TENSORS];
+  uint tensors;
+};
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int DT_PARAM = 0;
+layout(constant_id = 1) const int DT_GRAD = 0;
+layout(constant_id = 2) const int DT_STATE = 0;
+layout(constant_id = 3) const bool ADAMW = false;
+layout(constant_id = 4) const bool AMSGRAD = false;
+layout(constant_id = 5) const bool MAXIMIZE = false;
+layout(constant_id = 6) const int DT_LR = 0;
+layout(constant_id = 7) const bool UNSCALE = false;
+
+void main() {
+  AULE_FIND_TENSOR
+  if (p.found_inf != uint64_t(0) && F32Ref(p.found_inf).v != 0.0) return;
+  float lr = p.lr_address != uint64_t(0) ? load_float(p.lr_address, uint64_t(0), DT_LR) : p.lr;
+  float step_count = F32Ref(p.state_step[t]).v;
+  float step_size = lr / -expm1_(step_count * p.log_beta1);
+  float correction2 = sqrt(-expm1_(step_count * p.log_beta2));
+  float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  for (uint k = begin; k < end; k += LOCAL) {
+    uint64_t i = uint64_t(k);
+    float w = load_float(p.param[t], i, DT_PARAM);
+    float g = load_float(p.grad[t], i, DT_GRAD);
+    if (UNSCALE) {
+      g /= scale;
+      store_float(p.grad[t], i, DT_GRAD, g);
+    }
+    if (MAXIMIZE) g = -g;
+    if (ADAMW) w -= lr * p.weight_decay * w;
+    else g += p.weight_decay * w;
+    float m = load_float(p.exp_avg[t], i, DT_STATE);
+    float v = load_float(p.exp_avg_sq[t], i, DT_STATE);
+    m += p.one_minus_beta1 * (g - m);
+    v += p.one_minus_beta2 * (g * g - v);
+    store_float(p.exp_avg[t], i, DT_STATE, m);
+    store_float(p.exp_avg_sq[t], i, DT_STATE, v);
+    if (AMSGRAD) {
+      v = max(load_float(p.max_exp_avg_sq[t], i, DT_STATE), v);
+      store_float(p.max_exp_avg_sq[t], i, DT_STATE, v);
+    }
+    w -= step_size * m / (sqrt(v) / correction2 + p.eps);
+    store_float(p.param[t], i, DT_PARAM, w);
+  }
+}

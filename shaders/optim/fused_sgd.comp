@@ -1,0 +1,59 @@
+// SGD over many dense tensors at once:
+//   g = grad / grad_scale, negated if maximize, + wd * w
+//   momentum: b = first ? g : momentum * b + (1 - dampening) * g;  g = nesterov ? g + momentum * b : b
+//   w -= lr * g
+// Nothing is written when found_inf is not 0.
+#pragma aule params ring
+#include "common/dtype.glsl"
+#include "optim/multi_tensor.glsl"
+
+struct Params {
+  uint64_t param[TENSORS];
+  uint64_t grad[TENSORS];
+  uint64_t momentum_buffer[TENSORS];
+  uint64_t lr_address;     // 0: lr below
+  uint64_t grad_scale;     // 0: none
+  uint64_t found_inf;      // 0: none
+  float lr;
+  float momentum;
+  float one_minus_dampening;
+  float weight_decay;
+  uint elems[TENSORS];
+  uint first_group[TENSORS];
+  uint tensors;
+};
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int DT_PARAM = 0;
+layout(constant_id = 1) const int DT_GRAD = 0;
+layout(constant_id = 2) const int DT_STATE = 0;
+layout(constant_id = 3) const bool MOMENTUM = false;
+layout(constant_id = 4) const bool FIRST = false;
+layout(constant_id = 5) const bool NESTEROV = false;
+layout(constant_id = 6) const bool MAXIMIZE = false;
+layout(constant_id = 7) const int DT_LR = 0;
+layout(constant_id = 8) const bool UNSCALE = false;
+
+void main() {
+  AULE_FIND_TENSOR
+  if (p.found_inf != uint64_t(0) && F32Ref(p.found_inf).v != 0.0) return;
+  float lr = p.lr_address != uint64_t(0) ? load_float(p.lr_address, uint64_t(0), DT_LR) : p.lr;
+  float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  for (uint k = begin; k < end; k += LOCAL) {
+    uint64_t i = uint64_t(k);
+    float w = load_float(p.param[t], i, DT_PARAM);
+    float g = load_float(p.grad[t], i, DT_GRAD);
+    if (UNSCALE) {
+      g /= scale;
+      store_float(p.grad[t], i, DT_GRAD, g);
+    }
+    if (MAXIMIZE) g = -g;
+    g += p.weight_decay * w;
+    if (MOMENTUM) {
+      float b = FIRST ? g : p.momentum * load_float(p.momentum_buffer[t], i, DT_STATE) + p.one_minus_dampening * g;
+      store_float(p.momentum_buffer[t], i, DT_STATE, b);
+      g = NESTEROV ? g + p.momentum * b : b;
+    }
+    store_float(p.param[t], i, DT_PARAM, w - lr * g);
+  }
+}
