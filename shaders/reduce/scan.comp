@@ -1,0 +1,161 @@
+#pragma aule axis C float double int64_t
+#pragma aule axis STATE value arg lse
+#pragma aule axis GROUP 0 1
+#pragma aule feature float64 if C=double
+#pragma aule skip STATE=lse C=int64_t
+// y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum and
+// minimum with their last index, and log-sum-exp.
+//
+// A row is cut into chunks when there are few rows. PASS 0: one chunk, input to output. 1: each chunk's total to scratch
+// [chunk][row]. 2: those totals to exclusive prefixes, in place, one invocation per row. 3: each chunk from its prefix.
+// GROUP 0: an invocation walks a chunk (neighbours along rows: coalesced when inner > 1; lavapipe always).
+// GROUP 1 (GPU, inner 1): a workgroup walks it in tiles of LOCAL elements, each scanned in shared memory.
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+#include "common/dtype.glsl"
+#include "reduce/float_bits.glsl"
+
+#define OP_SUM 0
+#define OP_PROD 1
+#define OP_MAX 2
+#define OP_MIN 3
+layout(constant_id = 0) const int DT_IN = 0;
+layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 2) const int OP = 0;
+layout(constant_id = 3) const int PASS = 0;
+layout(constant_id = 4) const int LOCAL = 8;
+layout(local_size_x_id = 4) in;
+#include "common/indexing.glsl"
+
+struct Params {
+  uint64_t in_, out_, out2, scratch;  // out2: indices of STATE arg
+  uint64_t rows, n, inner, chunk, chunks;
+};
+#include "common/params.glsl"
+
+#ifdef C_float
+#define C_BYTES 4
+#else
+#define C_BYTES 8
+#endif
+#if defined(STATE_value)
+struct State { C v; };
+#define STATE_BYTES C_BYTES
+#elif defined(STATE_arg)
+struct State { int64_t i; C v; };
+#define STATE_BYTES 16
+#else
+struct State { C m, s; };
+#define STATE_BYTES (2 * C_BYTES)
+#endif
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer StateRef { State s; };
+
+C load(uint64_t i) {
+#if defined(C_int64_t)
+  return load_int64(p.in_, i, DT_IN);
+#elif defined(C_double)
+  return load_double(p.in_, i, DT_IN);
+#else
+  return load_float(p.in_, i, DT_IN);
+#endif
+}
+void store_value(uint64_t i, C x) {
+#if defined(C_int64_t)
+  store_int64(p.out_, i, DT_OUT, x);
+#elif defined(C_double)
+  store_double(p.out_, i, DT_OUT, x);
+#else
+  store_float(p.out_, i, DT_OUT, x);
+#endif
+}
+
+// combine(a, b): a stands before b.
+#if defined(STATE_value)
+State begin() { return State(OP == OP_PROD ? C(1) : C(0)); }
+State element(C x, int64_t i) { return State(x); }
+State combine(State a, State b) { return State(OP == OP_PROD ? a.v * b.v : a.v + b.v); }
+void store(uint64_t i, State s) { store_value(i, s.v); }
+#elif defined(STATE_arg)
+State begin() { return State(int64_t(-1), C(0)); }
+State element(C x, int64_t i) { return State(i, x); }
+// Of equals the later index wins; a NaN stays until a later NaN.
+State combine(State a, State b) {
+  if (b.i < int64_t(0)) return a;
+  if (a.i < int64_t(0) || is_nan(b.v)) return b;
+  if (is_nan(a.v)) return a;
+  return (OP == OP_MAX ? b.v >= a.v : b.v <= a.v) ? b : a;
+}
+void store(uint64_t i, State s) {
+  store_value(i, s.v);
+  I64Ref(p.out2 + i * 8).v = s.i;
+}
+#else
+State begin() { return State(C(-1.0) / C(0.0), C(0)); }
+State element(C x, int64_t i) { return State(x, C(1)); }
+C weight(C x, C m) { return x == m ? C(1) : exp(x - m); }
+State combine(State a, State b) {
+  if (a.s == C(0)) return b;
+  if (b.s == C(0)) return a;
+  C m = is_nan(a.m) ? a.m : is_nan(b.m) || b.m > a.m ? b.m : a.m;
+  return State(m, a.s * weight(a.m, m) + b.s * weight(b.m, m));
+}
+void store(uint64_t i, State s) { store_value(i, s.s == C(1) ? s.m : s.m + log(s.s)); }
+#endif
+
+uint64_t scratch_at(uint64_t chunk, uint64_t row) { return p.scratch + (chunk * p.rows + row) * STATE_BYTES; }
+
+#if GROUP
+shared State tile[LOCAL];
+#endif
+
+void main() {
+#if GROUP
+  uint64_t work = uint64_t(linear_group());
+#else
+  uint64_t work = linear_invocation();
+#endif
+  uint64_t c = work / p.rows, row = work - c * p.rows;
+  if (PASS == 2 ? work >= p.rows : c >= p.chunks) return;  // GROUP 1: the whole workgroup leaves
+  if (PASS == 2) {
+    State s = begin();
+    for (uint64_t k = 0; k < p.chunks; ++k) {
+      State t = StateRef(scratch_at(k, row)).s;
+      StateRef(scratch_at(k, row)).s = s;
+      s = combine(s, t);
+    }
+    return;
+  }
+  uint64_t outer = row / p.inner, start = outer * p.n * p.inner + (row - outer * p.inner);
+  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n);
+  State s = begin();
+  if (PASS == 3) s = StateRef(scratch_at(c, row)).s;
+#if GROUP
+  uint lane = gl_LocalInvocationID.x;
+  for (uint64_t base = first; base < last; base += LOCAL) {
+    uint64_t k = base + lane;
+    State t = begin();
+    if (k < last) t = element(load(start + k * p.inner), int64_t(k));
+    tile[lane] = t;
+    barrier();  // the tile is loaded
+    for (uint d = 1; d < LOCAL; d *= 2) {
+      State before = begin();
+      if (lane >= d) before = tile[lane - d];
+      barrier();  // all read before any writes
+      t = combine(before, t);
+      tile[lane] = t;
+      barrier();  // this level done
+    }
+    if (PASS != 1 && k < last) store(start + k * p.inner, combine(s, t));
+    s = combine(s, tile[LOCAL - 1]);
+    barrier();  // the total is read before the next tile is written
+  }
+  if (PASS == 1 && lane == 0u) StateRef(scratch_at(c, row)).s = s;
+#else
+  for (uint64_t k = first; k < last; ++k) {
+    s = combine(s, element(load(start + k * p.inner), int64_t(k)));
+    if (PASS != 1) store(start + k * p.inner, s);
+  }
+  if (PASS == 1) StateRef(scratch_at(c, row)).s = s;
+#endif
+}

@@ -1,0 +1,49 @@
+#pragma aule axis C float double int64_t
+#pragma aule feature float64 if C=double
+// For each value the number of boundaries before it: boundaries < value (left) or <= value (right), by binary search.
+// bounds[rows, m] or one row for all, sorted (through `sorter` if given); values[rows, n].
+#ifdef C_double
+#define AULE_DOUBLE
+#endif
+layout(constant_id = 0) const int DT_BOUNDS = 0;
+layout(constant_id = 1) const int DT_VALUES = 0;
+layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 3) const int RIGHT = 0;
+layout(constant_id = 4) const int SORTER = 0;
+layout(constant_id = 5) const int LOCAL = 8;
+layout(local_size_x_id = 5) in;
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+
+struct Params {
+  uint64_t bounds, sorter, values, out_;
+  uint64_t numel, m, n;  // n: values per row of bounds; 0 when bounds are one row
+};
+#include "common/params.glsl"
+
+C load(uint64_t base, uint64_t i, int dt) {
+#if defined(C_int64_t)
+  return load_int64(base, i, dt);
+#elif defined(C_double)
+  return load_double(base, i, dt);
+#else
+  return load_float(base, i, dt);
+#endif
+}
+
+void main() {
+  uint64_t id = linear_invocation();
+  if (id >= p.numel) return;
+  uint64_t start = p.n == uint64_t(0) ? uint64_t(0) : id / p.n * p.m;
+  C x = load(p.values, id, DT_VALUES);
+  uint64_t lo = uint64_t(0), hi = p.m;
+  while (lo < hi) {
+    uint64_t mid = (lo + hi) / 2;
+    uint64_t at = SORTER != 0 ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
+    C b = load(p.bounds, start + min(at, p.m - 1), DT_BOUNDS);
+    // The comparison is negated so that a NaN value goes after everything.
+    if (!(RIGHT != 0 ? b > x : b >= x)) lo = mid + 1;
+    else hi = mid;
+  }
+  store_int64(p.out_, id, DT_OUT, int64_t(lo));
+}
