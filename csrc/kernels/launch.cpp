@@ -5,12 +5,18 @@
 #include "kernels/kernel_table.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
+#include "vulkan/check.h"
 #include "vulkan/device.h"
+#include "vulkan/pipeline.h"
 
 namespace aule {
 
 void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes, const Args& args, Grid grid) {
   const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), row, spec);
+  if (params_bytes != pipeline.params_bytes) {
+    throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +
+                        std::to_string(pipeline.params_bytes));
+  }
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
 }
 

@@ -1,37 +1,156 @@
-#include "stream/batch.h"
+// Command buffers and the memory they carry.
+#include <cstring>
 
-#include <algorithm>
+#include "stream/stream_impl.h"
 
 namespace aule::stream {
+namespace {
 
-Chunk ChunkPool::take(uint64_t at_least) {
-  for (size_t i = 0; i < free_.size(); ++i) {
-    if (free_[i].segment->bytes < at_least) continue;
-    Chunk chunk = free_[i];
-    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
-    outstanding_ += chunk.segment->bytes;
-    return chunk;
+// Chunks of all streams of one device; they go back and forth, and are never given back to the driver.
+struct ChunkPool {
+  std::mutex mutex;
+  std::vector<Segment*> free;
+};
+ChunkPool& chunk_pool(const DeviceImpl& d) {
+  static auto* pools = new ChunkPool[64];
+  return pools[d.index];
+}
+
+}  // namespace
+
+Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes) {
+  ChunkPool& pool = chunk_pool(d);
+  {
+    std::lock_guard lock(pool.mutex);
+    for (size_t i = pool.free.size(); i-- > 0;) {
+      Segment* s = pool.free[i];
+      if (s->kind != kind || s->bytes != bytes) continue;
+      pool.free[i] = pool.free.back();
+      pool.free.pop_back();
+      return s;
+    }
   }
-  Chunk chunk{device_.memory->allocate(vulkan::MemoryKind::host, std::max(at_least, chunk_bytes_)), 0};
-  outstanding_ += chunk.segment->bytes;
-  return chunk;
+  return d.memory->allocate(kind, bytes);
 }
 
-void ChunkPool::give_back(Chunk chunk) {
-  outstanding_ -= chunk.segment->bytes;
-  chunk.used = 0;
-  free_.push_back(chunk);
+void give_chunk(DeviceImpl& d, Segment* chunk) {
+  ChunkPool& pool = chunk_pool(d);
+  std::lock_guard lock(pool.mutex);
+  pool.free.push_back(chunk);
 }
 
-void Batch::clear() {
-  recorded = 0;
-  estimated_ns = 0;
-  host_reads = false;
-  waits.clear();
-  dispatched.clear();
-  touched.clear();
-  params.clear();
-  staging.clear();
+Piece Ring::take(DeviceImpl& d, uint64_t bytes) {
+  uint64_t at = (used_ + 15) / 16 * 16;
+  if (chunks_.empty() || at + bytes > chunks_.back()->bytes) {
+    uint64_t size = bytes <= chunk_bytes_ ? chunk_bytes_ : kBigStagingChunk;
+    if (bytes > size) throw vulkan::Error("a ring piece of " + std::to_string(bytes) + " bytes is too large");
+    chunks_.push_back(take_chunk(d, kind_, size));
+    total_ += size;
+    at = 0;
+  }
+  used_ = at + bytes;
+  Segment* chunk = chunks_.back();
+  return {static_cast<char*>(chunk->mapped) + at, chunk->address + at};
+}
+
+void Ring::recycle(DeviceImpl& d) {
+  for (Segment* chunk : chunks_) give_chunk(d, chunk);
+  chunks_.clear();
+  used_ = total_ = 0;
+}
+
+Batch* make_batch(DeviceImpl& d) {
+  auto b = std::make_unique<Batch>();
+  VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
+  pool.queueFamilyIndex = d.queue_family;
+  VK_CHECK(d.vk.vkCreateCommandPool(d.handle, &pool, nullptr, &b->pool));
+  VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+  info.commandPool = b->pool;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  VK_CHECK(d.vk.vkAllocateCommandBuffers(d.handle, &info, &b->cmd));
+  if (d.timestamp_bits != 0 && d.caps->timestamp_period_ns > 0) {
+    VkQueryPoolCreateInfo query{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    query.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    query.queryCount = 2;
+    VK_CHECK(d.vk.vkCreateQueryPool(d.handle, &query, nullptr, &b->timing));
+  }
+  return b.release();
+}
+
+void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed) {
+  VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  info.flags = flags;
+  VK_CHECK(d.vk.vkBeginCommandBuffer(b.cmd, &info));
+  b.timed = timed && b.timing != VK_NULL_HANDLE;
+  if (b.timed) {
+    d.vk.vkCmdResetQueryPool(b.cmd, b.timing, 0, 2);
+    // All commands: the clock starts when what was submitted before is done, not when this buffer is first looked at.
+    d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 0);
+  }
+}
+
+void end_batch(DeviceImpl& d, Batch& b) {
+  if (b.timed) d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 1);
+  if (b.writes_host || d.caps->unified_memory) {
+    // Waiting for the timeline does not make device writes visible to the host; this does.
+    VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+    barrier.srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+    barrier.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+    barrier.dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT;
+    barrier.dstAccessMask = VK_ACCESS_2_HOST_READ_BIT;
+    VkDependencyInfo dependency{VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+    dependency.memoryBarrierCount = 1;
+    dependency.pMemoryBarriers = &barrier;
+    d.vk.vkCmdPipelineBarrier2(b.cmd, &dependency);
+  }
+  VK_CHECK(d.vk.vkEndCommandBuffer(b.cmd));
+}
+
+void recycle_batch(DeviceImpl& d, Batch& b) {
+  VK_CHECK(d.vk.vkResetCommandPool(d.handle, b.pool, 0));
+  b.params.recycle(d);
+  b.staging.recycle(d);
+  b.waits.clear();
+  b.work.clear();
+  b.pipelines.clear();
+  b.bound = VK_NULL_HANDLE;
+  b.commands = 0;
+  b.predicted_ns = 0;
+  b.writes_host = false;
+}
+
+void destroy_batch(DeviceImpl& d, Batch* b) {
+  b->params.recycle(d);
+  b->staging.recycle(d);
+  if (b->timing) d.vk.vkDestroyQueryPool(d.handle, b->timing, nullptr);
+  d.vk.vkDestroyCommandPool(d.handle, b->pool, nullptr);
+  delete b;
+}
+
+void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after) {
+  VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+  if (before & kCompute) {
+    barrier.srcStageMask |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
+    barrier.srcAccessMask |= VK_ACCESS_2_SHADER_WRITE_BIT;
+  }
+  if (before & kTransfer) {
+    barrier.srcStageMask |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+    barrier.srcAccessMask |= VK_ACCESS_2_TRANSFER_WRITE_BIT;
+  }
+  if (after & kCompute) {
+    barrier.dstStageMask |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
+    barrier.dstAccessMask |= VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT;
+  }
+  if (after & kTransfer) {
+    barrier.dstStageMask |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+    barrier.dstAccessMask |= VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+  }
+  VkDependencyInfo dependency{VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+  dependency.memoryBarrierCount = 1;
+  dependency.pMemoryBarriers = &barrier;
+  d.vk.vkCmdPipelineBarrier2(cmd, &dependency);
 }
 
 }  // namespace aule::stream

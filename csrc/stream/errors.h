@@ -1,8 +1,11 @@
-// What a kernel's error record means (layout: shaders/common/errors.glsl).
+// Names for the tags in the device's error record. The op layer installs its lookup; without one the text says "kernel".
 #pragma once
 #include <cstdint>
 
 namespace aule::stream {
-// Installed by the op layer, which knows the names behind the tags that kernels report.
+
 void set_error_tag_names(const char* (*name_of)(uint32_t tag));
+// Throws IndexError once if the record of this (created) device holds an error; see raise_device_errors.
+void raise_recorded_error(int device);
+
 }  // namespace aule::stream

@@ -1,4 +1,4 @@
-// Is a barrier due before the next piece of work? Pure bookkeeping of what has been read and written since the last one.
+// Read and write sets since the last barrier. Pure: knows neither Vulkan nor streams.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,47 +8,47 @@
 
 namespace aule::stream {
 
-class Hazards {
+// Disjoint, sorted, half-open ranges; neighbours are merged.
+class RangeSet {
  public:
-  // A read of something written, or a write of something read or written.
-  bool conflicts(const Access* accesses, size_t count) const {
-    for (size_t i = 0; i < count; ++i) {
-      const Access& a = accesses[i];
-      if (overlaps(writes_, a) || (a.write && overlaps(reads_, a))) return true;
-    }
-    // Past this many ranges a barrier is cheaper than the search.
-    return reads_.size() + writes_.size() > kMax;
-  }
-  void add(const Access* accesses, size_t count) {
-    for (size_t i = 0; i < count; ++i) insert(accesses[i].write ? writes_ : reads_, accesses[i]);
-  }
-  void clear() {
-    reads_.clear();
-    writes_.clear();
-  }
-  bool empty() const { return reads_.empty() && writes_.empty(); }
+  bool overlaps(uint64_t begin, uint64_t end) const;
+  void add(uint64_t begin, uint64_t end);
+  void clear() { ranges_.clear(); }
+  size_t size() const { return ranges_.size(); }
 
  private:
-  static constexpr size_t kMax = 192;
   struct Range {
     uint64_t begin, end;
   };
-  static bool overlaps(const std::vector<Range>& ranges, const Access& a) {
-    for (const Range& r : ranges)
-      if (a.begin < r.end && r.begin < a.end) return true;
-    return false;
-  }
-  static void insert(std::vector<Range>& ranges, const Access& a) {
-    for (Range& r : ranges) {
-      if (a.begin >= r.begin && a.end <= r.end) return;
-      if (a.begin == r.end) {
-        r.end = a.end;
-        return;
-      }
-    }
-    ranges.push_back({a.begin, a.end});
-  }
-  std::vector<Range> reads_, writes_;
+  std::vector<Range> ranges_;
+};
+
+enum Stage : uint8_t { kCompute = 1, kTransfer = 2 };
+
+// What the barrier before the next command must cover; `needed` false: none.
+struct BarrierNeed {
+  bool needed = false;
+  uint8_t before = 0, after = 0;  // Stage bits
+};
+
+class Hazards {
+ public:
+  // The barrier due before a command of `stage` with these accesses; also takes the accesses into the sets.
+  BarrierNeed step(Stage stage, const Access* accesses, size_t count);
+  // As if a command of every stage had read and written everything (a replayed graph).
+  void touch_everything() { everything_ = true; }
+  // A barrier over all stages was recorded by other means.
+  void clear();
+
+ private:
+  bool conflicts(const Access* accesses, size_t count) const;
+
+  static constexpr size_t kMaxRanges = 4096;  // past this a barrier is cheaper than the search
+  RangeSet reads_, writes_;
+  uint8_t stages_ = 0;            // of commands since the last barrier
+  uint8_t unseen_ = 0;            // stages that some earlier barrier did not cover on its right side...
+  uint8_t unseen_before_ = 0;     // ...and the stages that were on its left
+  bool everything_ = false;
 };
 
 }  // namespace aule::stream

@@ -1,6 +1,7 @@
 #include "vulkan/device.h"
 
 #include <array>
+#include <cstdio>
 #include <cstring>
 
 #include "vulkan/check.h"
@@ -61,20 +62,48 @@ std::unique_ptr<DeviceImpl> create(int index) {
 
 }  // namespace
 
-void DeviceImpl::mark_lost(const std::string& text) {
-  {
-    std::lock_guard lock(lost_mutex);
-    if (!lost) {
-      lost_text = text;
-      lost = true;
+void DeviceImpl::mark_lost(const char* call, const std::string& in_flight) {
+  std::lock_guard lock(lost_mutex);
+  if (lost.load()) return;
+  lost_text = "aule:" + std::to_string(index) + " (" + caps->name + ") was lost: " + call +
+              " answered VK_ERROR_DEVICE_LOST. Kernels in flight: " + (in_flight.empty() ? "none" : in_flight) + ".";
+  if (caps->device_fault && vk.vkGetDeviceFaultInfoEXT && !lose_next_submit.load()) {
+    VkDeviceFaultCountsEXT counts{VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT};
+    if (vk.vkGetDeviceFaultInfoEXT(handle, &counts, nullptr) == VK_SUCCESS) {
+      std::vector<VkDeviceFaultAddressInfoEXT> addresses(counts.addressInfoCount);
+      std::vector<VkDeviceFaultVendorInfoEXT> vendor(counts.vendorInfoCount);
+      counts.vendorBinarySize = 0;
+      VkDeviceFaultInfoEXT info{VK_STRUCTURE_TYPE_DEVICE_FAULT_INFO_EXT};
+      info.pAddressInfos = addresses.data();
+      info.pVendorInfos = vendor.data();
+      if (vk.vkGetDeviceFaultInfoEXT(handle, &counts, &info) >= 0) {
+        if (info.description[0]) lost_text += std::string(" Driver: ") + info.description + ".";
+        for (uint32_t i = 0; i < counts.addressInfoCount && i < 4; ++i) {
+          char text[64];
+          std::snprintf(text, sizeof text, " Fault address 0x%llx (type %d).",
+                        static_cast<unsigned long long>(addresses[i].reportedAddress),
+                        static_cast<int>(addresses[i].addressType));
+          lost_text += text;
+        }
+        for (uint32_t i = 0; i < counts.vendorInfoCount && i < 4; ++i) lost_text += std::string(" ") + vendor[i].description + ".";
+      }
     }
   }
-  throw DeviceLost(lost_text);
+  lost_text += " The device cannot be used any more in this process.";
+  lost.store(true, std::memory_order_release);
 }
-void DeviceImpl::check_alive() {
-  if (!lost.load(std::memory_order_relaxed)) return;
+
+void DeviceImpl::throw_lost() {
   std::lock_guard lock(lost_mutex);
   throw DeviceLost(lost_text);
+}
+
+void DeviceImpl::fail(VkResult result, const char* call, const char* file, int line, const std::string& in_flight) {
+  if (result == VK_ERROR_DEVICE_LOST) {
+    mark_lost(call, in_flight);
+    throw_lost();
+  }
+  throw_vulkan(result, call, file, line);
 }
 
 int device_count() noexcept { return static_cast<int>(enumeration().visible.size()); }
@@ -106,11 +135,6 @@ int Device::index() const { return impl_->index; }
 const Caps& Device::caps() const { return *impl_->caps; }
 MemoryPool& Device::memory() { return *impl_->memory; }
 
-void inject_device_lost(int index) {
-  try {
-    Device::get(index).impl().mark_lost("device lost (injected by a test)");
-  } catch (const DeviceLost&) {  // from now on every call throws it
-  }
-}
+void inject_device_lost(int index) { Device::get(index).impl().lose_next_submit = true; }
 
 }  // namespace aule::vulkan

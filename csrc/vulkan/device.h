@@ -18,7 +18,8 @@ std::string unavailable_reason();       // why device_count() is 0, for people
 const Caps& device_caps(int index);     // without creating the device; throws NoDevice
 bool device_created(int index) noexcept;
 
-// Test hook: from now on the device behaves as if the driver had lost it.
+// Test hook: the next submission answers as if the driver had lost the device. TORCH_AULE_INJECT_DEVICE_LOST=<n> does
+// that to the n-th submission of the process.
 void inject_device_lost(int index);
 
 struct DeviceImpl;

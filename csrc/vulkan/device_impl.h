@@ -40,8 +40,14 @@ struct DeviceImpl {
   std::atomic<bool> lost{false};
   std::mutex lost_mutex;
   std::string lost_text;
-  [[noreturn]] void mark_lost(const std::string& text);
-  void check_alive();
+  std::atomic<bool> lose_next_submit{false};  // test hook
+  void mark_lost(const char* call, const std::string& in_flight);
+  // Throws what fits `result`; a lost device is remembered, with the kernels that were in flight.
+  [[noreturn]] void fail(VkResult result, const char* call, const char* file, int line, const std::string& in_flight);
+  [[noreturn]] void throw_lost();
+  void check_alive() {
+    if (lost.load(std::memory_order_relaxed)) throw_lost();
+  }
 };
 
 }  // namespace aule::vulkan

@@ -9,6 +9,10 @@
 
 #include "vulkan/functions.h"
 
+#ifdef __GNUC__  // `VkSomething info{VK_STRUCTURE_TYPE_SOMETHING};` leaves the rest zero on purpose, everywhere
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
+
 namespace aule::vulkan {
 
 struct Functions {

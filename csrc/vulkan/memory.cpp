@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -22,9 +23,16 @@ bool fail_now(uint64_t bytes) {
   return g_failures.fetch_sub(1) > 0;
 }
 
+std::string mebibytes(uint64_t bytes) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
 struct SegmentState : Segment {
   VkBuffer vk_buffer = VK_NULL_HANDLE;
   std::vector<VkDeviceMemory> memories;  // several where the buffer is bound sparsely
+  uint32_t heap = 0;
 };
 
 }  // namespace
@@ -39,7 +47,7 @@ struct MemoryPoolImpl {
   mutable std::shared_mutex mutex;
   std::map<uint64_t, SegmentState*> by_address;          // begin -> segment
   std::map<const char*, SegmentState*> by_host_pointer;  // host segments
-  std::atomic<uint64_t> device_bytes{0};
+  std::atomic<uint64_t> own_bytes[VK_MAX_MEMORY_HEAPS] = {};
 
   explicit MemoryPoolImpl(DeviceImpl& d) : device(d) {}
 
@@ -49,6 +57,7 @@ struct MemoryPoolImpl {
     constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     std::vector<VkMemoryPropertyFlags> wishes;
     if (kind == MemoryKind::host) wishes = {kHost | kCached, kHost};
+    else if (kind == MemoryKind::upload) wishes = {kLocal | kHost, kHost};
     else if (device.caps->unified_memory) wishes = {kLocal | kHost | kCached, kLocal | kHost, kLocal, 0};
     else wishes = {kLocal, 0};
     const auto& p = device.memory_properties;
@@ -111,7 +120,7 @@ struct MemoryPoolImpl {
     const bool sparse = bytes > caps.max_allocation_bytes;
     if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
       throw OutOfMemory("one buffer of " + std::to_string(bytes) + " bytes is larger than the driver's largest buffer (" + std::to_string(caps.max_buffer_bytes) + " bytes)");
-    if (sparse && (!caps.sparse_binding || kind == MemoryKind::host))
+    if (sparse && (!caps.sparse_binding || kind != MemoryKind::device))
       throw OutOfMemory("one allocation of " + std::to_string(bytes) + " bytes is larger than the driver's largest allocation (" +
                         std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
     auto* s = new SegmentState;
@@ -127,6 +136,10 @@ struct MemoryPoolImpl {
       VkMemoryRequirements2 need{VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2, nullptr, {}};
       device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
       const uint32_t type = memory_type(need.memoryRequirements.memoryTypeBits, kind);
+      s->heap = device.memory_properties.memoryTypes[type].heapIndex;
+      // Without a budget from the driver the heap's size is the only limit there is, and not every driver holds us to it.
+      const uint64_t total = device.memory_properties.memoryHeaps[s->heap].size;
+      if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes)) throw OutOfMemory("past the heap's size");
       if (sparse) {
         bind_sparse(*s, need.memoryRequirements, type);
       } else {
@@ -134,8 +147,10 @@ struct MemoryPoolImpl {
         const VkBindBufferMemoryInfo bind{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s->vk_buffer, s->memories.front(), 0};
         VK_CHECK(device.vk.vkBindBufferMemory2(device.handle, 1, &bind));
         const bool visible = (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
-        if (visible && (kind == MemoryKind::host || caps.unified_memory))
+        if (visible && (kind != MemoryKind::device || caps.unified_memory)) {
           VK_CHECK(device.vk.vkMapMemory(device.handle, s->memories.front(), 0, VK_WHOLE_SIZE, 0, &s->mapped));
+          s->cached = (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
+        }
       }
       const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, s->vk_buffer};
       s->address = device.vk.vkGetBufferDeviceAddress(device.handle, &address);
@@ -157,11 +172,18 @@ MemoryPool::~MemoryPool() = default;
 Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
   impl_->device.check_alive();
   bytes = (std::max<uint64_t>(bytes, 1) + 255) / 256 * 256;
-  SegmentState* s = impl_->create(kind, bytes);
+  SegmentState* s = nullptr;
+  try {
+    s = impl_->create(kind, bytes);
+  } catch (const OutOfMemory& error) {
+    const MemoryBudget b = budget();
+    throw OutOfMemory("aule:" + std::to_string(impl_->device.index) + ": cannot allocate " + mebibytes(bytes) + ": " + error.what() +
+                      "; the device has " + mebibytes(b.total_bytes) + ", of which " + mebibytes(b.free_bytes) + " are free");
+  }
   std::unique_lock lock(impl_->mutex);
   impl_->by_address[s->address] = s;
   if (kind == MemoryKind::host) impl_->by_host_pointer[static_cast<const char*>(s->mapped)] = s;
-  else impl_->device_bytes += bytes;
+  impl_->own_bytes[s->heap] += bytes;
   return s;
 }
 
@@ -171,7 +193,7 @@ void MemoryPool::free(Segment* segment) {
     std::unique_lock lock(impl_->mutex);
     impl_->by_address.erase(s->address);
     if (s->kind == MemoryKind::host) impl_->by_host_pointer.erase(static_cast<const char*>(s->mapped));
-    else impl_->device_bytes -= s->bytes;
+    impl_->own_bytes[s->heap] -= s->bytes;
   }
   impl_->destroy(s);
 }
@@ -204,7 +226,7 @@ MemoryBudget MemoryPool::budget() const {
   for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
     if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) && p.memoryHeaps[i].size == d.caps->device_heap_bytes) heap = i;
   const uint64_t total = p.memoryHeaps[heap].size;
-  const uint64_t own = impl_->device_bytes.load();
+  const uint64_t own = impl_->own_bytes[heap].load();
   if (!d.caps->memory_budget) return {total - std::min(total, own), total};
   const uint64_t used = budget.heapUsage[heap], allowed = std::min(budget.heapBudget[heap], total);
   return {allowed - std::min(allowed, used), total};

@@ -9,6 +9,7 @@ namespace aule::vulkan {
 enum class MemoryKind : uint8_t {
   device,  // device local; also mapped when memory is unified
   host,    // host visible, coherent, cached where possible: pinned memory and read-back staging
+  upload,  // host visible, coherent, on the device where it shows some: parameters; the host never reads it
 };
 
 struct Segment {
@@ -18,6 +19,7 @@ struct Segment {
   MemoryKind kind = MemoryKind::device;
   void* handle = nullptr;  // private to memory.cpp
   void* buffer = nullptr;  // the VkBuffer, for transfers
+  bool cached = false;     // the host reads `mapped` through its caches
 };
 
 struct MemoryBudget {

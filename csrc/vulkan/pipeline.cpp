@@ -1,5 +1,7 @@
 #include "vulkan/pipeline.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -51,6 +53,7 @@ struct PipelineStore::Disk {
   size_t compiled = 0, saved = 0;
   std::vector<std::string> labels;
   bool warned = false;
+  std::chrono::steady_clock::time_point last_save = std::chrono::steady_clock::now();
 
   void warn(const std::string& what) {
     if (!warned) std::fprintf(stderr, "torch_aule: pipeline cache not kept: %s\n", what.c_str());
@@ -105,13 +108,22 @@ std::vector<PipelineStore*>& stores() {
   static auto* s = new std::vector<PipelineStore*>;
   return *s;
 }
+#ifndef _WIN32
+pid_t g_owner = 0;
+#endif
 void save_all() {
-  for (PipelineStore* store : stores()) store->save();
+#ifndef _WIN32
+  if (getpid() != g_owner) return;  // a fork inherits this handler, but not the device
+#endif
+  for (PipelineStore* store : stores()) {
+    store->wait_idle();  // a driver's threads must not outlive what they work on
+    store->save();
+  }
 }
 }  // namespace
 
 PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::make_unique<Disk>()) {
-  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushConstantBytes};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
@@ -139,11 +151,23 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
     VK_CHECK(device.vk.vkCreatePipelineCache(device.handle, &info, nullptr, &cache_));
   }
   std::lock_guard lock(g_stores_mutex);
-  if (stores().empty()) std::atexit(save_all);
+  if (stores().empty()) {
+#ifndef _WIN32
+    g_owner = getpid();
+#endif
+    std::atexit(save_all);
+  }
   stores().push_back(this);
 }
 
 PipelineStore::~PipelineStore() = default;
+
+void PipelineStore::wait_idle() {
+  if (device_.lost) return;
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (auto& queue : device_.queues) locks.emplace_back(queue->mutex);
+  device_.vk.vkDeviceWaitIdle(device_.handle);
+}
 
 Pipeline* PipelineStore::create(const PipelineRequest& r) {
   auto& vk = device_.vk;
@@ -169,16 +193,26 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   auto pipeline = std::make_unique<Pipeline>();
   const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
   vk.vkDestroyShaderModule(device_.handle, module, nullptr);
-  if (result < 0) throw_vulkan(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__);
+  if (result != VK_SUCCESS) device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
 
   pipeline->label = r.name;
   for (size_t i = 0; i < r.constant_count; ++i)
     pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
   if (r.constant_count != 0) pipeline->label += ")";
   pipeline->params_ring = r.params_ring;
-  std::lock_guard lock(disk_->mutex);
-  ++disk_->compiled;
-  disk_->labels.push_back(pipeline->label);
+  pipeline->params_bytes = r.params_bytes;
+  static std::atomic<uint32_t> next_id{0};
+  pipeline->id = next_id.fetch_add(1);
+  bool save_now = false;
+  {
+    std::lock_guard lock(disk_->mutex);
+    ++disk_->compiled;
+    disk_->labels.push_back(pipeline->label);
+    const auto now = std::chrono::steady_clock::now();
+    save_now = now - disk_->last_save > std::chrono::seconds(60);  // a killed process should not lose everything
+    if (save_now) disk_->last_save = now;
+  }
+  if (save_now) save();
   return pipeline.release();
 }
 
@@ -186,6 +220,8 @@ std::vector<std::string> PipelineStore::labels() const {
   std::lock_guard lock(disk_->mutex);
   return disk_->labels;
 }
+
+std::string PipelineStore::file() const { return disk_->file.string(); }
 
 void PipelineStore::save() {
   std::lock_guard lock(disk_->mutex);
@@ -196,8 +232,9 @@ void PipelineStore::save() {
     std::string data(bytes, '\0');
     if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
-    if (disk_->write(data)) disk_->saved = disk_->compiled;
-    else disk_->warn("cannot write " + disk_->file.string());
+    disk_->saved = disk_->compiled;  // also when it fails: once told, not told again for every kernel
+    if (disk_->write(data)) return;
+    disk_->warn("cannot write " + disk_->file.string());
   } catch (const std::exception& error) {
     disk_->warn(error.what());
   }

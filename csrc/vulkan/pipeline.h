@@ -13,13 +13,15 @@ namespace aule::vulkan {
 
 struct DeviceImpl;
 
+constexpr uint32_t kPushConstantBytes = 128;  // what Vulkan promises; larger blocks go through the parameter ring
+
 class Pipeline {
  public:
   VkPipeline handle = VK_NULL_HANDLE;
   std::string label;          // "softmax_fwd<C=float>(0,1)": debug labels, errors
   bool params_ring = false;
-  // Running estimate of GPU time per workgroup, from timestamps; 0 until the first measured batch.
-  mutable float ns_per_group = 0;
+  uint32_t params_bytes = 0;
+  uint32_t id = 0;            // dense, per process: the cost model's index
 };
 
 struct PipelineRequest {
@@ -27,6 +29,7 @@ struct PipelineRequest {
   const unsigned char* spirv;
   size_t spirv_bytes;
   bool params_ring;
+  uint32_t params_bytes;
   const uint32_t* constants;  // constant_id i = element i
   size_t constant_count;
 };
@@ -38,6 +41,8 @@ class PipelineStore {
   Pipeline* create(const PipelineRequest& request);  // the caller keeps it; lives as long as the device
   VkPipelineLayout layout() const { return layout_; }
   std::vector<std::string> labels() const;
+  void wait_idle();
+  std::string file() const;  // empty: nothing is kept
   void save();  // writes the cache file if something new was compiled; never throws
 
  private:

@@ -1,0 +1,60 @@
+// Graphs: command buffers recorded once and submitted many times. Their parameter blocks stay in chunks that the graph
+// owns. A replay is ordered after and before everything else on its stream by full barriers.
+#include "stream/stream_impl.h"
+
+namespace aule::stream {
+
+void CommandStream::capture_begin() {
+  StreamImpl& s = *impl_;
+  std::lock_guard lock(s.mutex);
+  s.d->check_alive();
+  if (s.capture) throw vulkan::Error("a graph is already being captured on this stream");
+  s.flush();
+  s.capture_owner = std::make_shared<CapturedGraph>(s);
+  s.capture = s.capture_owner.get();
+  s.saved_hazards = s.hazards;
+  s.hazards.clear();
+  record_barrier(*s.d, s.target().cmd, kCompute | kTransfer, kCompute | kTransfer);
+}
+
+std::shared_ptr<CapturedGraph> CommandStream::capture_end() {
+  StreamImpl& s = *impl_;
+  std::lock_guard lock(s.mutex);
+  if (!s.capture) throw vulkan::Error("no graph is being captured on this stream");
+  std::shared_ptr<CapturedGraph> graph = std::move(s.capture_owner);
+  s.capture_owner.reset();
+  s.capture = nullptr;
+  s.hazards = s.saved_hazards;
+  end_batch(*s.d, *graph->batches.back());
+  return graph;
+}
+
+void CommandStream::replay(CapturedGraph& graph) {
+  StreamImpl& s = *impl_;
+  {
+    std::lock_guard lock(s.mutex);
+    s.d->check_alive();
+    s.refuse_capture("replaying a graph");
+    if (graph.stream.d != s.d) throw vulkan::Error("the graph was captured on another device");
+    s.flush();
+    for (Batch* b : graph.batches) s.submit(*b);
+    std::lock_guard graph_lock(graph.mutex);
+    std::erase_if(graph.replays, [&](const auto& r) { return r.first == &s; });
+    graph.replays.emplace_back(&s, s.submitted);
+    s.hazards.touch_everything();
+    constexpr uint64_t kMaxAhead = 256;  // submissions; a loop of replays must not outrun the device without end
+    if (s.submitted > kMaxAhead) s.sleep_until(s.submitted - kMaxAhead);
+  }
+}
+
+CapturedGraph::~CapturedGraph() {
+  try {
+    for (const auto& [where, value] : replays) {
+      if (!stream.d->lost.load()) where->sleep_until(value);
+    }
+  } catch (...) {  // lost in the meantime: nothing runs any more
+  }
+  for (Batch* b : batches) destroy_batch(*stream.d, b);
+}
+
+}  // namespace aule::stream

@@ -1,0 +1,136 @@
+// Markers: points in a stream's order, with or without a timestamp.
+#include <cmath>
+
+#include "stream/stream_impl.h"
+
+namespace aule::stream {
+namespace {
+
+constexpr int32_t kSlotsPerPool = 256;
+
+// Timestamp queries of one device. A slot given back may still be written by the device: it rests until its stream
+// has passed the marker.
+struct Slots {
+  struct Resting {
+    int32_t slot;
+    const StreamImpl* stream;
+    uint64_t value;
+  };
+  std::mutex mutex;
+  std::vector<VkQueryPool> pools;
+  std::vector<int32_t> free;
+  std::vector<Resting> resting;
+};
+Slots& slots_of(const DeviceImpl& d) {
+  static auto* all = new Slots[64];
+  return all[d.index];
+}
+
+int32_t take_slot(DeviceImpl& d) {
+  Slots& s = slots_of(d);
+  std::lock_guard lock(s.mutex);
+  if (s.free.empty()) {
+    std::erase_if(s.resting, [&](const Slots::Resting& r) {
+      if (r.stream->completed.load() < r.value) return false;
+      s.free.push_back(r.slot);
+      return true;
+    });
+  }
+  if (s.free.empty()) {
+    VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = kSlotsPerPool;
+    VkQueryPool pool = VK_NULL_HANDLE;
+    VK_CHECK(d.vk.vkCreateQueryPool(d.handle, &info, nullptr, &pool));
+    int32_t base = static_cast<int32_t>(s.pools.size()) * kSlotsPerPool;
+    s.pools.push_back(pool);
+    for (int32_t i = kSlotsPerPool; i-- > 0;) s.free.push_back(base + i);
+  }
+  int32_t slot = s.free.back();
+  s.free.pop_back();
+  return slot;
+}
+
+VkQueryPool pool_of(DeviceImpl& d, int32_t slot) {
+  Slots& s = slots_of(d);
+  std::lock_guard lock(s.mutex);
+  return s.pools[static_cast<size_t>(slot / kSlotsPerPool)];
+}
+
+}  // namespace
+
+Marker CommandStream::record(bool timing) {
+  StreamImpl& s = *impl_;
+  std::lock_guard lock(s.mutex);
+  s.d->check_alive();
+  Marker marker{this, 0, -1};
+  if (timing && !s.capture && s.d->timestamp_bits != 0) {
+    marker.timestamp = take_slot(*s.d);
+    VkQueryPool pool = pool_of(*s.d, marker.timestamp);
+    uint32_t query = static_cast<uint32_t>(marker.timestamp % kSlotsPerPool);
+    Batch& b = s.target();
+    s.d->vk.vkCmdResetQueryPool(b.cmd, pool, query, 1);
+    s.d->vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, pool, query);
+    ++b.commands;
+  }
+  marker.value = s.pending();
+  return marker;
+}
+
+void CommandStream::wait_for(const Marker& marker) {
+  if (!marker.stream || marker.value == 0 || marker.stream == this) return;
+  StreamImpl& producer = *marker.stream->impl_;
+  if (marker.stream->done(marker.value)) return;  // submits it, too
+  StreamImpl& s = *impl_;
+  if (producer.d != s.d) {  // timelines do not reach across devices: the host waits in between
+    marker.stream->wait(marker.value);
+    return;
+  }
+  std::lock_guard lock(s.mutex);
+  s.d->check_alive();
+  s.refuse_capture("waiting for another stream");
+  if (s.current && s.current->commands > 0) s.flush();  // what was recorded before need not wait
+  Batch& b = s.target();
+  VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+  wait.semaphore = producer.timeline;
+  wait.value = marker.value;
+  wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  b.waits.push_back(wait);
+}
+
+double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {
+  if (!start.stream || !end.stream || start.timestamp < 0 || end.timestamp < 0) {
+    throw vulkan::Error("elapsed time needs two recorded events with timing enabled, on a device with timestamps");
+  }
+  if (start.stream->impl_->d != end.stream->impl_->d) throw vulkan::Error("elapsed time between events of two devices");
+  start.stream->wait(start.value);
+  end.stream->wait(end.value);
+  DeviceImpl& d = *start.stream->impl_->d;
+  uint64_t ticks[2] = {};
+  const Marker* markers[2] = {&start, &end};
+  for (int i = 0; i < 2; ++i) {
+    int32_t slot = markers[i]->timestamp;
+    VK_CHECK(d.vk.vkGetQueryPoolResults(d.handle, pool_of(d, slot), static_cast<uint32_t>(slot % kSlotsPerPool), 1, sizeof ticks[i],
+                                        &ticks[i], sizeof ticks[i], VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
+  }
+  uint32_t bits = d.timestamp_bits;
+  uint64_t mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
+  uint64_t delta = (ticks[1] - ticks[0]) & mask;  // the counter may wrap
+  double sign = 1;
+  if (delta > mask / 2) {
+    delta = (mask - delta) + 1;
+    sign = -1;
+  }
+  return sign * static_cast<double>(delta) * d.caps->timestamp_period_ns * 1e-6;
+}
+
+void CommandStream::release(Marker& marker) {
+  if (marker.stream && marker.timestamp >= 0) {
+    Slots& s = slots_of(*marker.stream->impl_->d);
+    std::lock_guard lock(s.mutex);
+    s.resting.push_back({marker.timestamp, marker.stream->impl_.get(), marker.value});
+  }
+  marker = Marker{};
+}
+
+}  // namespace aule::stream

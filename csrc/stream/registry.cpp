@@ -1,0 +1,73 @@
+// Which streams there are, and what concerns all streams of a device.
+#include <algorithm>
+#include <array>
+
+#include "stream/errors.h"
+#include "stream/stream_impl.h"
+#include "vulkan/environment.h"
+
+namespace aule::stream {
+namespace {
+
+constexpr int kPoolStreams = 32, kNormalStreams = 24;  // the last eight serve high priority
+
+struct DeviceStreams {
+  std::mutex mutex;
+  std::array<std::atomic<CommandStream*>, kPoolStreams + 1> streams{};
+  std::atomic<uint32_t> next_normal{0}, next_high{0};
+};
+DeviceStreams& streams_of(int device) {
+  static auto* all = new DeviceStreams[64];
+  if (device < 0 || device >= 64) throw vulkan::NoDevice("aule:" + std::to_string(device) + " does not exist");
+  return all[device];
+}
+
+}  // namespace
+
+CommandStream& CommandStream::get(int device, int64_t id) {
+  DeviceStreams& all = streams_of(device);
+  if (id < 0 || id > kPoolStreams) throw vulkan::Error("there is no aule stream " + std::to_string(id));
+  auto& slot = all.streams[static_cast<size_t>(id)];
+  if (CommandStream* stream = slot.load(std::memory_order_acquire)) return *stream;
+  vulkan::Device& owner = vulkan::Device::get(device);
+  std::lock_guard lock(all.mutex);
+  if (CommandStream* stream = slot.load(std::memory_order_acquire)) return *stream;
+  auto impl = std::make_unique<StreamImpl>();
+  impl->device = &owner;
+  impl->d = &owner.impl();
+  impl->id = id;
+  impl->queue = impl->d->queues[static_cast<size_t>(id) % impl->d->queues.size()].get();
+  impl->budget_ns = std::max(1e-3, vulkan::environment_number("TORCH_AULE_TIME_BUDGET_MS", 300)) * 1e6;
+  VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
+  info.pNext = &type;
+  VK_CHECK(impl->d->vk.vkCreateSemaphore(impl->d->handle, &info, nullptr, &impl->timeline));
+  auto* stream = new CommandStream(std::move(impl));
+  slot.store(stream, std::memory_order_release);
+  return *stream;
+}
+
+int64_t CommandStream::next_pool_id(int device, int priority) {
+  DeviceStreams& all = streams_of(device);
+  if (priority < 0) return 1 + kNormalStreams + all.next_high.fetch_add(1) % (kPoolStreams - kNormalStreams);
+  return 1 + all.next_normal.fetch_add(1) % kNormalStreams;
+}
+
+void synchronize_device(int device) {
+  if (!vulkan::device_created(device)) return;
+  DeviceStreams& all = streams_of(device);
+  for (auto& slot : all.streams) {
+    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->flush();
+  }
+  for (auto& slot : all.streams) {
+    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->synchronize();
+  }
+  vulkan::Device::get(device).impl().check_alive();
+}
+
+void raise_device_errors(int device) {
+  if (vulkan::device_created(device)) raise_recorded_error(device);
+}
+
+}  // namespace aule::stream

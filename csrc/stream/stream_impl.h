@@ -1,0 +1,142 @@
+// The parts of a command stream that its .cpp files share. Everything here expects StreamImpl::mutex to be held,
+// except where it says otherwise.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "stream/command_stream.h"
+#include "stream/cost.h"
+#include "stream/hazards.h"
+#include "vulkan/check.h"
+#include "vulkan/device_impl.h"
+#include "vulkan/memory.h"
+#include "vulkan/pipeline.h"
+
+// Like VK_CHECK, where a device `d` is at hand: a lost device is remembered and names `in_flight`.
+#define AULE_STREAM_CHECK(d, call, in_flight)                                          \
+  do {                                                                                 \
+    VkResult aule_vk_result_ = (call);                                                 \
+    if (aule_vk_result_ < 0) (d).fail(aule_vk_result_, #call, __FILE__, __LINE__, (in_flight)); \
+  } while (0)
+
+namespace aule::stream {
+
+using vulkan::DeviceImpl;
+using vulkan::MemoryKind;
+using vulkan::Segment;
+
+struct Piece {
+  char* host = nullptr;
+  uint64_t address = 0;
+};
+
+// A list of chunks of one kind, filled from the front; the chunks return to the device's pool when the batch is done.
+class Ring {
+ public:
+  Ring(MemoryKind kind, uint64_t chunk_bytes) : kind_(kind), chunk_bytes_(chunk_bytes) {}
+  Piece take(DeviceImpl& d, uint64_t bytes);  // 16-byte aligned
+  void recycle(DeviceImpl& d);
+  uint64_t total() const { return total_; }
+
+ private:
+  MemoryKind kind_;
+  uint64_t chunk_bytes_, used_ = 0, total_ = 0;
+  std::vector<Segment*> chunks_;
+};
+constexpr uint64_t kParamChunk = 64 << 10, kStagingChunk = 1 << 20, kBigStagingChunk = 8 << 20;
+Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes);  // thread safe, as is the next
+void give_chunk(DeviceImpl& d, Segment* chunk);
+
+// One command buffer and what it needs to stay alive until it has run.
+struct Batch {
+  VkCommandPool pool = VK_NULL_HANDLE;
+  VkCommandBuffer cmd = VK_NULL_HANDLE;
+  VkQueryPool timing = VK_NULL_HANDLE;  // two timestamps, for the cost model
+  uint64_t value = 0;
+  bool timed = false;
+  bool writes_host = false;  // something the host will read through a mapping
+  VkPipeline bound = VK_NULL_HANDLE;
+  uint32_t commands = 0;
+  float predicted_ns = 0;
+  std::vector<CostModel::Work> work;
+  std::vector<const vulkan::Pipeline*> pipelines;  // parallel to work, for the names
+  Ring params{MemoryKind::upload, kParamChunk};
+  Ring staging{MemoryKind::host, kStagingChunk};
+  std::vector<VkSemaphoreSubmitInfo> waits;
+};
+Batch* make_batch(DeviceImpl& d);
+void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed);
+void end_batch(DeviceImpl& d, Batch& b);
+void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
+void destroy_batch(DeviceImpl& d, Batch* b);
+void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after);
+
+// A dispatch as it goes into a command buffer; `base` and `grid` may be a part of the whole.
+struct Recorded {
+  const vulkan::Pipeline* pipeline;
+  const void* params;
+  size_t params_bytes;
+  Grid base, grid;
+  uint64_t bytes;  // read and written, for the cost model
+  float predicted_ns;
+};
+
+struct StreamImpl {
+  vulkan::Device* device = nullptr;
+  DeviceImpl* d = nullptr;
+  vulkan::Queue* queue = nullptr;
+  int64_t id = 0;
+
+  mutable std::mutex mutex;
+  VkSemaphore timeline = VK_NULL_HANDLE;
+  uint64_t submitted = 0;
+  std::atomic<uint64_t> completed{0};
+  Batch* current = nullptr;  // being recorded; null when nothing is
+  std::deque<Batch*> in_flight;
+  std::vector<Batch*> spare;
+  Hazards hazards;
+  CostModel cost;
+  double budget_ns = 0;
+  uint32_t submit_after = 0;  // commands; grows while work keeps coming
+
+  CapturedGraph* capture = nullptr;
+  std::shared_ptr<CapturedGraph> capture_owner;
+  Hazards saved_hazards;
+
+  Batch& target();  // where the next command goes; begins a batch if there is none
+  void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that is due
+  void record(const Recorded& r);
+  void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
+                size_t access_count, Grid grid);
+  void copy(uint64_t dst, uint64_t src, uint64_t bytes);
+  void split_before(float predicted_ns);  // a new batch if this one would pass the time budget
+  void submit_if_due();
+  uint64_t flush();
+  uint64_t submit(Batch& b);  // ended; returns its value
+  void reclaim();
+  uint64_t pending() const { return submitted + (current ? 1 : 0); }
+  bool is_idle();
+  void refuse_capture(const char* what) const;
+
+  // These take no lock and need none.
+  uint64_t poll();                        // completed value, asked from the driver
+  void sleep_until(uint64_t value);       // value must be submitted
+  std::vector<std::string> kernels_in_flight() const;  // needs the lock, as does the next
+  std::string names_in_flight() const;
+};
+
+class CapturedGraph {
+ public:
+  explicit CapturedGraph(StreamImpl& stream) : stream(stream) {}
+  ~CapturedGraph();
+  StreamImpl& stream;
+  std::vector<Batch*> batches;  // ended, except the last while capturing
+  std::mutex mutex;             // guards replays: the latest one on each stream
+  std::vector<std::pair<StreamImpl*, uint64_t>> replays;
+};
+
+}  // namespace aule::stream

@@ -1,0 +1,203 @@
+// When and how recorded work reaches the queue, and how its end is noticed.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "stream/stream_impl.h"
+#include "vulkan/environment.h"
+
+namespace aule::stream {
+namespace {
+
+// A submit costs the host 6 us and the GPU about as much, so batches start small (the GPU gets work at once) and grow
+// while work keeps coming.
+constexpr uint32_t kFirstBatch = 4, kLargestBatch = 128;
+constexpr float kEnoughWorkNs = 200e3f;  // the GPU is busy long enough to hide a submit
+constexpr size_t kMaxInFlight = 64;
+constexpr auto kPollTime = std::chrono::microseconds(60);
+
+long lost_submission() {
+  static const long n = static_cast<long>(vulkan::environment_number("TORCH_AULE_INJECT_DEVICE_LOST", 0));
+  return n;
+}
+
+}  // namespace
+
+Batch& StreamImpl::target() {
+  if (capture) {
+    if (!capture->batches.empty()) return *capture->batches.back();
+    Batch* b = make_batch(*d);
+    capture->batches.push_back(b);
+    begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
+    return *b;
+  }
+  if (current) return *current;
+  if (spare.empty()) reclaim();
+  Batch* b;
+  if (spare.empty()) {
+    b = make_batch(*d);
+  } else {
+    b = spare.back();
+    spare.pop_back();
+  }
+  begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, true);
+  if (submit_after == 0) submit_after = kFirstBatch;
+  current = b;
+  return *b;
+}
+
+void StreamImpl::split_before(float predicted_ns) {
+  if (capture) {
+    if (capture->batches.empty()) return;
+    Batch& b = *capture->batches.back();
+    if (b.commands == 0 || (b.predicted_ns + predicted_ns <= budget_ns && b.commands < 1024)) return;
+    end_batch(*d, b);
+    Batch* next = make_batch(*d);
+    capture->batches.push_back(next);
+    begin_batch(*d, *next, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
+    return;
+  }
+  if (current && current->commands > 0 && current->predicted_ns + predicted_ns > budget_ns) flush();
+}
+
+void StreamImpl::submit_if_due() {
+  if (capture || !current) return;
+  uint32_t n = current->commands;
+  if (n >= submit_after) {
+    submit_after = std::min(submit_after * 2, kLargestBatch);
+    flush();
+  } else if (current->predicted_ns >= kEnoughWorkNs) {
+    flush();
+  } else if (n >= kFirstBatch && n % 8 == 0 && poll() == submitted) {
+    flush();  // the GPU has run dry
+  }
+}
+
+uint64_t StreamImpl::flush() {
+  if (capture || !current) return submitted;
+  d->check_alive();
+  Batch* b = current;
+  end_batch(*d, *b);
+  current = nullptr;
+  in_flight.push_back(b);
+  submit(*b);
+  reclaim();
+  if (in_flight.size() > kMaxInFlight) {
+    sleep_until(in_flight[in_flight.size() - kMaxInFlight]->value);
+    reclaim();
+  }
+  return submitted;
+}
+
+uint64_t StreamImpl::submit(Batch& b) {
+  b.value = submitted + 1;
+  VkCommandBufferSubmitInfo cmd{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
+  cmd.commandBuffer = b.cmd;
+  VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+  signal.semaphore = timeline;
+  signal.value = b.value;
+  signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
+  info.waitSemaphoreInfoCount = static_cast<uint32_t>(b.waits.size());
+  info.pWaitSemaphoreInfos = b.waits.data();
+  info.commandBufferInfoCount = 1;
+  info.pCommandBufferInfos = &cmd;
+  info.signalSemaphoreInfoCount = 1;
+  info.pSignalSemaphoreInfos = &signal;
+
+  static std::atomic<long> submissions{0};
+  bool lost = d->lose_next_submit.load(std::memory_order_relaxed);
+  if (lost_submission() > 0 && submissions.fetch_add(1) + 1 >= lost_submission()) {
+    d->lose_next_submit.store(true);
+    lost = true;
+  }
+  VkResult result;
+  {
+    std::lock_guard lock(queue->mutex);
+    result = lost ? VK_ERROR_DEVICE_LOST : d->vk.vkQueueSubmit2(queue->handle, 1, &info, VK_NULL_HANDLE);
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+      d->vk.vkQueueWaitIdle(queue->handle);  // frees what the driver held for earlier submissions
+      result = d->vk.vkQueueSubmit2(queue->handle, 1, &info, VK_NULL_HANDLE);
+    }
+  }
+  if (result != VK_SUCCESS) {
+    // Recorded work that cannot run would leave wrong numbers behind: whatever the cause, this device is finished.
+    d->mark_lost(result == VK_ERROR_DEVICE_LOST ? "vkQueueSubmit2" : vulkan::result_name(result), names_in_flight());
+    d->throw_lost();
+  }
+  submitted = b.value;
+  return submitted;
+}
+
+void StreamImpl::reclaim() {
+  if (in_flight.empty()) return;
+  uint64_t done = poll();
+  while (!in_flight.empty() && in_flight.front()->value <= done) {
+    Batch* b = in_flight.front();
+    in_flight.pop_front();
+    if (b->timed && !b->work.empty()) {
+      uint64_t ticks[2] = {};
+      VkResult r = d->vk.vkGetQueryPoolResults(d->handle, b->timing, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
+                                               VK_QUERY_RESULT_64_BIT);
+      if (r == VK_SUCCESS && ticks[1] >= ticks[0]) {
+        cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->caps->timestamp_period_ns);
+      }
+    }
+    recycle_batch(*d, *b);
+    spare.push_back(b);
+  }
+}
+
+uint64_t StreamImpl::poll() {
+  uint64_t value = 0;
+  AULE_STREAM_CHECK(*d, d->vk.vkGetSemaphoreCounterValue(d->handle, timeline, &value), std::string());
+  uint64_t seen = completed.load(std::memory_order_relaxed);
+  while (seen < value && !completed.compare_exchange_weak(seen, value)) {
+  }
+  return std::max(seen, value);
+}
+
+void StreamImpl::sleep_until(uint64_t value) {
+  if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return;
+  if (d->caps->kind != Caps::Kind::cpu) {  // a CPU device needs this core itself
+    auto end = std::chrono::steady_clock::now() + kPollTime;
+    do {
+      for (int i = 0; i < 8; ++i) {
+        if (poll() >= value) return;
+      }
+    } while (std::chrono::steady_clock::now() < end);
+  }
+  VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline;
+  info.pValues = &value;
+  for (;;) {
+    d->check_alive();
+    VkResult result = d->vk.vkWaitSemaphores(d->handle, &info, 1000000000ull);
+    if (result == VK_SUCCESS) break;
+    if (result != VK_TIMEOUT) d->fail(result, "vkWaitSemaphores", __FILE__, __LINE__, names_in_flight());
+  }
+  poll();
+}
+
+std::vector<std::string> StreamImpl::kernels_in_flight() const {
+  std::vector<std::string> names;
+  auto take = [&](const Batch* b) {
+    for (const vulkan::Pipeline* p : b->pipelines) {
+      if (names.size() < 24 && std::find(names.begin(), names.end(), p->label) == names.end()) names.push_back(p->label);
+    }
+  };
+  for (const Batch* b : in_flight) take(b);
+  if (current) take(current);
+  return names;
+}
+
+std::string StreamImpl::names_in_flight() const {
+  std::string text;
+  for (const std::string& name : kernels_in_flight()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+bool StreamImpl::is_idle() { return !current && (completed.load(std::memory_order_acquire) >= submitted || poll() >= submitted); }
+
+}  // namespace aule::stream

@@ -1,0 +1,151 @@
+// Copies and fills: between device addresses, and between the host and the device.
+#include <algorithm>
+#include <cstring>
+
+#include "stream/stream_impl.h"
+
+namespace aule::stream {
+namespace {
+
+constexpr uint64_t kMaxStagingInFlight = 64 << 20;
+
+struct Place {
+  VkBuffer buffer;
+  uint64_t offset;
+  const Segment* segment;
+};
+
+Place place(DeviceImpl& d, uint64_t address, uint64_t bytes, const char* what) {
+  const Segment* s = d.memory->find(address);
+  if (!s || address - s->address + bytes > s->bytes) {
+    throw vulkan::Error(std::string(what) + ": " + std::to_string(bytes) + " bytes at address " + std::to_string(address) +
+                        " are not memory of aule:" + std::to_string(d.index));
+  }
+  return {static_cast<VkBuffer>(s->buffer), address - s->address, s};
+}
+
+char* mapped_at(const Place& p) { return static_cast<char*>(p.segment->mapped) + p.offset; }
+
+}  // namespace
+
+void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
+  if (bytes == 0 || dst == src) return;
+  if (dst < src + bytes && src < dst + bytes) throw vulkan::Error("copy: source and destination overlap");
+  Place from = place(*d, src, bytes, "copy"), to = place(*d, dst, bytes, "copy");
+  const Access accesses[] = {{src, src + bytes, false}, {dst, dst + bytes, true}};
+  access(kTransfer, accesses, 2);
+  Batch& b = target();
+  VkBufferCopy region{from.offset, to.offset, bytes};
+  d->vk.vkCmdCopyBuffer(b.cmd, from.buffer, to.buffer, 1, &region);
+  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
+  ++b.commands;
+}
+
+void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->d->check_alive();
+  impl_->copy(dst, src, bytes);
+  impl_->submit_if_due();
+}
+
+void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
+  if (bytes == 0) return;
+  StreamImpl& s = *impl_;
+  std::lock_guard lock(s.mutex);
+  s.d->check_alive();
+  if (dst % 4 || bytes % 4) throw vulkan::Error("fill: address and size must be multiples of 4");
+  Place to = place(*s.d, dst, bytes, "fill");
+  const Access written{dst, dst + bytes, true};
+  s.access(kTransfer, &written, 1);
+  Batch& b = s.target();
+  s.d->vk.vkCmdFillBuffer(b.cmd, to.buffer, to.offset, bytes, word);
+  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
+  ++b.commands;
+  s.submit_if_due();
+}
+
+void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
+  if (bytes == 0) return;
+  StreamImpl& s = *impl_;
+  DeviceImpl& d = *s.d;
+  std::lock_guard lock(s.mutex);
+  d.check_alive();
+  s.refuse_capture("a copy from host memory");
+  Place to = place(d, dst, bytes, "upload");
+  if (to.segment->mapped && s.is_idle()) {
+    std::memcpy(mapped_at(to), host, bytes);  // the next submit makes it visible to the device
+    return;
+  }
+  const char* from = static_cast<const char*>(host);
+  for (uint64_t at = 0; at < bytes;) {
+    uint64_t n = std::min(bytes - at, kBigStagingChunk);
+    Piece piece = s.target().staging.take(d, n);
+    std::memcpy(piece.host, from + at, n);
+    s.copy(dst + at, piece.address, n);
+    at += n;
+    if (at == bytes) break;
+    s.flush();  // let the device copy this piece while the next is filled...
+    uint64_t held = 0;
+    for (const Batch* b : s.in_flight) held += b->staging.total();
+    if (held >= kMaxStagingInFlight) {  // ...but do not copy the whole of it into staging memory
+      s.sleep_until(s.in_flight.front()->value);
+      s.reclaim();
+    }
+  }
+  s.submit_if_due();
+}
+
+void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
+  if (bytes == 0) return;
+  StreamImpl& s = *impl_;
+  DeviceImpl& d = *s.d;
+  Place from = place(d, src, bytes, "download");
+  if (from.segment->mapped && from.segment->cached) {
+    synchronize();
+    std::memcpy(host, mapped_at(from), bytes);
+    return;
+  }
+  if (const Segment* pinned = d.memory->find_host(host)) {
+    uint64_t offset = static_cast<uint64_t>(static_cast<char*>(host) - static_cast<char*>(pinned->mapped));
+    if (offset + bytes <= pinned->bytes) {
+      copy(pinned->address + offset, src, bytes);
+      synchronize();
+      return;
+    }
+  }
+  // Two staging chunks: while one is read by the host the other is written by the device.
+  uint64_t chunk_bytes = bytes <= kStagingChunk ? kStagingChunk : kBigStagingChunk;
+  struct Chunks {
+    DeviceImpl& d;
+    Segment* chunk[2] = {};
+    ~Chunks() {
+      for (Segment* c : chunk) {
+        if (c) give_chunk(d, c);
+      }
+    }
+  } chunks{d};
+  uint64_t value[2] = {}, at[2] = {}, size[2] = {};
+  uint64_t issued = 0;
+  auto issue = [&](int i) {
+    if (issued >= bytes) return;
+    if (!chunks.chunk[i]) chunks.chunk[i] = take_chunk(d, MemoryKind::host, chunk_bytes);
+    at[i] = issued;
+    size[i] = std::min(chunk_bytes, bytes - issued);
+    issued += size[i];
+    std::lock_guard lock(s.mutex);
+    d.check_alive();
+    s.refuse_capture("a copy to host memory");
+    s.copy(chunks.chunk[i]->address, src + at[i], size[i]);
+    value[i] = s.flush();
+  };
+  issue(0);
+  issue(1);
+  for (int i = 0; size[i] > 0; i ^= 1) {
+    wait(value[i]);
+    std::memcpy(static_cast<char*>(host) + at[i], chunks.chunk[i]->mapped, size[i]);
+    size[i] = 0;
+    issue(i);
+  }
+}
+
+}  // namespace aule::stream

@@ -1,0 +1,299 @@
+// The layers below Torch, on a device. Usage: device_tests NAME...; the names are the functions below.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "fixture.h"
+#include "stream/hazards.h"
+#include "vulkan/instance.h"
+#include "vulkan/pipeline.h"
+#include "vulkan/device_impl.h"
+#include "stream/errors.h"
+
+namespace aule {
+namespace {
+
+
+void dispatch() {
+  auto& s = main_stream();
+  Words a(1000), b(1000);
+  auto host = counting(1000);
+  s.upload(a.address(), host.data(), a.bytes());
+  scale_add(s, b, a, 3, 7);
+  scale_add(s, a, b, 2, 1);
+  auto got = read(s, a);
+  for (uint32_t i = 0; i < 1000; ++i) CHECK(got[i] == (i * 3 + 7) * 2 + 1);
+  CHECK(s.idle());
+}
+
+// A long chain over few buffers: every step depends on the one before, across many batches.
+void chain() {
+  auto& s = main_stream();
+  Words a(4096), b(4096);
+  s.fill(a.address(), a.bytes(), 5);
+  for (int i = 0; i < 500; ++i) {
+    scale_add(s, b, a, 1, 1);
+    ring_add(s, a, b, 2);
+  }
+  for (uint32_t v : read(s, a)) CHECK(v == 5 + 1500);
+}
+
+void copies() {
+  auto& s = main_stream();
+  Words a(5000), b(5000), pinned(5000, vulkan::MemoryKind::host);
+  auto host = counting(5000, 11);
+  s.upload(a.address(), host.data(), a.bytes());
+  s.fill(b.address(), b.bytes(), 0);
+  s.copy(b.address() + 3, a.address() + 1, 777);  // any byte alignment
+  scale_add(s, a, a, 1, 1);                       // write after read
+  s.copy(pinned.address(), b.address(), b.bytes());
+  s.synchronize();
+  std::vector<uint32_t> expected(5000, 0);
+  std::memcpy(reinterpret_cast<char*>(expected.data()) + 3, reinterpret_cast<const char*>(host.data()) + 1, 777);
+  CHECK(std::memcmp(pinned.segment->mapped, expected.data(), 20000) == 0);
+  CHECK(read(s, a)[4999] == 11 + 4999 + 1);
+  THROWN(vulkan::Error, s.copy(a.address(), a.address() + 8, 64));   // overlap
+  THROWN(vulkan::Error, s.copy(a.address(), uint64_t{12345}, 64));   // nobody's memory
+  THROWN(vulkan::Error, s.fill(a.address() + 1, 4, 0));
+  // An upload while the stream is busy must not overtake what was recorded before it.
+  for (int round = 0; round < 20; ++round) {
+    auto first = counting(5000, static_cast<uint32_t>(round)), second = counting(5000, 1000000);
+    s.upload(a.address(), first.data(), a.bytes());
+    scale_add(s, b, a, 1, 0);
+    s.upload(a.address(), second.data(), a.bytes());
+    CHECK(read(s, b)[17] == static_cast<uint32_t>(round) + 17);
+    CHECK(read(s, a)[17] == 1000017);
+  }
+}
+
+void big_copies() {
+  auto& s = main_stream();
+  constexpr uint32_t n = 9u << 20;  // 36 MiB: several staging chunks
+  Words a(n), b(n);
+  auto host = counting(n, 3);
+  scale_add(s, b, a, 1, 0);  // keeps the stream busy, so that the upload goes through staging
+  s.upload(a.address(), host.data(), a.bytes());
+  scale_add(s, b, a, 2, 0);
+  auto got = read(s, b);
+  for (uint32_t i = 0; i < n; i += 997) CHECK(got[i] == 2 * (3 + i));
+}
+
+void streams() {
+  auto &s0 = main_stream(), &s1 = CommandStream::get(0, CommandStream::next_pool_id(0, 0)),
+       &s2 = CommandStream::get(0, CommandStream::next_pool_id(0, -1));
+  CHECK(&s0 != &s1 && &s1 != &s2);
+  Words a(100000), b(100000), c(100000);
+  for (uint32_t round = 0; round < 30; ++round) {
+    s0.fill(a.address(), a.bytes(), round);
+    auto filled = s0.record(false);
+    s1.wait_for(filled);
+    for (int i = 0; i < 5; ++i) scale_add(s1, b, a, 1, 1);
+    auto added = s1.record(false);
+    s2.wait_for(added);
+    scale_add(s2, c, b, 2, 0);
+    auto doubled = s2.record(false);
+    s0.wait_for(doubled);  // s0 writes a again only after all have read
+    CHECK(read(s2, c)[99999] == 2 * (round + 1));
+  }
+  stream::synchronize_device(0);
+}
+
+void events() {
+  auto& s = main_stream();
+  Words a(1 << 20);
+  auto start = s.record(true);
+  for (int i = 0; i < 20; ++i) scale_add(s, a, a, 1, 1);
+  auto end = s.record(true);
+  double ms = CommandStream::elapsed_ms(start, end);
+  CHECK(ms > 0 && ms < 60000);
+  CHECK(CommandStream::elapsed_ms(end, start) <= 0);
+  CHECK(s.done(end.value));
+  for (int i = 0; i < 600; ++i) {  // more than one pool of slots, given back before they are written
+    auto m = s.record(true);
+    s.release(m);
+    CHECK(m.stream == nullptr);
+  }
+  s.release(start);
+  s.release(end);
+  THROWN(vulkan::Error, CommandStream::elapsed_ms(s.record(false), s.record(false)));
+  s.synchronize();
+}
+
+void graphs() {
+  auto& s = main_stream();
+  Words a(3000), b(3000);
+  s.fill(a.address(), a.bytes(), 1);
+  s.capture_begin();
+  CHECK(s.capturing());
+  for (int i = 0; i < 10; ++i) {
+    scale_add(s, b, a, 1, 3);
+    ring_add(s, a, b, 4);
+  }
+  uint32_t word = 0;
+  THROWN(vulkan::Error, s.upload(a.address(), &word, 4));
+  THROWN(vulkan::Error, s.download(&word, a.address(), 4));
+  THROWN(vulkan::Error, s.synchronize());
+  auto graph = s.capture_end();
+  CHECK(read(s, a)[0] == 1);  // nothing ran
+  for (int i = 0; i < 25; ++i) s.replay(*graph);
+  scale_add(s, b, a, 1, 0);
+  s.replay(*graph);
+  CHECK(read(s, a)[2999] == 1 + 26 * 70);
+  CHECK(read(s, b)[7] == 1 + 26 * 70 - 4);
+  THROWN(vulkan::Error, s.capture_end());
+  s.replay(*graph);
+  graph.reset();  // while it may still run
+  CHECK(read(s, a)[0] == 1 + 27 * 70);
+}
+
+void cut() {  // run with TORCH_AULE_TIME_BUDGET_MS=0.02: every dispatch is cut
+  auto& s = main_stream();
+  Words a(1 << 20), b(1 << 20);
+  auto host = counting(1 << 20);
+  s.upload(a.address(), host.data(), a.bytes());
+  for (int i = 0; i < 10; ++i) {
+    scale_add(s, b, a, 1, 1);
+    ring_add(s, a, b, 1);
+  }
+  auto got = read(s, a);
+  for (uint32_t i = 0; i < got.size(); ++i) CHECK(got[i] == i + 20);
+}
+
+void index_error() {
+  auto& s = main_stream();
+  auto report = [&](uint32_t bound) {
+    ReportParams p{s.error_address(), 42, bound, 100, 0};
+    launch(s, KernelRef<ReportParams>{kReport}, Spec{}, p, Args{}, Grid{2});
+  };
+  report(100);
+  s.synchronize();
+  stream::set_error_tag_names([](uint32_t tag) { return tag == 42 ? "embedding" : nullptr; });
+  report(99);
+  std::string text = THROWN(vulkan::IndexError, s.synchronize());
+  CHECK(text.find("embedding") != std::string::npos && text.find("99") != std::string::npos);
+  s.synchronize();  // once only
+  stream::raise_device_errors(0);
+}
+
+void tables() {
+  auto& s = main_stream();
+  Words a(64);
+  s.fill(a.address(), a.bytes(), 1);
+  for (uint32_t factor = 0; factor < 300; ++factor) scale_add(s, a, a, factor % 300, 0);  // grows the table
+  for (uint32_t factor = 0; factor < 300; ++factor) scale_add(s, a, a, factor, 1);
+  CHECK(supported_row(0, kScaleAdd) && !supported_row(0, kNever));
+  ScaleAddParams p{};
+  std::string text = THROWN(vulkan::MissingFeature, launch(s, KernelRef<ScaleAddParams>{kNever}, Spec{}, p, Args{}, Grid{1}));
+  CHECK(text.find("never") != std::string::npos);
+  THROWN(vulkan::Error, (launch(s, KernelRef<RingAddParams>{kScaleAdd}, Spec{}, RingAddParams{}, Args{}, Grid{1})));
+  launch(s, KernelRef<ScaleAddParams>{kScaleAdd}, Spec{1}, p, Args{}, Grid{0, 1, 1});  // nothing
+  THROWN(vulkan::Error, launch(s, KernelRef<ScaleAddParams>{kScaleAdd}, Spec{1}, p, Args{}, Grid{1, 1u << 30, 1}));
+  s.synchronize();
+}
+
+void out_of_memory() {
+  auto& memory = vulkan::Device::get(0).memory();
+  vulkan::inject_allocation_failures(1, 1 << 20);
+  Words small(256);
+  std::string text = THROWN(vulkan::OutOfMemory, memory.allocate(vulkan::MemoryKind::device, 2 << 20));
+  CHECK(text.find("2.00 MiB") != std::string::npos);
+  memory.free(memory.allocate(vulkan::MemoryKind::device, 2 << 20));
+  THROWN(vulkan::OutOfMemory, memory.allocate(vulkan::MemoryKind::device, uint64_t{1} << 50));
+  CHECK(memory.budget().total_bytes > 0 && memory.budget().free_bytes > 0);
+  CHECK(memory.find(small.address() + 1023) == small.segment);
+  CHECK(memory.find(small.address() + 1024) != small.segment);
+  Words pinned(100, vulkan::MemoryKind::host);
+  CHECK(memory.find_host(static_cast<char*>(pinned.segment->mapped) + 5) == pinned.segment);
+  CHECK(memory.find_host(&text) == nullptr);
+}
+
+void device_lost() {
+  auto& s = main_stream();
+  auto& other = CommandStream::get(0, 3);
+  Words a(64);
+  scale_add(s, a, a, 1, 1);
+  vulkan::inject_device_lost(0);
+  std::string text = THROWN(vulkan::DeviceLost, s.synchronize());
+  CHECK(text.find("scale_add") != std::string::npos);
+  THROWN(vulkan::DeviceLost, s.synchronize());
+  THROWN(vulkan::DeviceLost, scale_add(s, a, a, 1, 1));
+  THROWN(vulkan::DeviceLost, other.flush());
+  THROWN(vulkan::DeviceLost, stream::synchronize_device(0));
+  uint32_t word;
+  THROWN(vulkan::DeviceLost, s.download(&word, a.address(), 4));
+  THROWN(vulkan::DeviceLost, (vulkan::Device::get(0).memory().allocate(vulkan::MemoryKind::device, 4)));
+}
+
+void threads() {
+  std::vector<std::thread> workers;
+  Words shared(2048);
+  main_stream().fill(shared.address(), shared.bytes(), 0);
+  main_stream().synchronize();
+  for (int t = 0; t < 4; ++t) {
+    workers.emplace_back([&, t] {
+      auto& own = CommandStream::get(0, t + 1);
+      Words a(1000), b(1000);
+      own.fill(a.address(), a.bytes(), 0);
+      for (uint32_t i = 0; i < 300; ++i) {
+        scale_add(own, b, a, 1, 1);
+        scale_add(own, a, b, i % 40 == 0 ? 1 : 1 + 0 * i, 0);
+        scale_add(main_stream(), shared, shared, 1, 1);  // all threads on one stream
+        if (i % 50 == 49) CHECK(read(own, a)[999] == i + 1);
+      }
+    });
+  }
+  for (auto& w : workers) w.join();
+  for (uint32_t v : read(main_stream(), shared)) CHECK(v == 1200);
+}
+
+void visible() { std::printf("%d %s\n", vulkan::device_count(), vulkan::unavailable_reason().c_str()); }
+
+void cache() {
+  tables();
+  std::printf("%s\n", vulkan::Device::get(0).impl().pipelines->file().c_str());
+}
+
+void two_devices() {  // AULE_VISIBLE_DEVICES=0,0
+  CHECK(vulkan::device_count() == 2);
+  auto& s1 = CommandStream::get(1, 0);
+  CHECK(s1.device_index() == 1 && !vulkan::device_created(0));
+  Words a(64);
+  auto& s0 = main_stream();
+  scale_add(s0, a, a, 1, 1);
+  auto marker = s0.record(false);
+  s1.wait_for(marker);
+  CHECK(s0.done(marker.value));
+  THROWN(vulkan::Error, s1.copy(a.address(), a.address() + 128, 64));
+}
+
+}  // namespace
+}  // namespace aule
+
+int main(int argc, char** argv) {
+  using namespace aule;
+  const std::map<std::string, std::function<void()>> all = {
+#define TEST(name) {#name, name}
+      TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
+      TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
+      TEST(two_devices),
+  };
+  for (int i = 1; i < argc; ++i) {
+    auto test = all.find(argv[i]);
+    CHECK(test != all.end());
+    try {
+      test->second();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s threw: %s\n", argv[i], error.what());
+      return 1;
+    }
+    std::fprintf(stderr, "%s ok\n", argv[i]);
+  }
+  if (int messages = vulkan::validation_message_count()) {
+    std::fprintf(stderr, "%d validation messages\n", messages);
+    return 1;
+  }
+  return 0;
+}
