@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels_optim.gen.h"
 #include "ops/optim_table.h"
 
 namespace aule::ops {

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "kernels_conv.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

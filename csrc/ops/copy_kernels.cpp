@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "kernels_copy.gen.h"
 #include "ops/pointwise_shape.h"
 #include "ops/tensor_arg.h"
 

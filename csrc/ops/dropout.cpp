@@ -4,6 +4,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "kernels_random.gen.h"
 #include "ops/tensor_arg.h"
 #include "runtime/generator.h"
 

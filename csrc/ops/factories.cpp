@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels_indexing.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

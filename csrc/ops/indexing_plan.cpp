@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 
 namespace aule::ops {

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 #include "ops/indexing.h"
 #include "ops/indexing_advanced.h"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 #include "ops/tensor_arg.h"
 

@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
+#include "kernels_reduce.gen.h"
 #include "ops/norm_params.h"
 #include "ops/reduce_plan.h"
 #include "ops/tensor_arg.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels_reduce.gen.h"
 #include "ops/reduce_plan.h"
 #include "ops/tensor_arg.h"
 

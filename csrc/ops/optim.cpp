@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels_optim.gen.h"
 #include "ops/optim_table.h"
 
 namespace aule::ops {

@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "kernels_pointwise.gen.h"
 #include "ops/pointwise_shape.h"
 #include "ops/tensor_arg.h"
 

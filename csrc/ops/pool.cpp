@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
+#include "kernels_conv.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels_random.gen.h"
 #include "ops/device_assert.h"
 #include "ops/tensor_arg.h"
 #include "runtime/generator.h"

@@ -9,6 +9,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
 
+#include "kernels_random.gen.h"
 #include "ops/device_assert.h"
 #include "ops/random.h"
 #include "ops/tensor_arg.h"

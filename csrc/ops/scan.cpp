@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "kernels_reduce.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "kernels_reduce.gen.h"
 #include "ops/norm_rows.h"
 #include "ops/tensor_arg.h"
 

@@ -14,6 +14,7 @@
 
 #include <limits>
 
+#include "kernels_sort.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "kernels_sort.gen.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {

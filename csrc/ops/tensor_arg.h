@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include "kernels.gen.h"
+// No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not rebuild every op.
 #include "kernels/caps.h"
 #include "kernels/launch.h"
 
