@@ -1,0 +1,58 @@
+#pragma aule axis DIRECTION forward backward
+// One step of an LSTM cell (Hochreiter and Schmidhuber 1997, with forget gate), gates in PyTorch's order i, f, g, o:
+//   forward:  a = input_gates + hidden_gates + input_bias + hidden_bias          [B, 4H]
+//             i, f, o = sigmoid(a_i, a_f, a_o), g = tanh(a_g);  cy = f * cx + i * g;  hy = o * tanh(cy)
+//             workspace = (i, f, g, o), kept for the backward
+//   backward: grad_gates [B, 4H] and grad_cx from grad_hy, grad_cy, cx, cy and the workspace
+// One invocation per (batch, hidden) element; rows are contiguous.
+#include "common/dtype.glsl"
+layout(local_size_x = 64) in;
+#include "common/indexing.glsl"
+layout(constant_id = 0) const int DT = 0;
+struct Params {
+  uint64_t input_gates, hidden_gates, input_bias, hidden_bias;  // forward; biases may be 0
+  uint64_t cx, hy, cy, workspace;                               // backward: hy and cy are the gradients (or 0), cy_value below
+  uint64_t cy_value, grad_gates, grad_cx;
+  uint n, hidden;
+};
+#include "common/params.glsl"
+
+float sigmoid(float x) { return 1.0 / (1.0 + exp(-x)); }
+float tanh_(float x) {
+  float t = exp(-2.0 * abs(x));
+  return abs(x) < 1e-3 ? x : sign(x) * (1.0 - t) / (1.0 + t);
+}
+
+void main() {
+  uint64_t id = linear_invocation();
+  if (id >= uint64_t(p.n)) return;
+  uint b = uint(id) / p.hidden, h = uint(id) % p.hidden;
+  uint64_t row = uint64_t(b) * uint64_t(4u * p.hidden) + uint64_t(h);
+#ifdef DIRECTION_forward
+  float a[4];
+  for (int g = 0; g < 4; ++g) {
+    uint64_t at = row + uint64_t(uint(g) * p.hidden);
+    a[g] = load_float(p.input_gates, at, DT) + load_float(p.hidden_gates, at, DT);
+    if (p.input_bias != uint64_t(0)) {
+      uint64_t unit = uint64_t(uint(g) * p.hidden + h);
+      a[g] += load_float(p.input_bias, unit, DT) + load_float(p.hidden_bias, unit, DT);
+    }
+    a[g] = g == 2 ? tanh_(a[g]) : sigmoid(a[g]);
+    store_float(p.workspace, at, DT, a[g]);
+  }
+  float c = a[1] * load_float(p.cx, id, DT) + a[0] * a[2];
+  store_float(p.cy, id, DT, c);
+  store_float(p.hy, id, DT, a[3] * tanh_(c));
+#else
+  float a[4];
+  for (int g = 0; g < 4; ++g) a[g] = load_float(p.workspace, row + uint64_t(uint(g) * p.hidden), DT);
+  float gh = p.hy != uint64_t(0) ? load_float(p.hy, id, DT) : 0.0;
+  float gc = p.cy != uint64_t(0) ? load_float(p.cy, id, DT) : 0.0;
+  float t = tanh_(load_float(p.cy_value, id, DT));
+  gc += gh * a[3] * (1.0 - t * t);
+  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DT) * a[1] * (1.0 - a[1]), gc * a[0] * (1.0 - a[2] * a[2]),
+                           gh * t * a[3] * (1.0 - a[3]));
+  for (int g = 0; g < 4; ++g) store_float(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DT, grad[g]);
+  store_float(p.grad_cx, id, DT, gc * a[1]);
+#endif
+}
