@@ -1,0 +1,147 @@
+"""Rules about the sources themselves: who may include whom, plain ASCII, size, and a test and a head for each shader."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC, SHADERS, TESTS = ROOT / "csrc", ROOT / "shaders", ROOT / "test"
+MAX_LINES = 800
+TORCH = ("torch/", "ATen/", "c10/")
+SHADER_FILES = sorted(SHADERS.glob("*/*.comp"))
+
+
+def source_files():
+    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode == 0:
+        paths = [ROOT / line for line in tracked.stdout.splitlines()]
+    else:  # an unpacked archive
+        paths = [p for top in ("csrc", "shaders", "test", "tools", "torch_aule", "benchmarks") for p in ROOT.glob(f"{top}/**/*")]
+    kinds = {".cpp", ".h", ".comp", ".glsl", ".def", ".py", ".sh", ".toml", ".md", ".yml", ".yaml"}
+    return [path for path in paths if path.suffix in kinds and path.is_file()]
+
+
+def include_rules():
+    """The table of csrc/README.md: folder -> (prefixes of its own tree that it may include, may it see Torch)."""
+    rules = {}
+    for line in (CSRC / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 3 or not re.fullmatch(r"`\w+`", cells[0]):
+            continue
+        allowed = []
+        for name in re.findall(r"`([^`]+)`", cells[1]):
+            match = re.fullmatch(r"([^{]*)\{([^}]*)\}(.*)", name)
+            names = [match[1] + part + match[3] for part in match[2].split(",")] if match else [name]
+            allowed += [name if name.endswith(".h") else name + "/" for name in names]
+        rules[cells[0].strip("`")] = (allowed, bool(re.search(r"Torch|ATen|c10", cells[1])))
+    return rules
+
+
+RULES = include_rules()
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+(["<])([^">]+)[">]', line)
+        if match:
+            yield number, match[1] == '"', match[2]
+
+
+def test_every_folder_has_a_rule():
+    assert {path.name for path in CSRC.iterdir() if path.is_dir()} == set(RULES)
+
+
+@pytest.mark.parametrize("folder", sorted(RULES))
+def test_includes(folder):
+    allowed, sees_torch = RULES[folder]
+    wrong = []
+    for path in sorted((CSRC / folder).glob("**/*")):
+        if path.suffix not in (".h", ".cpp"):
+            continue
+        for number, quoted, name in includes(path):
+            place = f"{path.relative_to(ROOT)}:{number}: {name}"
+            if not quoted:
+                if name.startswith(TORCH) and not sees_torch or name.startswith("vulkan/") and folder not in ("vulkan", "stream", "kernels"):
+                    wrong.append(place)
+                continue
+            generated = name.endswith(".gen.h") or name.endswith(".def")
+            own = name.startswith(folder + "/")
+            if not own and not generated and not any(name == rule or rule.endswith("/") and name.startswith(rule) for rule in allowed):
+                wrong.append(place)
+    assert not wrong, "\n".join(["not allowed by csrc/README.md:", *wrong])
+
+
+def test_no_broad_torch_headers():
+    """Each costs tens of seconds of compilation; per-operator headers say what a file uses."""
+    broad = {"ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h", "torch/torch.h", "torch/all.h"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {name}"
+        for path in CSRC.glob("**/*") if path.suffix in (".h", ".cpp")
+        for number, _, name in includes(path)
+        if name in broad or name == "torch/extension.h" and path.parent.name != "python"
+    ]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_op_layer_names_nothing_of_vulkan():
+    wrong = [str(p.relative_to(ROOT)) for p in (CSRC / "ops").glob("*") if re.search(r"\bVk[A-Z]\w+|\bvk[A-Z]\w+\(", p.read_text())]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", SHADER_FILES, ids=lambda p: p.stem)
+def test_shader_includes_its_own_family_only(path):
+    for _, _, name in includes(path):
+        own = (path.parent / name).is_file() or name.startswith(path.parent.name + "/")
+        assert own or name.startswith("common/") or name == "dtype_codes.h", name
+
+
+@pytest.mark.parametrize("path", SHADER_FILES, ids=lambda p: p.stem)
+def test_shader_opens_with_its_head_comment(path):
+    """Formula, layouts, tile map; variants tried. Pragmas and extensions may stand before it."""
+    for line in path.read_text().splitlines():
+        if not line.strip() or re.match(r"\s*#\s*(pragma|extension)", line):
+            continue
+        assert line.lstrip().startswith(("//", "/*")), f"opens with: {line}"
+        return
+
+
+def test_every_kernel_has_a_test():
+    """A kernel's name stands in a test, in test/kernel_tests.py, or its launching op's file has a test of that name."""
+    text = "\n".join(path.read_text() for path in TESTS.glob("*.py"))
+    words = set(re.findall(r"\w+", text))
+    missing = [path.stem for path in SHADER_FILES if path.stem not in words]
+    assert not missing, "no test names these kernels (add a row to test/kernel_tests.py): " + ", ".join(missing)
+
+
+def test_kernel_tests_table_is_true():
+    from kernel_tests import KERNEL_TESTS
+
+    names = {path.stem for path in SHADER_FILES}
+    stale = [f"{kernel}: no such shader" for kernel in KERNEL_TESTS if kernel not in names]
+    stale += [f"{kernel}: no file test/{file}" for kernel, file in KERNEL_TESTS.items() if not (TESTS / file).exists()]
+    assert not stale, "\n".join(stale)
+
+
+def test_every_kernel_is_launched():
+    text = "\n".join(path.read_text() for folder in ("ops", "kernels", "stream", "runtime") for path in (CSRC / folder).glob("*.*"))
+    launched = set(re.findall(r"\bkernel::(\w+)", text))
+    assert not [path.stem for path in SHADER_FILES if path.stem not in launched]
+
+
+def test_sources_are_ascii():
+    wrong = []
+    for path in source_files():
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            if not line.isascii():
+                wrong.append(f"{path.relative_to(ROOT)}:{number}")
+                break
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_is_too_long():
+    code = {".cpp", ".h", ".comp", ".glsl", ".py", ".sh"}
+    sizes = {p: len(p.read_text().splitlines()) for p in source_files() if p.suffix in code}
+    wrong = [f"{path.relative_to(ROOT)}: {lines} lines" for path, lines in sizes.items() if lines > MAX_LINES]
+    assert not wrong, "\n".join(wrong)
