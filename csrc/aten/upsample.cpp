@@ -1,0 +1,124 @@
+// Rows: interpolation and edge padding.
+#include "ops/upsample.h"
+
+#include <ATen/ops/empty.h>
+
+#include "aten/register.h"
+
+namespace aule {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using ops::EdgePad;
+using ops::Interpolation;
+using ops::Scale;
+
+// One set of rows per number of spatial axes; linear and cubic take align_corners, nearest does not.
+template <Interpolation mode>
+struct Nearest {
+  static Tensor& out1(const Tensor& self, IntArrayRef size, Scale w, Tensor& out) { ops::upsample(mode, self, size, false, {w}, out); return out; }
+  static Tensor& out2(const Tensor& self, IntArrayRef size, Scale h, Scale w, Tensor& out) { ops::upsample(mode, self, size, false, {h, w}, out); return out; }
+  static Tensor& out3(const Tensor& self, IntArrayRef size, Scale d, Scale h, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, false, {d, h, w}, out);
+    return out;
+  }
+  static Tensor& grad1(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale w, Tensor& out) { ops::upsample_backward(mode, g, size, in, false, {w}, out); return out; }
+  static Tensor& grad2(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale h, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, false, {h, w}, out);
+    return out;
+  }
+  static Tensor& grad3(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale d, Scale h, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, false, {d, h, w}, out);
+    return out;
+  }
+};
+template <Interpolation mode>
+struct Smooth {
+  static Tensor& out1(const Tensor& self, IntArrayRef size, bool align, Scale w, Tensor& out) { ops::upsample(mode, self, size, align, {w}, out); return out; }
+  static Tensor& out2(const Tensor& self, IntArrayRef size, bool align, Scale h, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, align, {h, w}, out);
+    return out;
+  }
+  static Tensor& out3(const Tensor& self, IntArrayRef size, bool align, Scale d, Scale h, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, align, {d, h, w}, out);
+    return out;
+  }
+  static Tensor& grad1(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, align, {w}, out);
+    return out;
+  }
+  static Tensor& grad2(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale h, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, align, {h, w}, out);
+    return out;
+  }
+  static Tensor& grad3(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale d, Scale h, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, align, {d, h, w}, out);
+    return out;
+  }
+};
+template <EdgePad mode, int dims>
+struct Pad {
+  static Tensor& out(const Tensor& self, IntArrayRef padding, Tensor& result) { ops::edge_pad(mode, dims, self, padding, result); return result; }
+  static Tensor functional(const Tensor& self, IntArrayRef padding) {
+    Tensor result = at::empty({0}, self.options());
+    return out(self, padding, result);
+  }
+  static Tensor& grad_input(const Tensor& g, const Tensor& self, IntArrayRef padding, Tensor& result) {
+    ops::edge_pad_backward(mode, dims, g, self, padding, result);
+    return result;
+  }
+  static Tensor backward(const Tensor& g, const Tensor& self, IntArrayRef padding) {
+    Tensor result = at::empty({0}, g.options());
+    return grad_input(g, self, padding, result);
+  }
+};
+using Near = Nearest<Interpolation::nearest>;
+using Exact = Nearest<Interpolation::nearest_exact>;
+using Linear = Smooth<Interpolation::linear>;
+using Cubic = Smooth<Interpolation::cubic>;
+template <int dims> using Reflect = Pad<EdgePad::reflection, dims>;
+template <int dims> using Replicate = Pad<EdgePad::replication, dims>;
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("upsample_nearest1d.out", GUARDED(Near::out1));
+  m.impl("upsample_nearest2d.out", GUARDED(Near::out2));
+  m.impl("upsample_nearest3d.out", GUARDED(Near::out3));
+  m.impl("upsample_nearest1d_backward.grad_input", GUARDED(Near::grad1));
+  m.impl("upsample_nearest2d_backward.grad_input", GUARDED(Near::grad2));
+  m.impl("upsample_nearest3d_backward.grad_input", GUARDED(Near::grad3));
+  m.impl("_upsample_nearest_exact1d.out", GUARDED(Exact::out1));
+  m.impl("_upsample_nearest_exact2d.out", GUARDED(Exact::out2));
+  m.impl("_upsample_nearest_exact3d.out", GUARDED(Exact::out3));
+  m.impl("_upsample_nearest_exact1d_backward.grad_input", GUARDED(Exact::grad1));
+  m.impl("_upsample_nearest_exact2d_backward.grad_input", GUARDED(Exact::grad2));
+  m.impl("_upsample_nearest_exact3d_backward.grad_input", GUARDED(Exact::grad3));
+  m.impl("upsample_linear1d.out", GUARDED(Linear::out1));
+  m.impl("upsample_bilinear2d.out", GUARDED(Linear::out2));
+  m.impl("upsample_trilinear3d.out", GUARDED(Linear::out3));
+  m.impl("upsample_linear1d_backward.grad_input", GUARDED(Linear::grad1));
+  m.impl("upsample_bilinear2d_backward.grad_input", GUARDED(Linear::grad2));
+  m.impl("upsample_trilinear3d_backward.grad_input", GUARDED(Linear::grad3));
+  m.impl("upsample_bicubic2d.out", GUARDED(Cubic::out2));
+  m.impl("upsample_bicubic2d_backward.grad_input", GUARDED(Cubic::grad2));
+
+  m.impl("reflection_pad1d.out", GUARDED(Reflect<1>::out));
+  m.impl("reflection_pad1d_backward.grad_input", GUARDED(Reflect<1>::grad_input));
+  m.impl("reflection_pad2d", GUARDED(Reflect<2>::functional));
+  m.impl("reflection_pad2d.out", GUARDED(Reflect<2>::out));
+  m.impl("reflection_pad2d_backward", GUARDED(Reflect<2>::backward));
+  m.impl("reflection_pad2d_backward.grad_input", GUARDED(Reflect<2>::grad_input));
+  m.impl("reflection_pad3d.out", GUARDED(Reflect<3>::out));
+  m.impl("reflection_pad3d_backward.grad_input", GUARDED(Reflect<3>::grad_input));
+  m.impl("replication_pad1d.out", GUARDED(Replicate<1>::out));
+  m.impl("replication_pad1d_backward.grad_input", GUARDED(Replicate<1>::grad_input));
+  m.impl("replication_pad2d.out", GUARDED(Replicate<2>::out));
+  m.impl("replication_pad2d_backward", GUARDED(Replicate<2>::backward));
+  m.impl("replication_pad2d_backward.grad_input", GUARDED(Replicate<2>::grad_input));
+  m.impl("replication_pad3d.out", GUARDED(Replicate<3>::out));
+  m.impl("replication_pad3d_backward", GUARDED(Replicate<3>::backward));
+  m.impl("replication_pad3d_backward.grad_input", GUARDED(Replicate<3>::grad_input));
+}
+}  // namespace aule
