@@ -1,0 +1,172 @@
+"""Convolution, pooling, interpolation, padding and recurrent cells against the CPU.
+
+Kernels: unfold_columns, conv_direct, max_pool, avg_pool, upsample, edge_pad, lstm_cell, gru_cell.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import assert_close
+
+CONVS = [  # dims, channels in, out, spatial, kernel, options
+    (1, 3, 5, (17,), (3,), {}),
+    (1, 4, 6, (16,), (5,), dict(stride=2, padding=2, groups=2)),
+    (2, 3, 7, (9, 11), (3, 3), dict(padding=1)),
+    (2, 4, 4, (10, 7), (3, 2), dict(stride=(2, 1), padding=(1, 0), dilation=(1, 2))),
+    (2, 6, 6, (8, 8), (3, 3), dict(padding=1, groups=6)),
+    (2, 5, 8, (6, 5), (1, 1), {}),
+    (3, 2, 3, (5, 4, 6), (2, 3, 2), dict(padding=1)),
+]
+TRANSPOSED = [
+    (1, 3, 4, (9,), (4,), dict(stride=2, padding=1)),
+    (2, 4, 6, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
+    (2, 4, 4, (5, 5), (2, 2), dict(groups=2)),
+    (3, 2, 3, (3, 4, 3), (2, 2, 2), dict(stride=2)),
+]
+
+
+def with_gradients(function, tensors, grad=None):
+    """Outputs and input gradients, on the CPU (float64) and on the device (float32)."""
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("aule", torch.float32)):
+        leaves = [t.to(device, dtype).requires_grad_() for t in tensors]
+        out = function(*leaves)
+        seed = torch.ones_like(out) if grad is None else grad.to(device, dtype)
+        grads = torch.autograd.grad(out, leaves, seed)
+        results.append([out, *grads])
+    expected, actual = results
+    for a, e in zip(actual, expected):
+        assert_close(a, e.float(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CONVS + TRANSPOSED, ids=str)
+def test_convolution(case):
+    dims, c_in, c_out, spatial, kernel, options = case
+    transposed = case in TRANSPOSED
+    groups = options.get("groups", 1)
+    x = torch.randn(2, c_in, *spatial)
+    w = torch.randn(*((c_in, c_out // groups) if transposed else (c_out, c_in // groups)), *kernel)
+    b = torch.randn(c_out)
+    function = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
+    out = function(x, w, b, **options)
+    with_gradients(lambda x, w, b: function(x, w, b, **options), [x, w, b], torch.randn_like(out))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_convolution_half(dtype):
+    x, w = torch.randn(2, 4, 8, 9), torch.randn(5, 4, 3, 3) / 6
+    expected = F.conv2d(x.to(dtype).float(), w.to(dtype).float(), padding=1)
+    actual = F.conv2d(x.to("aule", dtype), w.to("aule", dtype), padding=1)
+    assert actual.dtype == dtype and actual.is_contiguous()
+    assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
+
+
+def test_convolution_layouts_and_empty():
+    x, w = torch.randn(2, 6, 7, 3).permute(0, 3, 1, 2), torch.randn(4, 3, 3, 3).transpose(2, 3)
+    assert_close(F.conv2d(x.to("aule"), w.to("aule")), F.conv2d(x, w), rtol=1e-4, atol=1e-4)
+    empty = F.conv2d(torch.randn(0, 3, 7, 7, device="aule"), w.to("aule"))
+    assert empty.shape == (0, 4, 5, 5)
+
+
+def test_convolution_refuses():
+    with pytest.raises(RuntimeError):
+        F.conv2d(torch.randn(1, 3, 8, 8, device="aule"), torch.randn(4, 2, 3, 3, device="aule"))
+    with pytest.raises(RuntimeError):
+        F.conv2d(torch.randn(1, 3, 8, 8, device="aule"), torch.randn(4, 3, 3, 3))
+
+
+def test_unfold_and_fold():
+    x = torch.randn(2, 3, 8, 9)
+    out = F.unfold(x, (3, 2), dilation=2, padding=1, stride=2)
+    assert_close(F.unfold(x.to("aule"), (3, 2), dilation=2, padding=1, stride=2), out)
+    back = F.fold(out, (8, 9), (3, 2), dilation=2, padding=1, stride=2)
+    assert_close(F.fold(out.to("aule"), (8, 9), (3, 2), dilation=2, padding=1, stride=2), back)
+
+
+POOLS = {
+    "max_pool1d": lambda x: F.max_pool1d(x, 3, 2, 1),
+    "max_pool2d": lambda x: F.max_pool2d(x, (3, 2), 2, (1, 0), dilation=(1, 2)),
+    "max_pool2d_ceil": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
+    "max_pool3d": lambda x: F.max_pool3d(x, 2, (1, 2, 1), 1),
+    "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 2, 1),
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "avg_pool2d_ceil": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "avg_pool2d_divisor": lambda x: F.avg_pool2d(x, 2, divisor_override=3),
+    "avg_pool3d": lambda x: F.avg_pool3d(x, 2, 1, 1),
+    "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 4),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, (4, 3)),
+    "adaptive_avg_pool3d": lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, (2, 2, 3)),
+}
+SPATIAL = {"1": (13,), "2": (9, 11), "3": (5, 6, 4)}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling(name):
+    spatial = SPATIAL[name.split("pool")[1][0]]
+    x = torch.randn(2, 3, *spatial)
+    out = POOLS[name](x)
+    with_gradients(POOLS[name], [x], torch.randn_like(out))
+    with_gradients(POOLS[name], [x[0]])
+
+
+def test_max_pool_indices_nan_and_channels_last():
+    x = torch.randn(2, 3, 8, 8)
+    x[0, 1, 3, 3] = float("nan")
+    expected = F.max_pool2d(x, 2, return_indices=True)
+    actual = F.max_pool2d(x.to("aule"), 2, return_indices=True)
+    assert_close(actual, expected)
+    last = x.to("aule").to(memory_format=torch.channels_last)
+    pooled = F.max_pool2d(last, 2)
+    assert pooled.is_contiguous(memory_format=torch.channels_last)
+    assert_close(pooled, expected[0])
+
+
+UPSAMPLES = [
+    (1, dict(size=13, mode="nearest")),
+    (1, dict(scale_factor=0.6, mode="nearest-exact")),
+    (1, dict(size=9, mode="linear", align_corners=True)),
+    (2, dict(scale_factor=2, mode="nearest")),
+    (2, dict(size=(4, 15), mode="nearest-exact")),
+    (2, dict(scale_factor=(1.7, 0.5), mode="bilinear", align_corners=False)),
+    (2, dict(size=(13, 5), mode="bilinear", align_corners=True)),
+    (2, dict(size=(12, 15), mode="bicubic", align_corners=False)),
+    (2, dict(size=(4, 15), mode="bicubic", align_corners=True)),
+    (3, dict(size=(7, 3, 9), mode="trilinear", align_corners=False)),
+    (3, dict(scale_factor=2, mode="nearest")),
+]
+
+
+@pytest.mark.parametrize("dims, options", UPSAMPLES, ids=str)
+def test_interpolate(dims, options):
+    x = torch.randn(2, 3, *(7, 6, 5)[:dims])
+    out = F.interpolate(x, **options)
+    with_gradients(lambda x: F.interpolate(x, **options), [x], torch.randn_like(out))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("padding", [(2, 3), (0, 2, 3, 1), (1, 2, 0, 1, 2, 1), (-1, 2, 1, -2)], ids=str)
+def test_edge_padding(mode, padding):
+    dims = len(padding) // 2
+    x = torch.randn(2, 3, *(6, 5, 4)[:dims])
+    out = F.pad(x, padding, mode=mode)
+    with_gradients(lambda x: F.pad(x, padding, mode=mode), [x], torch.randn_like(out))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent(kind, bias):
+    model = getattr(torch.nn, kind)(5, 7, num_layers=2, bias=bias, bidirectional=True)
+    x = torch.randn(6, 3, 5)
+    twin = getattr(torch.nn, kind)(5, 7, num_layers=2, bias=bias, bidirectional=True).to("aule")
+    twin.load_state_dict(model.state_dict())
+    out, state = model(x)
+    seed = torch.randn_like(out)
+    out.backward(seed)
+    out2, state2 = twin(x.to("aule"))
+    out2.backward(seed.to("aule"))
+    assert_close(out2, out, rtol=1e-4, atol=1e-5)
+    assert_close(state2, state, rtol=1e-4, atol=1e-5)
+    for p, q in zip(model.parameters(), twin.parameters()):
+        assert_close(q.grad, p.grad, rtol=1e-3, atol=1e-4)
