@@ -9,6 +9,41 @@ cd "$(dirname "$0")/.."
 extras=("$@")
 say() { printf '== %s\n' "$*"; }
 
+# System packages: a compiler, and a Vulkan driver (a GPU's own, or lavapipe, software, where there is none).
+packages=()
+has_driver() {
+  compgen -G "/usr/share/vulkan/icd.d/*.json" >/dev/null || compgen -G "/etc/vulkan/icd.d/*.json" >/dev/null ||
+    compgen -G "$HOME/.local/share/vulkan/icd.d/*.json" >/dev/null || [[ -n ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-} ]]
+}
+has_loader() { ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; }
+if [[ $(uname -s) == Linux ]]; then
+  has_loader || packages+=(libvulkan1)
+  has_driver || packages+=(mesa-vulkan-drivers)
+  if [[ " ${extras[*]} " == *" test "* ]] && ! compgen -G "/usr/share/vulkan/explicit_layer.d/*alidation*.json" >/dev/null; then
+    packages+=(vulkan-validationlayers)
+  fi
+  [[ -n ${CXX:-} ]] || command -v g++ >/dev/null || packages+=(g++)
+  python=${PYTHON:-python3}
+  [[ -x .venv/bin/python ]] && python=.venv/bin/python
+  # Debian keeps these apart from the interpreter.
+  "$python" -c 'import ensurepip' 2>/dev/null || [[ -x .venv/bin/python ]] || packages+=(python3-venv)
+  "$python" -c 'import os, sysconfig; open(os.path.join(sysconfig.get_paths()["include"], "Python.h"))' 2>/dev/null ||
+    packages+=(python3-dev)
+fi
+if ((${#packages[@]})); then
+  root=()
+  [[ $(id -u) == 0 ]] || root=(sudo -n)
+  if command -v apt-get >/dev/null && { [[ $(id -u) == 0 ]] || sudo -n true 2>/dev/null; }; then
+    say "installing ${packages[*]} with apt"
+    "${root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+  else
+    echo "Missing system packages, and this user may not install them. On Debian or Ubuntu run:" >&2
+    echo "    sudo apt-get install ${packages[*]}" >&2
+    exit 1
+  fi
+fi
+
 if [[ ! -x .venv/bin/python ]]; then
   say "making .venv"
   "${PYTHON:-python3}" -m venv .venv
@@ -21,7 +56,11 @@ if ! "$py" -c 'import torch' 2>/dev/null; then
 fi
 # The build's requirements and the extras are read from pyproject.toml: one list.
 mapfile -t needs < <("$py" - "${extras[@]}" <<'PY'
-import sys, tomllib
+import sys
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
 with open("pyproject.toml", "rb") as f:
     project = tomllib.load(f)
 for line in project["build-system"]["requires"]:
@@ -40,6 +79,8 @@ except ImportError:
     from pip._vendor.packaging.requirements import Requirement
 for text in sys.argv[1:]:
     need = Requirement(text)
+    if need.marker and not need.marker.evaluate():
+        continue
     try:
         if not need.specifier.contains(version(need.name), prereleases=True):
             sys.exit(1)
@@ -49,35 +90,6 @@ PY
 then
   say "installing ${needs[*]}"
   "$py" -m pip install -q "${needs[@]}"
-fi
-
-# A Vulkan driver: a GPU's own, or software (lavapipe) where there is none.
-packages=()
-has_driver() {
-  compgen -G "/usr/share/vulkan/icd.d/*.json" >/dev/null || compgen -G "/etc/vulkan/icd.d/*.json" >/dev/null ||
-    compgen -G "$HOME/.local/share/vulkan/icd.d/*.json" >/dev/null || [[ -n ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-} ]]
-}
-has_loader() { ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; }
-if [[ $(uname -s) == Linux ]]; then
-  has_loader || packages+=(libvulkan1)
-  has_driver || packages+=(mesa-vulkan-drivers)
-  if [[ " ${extras[*]} " == *" test "* ]] && ! compgen -G "/usr/share/vulkan/explicit_layer.d/*alidation*.json" >/dev/null; then
-    packages+=(vulkan-validationlayers)
-  fi
-  command -v g++ >/dev/null || packages+=(g++)
-fi
-if ((${#packages[@]})); then
-  root=()
-  [[ $(id -u) == 0 ]] || root=(sudo -n)
-  if command -v apt-get >/dev/null && { [[ $(id -u) == 0 ]] || sudo -n true 2>/dev/null; }; then
-    say "installing ${packages[*]} with apt"
-    "${root[@]}" apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
-  else
-    echo "Missing system packages, and this user may not install them. On Debian or Ubuntu run:" >&2
-    echo "    sudo apt-get install ${packages[*]}" >&2
-    exit 1
-  fi
 fi
 
 say "building"
