@@ -1,0 +1,45 @@
+#include "ops/matmul_plan.h"
+
+#include <utility>
+
+namespace aule::ops {
+namespace {
+
+// Two elements along `along` are adjacent and their pair is aligned wherever the other strides lead.
+bool pairs(const MatrixView& v, int64_t along, int64_t across, uint32_t extent, uint64_t pair_bytes) {
+  return along == 1 && extent % 2 == 0 && across % 2 == 0 && v.batch % 2 == 0 && v.address % pair_bytes == 0;
+}
+
+}  // namespace
+
+GemmPlan gemm_plan(const GemmProblem& g, const Caps& caps) {
+  GemmPlan plan;
+  if (g.in == DType::f64 || !is_floating(g.in)) {
+    plan.kernel = GemmPlan::Kernel::scalar;
+    plan.rows = 4;
+    plan.cols = 32;
+  } else if (caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle) {
+    plan.kernel = GemmPlan::Kernel::lanes;
+    MatrixView a = g.a, b = g.b;
+    uint32_t m = g.m, n = g.n;
+    // Lanes lie along n: a narrow result is computed transposed.
+    if (n < 8 && m > n) {
+      plan.swap = true;
+      std::swap(m, n);
+      a = g.b.transposed();
+      b = g.a.transposed();
+    }
+    plan.rows = m <= 1 ? 1 : m <= 4 ? 4 : m <= 8 ? 8 : m <= 16 ? 16 : 32;
+    uint32_t per_lane = n <= 8 ? 1 : n <= 16 ? 2 : 4;
+    const uint64_t pair_bytes = 2 * dtype_size(g.in);
+    plan.a_pair = pairs(a, a.col, a.row, g.k, pair_bytes) ? 1 : 0;
+    if (pairs(b, b.row, b.col, g.k, pair_bytes)) plan.b_pair = 1;
+    else if (per_lane > 1 && pairs(b, b.col, b.row, n, pair_bytes)) plan.b_pair = 2;
+    plan.cols = 8 * per_lane;
+  }
+  const uint32_t m = plan.swap ? g.n : g.m, n = plan.swap ? g.m : g.n;
+  plan.grid = linear_grid(uint64_t{ceil_div(m, plan.rows)} * ceil_div(n, plan.cols) * g.batches);
+  return plan;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,38 @@
+// Which kernel multiplies two matrices, and how it is cut. A pure function of shapes, strides and the device.
+#pragma once
+#include <cstdint>
+
+#include "kernels/caps.h"
+#include "kernels/launch.h"
+
+namespace aule::ops {
+
+// One operand as the kernels see it: strides in elements. `row` runs along m (a, c, out) or k (b), `col` along k (a) or n.
+struct MatrixView {
+  uint64_t address = 0;
+  int64_t batch = 0, row = 0, col = 0;
+  MatrixView transposed() const { return {address, batch, col, row}; }
+};
+
+struct GemmProblem {
+  uint32_t batches = 1, m = 0, n = 0, k = 0;
+  MatrixView a, b, c, out;
+  DType in = DType::f32, result = DType::f32;
+  bool has_c = false;
+};
+
+struct GemmPlan {
+  enum class Kernel : uint8_t {
+    tiles,   // gemm.comp: shared memory, 64 x 64
+    lanes,   // gemm_lanes.comp: subgroup of 8, no barrier
+    scalar,  // gemm_scalar.comp: 64-bit arithmetic
+  } kernel = Kernel::tiles;
+  bool swap = false;             // compute out^T = b^T a^T
+  uint32_t rows = 64, cols = 64; // of out per workgroup
+  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings
+  Grid grid;
+};
+
+GemmPlan gemm_plan(const GemmProblem& problem, const Caps& caps);
+
+}  // namespace aule::ops

@@ -1,0 +1,72 @@
+// out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side.
+//
+// Portable kernel for devices with real shared memory. A workgroup of 256 makes a 64 x 64 tile of out: 16 steps of k of
+// both operands are staged in shared memory, k-major and 4 floats apart against bank conflicts; an invocation holds 4 x 4
+// accumulators, at rows ty*4 + i and columns tx*4 + j. Consecutive invocations load along whichever stride is 1.
+// lavapipe takes gemm_lanes.comp: a barrier turns a shader into coroutines there.
+#include "common/dtype.glsl"
+#include "matmul/gemm_params.glsl"
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
+layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
+layout(constant_id = 3) const int HAS_C = 0;
+layout(local_size_x = 256) in;
+#include "common/indexing.glsl"
+
+const uint TILE = 64, STEP = 16, PITCH = TILE + 4;
+shared float tile_a[STEP * PITCH];
+shared float tile_b[STEP * PITCH];
+
+void main() {
+  const uint tiles_m = (p.m + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE;
+  const uint group = linear_group();
+  const uint batch = group / (tiles_m * tiles_n);
+  if (batch >= p.batches) return;  // the whole workgroup leaves
+  const uint tile = group % (tiles_m * tiles_n);
+  const uint m0 = (tile / tiles_n) * TILE, n0 = (tile % tiles_n) * TILE;
+  const uint t = gl_LocalInvocationID.x, tx = t % 16, ty = t / 16;
+  const int64_t a_base = int64_t(batch) * p.a_batch, b_base = int64_t(batch) * p.b_batch;
+
+  float acc[4][4];
+  [[unroll]] for (int i = 0; i < 4; ++i)
+    [[unroll]] for (int j = 0; j < 4; ++j) acc[i][j] = 0.0;
+
+  for (uint k0 = 0; k0 < p.k; k0 += STEP) {
+    [[unroll]] for (uint s = 0; s < 4; ++s) {
+      const uint e = s * 256 + t;
+      const uint ak = A_ALONG_K != 0 ? e % STEP : e / TILE, am = A_ALONG_K != 0 ? e / STEP : e % TILE;
+      const uint bk = B_ALONG_K != 0 ? e % STEP : e / TILE, bn = B_ALONG_K != 0 ? e / STEP : e % TILE;
+      float x = 0.0, y = 0.0;
+      if (m0 + am < p.m && k0 + ak < p.k)
+        x = load_float(p.a, uint64_t(a_base + int64_t(m0 + am) * p.a_m + int64_t(k0 + ak) * p.a_k), DT);
+      if (n0 + bn < p.n && k0 + bk < p.k)
+        y = load_float(p.b, uint64_t(b_base + int64_t(k0 + bk) * p.b_k + int64_t(n0 + bn) * p.b_n), DT);
+      tile_a[ak * PITCH + am] = x;
+      tile_b[bk * PITCH + bn] = y;
+    }
+    barrier();  // tiles are written
+    [[unroll]] for (uint k = 0; k < STEP; ++k) {
+      float x[4], y[4];
+      [[unroll]] for (int i = 0; i < 4; ++i) x[i] = tile_a[k * PITCH + ty * 4 + i];
+      [[unroll]] for (int j = 0; j < 4; ++j) y[j] = tile_b[k * PITCH + tx * 4 + j];
+      [[unroll]] for (int i = 0; i < 4; ++i)
+        [[unroll]] for (int j = 0; j < 4; ++j) acc[i][j] += x[i] * y[j];
+    }
+    barrier();  // tiles are read before the next step overwrites them
+  }
+
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const uint row = m0 + ty * 4 + i;
+    [[unroll]] for (int j = 0; j < 4; ++j) {
+      const uint col = n0 + tx * 4 + j;
+      if (row < p.m && col < p.n) {
+        float v = p.alpha * acc[i][j];
+        if (HAS_C != 0)
+          v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(col) * p.c_n), DT);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n), DT, v);
+      }
+    }
+  }
+}

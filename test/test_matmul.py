@@ -1,0 +1,129 @@
+"""Matrix products against the CPU: layouts, odd sizes, dtypes, epilogues."""
+
+import pytest
+import torch
+from helpers import FLOATS, assert_close, assert_close_to_cpu, random_tensor, to_device
+
+# k adds rounding errors; 16-bit results are rounded once.
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def check(function, *args, dtype=torch.float32):
+    return assert_close_to_cpu(function, *args, atol=TOLERANCE.get(dtype, 0), rtol=TOLERANCE.get(dtype, 0) and 1e-2)
+
+
+def matrix(rows, cols, layout, dtype):
+    if layout == "n":
+        return random_tensor(rows, cols, dtype=dtype)
+    if layout == "t":
+        return random_tensor(cols, rows, dtype=dtype).t()
+    if layout == "offset":
+        return random_tensor(rows + 2, cols + 3, dtype=dtype)[1:-1, 2:-1]
+    return random_tensor(rows, 2 * cols, dtype=dtype)[:, ::2]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("a", ["n", "t", "offset"])
+@pytest.mark.parametrize("b", ["n", "t", "step"])
+def test_layouts(a, b, dtype):
+    for m, k, n in [(64, 32, 48), (37, 19, 45), (5, 64, 130)]:
+        check(torch.mm, matrix(m, k, a, dtype), matrix(k, n, b, dtype), dtype=dtype)
+
+
+@pytest.mark.parametrize("m,k,n", [(1, 1, 1), (1, 70, 33), (33, 70, 1), (3, 5, 2), (8, 16, 8), (65, 17, 9), (2, 300, 100), (100, 40, 3)])
+def test_thin(m, k, n):
+    check(torch.mm, random_tensor(m, k), random_tensor(k, n))
+    check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
+
+
+@pytest.mark.parametrize("m,k,n", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
+def test_empty(m, k, n):
+    check(torch.mm, random_tensor(m, k), random_tensor(k, n))
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=2), random_tensor(m, n), random_tensor(m, k), random_tensor(k, n))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.int16, torch.float64])
+def test_exact_dtypes(dtype):
+    a, b, c = random_tensor(13, 21, dtype=dtype), random_tensor(21, 35, dtype=dtype), random_tensor(13, 35, dtype=dtype)
+    assert_close_to_cpu(torch.mm, a, b)
+    assert_close_to_cpu(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), c, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(45,), (37, 45), (37, 1), (1, 45), ()])
+def test_addmm_broadcast(shape, dtype):
+    a, b, c = random_tensor(37, 20, dtype=dtype), random_tensor(20, 45, dtype=dtype), random_tensor(*shape, dtype=dtype)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2), c, a, b, dtype=dtype)
+
+
+def test_beta_zero_ignores_nan():
+    a, b = random_tensor(9, 8), random_tensor(8, 7)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0), torch.full((9, 7), float("nan")), a, b)
+
+
+def test_infinity_stays_in_its_column():
+    a, b = torch.ones(3, 5), torch.ones(5, 9)
+    b[4, 2] = float("inf")
+    check(torch.mm, a, b)
+    a[1, 4] = float("-inf")
+    check(torch.mm, a, torch.ones(5, 9))
+
+
+def test_in_place_and_out():
+    a, b, c = random_tensor(17, 17), random_tensor(17, 17), random_tensor(17, 17)
+    check(lambda c, a, b: c.clone().addmm_(a, b, beta=0.3), c, a, b)
+    da, db = to_device((a, b))
+    wide = torch.zeros(17, 40, device="aule")
+    torch.mm(da, db, out=wide[:, 3:37:2])
+    assert_close(wide[:, 3:37:2], a @ b, atol=1e-4)
+    assert wide[:, 37:].abs().sum() == 0 and wide[:, 4:38:2].abs().sum() == 0
+    out = torch.empty(0, device="aule")
+    assert_close(torch.mm(da, db.t(), out=out), a @ b.t(), atol=1e-4)
+    assert_close(torch.mm(da, db, out=da), a @ b, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batches(dtype):
+    a, b = random_tensor(6, 11, 20, dtype=dtype), random_tensor(6, 20, 9, dtype=dtype)
+    check(torch.bmm, a, b, dtype=dtype)
+    check(torch.bmm, a.transpose(0, 1).contiguous().transpose(0, 1), b.transpose(1, 2).contiguous().transpose(1, 2), dtype=dtype)
+    check(torch.matmul, a, b[:1], dtype=dtype)
+    check(torch.matmul, a[0].expand(6, 11, 20), b, dtype=dtype)
+    check(torch.matmul, a.view(2, 3, 11, 20), b.view(2, 3, 20, 9), dtype=dtype)
+    c = random_tensor(11, 9, dtype=dtype)
+    check(lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=0.5), c, a, b, dtype=dtype)
+    check(lambda c, a, b: torch.addbmm(c, a, b, beta=2, alpha=0.5), c, a, b, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_vectors(dtype):
+    m, v, w = random_tensor(30, 21, dtype=dtype), random_tensor(21, dtype=dtype), random_tensor(30, dtype=dtype)
+    check(torch.mv, m, v, dtype=dtype)
+    check(torch.matmul, w, m, dtype=dtype)
+    check(lambda w, m, v: torch.addmv(w, m, v, beta=2, alpha=3), w, m, v, dtype=dtype)
+    check(torch.dot, v, random_tensor(42, dtype=dtype)[::2], dtype=dtype)
+    check(torch.outer, v, w, dtype=dtype)
+
+
+def test_long_dot():
+    check(torch.dot, random_tensor(10001), random_tensor(10001))
+
+
+def test_linear_backward():
+    x, w, b = random_tensor(4, 7, 33, requires_grad=True), random_tensor(18, 33, requires_grad=True), random_tensor(18, requires_grad=True)
+
+    def run(x, w, b):
+        y = torch.nn.functional.linear(x, w, b)
+        return (y, *torch.autograd.grad((y * y).sum(), (x, w, b)))
+
+    assert_close_to_cpu(run, x, w, b, atol=1e-3, rtol=1e-4)
+
+
+def test_bad_arguments():
+    a = torch.ones(3, 4, device="aule")
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        torch.mm(a, a)
+    with pytest.raises(RuntimeError, match="dtype"):
+        torch.mm(a, torch.ones(4, 2, device="aule", dtype=torch.float16))
+    with pytest.raises(RuntimeError):
+        torch.mm(a, torch.ones(4, 2))
