@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels_matmul.gen.h"
 #include "ops/matmul_plan.h"
 #include "ops/tensor_arg.h"
 
