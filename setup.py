@@ -1,11 +1,13 @@
 """Generates headers and SPIR-V into build/gen, then compiles the extension torch_aule._C; nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import setup
+from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
 
 ROOT = Path(__file__).resolve().parent
@@ -19,10 +21,18 @@ os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 os.environ.setdefault("CCACHE_SLOPPINESS", "incbin")
 
 
+def same_program(a, b):
+    return os.path.realpath(shutil.which(a) or a) == os.path.realpath(shutil.which(b) or b)
+
+
 def launcher_as_one_word(variable):
     """CXX="ccache g++" becomes a one-line script: cpp_extension takes the variable for the name of one program."""
     words = os.environ.get(variable, "").split()
     if len(words) < 2 or WINDOWS:
+        return
+    default = {"CC": "cc", "CXX": "c++"}[variable]
+    if words[0] == "ccache" and hasattr(cpp_extension, "_wrap_compiler") and same_program(words[-1], default):
+        del os.environ[variable]  # torch >= 2.12 does just that by itself, and both spellings then share their cache
         return
     script = ROOT / "build" / "launchers" / f"{variable.lower()}-{words[-1].replace('/', '_')}"
     script.parent.mkdir(parents=True, exist_ok=True)
