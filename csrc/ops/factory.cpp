@@ -7,7 +7,6 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -26,6 +25,10 @@ void check_options(const char* op, std::optional<at::Layout> layout, std::option
   TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, op, ": layout ", c10::layout_or_default(layout),
                               " is not supported on device aule");
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), op, ": pin_memory is for CPU tensors only");
+}
+
+void grow_storage(const at::Tensor& self, size_t bytes) {
+  if (bytes > self.storage().nbytes()) at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(self.storage(), bytes);
 }
 
 at::Tensor filled_if_deterministic(at::Tensor tensor) {
@@ -62,8 +65,19 @@ at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
 }
 at::Tensor view_as_real(const at::Tensor& self) { return at::native::view_as_real(self); }
 at::Tensor view_as_complex(const at::Tensor& self) { return at::native::view_as_complex(self); }
+// PyTorch's own resize_ touches the storage as host memory before torch 2.12.
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
-  return at::native::resize_(self, size, memory_format);
+  if (self.sizes() != size) {
+    auto* impl = self.unsafeGetTensorImpl();
+    const size_t need = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+    impl->set_sizes_contiguous(size);
+    if (self.numel() > 0) grow_storage(self, need);
+  }
+  if (memory_format.has_value()) {
+    TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "resize_: unsupported memory format ", *memory_format);
+    self.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
+  }
+  return self;
 }
 
 at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
@@ -79,7 +93,7 @@ at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int6
   const size_t need = stride.data() == nullptr
                           ? at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), static_cast<size_t>(storage_offset))
                           : at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(), static_cast<size_t>(storage_offset));
-  if (self.numel() > 0 && need > self.storage().nbytes()) at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(self.storage(), need);
+  if (self.numel() > 0) grow_storage(self, need);
   return self;
 }
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) { return at::native::set_tensor_(self, source); }
