@@ -74,6 +74,7 @@ def register() -> None:
     for part in ("amp", "graphs", "memory", "random"):
         sys.modules[f"torch.{NAME}.{part}"] = getattr(backend, part)
     torch.utils.generate_methods_for_privateuse1_backend()
+    importlib.import_module("torch_aule._attention_ops")
 
 
 def _built_in_accelerator() -> str | None:

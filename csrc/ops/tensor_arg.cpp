@@ -45,6 +45,7 @@ DType raw_dtype_of(const at::Tensor& t) {
 
 CommandStream& current(const at::Tensor& t) { return runtime::current_stream(t.device().index()); }
 CommandStream& current(int device) { return runtime::current_stream(static_cast<c10::DeviceIndex>(device)); }
+const Caps& caps_of(int device) { return runtime::device_caps(static_cast<c10::DeviceIndex>(device)); }
 const Caps& caps_of(const at::Tensor& t) { return runtime::device_caps(t.device().index()); }
 
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors) {

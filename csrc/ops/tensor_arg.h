@@ -24,6 +24,7 @@ DType raw_dtype_of(const at::Tensor& t);
 CommandStream& current(const at::Tensor& t);
 CommandStream& current(int device);
 const Caps& caps_of(const at::Tensor& t);
+const Caps& caps_of(int device);
 
 // All defined tensors must be on aule and on one device; the error names op and argument.
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors);

@@ -1,0 +1,152 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "ops/attention_problem.h"
+
+namespace aule::ops {
+namespace {
+
+// What the three passes share beside the call itself.
+struct Backward {
+  const AttentionCall& call;
+  at::Tensor grad_out, out, logsumexp, grad_logsumexp, stats;
+  at::Tensor grad_query, grad_key, grad_value, grad_bias;  // as the kernels write them
+};
+
+template <class Params>
+Params backward_params(const Backward& b, TensorArgs& args, uint32_t groups) {
+  auto p = attention_params<Params>(b.call, args, groups);
+  p.grad_out = args.read(b.grad_out);
+  set_strides(p.grad_out_stride, b.grad_out);
+  return p;
+}
+
+uint64_t group_count(int64_t heads, int64_t length, const AttentionPlan& plan) {
+  return static_cast<uint64_t>(heads) * ceil_div(static_cast<uint64_t>(length), static_cast<uint64_t>(plan.block)) *
+         static_cast<uint64_t>(plan.splits);
+}
+
+void launch_delta(const Backward& b, int lanes) {
+  const auto& problem = b.call.problem;
+  const int64_t rows = problem.batch * problem.heads * problem.q_len;
+  const int local = lanes == 1 ? 8 : 128;
+  TensorArgs args;
+  auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(problem.batch * problem.heads));
+  p.out_ = args.read(b.out);
+  set_strides(p.out_stride, b.out);
+  p.logsumexp = args.read(b.logsumexp);
+  if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
+  p.stats = args.write(b.stats);
+  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), Spec{problem.dtype, -1, false, false, local}, p, args,
+         linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
+}
+
+template <class Params>
+void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
+  const auto& problem = b.call.problem;
+  PairCheck pairs;
+  for (const at::Tensor* t : {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query}) pairs.see(*t);
+  const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
+  TensorArgs args;
+  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
+  p.stats = args.read(b.stats);
+  p.grad_query = args.write(b.grad_query);
+  set_strides(p.grad_query_stride, b.grad_query);
+  if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
+  Spec spec = attention_spec(b.call, plan, pairs.ok());
+  spec.push(b.grad_bias.defined());
+  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
+}
+
+template <class Params>
+void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
+  const auto& problem = b.call.problem;
+  PairCheck pairs;
+  for (const at::Tensor* t : {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value}) pairs.see(*t);
+  const uint64_t groups = group_count(problem.batch * problem.kv_heads, problem.k_len, plan);
+  TensorArgs args;
+  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
+  p.stats = args.read(b.stats);
+  p.grad_key = args.write(b.grad_key);
+  p.grad_value = args.write(b.grad_value);
+  set_strides(p.grad_key_stride, b.grad_key);
+  set_strides(p.grad_value_stride, b.grad_value);
+  launch(current(b.call.query), kernel, attention_spec(b.call, plan, pairs.ok()), p, args, linear_grid(groups));
+}
+
+// The result as the caller gets it, and the 4-D tensor with dense rows that the kernel writes.
+struct Result {
+  at::Tensor full, rows;
+  explicit Result(const at::Tensor& like) : full(at::empty_like(like)) {
+    const at::Tensor four = full.dim() == 3 ? full.unsqueeze(0) : full;
+    rows = dense_rows(four) ? four : at::empty(four.sizes(), four.options());
+    copied_ = !rows.is_same(four);
+  }
+  at::Tensor take() const {
+    if (copied_) (full.dim() == 3 ? full.unsqueeze(0) : full).copy_(rows);
+    return full;
+  }
+
+ private:
+  bool copied_;
+};
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
+    const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
+    int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
+    const OptionalTensor& grad_logsumexp) {
+  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+  AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
+  const auto& problem = call.problem;
+  TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), call.op,
+              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ", grad_out.sizes(),
+              " of ", grad_out.scalar_type());
+  const c10::SmallVector<int64_t, 3> stat_sizes{problem.batch, problem.heads, problem.q_len};
+  TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), call.op, ": expected logsumexp of shape ",
+              at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
+  check_same_device(call.op, {&query, &grad_out, &out, &logsumexp});
+  if (dropout_p > 0) call.philox = philox_state(philox_seed, philox_offset);
+  const bool wants_bias = bias_requires_grad && call.bias.defined();
+  const auto no_bias = [&] { return at::empty({0}, query.options()); };
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
+    return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value), wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
+
+  const auto dq_plan = attention_plan(caps_of(query), problem, AttentionPass::dq);
+  const auto dkdv_plan = attention_plan(caps_of(query), problem, AttentionPass::dkdv);
+  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none, call.op,
+                              ": this device has no kernel for query ", query.sizes(), ", value ", value.sizes());
+
+  Backward b{call, attention_operand(grad_out), attention_operand(out), logsumexp.contiguous(), {}, {}, {}, {}, {}, {}};
+  if (grad_logsumexp.has_value() && grad_logsumexp->defined()) b.grad_logsumexp = grad_logsumexp->to(at::kFloat).contiguous();
+  const auto float_options = query.options().dtype(at::kFloat);
+  b.stats = at::empty({problem.batch, problem.heads, problem.q_len, 2}, float_options);
+  // Positions outside the band are never visited, hence zeros.
+  if (wants_bias) b.grad_bias = at::zeros({problem.batch, problem.heads, problem.q_len, problem.k_len}, float_options);
+  const Result grad_query(query), grad_key(key), grad_value(value);
+  b.grad_query = grad_query.rows;
+  b.grad_key = grad_key.rows;
+  b.grad_value = grad_value.rows;
+
+  launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
+  if (dkdv_plan.family == AttentionFamily::rows) launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan);
+  else launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+  if (dq_plan.family == AttentionFamily::rows) launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan);
+  else launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
+
+  at::Tensor grad_bias;
+  if (wants_bias) {
+    at::Tensor full = query.dim() == 3 ? b.grad_bias.squeeze(0) : b.grad_bias;
+    grad_bias = full.sum_to_size(attn_bias->sizes()).to(attn_bias->scalar_type());
+  } else {
+    grad_bias = no_bias();
+  }
+  return {grad_query.take(), grad_key.take(), grad_value.take(), grad_bias};
+}
+
+}  // namespace aule::ops

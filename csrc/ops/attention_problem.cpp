@@ -1,0 +1,133 @@
+#include "ops/attention_problem.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace aule::ops {
+namespace {
+
+constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any sequence
+constexpr int64_t kMaxLength = int64_t{1} << 29;
+
+void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{{{"query", &query}, {"key", &key}, {"value", &value}}};
+  for (const auto& [name, t] : operands) {
+    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op, ": expected ", name, " on device aule, but it is on ",
+                t->device());
+    TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(), " like query, but it is on ",
+                t->device());
+    TORCH_CHECK(t->dim() == 3 || t->dim() == 4, op, ": expected ", name,
+                " of 4 dimensions (batch, heads, length, head size), or 3 without batch, but got ", t->sizes());
+    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(), " dimensions like query, but got ",
+                t->sizes());
+    const auto dtype = t->scalar_type();
+    TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ", name,
+                " of dtype float32, float16 or bfloat16, but got ", dtype);
+    TORCH_CHECK(dtype == query.scalar_type(), op, ": expected ", name, " of dtype ", query.scalar_type(),
+                " like query, but got ", dtype);
+    TORCH_CHECK(t->size(-1) >= 1 && t->size(-1) <= kMaxHeadDim, op, ": expected a head size of ", name, " from 1 to ",
+                kMaxHeadDim, ", but got ", t->size(-1));
+    TORCH_CHECK(t->size(-2) <= kMaxLength, op, ": ", name, " is too long: ", t->size(-2), " rows");
+    TORCH_CHECK(t->dim() == 3 || t->size(0) == query.size(0), op, ": expected ", name, " of batch size ", query.size(0),
+                " like query, but got ", t->sizes());
+  }
+  TORCH_CHECK(key.size(-1) == query.size(-1), op, ": expected key of head size ", query.size(-1), " like query, but got ",
+              key.size(-1));
+  TORCH_CHECK(value.size(-2) == key.size(-2), op, ": expected value of length ", key.size(-2), " like key, but got ",
+              value.size(-2));
+  TORCH_CHECK(value.size(-3) == key.size(-3), op, ": expected value of ", key.size(-3), " heads like key, but got ",
+              value.size(-3));
+  TORCH_CHECK(key.size(-3) == query.size(-3) || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0), op,
+              ": expected a number of key heads that divides the ", query.size(-3), " query heads, but got ", key.size(-3));
+}
+
+at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tensor& query, const AttentionProblem& problem) {
+  TORCH_CHECK(bias.device() == query.device(), op, ": expected attn_bias on ", query.device(), " like query, but it is on ",
+              bias.device());
+  const auto dtype = bias.scalar_type();
+  TORCH_CHECK(dtype == at::kBool || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op,
+              ": expected attn_bias of dtype bool, float32, float16 or bfloat16, but got ", dtype);
+  const std::array<int64_t, 4> full{problem.batch, problem.heads, problem.q_len, problem.k_len};
+  const at::IntArrayRef target(full.data() + (4 - query.dim()), query.dim());
+  bool fits = bias.dim() <= query.dim();
+  for (int64_t i = 1; fits && i <= bias.dim(); ++i) fits = bias.size(-i) == 1 || bias.size(-i) == full[4 - i];
+  TORCH_CHECK(fits, op, ": expected attn_bias of a shape that broadcasts to ", target, ", but got ", bias.sizes());
+  return bias.expand(full);
+}
+
+}  // namespace
+
+bool dense_rows(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1; }
+
+at::Tensor attention_operand(const at::Tensor& t) {
+  const at::Tensor full = t.dim() == 3 ? t.unsqueeze(0) : t;
+  return dense_rows(full) ? full : full.contiguous();
+}
+
+AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                             const OptionalTensor& attn_bias, const AttentionFlags& flags) {
+  check_operands(op, query, key, value);
+  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ", flags.dropout_p);
+  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ", flags.softcap);
+  AttentionCall call;
+  call.op = op;
+  call.query = attention_operand(query);
+  call.key = attention_operand(key);
+  call.value = attention_operand(value);
+  AttentionProblem& problem = call.problem;
+  problem.batch = call.query.size(0);
+  problem.heads = call.query.size(1);
+  problem.kv_heads = call.key.size(1);
+  problem.q_len = call.query.size(2);
+  problem.k_len = call.key.size(2);
+  problem.head_dim = call.query.size(3);
+  problem.v_dim = call.value.size(3);
+  problem.dtype = dtype_of(query, op);
+  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ", query.sizes());
+  if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
+
+  call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
+  call.softcap = static_cast<float>(flags.softcap);
+  call.dropout_p = static_cast<float>(flags.dropout_p);
+  call.shift = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
+  const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
+  call.left = static_cast<int>(bound(flags.window_left));
+  call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
+  return call;
+}
+
+void PairCheck::see(const at::Tensor& t) {
+  const auto two = static_cast<uint64_t>(2 * t.element_size());
+  bool even = address_of(t) % two == 0 && t.size(-1) % 2 == 0;
+  for (int i = 0; i < 3; ++i) even = even && (t.size(i) == 1 || t.stride(i) % 2 == 0);
+  ok_ = ok_ && even;
+}
+
+std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
+  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCPU);
+  const bool captured = state.state_address != 0;
+  const auto word = [&](uint64_t bits) { return at::scalar_tensor(static_cast<int64_t>(bits), options); };
+  return {word(captured ? state.state_address : state.seed), word(captured ? state.offset | 1 : state.offset)};
+}
+
+runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset) {
+  const auto first = static_cast<uint64_t>(*seed.const_data_ptr<int64_t>());
+  const auto second = static_cast<uint64_t>(*offset.const_data_ptr<int64_t>());
+  runtime::PhiloxState state;
+  state.offset = second & ~uint64_t{1};
+  if ((second & 1) != 0) state.state_address = first;
+  else state.seed = first;
+  return state;
+}
+
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, bool pairs) {
+  const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
+  const bool tiles = plan.family == AttentionFamily::tiles;
+  return Spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local, tiles ? plan.columns : plan.dim,
+              tiles ? plan.splits : plan.v_dim, plan.rows, pairs};
+}
+
+}  // namespace aule::ops

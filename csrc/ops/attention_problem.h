@@ -1,0 +1,96 @@
+// The checked and normalised arguments of one attention call, and what both directions do with them.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ops/attention.h"
+#include "ops/attention_plan.h"
+#include "ops/tensor_arg.h"
+#include "runtime/generator.h"
+
+namespace aule::ops {
+
+struct AttentionFlags {
+  double dropout_p = 0, softcap = 0;
+  std::optional<double> scale;
+  bool is_causal = false, causal_bottom_right = false;
+  int64_t window_left = -1, window_right = -1;
+};
+
+struct AttentionCall {
+  const char* op;
+  AttentionProblem problem;
+  at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
+  float scale = 1, softcap = 0, dropout_p = 0;
+  int shift = 0, left = 0, right = 0;
+  runtime::PhiloxState philox;
+};
+
+// Raises for whatever the kernels do not take, naming `op` and the argument.
+AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                             const OptionalTensor& attn_bias, const AttentionFlags& flags);
+
+// A tensor as the kernels take it: 4-D and dense in its last dimension, copied only when it is not.
+at::Tensor attention_operand(const at::Tensor& t);
+// A result of the layout of `like`, or, where that is not dense in the last dimension, a contiguous stand-in.
+bool dense_rows(const at::Tensor& t);
+
+// Counts whether loads of two neighbours are legal: every address, stride and head size is even.
+class PairCheck {
+ public:
+  void see(const at::Tensor& t);
+  bool ok() const { return ok_; }
+
+ private:
+  bool ok_ = true;
+};
+
+// The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured the seed tensor
+// holds the address of the device's state instead, which the offset's lowest bit (offsets are multiples of 4) tells.
+std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state);
+runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset);
+
+template <class Params>
+void set_strides(int64_t (&strides)[3], const Params& t) {
+  for (int i = 0; i < 3; ++i) strides[i] = t.size(i) == 1 ? 0 : t.stride(i);
+}
+
+// The members that every attention kernel reads; addresses of results are set by the caller.
+template <class Params>
+Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t groups) {
+  Params p{};
+  p.query = args.read(call.query);
+  p.key = args.read(call.key);
+  p.value = args.read(call.value);
+  set_strides(p.query_stride, call.query);
+  set_strides(p.key_stride, call.key);
+  set_strides(p.value_stride, call.value);
+  if (call.bias.defined()) {
+    p.bias = args.read(call.bias);
+    for (int i = 0; i < 4; ++i) p.bias_stride[i] = call.bias.size(i) == 1 ? 0 : call.bias.stride(i);
+  }
+  p.seed = call.philox.seed;
+  p.offset = call.philox.offset;
+  p.state = call.philox.state_address;
+  p.groups = groups;
+  p.heads = static_cast<int>(call.problem.heads);
+  p.kv_heads = static_cast<int>(call.problem.kv_heads);
+  p.q_len = static_cast<int>(call.problem.q_len);
+  p.k_len = static_cast<int>(call.problem.k_len);
+  p.head_dim = static_cast<int>(call.problem.head_dim);
+  p.v_dim = static_cast<int>(call.problem.v_dim);
+  p.shift = call.shift;
+  p.left = call.left;
+  p.right = call.right;
+  p.scale = call.scale;
+  p.softcap = call.softcap;
+  p.dropout_p = call.dropout_p;
+  p.dropout_scale = call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 0;
+  return p;
+}
+
+// Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl.
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, bool pairs);
+
+}  // namespace aule::ops

@@ -1,0 +1,71 @@
+// What every attention kernel shares: the parameter block, the loads and stores of two neighbours, the band of
+// visible keys and the dropout draw.
+//
+//   S = softcap(scale * Q K^T) + bias;  P = softmax(S) over the visible keys;  O = dropout(P) V
+//   query i sees key j when  i + shift - left <= j <= i + shift + right   (none of both: left = right = 2^30)
+//
+// Letters: B H Lq Lk, D the head size of query and key, Dv that of value. Strides are in elements, {batch, head, row};
+// the last dimension is dense. `heads` counts query heads; key and value heads are `kv_heads`, a divisor of it.
+#ifndef AULE_ATTENTION_GLSL
+#define AULE_ATTENTION_GLSL
+layout(local_size_x_id = 4) in;
+#include "common/dtype.glsl"
+#include "common/indexing.glsl"
+#include "common/philox.glsl"
+
+struct Params {
+  uint64_t query, key, value, out_, logsumexp, bias;
+  uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: {logsumexp, delta} per query row
+  uint64_t grad_logsumexp;                                                // 0: none
+  uint64_t seed, offset, state;
+  int64_t query_stride[3], key_stride[3], value_stride[3], out_stride[3];
+  int64_t grad_out_stride[3], grad_query_stride[3], grad_key_stride[3], grad_value_stride[3];
+  int64_t bias_stride[4];  // {batch, head, query, key}; 0 where broadcast
+  uint groups;             // workgroups that have work
+  int heads, kv_heads, q_len, k_len, head_dim, v_dim;
+  int shift, left, right;
+  float scale, softcap, dropout_p, dropout_scale;
+};
+#include "common/params.glsl"
+
+// Positions 0 to 4 of every kernel's specialization constants.
+layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients
+layout(constant_id = 1) const int BIAS_DT = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
+layout(constant_id = 2) const bool DROPOUT = false;
+layout(constant_id = 3) const bool SOFTCAP = false;
+layout(constant_id = 4) const int LOCAL = 8;  // local size
+
+#define NEG_INF uintBitsToFloat(0xff800000u)
+#define POS_INF uintBitsToFloat(0x7f800000u)
+const int ELEM_BYTES = DT == AULE_DT_F32 ? 4 : 2;
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
+
+// First and last + 1 key that rows [row, row_last] may see.
+int keys_begin(int row) { return max(0, row + p.shift - p.left); }
+int keys_end(int row_last) { return min(p.k_len, row_last + p.shift + p.right + 1); }
+// The same seen from keys [key, key_last].
+int queries_begin(int key) { return max(0, key - p.shift - p.right); }
+int queries_end(int key_last) { return min(p.q_len, key_last - p.shift + p.left + 1); }
+
+float load_bias(uint64_t address) {
+  if (BIAS_DT == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
+  return load_float(address, 0, BIAS_DT);
+}
+uint64_t bias_bytes() { return BIAS_DT == AULE_DT_BOOL ? 1 : (BIAS_DT == AULE_DT_F32 ? 4 : 2); }
+
+// Overflow of exp in a hand-made tanh is why the built-in one is clamped: beyond 15 it is 1 in float32.
+float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
+
+// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same
+// mask: word query % 4 of the draw numbered by (batch and head, query / 4, key).
+uvec4 dropout_draw(Philox g, int bh, int row, int key, int q_len, int k_len) {
+  uint64_t block = uint64_t(bh) * uint64_t((q_len + 3) / 4) + uint64_t(row / 4);
+  return philox_draw(g, block * uint64_t(k_len) + uint64_t(key), 0u);
+}
+uint dropout_word(uvec4 draw, int row) {
+  uint low = (row & 1) == 0 ? draw.x : draw.y;
+  uint high = (row & 1) == 0 ? draw.z : draw.w;
+  return (row & 2) == 0 ? low : high;
+}
+#endif

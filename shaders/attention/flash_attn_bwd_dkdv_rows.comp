@@ -1,0 +1,148 @@
+#pragma aule feature subgroup_shuffle
+#pragma aule params ring
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+// FlashAttention backward for CPU devices, dK and dV:
+//   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_rows
+// Lane l of workgroup (block, b, kv head) owns keys block*W*R + l*R + {0..R-1}; the queries of every head that shares
+// the key head pass one at a time, so grouped queries need no second sum and no atomics.
+#include "attention/rows.glsl"
+
+void main() {
+  int blocks = (p.k_len + W * R - 1) / (W * R);
+  uint group = linear_group();
+  if (group >= p.groups) return;
+  int block = interleave(int(group % uint(blocks)), blocks);
+  int b_kv = int(group / uint(blocks));
+  int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, share = p.heads / p.kv_heads;
+  int lane = int(gl_LocalInvocationID.x);
+  int first = block * W * R, key0 = first + lane * R;
+  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
+  int shift = p.shift, left = p.left, right = p.right;
+  float scale = p.scale, softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
+
+  float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
+  uint64_t k_base = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES);
+  uint64_t v_base = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES);
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    int key = min(key0 + r, k_len - 1);
+    uint64_t k_row = k_base + uint64_t(int64_t(key) * p.key_stride[2] * ELEM_BYTES);
+    [[unroll]] for (int d = 0; d < DP; d += 2) {
+      vec2 x = load_row_pair(k_row, d, d_qk) * scale;
+      k[r * DP + d] = x.x;
+      k[r * DP + d + 1] = x.y;
+      dk[r * DP + d] = 0.0;
+      dk[r * DP + d + 1] = 0.0;
+    }
+    uint64_t v_row = v_base + uint64_t(int64_t(key) * p.value_stride[2] * ELEM_BYTES);
+    [[unroll]] for (int d = 0; d < DVP; d += 2) {
+      vec2 x = load_row_pair(v_row, d, d_v);
+      v[r * DVP + d] = x.x;
+      v[r * DVP + d + 1] = x.y;
+      dv[r * DVP + d] = 0.0;
+      dv[r * DVP + d + 1] = 0.0;
+    }
+  }
+
+  int begin = queries_begin(first), end = queries_end(min(first + W * R, k_len) - 1), rows = max(end - begin, 0);
+  uint64_t q_step = uint64_t(p.query_stride[2] * ELEM_BYTES), g_step = uint64_t(p.grad_out_stride[2] * ELEM_BYTES);
+  uint64_t q_base = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(kv_h * share) * p.query_stride[1]) * ELEM_BYTES) + uint64_t(begin) * q_step;
+  uint64_t g_base = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(kv_h * share) * p.grad_out_stride[1]) * ELEM_BYTES) + uint64_t(begin) * g_step;
+  uint64_t q_head = uint64_t(p.query_stride[1] * ELEM_BYTES), g_head = uint64_t(p.grad_out_stride[1] * ELEM_BYTES);
+  int bh0 = b * p.heads + kv_h * share;
+  uint64_t all_stats = p.stats, stats = all_stats + uint64_t(int64_t(bh0) * q_len + begin) * 8;
+  int64_t bias_q = p.bias_stride[2], bias_h = p.bias_stride[1];
+  uint64_t bias_base[R];
+  if (BIAS_DT >= 0) {
+    [[unroll]] for (int r = 0; r < R; ++r)
+      bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h + int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
+  }
+  Philox philox;
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  // One loop over (head of the group, query): two nested ones would carry every accumulator through two masks.
+  int head = 0, row = begin;
+  uint64_t q_row = q_base, g_row = g_base;
+  [[dont_unroll]] for (int step = share * rows; step > 0; --step) {
+    float s[R], dp[R];
+    vec2 q_two[DP / CHUNK], g_two[DVP / CHUNK];
+    [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
+    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
+      vec2 x = load_row_pair(q_row, c + 2 * lane, d_qk);
+      q_two[c / CHUNK] = x;
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) s[r] += k[r * DP + c + e] * q;
+      }
+    }
+    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
+      vec2 x = load_row_pair(g_row, c + 2 * lane, d_v);
+      g_two[c / CHUNK] = x;
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) dp[r] += v[r * DVP + c + e] * g;
+      }
+    }
+    vec2 stat = uintBitsToFloat(unpackUint2x32(PairRef(stats).v));  // {logsumexp, delta}
+    float weight[R];
+    [[unroll]] for (int r = 0; r < R; ++r) {
+      float x = s[r], slope = 1.0;
+      if (SOFTCAP) {
+        float t = capped_tanh(x / softcap);
+        x = softcap * t;
+        slope = 1.0 - t * t;
+      }
+      if (BIAS_DT >= 0) x += load_bias(bias_base[r] + bias_bytes() * uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
+      int seen = key0 + r - row - shift;
+      bool visible = seen >= -left && seen <= right && x > NEG_INF;
+      float prob = visible ? exp(x - stat.x) : 0.0;
+      float gp = dp[r];
+      weight[r] = prob;
+      if (DROPOUT) {
+        uvec4 draw = dropout_draw(philox, bh0 + head, row, key0 + r, q_len, k_len);
+        bool keep = uniform01(dropout_word(draw, row)) >= dropout_p;
+        gp = keep ? gp * dropout_scale : 0.0;
+        weight[r] = keep ? prob * dropout_scale : 0.0;
+      }
+      float ds = prob * (gp - stat.y);
+      s[r] = SOFTCAP ? ds * slope : ds;
+    }
+    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
+      vec2 x = g_two[c / CHUNK];
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) dv[r * DVP + c + e] += weight[r] * g;
+      }
+    }
+    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
+      vec2 x = q_two[c / CHUNK];
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) dk[r * DP + c + e] += s[r] * q;
+      }
+    }
+    row += 1;
+    q_row += q_step;
+    g_row += g_step;
+    stats += 8;
+    bool next = row == end;  // on to the next head of the group
+    head = next ? head + 1 : head;
+    q_row = next ? q_base + uint64_t(head) * q_head : q_row;
+    g_row = next ? g_base + uint64_t(head) * g_head : g_row;
+    stats = next ? all_stats + uint64_t(int64_t(bh0 + head) * q_len + begin) * 8 : stats;
+    row = next ? begin : row;
+  }
+
+  uint64_t dk_base = p.grad_key + uint64_t((int64_t(b) * p.grad_key_stride[0] + int64_t(kv_h) * p.grad_key_stride[1]) * ELEM_BYTES);
+  uint64_t dv_base = p.grad_value + uint64_t((int64_t(b) * p.grad_value_stride[0] + int64_t(kv_h) * p.grad_value_stride[1]) * ELEM_BYTES);
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    if (key0 + r < k_len) {
+      uint64_t dk_row = dk_base + uint64_t(int64_t(key0 + r) * p.grad_key_stride[2] * ELEM_BYTES);
+      [[unroll]] for (int d = 0; d < DP; d += 2)
+        store_row_pair(dk_row, d, d_qk, vec2(dk[r * DP + d], dk[r * DP + d + 1]) * scale);
+      uint64_t dv_row = dv_base + uint64_t(int64_t(key0 + r) * p.grad_value_stride[2] * ELEM_BYTES);
+      [[unroll]] for (int d = 0; d < DVP; d += 2)
+        store_row_pair(dv_row, d, d_v, vec2(dv[r * DVP + d], dv[r * DVP + d + 1]));
+    }
+  }
+}

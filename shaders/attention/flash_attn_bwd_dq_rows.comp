@@ -1,0 +1,127 @@
+#pragma aule feature subgroup_shuffle
+#pragma aule params ring
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+// FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
+//   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
+// The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
+#include "attention/rows.glsl"
+
+layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
+
+void main() {
+  int blocks = (p.q_len + W * R - 1) / (W * R);
+  uint group = linear_group();
+  if (group >= p.groups) return;
+  int block = interleave(int(group % uint(blocks)), blocks);
+  int bh = int(group / uint(blocks));
+  int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
+  int lane = int(gl_LocalInvocationID.x);
+  int first = block * W * R, row0 = first + lane * R;
+  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
+  int shift = p.shift, left = p.left, right = p.right;
+  float softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
+
+  float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
+  uint64_t q_base = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1]) * ELEM_BYTES);
+  uint64_t g_base = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1]) * ELEM_BYTES);
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    int row = min(row0 + r, q_len - 1);
+    uint64_t q_row = q_base + uint64_t(int64_t(row) * p.query_stride[2] * ELEM_BYTES);
+    [[unroll]] for (int d = 0; d < DP; d += 2) {
+      vec2 x = load_row_pair(q_row, d, d_qk) * p.scale;
+      q[r * DP + d] = x.x;
+      q[r * DP + d + 1] = x.y;
+      dq[r * DP + d] = 0.0;
+      dq[r * DP + d + 1] = 0.0;
+    }
+    uint64_t g_row = g_base + uint64_t(int64_t(row) * p.grad_out_stride[2] * ELEM_BYTES);
+    [[unroll]] for (int d = 0; d < DVP; d += 2) {
+      vec2 x = load_row_pair(g_row, d, d_v);
+      g[r * DVP + d] = x.x;
+      g[r * DVP + d + 1] = x.y;
+    }
+    uint64_t stats = p.stats + uint64_t(int64_t(bh) * q_len + row) * 8;
+    lse[r] = F32Ref(stats).v;
+    delta[r] = F32Ref(stats + 4).v;
+  }
+
+  int begin = keys_begin(first), end = keys_end(min(first + W * R, q_len) - 1);
+  uint64_t k_step = uint64_t(p.key_stride[2] * ELEM_BYTES), v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
+  uint64_t k_row = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES) + uint64_t(begin) * k_step;
+  uint64_t v_row = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES) + uint64_t(begin) * v_step;
+  uint64_t bias_row[R], grad_bias_row[R];
+  uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    int row = min(row0 + r, q_len - 1);
+    if (BIAS_DT >= 0)
+      bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] + int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
+    if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
+  }
+  Philox philox;
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  [[dont_unroll]] for (int key = begin; key < end; ++key) {
+    float s[R], dp[R];
+    vec2 k_two[DP / CHUNK];
+    [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
+    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
+      vec2 x = load_row_pair(k_row, c + 2 * lane, d_qk);
+      k_two[c / CHUNK] = x;
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
+      }
+    }
+    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
+      vec2 x = load_row_pair(v_row, c + 2 * lane, d_v);
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
+      }
+    }
+    uvec4 draw;
+    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
+    [[unroll]] for (int r = 0; r < R; ++r) {
+      float x = s[r], slope = 1.0;
+      if (SOFTCAP) {
+        float t = capped_tanh(x / softcap);
+        x = softcap * t;
+        slope = 1.0 - t * t;
+      }
+      if (BIAS_DT >= 0) {
+        x += load_bias(bias_row[r]);
+        bias_row[r] += bias_step;
+      }
+      int seen = key - (row0 + r) - shift;
+      bool visible = seen >= -left && seen <= right && x > NEG_INF;
+      float prob = visible ? exp(x - lse[r]) : 0.0;
+      float gp = dp[r];
+      if (DROPOUT) gp = uniform01(dropout_word(draw, row0 + r)) >= dropout_p ? gp * dropout_scale : 0.0;
+      float ds = prob * (gp - delta[r]);
+      if (GRAD_BIAS) {
+        if (row0 + r < q_len) F32Ref(grad_bias_row[r]).v = ds;
+        grad_bias_row[r] += 4;
+      }
+      s[r] = SOFTCAP ? ds * slope : ds;
+    }
+    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
+      vec2 x = k_two[c / CHUNK];
+      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+        float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+        [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
+      }
+    }
+    k_row += k_step;
+    v_row += v_step;
+  }
+
+  uint64_t dq_base = p.grad_query + uint64_t((int64_t(b) * p.grad_query_stride[0] + int64_t(h) * p.grad_query_stride[1]) * ELEM_BYTES);
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    if (row0 + r < q_len) {
+      uint64_t row = dq_base + uint64_t(int64_t(row0 + r) * p.grad_query_stride[2] * ELEM_BYTES);
+      [[unroll]] for (int d = 0; d < DP; d += 2)
+        store_row_pair(row, d, d_qk, vec2(dq[r * DP + d], dq[r * DP + d + 1]) * p.scale);
+    }
+  }
+}

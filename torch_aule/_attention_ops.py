@@ -1,0 +1,106 @@
+"""Fake kernels and the autograd formula of ``torch.ops.aule.flash_attn_fwd``; imported when the backend registers."""
+
+from __future__ import annotations
+
+import torch
+
+
+def _like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
+    """The layout that the kernel gives its output; the twin of ``output_like_query`` in csrc/ops/attention_forward.cpp."""
+    if query.size(-1) == v_dim:
+        return torch.empty_like(query)
+    sizes = [*query.shape[:-1], v_dim]
+    order = sorted(range(query.dim()), key=lambda i: query.stride(i), reverse=True)
+    strides, stride = [0] * query.dim(), 1
+    for i in reversed(order):
+        strides[i] = stride
+        stride = stride * sizes[i]
+    return query.new_empty_strided(sizes, strides)
+
+
+@torch.library.register_fake("aule::flash_attn_fwd")
+def _fwd_fake(
+    query,
+    key,
+    value,
+    attn_bias=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    window_left=-1,
+    window_right=-1,
+    softcap=0.0,
+    causal_bottom_right=False,
+):
+    torch._check(
+        query.dim() in (3, 4), lambda: f"flash_attn_fwd: expected query of 3 or 4 dimensions, but got {query.shape}"
+    )
+    batch = query.size(0) if query.dim() == 4 else 1
+    lse = query.new_empty((batch, query.size(-3), query.size(-2)), dtype=torch.float32)
+    seed, offset = (torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
+    return _like_query(query, value.size(-1)), lse, seed, offset
+
+
+@torch.library.register_fake("aule::flash_attn_bwd")
+def _bwd_fake(
+    grad_out,
+    query,
+    key,
+    value,
+    out,
+    logsumexp,
+    philox_seed,
+    philox_offset,
+    attn_bias=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    window_left=-1,
+    window_right=-1,
+    softcap=0.0,
+    causal_bottom_right=False,
+    bias_requires_grad=False,
+    grad_logsumexp=None,
+):
+    if bias_requires_grad and attn_bias is not None:
+        dbias = attn_bias.new_empty(attn_bias.shape)
+    else:
+        dbias = query.new_empty((0,))
+    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), dbias
+
+
+def _setup_context(ctx, inputs, output):
+    query, key, value, attn_bias, *options = inputs
+    out, logsumexp, seed, offset = output
+    ctx.save_for_backward(query, key, value, attn_bias, out, logsumexp, seed, offset)
+    ctx.options = options
+    ctx.bias_grad = attn_bias is not None and attn_bias.dtype != torch.bool and ctx.needs_input_grad[3]
+    ctx.mark_non_differentiable(seed, offset)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grad_out, grad_logsumexp, _seed, _offset):
+    query, key, value, attn_bias, out, logsumexp, seed, offset = ctx.saved_tensors
+    nothing = (None,) * 7
+    if grad_out is None and grad_logsumexp is None:
+        return None, None, None, None, *nothing
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    dq, dk, dv, dbias = torch.ops.aule.flash_attn_bwd(
+        grad_out,
+        query,
+        key,
+        value,
+        out,
+        logsumexp,
+        seed,
+        offset,
+        attn_bias,
+        *ctx.options,
+        bias_requires_grad=ctx.bias_grad,
+        grad_logsumexp=grad_logsumexp,
+    )
+    return dq, dk, dv, dbias if ctx.bias_grad else None, *nothing
+
+
+torch.library.register_autograd("aule::flash_attn_fwd", _backward, setup_context=_setup_context)
