@@ -40,7 +40,7 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
                          const OptionalTensor& attn_mask, double dropout_p, bool is_causal, std::optional<double> scale,
                          bool enable_gqa);
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor, at::Tensor>
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 _scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                  const OptionalTensor& attn_bias, double dropout_p, bool is_causal,
                                                  bool return_debug_mask, std::optional<double> scale);

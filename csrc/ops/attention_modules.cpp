@@ -68,8 +68,8 @@ std::tuple<at::Tensor, at::Tensor> _native_multi_head_attention(
 
   at::Tensor heads, weights;
   if (need_weights) {
-    at::Tensor scores = at::matmul(q * (1.0 / std::sqrt(static_cast<double>(q.size(3)))), k.transpose(2, 3));
-    if (bias.has_value()) scores = scores + *bias;
+    at::Tensor scores = at::matmul(q.mul(1.0 / std::sqrt(static_cast<double>(q.size(3)))), k.transpose(2, 3));
+    if (bias.has_value()) scores = scores.add(*bias);
     weights = at::softmax(scores, -1);
     heads = at::matmul(weights, v);
     if (average_attn_weights) weights = weights.mean(1);
@@ -98,11 +98,11 @@ at::Tensor _transformer_encoder_layer_fwd(
     return at::linear(use_gelu ? at::gelu(inner) : at::relu(inner), ffn_weight_2, ffn_bias_2);
   };
   if (norm_first) {
-    const at::Tensor x = src + attend(norm_1(src));
-    return x + feed(norm_2(x));
+    const at::Tensor x = src.add(attend(norm_1(src)));
+    return x.add(feed(norm_2(x)));
   }
-  const at::Tensor x = norm_1(src + attend(src));
-  return norm_2(x + feed(x));
+  const at::Tensor x = norm_1(src.add(attend(src)));
+  return norm_2(x.add(feed(x)));
 }
 
 bool _nested_tensor_from_mask_left_aligned(const at::Tensor& /*t*/, const at::Tensor& /*mask*/) { return false; }

@@ -90,7 +90,7 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
   return static_cast<int64_t>(at::SDPBackend::error);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor, at::Tensor>
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 _scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                  const OptionalTensor& attn_bias, double dropout_p, bool is_causal,
                                                  bool return_debug_mask, std::optional<double> scale) {
@@ -100,7 +100,7 @@ _scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const 
   TORCH_CHECK(!return_debug_mask, op, ": return_debug_mask is not supported on device aule");
   auto [out, logsumexp, seed, offset] =
       flash_attn_fwd(query, key, value, attn_bias, dropout_p, is_causal, scale, -1, -1, 0.0, false);
-  return {out, logsumexp, at::Tensor(), at::Tensor(), query.size(-2), key.size(-2), seed, offset, at::Tensor()};
+  return {out, logsumexp, at::Tensor(), at::Tensor(), c10::SymInt(query.size(-2)), c10::SymInt(key.size(-2)), seed, offset, at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _scaled_dot_product_fused_attention_overrideable_backward(
