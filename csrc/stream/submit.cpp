@@ -114,6 +114,7 @@ uint64_t StreamImpl::submit(Batch& b) {
   VkResult result;
   {
     std::lock_guard lock(queue->mutex);
+    if (lost) d->vk.vkQueueWaitIdle(queue->handle);  // only injected: what runs must not outlive its memory
     result = lost ? VK_ERROR_DEVICE_LOST : d->vk.vkQueueSubmit2(queue->handle, 1, &info, VK_NULL_HANDLE);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
       d->vk.vkQueueWaitIdle(queue->handle);  // frees what the driver held for earlier submissions

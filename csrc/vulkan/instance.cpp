@@ -84,7 +84,11 @@ Instance* create() {
   const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, features_known ? &features : nullptr, flags, &app,
                                   static_cast<uint32_t>(layers.size()), layers.data(),
                                   static_cast<uint32_t>(extensions.size()), extensions.data()};
-  VK_CHECK(vk.vkCreateInstance(&info, nullptr, &made->handle));
+  const VkResult created = vk.vkCreateInstance(&info, nullptr, &made->handle);
+  if (created == VK_ERROR_INCOMPATIBLE_DRIVER)
+    throw NoDevice("the Vulkan loader found no driver that works (VK_ERROR_INCOMPATIBLE_DRIVER): install the GPU vendor's, or "
+                   "mesa-vulkan-drivers, or point VK_DRIVER_FILES at the driver's .json file");
+  if (created < 0) throw_vulkan(created, "vkCreateInstance", __FILE__, __LINE__);
   load_instance_functions(vk, made->handle);
   if (validate && vk.vkCreateDebugUtilsMessengerEXT != nullptr) {
     const VkDebugUtilsMessengerCreateInfoEXT messenger{

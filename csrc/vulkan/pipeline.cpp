@@ -163,7 +163,6 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
 PipelineStore::~PipelineStore() = default;
 
 void PipelineStore::wait_idle() {
-  if (device_.lost) return;
   std::vector<std::unique_lock<std::mutex>> locks;
   for (auto& queue : device_.queues) locks.emplace_back(queue->mutex);
   device_.vk.vkDeviceWaitIdle(device_.handle);

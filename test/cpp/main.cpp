@@ -1,12 +1,15 @@
 // The layers below Torch, on a device. Usage: device_tests NAME...; the names are the functions below.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <random>
 #include <thread>
 
 #include "fixture.h"
+#include "kernels/kernel_table.h"
+#include "stream/cost.h"
 #include "stream/hazards.h"
 #include "vulkan/instance.h"
 #include "vulkan/pipeline.h"
@@ -16,6 +19,64 @@
 namespace aule {
 namespace {
 
+
+// Against a byte map: a barrier is due exactly when a read was written or a write was read or written since the last.
+void hazards() {
+  std::mt19937 random(7);
+  stream::Hazards h;
+  std::vector<uint8_t> read(256), written(256);
+  uint8_t since = 0;            // stages since the last barrier
+  bool transfer_unseen = false;  // compute writes that no barrier has ordered before transfers yet
+  for (int step = 0; step < 20000; ++step) {
+    std::vector<Access> accesses(random() % 4);
+    bool due = false;
+    for (Access& a : accesses) {
+      a.begin = random() % 250;
+      a.end = a.begin + 1 + random() % 6;
+      a.write = random() % 3 == 0;
+      for (uint64_t i = a.begin; i < a.end; ++i) due |= written[i] || (a.write && read[i]);
+    }
+    auto stage = random() % 8 == 0 ? stream::kTransfer : stream::kCompute;
+    bool late = stage == stream::kTransfer && transfer_unseen && !accesses.empty();
+    auto need = h.step(stage, accesses.data(), accesses.size());
+    CHECK(need.needed == (due || late));
+    if (need.needed) {
+      CHECK((need.before & since) == since && (need.after & stage));
+      CHECK(!late || (need.before & stream::kCompute));
+      if (need.after & stream::kTransfer) transfer_unseen = false;
+      else transfer_unseen = true;
+      std::fill(read.begin(), read.end(), 0);
+      std::fill(written.begin(), written.end(), 0);
+      since = 0;
+    }
+    since = static_cast<uint8_t>(since | stage);
+    for (const Access& a : accesses) {
+      for (uint64_t i = a.begin; i < a.end; ++i) (a.write ? written : read)[i] = 1;
+    }
+  }
+  h.clear();
+  const Access one{0, 4, true};
+  CHECK(!h.step(stream::kCompute, &one, 1).needed);
+  h.touch_everything();
+  const Access other{100, 104, false};
+  CHECK(h.step(stream::kCompute, &other, 1).needed);
+  CHECK(!h.step(stream::kCompute, &other, 1).needed);
+}
+
+void costs() {
+  stream::CostModel m;
+  float first = m.predict(3, 100, 1000);
+  CHECK(first > 0);
+  m.learn({{3, 100, 1000, first}}, 5e6);
+  CHECK(m.predict(3, 100, 1000) == 5e6f);
+  CHECK(m.predict(3, 120, 1000) > 5.9e6f && m.predict(3, 120, 1000) < 6.1e6f);
+  CHECK(m.predict(3, 100, 4000) > 19e6f);                    // more to read at the same grid: a longer inner loop
+  CHECK(m.predict(3, 100000, 1000000) > 1000 * 5e6f * 0.99);  // nothing known at this size: at least in proportion
+  m.learn({{3, 100, 1000, 5e6f}}, 1e6);
+  CHECK(m.predict(3, 100, 1000) > 3e6f);  // falls slowly
+  m.learn({{3, 100, 1000, 4e6f}, {5, 10, 10, 4e6f}}, 16e6);  // shared in proportion
+  CHECK(m.predict(3, 100, 1000) == 8e6f && m.predict(5, 10, 10) == 8e6f);
+}
 
 void dispatch() {
   auto& s = main_stream();
@@ -151,15 +212,15 @@ void graphs() {
 
 void cut() {  // run with TORCH_AULE_TIME_BUDGET_MS=0.02: every dispatch is cut
   auto& s = main_stream();
-  Words a(1 << 20), b(1 << 20);
-  auto host = counting(1 << 20);
+  Words a(1 << 18), b(1 << 18);
+  auto host = counting(1 << 18);
   s.upload(a.address(), host.data(), a.bytes());
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 4; ++i) {
     scale_add(s, b, a, 1, 1);
     ring_add(s, a, b, 1);
   }
   auto got = read(s, a);
-  for (uint32_t i = 0; i < got.size(); ++i) CHECK(got[i] == i + 20);
+  for (uint32_t i = 0; i < got.size(); ++i) CHECK(got[i] == i + 8);
 }
 
 void index_error() {
@@ -256,6 +317,35 @@ void cache() {
   std::printf("%s\n", vulkan::Device::get(0).impl().pipelines->file().c_str());
 }
 
+// Host cost of recording one dispatch with its barrier (into a graph: nothing is submitted, nothing runs).
+void record_cost() {
+  auto& s = main_stream();
+  Words a(64), b(64);
+  scale_add(s, a, b, 1, 0);
+  for (int round = 0; round < 3; ++round) {
+    constexpr int n = 20000;
+    s.capture_begin();
+    auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < n; ++i) scale_add(s, i & 1 ? a : b, i & 1 ? b : a, 1, 0);
+    double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / n;
+    s.capture_end();
+    std::printf("{\"name\": \"record_dispatch\", \"ns\": %.0f}\n", ns);
+  }
+  constexpr int n = 20000;  // the same with submissions, still without waiting for each
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < n; ++i) scale_add(s, i & 1 ? a : b, i & 1 ? b : a, 1, 0);
+  double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / n;
+  std::printf("{\"name\": \"issue_dispatch\", \"ns\": %.0f}\n", ns);
+  const auto& spec = Spec{1u};
+  auto& device = vulkan::Device::get(0);
+  uintptr_t sum = 0;
+  start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1000000; ++i) sum += reinterpret_cast<uintptr_t>(&kernels::pipeline_for(device, kScaleAdd, spec));
+  ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1e6;
+  std::printf("{\"name\": \"find_pipeline\", \"ns\": %.1f, \"ignore\": %d}\n", ns, static_cast<int>(sum & 1));
+  s.synchronize();
+}
+
 void two_devices() {  // AULE_VISIBLE_DEVICES=0,0
   CHECK(vulkan::device_count() == 2);
   auto& s1 = CommandStream::get(1, 0);
@@ -278,7 +368,7 @@ int main(int argc, char** argv) {
 #define TEST(name) {#name, name}
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
-      TEST(two_devices),
+      TEST(two_devices), TEST(record_cost), TEST(hazards), TEST(costs),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);
