@@ -1,7 +1,7 @@
 // The layers below Torch, on a device. Usage: device_tests NAME...; the names are the functions below.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <random>
@@ -317,33 +317,37 @@ void cache() {
   std::printf("%s\n", vulkan::Device::get(0).impl().pipelines->file().c_str());
 }
 
-// Host cost of recording one dispatch with its barrier (into a graph: nothing is submitted, nothing runs).
+// Nanoseconds of this thread's own time that fn takes, per call of n.
+double cost_of(int n, const std::function<void(int)>& fn) {
+  auto now = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);  // a busy machine must not count
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+  };
+  double start = now();
+  for (int i = 0; i < n; ++i) fn(i);
+  return (now() - start) / n;
+}
+
+// Host cost of a dispatch with its barrier: recorded into a graph, where nothing runs, and issued.
 void record_cost() {
   auto& s = main_stream();
   Words a(64), b(64);
-  scale_add(s, a, b, 1, 0);
+  auto one = [&](int i) { scale_add(s, i & 1 ? a : b, i & 1 ? b : a, 1, 0); };
+  one(0);
   for (int round = 0; round < 3; ++round) {
-    constexpr int n = 20000;
     s.capture_begin();
-    auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < n; ++i) scale_add(s, i & 1 ? a : b, i & 1 ? b : a, 1, 0);
-    double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / n;
+    std::printf("{\"name\": \"record_dispatch\", \"ns\": %.0f}\n", cost_of(20000, one));
     s.capture_end();
-    std::printf("{\"name\": \"record_dispatch\", \"ns\": %.0f}\n", ns);
   }
-  constexpr int n = 20000;  // the same with submissions, still without waiting for each
-  auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < n; ++i) scale_add(s, i & 1 ? a : b, i & 1 ? b : a, 1, 0);
-  double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / n;
-  std::printf("{\"name\": \"issue_dispatch\", \"ns\": %.0f}\n", ns);
-  const auto& spec = Spec{1u};
+  for (int round = 0; round < 3; ++round) {
+    std::printf("{\"name\": \"issue_dispatch\", \"ns\": %.0f}\n", cost_of(1000, one));
+    s.synchronize();
+  }
   auto& device = vulkan::Device::get(0);
-  uintptr_t sum = 0;
-  start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 1000000; ++i) sum += reinterpret_cast<uintptr_t>(&kernels::pipeline_for(device, kScaleAdd, spec));
-  ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1e6;
-  std::printf("{\"name\": \"find_pipeline\", \"ns\": %.1f, \"ignore\": %d}\n", ns, static_cast<int>(sum & 1));
-  s.synchronize();
+  const Spec spec{1u};
+  std::printf("{\"name\": \"find_pipeline\", \"ns\": %.1f}\n",
+              cost_of(1000000, [&](int) { CHECK(&kernels::pipeline_for(device, kScaleAdd, spec) != nullptr); }));
 }
 
 void two_devices() {  // AULE_VISIBLE_DEVICES=0,0
