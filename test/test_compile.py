@@ -1,0 +1,87 @@
+"""torch.compile with the backends that need no code generation, fake tensors, export, and custom device queries."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import assert_close
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_training_step(device, backend):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.GELU(), torch.nn.LayerNorm(12), torch.nn.Linear(12, 6)).to(device)
+    x = torch.randn(4, 6, device=device)
+    expected = model(x)
+    expected.square().sum().backward()
+    gradients = [p.grad.cpu() for p in model.parameters()]
+    model.zero_grad()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    actual = compiled(x)
+    actual.square().sum().backward()
+    assert_close(actual, expected.cpu(), rtol=1e-4, atol=1e-5)
+    for p, g in zip(model.parameters(), gradients):
+        assert_close(p.grad, g, rtol=1e-4, atol=1e-4)
+
+
+def test_attention_stays_in_the_graph(device):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def f(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2
+
+    q, k, v = (torch.randn(1, 2, 5, 8, device=device) for _ in range(3))
+    out = f(q, k, v)
+    assert_close(out, 2 * F.scaled_dot_product_attention(q.cpu(), k.cpu(), v.cpu(), is_causal=True), rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 1
+
+
+def test_aot_eager_attention_with_gradients(device):
+    def f(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+    inputs = [torch.randn(1, 2, 5, 8) for _ in range(3)]
+    dev = [t.to(device).requires_grad_() for t in inputs]
+    cpu = [t.requires_grad_() for t in inputs]
+    torch.compile(f, backend="aot_eager", fullgraph=True)(*dev).sum().backward()
+    f(*cpu).sum().backward()
+    for a, e in zip(dev, cpu):
+        assert_close(a.grad, e.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_dynamic_shapes(device):
+    f = torch.compile(lambda x: (x * 2).relu().sum(-1), backend="aot_eager", dynamic=True)
+    for n in (3, 5, 8):
+        x = torch.randn(2, n)
+        assert_close(f(x.to(device)), f(x), rtol=1e-4, atol=1e-5)
+
+
+def test_fake_tensors(device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.empty(3, 4, device=device)
+        y = torch.nn.functional.softmax(x @ x.t(), -1)
+        assert y.device == torch.device("aule:0") and y.shape == (3, 3)
+
+
+def test_export(device):
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return torch.sin(x) + 1
+
+    x = torch.randn(3, device=device)
+    program = torch.export.export(M(), (x,))
+    assert_close(program.module()(x), x.cpu().sin() + 1, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,101 @@
+"""Graph capture and replay through torch.accelerator.Graph."""
+
+import pytest
+import torch
+
+from helpers import assert_close
+
+pytestmark = pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
+
+
+def test_capture_and_replay(device):
+    x = torch.zeros(1000, device=device)
+    stream = torch.Stream(device=device)
+    graph = torch.accelerator.Graph()
+    with stream, graph:
+        assert torch.aule.is_current_stream_capturing()
+        x += 1
+        y = x * 2
+    assert not torch.aule.is_current_stream_capturing()
+    torch.aule.synchronize()
+    assert x.cpu().unique().tolist() == [0.0], "capture must not run the work"
+    for _ in range(3):
+        graph.replay()
+    torch.aule.synchronize()
+    assert x.cpu().unique().tolist() == [3.0] and y.cpu().unique().tolist() == [6.0]
+
+
+def test_helper_context(device):
+    x = torch.ones(10, device=device)
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        y = x + 1
+    assert torch.aule.current_stream().stream_id == 0
+    x.fill_(41)
+    torch.aule.synchronize()
+    graph.replay()
+    torch.aule.synchronize()
+    assert y.cpu().unique().tolist() == [42.0]
+
+
+def test_new_inputs_between_replays(device):
+    w = torch.randn(8, 8, device=device)
+    x = torch.zeros(4, 8, device=device)
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        y = (x @ w).relu().sum(1)
+    for _ in range(3):
+        new = torch.randn(4, 8)
+        x.copy_(new)
+        torch.aule.synchronize()
+        graph.replay()
+        torch.aule.synchronize()
+        assert_close(y, (new @ w.cpu()).relu().sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_captured_memory_is_kept(device):
+    graph = torch.aule.Graph()
+    x = torch.full((1 << 16,), 2.0, device=device)
+    with torch.aule.graph(graph):
+        y = (x * 3).sqrt()
+    others = [torch.full((1 << 16,), float(i), device=device) for i in range(8)]
+    graph.replay()
+    torch.aule.synchronize()
+    assert_close(y[:4], torch.full((4,), 6.0).sqrt())
+    for i, t in enumerate(others):
+        assert t.cpu().unique().tolist() == [float(i)], "a replay wrote into another tensor's memory"
+
+
+def test_random_numbers_differ_between_replays(device):
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        y = torch.rand(64, device=device)
+    drawn = []
+    for _ in range(3):
+        graph.replay()
+        torch.aule.synchronize()
+        drawn.append(y.cpu())
+    assert not torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
+    assert all(0 <= d.min() and d.max() < 1 for d in drawn)
+
+
+def test_reading_a_value_while_capturing_is_an_error(device):
+    graph = torch.aule.Graph()
+    x = torch.ones(3, device=device)
+    with pytest.raises(RuntimeError):
+        with torch.aule.graph(graph):
+            (x + 1).sum().item()
+    assert (x + 1).sum().item() == 6
+
+
+def test_reset_and_capture_again(device):
+    x = torch.zeros(3, device=device)
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        x += 1
+    graph.reset()
+    with torch.aule.graph(graph):
+        x += 10
+    graph.replay()
+    torch.aule.synchronize()
+    assert x.tolist() == [10, 10, 10]
