@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "kernels_attention.gen.h"
 #include "ops/attention_problem.h"
 
 namespace aule::ops {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels_attention.gen.h"
 #include "ops/attention_problem.h"
 
 namespace aule::ops {
