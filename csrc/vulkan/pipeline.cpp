@@ -71,9 +71,12 @@ struct PipelineStore::Disk {
   // Written beside and renamed: a reader never sees half a file, and a full disk leaves the old one.
   bool write(const std::string& data) {
     std::error_code error;
-    fs::create_directories(file.parent_path(), error);
+    // Private when it is ours to make; a folder that was there keeps its permissions.
+    const bool made = fs::create_directories(file.parent_path(), error);
 #ifndef _WIN32
-    fs::permissions(file.parent_path(), fs::perms::owner_all, error);
+    if (made) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
+#else
+    (void)made;
 #endif
     const fs::path temporary = file.string() + "." + std::to_string(
 #ifdef _WIN32

@@ -1,0 +1,199 @@
+"""The command line; see ``python -m torch_aule.benchmark --help``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+
+import torch
+
+import torch_aule
+from torch_aule.benchmark import cases, harness
+
+
+def environment() -> dict:
+    """What a result belongs to; repeated in each line, so that a line can be read alone."""
+    p = torch.aule.get_device_properties()
+    return {
+        "device": p.name,
+        "driver": f"{p.driver_name} {p.driver_info}",
+        "host": f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "torch_aule": torch_aule.__version__,
+    }
+
+
+def run_group(group: str, devices: list[str], quick: bool):
+    for case in cases.GROUPS[group](quick):
+        try:
+            times = harness.measure(case, devices, quick=quick)
+        except (RuntimeError, NotImplementedError) as error:
+            yield {"group": group, "case": case.name, "shapes": case.shapes, "error": str(error).splitlines()[0][:200]}
+            continue
+        line = {"group": group, "case": case.name, "shapes": case.shapes, **{d: _rounded(t) for d, t in times.items()}}
+        if "cpu" in times and "aule" in times:
+            line["ratio_to_cpu"] = round(times["aule"]["ms"] / times["cpu"]["ms"], 2)
+            if case.limit is not None:
+                line["limit"] = case.limit
+        for device, result in times.items():
+            if case.flops:
+                line[device]["gflops"] = round(case.flops / result["ms"] / 1e6, 2)
+            elif case.bytes:
+                line[device]["gbytes_per_s"] = round(case.bytes / result["ms"] / 1e6, 2)
+        yield line
+
+
+def _rounded(values: dict) -> dict:
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}
+
+
+def run_dispatch(devices: list[str], quick: bool):
+    for name, make in cases.tiny_ops().items():
+        line = {"group": "dispatch", "case": name, "shapes": "16 values"}
+        for device in devices:
+            try:
+                line[device] = _rounded(harness.issue_rate(make(device), device, calls=300 if quick else 2000))
+            except (RuntimeError, NotImplementedError) as error:
+                line["error"] = str(error).splitlines()[0][:200]
+        yield line
+
+
+def run_accuracy():
+    """Largest error against float64, relative to the largest value of each result."""
+    for name, (function, sizes) in cases.accuracy_cases().items():
+        generator = torch.Generator().manual_seed(7)
+        inputs = [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            line = {"group": "accuracy", "case": name, "shapes": f"{sizes} {str(dtype).removeprefix('torch.')}"}
+            rounded = [t.to(dtype) for t in inputs]
+            reference = [t.double().requires_grad_() for t in rounded]
+            expected = function(*reference)
+            weight = torch.randn(expected.shape, generator=generator, dtype=torch.float64).to(dtype)
+            gradients = torch.autograd.grad(expected, reference, weight.double())
+            for device in ("aule", "cpu"):
+                try:
+                    leaves = [t.to(device).requires_grad_() for t in rounded]
+                    actual = function(*leaves)
+                    got = torch.autograd.grad(actual, leaves, weight.to(device))
+                except (RuntimeError, NotImplementedError) as error:
+                    line["error"] = str(error).splitlines()[0][:200]
+                    continue
+                line[device] = {
+                    "forward": _error(actual, expected),
+                    "gradients": max(_error(a, e) for a, e in zip(got, gradients)),
+                }
+            yield line
+
+
+def _error(actual, expected) -> float:
+    difference = (actual.detach().cpu().double() - expected.detach()).abs().max().item()
+    return float(f"{difference / max(expected.detach().abs().max().item(), 1e-30):.3g}")
+
+
+def key(line: dict) -> tuple:
+    return line["group"], line["case"], line["shapes"]
+
+
+def value(line: dict) -> float | None:
+    result = line.get("aule") or {}
+    return result.get("ms", result.get("us"))
+
+
+def compare(lines: list[dict], path: str, threshold: float) -> int:
+    """Print each case against an older run; returns how many became slower by more than `threshold`."""
+    with open(path) as file:
+        old = {key(line): line for line in map(json.loads, file) if "group" in line}
+    slower = 0
+    for line in lines:
+        before, now = value(old.get(key(line), {})), value(line)
+        if not before or not now:
+            continue
+        change = now / before
+        slower += change > 1 + threshold
+        mark = "SLOWER" if change > 1 + threshold else "faster" if change < 1 / (1 + threshold) else ""
+        print(f"{line['group']:10} {line['case']:24} {line['shapes']:32} {before:10.4f} -> {now:10.4f}  x{change:.2f} {mark}")
+    return slower
+
+
+def markdown(lines: list[dict], about: dict) -> str:
+    out = [f"{about['device']}, {about['driver']}; {about['host']}; torch {about['torch']}", ""]
+    timed = [x for x in lines if x["group"] not in ("accuracy", "dispatch")]
+    if timed:
+        out += ["| case | sizes | aule, ms | CPU, ms | aule / CPU | aim |", "|---|---|---:|---:|---:|---:|"]
+        for x in timed:
+            if "aule" not in x:
+                out.append(f"| {x['case']} | {x['shapes']} | {x.get('error', '-')} | | | |")
+                continue
+            cpu = f"{x['cpu']['ms']:.3f}" if "cpu" in x else ""
+            aim = f"{x['limit']:g}" if "limit" in x else ""
+            out.append(f"| {x['case']} | {x['shapes']} | {x['aule']['ms']:.3f} | {cpu} | {x.get('ratio_to_cpu', '')} | {aim} |")
+        out.append("")
+    dispatch = [x for x in lines if x["group"] == "dispatch"]
+    if dispatch:
+        out += ["| host cost of one call | aule, us | CPU, us |", "|---|---:|---:|"]
+        out += [f"| {x['case']} | {x.get('aule', {}).get('us', '-')} | {x.get('cpu', {}).get('us', '-')} |" for x in dispatch] + [""]
+    accuracy = [x for x in lines if x["group"] == "accuracy"]
+    if accuracy:
+        out += ["| error against float64 | sizes | forward | gradients | CPU forward | CPU gradients |", "|---|---|---:|---:|---:|---:|"]
+        for x in accuracy:
+            a, c = x.get("aule", {}), x.get("cpu", {})
+            out.append(f"| {x['case']} | {x['shapes']} | {a.get('forward', '-')} | {a.get('gradients', '-')} | "
+                       f"{c.get('forward', '-')} | {c.get('gradients', '-')} |")  # fmt: skip
+    return "\n".join(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_aule.benchmark", description=__doc__.splitlines()[0])
+    for group in (*cases.GROUPS, "dispatch", "accuracy"):
+        parser.add_argument(f"--{group}", action="store_true")
+    parser.add_argument("--all", action="store_true", help="every group (the default)")
+    parser.add_argument("--quick", action="store_true", help="only the sizes that have a stated aim, fewer rounds")
+    parser.add_argument("--save", metavar="FILE", help="write the JSON lines there too")
+    parser.add_argument("--compare", metavar="FILE", help="compare with lines saved before")
+    parser.add_argument("--threshold", type=float, default=0.15, help="change that counts in --compare (default 0.15)")
+    parser.add_argument("--fail-on-regression", action="store_true", help="exit 1 when --compare finds a slower case")
+    parser.add_argument("--markdown", action="store_true", help="print tables instead of JSON lines")
+    parser.add_argument("--device", type=int, default=0, help="index of the aule device")
+    parser.add_argument("--no-cpu", action="store_true", help="do not time the CPU beside it")
+    options = parser.parse_args()
+
+    if not torch.aule.is_available():
+        print(f"no aule device: {torch.aule.unavailable_reason()}", file=sys.stderr)
+        return 2
+    torch.aule.set_device(options.device)
+    torch.aule.set_strict(True)  # a number must never be the CPU's in disguise
+    devices = ["aule"] + ([] if options.no_cpu else ["cpu"]) + (["cuda"] if torch.cuda.is_available() else [])
+    wanted = [g for g in (*cases.GROUPS, "dispatch", "accuracy") if getattr(options, g)]
+    if options.all or not wanted:
+        wanted = [*cases.GROUPS, "dispatch", "accuracy"]
+    about = environment()
+
+    lines: list[dict] = []
+    for group in wanted:
+        if group == "dispatch":
+            source = run_dispatch(devices, options.quick)
+        elif group == "accuracy":
+            source = run_accuracy()
+        else:
+            source = run_group(group, devices, options.quick)
+        for line in source:
+            lines.append({**line, **about})
+            if not options.markdown:
+                print(json.dumps(lines[-1]), flush=True)
+    if options.markdown:
+        print(markdown(lines, about))
+    if options.save:
+        os.makedirs(os.path.dirname(options.save) or ".", exist_ok=True)
+        with open(options.save, "w") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    slower = compare(lines, options.compare, options.threshold) if options.compare else 0
+    if slower:
+        print(f"{slower} case(s) slower than in {options.compare}", file=sys.stderr)
+    return 1 if slower and options.fail_on_regression else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
