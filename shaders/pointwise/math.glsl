@@ -162,19 +162,19 @@ float trig_reduce(float x, out int quadrant) {
     r = r - k * 7.54978995489188216e-8;
     return r;
   }
-  // Payne and Hanek: the fraction of x * 2 / pi from the bits of 2 / pi that matter.
-  const uint two_over_pi[6] = uint[6](0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u);
+  // Payne and Hanek: the fraction of x / (2 pi) from the bits of 1 / (2 pi) that matter.
+  const uint turn[7] = uint[7](0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0x7f9458eau);
   uint u = floatBitsToUint(x);
   uint m = (u << 8) | 0x80000000u;
   int e = int((u >> 23) & 0xffu) - 126;
   int w = e >> 5;
   uint s = uint(e) & 31u;
   uint w0 = 0u, w1 = 0u, w2 = 0u, w3 = 0u;
-  [[unroll]] for (int i = 0; i < 6; ++i) {
-    if (i == w - 1) w0 = two_over_pi[i];
-    if (i == w) w1 = two_over_pi[i];
-    if (i == w + 1) w2 = two_over_pi[i];
-    if (i == w + 2) w3 = two_over_pi[i];
+  [[unroll]] for (int i = 0; i < 7; ++i) {
+    if (i == w - 1) w0 = turn[i];
+    if (i == w) w1 = turn[i];
+    if (i == w + 1) w2 = turn[i];
+    if (i == w + 2) w3 = turn[i];
   }
   if (s != 0u) {
     w0 = (w0 << s) | (w1 >> (32u - s));
@@ -342,6 +342,7 @@ float erfcx_large(float a) {
   return q * t;
 }
 float exp_minus_square(float a) {  // e^(-a^2) without the rounding of a^2
+  if (a > 10.1) return 0.0;
   float h = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u);
   precise float l = (a - h) * (a + h);
   return exp_(-h * h) * exp_(-l);
@@ -476,10 +477,10 @@ float i1e_(float x) {
   }
   return with_sign(y, x);
 }
-float gelu_(float x) { return 0.5 * x * (1.0 + erf_(x * 0.707106781186548)); }
+float gelu_(float x) { return 0.5 * x * erfc_(-x * 0.707106781186548); }
 float gelu_tanh(float x) { return 0.5 * x * (1.0 + tanh_(0.797884560802865 * (x + 0.044715 * x * x * x))); }
 float gelu_grad(float x) {
-  return 0.5 * (1.0 + erf_(x * 0.707106781186548)) + x * 0.398942280401433 * exp_(-0.5 * x * x);
+  return 0.5 * erfc_(-x * 0.707106781186548) + x * 0.398942280401433 * exp_(-0.5 * x * x);
 }
 float gelu_tanh_grad(float x) {
   float t = tanh_(0.797884560802865 * (x + 0.044715 * x * x * x));
