@@ -2,12 +2,11 @@
 #include "aten/pointwise_register.h"
 #include "ops/pointwise_unary.h"
 
-#define UNARY_FLOAT(id, name, forms, ...) AULE_ROW_##forms(Unary, ops::unary_row::name, name)
-#define UNARY_REAL UNARY_FLOAT
-#define UNARY_ANY UNARY_FLOAT
-#define UNARY_INT UNARY_FLOAT
-#define UNARY_TEST UNARY_FLOAT
-#define UNARY_SPECIAL UNARY_FLOAT
+#define UNARY_REAL(id, name, forms, ...) AULE_ROW_##forms(Unary, ops::unary_row::name, name)
+#define UNARY_ANY UNARY_REAL
+#define UNARY_INT UNARY_REAL
+#define UNARY_TEST UNARY_REAL
+#define UNARY_SPECIAL UNARY_REAL
 
 namespace aule::aten {
 

@@ -23,14 +23,12 @@ struct Row {
 };
 
 namespace unary_row {
-#define UNARY_FLOAT(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_float, kInFloat};
 #define UNARY_REAL(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_float, kInFloat | kInDouble};
 #define UNARY_ANY(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::same, kInFloat | kInDouble | kInInt};
 #define UNARY_INT(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::same, kInInt};
 #define UNARY_TEST(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_bool, kInFloat | kInDouble | kInInt};
 #define UNARY_SPECIAL(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_float, kInFloat, true};
 #include "pointwise/unary_ops.def"
-#undef UNARY_FLOAT
 #undef UNARY_REAL
 #undef UNARY_ANY
 #undef UNARY_INT
@@ -53,11 +51,9 @@ namespace binary_row {
 }  // namespace binary_row
 
 namespace ternary_row {
-#define TERNARY_FLOAT(id, name, forms, ...) inline constexpr Row name{#name, id, 3, Rule::to_float, kInFloat};
 #define TERNARY_REAL(id, name, forms, ...) inline constexpr Row name{#name, id, 3, Rule::to_float, kInFloat | kInDouble};
 #define TERNARY_ANY(id, name, forms, ...) inline constexpr Row name{#name, id, 3, Rule::same, kInFloat | kInDouble | kInInt};
 #include "pointwise/ternary_ops.def"
-#undef TERNARY_FLOAT
 #undef TERNARY_REAL
 #undef TERNARY_ANY
 }  // namespace ternary_row

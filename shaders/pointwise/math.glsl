@@ -477,15 +477,6 @@ float i1e_(float x) {
   }
   return with_sign(y, x);
 }
-float gelu_(float x) { return 0.5 * x * erfc_(-x * 0.707106781186548); }
-float gelu_tanh(float x) { return 0.5 * x * (1.0 + tanh_(0.797884560802865 * (x + 0.044715 * x * x * x))); }
-float gelu_grad(float x) {
-  return 0.5 * erfc_(-x * 0.707106781186548) + x * 0.398942280401433 * exp_(-0.5 * x * x);
-}
-float gelu_tanh_grad(float x) {
-  float t = tanh_(0.797884560802865 * (x + 0.044715 * x * x * x));
-  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.797884560802865 * (1.0 + 0.134145 * x * x);
-}
 float hypot_(float x, float y) {
   float a = abs(x), b = abs(y), m = max(a, b);
   if (is_inf(x) || is_inf(y)) return INF;
@@ -500,9 +491,5 @@ float nextafter_(float x, float y) {
   if (x == 0.0) return with_sign(uintBitsToFloat(1u), y);
   uint u = floatBitsToUint(x);
   return uintBitsToFloat((y > x) == (x > 0.0) ? u + 1u : u - 1u);
-}
-float mish_grad(float x) {
-  float s = sigmoid_(x), t = tanh_(softplus_(x));
-  return t + x * s * (1.0 - t * t);
 }
 #endif

@@ -5,22 +5,10 @@ T s0, s1, s2;  // an op's Scalar arguments
 #if defined(C_float)
 #define AULE_REAL
 float sqrt_(float x) { return sqrt(x); }
-// logit's eps is s0; below 0: none.
-float clamp_logit(float x) { return s0 < 0.0 ? x : (x < s0 ? s0 : (x > 1.0 - s0 ? 1.0 - s0 : x)); }
-float logit_grad(float g, float x) {
-  if (s0 < 0.0) return x < 0.0 || x > 1.0 ? NAN : g / (x * (1.0 - x));
-  return x < s0 || x > 1.0 - s0 ? 0.0 : g / (x * (1.0 - x));
-}
+
 #elif defined(C_double)
 #define AULE_REAL
-bool is_nan(double x) { return isnan(x); }
-bool is_inf(double x) { return isinf(x); }
-bool sign_bit(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
-double with_sign(double x, double s) {
-  uvec2 b = unpackDouble2x32(x);
-  return packDouble2x32(uvec2(b.x, (b.y & 0x7fffffffu) | (unpackDouble2x32(s).y & 0x80000000u)));
-}
-double sqrt_(double x) { return sqrt(x); }
+#include "pointwise/math_double.glsl"
 #endif
 
 #ifdef AULE_REAL
@@ -35,6 +23,27 @@ T trunc_(T x) { return trunc(x); }
 T round_(T x) { return roundEven(x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
 T div_trunc(T x, T y) { return trunc(x / y); }
+
+T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
+T gelu_grad(T x) {
+  return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
+}
+T gelu_inner(T x) { return tanh_(T(0.79788456080286535588lf) * (x + T(0.044715lf) * x * x * x)); }
+T gelu_tanh(T x) { return T(0.5) * x * (T(1) + gelu_inner(x)); }
+T gelu_tanh_grad(T x) {
+  T t = gelu_inner(x);
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * T(0.79788456080286535588lf) * (T(1) + T(0.134145lf) * x * x);
+}
+T mish_grad(T x) {
+  T s = sigmoid_(x), t = tanh_(softplus_(x));
+  return t + x * s * (T(1) - t * t);
+}
+// logit's eps is s0; below 0: none.
+T clamp_logit(T x) { return s0 < T(0) ? x : (x < s0 ? s0 : (x > T(1) - s0 ? T(1) - s0 : x)); }
+T logit_grad(T g, T x) {
+  if (s0 < T(0)) return x < T(0) || x > T(1) ? T(NAN) : g / (x * (T(1) - x));
+  return x < s0 || x > T(1) - s0 ? T(0) : g / (x * (T(1) - x));
+}
 #ifdef C_float
 // Exact: each pass takes 20 bits off the quotient.
 float fmod_(float x, float y) {

@@ -6,15 +6,12 @@ layout(constant_id = 0) const int OP = 0;
 #define TERNARY_ANY TERNARY_CASE
 #define TERNARY_TEST TERNARY_CASE
 #if defined(C_float)
-#define TERNARY_FLOAT TERNARY_CASE
 #define TERNARY_REAL TERNARY_CASE
 #define TERNARY_INT TERNARY_NONE
 #elif defined(C_double)
-#define TERNARY_FLOAT TERNARY_NONE
 #define TERNARY_REAL TERNARY_CASE
 #define TERNARY_INT TERNARY_NONE
 #else
-#define TERNARY_FLOAT TERNARY_NONE
 #define TERNARY_REAL TERNARY_NONE
 #define TERNARY_INT TERNARY_CASE
 #endif

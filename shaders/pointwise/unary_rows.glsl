@@ -6,15 +6,12 @@ layout(constant_id = 0) const int OP = 0;
 #define UNARY_ANY UNARY_CASE
 #define UNARY_TEST UNARY_CASE
 #if defined(C_float)
-#define UNARY_FLOAT UNARY_CASE
 #define UNARY_REAL UNARY_CASE
 #define UNARY_INT UNARY_NONE
 #elif defined(C_double)
-#define UNARY_FLOAT UNARY_NONE
 #define UNARY_REAL UNARY_CASE
 #define UNARY_INT UNARY_NONE
 #else
-#define UNARY_FLOAT UNARY_NONE
 #define UNARY_REAL UNARY_NONE
 #define UNARY_INT UNARY_CASE
 #endif

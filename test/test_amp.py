@@ -1,0 +1,96 @@
+"""Autocast and loss scaling."""
+
+import pytest
+import torch
+from helpers import assert_close, random_tensor
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_dtypes(device, dtype):
+    x, w = random_tensor(4, 8).to(device), random_tensor(8, 8).to(device)
+    with torch.autocast("aule", dtype=dtype):
+        y = x @ w
+        assert y.dtype == dtype
+        assert torch.nn.functional.linear(x, w).dtype == dtype
+        assert torch.softmax(y, -1).dtype == torch.float32
+        assert y.exp().dtype == torch.float32
+        assert (y * 2).dtype == dtype
+        assert torch.addcmul(y, x, x).dtype == torch.float32
+        assert y.sum().dtype == torch.float32
+        with torch.autocast("aule", enabled=False):
+            assert (x @ w).dtype == torch.float32
+    assert_close(y.float(), (x.cpu() @ w.cpu()), rtol=3e-2, atol=3e-2)
+
+
+def test_autocast_refuses_binary_cross_entropy(device):
+    x = torch.rand(4, device=device)
+    with torch.autocast("aule", dtype=torch.float16), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        torch.nn.functional.binary_cross_entropy(x, x)
+
+
+def test_autocast_backward(device):
+    layer = torch.nn.Linear(8, 4).to(device)
+    with torch.autocast("aule", dtype=torch.bfloat16):
+        loss = layer(random_tensor(3, 8).to(device)).float().pow(2).mean()
+    loss.backward()
+    assert layer.weight.grad.dtype == torch.float32
+    assert torch.isfinite(layer.weight.grad).all().item()
+
+
+def test_unscale(device):
+    grads = [random_tensor(5, 7), random_tensor(2000), random_tensor(0), random_tensor(6, 4).t()]
+    mine = [g.to(device) for g in grads[:3]] + [grads[3].t().to(device).t()]
+    mine.append(torch.ones(4, 4, device=device)[:, ::2])
+    grads.append(torch.ones(4, 2))
+    mine.append(torch.ones(3, dtype=torch.float16, device=device))
+    grads.append(torch.ones(3, dtype=torch.float16))
+    found, inverse = torch.zeros(1, device=device), torch.full((1,), 0.25, device=device)
+    torch._amp_foreach_non_finite_check_and_unscale_(mine, found, inverse)
+    assert found.item() == 0
+    for m, g in zip(mine, grads):
+        assert_close(m, (g * 0.25).to(g.dtype))
+    for bad in [float("inf"), float("nan"), -float("inf")]:
+        found.zero_()
+        mine[1][1999] = bad
+        torch._amp_foreach_non_finite_check_and_unscale_(mine, found, inverse)
+        assert found.item() == 1
+
+
+def test_update_scale(device):
+    for found in [0.0, 1.0]:
+        for tracker in [0, 1, 2]:
+            for scale in [8.0, 3e38]:
+                args = [torch.tensor([scale]), torch.tensor([tracker], dtype=torch.int32), torch.tensor([found])]
+                mine = [a.to(device) for a in args]
+                torch._amp_update_scale_(*mine, 2.0, 0.5, 3)
+                torch._amp_update_scale_(*args, 2.0, 0.5, 3)
+                assert_close(mine, args)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_grad_scaler(device, fused):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(6, 3)
+    mine = torch.nn.Linear(6, 3).to(device)
+    mine.load_state_dict(layer.state_dict())
+    scaler = torch.amp.GradScaler("aule", init_scale=256.0, growth_interval=2)
+    optimizer = torch.optim.AdamW(mine.parameters(), lr=0.1, fused=fused)
+    reference = torch.optim.AdamW(layer.parameters(), lr=0.1)
+    for step in range(5):
+        x = random_tensor(7, 6)
+        layer(x).pow(2).mean().backward()
+        loss = mine(x.to(device)).pow(2).mean()
+        if step == 2:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        if step == 3:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        if step != 2:
+            reference.step()
+        optimizer.zero_grad()
+        reference.zero_grad()
+    for p, q in zip(mine.parameters(), layer.parameters()):
+        assert_close(p.data, q.data, rtol=1e-4, atol=1e-5)
+    assert scaler.get_scale() == 512.0  # doubled, halved, doubled

@@ -1,0 +1,149 @@
+"""Optimizers on the device: foreach and fused forms against the CPU's plain loops."""
+
+import pytest
+import torch
+from helpers import assert_close, random_tensor
+
+SHAPES = [(3, 5), (1,), (), (1030,), (2, 0), (40, 33)]
+
+
+def parameters(dtype=torch.float32, count=1):
+    return [random_tensor(*s).to(dtype) for _ in range(count) for s in SHAPES]
+
+
+def train(make, start, device, steps=3, **kwargs):
+    params = [torch.nn.Parameter(p.clone().to(device)) for p in start]
+    optimizer = make(params, **kwargs)
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(steps):
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=generator).to(p.dtype).to(device)
+        optimizer.step()
+    return params, optimizer
+
+
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, dict(lr=0.1)),
+    "sgd momentum": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True)),
+    "sgd dampening": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, dampening=0.3, maximize=True)),
+    "adam": (torch.optim.Adam, dict(lr=0.01)),
+    "adam amsgrad": (torch.optim.Adam, dict(lr=0.01, amsgrad=True, weight_decay=0.1)),
+    "adamw": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
+    "adamw maximize": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1, maximize=True, amsgrad=True)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("form", ["default", "foreach", "fused", "loop"])
+def test_optimizer(device, name, form):
+    make, kwargs = OPTIMIZERS[name]
+    start = parameters()
+    expected, _ = train(make, start, "cpu", foreach=False, **kwargs)
+    choice = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True}, "loop": {"foreach": False}}[form]
+    actual, _ = train(make, start, device, **choice, **kwargs)
+    for a, e in zip(actual, expected):
+        assert_close(a.data, e.data, rtol=1e-5, atol=1e-6)
+
+
+def test_many_tensors(device):
+    start = parameters(count=25)  # more than one table
+    expected, _ = train(torch.optim.AdamW, start, "cpu", steps=2)
+    actual, _ = train(torch.optim.AdamW, start, device, steps=2, fused=True)
+    for a, e in zip(actual, expected):
+        assert_close(a.data, e.data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD])
+def test_tensor_learning_rate(device, make):
+    start = parameters()
+    expected, _ = train(make, start, "cpu", lr=0.02, foreach=False)
+    for lr in [torch.tensor(0.02), torch.tensor(0.02, device=device)]:
+        actual, _ = train(make, start, device, lr=lr, fused=True)
+        for a, e in zip(actual, expected):
+            assert_close(a.data, e.data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_fused_half(device, dtype):
+    start = parameters(dtype)
+    expected, _ = train(torch.optim.AdamW, [p.float() for p in start], "cpu", steps=1, lr=0.05)
+    actual, _ = train(torch.optim.AdamW, start, device, steps=1, lr=0.05, fused=True)
+    for a, e in zip(actual, expected):
+        assert_close(a.data, e.data.to(dtype), rtol=2e-2, atol=2e-2)
+
+
+def test_fused_with_grad_scale(device):
+    start = parameters()[:2]
+    params = [torch.nn.Parameter(p.clone().to(device)) for p in start]
+    plain = [torch.nn.Parameter(p.clone()) for p in start]
+    optimizer, reference = torch.optim.Adam(params, fused=True), torch.optim.Adam(plain)
+    for p, q in zip(params, plain):
+        q.grad = torch.randn_like(q)
+        p.grad = (q.grad * 64).to(device)
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(64.0, device=device), torch.tensor(0.0, device=device)
+    optimizer.step()
+    reference.step()
+    for p, q in zip(params, plain):
+        assert_close(p.data, q.data)
+        assert_close(p.grad, q.grad)
+    optimizer.found_inf = torch.tensor(1.0, device=device)
+    before = [p.detach().clone() for p in params]
+    optimizer.step()
+    for p, b in zip(params, before):
+        assert_close(p.data, b)
+
+
+def test_transposed_parameter(device):
+    w = random_tensor(6, 9)
+    expected, _ = train(torch.optim.AdamW, [w], "cpu")
+    params = [torch.nn.Parameter(w.to(device).t().contiguous().t())]
+    optimizer = torch.optim.AdamW(params, fused=True)
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(3):
+        params[0].grad = torch.randn(6, 9, generator=generator).to(device)
+        optimizer.step()
+    assert_close(params[0].data, expected[0].data, rtol=1e-5, atol=1e-6)
+
+
+def test_foreach(device):
+    x, y, z = parameters(), parameters(), [p.abs() + 1 for p in parameters()]
+    d = [[t.to(device) for t in group] for group in (x, y, z)]
+    scalars = [0.5 * i + 0.5 for i in range(len(x))]
+    weight = torch.tensor(0.3)
+    for f in [
+        lambda a, b, c: torch._foreach_add(a, 2), lambda a, b, c: torch._foreach_add(a, b, alpha=3), lambda a, b, c: torch._foreach_add(a, scalars),
+        lambda a, b, c: torch._foreach_mul(a, scalars), lambda a, b, c: torch._foreach_mul(a, b), lambda a, b, c: torch._foreach_mul(a, weight.to(a[0].device)),
+        lambda a, b, c: torch._foreach_div(a, c), lambda a, b, c: torch._foreach_sub(a, b), lambda a, b, c: torch._foreach_sqrt(c),
+        lambda a, b, c: torch._foreach_addcmul(a, b, c, 0.5), lambda a, b, c: torch._foreach_addcdiv(a, b, c, scalars), lambda a, b, c: torch._foreach_lerp(a, b, 0.2),
+        lambda a, b, c: torch._foreach_lerp(a, b, c), lambda a, b, c: torch._foreach_neg(a), lambda a, b, c: torch._foreach_reciprocal(c),
+        lambda a, b, c: torch._foreach_maximum(a, b), lambda a, b, c: torch._foreach_pow(c, 2), lambda a, b, c: torch._foreach_norm([t for t in a if t.numel()]),
+    ]:  # fmt: skip
+        assert_close(f(*d), f(x, y, z))
+    for f in [
+        lambda a, b, c: torch._foreach_add_(a, b, alpha=2), lambda a, b, c: torch._foreach_mul_(a, 0.5), lambda a, b, c: torch._foreach_addcdiv_(a, b, c, value=0.1),
+        lambda a, b, c: torch._foreach_lerp_(a, b, 0.7), lambda a, b, c: torch._foreach_copy_(b, c), lambda a, b, c: torch._foreach_zero_(c),
+    ]:  # fmt: skip
+        f(*d)
+        f(x, y, z)
+        assert_close(d, [x, y, z])
+
+
+def test_clip_grad_norm(device):
+    start = parameters()
+    plain = [torch.nn.Parameter(p.clone()) for p in start]
+    params = [torch.nn.Parameter(p.clone().to(device)) for p in start]
+    for p, q in zip(params, plain):
+        q.grad = torch.randn_like(q)
+        p.grad = q.grad.to(device)
+    norm, expected = torch.nn.utils.clip_grad_norm_(params, 1.0), torch.nn.utils.clip_grad_norm_(plain, 1.0)
+    assert_close(norm, expected)
+    for p, q in zip(params, plain):
+        assert_close(p.grad, q.grad)
+
+
+def test_errors(device):
+    x = [torch.ones(3, device=device)]
+    with pytest.raises(RuntimeError, match="_fused_sgd_"):
+        torch._fused_sgd_(x, [], [], weight_decay=0, momentum=0, lr=0.1, dampening=0, nesterov=False, maximize=False, is_first_step=True)
+    with pytest.raises((RuntimeError, NotImplementedError), match="float64"):
+        torch._fused_sgd_([x[0].double()], [x[0].double()], [], weight_decay=0, momentum=0, lr=0.1, dampening=0, nesterov=False, maximize=False, is_first_step=True)
