@@ -18,15 +18,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GEN = ROOT / "build" / "gen"
 WORK = ROOT / "build" / "test_device_layer"
+CXX = os.environ.get("CXX", "g++").split()[-1]
 LAYERS = ("vulkan", "stream", "kernels")
 FLAGS = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra"]
 FLAGS += [f"-I{d}" for d in (ROOT / "csrc", ROOT / "shaders", ROOT / "shaders" / "common", GEN, ROOT / "test" / "cpp")]
 ON_DEVICE = ["hazards", "costs", "dispatch", "chain", "copies", "big_copies", "streams", "events", "graphs", "index_error"]
-ON_DEVICE += ["tables", "out_of_memory", "threads"]
+ON_DEVICE += ["tables", "out_of_memory", "threads", "stress", "beyond_one_allocation"]
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or not GEN.is_dir() or shutil.which("g++") is None,
-    reason="needs a source checkout that was built, and g++",
+    sys.platform == "win32" or not GEN.is_dir() or shutil.which(CXX) is None,
+    reason="needs a source checkout that was built, and a C++ compiler",
 )
 
 
@@ -40,7 +41,7 @@ def build():
     """Links the tests with the extension's own objects where they are fresh; compiles what is missing."""
     WORK.mkdir(parents=True, exist_ok=True)
     headers = newest_header()
-    compiler = (["ccache"] if shutil.which("ccache") else []) + ["g++"]
+    compiler = (["ccache"] if shutil.which("ccache") else []) + [CXX]
     rows = WORK / "rows.cpp"
     generator = ROOT / "test" / "cpp" / "shaders.py"
     if not rows.exists() or rows.stat().st_mtime < generator.stat().st_mtime:
@@ -66,7 +67,7 @@ def build():
             assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
     program = WORK / "device_tests"
     if not program.exists() or any(o.stat().st_mtime > program.stat().st_mtime for o in objects):
-        subprocess.run(["g++", *objects, "-o", program, "-ldl", "-lpthread"], check=True)
+        subprocess.run([CXX, *objects, "-o", program, "-ldl", "-lpthread"], check=True)
     return program
 
 

@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kFirstBatch = 4, kLargestBatch = 128;
 constexpr float kEnoughWorkNs = 200e3f;  // the GPU is busy long enough to hide a submit
 constexpr size_t kMaxInFlight = 64;
-constexpr auto kPollTime = std::chrono::microseconds(60);
+constexpr auto kPollTime = std::chrono::microseconds(200);
 
 long lost_submission() {
   static const long n = static_cast<long>(vulkan::environment_number("TORCH_AULE_INJECT_DEVICE_LOST", 0));

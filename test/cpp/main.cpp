@@ -4,6 +4,7 @@
 #include <ctime>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -271,6 +272,37 @@ void out_of_memory() {
   CHECK(memory.find_host(&text) == nullptr);
 }
 
+// A segment past the driver's largest allocation: several allocations behind one buffer, or a clear refusal.
+void beyond_one_allocation() {
+  auto& device = vulkan::Device::get(0);
+  const Caps& caps = device.caps();
+  const uint64_t bytes = caps.max_allocation_bytes + (64 << 20);
+  if (!caps.sparse_binding || bytes > caps.max_buffer_bytes || device.memory().budget().free_bytes < 2 * bytes ||
+      caps.kind == Caps::Kind::cpu) {
+    if (!caps.sparse_binding) {
+      std::string text = THROWN(vulkan::OutOfMemory, device.memory().allocate(vulkan::MemoryKind::device, bytes));
+      CHECK(text.find("MiB") != std::string::npos);
+    }
+    return;
+  }
+  auto& s = main_stream();
+  vulkan::Segment* big = device.memory().allocate(vulkan::MemoryKind::device, bytes);
+  const uint64_t seam = big->address + caps.max_allocation_bytes - 2048;  // around here one allocation ends
+  auto host = counting(4096, 9);
+  s.fill(big->address, bytes, 77);
+  s.upload(seam, host.data(), 16384);
+  Words a(4096);
+  s.copy(a.address(), seam, 16384);
+  scale_add(s, a, a, 1, 0);
+  CHECK(read(s, a) == host);
+  uint32_t word = 0;
+  s.download(&word, big->address + bytes - 4, 4);
+  CHECK(word == 77);
+  s.synchronize();
+  device.memory().free(big);
+  std::fprintf(stderr, "%.1f GiB in one buffer\n", static_cast<double>(bytes) / (1 << 30));
+}
+
 void device_lost() {
   auto& s = main_stream();
   auto& other = CommandStream::get(0, 3);
@@ -308,6 +340,65 @@ void threads() {
   }
   for (auto& w : workers) w.join();
   for (uint32_t v : read(main_stream(), shared)) CHECK(v == 1200);
+}
+
+// Random work over a few buffers on two streams against the same work on the host: every missing barrier, lost
+// dispatch or early reuse of a ring shows as a wrong number.
+void stress() {
+  std::mt19937 random(std::random_device{}());
+  constexpr uint32_t n = 3000, buffers = 6;
+  std::vector<std::unique_ptr<Words>> device;
+  std::vector<std::vector<uint32_t>> host(buffers, std::vector<uint32_t>(n));
+  for (uint32_t i = 0; i < buffers; ++i) {
+    device.push_back(std::make_unique<Words>(n));
+    main_stream().fill(device[i]->address(), device[i]->bytes(), 0);
+  }
+  CommandStream* streams[] = {&main_stream(), &CommandStream::get(0, 2)};
+  CommandStream* s = streams[0];
+  for (int step = 0; step < 6000; ++step) {
+    uint32_t x = random() % buffers, y = random() % buffers, v = random() % 1000;
+    switch (random() % 40) {
+      case 0: {  // go on on the other stream
+        CommandStream* next = streams[s == streams[0]];
+        auto marker = s->record(random() % 2 == 0);
+        next->wait_for(marker);
+        s->release(marker);
+        s = next;
+        break;
+      }
+      case 1: {
+        uint32_t begin = random() % n, count = 1 + random() % (n - begin);
+        std::fill_n(host[x].begin() + begin, count, v);
+        s->fill(device[x]->address() + 4 * begin, 4 * count, v);
+        break;
+      }
+      case 2: case 3: {
+        uint32_t from = random() % n, to = random() % n, count = 1 + random() % (n - std::max(from, to));
+        if (x == y) break;
+        std::copy_n(host[y].begin() + from, count, host[x].begin() + to);
+        s->copy(device[x]->address() + 4 * to, device[y]->address() + 4 * from, 4 * count);
+        break;
+      }
+      case 4: {
+        uint32_t begin = random() % n, count = 1 + random() % (n - begin);
+        auto words = counting(count, v);
+        std::copy(words.begin(), words.end(), host[x].begin() + begin);
+        s->upload(device[x]->address() + 4 * begin, words.data(), 4 * count);
+        break;
+      }
+      case 5: if (step % 4 == 0) CHECK(read(*s, *device[x]) == host[x]); break;
+      case 6: s->flush(); break;
+      default:
+        if (random() % 2) {
+          for (uint32_t i = 0; i < n; ++i) host[x][i] = host[y][i] * (v % 5) + v;
+          scale_add(*s, *device[x], *device[y], v % 5, v);
+        } else {
+          for (uint32_t i = 0; i < n; ++i) host[x][i] = host[y][i] + v;
+          ring_add(*s, *device[x], *device[y], v);
+        }
+    }
+  }
+  for (uint32_t i = 0; i < buffers; ++i) CHECK(read(*s, *device[i]) == host[i]);
 }
 
 void visible() { std::printf("%d %s\n", vulkan::device_count(), vulkan::unavailable_reason().c_str()); }
@@ -372,7 +463,7 @@ int main(int argc, char** argv) {
 #define TEST(name) {#name, name}
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
-      TEST(two_devices), TEST(record_cost), TEST(hazards), TEST(costs),
+      TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards), TEST(costs),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);
