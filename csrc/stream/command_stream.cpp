@@ -20,6 +20,10 @@ void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
 
 void StreamImpl::record(const Recorded& r) {
   Batch& b = target();
+  if (error_record_used.load(std::memory_order_relaxed)) {
+    error_record_used.store(false, std::memory_order_relaxed);
+    b.writes_host = true;
+  }
   const auto& vk = d->vk;
   VkPipeline handle = r.pipeline->handle;
   if (b.bound != handle) {
@@ -156,6 +160,9 @@ bool CommandStream::capturing() const {
   return impl_->capture != nullptr;
 }
 
-uint64_t CommandStream::error_address() const { return impl_->d->error_record->address; }
+uint64_t CommandStream::error_address() const {
+  impl_->error_record_used.store(true, std::memory_order_relaxed);
+  return impl_->d->error_record->address;
+}
 
 }  // namespace aule::stream

@@ -103,6 +103,9 @@ struct StreamImpl {
   double budget_ns = 0;
   uint32_t submit_after = 0;  // commands; grows while work keeps coming
 
+  // Somebody was given the error record's address: the next dispatch may write what the host will read.
+  std::atomic<bool> error_record_used{false};
+
   CapturedGraph* capture = nullptr;
   std::shared_ptr<CapturedGraph> capture_owner;
   Hazards saved_hazards;

@@ -131,6 +131,7 @@ void apply_disable_switches(Caps& caps) {
   AULE_SWITCH(sparse_binding, "SPARSE_BINDING") AULE_SWITCH(memory_budget, "MEMORY_BUDGET")
   AULE_SWITCH(device_fault, "DEVICE_FAULT") AULE_SWITCH(pipeline_executable_properties, "PIPELINE_EXECUTABLE_PROPERTIES")
 #undef AULE_SWITCH
+  if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
   if (!caps.cooperative_matrix) {
     caps.cooperative_matrix2 = false;
     caps.coopmat_shapes.clear();
