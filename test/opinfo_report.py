@@ -14,12 +14,15 @@ import re
 import selectors
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HANG_SECONDS = 120
+ERRORS = tempfile.TemporaryFile("w+")  # what the workers say; shown when one does not start
 
 
 def worker(options) -> None:
@@ -61,7 +64,7 @@ class Worker:
         environment = dict(os.environ, TORCH_AULE_STRICT="1")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), environment.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
-            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=ERRORS
         )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -93,26 +96,36 @@ class Worker:
 
 
 def run_all(names, options):
-    """Results of all names, in order, and what the worker says about the device."""
+    """Results of all names, in order, and what the workers say about the device."""
+    jobs = max(1, min(options.jobs, len(names)))
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = list(pool.map(lambda k: run_some(names[k::jobs], options), range(jobs)))
+    results = {result["name"]: result for part, _ in parts for result in part}
+    return [results[name] for name in names], parts[0][1]
+
+
+def run_some(names, options):
+    """The same for the share of one worker, which is started anew when an operator kills it."""
     results, about, current = [], None, None
     try:
         for position, name in enumerate(names):
             if current is None:
                 current = Worker(options)
                 if current.about is None:
-                    sys.exit(f"no aule device, or the extension does not load ({current.stop()})")
+                    ending = current.stop()
+                    ERRORS.seek(0)
+                    sys.exit(f"{ERRORS.read()[-2000:]}\nno aule device, or the extension does not load ({ending})")
                 about = current.about
             result = current.ask(name)
             if result is None:
                 result = {"name": name, "status": "crash", "detail": current.stop()}
                 current = None
             results.append(result)
-            if sys.stderr.isatty() or position % 100 == 99:
-                print(f"\r{position + 1}/{len(names)} {name:60.60}", end="", file=sys.stderr)
+            if position % 50 == 49:
+                print(f"{position + 1}/{len(names)} {name}", file=sys.stderr)
     finally:
         if current is not None:
             current.stop()
-    print(file=sys.stderr)
     return results, about
 
 
@@ -137,6 +150,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=12)
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--dtype")
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--list", action="store_true", help="print every entry that is not native")
     parser.add_argument("--save", help="where to write the results; default: benchmarks/results/opinfo-<device>.json")
     parser.add_argument("--no-save", action="store_true")
@@ -170,7 +184,7 @@ def main() -> None:
     for result in results:
         if result["status"] in ("wrong", "error", "crash", "unsupported") or (options.list and result["status"] == "refused"):
             print(f"{result['status']:12} {result['name']}: {result['detail']}")
-    if not options.no_save and not wanted:
+    if options.save or not (options.no_save or wanted):
         slug = re.sub(r"[^a-z0-9]+", "-", about["device"].lower()).strip("-")
         kind = ("-backward" if options.backward else "") + (f"-{options.dtype}" if options.dtype else "")
         path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}{kind}.json")

@@ -187,10 +187,10 @@ m.entry_points = lambda **kw: [point] if kw.get("group") == "torch.backends" els
 
 @pytest.mark.parametrize("wish, registered", [("1", True), ("0", False), (None, None)])
 def test_autoload(device, wish, registered):
-    if registered is None:  # a software device is not worth taking over PyTorch's accelerator
-        registered = any(
-            torch.aule.get_device_properties(i).kind != "cpu" for i in range(torch.aule.device_count())
-        )
+    if registered is None:  # neither for a software device nor beside a built-in accelerator
+        built_in = torch.cuda.is_available() or torch.xpu.is_available() or torch.backends.mps.is_available()
+        kinds = {torch.aule.get_device_properties(i).kind for i in range(torch.aule.device_count())}
+        registered = not built_in and kinds != {"cpu"}
     code = AUTOLOAD + (
         "import torch\n"
         f"assert hasattr(torch, 'aule') is {registered}, 'registered: %s' % hasattr(torch, 'aule')\n"
@@ -269,7 +269,11 @@ def test_counting_devices_does_not_poison_fork(device):
         "torch.aule.get_device_properties(); assert not torch.aule.is_initialized()\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
-        "    os._exit(0 if torch.ones(2, device='aule').sum().item() == 2 else 1)\n"
+        "    try:\n"
+        "        os._exit(0 if torch.ones(2, device='aule').sum().item() == 2 else 1)\n"
+        "    except RuntimeError as e:\n"
+        "        # some drivers make no device in a child whose parent has an instance; then that must be said\n"
+        "        os._exit(0 if 'VK_ERROR' in str(e) or 'fork' in str(e) else 2)\n"
         "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0\n"
     )
     check_python(code)
@@ -299,7 +303,6 @@ torch.aule.manual_seed_all(3)
 x = torch.rand(5, device='aule:0'); y = torch.rand(5, device='aule:1')
 assert torch.equal(x.cpu(), y.cpu())
 assert torch.aule.memory_allocated(1) > 0 and torch.aule.memory_allocated(0) > 0
-torch.save(b, '/dev/null') if False else None
 torch.aule.synchronize(1)
 try:
     a + b

@@ -16,7 +16,7 @@ def test_objects(device):
     assert torch.aule.Stream is torch.Stream and torch.aule.Event is torch.Event
     assert torch.Stream(device=device, priority=-1).stream_id != 0
     with pytest.raises(ValueError):
-        torch.aule.set_stream(torch.Stream(device="cpu")) if False else torch.aule.set_stream(_CpuStream())
+        torch.aule.set_stream(_CpuStream())
     with pytest.raises(NotImplementedError):
         torch.aule.get_stream_from_external(0)
 
@@ -99,7 +99,7 @@ def test_timing(device):
     assert 0 <= start.elapsed_time(end) < 1000
     plain = torch.Event(device=device)
     plain.record()
-    with pytest.raises(RuntimeError):
+    with pytest.raises((RuntimeError, ValueError)):
         plain.elapsed_time(end)
 
 
