@@ -124,11 +124,9 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   for (int64_t size : {out.size(0), out.size(1), out.size(2), a.size(2)})
     TORCH_CHECK(size < kMax, op, ": expected every size below 2^31, but got ", a.sizes(), " @ ", b.sizes());
-  // c that overlaps out at other positions would be read after it is written.
+  // No kernel promises to read c before it writes out.
   at::Tensor added = c;
-  if (g.has_c && c.is_alias_of(out) && !(c.data_ptr() == out.data_ptr() && c.strides() == out.strides()) &&
-      at::get_overlap_status(c, out) != at::MemOverlapStatus::No)
-    added = c.clone();
+  if (g.has_c && c.is_alias_of(out) && at::get_overlap_status(c, out) != at::MemOverlapStatus::No) added = c.clone();
 
   // A result with strides past 31 bits or of a dtype that the kernel does not write goes through a temporary.
   if (!narrow_enough(out) || (g.has_c && !narrow_enough(added))) {

@@ -30,7 +30,8 @@ GemmPlan gemm_plan(const GemmProblem& g, const Caps& caps) {
       b = g.a.transposed();
     }
     plan.rows = m <= 1 ? 1 : m <= 4 ? 4 : m <= 8 ? 8 : m <= 16 ? 16 : 32;
-    uint32_t per_lane = n <= 8 ? 1 : n <= 16 ? 2 : 4;
+    // Larger tiles load less and take longer to compile: 32 x 64 pays where there is much to do.
+    const uint32_t per_lane = n <= 8 ? 1 : n <= 16 ? 2 : m >= 128 && n >= 256 && g.k >= 64 ? 8 : 4;
     const uint64_t pair_bytes = 2 * dtype_size(g.in);
     plan.a_pair = pairs(a, a.col, a.row, g.k, pair_bytes) ? 1 : 0;
     if (pairs(b, b.row, b.col, g.k, pair_bytes)) plan.b_pair = 1;

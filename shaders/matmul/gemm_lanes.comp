@@ -4,13 +4,13 @@
 // out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side.
 // For lavapipe: one subgroup of 8 is the workgroup, no shared memory, no barrier.
 //
-// What llvmpipe 22.3 likes, measured: a load from memory is a loop over the 8 lanes whatever the address pattern (about 160
-// cycles), a 64-bit load costs the same as a 32-bit one, a shuffle or a multiply-add costs a few cycles. So every
-// load brings two elements where strides allow, each is used as often as registers and the first-level cache permit, and
-// values travel between lanes by shuffles.
-// A workgroup makes R rows x 8*C columns. Lane l holds a[row][k0 + 2l, +1] for the R rows, and C columns of b.
-// Columns: 8j + l, or, when b's pairs lie along n (B_PAIR 2), 16*(j/2) + 2l + j%2.
-// 512^3 float32, two busy cores: one column per lane, 8 rows, plain loads 591 ms; 16 x 2, broadcast a 81 ms; this, 32 x 4: see benchmarks.
+// What llvmpipe 22.3 likes, measured: a load from memory is a loop over the 8 lanes whatever the address pattern (about 150
+// cycles of latency, 60 when there is arithmetic to overlap), a 64-bit load costs the same as a 32-bit one, a shuffle or a
+// multiply-add costs one or two cycles. So a load brings two elements where strides allow, loads stand among the
+// multiplications, and each value is used as often as registers and the first-level cache permit.
+// A workgroup makes R rows x 8*C columns. For each pair of k, lane l holds R/8 pairs of a and C pairs of b, and values
+// of a travel to the other lanes by shuffles. Row held: 8i + l, column held: 8j + l; where pairs lie along m or n
+// (A_PAIR, B_PAIR 2) row 16*(i/2) + 2l + i%2, columns alike.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
@@ -18,9 +18,10 @@
 layout(constant_id = 0) const int DT = 0;
 layout(constant_id = 1) const int R = 32;
 layout(constant_id = 2) const int C = 4;
-layout(constant_id = 3) const int A_PAIR = 0;  // 1: pairs of a along k are aligned and adjacent
-layout(constant_id = 4) const int B_PAIR = 0;  // 1: pairs of b along k, 2: pairs along n
+layout(constant_id = 3) const int A_PAIR = 0;  // what one load brings. 0: one element, 1: a pair along k, 2: a pair along m
+layout(constant_id = 4) const int B_PAIR = 0;  // likewise, 2: along n
 layout(constant_id = 5) const int HAS_C = 0;
+const int A_HELD = (R + 7) / 8;  // per lane
 layout(local_size_x = 8) in;
 #include "common/indexing.glsl"
 
@@ -33,8 +34,12 @@ vec2 load_pair(uint64_t at) {
   return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u));
 }
 
-uint column(uint n0, uint lane, int j) {
-  return B_PAIR == 2 ? n0 + 16 * (j / 2) + 2 * lane + (j & 1) : n0 + 8 * j + lane;
+uint held(int pair, uint start, uint lane, uint i) {
+  return pair == 2 ? start + 16 * (i / 2) + 2 * lane + (i & 1) : start + 8 * i + lane;
+}
+// The same, or the last one (the last pair) below `end`, to read from.
+uint readable(int pair, uint start, uint lane, uint i, uint end) {
+  return min(held(pair, start, lane, i), pair == 2 ? end - 2 + (i & 1) : end - 1);
 }
 
 void main() {
@@ -44,78 +49,81 @@ void main() {
   const uint batch = group / (tiles_m * tiles_n);
   if (batch >= p.batches) return;
   const uint tile = group % (tiles_m * tiles_n);
-  const uint m0 = (tile % tiles_m) * R, n0 = (tile / tiles_m) * 8 * C;
+  const uint m0 = (tile / tiles_n) * R, n0 = (tile % tiles_n) * 8 * C;
 
   // Rows and columns past the end read the last valid one and are not stored.
-  const uint64_t a_start = p.a + uint64_t(int64_t(batch) * p.a_batch + int64_t(m0) * p.a_m) * ES;
-  const uint64_t a_row = uint64_t(int64_t(p.a_m) * ES), a_next = uint64_t(int64_t(p.a_k) * ES);
-  const uint64_t b_start = p.b + uint64_t(int64_t(batch) * p.b_batch) * ES;
-  const uint64_t b_next = uint64_t(int64_t(p.b_k) * ES);
-  uint64_t b_at[C];
+  const uint64_t a_start = p.a + uint64_t(int64_t(batch) * p.a_batch) * ES, a_next = uint64_t(int64_t(p.a_k) * ES);
+  const uint64_t b_start = p.b + uint64_t(int64_t(batch) * p.b_batch) * ES, b_next = uint64_t(int64_t(p.b_k) * ES);
+  uint64_t a_at[A_HELD], b_at[C];
+  [[unroll]] for (int i = 0; i < A_HELD; ++i)
+    a_at[i] = a_start + uint64_t(int64_t(readable(A_PAIR, m0, l, i, p.m)) * p.a_m) * ES;
   [[unroll]] for (int j = 0; j < C; ++j)
-    b_at[j] = b_start + uint64_t(int64_t(min(column(n0, l, j), p.n - 1)) * p.b_n) * ES;
-  uint64_t a_at = a_start + a_next * (2 * l);
+    b_at[j] = b_start + uint64_t(int64_t(readable(B_PAIR, n0, l, j, p.n)) * p.b_n) * ES;
 
   float acc[R][C];
   [[unroll]] for (int i = 0; i < R; ++i)
     [[unroll]] for (int j = 0; j < C; ++j) acc[i][j] = 0.0;
 
-  for (uint k0 = 0; k0 < p.k; k0 += 16) {
-    const bool first = k0 + 2 * l < p.k, second = k0 + 2 * l + 1 < p.k;
-    vec2 x[R];
-    uint64_t at = first ? a_at : a_start;
-    const uint64_t a_second = second ? a_next : uint64_t(0);
-    [[unroll]] for (int i = 0; i < R; ++i) {
-      vec2 v;
-      if (A_PAIR != 0) v = load_pair(at);
-      else v = vec2(load_float(at, 0, DT), load_float(at + a_second, 0, DT));
-      x[i] = vec2(first ? v.x : 0.0, second ? v.y : 0.0);
-      at += m0 + i + 1 < p.m ? a_row : uint64_t(0);
-    }
-    a_at += a_next * 16;
-
-    const uint steps = min(8u, (p.k - k0 + 1) / 2);
-    [[dont_unroll]] for (uint q = 0; q < steps; ++q) {
-      const bool both = k0 + 2 * q + 1 < p.k;
-      const uint64_t b_second = both ? b_next : uint64_t(0);
-      vec2 y[C];
+  for (uint k = 0; k < p.k; k += 2) {
+    const bool both = k + 1 < p.k;  // an odd k ends with a half pair, whose other half counts as zero on both sides
+    const uint64_t a_second = both ? a_next : uint64_t(0), b_second = both ? b_next : uint64_t(0);
+    vec2 x[A_HELD], y[C];  // .x at k, .y at k + 1
+    [[unroll]] for (int j = 0; j < C; ++j) {
       if (B_PAIR == 2) {
-        [[unroll]] for (int j = 0; j + 1 < C; j += 2) {
+        if ((j & 1) == 0) {
           const vec2 u = load_pair(b_at[j]), v = load_pair(b_at[j] + b_second);
           y[j] = vec2(u.x, both ? v.x : 0.0);
-          y[j + 1] = vec2(u.y, both ? v.y : 0.0);
-          b_at[j] += b_next * 2;
+          if (j + 1 < C) y[j + 1] = vec2(u.y, both ? v.y : 0.0);
         }
+      } else if (B_PAIR == 1) {
+        y[j] = load_pair(b_at[j]);
       } else {
-        [[unroll]] for (int j = 0; j < C; ++j) {
-          vec2 v;
-          if (B_PAIR == 1) v = load_pair(b_at[j]);
-          else v = vec2(load_float(b_at[j], 0, DT), load_float(b_at[j] + b_second, 0, DT));
-          y[j] = vec2(v.x, both ? v.y : 0.0);
-          b_at[j] += b_next * 2;
-        }
+        y[j] = vec2(load_float(b_at[j], 0, DT), load_float(b_at[j] + b_second, 0, DT));
+        y[j].y = both ? y[j].y : 0.0;
       }
-      [[unroll]] for (int i = 0; i < R; ++i) {
-        const float u = subgroupShuffle(x[i].x, q), v = subgroupShuffle(x[i].y, q);
-        [[unroll]] for (int j = 0; j < C; ++j) acc[i][j] += u * y[j].x + v * y[j].y;
+      b_at[j] += b_next * 2;
+    }
+    [[unroll]] for (int h = 0; h < A_HELD; ++h) {
+      if (A_PAIR == 2) {
+        if ((h & 1) == 0) {
+          const vec2 u = load_pair(a_at[h]), v = load_pair(a_at[h] + a_second);
+          x[h] = vec2(u.x, both ? v.x : 0.0);
+          if (h + 1 < A_HELD) x[h + 1] = vec2(u.y, both ? v.y : 0.0);
+        }
+      } else if (A_PAIR == 1) {
+        x[h] = load_pair(a_at[h]);
+      } else {
+        x[h] = vec2(load_float(a_at[h], 0, DT), load_float(a_at[h] + a_second, 0, DT));
+        x[h].y = both ? x[h].y : 0.0;
+      }
+      a_at[h] += a_next * 2;
+      // These rows' multiplications overlap with the next rows' loads.
+      [[unroll]] for (int i = 0; i < 8; ++i) {
+        if (8 * h + i < R) {
+          const float u = subgroupShuffle(x[h].x, i), v = subgroupShuffle(x[h].y, i);
+          [[unroll]] for (int j = 0; j < C; ++j) acc[8 * h + i][j] += u * y[j].x + v * y[j].y;
+        }
       }
     }
   }
 
-  uint64_t out_at = p.out_ + uint64_t(int64_t(batch) * p.out_batch + int64_t(m0) * p.out_m) * ES;
-  uint64_t c_at = p.c + uint64_t(int64_t(batch) * p.c_batch + int64_t(m0) * p.c_m) * ES;
+  // Rows and columns past the end have computed the last one's values, and store them where that one does: without
+  // branches here the pipeline compiles three times faster. So c must not be out (the host sees to it).
+  const uint64_t out_start = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * ES;
+  const uint64_t c_start = p.c + uint64_t(int64_t(batch) * p.c_batch) * ES;
+  uint64_t out_col[C], c_col[C];
+  [[unroll]] for (int j = 0; j < C; ++j) {
+    const uint col = readable(B_PAIR, n0, l, j, p.n);
+    out_col[j] = out_start + uint64_t(int64_t(col) * p.out_n) * ES;
+    c_col[j] = c_start + uint64_t(int64_t(col) * p.c_n) * ES;
+  }
   [[unroll]] for (int i = 0; i < R; ++i) {
-    if (m0 + i < p.m) {
-      [[unroll]] for (int j = 0; j < C; ++j) {
-        const uint col = column(n0, l, j);
-        if (col < p.n) {
-          float v = p.alpha * acc[i][j];
-          if (HAS_C != 0) v += p.beta * load_float(c_at + uint64_t(int64_t(col) * p.c_n) * ES, 0, DT);
-          store_float(out_at + uint64_t(int64_t(col) * p.out_n) * ES, 0, DT, v);
-        }
-      }
+    const uint row = readable(A_PAIR, m0, i % 8, i / 8, p.m);
+    const uint64_t out_row = uint64_t(int64_t(row) * p.out_m) * ES, c_row = uint64_t(int64_t(row) * p.c_m) * ES;
+    [[unroll]] for (int j = 0; j < C; ++j) {
+      float v = p.alpha * acc[i][j];
+      if (HAS_C != 0) v += p.beta * load_float(c_col[j] + c_row, 0, DT);
+      store_float(out_col[j] + out_row, 0, DT, v);
     }
-    out_at += uint64_t(int64_t(p.out_m) * ES);
-    c_at += uint64_t(int64_t(p.c_m) * ES);
   }
 }
