@@ -68,12 +68,13 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import backend
+    from torch_aule import _module, backend
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
         sys.modules[f"torch.{NAME}.{part}"] = getattr(backend, part)
     torch.utils.generate_methods_for_privateuse1_backend()
+    _module.install(NAME)
     importlib.import_module("torch_aule._attention_ops")
 
 

@@ -37,7 +37,7 @@ class Config:
     width: int = 128
     heads: int = 4
     context: int = 64
-    batch: int = 16
+    batch: int = 8
     dropout: float = 0.1
     learning_rate: float = 3e-3
     weight_decay: float = 0.1
@@ -268,8 +268,8 @@ def train(model, optimizer, config, text, device, progress, options, interrupt) 
         progress.seconds = time.perf_counter() - started
 
 
-def compare_with_cpu(config: Config, text: Text, device: torch.device, initial: dict) -> float:
-    """Largest relative difference of the losses of the first steps, same weights, same batches, no dropout."""
+def compare_with_cpu(config: Config, text: Text, device: torch.device, initial: dict, steps: int) -> float:
+    """Largest relative difference of the first losses of this run: same weights, batches and schedule, no dropout."""
     config = dataclasses.replace(config, dropout=0.0)
 
     def losses(where: torch.device) -> list[float]:
@@ -279,6 +279,8 @@ def compare_with_cpu(config: Config, text: Text, device: torch.device, initial: 
         optimizer = make_optimizer(model, config)
         taken = []
         for step in range(CHECK_STEPS):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(config, step / steps)
             codes, targets = (t.to(where) for t in text.batch(config, step))
             taken.append(train_step(model, optimizer, config, codes, targets))
         return torch.stack(taken).tolist()
@@ -310,7 +312,7 @@ def draw_losses(losses: list[float], path: Path) -> None:
 def parse_options(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="aule")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=150, help="end the training after this time at the latest")
     parser.add_argument("--log-every", type=int, default=5)
     parser.add_argument("--sample", type=int, default=400, help="characters to write afterwards")
@@ -365,7 +367,7 @@ def main(arguments=None) -> int:
     print(f"loss {progress.losses[0]:.3f} -> {sum(tail) / len(tail):.3f} in {progress.step} steps, "
           f"{progress.seconds:.0f} s, {rate:.0f} tokens/s")
 
-    difference = compare_with_cpu(config, text, device, initial)
+    difference = compare_with_cpu(config, text, device, initial, options.steps)
     on_cpu = len(torch.aule.fallback_report()) if device.type == "aule" else 0
     strict = os.environ["TORCH_AULE_STRICT"] == "1"
     print(f"first {CHECK_STEPS} steps against the CPU: largest relative loss difference {difference:.1e} "
