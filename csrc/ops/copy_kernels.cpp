@@ -63,6 +63,51 @@ uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
   return ceil_div(chunks, kStridedLocal);
 }
 
+// A GPU moves bytes faster by a kernel than by a transfer command; a CPU does not.
+void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint64_t from, uint64_t bytes) {
+  if (caps.kind == Caps::Kind::cpu || (to | from) % 16 != 0 || bytes < 4096) {
+    copy_bytes(stream, to, from, bytes);
+    return;
+  }
+  Args args;
+  CopyWordsParams p{};
+  p.dst = args.write(to, bytes);
+  p.src = args.read(from, bytes);
+  p.bytes = bytes;
+  launch(stream, kernel::copy_words(), Spec{}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
+}
+
+// The transposing kernel, where it applies: dst dense along dimension 0, src along another, both of some length.
+bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from, const StridedShape<2>& shape) {
+  if (caps.kind == Caps::Kind::cpu || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
+  int j = 1;
+  while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
+  if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return false;
+  TransposeParams p{};
+  uint64_t batch = 1;
+  int k = 0;
+  for (int i = 1; i < shape.ndim; ++i) {
+    if (i == j) continue;
+    p.sizes[k] = static_cast<uint32_t>(shape.sizes[i]);
+    p.dst_strides[k] = static_cast<uint32_t>(shape.strides[0][i]);
+    p.src_strides[k] = static_cast<uint32_t>(shape.strides[1][i]);
+    batch *= p.sizes[k++];
+  }
+  for (; k < 4; ++k) p.sizes[k] = 1;
+  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32), ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32),
+                  static_cast<uint32_t>(batch)};
+  if (grid.x > 65535 || grid.y > 65535 || batch > 65535) return false;
+  Args args;
+  p.dst = args.write(to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt));
+  p.src = args.read(from, static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt));
+  p.size_i = static_cast<uint32_t>(shape.sizes[0]);
+  p.size_j = static_cast<uint32_t>(shape.sizes[j]);
+  p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
+  p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
+  launch(stream, kernel::transpose(), Spec{dt}, p, args, grid);
+  return true;
+}
+
 void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
   if (dst.numel() == 0) return;
   auto& stream = current(dst);
@@ -105,10 +150,13 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   const StridedShape<2> whole = shape_of<2>({&dst, &src});
   const uint64_t to = address_of(dst), from = address_of(src);
   if (whole.dense() && via == Via::raw) {
-    copy_bytes(stream, to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
+    copy_dense_bytes(stream, caps_of(dst), to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
+    if (via == Via::raw && transpose(stream, caps_of(dst), dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
+                                     from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape))
+      return;
     Args args;
     const uint64_t d = args.write(to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
                                   static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));

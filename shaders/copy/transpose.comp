@@ -1,0 +1,46 @@
+// dst[b, j, i] = src[b, j, i] where dst is dense along i and src along j: tiles of 32 x 32 through shared memory, so
+// that both sides are read and written along their dense dimension. Elements of 1, 2, 4 or 8 bytes, moved as bits.
+// A workgroup of 32 x 8 moves one tile; x walks tiles along i, y along j, z the batch (up to 4 dimensions).
+// For GPUs only: without the tile a transposed copy reached 420 GB/s of 3700 on an H200.
+#include "common/dtype.glsl"
+
+struct Params {
+  uint64_t dst;
+  uint64_t src;
+  uint size_i;
+  uint size_j;
+  uint dst_stride_j;
+  uint src_stride_i;
+  uint sizes[4];  // batch, unused ones 1
+  uint dst_strides[4];
+  uint src_strides[4];
+};
+#include "common/params.glsl"
+
+layout(local_size_x = 32, local_size_y = 8) in;
+layout(constant_id = 0) const int DT = 0;  // a RAW code
+
+shared uvec2 tile[32 * 33];  // 8.25 KiB; the odd pitch keeps columns in different banks
+
+void main() {
+  uint rest = gl_WorkGroupID.z, d = 0u, s = 0u;
+  for (int k = 0; k < 4; ++k) {
+    uint next = rest / p.sizes[k], at = rest - next * p.sizes[k];
+    d += at * p.dst_strides[k];
+    s += at * p.src_strides[k];
+    rest = next;
+  }
+  uint i0 = gl_WorkGroupID.x * 32u, j0 = gl_WorkGroupID.y * 32u;
+  uint x = gl_LocalInvocationID.x, y = gl_LocalInvocationID.y;
+  [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
+    uint i = i0 + y + k, j = j0 + x;
+    if (i < p.size_i && j < p.size_j)
+      tile[(y + k) * 33u + x] = load_raw(p.src, uint64_t(s + i * p.src_stride_i + j), DT).xy;
+  }
+  barrier();  // the whole tile is read across
+  [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
+    uint i = i0 + x, j = j0 + y + k;
+    if (i < p.size_i && j < p.size_j)
+      store_raw(p.dst, uint64_t(d + j * p.dst_stride_j + i), DT, uvec4(tile[x * 33u + y + k], 0u, 0u));
+  }
+}
