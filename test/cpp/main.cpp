@@ -345,7 +345,9 @@ void threads() {
 // Random work over a few buffers on two streams against the same work on the host: every missing barrier, lost
 // dispatch or early reuse of a ring shows as a wrong number.
 void stress() {
-  std::mt19937 random(std::random_device{}());
+  const uint32_t seed = std::random_device{}();
+  std::fprintf(stderr, "stress: seed %u\n", seed);
+  std::mt19937 random(seed);
   constexpr uint32_t n = 3000, buffers = 6;
   std::vector<std::unique_ptr<Words>> device;
   std::vector<std::vector<uint32_t>> host(buffers, std::vector<uint32_t>(n));
