@@ -1,0 +1,305 @@
+"""Fused attention against float64: shapes, masks, windows, dropout, gradients, memory, determinism, bad input."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torch_aule
+
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+NAMES = ("out", "dq", "dk", "dv", "dbias")
+
+
+def reference(q, k, v, grad, bias=None, *, causal=False, scale=None, window=(-1, -1), softcap=0.0, bottom_right=False, keep=None):
+    """Output and gradients in float64 on the CPU; `keep` is the dropout mask already divided by 1 - p."""
+    q, k, v = (t.detach().cpu().double().requires_grad_() for t in (q, k, v))
+    group = q.size(-3) // k.size(-3)
+    scores = q @ k.repeat_interleave(group, -3).transpose(-1, -2) * (q.size(-1) ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    wide = None
+    if bias is not None and bias.dtype == torch.bool:
+        scores = scores.masked_fill(~bias.cpu(), -math.inf)
+    elif bias is not None:
+        wide = bias.detach().cpu().double().requires_grad_()
+        scores = scores + wide
+    q_len, k_len = scores.shape[-2:]
+    shift = k_len - q_len if bottom_right else 0
+    seen = torch.arange(k_len)[None] - torch.arange(q_len)[:, None] - shift
+    left, right = window
+    visible = torch.ones_like(seen, dtype=torch.bool)
+    if left >= 0:
+        visible &= seen >= -left
+    if right >= 0:
+        visible &= seen <= right
+    if causal:
+        visible &= seen <= 0
+    scores = scores.masked_fill(~visible, -math.inf)
+    hidden = (scores == -math.inf).all(-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(hidden, 0.0), -1).masked_fill(hidden, 0.0)
+    if keep is not None:
+        weights = weights * keep
+    out = weights @ v.repeat_interleave(group, -3)
+    out.backward(grad.detach().cpu().double())
+    return out.detach(), q.grad, k.grad, v.grad, None if wide is None else wide.grad
+
+
+def check(actual, expected, dtype):
+    for name, a, e in zip(NAMES, actual, expected):
+        if e is None:
+            continue
+        a = a.detach().cpu().double()
+        assert a.shape == e.shape, name
+        error = (a - e).abs()
+        size = max(1.0, float(e.abs().max())) if e.numel() else 1.0
+        assert not error.isnan().any(), name
+        if e.numel():
+            assert float(error.max()) / size < TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
+            assert float(error.mean()) / size < MEAN_TOLERANCE[dtype], f"{name}: mean error {float(error.mean())}"
+
+
+def inputs(batch, heads, kv_heads, q_len, k_len, dim, v_dim, dtype=torch.float32):
+    shapes = ((batch, heads, q_len, dim), (batch, kv_heads, k_len, dim), (batch, kv_heads, k_len, v_dim), (batch, heads, q_len, v_dim))
+    return [torch.randn(s).to(dtype).to("aule") for s in shapes]
+
+
+def poison(*shapes):
+    """Leaves NaN in the blocks that the next allocations will get."""
+    for shape in shapes:
+        torch.full(shape, math.nan, device="aule")
+
+
+def run(q, k, v, grad, bias=None, *, causal=False, scale=None, window=(-1, -1), softcap=0.0, bottom_right=False, dropout_p=0.0):
+    q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+    if bias is not None and bias.dtype != torch.bool:
+        bias = bias.detach().requires_grad_()
+    poison(grad.shape, q.shape, k.shape, v.shape)
+    out, *_ = torch.ops.aule.flash_attn_fwd(q, k, v, bias, dropout_p, causal, scale, *window, softcap, bottom_right)
+    out.backward(grad)
+    return out, q.grad, k.grad, v.grad, None if bias is None else bias.grad
+
+
+# Each combination is three pipelines, so the random shapes draw from a few.
+CONFIGS = [  # dtype, bias, softcap, head_dim, v_dim
+    (torch.float32, None, 0.0, 16, 16),
+    (torch.float32, None, 0.0, 9, 13),
+    (torch.float32, "float", 0.0, 16, 16),
+    (torch.float32, "bool", 0.0, 16, 16),
+    (torch.float32, "float", 3.0, 16, 16),
+    (torch.float16, None, 0.0, 16, 16),
+    (torch.bfloat16, None, 0.0, 16, 16),
+    (torch.float16, "float", 0.0, 16, 16),
+]
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(
+    config=st.sampled_from(CONFIGS),
+    batch=st.integers(1, 2),
+    kv_heads=st.integers(1, 2),
+    group=st.integers(1, 3),
+    q_len=st.integers(1, 40),
+    k_len=st.integers(1, 40),
+    causal=st.booleans(),
+    bottom_right=st.booleans(),
+    window=st.sampled_from([(-1, -1), (-1, -1), (5, -1), (-1, 4), (3, 2), (0, 0)]),
+    scale=st.sampled_from([None, 0.3, -0.5, 0.0]),
+    broadcast=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    seed=st.integers(0, 2**31),
+)
+def test_random_shapes(config, batch, kv_heads, group, q_len, k_len, causal, bottom_right, window, scale, broadcast, seed):
+    dtype, kind, softcap, dim, v_dim = config
+    torch.manual_seed(seed)
+    q, k, v, grad = inputs(batch, kv_heads * group, kv_heads, q_len, k_len, dim, v_dim, dtype)
+    bias = None
+    if kind is not None:
+        full = (batch, kv_heads * group, q_len)
+        shape = [1 if one else n for one, n in zip(broadcast, full)] + [k_len]
+        bias = (torch.rand(shape) > 0.3 if kind == "bool" else torch.randn(shape)).to("aule")
+    options = dict(causal=causal, scale=scale, window=window, softcap=softcap, bottom_right=bottom_right)
+    check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
+
+
+@pytest.mark.parametrize("dim, v_dim, length", [(64, 64, 160), (1, 1, 5), (128, 96, 20), (160, 260, 9), (512, 512, 5)])
+def test_head_sizes(dim, v_dim, length):
+    q, k, v, grad = inputs(1, 2, 2, length, length + 3, dim, v_dim)
+    check(run(q, k, v, grad, causal=True), reference(q, k, v, grad, causal=True), torch.float32)
+
+
+@pytest.mark.parametrize("dim", [16, 40])
+def test_the_family_for_gpus(monkeypatch, dim):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "tiles")
+    assert torch_aule.attention.active_attention_variants(64)["forward"] == "tiles"
+    q, k, v, grad = inputs(1, 4, 2, 70, 45, dim, 16)
+    options = dict(causal=True, window=(20, -1))
+    check(run(q, k, v, grad, **options), reference(q, k, v, grad, **options), torch.float32)
+
+
+def test_both_families_drop_the_same(monkeypatch):
+    q, k, v, grad = inputs(1, 2, 2, 37, 16, 16, 16)
+    results = []
+    for family in ("rows", "tiles"):
+        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+        torch.aule.manual_seed(7)
+        results.append(run(q, k, v, grad, dropout_p=0.4))
+    check(results[1], [None if t is None else t.detach().cpu().double() for t in results[0]], torch.float32)
+
+
+def test_dropout_is_replayed_in_backward():
+    """With the identity as values the output is the dropped matrix of weights, which tells the mask."""
+    n = 16
+    q, k, _, grad = inputs(2, 2, 2, 50, n, 16, n)
+    eye = torch.eye(n).expand(2, 2, n, n).contiguous().to("aule")
+    torch.aule.manual_seed(3)
+    dropped = run(q, k, eye, grad, dropout_p=0.3)
+    plain = reference(q, k, eye, grad)[0]
+    keep = (dropped[0].detach().cpu().double() / plain).round(decimals=3)
+    assert set(keep.unique().tolist()) == {0.0, round(1 / 0.7, 3)}
+    share = float((keep == 0).double().mean())
+    assert abs(share - 0.3) < 4 * math.sqrt(0.3 * 0.7 / keep.numel())
+    keep = (keep > 0).double() / 0.7
+    check(dropped, reference(q, k, eye, grad, keep=keep), torch.float32)
+    again = run(q, k, eye, grad, dropout_p=0.3)[0]
+    assert not torch.equal(again.cpu(), dropped[0].cpu())
+    torch.aule.manual_seed(3)
+    assert torch.equal(run(q, k, eye, grad, dropout_p=0.3)[0].cpu(), dropped[0].cpu())
+    assert run(q, k, eye, grad, dropout_p=1.0)[0].abs().max().item() == 0
+
+
+def test_rows_that_see_nothing():
+    q, k, v, grad = inputs(1, 2, 2, 20, 12, 16, 16)
+    bias = torch.zeros(20, 12)
+    bias[3:6] = -math.inf
+    options = dict(causal=True, bottom_right=True)  # the first 8 queries see no key
+    actual, expected = run(q, k, v, grad, bias.to("aule"), **options), reference(q, k, v, grad, bias, **options)
+    check(actual, expected, torch.float32)
+    assert actual[0][:, :, :8].abs().max().item() == 0
+    _, lse = torch_aule.flash_attention(q, k, v, causal_bottom_right=True, return_lse=True)
+    assert (lse[:, :, :8] == -math.inf).all().item() and lse[:, :, 8:].isfinite().all().item()
+
+
+def test_strides():
+    base = torch.randn(2, 30, 3, 4, 16).to("aule")  # [B, L, 3, H, D]: one projection for all three
+    q, k, v = (base[:, :, i].transpose(1, 2) for i in range(3))
+    grad = torch.randn(2, 30, 4, 16).to("aule").transpose(1, 2)
+    actual = run(q, k, v, grad, causal=True)
+    assert actual[0].stride() == torch.empty_like(q).stride()
+    check(actual, reference(q, k, v, grad, causal=True), torch.float32)
+    columns = torch.randn(1, 2, 16, 21).to("aule").transpose(2, 3)  # last dimension not dense
+    expanded = columns[:, :1].expand(1, 2, 21, 16)
+    grad = torch.randn(1, 2, 21, 16).to("aule")
+    check(run(columns, expanded, columns, grad), reference(columns, expanded, columns, grad), torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_sdpa_with_masks(dtype):
+    q, k, v, grad = inputs(2, 2, 2, 13, 17, 16, 16, dtype)
+    boolean = torch.rand(2, 1, 1, 17) > 0.3
+    additive = torch.randn(13, 17).to(dtype)
+    for mask in (boolean, additive):
+        leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+        bias = mask.to("aule")
+        if mask.dtype != torch.bool:
+            bias.requires_grad_()
+        out = F.scaled_dot_product_attention(*leaves, attn_mask=bias)
+        out.backward(grad)
+        actual = (out, *(t.grad for t in leaves), bias.grad if bias.requires_grad else None)
+        check(actual, reference(q, k, v, grad, mask), dtype)
+
+
+def test_sdpa_shapes():
+    for shape in ((5, 8), (3, 5, 8), (2, 2, 3, 5, 8)):  # 2-D and 5-D take the math path
+        t = torch.randn(shape)
+        expected = F.scaled_dot_product_attention(t, t, t)
+        torch.testing.assert_close(F.scaled_dot_product_attention(*[t.to("aule")] * 3).cpu(), expected, rtol=1e-4, atol=1e-5)
+    q, kv = torch.randn(1, 4, 6, 16), torch.randn(1, 2, 6, 16)
+    expected = F.scaled_dot_product_attention(q, kv, kv, enable_gqa=True)
+    actual = F.scaled_dot_product_attention(q.to("aule"), kv.to("aule"), kv.to("aule"), enable_gqa=True)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError):  # heads differ and nobody asked for groups
+        F.scaled_dot_product_attention(q.to("aule"), kv.to("aule"), kv.to("aule"))
+    with pytest.raises(RuntimeError, match="causal"):
+        F.scaled_dot_product_attention(q.to("aule"), q.to("aule"), q.to("aule"), torch.zeros(6, 6).to("aule"), is_causal=True)
+
+
+def test_empty():
+    q, k, v, _ = inputs(0, 2, 2, 4, 5, 8, 8)
+    assert torch.ops.aule.flash_attn_fwd(q, k, v)[0].shape == (0, 2, 4, 8)
+    q, k, v, grad = inputs(1, 2, 2, 4, 0, 8, 8)
+    out, dq, dk, _, _ = run(q, k, v, grad)
+    assert out.abs().max().item() == 0 and dq.abs().max().item() == 0 and dk.shape == k.shape
+
+
+def test_deterministic():
+    q, k, v, grad = inputs(1, 4, 2, 33, 47, 16, 16)
+    first = run(q, k, v, grad, causal=True)
+    for _ in range(3):
+        for a, b in zip(first, run(q, k, v, grad, causal=True)):
+            assert a is None or torch.equal(a.cpu(), b.cpu())
+
+
+def test_memory_grows_linearly():
+    """A window keeps the work small; the peak counts every buffer of forward and backward."""
+    peaks = []
+    for n in (4096, 16384, 65536):
+        q, k, v, grad = inputs(1, 1, 1, n, n, 8, 8)
+        torch.aule.synchronize()
+        torch.aule.reset_peak_memory_stats()
+        before = torch.aule.memory_allocated()
+        leaves = [t.requires_grad_() for t in (q, k, v)]
+        out = torch_aule.flash_attention(*leaves, window_size=(8, 0))
+        out.backward(grad)
+        torch.aule.synchronize()
+        peaks.append(torch.aule.max_memory_allocated() - before)
+    assert peaks[1] < 4.5 * peaks[0] and peaks[2] < 4.5 * peaks[1], peaks
+    assert peaks[2] < 64 * 65536 * 4, peaks  # the matrix of scores would be 65536 * 65536 * 4
+
+
+def test_python_function_keeps_the_kind():
+    q, k, v = (torch.randn(1, 2, 9, 16) for _ in range(3))
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(torch_aule.flash_attention(q, k, v), expected, rtol=1e-4, atol=1e-5)
+    out, lse = torch_aule.aule_attention(q.numpy(), k.numpy(), v.numpy(), return_lse=True)
+    assert isinstance(out, np.ndarray) and isinstance(lse, np.ndarray) and lse.shape == (1, 2, 9)
+    np.testing.assert_allclose(out, expected.numpy(), rtol=1e-4, atol=1e-5)
+    on_device = torch_aule.flash_attention(q.to("aule"), k.to("aule"), v.to("aule"))
+    assert on_device.device.type == "aule"
+    leaf = q.clone().requires_grad_()
+    torch_aule.flash_attention(leaf, k, v).sum().backward()
+    assert leaf.grad is not None and leaf.grad.device.type == "cpu"
+
+
+def test_bad_input():
+    flash = torch_aule.flash_attention
+    q = torch.randn(1, 4, 6, 8).to("aule")
+    other = torch.randn(1, 3, 6, 8).to("aule")
+    cases = [
+        (ValueError, "head size", lambda: flash(q, q[..., :4], q)),
+        (ValueError, "divides", lambda: flash(q, other, other)),
+        (ValueError, "enable_gqa", lambda: flash(q, q[:, :2], q[:, :2], enable_gqa=False)),
+        (ValueError, "length", lambda: flash(q, q, q[:, :, :4])),
+        (ValueError, "batch", lambda: flash(q[0, 0], q[0, 0], q[0, 0])),
+        (ValueError, "scale", lambda: flash(q, q, q, scale=-1.0)),
+        (ValueError, "dropout_p", lambda: flash(q, q, q, dropout_p=1.5)),
+        (ValueError, "softcap", lambda: flash(q, q, q, softcap=-1.0)),
+        (ValueError, "window_size", lambda: flash(q, q, q, window_size=3)),
+        (TypeError, "dtype", lambda: flash(q.int(), q.int(), q.int())),
+        (TypeError, "dtype", lambda: flash(q, q.half(), q)),
+        (TypeError, "ndarray", lambda: flash([1.0], q, q)),
+        (RuntimeError, "k on aule", lambda: flash(q, q.cpu(), q)),
+        (RuntimeError, "attn_bias of a shape", lambda: flash(q, q, q, attn_mask=torch.zeros(5, 6).to("aule"))),
+        (RuntimeError, "key on device aule", lambda: torch.ops.aule.flash_attn_fwd(q, q.cpu(), q)),
+        (RuntimeError, "dimensions", lambda: torch.ops.aule.flash_attn_fwd(q[0, 0], q[0, 0], q[0, 0])),
+        (RuntimeError, "divides", lambda: torch.ops.aule.flash_attn_fwd(q, other, other)),
+        (RuntimeError, "head size", lambda: torch.ops.aule.flash_attn_fwd(*[torch.zeros(1, 1, 2, 513).to("aule")] * 3)),
+    ]
+    for error, text, call in cases:
+        with pytest.raises(error, match=text):
+            call()
+    assert flash(q, q, q).isfinite().all().item()

@@ -1,0 +1,163 @@
+"""How PyTorch reaches the attention kernels: contexts, compile, autocast, opcheck, nn.MultiheadAttention."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
+
+FUSED = "aten::_scaled_dot_product_fused_attention_overrideable"
+
+
+def operators(call):
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        call()
+    return {event.key for event in record.key_averages()}
+
+
+def qkv(requires_grad=False, shape=(1, 2, 6, 16)):
+    return [torch.randn(shape).to("aule").requires_grad_(requires_grad) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    "backends, fused",
+    [
+        ([SDPBackend.FLASH_ATTENTION], True),
+        ([SDPBackend.EFFICIENT_ATTENTION], True),
+        ([SDPBackend.OVERRIDEABLE], True),
+        ([SDPBackend.MATH], False),
+        ([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
+    ],
+)
+def test_contexts(backends, fused):
+    q, k, v = qkv()
+
+    def call():
+        with sdpa_kernel(backends):
+            F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    assert (FUSED in operators(call)) == fused
+
+
+def test_context_order_and_no_backend():
+    q, k, v = qkv()
+
+    def math_first():
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            F.scaled_dot_product_attention(q, k, v)
+
+    assert FUSED not in operators(math_first)
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]), pytest.raises(RuntimeError, match="No viable backend"):
+        F.scaled_dot_product_attention(q, k, v)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION]), pytest.raises(RuntimeError):
+        F.scaled_dot_product_attention(q[0, 0], k[0, 0], v[0, 0])
+
+
+def test_choice_is_4_and_0():
+    q, k, v = qkv()
+    assert torch._fused_sdp_choice(q, k, v) == 4
+    assert torch._fused_sdp_choice(q, k[:, :1], v[:, :1]) == 0
+    assert torch._fused_sdp_choice(q, k[:, :1], v[:, :1], enable_gqa=True) == 4
+    wide = torch.zeros(1, 1, 2, 600).to("aule")
+    assert torch._fused_sdp_choice(wide, wide, wide) == 0
+
+
+def test_opcheck():
+    q, k, v = qkv(requires_grad=True)
+    torch.library.opcheck(torch.ops.aule.flash_attn_fwd.default, (q, k, v), {"is_causal": True})
+    bias = torch.randn(1, 2, 6, 6).to("aule").requires_grad_()
+    torch.library.opcheck(torch.ops.aule.flash_attn_fwd.default, (q, k, v, bias))
+    with torch.no_grad():
+        out, lse, seed, offset = torch.ops.aule.flash_attn_fwd(q, k, v)
+        args = (torch.randn_like(out), q.detach(), k.detach(), v.detach(), out, lse, seed, offset)
+        torch.library.opcheck(torch.ops.aule.flash_attn_bwd.default, args)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_aot_eager(own):
+    def attend(q, k, v):
+        if own:
+            return torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.0, True)[0] * 2
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2
+
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)
+    eager, traced = qkv(requires_grad=True), None
+    traced = [t.detach().requires_grad_() for t in eager]
+    attend(*eager).sum().backward()
+    compiled(*traced).sum().backward()
+    for a, b in zip(eager, traced):
+        torch.testing.assert_close(a.grad.cpu(), b.grad.cpu())
+
+
+def test_autocast():
+    q, k, v = qkv(requires_grad=True)
+    with torch.autocast("aule", dtype=torch.bfloat16):
+        own = torch.ops.aule.flash_attn_fwd(q, k, v)[0]
+        sdpa = F.scaled_dot_product_attention(q, k, v)
+    assert own.dtype == sdpa.dtype == torch.bfloat16
+    own.float().sum().backward()
+    assert q.grad.dtype == torch.float32
+
+
+def test_gradient_of_logsumexp():
+    q, k, v = qkv(requires_grad=True)
+    _, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v)
+    lse.square().sum().backward()
+    cpu = [t.detach().cpu().requires_grad_() for t in (q, k, v)]
+    torch.logsumexp(cpu[0] @ cpu[1].transpose(-1, -2) / math.sqrt(16), -1).square().sum().backward()
+    for a, b in zip((q, k), cpu):
+        torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("mask", [None, "padding", "both"])
+def test_multihead_attention(need_weights, mask):
+    cpu = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    ours = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    ours.load_state_dict(cpu.state_dict())
+    ours.to("aule")
+    x = torch.randn(2, 5, 16)
+    masks = {}
+    if mask is not None:
+        masks["key_padding_mask"] = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    if mask == "both":
+        masks["attn_mask"] = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    moved = x.to("aule")
+    with torch.no_grad():
+        torch.backends.mha.set_fastpath_enabled(False)  # the CPU's own fast path would be compared with itself
+        try:
+            expected, expected_weights = cpu(x, x, x, need_weights=need_weights, **masks)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+        on_device = {name: m.to("aule") for name, m in masks.items()}
+        actual, weights = ours(moved, moved, moved, need_weights=need_weights, **on_device)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+    if need_weights:
+        torch.testing.assert_close(weights.cpu(), expected_weights, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_first, activation", [(False, "relu"), (True, "gelu")])
+def test_transformer_encoder_in_eval(norm_first, activation):
+    def build():
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first, activation=activation)
+        return torch.nn.TransformerEncoder(layer, 2).eval()
+
+    cpu, ours = build(), build()
+    ours.load_state_dict(cpu.state_dict())
+    ours.to("aule")
+    x = torch.randn(2, 6, 16)
+    padding = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
+    with torch.no_grad():
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            expected = cpu(x), cpu(x, src_key_padding_mask=padding)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+        moved = x.to("aule")
+        plain, padded = ours(moved).cpu(), ours(moved, src_key_padding_mask=padding.to("aule")).cpu()
+    torch.testing.assert_close(plain, expected[0], rtol=1e-4, atol=1e-4)
+    visible = ~padding
+    torch.testing.assert_close(padded[visible], expected[1][visible], rtol=1e-4, atol=1e-4)
