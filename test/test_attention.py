@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torch_aule
+from torch_aule.attention import active_attention_variants
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -135,7 +136,7 @@ def test_head_sizes(dim, v_dim, length):
 @pytest.mark.parametrize("dim", [16, 40])
 def test_the_family_for_gpus(monkeypatch, dim):
     monkeypatch.setenv("AULE_ATTENTION_VARIANT", "tiles")
-    assert torch_aule.attention.active_attention_variants(64)["forward"] == "tiles"
+    assert active_attention_variants(64)["forward"] == "tiles"
     q, k, v, grad = inputs(1, 4, 2, 70, 45, dim, 16)
     options = dict(causal=True, window=(20, -1))
     check(run(q, k, v, grad, **options), reference(q, k, v, grad, **options), torch.float32)

@@ -76,9 +76,15 @@ def test_choice_is_4_and_0():
 
 def test_opcheck():
     q, k, v = qkv(requires_grad=True)
-    torch.library.opcheck(torch.ops.aule.flash_attn_fwd.default, (q, k, v), {"is_causal": True})
+    fwd = torch.ops.aule.flash_attn_fwd.default
+    # torch's own test_autograd_registration knows CPU, CUDA and XPU only and refuses inputs that require gradients
+    # elsewhere; the others cover them.
+    with_gradients = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(fwd, (q, k, v), {"is_causal": True}, test_utils=with_gradients)
     bias = torch.randn(1, 2, 6, 6).to("aule").requires_grad_()
-    torch.library.opcheck(torch.ops.aule.flash_attn_fwd.default, (q, k, v, bias))
+    torch.library.opcheck(fwd, (q, k, v, bias), test_utils=with_gradients)
+    torch.library.opcheck(fwd, tuple(t.detach() for t in (q, k, v)), {"scale": 0.5, "softcap": 2.0})
+    assert torch._C._dispatch_has_kernel_for_dispatch_key("aule::flash_attn_fwd", "Autograd")
     with torch.no_grad():
         out, lse, seed, offset = torch.ops.aule.flash_attn_fwd(q, k, v)
         args = (torch.randn_like(out), q.detach(), k.detach(), v.detach(), out, lse, seed, offset)
