@@ -13,6 +13,7 @@
 #include "vulkan/device_impl.h"
 #include "vulkan/environment.h"
 #include "vulkan/instance.h"
+#include "vulkan/spirv_prune.h"
 
 #ifndef _WIN32
 #include <unistd.h>
@@ -177,6 +178,11 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = r.spirv_bytes;
   module_info.pCode = reinterpret_cast<const uint32_t*>(r.spirv);
+  const std::vector<uint32_t> pruned = prune_switches(module_info.pCode, r.spirv_bytes / 4, r.constants, r.constant_count);
+  if (!pruned.empty()) {
+    module_info.codeSize = pruned.size() * 4;
+    module_info.pCode = pruned.data();
+  }
   VkShaderModule module = VK_NULL_HANDLE;
   VK_CHECK(vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module));
 
