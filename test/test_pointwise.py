@@ -241,7 +241,7 @@ ACTIVATIONS = {
     "hardtanh": F.hardtanh, "relu6": F.relu6, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid, "leaky_relu": F.leaky_relu, "elu": F.elu,
     "celu": lambda x: F.celu(x, 0.7), "selu": F.selu, "softplus": lambda x: F.softplus(x, 1.5, 3), "mish": F.mish, "logsigmoid": F.logsigmoid,
     "hardshrink": F.hardshrink, "softshrink": F.softshrink, "threshold": lambda x: F.threshold(x, 0.1, 20), "tanhshrink": F.tanhshrink, "softsign": F.softsign,
-    "glu": lambda x: F.glu(x, 0), "logit": lambda x: torch.logit(torch.sigmoid(x), 0.1), "rrelu": F.rrelu, "sinc": torch.sinc, "sqrt": lambda x: (x * x + 1).sqrt(),
+    "glu": lambda x: F.glu(x, 0), "logit": lambda x: torch.logit(torch.sigmoid(x), 0.1), "rrelu": F.rrelu, "sqrt": lambda x: (x * x + 1).sqrt(),
     "prelu": lambda x: F.prelu(x, torch.full((1,), 0.2, device=x.device, dtype=x.dtype)), "square": torch.square, "lerp": lambda x: torch.lerp(x, 2 * x, 0.3),
     "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5), "addcdiv": lambda x: torch.addcdiv(x, x, x * x + 1, value=0.5),
 }  # fmt: skip
