@@ -1,6 +1,7 @@
 """Which test covers a kernel whose name no test mentions: the op's name differs from the kernel's."""
 
 _BY_FILE = {
+    "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows flash_attn_bwd_dq flash_attn_bwd_dq_rows",
     "test_factories.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_move unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
