@@ -177,3 +177,23 @@ def test_transformer_encoder_in_eval(norm_first, activation):
     torch.testing.assert_close(plain, expected[0], rtol=1e-4, atol=1e-4)
     visible = ~padding
     torch.testing.assert_close(padded[visible], expected[1][visible], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
+def test_dropout_in_a_captured_graph():
+    """Each replay draws anew, and the backward recorded beside the forward replays the mask of that draw."""
+    n = 16
+    q, k = (torch.randn(1, 2, 20, n).to("aule") for _ in range(2))
+    k, grad = k[:, :, :n], torch.randn(1, 2, 20, n).to("aule")
+    eye = torch.eye(n).expand(1, 2, n, n).contiguous().to("aule")  # the output is then the dropped weights
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        out, lse, seed, offset = torch.ops.aule.flash_attn_fwd(q, k, eye, None, 0.5)
+        dv = torch.ops.aule.flash_attn_bwd(grad, q, k, eye, out, lse, seed, offset, None, 0.5)[2]
+    outs = []
+    for _ in range(2):
+        graph.replay()
+        torch.aule.synchronize()
+        outs.append(out.cpu())
+        torch.testing.assert_close(dv.cpu(), outs[-1].transpose(-1, -2) @ grad.cpu(), rtol=1e-4, atol=1e-5)
+    assert not torch.equal(*outs)

@@ -10,7 +10,7 @@ namespace aule::ops {
 namespace {
 
 constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any sequence
-constexpr int64_t kMaxLength = int64_t{1} << 29;
+constexpr int64_t kMaxLength = int64_t{1} << 28;  // sums of two lengths and a window stay in 32 bits
 
 void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{{{"query", &query}, {"key", &key}, {"value", &value}}};

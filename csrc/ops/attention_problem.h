@@ -33,7 +33,6 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
 
 // A tensor as the kernels take it: 4-D and dense in its last dimension, copied only when it is not.
 at::Tensor attention_operand(const at::Tensor& t);
-// A result of the layout of `like`, or, where that is not dense in the last dimension, a contiguous stand-in.
 bool dense_rows(const at::Tensor& t);
 
 // Counts whether loads of two neighbours are legal: every address, stride and head size is even.
@@ -51,8 +50,7 @@ class PairCheck {
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state);
 runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset);
 
-template <class Params>
-void set_strides(int64_t (&strides)[3], const Params& t) {
+inline void set_strides(int64_t (&strides)[3], const at::Tensor& t) {
   for (int i = 0; i < 3; ++i) strides[i] = t.size(i) == 1 ? 0 : t.stride(i);
 }
 

@@ -4,6 +4,8 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_rows
+// Timed like flash_attn_bwd_dq_rows: 1 780 (5)   2 428 (10)   4 268 (22).
+//
 // Lane l of workgroup (block, b, kv head) owns keys block*W*R + l*R + {0..R-1}; the queries of every head that shares
 // the key head pass one at a time, so grouped queries need no second sum and no atomics.
 #include "attention/rows.glsl"

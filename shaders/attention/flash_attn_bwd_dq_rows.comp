@@ -4,6 +4,8 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
+// lavapipe 22.3.6, 2 busy cores, B1 H8 N512 D64 causal float32, in ms beside 176 of the forward (first run with its
+// compilation, in s), rows of a lane: 1 430 (3)   2 286 (6)   4 208 (20); the plan stops at 512 vectors, here 2.
 // The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
 #include "attention/rows.glsl"
 
