@@ -1,11 +1,16 @@
 """Which test covers a kernel whose name no test mentions: the op's name differs from the kernel's."""
 
 _BY_FILE = {
+    "test_amp.py": "amp_unscale amp_update_scale",
+    "test_copy_kernels.py": "copy_dense copy_strided copy_words fill_strided",
     "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows flash_attn_bwd_dq flash_attn_bwd_dq_rows",
     "test_factories.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_move unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
+    "test_matmul.py": "gemm gemm_lanes gemm_scalar",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
+    "test_optim.py": "fused_adam fused_sgd",
+    "test_pointwise.py": "unary_special unary_strided binary_strided ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
     "test_scan.py": "scan",
     "test_softmax.py": "softmax_backward",

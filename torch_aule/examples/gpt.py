@@ -39,7 +39,7 @@ class Config:
     context: int = 64
     batch: int = 8
     dropout: float = 0.1
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     weight_decay: float = 0.1
     clip: float = 1.0
 
@@ -149,10 +149,14 @@ def train_step(model, optimizer, config, codes, targets) -> torch.Tensor:
 
 
 def learning_rate(config: Config, progress: float) -> float:
-    """A short warm-up, then a cosine down to a tenth."""
-    if progress < 0.05:
-        return config.learning_rate * (progress + 0.002) / 0.052
-    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * (progress - 0.05) / 0.95)))
+    """A warm-up, then a cosine down to a tenth.
+
+    A hotter start (3e-3 in half the time) makes the first steps chaotic: on the CPU alone, a change of the weights by one
+    rounding then moves the losses of 20 steps by 6e-5, with this schedule by 1e-7.
+    """
+    if progress < 0.1:
+        return config.learning_rate * (progress + 0.002) / 0.102
+    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * (progress - 0.1) / 0.9)))
 
 
 @torch.no_grad()
@@ -312,7 +316,7 @@ def draw_losses(losses: list[float], path: Path) -> None:
 def parse_options(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="aule")
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--seconds", type=float, default=150, help="end the training after this time at the latest")
     parser.add_argument("--log-every", type=int, default=5)
     parser.add_argument("--sample", type=int, default=400, help="characters to write afterwards")
