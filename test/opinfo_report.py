@@ -36,7 +36,7 @@ def worker(options) -> None:
     import torch_aule  # noqa: F401
 
     torch.set_num_threads(1)
-    from opinfo_runner import ENTRIES, run_entry
+    from opinfo_runner import ENTRIES, Outcome, run_entry
 
     dtype = getattr(torch, options.dtype) if options.dtype else None
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -51,7 +51,10 @@ def worker(options) -> None:
         elif dtype is not None and dtype not in op.dtypes:
             result = {"status": "none", "detail": "not a dtype of this operator"}
         else:
-            outcome = run_entry(op, dtype, limit=options.samples, backward=options.backward)
+            try:
+                outcome = run_entry(op, dtype, limit=options.samples, backward=options.backward)
+            except Exception as error:
+                outcome = Outcome("error", f"{type(error).__name__}: {error}"[:200])
             result = {"status": outcome.status, "detail": outcome.detail, "samples": outcome.samples}
         result.update(name=name.strip(), seconds=round(time.perf_counter() - started, 3))
         print(json.dumps(result), file=out)

@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 import torch
-from torch.multiprocessing.reductions import ForkingPickler
+import torch.multiprocessing.reductions  # noqa: F401  registers how tensors travel
+from multiprocessing.reduction import ForkingPickler
 
 from helpers import assert_close
 
