@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import FLOATS, assert_close, assert_close_to_cpu, random_tensor, to_device
+from helpers import FLOATS, assert_close, assert_close_to_cpu, check_python, random_tensor, to_device
 
 # k adds rounding errors; 16-bit results are rounded once.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -127,3 +127,24 @@ def test_bad_arguments():
         torch.mm(a, torch.ones(4, 2, device="aule", dtype=torch.float16))
     with pytest.raises(RuntimeError):
         torch.mm(a, torch.ones(4, 2))
+
+
+def test_kernels_of_other_devices():
+    """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
+    check_python(
+        """
+import torch, torch_aule
+torch.manual_seed(1)
+for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
+    for m, k, n in ((70, 33, 65), (3, 130, 37), (40, 20, 2), (64, 0, 64)):
+        for ta in (False, True):
+            for tb in (False, True):
+                a = torch.randn(2, k, m).transpose(1, 2) if ta else torch.randn(2, m, k)
+                b = torch.randn(2, n, k).transpose(1, 2) if tb else torch.randn(2, k, n)
+                a, b, c = a.to(dtype), b.to(dtype), torch.randn(n).to(dtype)
+                expected = torch.baddbmm(c.float(), a.float(), b.float(), beta=2)
+                got = torch.baddbmm(c.to("aule"), a.to("aule"), b.to("aule"), beta=2).cpu().float()
+                torch.testing.assert_close(got, expected, atol=tolerance, rtol=1e-2)
+""",
+        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+    )

@@ -28,7 +28,7 @@ bool narrow_enough(const at::Tensor& t) {
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
 }
 
-// The members that the three kernels' params share.
+// The members that the kernels' params share.
 template <class Params>
 Params fill(const GemmProblem& g) {
   Params p{};
@@ -164,6 +164,13 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       p.alpha = alpha.toFloat();
       p.beta = g.has_c ? beta.toFloat() : 0.0f;
       launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p, args, plan.grid);
+      break;
+    }
+    case GemmPlan::Kernel::vector: {
+      auto p = fill<GemvParams>(g);
+      p.alpha = alpha.toFloat();
+      p.beta = g.has_c ? beta.toFloat() : 0.0f;
+      launch(stream, kernel::gemv(), Spec{g.in, g.m, plan.b_pair, has_c}, p, args, plan.grid);
       break;
     }
     case GemmPlan::Kernel::tiles: {

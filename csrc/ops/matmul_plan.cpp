@@ -37,6 +37,13 @@ GemmPlan gemm_plan(const GemmProblem& g, const Caps& caps) {
     if (pairs(b, b.row, b.col, g.k, pair_bytes)) plan.b_pair = 1;
     else if (per_lane > 1 && pairs(b, b.col, b.row, n, pair_bytes)) plan.b_pair = 2;
     plan.cols = 8 * per_lane;
+  } else if (g.m <= 4 || g.n <= 4) {
+    plan.kernel = GemmPlan::Kernel::vector;
+    plan.swap = g.m > 4;
+    plan.rows = 4;
+    const MatrixView b = plan.swap ? g.a.transposed() : g.b;
+    plan.b_pair = b.row < b.col ? 1 : 0;
+    plan.cols = plan.b_pair ? 4 : 32;
   }
   const uint32_t m = plan.swap ? g.n : g.m, n = plan.swap ? g.m : g.n;
   plan.grid = linear_grid(uint64_t{ceil_div(m, plan.rows)} * ceil_div(n, plan.cols) * g.batches);

@@ -24,12 +24,13 @@ struct GemmProblem {
 struct GemmPlan {
   enum class Kernel : uint8_t {
     tiles,   // gemm.comp: shared memory, 64 x 64
+    vector,  // gemv.comp: at most 4 rows
     lanes,   // gemm_lanes.comp: subgroup of 8, no barrier
     scalar,  // gemm_scalar.comp: 64-bit arithmetic
   } kernel = Kernel::tiles;
   bool swap = false;             // compute out^T = b^T a^T
   uint32_t rows = 64, cols = 64; // of out per workgroup
-  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings
+  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings; vector: b_pair 1 when b lies along k
   Grid grid;
 };
 
