@@ -138,7 +138,7 @@ torch.manual_seed(1)
 for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
     for m, k, n in ((70, 33, 65), (3, 130, 37), (40, 20, 2), (64, 0, 64)):
         for ta in (False, True):
-            for tb in (False, True):
+            for tb in (ta,) if dtype == torch.float32 else (not ta,):
                 a = torch.randn(2, k, m).transpose(1, 2) if ta else torch.randn(2, m, k)
                 b = torch.randn(2, n, k).transpose(1, 2) if tb else torch.randn(2, k, n)
                 a, b, c = a.to(dtype), b.to(dtype), torch.randn(n).to(dtype)
