@@ -14,7 +14,7 @@ def test_sort_is_stable(dtype, descending):
         x = random_tensor(*shape, dtype=dtype)
         if dtype.is_floating_point:
             x = x.round()  # ties
-        assert_close_to_cpu(lambda t: torch.sort(t, dim, descending, stable=True), x, wide=False)
+        assert_close_to_cpu(lambda t: torch.sort(t, dim=dim, descending=descending, stable=True), x, wide=False)
 
 
 def test_sort_special_values():
@@ -34,7 +34,7 @@ def test_sort_lengths(n):
 def test_sort_layouts_and_out(device):
     for _, x in layouts(torch.randn(3, 4, 40)):
         assert_close_to_cpu(lambda t: torch.sort(t, 2), x)
-        assert_close_to_cpu(lambda t: torch.argsort(t, 0, stable=True), x)
+        assert_close_to_cpu(lambda t: torch.argsort(t, dim=0, stable=True), x)
     x = torch.randn(6, 5)
     values, indices = torch.empty(0, device=device), torch.empty(0, dtype=torch.long, device=device)
     torch.sort(x.to(device), 0, out=(values, indices))

@@ -6,7 +6,7 @@
 namespace aule::ops {
 
 RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
-                     std::initializer_list<const at::Tensor*> tensors) {
+                     std::initializer_list<const at::Tensor*> tensors, bool alone) {
   RowLaunch r{};
   r.vec = inner == 1 && n % 4 == 0;
   for (const at::Tensor* t : tensors) {
@@ -14,7 +14,7 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
     const uint64_t access = 4 * t->element_size();
     if (access > 16 || t->element_size() < 2 || !t->is_floating_point() || address_of(*t) % access != 0) r.vec = 0;
   }
-  r.group = caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
+  r.group = !alone && caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
   if (!r.group) {
     r.local = caps.kind == Caps::Kind::cpu ? 8 : 64;
     r.grid = linear_grid(ceil_div(rows, r.local));

@@ -14,7 +14,9 @@ struct RowLaunch {
   Grid grid;
 };
 
+// `alone`: an invocation per row whatever the device.
 // `tensors`: everything that is read or written by row; contiguous, rows of n elements, neighbours `inner` apart.
-RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner, std::initializer_list<const at::Tensor*> tensors);
+RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner, std::initializer_list<const at::Tensor*> tensors,
+                     bool alone = false);
 
 }  // namespace aule::ops

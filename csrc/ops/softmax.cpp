@@ -50,7 +50,8 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   if (self.numel() == 0) return;
   at::Tensor in = self.contiguous(), dense = dense_like(out);
   const DType dt_in = dtype_of(in, name), dt_out = dtype_of(dense, name);
-  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense});
+  const DType c = arithmetic({dt_in, dt_out});
+  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64);
   TensorArgs args;
   SoftmaxParams p{};
   p.in_ = args.read(in);
@@ -59,7 +60,7 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   p.n = static_cast<uint32_t>(e.n);
   p.inner = static_cast<uint32_t>(e.inner);
   Spec spec{dt_in, dt_out, log ? 1 : 0, safe ? 1 : 0, r.vec, r.items, r.local};
-  launch(current(self), kernel::softmax(arithmetic({dt_in, dt_out}), r.group), spec, p, args, r.grid);
+  launch(current(self), kernel::softmax(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(out)) out.copy_(dense);
 }
 
@@ -75,7 +76,8 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   if (grad.numel() == 0) return;
   at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
   const DType dt_g = dtype_of(g, name), dt_y = dtype_of(y, name), dt_out = dtype_of(dense, name);
-  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense});
+  const DType c = arithmetic({dt_g, dt_y, dt_out});
+  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64);
   TensorArgs args;
   SoftmaxBackwardParams p{};
   p.grad = args.read(g);
@@ -85,7 +87,7 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   p.n = static_cast<uint32_t>(e.n);
   p.inner = static_cast<uint32_t>(e.inner);
   Spec spec{dt_g, dt_y, dt_out, log ? 1 : 0, r.vec, r.items, r.local};
-  launch(current(grad), kernel::softmax_backward(arithmetic({dt_g, dt_y, dt_out}), r.group), spec, p, args, r.grid);
+  launch(current(grad), kernel::softmax_backward(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(grad_input)) grad_input.copy_(dense);
 }
 

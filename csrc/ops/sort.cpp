@@ -96,7 +96,7 @@ void put_back(const at::Tensor& self, int64_t dim, int64_t count, const TwoTenso
   auto back = [&](const at::Tensor& r, at::Tensor& out) {
     if (self.dim() == 0) {
       at::native::resize_output(out, {});
-      out.copy_(r.view({}));
+      out.copy_(r.view(at::IntArrayRef()));  // not view({}), which is a view as the first dtype
       return;
     }
     std::vector<int64_t> shape = self.sizes().vec();
@@ -150,7 +150,7 @@ at::Tensor median_all(const char* name, const at::Tensor& self, bool ignore_nan)
   if (self.numel() == 0)
     return at::full({}, self.is_floating_point() ? at::Scalar(std::numeric_limits<double>::quiet_NaN())
                                                  : at::Scalar(std::numeric_limits<int64_t>::lowest()), self.options());
-  return std::get<0>(median_rows(name, self.reshape({1, -1}).contiguous(), ignore_nan)).view({});
+  return std::get<0>(median_rows(name, self.reshape({1, -1}).contiguous(), ignore_nan)).view(at::IntArrayRef());
 }
 
 }  // namespace

@@ -13,11 +13,10 @@ bool is_nan(double x) {
 // GLSL has no double exp and log. exp: x = k ln2 + r, Taylor to degree 13 on |r| <= ln2/2. log: x = 2^k m,
 // m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m-1)/(m+1)). Both are within a few ulp.
 double exp(double x) {
-  if (is_nan(x)) return x;
-  if (x > 709.782712893384lf) return packDouble2x32(uvec2(0u, 0x7ff00000u));
-  if (x < -745.2lf) return 0.0lf;
-  double k = floor(x * 1.44269504088896340736lf + 0.5lf);
-  double r = (x - k * 6.93147180369123816490e-01lf) - k * 1.90821492927058770002e-10lf;
+  // Clamped first, so that no infinity or NaN is ever converted to int; the ends are put right at the end.
+  double c = is_nan(x) ? 0.0lf : clamp(x, -745.2lf, 709.8lf);
+  double k = floor(c * 1.44269504088896340736lf + 0.5lf);
+  double r = (c - k * 6.93147180369123816490e-01lf) - k * 1.90821492927058770002e-10lf;
   double s = 1.0lf / 6227020800.0lf;
   s = s * r + 1.0lf / 479001600.0lf;
   s = s * r + 1.0lf / 39916800.0lf;
@@ -34,7 +33,10 @@ double exp(double x) {
   s = s * r + 1.0lf;
   int n = int(k), h = n / 2;
   // Two factors, so that results near the ends of the range (subnormals included) scale without an early overflow.
-  return s * packDouble2x32(uvec2(0u, uint(h + 1023) << 20)) * packDouble2x32(uvec2(0u, uint(n - h + 1023) << 20));
+  double y = s * packDouble2x32(uvec2(0u, uint(h + 1023) << 20)) * packDouble2x32(uvec2(0u, uint(n - h + 1023) << 20));
+  if (x > 709.782712893384lf) y = packDouble2x32(uvec2(0u, 0x7ff00000u));
+  if (x < -745.2lf) y = 0.0lf;
+  return is_nan(x) ? x : y;
 }
 double log(double x) {
   if (is_nan(x) || x < 0.0lf) return packDouble2x32(uvec2(0u, 0x7ff80000u));

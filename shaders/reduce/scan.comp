@@ -91,7 +91,12 @@ void store(uint64_t i, State s) {
   I64Ref(p.out2 + i * 8).v = s.i;
 }
 #else
-State begin() { return State(C(-1.0) / C(0.0), C(0)); }
+#ifdef C_double
+#define LOWEST packDouble2x32(uvec2(0u, 0xfff00000u))
+#else
+#define LOWEST (-AULE_INF)
+#endif
+State begin() { return State(LOWEST, C(0)); }
 State element(C x, int64_t i) { return State(x, C(1)); }
 C weight(C x, C m) { return x == m ? C(1) : exp(x - m); }
 State combine(State a, State b) {

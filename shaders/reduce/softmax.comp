@@ -30,7 +30,11 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const C LOWEST = C(-1.0) / C(0.0);
+#ifdef C_double
+#define LOWEST packDouble2x32(uvec2(0u, 0xfff00000u))
+#else
+#define LOWEST (-AULE_INF)
+#endif
 struct Sum { C m, s; };
 
 // The reference that is subtracted: 0 for a row of -inf, so that nothing becomes inf - inf.
