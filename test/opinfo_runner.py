@@ -202,7 +202,7 @@ def run_entry(op, dtype=None, *, limit: int = 6, backward: bool = False) -> Outc
     for sample in pick_samples(op, dtype, limit, backward):
         values = op.name not in VALUES_UNDEFINED
         if op.name in RANDOM_ONLY_WITH_DROPOUT:
-            values = not sample.kwargs.get("dropout_p")
+            values = not (sample.kwargs.get("dropout_p") or any(type(a) is float and 0 < a < 1 for a in sample.args))
         if op.name == "nn.functional.rrelu" and not sample.kwargs.get("training"):
             values = True
         function = op.get_op()

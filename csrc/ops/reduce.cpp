@@ -13,6 +13,7 @@
 #include <ATen/ops/where.h>
 
 #include <cmath>
+#include <limits>
 
 #include "ops/reduce_plan.h"
 #include "ops/tensor_arg.h"
@@ -125,6 +126,7 @@ void moments(const char* name, ReduceOp op, const at::Tensor& self, at::Optional
   if (mean) at::native::resize_output(*mean, shape);
   const float c = correction.has_value() ? correction->to<float>() : 1.0f;
   run_reduction(name, {op, ReduceKind::moments, c, false}, self, mask, out, mean ? *mean : at::Tensor());
+  if (mean && self.numel() == 0) mean->fill_(std::numeric_limits<double>::quiet_NaN());  // 0 / 0, as the variance
 }
 
 }  // namespace
