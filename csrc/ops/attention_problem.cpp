@@ -126,8 +126,9 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, bool pairs) {
   const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
   const bool tiles = plan.family == AttentionFamily::tiles;
+  const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   return Spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local, tiles ? plan.columns : plan.dim,
-              tiles ? plan.splits : plan.v_dim, plan.rows, pairs};
+              tiles ? plan.splits : plan.v_dim, plan.rows, !pairs ? 0 : padded ? 1 : 2};
 }
 
 }  // namespace aule::ops

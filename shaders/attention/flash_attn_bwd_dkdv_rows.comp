@@ -4,7 +4,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_rows
-// Timed like flash_attn_bwd_dq_rows: 1 780 (5)   2 428 (10)   4 268 (22).
+// Timed like flash_attn_bwd_dq_rows: 2 62 (1.3 s)   4 52 (3 s).
 //
 // Lane l of workgroup (block, b, kv head) owns keys block*W*R + l*R + {0..R-1}; the queries of every head that shares
 // the key head pass one at a time, so grouped queries need no second sum and no atomics.
@@ -70,7 +70,7 @@ void main() {
     vec2 q_two[DP / CHUNK], g_two[DVP / CHUNK];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
     [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = load_row_pair(q_row, c + 2 * lane, d_qk);
+      vec2 x = load_chunk(q_row, c, d_qk);
       q_two[c / CHUNK] = x;
       [[unroll]] for (int e = 0; e < CHUNK; ++e) {
         float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
@@ -78,7 +78,7 @@ void main() {
       }
     }
     [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = load_row_pair(g_row, c + 2 * lane, d_v);
+      vec2 x = load_chunk(g_row, c, d_v);
       g_two[c / CHUNK] = x;
       [[unroll]] for (int e = 0; e < CHUNK; ++e) {
         float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);

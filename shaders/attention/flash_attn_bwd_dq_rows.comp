@@ -4,8 +4,8 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
-// lavapipe 22.3.6, 2 busy cores, B1 H8 N512 D64 causal float32, in ms beside 176 of the forward (first run with its
-// compilation, in s), rows of a lane: 1 430 (3)   2 286 (6)   4 208 (20); the plan stops at 512 vectors, here 2.
+// lavapipe 22.3.6, B1 H8 N512 D64 causal float32, processor time in ms beside 28 of the forward, rows of a lane:
+//   2 47 (compiles in 1 s)   4 37 (3 s); the plan stops at 512 vectors, here 2.
 // The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
 #include "attention/rows.glsl"
 
@@ -68,7 +68,7 @@ void main() {
     vec2 k_two[DP / CHUNK];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
     [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = load_row_pair(k_row, c + 2 * lane, d_qk);
+      vec2 x = load_chunk(k_row, c, d_qk);
       k_two[c / CHUNK] = x;
       [[unroll]] for (int e = 0; e < CHUNK; ++e) {
         float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
@@ -76,7 +76,7 @@ void main() {
       }
     }
     [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = load_row_pair(v_row, c + 2 * lane, d_v);
+      vec2 x = load_chunk(v_row, c, d_v);
       [[unroll]] for (int e = 0; e < CHUNK; ++e) {
         float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;

@@ -12,13 +12,14 @@
 layout(constant_id = 5) const int DP = 64;  // D rounded up to a multiple of 2 * W
 layout(constant_id = 6) const int DVP = 64;
 layout(constant_id = 7) const int R = 1;         // rows of a lane: 1, 2 or 4
-layout(constant_id = 8) const bool PAIR = true;  // all addresses, strides and head sizes allow loads of two
+layout(constant_id = 8) const int PAIR = 1;      // 1: all addresses, strides and head sizes allow loads of two;
+                                                 // 2: and D = DP, Dv = DVP (15% faster)
 
 const int W = LOCAL;  // lanes: the subgroup size
 const int CHUNK = 2 * W;
 
 vec2 load_two(uint64_t address, bool second) {
-  if (PAIR) {
+  if (PAIR != 0) {
     if (DT == AULE_DT_F32) return uintBitsToFloat(unpackUint2x32(PairRef(address).v));
     uint two = U32Ref(address).v;
     if (DT == AULE_DT_F16) return unpackHalf2x16(two);
@@ -29,14 +30,22 @@ vec2 load_two(uint64_t address, bool second) {
 
 // Elements {d, d + 1} of the row at `row`; zero past `dim`.
 vec2 load_row_pair(uint64_t row, int d, int dim) {
+  if (PAIR == 2) return load_two(row + uint64_t(d * ELEM_BYTES), true);
   vec2 x = load_two(row + uint64_t((d < dim ? d : 0) * ELEM_BYTES), d + 1 < dim);
   return vec2(d < dim ? x.x : 0.0, d + 1 < dim ? x.y : 0.0);
 }
 
+// Lane l's pair of the chunk at `c`: elements {c + 2l, c + 2l + 1}.
+vec2 load_chunk(uint64_t row, int c, int dim) {
+  uint64_t lane_bytes = uint64_t(gl_LocalInvocationID.x * uint(2 * ELEM_BYTES));
+  if (PAIR == 2) return load_two(row + lane_bytes + uint64_t(c * ELEM_BYTES), true);
+  return load_row_pair(row, c + 2 * int(gl_LocalInvocationID.x), dim);
+}
+
 void store_row_pair(uint64_t row, int d, int dim, vec2 x) {
   uint64_t address = row + uint64_t(d * ELEM_BYTES);
-  if (PAIR) {
-    if (d < dim) {
+  if (PAIR != 0) {
+    if (PAIR == 2 || d < dim) {
       if (DT == AULE_DT_F32) PairRef(address).v = packUint2x32(floatBitsToUint(x));
       else if (DT == AULE_DT_F16) U32Ref(address).v = packHalf2x16(x);
       else U32Ref(address).v = float_to_bf16(x.x) | (float_to_bf16(x.y) << 16);

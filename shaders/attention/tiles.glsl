@@ -13,7 +13,7 @@
 layout(constant_id = 5) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 32
 layout(constant_id = 6) const int SPLITS = 1;    // workgroups per block of rows
 layout(constant_id = 7) const int R = 4;
-layout(constant_id = 8) const bool PAIR = false;  // unused by this family
+layout(constant_id = 8) const int PAIR = 0;  // unused by this family
 
 const int BM = 16 * R;
 const int BN = 32;
