@@ -74,6 +74,9 @@ from torch_aule.stream import (
     stream,
 )
 
+# torch.utils.checkpoint keeps and restores the random state of a device only when its module says this.
+_initialized = True
+
 __all__ = [
     "Event",
     "Graph",
