@@ -70,7 +70,7 @@ def test_failure_inside_backward(no_cached_segments, device):
     y = (x * 2).sum()
     torch.aule.synchronize()
     torch.aule.empty_cache()
-    _C.inject_allocation_failures(100, 1)
+    _C.inject_allocation_failures(100, 1 << 20)  # tensors, not the stream's own small chunks
     with pytest.raises(torch.OutOfMemoryError):
         y.backward()
     _C.inject_allocation_failures(0, 0)
@@ -147,7 +147,7 @@ def test_damaged_pipeline_cache(device, tmp_path, damage):
     check_python(HEAD + WORK, TORCH_AULE_CACHE_DIR=str(tmp_path))
     (file,) = cache_files(tmp_path)
     good = file.read_bytes()
-    assert len(good) > 100
+    assert len(good) > 40
     middle = len(good) // 2
     file.write_bytes({
         "truncated": good[:middle],
@@ -157,7 +157,7 @@ def test_damaged_pipeline_cache(device, tmp_path, damage):
     }[damage])  # fmt: skip
     check_python(HEAD + WORK, TORCH_AULE_CACHE_DIR=str(tmp_path))
     (file,) = cache_files(tmp_path)
-    assert len(file.read_bytes()) > 100, "the damaged file was not replaced"
+    assert len(file.read_bytes()) > 40, "the damaged file was not replaced"
     assert file.read_bytes()[:8] == good[:8]
 
 
@@ -174,7 +174,7 @@ def test_full_disk_for_the_cache(device, tmp_path):
     limit = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))\n"
     )
     done = run_python(HEAD + limit + WORK + "torch.aule.synchronize()\n", TORCH_AULE_CACHE_DIR=str(tmp_path))
     # lavapipe keeps device memory in a file of its own on some systems; then the device itself cannot work
@@ -200,7 +200,7 @@ def test_cache_is_private(device, tmp_path):
 def test_index_error_is_raised_once_and_the_device_goes_on(device):
     table = torch.randn(5, 3, device=device)
     torch.nn.functional.embedding(torch.tensor([0, 7], device=device), table)
-    with pytest.raises(IndexError):
+    with pytest.raises(RuntimeError, match="index 7 is out of bounds"):
         torch.aule.synchronize()
     torch.aule.synchronize()
     assert torch.nn.functional.embedding(torch.tensor([1], device=device), table).shape == (1, 3)

@@ -19,10 +19,7 @@ namespace aule::ops {
 namespace {
 
 std::atomic<bool>& strict_flag() {
-  static std::atomic<bool> flag = [] {
-    const char* text = std::getenv("TORCH_AULE_STRICT");
-    return text != nullptr && *text != '\0' && std::string(text) != "0";
-  }();
+  static std::atomic<bool> flag = strict_from_environment();
   return flag;
 }
 
@@ -95,6 +92,10 @@ void translate_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack
 
 }  // namespace
 
+bool strict_from_environment() {
+  const char* text = std::getenv("TORCH_AULE_STRICT");
+  return text != nullptr && *text != '\0' && std::string(text) != "0";
+}
 bool is_strict() { return strict_flag().load(std::memory_order_relaxed); }
 void set_strict(bool strict) { strict_flag() = strict; }
 

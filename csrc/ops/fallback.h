@@ -22,5 +22,6 @@ std::vector<FallbackRow> fallback_report();
 void reset_fallback_report();
 bool is_strict();
 void set_strict(bool strict);
+bool strict_from_environment();  // what TORCH_AULE_STRICT says
 
 }  // namespace aule::ops

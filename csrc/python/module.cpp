@@ -148,7 +148,7 @@ PYBIND11_MODULE(_C, m) {
     return rows;
   });
   m.def("reset_fallback_report", &ops::reset_fallback_report);
-  m.def("set_strict", &ops::set_strict);
+  m.def("set_strict", [](std::optional<bool> strict) { ops::set_strict(strict.value_or(ops::strict_from_environment())); });
   m.def("is_strict", &ops::is_strict);
 
   m.def("registered_kernels", [] {
