@@ -4,17 +4,14 @@
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
-#include <numeric>
+#include <type_traits>
 
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 
 namespace aule::ops {
 namespace {
-
-constexpr uint32_t kGroup = 128;  // local size of both kernels
 
 using Dim = IndexPlan::Dim;
 
@@ -93,34 +90,66 @@ uint32_t points(const IndexPlan& plan, size_t first, size_t last) {
   return static_cast<uint32_t>(n);
 }
 
-// The last three specialization constants of both kernels.
-void push_shape(Spec& spec, const IndexPlan& plan, size_t walked) {
+bool narrow_int(int64_t x) { return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(); }
+
+// Whether the form with push constants holds the plan.
+bool compact(const IndexPlan& plan) {
+  constexpr size_t kDims = sizeof(IndexMoveParams::size) / sizeof(uint32_t);
+  if (plan.index.size() > 1 || plan.dims.size() > kDims || !narrow_int(plan.bound[0]) || !narrow_int(plan.step[0])) return false;
+  return std::all_of(plan.dims.begin(), plan.dims.end(), [](const Dim& d) {
+    return narrow_int(d.plain_stride) && narrow_int(d.indexed_stride) && narrow_int(d.index_stride[0]);
+  });
+}
+
+// The specialization constants that end both kernels' lists, local size last.
+void push_shape(Spec& spec, const IndexPlan& plan, size_t walked, uint32_t group) {
   spec.push(static_cast<uint32_t>(plan.dims.size() - walked));
   spec.push(static_cast<uint32_t>(walked));
   spec.push(static_cast<uint32_t>(plan.index.size()));
+  spec.push(group);
 }
 
 template <class Params>
 void fill_params(Params& p, const IndexPlan& plan, size_t walked, TensorArgs& args, CommandStream& stream) {
-  TORCH_CHECK(plan.dims.size() <= IndexPlan::kMaxDims, plan.op, ": more than ", IndexPlan::kMaxDims,
+  using Stride = std::remove_reference_t<decltype(p.plain_stride[0])>;
+  constexpr size_t kDims = sizeof(p.size) / sizeof(p.size[0]);
+  TORCH_CHECK(plan.dims.size() <= kDims, plan.op, ": more than ", kDims,
               " dimensions that cannot be merged are not supported on aule");
   for (size_t k = 0; k < plan.index.size(); ++k) {
     p.index[k] = args.read(plan.index[k]);
-    p.bound[k] = plan.bound[k];
-    p.step[k] = plan.step[k];
+    p.bound[k] = static_cast<Stride>(plan.bound[k]);
+    p.step[k] = static_cast<Stride>(plan.step[k]);
   }
   for (size_t d = 0; d < plan.dims.size(); ++d) {
     const Dim& dim = plan.dims[d];
     p.size[d] = static_cast<uint32_t>(dim.size);
-    p.plain_stride[d] = dim.plain_stride;
-    p.indexed_stride[d] = dim.indexed_stride;
-    for (size_t k = 0; k < plan.index.size(); ++k) p.index_stride[k * IndexPlan::kMaxDims + d] = dim.index_stride[k];
+    p.plain_stride[d] = static_cast<Stride>(dim.plain_stride);
+    p.indexed_stride[d] = static_cast<Stride>(dim.indexed_stride);
+    for (size_t k = 0; k < plan.index.size(); ++k) p.index_stride[k * kDims + d] = static_cast<Stride>(dim.index_stride[k]);
   }
   p.error = error_address(stream);
-  p.tag = error_tag(plan.op);
-  p.wrap = plan.wrap ? 1 : 0;
+  p.tag = error_tag(plan.op) | (plan.wrap ? 0x80000000u : 0u);
   p.n = points(plan, 0, plan.dims.size() - walked);
   p.steps = points(plan, plan.dims.size() - walked, plan.dims.size());
+}
+
+// A CPU device runs one workgroup per thread: walks are long, so they are spread over many small groups.
+uint32_t group_size(const at::Tensor& t, size_t walked) {
+  return walked > 0 && caps_of(t).kind == Caps::Kind::cpu ? 8 : 128;
+}
+
+template <class Params>
+void launch_move(KernelRef<Params> kernel, const IndexPlan& plan, bool put, DType dtype, size_t walked) {
+  auto& stream = current(plan.plain);
+  TensorArgs args;
+  Params p{};
+  fill_params(p, plan, walked, args, stream);
+  p.plain = put ? args.read(plan.plain) : args.write(plan.plain);
+  p.indexed = put ? args.write(plan.indexed) : args.read(plan.indexed);
+  const uint32_t group = group_size(plan.plain, walked);
+  Spec spec{dtype, index_dtype(plan), put};
+  push_shape(spec, plan, walked, group);
+  launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, group)));
 }
 
 void move(IndexPlan& plan, bool put) {
@@ -128,15 +157,30 @@ void move(IndexPlan& plan, bool put) {
   const bool ordered = put && at::globalContext().deterministicAlgorithms();
   const size_t walked = merge_dims(plan, ordered);
   const DType dtype = widen(plan);
-  auto& stream = current(plan.plain);
+  if (compact(plan)) {
+    launch_move(kernel::index_move(), plan, put, dtype, walked);
+  } else {
+    launch_move(kernel::index_move_wide(), plan, put, dtype, walked);
+  }
+}
+
+template <class Params>
+void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, Combine op, const at::Scalar& alpha, DType dtype, size_t walked,
+                    bool ordered) {
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(plan.indexed.device().index(), kernel.row), plan.op,
+                              ": this device has no float64 arithmetic");
+  auto& stream = current(plan.indexed);
   TensorArgs args;
-  IndexMoveParams p{};
+  Params p{};
   fill_params(p, plan, walked, args, stream);
-  p.plain = put ? args.read(plan.plain) : args.write(plan.plain);
-  p.indexed = put ? args.write(plan.indexed) : args.read(plan.indexed);
-  Spec spec{dtype, index_dtype(plan), put};
-  push_shape(spec, plan, walked);
-  launch(stream, kernel::index_move(), spec, p, args, linear_grid(ceil_div(p.n, kGroup)));
+  p.plain = args.read(plan.plain);
+  p.indexed = args.read_write(plan.indexed);
+  if (is_floating(dtype)) p.alpha = static_cast<float>(alpha.toDouble());
+  else p.integer_alpha = static_cast<decltype(p.integer_alpha)>(alpha.toLong());
+  const uint32_t group = group_size(plan.indexed, walked);
+  Spec spec{dtype, dtype_of(plan.plain, plan.op), index_dtype(plan), static_cast<int>(op), !ordered};
+  push_shape(spec, plan, walked, group);
+  launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, group)));
 }
 
 // Parallel invocations that an ordered walk would have.
@@ -217,25 +261,15 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   const bool ordered = eight || deterministic || columns;
   const size_t walked = merge_dims(plan, ordered);
 
-  auto& stream = current(plan.indexed);
-  TensorArgs args;
-  IndexCombineParams p{};
-  fill_params(p, plan, walked, args, stream);
-  p.plain = args.read(plan.plain);
-  p.indexed = args.read_write(plan.indexed);
-  p.alpha = real ? static_cast<float>(alpha.toDouble()) : 0.0f;
-  p.integer_alpha = real ? 0 : alpha.toLong();
-  p.double_alpha = std::bit_cast<uint64_t>(alpha.toDouble());
-
-  Spec spec{dtype, dtype_of(plan.plain, plan.op), index_dtype(plan), static_cast<int>(op), !ordered};
-  push_shape(spec, plan, walked);
-  auto kernel = kernel::index_combine(dtype == DType::f64 ? DType::f64 : DType::f32, IndexCombineADD::cas);
-  const int device = plan.indexed.device().index();
-  if (dtype == DType::f64)
-    TORCH_CHECK_NOT_IMPLEMENTED(supported_row(device, kernel.row), plan.op, ": this device has no float64 arithmetic");
-  if (dtype == DType::f32 && op == Combine::add && !ordered && caps_of(plan.indexed).float32_atomic_add)
-    kernel = kernel::index_combine(DType::f32, IndexCombineADD::native);
-  launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, kGroup)));
+  const DType compute = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const bool native = dtype == DType::f32 && op == Combine::add && !ordered && caps_of(plan.indexed).float32_atomic_add;
+  if (compact(plan)) {
+    launch_combine(kernel::index_combine(compute, native ? IndexCombineADD::native : IndexCombineADD::cas), plan, op, alpha, dtype, walked,
+                   ordered);
+  } else {
+    launch_combine(kernel::index_combine_wide(compute, native ? IndexCombineWideADD::native : IndexCombineWideADD::cas), plan, op, alpha,
+                   dtype, walked, ordered);
+  }
 }
 
 }  // namespace aule::ops

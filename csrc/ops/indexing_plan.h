@@ -42,6 +42,7 @@ enum class Combine : int { add = 0, mul = 1, max = 2, min = 3 };
 
 void run_get(IndexPlan plan);
 void run_put(IndexPlan plan);
+// `alpha` is exact in float32 or int32 (index_add sees to it).
 void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha = 1);
 
 }  // namespace aule::ops

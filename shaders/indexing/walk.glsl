@@ -7,11 +7,8 @@
 // `plain` is addressed by position alone, `indexed` by position (its dimensions outside the index) plus
 // sum over k of index_k * step[k]. Every stride is in elements.
 //
-// SPREAD, WALKED and INDICES are specialization constants because a load in a loop that stays a loop is scalar on a
+// kMaxDims and kMaxIndices are the array sizes of Params. SPREAD, WALKED and INDICES are specialization constants because a load in a loop that stays a loop is scalar on a
 // CPU device (about 40 ns per 8 invocations); unrolled, the parameters are loaded once.
-const int kMaxDims = 8;
-const int kMaxIndices = 8;
-
 struct Place {
   int64_t plain;
   int64_t indexed;
@@ -30,10 +27,10 @@ void add_dims(inout Place place, uint linear, int first, int count) {
       c = linear - rest * p.size[d];
       linear = rest;
     }
-    place.plain += int64_t(c) * p.plain_stride[d];
-    place.indexed += int64_t(c) * p.indexed_stride[d];
+    place.plain += int64_t(c) * int64_t(p.plain_stride[d]);
+    place.indexed += int64_t(c) * int64_t(p.indexed_stride[d]);
     [[unroll]] for (int k = 0; k < kMaxIndices; ++k)
-      if (k < INDICES) place.at_index[k] += int64_t(c) * p.index_stride[k * kMaxDims + d];
+      if (k < INDICES) place.at_index[k] += int64_t(c) * int64_t(p.index_stride[k * kMaxDims + d]);
   }
 }
 
@@ -53,15 +50,15 @@ Place place_at(Place place, uint s) {
   [[unroll]] for (int k = 0; k < kMaxIndices; ++k) {
     if (k >= INDICES) continue;
     int64_t i = load_int64(p.index[k], uint64_t(place.at_index[k]), INDEX_DT);
-    int64_t bound = p.bound[k];
-    int64_t low = p.wrap != 0u ? -bound : int64_t(0);
+    int64_t bound = int64_t(p.bound[k]);
+    int64_t low = p.tag >= 0x80000000u ? -bound : int64_t(0);
     if (i < low || i >= bound) {
-      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, i, bound);
+      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag & 0x7fffffffu, i, bound);
       place.good = false;
       i = int64_t(0);
     }
     if (i < int64_t(0)) i += bound;
-    place.indexed += i * p.step[k];
+    place.indexed += i * int64_t(p.step[k]);
   }
   return place;
 }

@@ -1,0 +1,20 @@
+// main() of index_move.comp and index_move_wide.comp.
+#include "indexing/raw.glsl"
+#include "indexing/walk.glsl"
+
+void main() {
+  uint64_t id = linear_invocation();
+  if (id >= uint64_t(p.n)) return;
+  Place first = first_place(uint(id));
+  uint steps = WALKED > 0 ? p.steps : 1u;
+  for (uint s = 0u; s < steps; ++s) {
+    Place place = place_at(first, s);
+    if (PUT) {
+      if (place.good) store_bits(p.indexed, uint64_t(place.indexed), DT, load_bits(p.plain, uint64_t(place.plain), DT));
+    } else {
+      u64vec2 bits = u64vec2(0);
+      if (place.good) bits = load_bits(p.indexed, uint64_t(place.indexed), DT);
+      store_bits(p.plain, uint64_t(place.plain), DT, bits);
+    }
+  }
+}
