@@ -65,3 +65,35 @@ def test_out_of_range():
             F.embedding(torch.tensor([0, bad], device="aule"), weight)
             torch.accelerator.synchronize()
     assert_close(F.embedding(torch.tensor([4], device="aule"), weight), weight.cpu()[4:], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding_idx", [None, 3])
+def test_embedding_bag(mode, padding_idx):
+    weight, index = torch.randn(9, 5), torch.randint(0, 9, (14,))
+    offsets = torch.tensor([0, 3, 3, 10])
+    for kwargs in ({}, {"include_last_offset": True}, {"scale_grad_by_freq": True} if mode != "max" else {}):
+        a, b = weight.clone().requires_grad_(), weight.to("aule").requires_grad_()
+        ya = F.embedding_bag(index, a, offsets, mode=mode, padding_idx=padding_idx, **kwargs)
+        yb = F.embedding_bag(index.to("aule"), b, offsets.to("aule"), mode=mode, padding_idx=padding_idx, **kwargs)
+        assert_close(yb, ya)
+        g = torch.randn_like(ya)
+        if kwargs.get("include_last_offset"):
+            continue  # entries beyond the last offset have no bag
+        ya.backward(g)
+        yb.backward(g.to("aule"))
+        assert_close(b.grad, a.grad)
+
+
+def test_embedding_bag_weights():
+    weight, index, scale = torch.randn(9, 5), torch.randint(0, 9, (4, 3)), torch.rand(4, 3)
+    leaves = [t.clone().requires_grad_() for t in (weight, scale)]
+    moved = [t.to("aule").requires_grad_() for t in (weight, scale)]
+    ya = F.embedding_bag(index, leaves[0], per_sample_weights=leaves[1], mode="sum")
+    yb = F.embedding_bag(index.to("aule"), moved[0], per_sample_weights=moved[1], mode="sum")
+    assert_close(yb, ya)
+    g = torch.randn_like(ya)
+    ya.backward(g)
+    yb.backward(g.to("aule"))
+    for x, y in zip(moved, leaves):
+        assert_close(x.grad, y.grad)

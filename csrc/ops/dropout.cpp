@@ -12,6 +12,12 @@ namespace aule::ops {
 namespace {
 constexpr uint64_t kGroupElems = 512;  // 128 invocations of 4 elements
 
+// Whether the kernels may move 4 elements at once: 8-byte aligned, and no remainder to guard.
+bool packed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask) {
+  const auto unaligned = [](const at::Tensor& t, uint64_t bytes) { return address_of(t) % bytes != 0; };
+  return a.numel() % 4 == 0 && a.element_size() <= 4 && !unaligned(a, 8) && !unaligned(b, 8) && !unaligned(mask, 4);
+}
+
 DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
 }  // namespace
 
@@ -43,7 +49,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   params.state = state.state_address;
   params.keep = static_cast<float>(1.0 - p);
   params.scale = static_cast<float>(1.0 / (1.0 - p));
-  launch(stream, kernel, Spec{dtype}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
+  launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
   return {out, mask};
 }
 
@@ -70,7 +76,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.mask = args.read(kept);
   params.n = static_cast<uint64_t>(grad.numel());
   params.scale = static_cast<float>(scale);
-  launch(stream, kernel, Spec{dtype}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
+  launch(stream, kernel, Spec{dtype, packed(grad, out, kept)}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
   return out;
 }
 

@@ -127,10 +127,13 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean}, p, args, Grid{1});
 }
 
+// `shape.input` is grad_input, or a contiguous copy of it.
 void backward(const char* op, const Shape& shape, const at::Tensor& grad_output, const at::Tensor& target, const OptionalTensor& weight,
               int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight, at::Tensor& grad_input) {
   if (grad_input.numel() == 0) return;
-  TORCH_CHECK(grad_input.numel() <= std::numeric_limits<uint32_t>::max(), op, ": more than 2^32 - 1 elements are not supported on aule");
+  shape.input.zero_();
+  const int64_t positions = shape.n * shape.spatial;
+  TORCH_CHECK(positions <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
   const bool weighted = weight.has_value() && weight->defined();
   const bool per_element = reduction == at::Reduction::None;
   const DType dtype = dtype_of(grad_input, op);
@@ -139,8 +142,6 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   const at::Tensor dense_target = target.contiguous(), grad = grad_output.contiguous();
   TORCH_CHECK(grad.scalar_type() == grad_input.scalar_type(), op, ": expected grad_output of dtype ", grad_input.scalar_type(), ", but got ",
               grad.scalar_type());
-  const bool direct = grad_input.is_contiguous();
-  at::Tensor dst = direct ? grad_input : at::empty_like(grad_input, at::MemoryFormat::Contiguous);
   auto& stream = current(grad_input);
   TensorArgs args;
   NllLossBackwardParams p{};
@@ -148,15 +149,19 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   p.target = args.read(dense_target);
   p.weight = weighted ? args.read(*weight) : 0;
   p.total_weight = reduction == at::Reduction::Mean ? args.read(total_weight) : 0;
-  p.grad_input = args.write(dst);
-  p.n = static_cast<uint64_t>(dst.numel());
+  p.grad_input = args.write(shape.input);
+  p.stride_n = shape.stride_n;
+  p.stride_c = shape.stride_c;
+  p.stride_s = shape.stride_s;
   p.weight_stride = weighted ? weight->stride(0) : 0;
   p.ignore_index = ignore_index;
-  p.classes = static_cast<uint32_t>(shape.classes);
+  p.classes = shape.classes;
+  p.n = static_cast<uint32_t>(positions);
   p.spatial = static_cast<uint32_t>(shape.spatial);
   launch(stream, kernel, Spec{dtype, dtype_of(target, op), weighted, reduction == at::Reduction::Mean, per_element}, p, args,
-         linear_grid(ceil_div(p.n, 128)));
-  if (!direct) grad_input.copy_(dst);
+         linear_grid(ceil_div(p.n, 64)));
+  // A layout that the kernel does not step through was filled as a contiguous copy.
+  if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
 }
 
 }  // namespace
@@ -183,7 +188,7 @@ at::Tensor& nll_loss_backward_out(const at::Tensor& grad_output, const at::Tenso
   const int64_t grads = reduction == at::Reduction::None ? shape.n : 1;
   TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
   at::native::resize_output(grad_input, self.sizes());
-  backward(op, shape, grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward(op, shape_1d(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
   return grad_input;
 }
 
@@ -216,7 +221,7 @@ at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad_output, const at::Ten
   const int64_t grads = reduction == at::Reduction::None ? shape.n * shape.spatial : 1;
   TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
   at::native::resize_output(grad_input, self.sizes());
-  backward(op, shape, grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward(op, shape_2d(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
   return grad_input;
 }
 

@@ -15,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "kernels_indexing.gen.h"
@@ -67,7 +68,9 @@ at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out
 
 namespace {
 
-constexpr size_t kMaxDims = 8;
+struct Dim {
+  int64_t size, src_stride, dst_stride, shift;
+};
 
 struct Rearrangement {
   at::DimVector shift = {};
@@ -76,29 +79,49 @@ struct Rearrangement {
   int64_t diagonal = 0;
 };
 
-// Every dimension is a kernel dimension: rolls and triangles do not merge.
+// Both sides step from the inner to the outer dimension alike, and neither wraps: one dimension.
+bool mergeable(const Dim& outer, const Dim& inner) {
+  return outer.shift == 0 && inner.shift == 0 && outer.src_stride == inner.src_stride * inner.size &&
+         outer.dst_stride == inner.dst_stride * inner.size;
+}
+
 void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, const Rearrangement& how) {
   if (out.numel() == 0) return;
-  TORCH_CHECK(self.dim() <= static_cast<int64_t>(kMaxDims), op, ": more than ", kMaxDims, " dimensions are not supported on aule");
   TORCH_CHECK(self.numel() <= std::numeric_limits<uint32_t>::max(), op, ": more than 2^32 - 1 elements are not supported on aule");
   auto& stream = current(out);
   TensorArgs args;
   RearrangeParams p{};
+  constexpr size_t kMaxDims = sizeof(p.size) / sizeof(p.size[0]);
   p.src = args.read(self);
   p.dst = args.write(out);
-  p.diagonal = how.diagonal;
   p.n = static_cast<uint32_t>(self.numel());
+  c10::SmallVector<Dim, kMaxDims> dims;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    p.size[d] = static_cast<uint32_t>(self.size(d));
-    p.src_stride[d] = self.stride(d);
-    p.dst_stride[d] = out.stride(d);
-    p.shift[d] = how.shift.empty() ? 0 : static_cast<uint32_t>(how.shift[d]);
+    const bool in_triangle = how.triangle != 0 && d >= self.dim() - 2;
+    Dim dim{self.size(d), self.stride(d), out.stride(d), how.shift.empty() ? 0 : how.shift[d]};
     if (!how.flipped.empty() && how.flipped[d] != 0) {
-      p.src += static_cast<uint64_t>((self.size(d) - 1) * self.stride(d)) * self.element_size();
-      p.src_stride[d] = -self.stride(d);
+      p.src += static_cast<uint64_t>((dim.size - 1) * dim.src_stride) * self.element_size();
+      dim.src_stride = -dim.src_stride;
+    }
+    if (dim.size == 1 && !in_triangle) continue;
+    if (!dims.empty() && !in_triangle && mergeable(dims.back(), dim)) {
+      dims.back() = {dims.back().size * dim.size, dim.src_stride, dim.dst_stride, 0};
+    } else {
+      dims.push_back(dim);
     }
   }
-  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(self.dim()), how.triangle}, p, args,
+  TORCH_CHECK(dims.size() <= kMaxDims, op, ": more than ", kMaxDims, " dimensions that cannot be merged are not supported on aule");
+  constexpr int64_t kLimit = std::numeric_limits<int32_t>::max();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    TORCH_CHECK(std::abs(dims[d].src_stride) <= kLimit && std::abs(dims[d].dst_stride) <= kLimit, op,
+                ": strides of more than 2^31 - 1 elements are not supported on aule");
+    p.size[d] = static_cast<uint32_t>(dims[d].size);
+    p.src_stride[d] = static_cast<int32_t>(dims[d].src_stride);
+    p.dst_stride[d] = static_cast<int32_t>(dims[d].dst_stride);
+    p.shift[d] = static_cast<uint32_t>(dims[d].shift);
+  }
+  p.diagonal = static_cast<int32_t>(std::clamp(how.diagonal, -kLimit, kLimit));
+  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(dims.size()), how.triangle}, p, args,
          linear_grid(ceil_div(p.n, 128)));
 }
 

@@ -1,11 +1,12 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// grad_input[n, c, s] = c == t ? -weight[t] * grad / (mean ? total_weight : 1) : 0, t = target[n, s], over contiguous
-// (N, C, S). One invocation per element writes the zeros too, so that nothing needs clearing first.
+// grad_input[n, t, s] = -weight[t] * grad / (mean ? total_weight : 1), t = target[n, s], into a grad_input of zeros.
+// One invocation per (n, s): the zeros come from a fill, which is cheaper than asking every element for its target.
+// Strides in elements; target and grad contiguous.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(local_size_x = 128) in;
+layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
@@ -21,10 +22,11 @@ struct Params {
   uint64_t weight;
   uint64_t total_weight;
   uint64_t grad_input;
-  uint64_t n;
+  int64_t stride_n, stride_c, stride_s;
   int64_t weight_stride;
   int64_t ignore_index;
-  uint classes, spatial;
+  int64_t classes;
+  uint n, spatial;  // n: N * S
 };
 #include "common/params.glsl"
 
@@ -39,18 +41,14 @@ struct Params {
 #endif
 
 void main() {
-  uint64_t id = linear_invocation();
-  if (id >= p.n) return;
-  // Element ids fit into 32 bits (checked by the host).
-  uint i = uint(id), rest = i / p.spatial, s = i - rest * p.spatial;
-  uint n = rest / p.classes, c = rest - n * p.classes;
-  uint64_t at = uint64_t(n * p.spatial + s);
-  int64_t t = load_int64(p.target, at, TARGET_DT);
-  REAL result = REAL(0);
-  if (t == int64_t(c) && t != p.ignore_index) {
-    REAL weight = WEIGHTED ? LOAD(p.weight, uint64_t(t * p.weight_stride), DT) : REAL(1);
-    result = -weight * LOAD(p.grad, PER_ELEMENT ? at : uint64_t(0), DT);
-    if (MEAN) result /= LOAD(p.total_weight, uint64_t(0), DT);
-  }
-  STORE(p.grad_input, id, DT, result);
+  uint i = uint(linear_invocation());
+  if (i >= p.n) return;
+  int64_t t = load_int64(p.target, uint64_t(i), TARGET_DT);
+  // The forward pass has reported classes out of range.
+  if (t == p.ignore_index || t < int64_t(0) || t >= p.classes) return;
+  uint n = i / p.spatial, s = i - n * p.spatial;
+  REAL weight = WEIGHTED ? LOAD(p.weight, uint64_t(t * p.weight_stride), DT) : REAL(1);
+  REAL result = -weight * LOAD(p.grad, PER_ELEMENT ? uint64_t(i) : uint64_t(0), DT);
+  if (MEAN) result /= LOAD(p.total_weight, uint64_t(0), DT);
+  STORE(p.grad_input, uint64_t(int64_t(n) * p.stride_n + t * p.stride_c + int64_t(s) * p.stride_s), DT, result);
 }

@@ -1,14 +1,16 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout.
+// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, PACKED as in dropout.comp.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
+#include "random/packed.glsl"
 
 layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 1) const bool PACKED = false;
 
 struct Params {
   uint64_t grad_out;
@@ -20,9 +22,17 @@ struct Params {
 #include "common/params.glsl"
 
 void main() {
-  uint64_t first = uint64_t(linear_group()) * 512 + uint64_t(gl_LocalInvocationID.x);
+  uint64_t first = linear_invocation() * 4;
+  if (first >= p.n) return;
+#ifndef C_double
+  if (PACKED) {
+    uvec4 kept = uvec4(U32Ref(p.mask + first).v) & uvec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u);
+    store_packed(p.grad_in, first, DT, mix(vec4(0.0), load_packed(p.grad_out, first, DT) * p.scale, notEqual(kept, uvec4(0u))));
+    return;
+  }
+#endif
   [[unroll]] for (int k = 0; k < 4; ++k) {
-    uint64_t i = first + uint64_t(k * 128);
+    uint64_t i = first + uint64_t(k);
     if (i >= p.n) continue;
     bool kept = uint(U8Ref(p.mask + i).v) != 0u;
 #ifdef C_double
