@@ -51,13 +51,14 @@ BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg,
   const DType dtype = dtype_of(weight, op);
   const auto kernel = kernel::embedding_bag(dtype == DType::f64 ? DType::f64 : DType::f32);
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(weight.device().index(), kernel.row), op, ": this device has no float64 arithmetic");
+  const at::Tensor scale = scaled ? per_sample_weights->contiguous() : at::Tensor();
   auto& stream = current(weight);
   TensorArgs args;
   EmbeddingBagParams p{};
   p.weight = args.read(weight);
   p.index = args.read(indices);
   p.offsets = args.read(offsets);
-  p.scale = scaled ? args.read(*per_sample_weights) : 0;
+  p.scale = scaled ? args.read(scale) : 0;
   p.dst = args.write(output);
   p.bag_of = args.write(bag_of);
   p.bag_size = args.write(bag_size);
@@ -66,7 +67,6 @@ BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg,
   p.rows = weight.size(0);
   p.row_stride = weight.stride(0);
   p.column_stride = weight.stride(1);
-  p.scale_stride = scaled ? per_sample_weights->stride(0) : 0;
   p.entries = indices.numel();
   p.padding_index = padding_idx;
   p.bags = static_cast<uint32_t>(bags);

@@ -22,13 +22,13 @@ struct Params {
   uint64_t weight;
   uint64_t index;        // contiguous, `entries` long
   uint64_t offsets;      // contiguous, at least `bags` long
-  uint64_t scale;
+  uint64_t scale;        // contiguous
   uint64_t dst;          // (bags, width), contiguous
   uint64_t bag_of;       // index dtype, per entry
   uint64_t bag_size;     // index dtype, per bag
   uint64_t max_index;    // index dtype, (bags, width)
   uint64_t error;
-  int64_t rows, row_stride, column_stride, scale_stride;
+  int64_t rows, row_stride, column_stride;
   int64_t entries;
   int64_t padding_index;
   uint bags, width, offsets_count, tag;
@@ -71,7 +71,7 @@ void main() {
       continue;
     }
     REAL x = LOAD(p.weight, uint64_t(row * p.row_stride + int64_t(d) * p.column_stride), DT);
-    if (SCALED) x *= LOAD(p.scale, uint64_t(i * p.scale_stride), DT);
+    if (SCALED) x *= LOAD(p.scale, uint64_t(i), DT);
     if (MODE == kMax) {
       if (count == int64_t(0) || x > result) {
         result = x;
