@@ -152,3 +152,10 @@ def test_counts():
     exact(torch.bincount, x[:0])
     exact(lambda x: torch.nn.functional.one_hot(x, 12), x.view(5, 10))
     exact(lambda x: torch.nn.functional.one_hot(x), x)
+
+
+def test_histc():
+    x = torch.randn(300)
+    exact(lambda x: torch.histc(x, 10, -2, 2), x)
+    exact(lambda x: torch.histc(x, 7), x)
+    exact(lambda x: torch.histc(x, 4), x[:0])

@@ -281,3 +281,24 @@ def test_user_errors():
         x.long().exponential_()
     with pytest.raises(RuntimeError, match="replacement"):
         torch.multinomial(torch.ones(3, device="aule"), 4)
+
+
+def test_poisson():
+    for rate in (0.0, 0.3, 4.0, 9.9, 10.0, 30.0, 1000.0):
+        x = torch.poisson(torch.full((N // 4,), rate, device="aule")).cpu().double()
+        assert (x == x.floor()).all() and x.min() >= 0
+        close_to(x.mean(), rate, math.sqrt(rate) + 1e-12, N // 4)
+        close_to(((x - rate) ** 2).mean(), rate, math.sqrt(rate + 2 * rate**2) + 1e-12, N // 4)
+
+
+def test_rrelu():
+    x = torch.randn(N, device="aule", requires_grad=True)
+    y = F.rrelu(x, 0.1, 0.3, training=True)
+    slope = (y.detach().cpu() / x.detach().cpu()).double()
+    assert (slope[x.detach().cpu() > 0] == 1).all()
+    below = slope[x.detach().cpu() < 0]
+    assert below.min() > 0.0999 and below.max() < 0.3001
+    close_to(below.mean(), 0.2, 0.2 / math.sqrt(12), below.numel())
+    y.backward(torch.ones_like(y))
+    assert_close(x.grad, slope.float(), rtol=1e-4)
+    assert_close(F.rrelu(x, 0.1, 0.3), F.leaky_relu(x.detach().cpu(), 0.2))
