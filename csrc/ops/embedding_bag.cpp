@@ -91,7 +91,7 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor
   if (mode == kMean) source = source.div(at::clamp_min(bag_size, 1).unsqueeze(1));
   source = entry_gradients(source, offset2bag);
   if (per_sample_weights.has_value() && per_sample_weights->defined()) source = source.mul(per_sample_weights->unsqueeze(1));
-  return embedding_dense_backward(source.to(grad.scalar_type()), indices, num_weights, padding_idx, scale_grad_by_freq);
+  return ops::embedding_dense_backward(source.to(grad.scalar_type()), indices, num_weights, padding_idx, scale_grad_by_freq);
 }
 
 at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indices, const at::Tensor& /*offsets*/,
