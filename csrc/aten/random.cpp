@@ -26,8 +26,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("multinomial", GUARDED(ops::multinomial));
   m.impl("multinomial.out", GUARDED(ops::multinomial_out));
   m.impl("poisson", GUARDED(ops::poisson));
-  m.impl("rrelu_with_noise", GUARDED(ops::rrelu_with_noise));
-  m.impl("rrelu_with_noise.out", GUARDED(ops::rrelu_with_noise_out));
-  m.impl("rrelu_with_noise_", GUARDED(ops::rrelu_with_noise_));
 }
 }  // namespace aule

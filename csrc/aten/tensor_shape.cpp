@@ -12,7 +12,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("repeat_interleave.Tensor", GUARDED(ops::repeat_interleave));
   m.impl("unfold_backward", GUARDED(ops::unfold_backward));
   m.impl("bincount", GUARDED(ops::bincount));
-  m.impl("histc", GUARDED(ops::histc));
-  m.impl("histc.out", GUARDED(ops::histc_out));
 }
 }  // namespace aule

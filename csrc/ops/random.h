@@ -35,12 +35,6 @@ at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool replace
 at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool replacement, OptionalGenerator generator,
                             at::Tensor& out);
 
-at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
-                                 bool training, OptionalGenerator generator, at::Tensor& out);
-at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
-                            OptionalGenerator generator);
-at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
-                              OptionalGenerator generator);
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator);
 
 }  // namespace aule::ops

@@ -6,8 +6,6 @@
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
 
@@ -139,30 +137,6 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
   const at::Tensor picked = ops::multinomial(self, num_samples, replacement, generator);
   at::native::resize_output(out, picked.sizes());
   return out.copy_(picked);
-}
-
-// Training draws a slope for every element that is not positive, and 1 elsewhere; evaluation uses the mean slope.
-at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
-                                 bool training, OptionalGenerator generator, at::Tensor& out) {
-  check_same_device("rrelu_with_noise", {&self, &noise, &out});
-  TORCH_CHECK(self.sizes() == noise.sizes(), "rrelu_with_noise: noise tensor shape must match self tensor shape. Got self.shape = ",
-              self.sizes(), " noise.shape = ", noise.sizes());
-  at::native::resize_output(out, self.sizes());
-  if (!training) return at::leaky_relu_out(out, self, (lower.toDouble() + upper.toDouble()) / 2);
-  uniform_(noise, lower.toDouble(), upper.toDouble(), generator);
-  noise.masked_fill_(self.gt(0), 1);
-  return at::mul_out(out, self, noise);
-}
-
-at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
-                            OptionalGenerator generator) {
-  at::Tensor out = at::empty_like(self);
-  return ops::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
-}
-
-at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
-                              OptionalGenerator generator) {
-  return ops::rrelu_with_noise_out(self, noise, lower, upper, training, generator, self);
 }
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {

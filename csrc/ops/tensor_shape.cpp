@@ -15,7 +15,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -251,36 +250,6 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   if (!weighted) return at::zeros({bins}, index.options()).scatter_add_(0, index, at::ones({self.numel()}, index.options()));
   const auto type = weights->scalar_type() == at::kFloat || weights->scalar_type() == at::kDouble ? weights->scalar_type() : at::kDouble;
   return at::zeros({bins}, weights->options().dtype(type)).scatter_add_(0, index, weights->to(type));
-}
-
-// Equal bins over [low, high], the last one closed; without bounds those of the data, which are host values.
-at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
-  const char* op = "histc";
-  TORCH_CHECK(self.is_floating_point(), op, ": not implemented for ", self.scalar_type());
-  TORCH_CHECK(bins > 0, op, ": bins must be > 0, but got ", bins);
-  double low = min.toDouble(), high = max.toDouble();
-  if (low == high && self.numel() > 0) {
-    low = at::min(self).item<double>();
-    high = at::max(self).item<double>();
-  }
-  if (low == high) {
-    low -= 1;
-    high += 1;
-  }
-  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), op, ": range of [", low, ", ", high, "] is not finite");
-  TORCH_CHECK(low < high, op, ": max must be larger than min");
-  const at::Tensor counts = at::zeros({bins}, self.options());
-  if (self.numel() == 0) return counts;
-  const at::Tensor flat = self.reshape({-1});
-  const at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
-  const at::Tensor bin = flat.sub(low).mul(static_cast<double>(bins) / (high - low)).nan_to_num(0).clamp(0, static_cast<double>(bins - 1)).to(at::kLong);
-  return counts.scatter_add_(0, bin, inside.to(self.scalar_type()));
-}
-
-at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max, at::Tensor& out) {
-  const at::Tensor counts = ops::histc(self, bins, min, max);
-  at::native::resize_output(out, counts.sizes());
-  return out.copy_(counts);
 }
 
 }  // namespace aule::ops
