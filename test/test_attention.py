@@ -17,7 +17,9 @@ MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2
 NAMES = ("out", "dq", "dk", "dv", "dbias")
 
 
-def reference(q, k, v, grad, bias=None, *, causal=False, scale=None, window=(-1, -1), softcap=0.0, bottom_right=False, keep=None):
+def reference(
+    q, k, v, grad, bias=None, *, causal=False, scale=None, window=(-1, -1), softcap=0.0, bottom_right=False, keep=None
+):
     """Output and gradients in float64 on the CPU; `keep` is the dropout mask already divided by 1 - p."""
     q, k, v = (t.detach().cpu().double().requires_grad_() for t in (q, k, v))
     group = q.size(-3) // k.size(-3)
@@ -66,7 +68,12 @@ def check(actual, expected, dtype):
 
 
 def inputs(batch, heads, kv_heads, q_len, k_len, dim, v_dim, dtype=torch.float32):
-    shapes = ((batch, heads, q_len, dim), (batch, kv_heads, k_len, dim), (batch, kv_heads, k_len, v_dim), (batch, heads, q_len, v_dim))
+    shapes = (
+        (batch, heads, q_len, dim),
+        (batch, kv_heads, k_len, dim),
+        (batch, kv_heads, k_len, v_dim),
+        (batch, heads, q_len, v_dim),
+    )
     return [torch.randn(s).to(dtype).to("aule") for s in shapes]
 
 
@@ -76,7 +83,20 @@ def poison(*shapes):
         torch.full(shape, math.nan, device="aule")
 
 
-def run(q, k, v, grad, bias=None, *, causal=False, scale=None, window=(-1, -1), softcap=0.0, bottom_right=False, dropout_p=0.0):
+def run(
+    q,
+    k,
+    v,
+    grad,
+    bias=None,
+    *,
+    causal=False,
+    scale=None,
+    window=(-1, -1),
+    softcap=0.0,
+    bottom_right=False,
+    dropout_p=0.0,
+):
     q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
     if bias is not None and bias.dtype != torch.bool:
         bias = bias.detach().requires_grad_()
@@ -114,7 +134,9 @@ CONFIGS = [  # dtype, bias, softcap, head_dim, v_dim
     broadcast=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     seed=st.integers(0, 2**31),
 )
-def test_random_shapes(config, batch, kv_heads, group, q_len, k_len, causal, bottom_right, window, scale, broadcast, seed):
+def test_random_shapes(
+    config, batch, kv_heads, group, q_len, k_len, causal, bottom_right, window, scale, broadcast, seed
+):
     dtype, kind, softcap, dim, v_dim = config
     torch.manual_seed(seed)
     q, k, v, grad = inputs(batch, kv_heads * group, kv_heads, q_len, k_len, dim, v_dim, dtype)
@@ -218,7 +240,9 @@ def test_sdpa_shapes():
     for shape in ((5, 8), (3, 5, 8), (2, 2, 3, 5, 8)):  # 2-D and 5-D take the math path
         t = torch.randn(shape)
         expected = F.scaled_dot_product_attention(t, t, t)
-        torch.testing.assert_close(F.scaled_dot_product_attention(*[t.to("aule")] * 3).cpu(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            F.scaled_dot_product_attention(*[t.to("aule")] * 3).cpu(), expected, rtol=1e-4, atol=1e-5
+        )
     q, kv = torch.randn(1, 4, 6, 16), torch.randn(1, 2, 6, 16)
     expected = F.scaled_dot_product_attention(q, kv, kv, enable_gqa=True)
     actual = F.scaled_dot_product_attention(q.to("aule"), kv.to("aule"), kv.to("aule"), enable_gqa=True)
@@ -226,7 +250,9 @@ def test_sdpa_shapes():
     with pytest.raises(RuntimeError):  # heads differ and nobody asked for groups
         F.scaled_dot_product_attention(q.to("aule"), kv.to("aule"), kv.to("aule"))
     with pytest.raises(RuntimeError, match="causal"):
-        F.scaled_dot_product_attention(q.to("aule"), q.to("aule"), q.to("aule"), torch.zeros(6, 6).to("aule"), is_causal=True)
+        F.scaled_dot_product_attention(
+            q.to("aule"), q.to("aule"), q.to("aule"), torch.zeros(6, 6).to("aule"), is_causal=True
+        )
 
 
 def test_empty():

@@ -158,7 +158,9 @@ def test_multihead_attention(need_weights, mask):
 @pytest.mark.parametrize("norm_first, activation", [(False, "relu"), (True, "gelu")])
 def test_transformer_encoder_in_eval(norm_first, activation):
     def build():
-        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first, activation=activation)
+        layer = torch.nn.TransformerEncoderLayer(
+            16, 2, 32, batch_first=True, norm_first=norm_first, activation=activation
+        )
         return torch.nn.TransformerEncoder(layer, 2).eval()
 
     cpu, ours = build(), build()

@@ -18,7 +18,9 @@ def _as_tensor(value: Any, name: str) -> tuple[torch.Tensor, bool]:
         return value, False
     if type(value).__module__.split(".")[0] == "numpy" and hasattr(value, "__array_interface__"):
         return torch.as_tensor(value), True
-    raise TypeError(f"flash_attention: expected {name} to be a torch.Tensor or a numpy.ndarray, but got {type(value).__name__}")
+    raise TypeError(
+        f"flash_attention: expected {name} to be a torch.Tensor or a numpy.ndarray, but got {type(value).__name__}"
+    )
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool | None) -> None:
@@ -29,15 +31,21 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool |
                 f"but got {list(t.shape)}"
             )
         if t.dim() != q.dim():
-            raise ValueError(f"flash_attention: expected {name} of {q.dim()} dimensions like q, but got {list(t.shape)}")
+            raise ValueError(
+                f"flash_attention: expected {name} of {q.dim()} dimensions like q, but got {list(t.shape)}"
+            )
         if t.dtype not in _FLOATS:
-            raise TypeError(f"flash_attention: expected {name} of dtype float32, float16 or bfloat16, but got {t.dtype}")
+            raise TypeError(
+                f"flash_attention: expected {name} of dtype float32, float16 or bfloat16, but got {t.dtype}"
+            )
         if t.dtype != q.dtype:
             raise TypeError(f"flash_attention: expected {name} of dtype {q.dtype} like q, but got {t.dtype}")
         if t.device != q.device:
             raise RuntimeError(f"flash_attention: expected {name} on {q.device} like q, but it is on {t.device}")
     if q.dim() == 4 and not q.size(0) == k.size(0) == v.size(0):
-        raise ValueError(f"flash_attention: expected one batch size, but got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")
+        raise ValueError(
+            f"flash_attention: expected one batch size, but got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+        )
     if q.size(-1) != k.size(-1):
         raise ValueError(f"flash_attention: expected k of head size {q.size(-1)} like q, but got {k.size(-1)}")
     if k.size(-2) != v.size(-2):
@@ -49,7 +57,9 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool |
         if enable_gqa is False:
             raise ValueError(f"flash_attention: q has {heads} heads and k {kv_heads}, which needs enable_gqa=True")
         if kv_heads == 0 or heads % kv_heads != 0:
-            raise ValueError(f"flash_attention: expected a number of k heads that divides the {heads} of q, but got {kv_heads}")
+            raise ValueError(
+                f"flash_attention: expected a number of k heads that divides the {heads} of q, but got {kv_heads}"
+            )
 
 
 def flash_attention(
@@ -74,7 +84,7 @@ def flash_attention(
     Parameters
     ----------
     q : torch.Tensor or numpy.ndarray
-        Queries, ``[batch, heads, q_len, head_dim]`` or without batch; float32, float16 or bfloat16; `head_dim` 1 to 512.
+        Queries, ``[batch, heads, q_len, head_dim]`` or without batch; float32, float16 or bfloat16; `head_dim` to 512.
     k, v : same kind as `q`
         Keys and values, ``[batch, kv_heads, k_len, head_dim]``; `v` may have another `head_dim`.
     causal : bool, default True
@@ -137,7 +147,7 @@ def flash_attention(
             raise RuntimeError(f"flash_attention: expected attn_mask on {home} like q, but it is on {attn_mask.device}")
         if attn_mask.dtype is not torch.bool and attn_mask.dtype not in _FLOATS:
             if not attn_mask.is_floating_point():
-                raise TypeError(f"flash_attention: expected attn_mask of dtype bool or float, but got {attn_mask.dtype}")
+                raise TypeError(f"flash_attention: expected a bool or float attn_mask, but got {attn_mask.dtype}")
             attn_mask = attn_mask.to(torch.float32)
     device = home if home.type == "aule" else torch.device("aule")
     q, k, v = (t.to(device) for t in (q, k, v))
