@@ -149,4 +149,6 @@ __all__ = [
 def __getattr__(name: str):
     if name == "default_generators":  # made on demand: asking for it at import would enumerate devices
         return tuple(_get_generator(i) for i in range(device_count()))
+    if name == "_initialized":  # torch.utils.checkpoint keeps random state only for a device that says so
+        return is_initialized()
     raise AttributeError(f"module 'torch.aule' has no attribute {name!r}")

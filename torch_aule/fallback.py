@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ def is_strict() -> bool:
 
 def set_strict(enabled: bool | None) -> None:
     """Turn strict mode on or off; None goes back to what ``TORCH_AULE_STRICT`` says."""
+    if enabled is None:
+        enabled = os.environ.get("TORCH_AULE_STRICT", "0") not in ("", "0")
     _C.set_strict(enabled)
 
 
