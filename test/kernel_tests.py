@@ -5,7 +5,7 @@ _BY_FILE = {
     "test_copy_kernels.py": "copy_dense copy_strided copy_words fill_strided",
     "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows flash_attn_bwd_dq flash_attn_bwd_dq_rows",
     "test_factories.py": "sequence triangle_indices rearrange",
-    "test_indexing.py": "index_combine index_move unfold_backward",
+    "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
     "test_matmul.py": "gemm gemm_lanes gemm_scalar",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
