@@ -65,9 +65,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _ctc_loss": [
         "nn.functional.ctc_loss",
     ],
-    "no kernel: _embedding_bag_forward_only": [
-        "nn.functional.embedding_bag",
-    ],
     "no kernel: _histogramdd_bin_edges": [
         "histogramdd",
     ],

@@ -66,7 +66,7 @@ def test_more_than_the_device_has(device):
 
 
 def test_failure_inside_backward(no_cached_segments, device):
-    x = torch.randn(1 << 20, device=device, requires_grad=True)
+    x = torch.randn(1 << 22, device=device, requires_grad=True)
     y = (x * 2).sum()
     torch.aule.synchronize()
     torch.aule.empty_cache()

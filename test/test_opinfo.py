@@ -35,7 +35,7 @@ OTHER_DTYPES = {
     torch.bfloat16: """add addmm amin bmm cat div.no_rounding_mode exp index_select log_softmax matmul mul nn.functional.gelu
         nn.functional.layer_norm nn.functional.linear rsqrt scatter softmax sub sum tanh where""",
     torch.int64: """abs add all amax any argmax argsort bitwise_and cat clamp cumsum eq floor_divide gather
-        index_select lt masked_fill mul ne neg prod remainder scatter sort sub sum topk where""",
+        index_select lt masked_fill mul ne neg prod remainder scatter sort sub sum where""",
     torch.int32: "add bitwise_xor cat div.floor_rounding maximum minimum mul pow sign sum where",
     torch.uint8: "add bitwise_not cat eq gt mul sum where",
     torch.bool: "all any bitwise_or cat eq logical_and logical_not masked_select nonzero sum where",

@@ -17,5 +17,5 @@ if [[ -x tools/modern_lavapipe.sh ]]; then
 fi
 
 echo "== on the installed driver, under the validation layers"
-TORCH_AULE_VALIDATION=1 "$py" -m pytest -q test || status=1
+TORCH_AULE_VALIDATION=1 "$py" -m pytest -q -n "${TORCH_AULE_TEST_JOBS:-2}" test || status=1
 exit $status
