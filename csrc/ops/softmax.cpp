@@ -128,8 +128,11 @@ at::Tensor masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::o
     TORCH_CHECK(self.dim() == 4, "_masked_softmax: expected a 4-D input (B, H, L, L), but got ", self.dim(), "-D");
     wide = *mask_type == 0 ? mask.view({1, 1, mask.size(0), mask.size(1)}) : mask.view({mask.size(0), 1, 1, mask.size(1)});
   }
-  return safe_softmax(self.masked_fill(wide, -std::numeric_limits<double>::infinity()), dim.value_or(self.dim() - 1),
-                      std::nullopt);
+  // A row that is masked whole gives NaN, as PyTorch's own kernels have it.
+  const at::Tensor filled = self.masked_fill(wide, -std::numeric_limits<double>::infinity());
+  at::Tensor out = at::empty(filled.sizes(), filled.options());
+  forward("_masked_softmax", filled, dim.value_or(self.dim() - 1), false, false, out);
+  return out;
 }
 
 at::Tensor masked_softmax_backward(const at::Tensor& grad, const at::Tensor& output, const at::Tensor&,
