@@ -19,6 +19,7 @@ HEAD = "import torch, torch_aule\nfrom torch_aule import _C\n"
 
 @pytest.fixture
 def no_cached_segments(device):
+    torch.ones(1, device=device).item()  # statistics are empty before first use
     gc.collect()
     torch.aule.synchronize()
     torch.aule.empty_cache()
