@@ -14,11 +14,14 @@ struct Params {
 };
 #include "common/params.glsl"
 
+// Comparisons, not clamp(): on one driver the 64-bit built-in gave other values.
+int64_t limited(int64_t x, int64_t low, int64_t high) { return x < low ? low : (x > high ? high : x); }
+
 // Elements at or below the diagonal in rows [0, r).
 int64_t lower_count(int64_t r, int64_t offset) {
   // row i holds clamp(i + offset + 1, 0, columns)
-  int64_t first = clamp(-offset, int64_t(0), r);                  // rows before hold none
-  int64_t full = clamp(p.columns - offset - int64_t(1), first, r);  // rows from here on hold all
+  int64_t first = limited(-offset, int64_t(0), r);                  // rows before hold none
+  int64_t full = limited(p.columns - offset - int64_t(1), first, r);  // rows from here on hold all
   int64_t k = full - first;
   return k * (first + offset + int64_t(1)) + k * (k - int64_t(1)) / int64_t(2) + (r - full) * p.columns;
 }
@@ -28,12 +31,12 @@ void main() {
   int64_t i = int64_t(linear_invocation());
   if (i >= p.n) return;
   int64_t low = int64_t(0), high = p.rows - int64_t(1);  // the last row r with count(r) <= i
-  while (low < high) {
+  for (int step = 0; step < 64 && low < high; ++step) {
     int64_t middle = (low + high + int64_t(1)) / int64_t(2);
     if (count(middle) <= i) low = middle; else high = middle - int64_t(1);
   }
   int64_t column = i - count(low);
-  if (UPPER) column += clamp(low + p.offset, int64_t(0), p.columns);
+  if (UPPER) column += limited(low + p.offset, int64_t(0), p.columns);
   store_int64(p.dst, uint64_t(i), DT, low);
   store_int64(p.dst, uint64_t(p.n + i), DT, column);
 }
