@@ -16,12 +16,7 @@ struct Params {
   uint n, hidden;
 };
 #include "common/params.glsl"
-
-float sigmoid(float x) { return 1.0 / (1.0 + exp(-x)); }
-float tanh_(float x) {
-  float t = exp(-2.0 * abs(x));
-  return abs(x) < 1e-3 ? x : sign(x) * (1.0 - t) / (1.0 + t);
-}
+#include "gates.glsl"
 
 void main() {
   uint64_t id = linear_invocation();
