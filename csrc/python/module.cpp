@@ -7,6 +7,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "ops/fallback.h"
+#include "ops/matrix_layout.h"
 #include "runtime/allocator.h"
 #include "runtime/device_caps.h"
 #include "runtime/generator.h"
@@ -50,6 +51,16 @@ py::dict device_properties(int device) {
   py::list shapes;
   for (const auto& s : caps.coopmat_shapes) shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
   d["coopmat_shapes"] = shapes;
+  return d;
+}
+
+py::dict matrix_layout(int device, bool bfloat16) {
+  const auto& l = ops::matrix_layout(index_of(device), bfloat16 ? DType::bf16 : DType::f16);
+  py::dict d;
+#define FIELD(name) d[#name] = l.name
+  FIELD(usable); FIELD(known); FIELD(m); FIELD(n); FIELD(subgroup); FIELD(elements);
+  FIELD(lane_div); FIELD(lane_row); FIELD(lane_col); FIELD(rows); FIELD(cols); FIELD(a_elem); FIELD(slot_count); FIELD(slots); FIELD(slot_rows);
+#undef FIELD
   return d;
 }
 
@@ -105,6 +116,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_device", [](int device) { runtime::set_device(static_cast<c10::DeviceIndex>(device)); });
   m.def("exchange_device", [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
   m.def("device_properties", &device_properties);
+  m.def("matrix_layout", &matrix_layout);
   m.def("synchronize", [](int device) { runtime::synchronize(index_of(device)); }, Release());
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
   m.def("current_stream_id", [](int device) { return runtime::current_c10_stream(index_of(device)).id(); });

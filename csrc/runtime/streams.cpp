@@ -78,6 +78,12 @@ c10::Stream exchange_stream(c10::Stream stream) {
   return before;
 }
 
+c10::Stream private_stream(c10::DeviceIndex device) {
+  device = resolve(device);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
+                     stream::CommandStream::next_pool_id(device, 0));
+}
+
 stream::CommandStream& command_stream(c10::Stream stream) {
   check_not_forked();
   TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "torch_aule: expected a stream of device aule, got ",

@@ -13,6 +13,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex device);
 
 c10::Stream current_c10_stream(c10::DeviceIndex device);   // -1: current device
 c10::Stream exchange_stream(c10::Stream stream);
+c10::Stream private_stream(c10::DeviceIndex device);        // of the pool, for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 

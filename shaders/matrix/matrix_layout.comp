@@ -1,0 +1,38 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule feature cooperative_matrix
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+// Where a device keeps the elements of a cooperative matrix: loads a matrix whose element (r, c) is r * 16 + c as A, B and
+// accumulator, and writes what every lane sees. One workgroup of one subgroup; run once per device and dtype.
+// out_: {elements of A, of B, of the accumulator, subgroup size}, then [use][lane][8] indices.
+#include "matrix/matrix_types.glsl"
+layout(local_size_x_id = 2) in;
+struct Params { uint64_t out_; };
+#include "common/params.glsl"
+#include "common/dtype.glsl"
+
+shared T narrow[256];
+shared float wide[256];
+
+void put(uint use_, uint e, float v) {
+  if (e < 8u) U32Ref(p.out_ + 16 + ((use_ * 128 + gl_SubgroupInvocationID) * 8 + e) * 4).v = uint(v);
+}
+
+void main() {
+  for (uint i = gl_LocalInvocationIndex; i < 256; i += gl_WorkGroupSize.x) {
+    narrow[i] = T(float(i));
+    wide[i] = float(i);
+  }
+  barrier();  // the index matrices are written
+  MatA a;
+  MatB b;
+  Acc c;
+  coopMatLoad(a, narrow, 0, 16, ROW_MAJOR);
+  coopMatLoad(b, narrow, 0, 16, ROW_MAJOR);
+  coopMatLoad(c, wide, 0, 16, ROW_MAJOR);
+  for (uint e = 0; e < a.length(); ++e) put(0, e, float(a[e]));
+  for (uint e = 0; e < b.length(); ++e) put(1, e, float(b[e]));
+  for (uint e = 0; e < c.length(); ++e) put(2, e, c[e]);
+  if (gl_LocalInvocationIndex == 0)
+    U32x4Ref(p.out_).v = uvec4(a.length(), b.length(), c.length(), gl_SubgroupSize);
+}
