@@ -29,4 +29,3 @@ def test_layout_is_a_bijection(bfloat16):
             seen.add((row, col))
     assert seen == {(r, c) for r in range(layout["m"]) for c in range(layout["n"])}
     assert sorted(nibble(layout["a_elem"], e) for e in range(layout["elements"])) == list(range(layout["elements"]))
-

@@ -12,7 +12,7 @@
 namespace aule::ops {
 namespace {
 
-// VkComponentTypeKHR, cut to 8 bits as Caps keeps it.
+// Component types of Vulkan, cut to 8 bits as Caps keeps them.
 constexpr auto kFloat16 = uint8_t{0}, kFloat32 = uint8_t{1}, kBFloat16 = static_cast<uint8_t>(1000141000u);
 
 constexpr int kMaxLanes = 128, kMaxElements = 8;
