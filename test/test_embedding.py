@@ -61,7 +61,7 @@ def test_max_norm():
 def test_out_of_range():
     weight = torch.randn(5, 4, device="aule")
     for bad in (5, -1):
-        with pytest.raises((IndexError, RuntimeError), match="embedding"):
+        with pytest.raises(IndexError, match="embedding"):
             F.embedding(torch.tensor([0, bad], device="aule"), weight)
             torch.accelerator.synchronize()
     assert_close(F.embedding(torch.tensor([4], device="aule"), weight), weight.cpu()[4:], rtol=0, atol=0)

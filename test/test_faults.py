@@ -66,6 +66,28 @@ def test_more_than_the_device_has(device):
     assert torch.ones(3, device=device).sum().item() == 3
 
 
+def test_staging_memory_runs_out():
+    """The stream's own chunks, not a tensor: in a fresh process, where no chunk is kept from earlier."""
+    code = HEAD + """
+x, host = torch.zeros(1000, device='aule'), torch.arange(1000.0)
+for what in range(2):
+    x.add_(1)  # recorded only, so that the copy must be staged
+    _C.inject_allocation_failures(1000, 0)
+    try:
+        x.copy_(host)
+    except torch.OutOfMemoryError as e:
+        assert 'MiB' in str(e) and 'free' in str(e), e
+    else:
+        raise SystemExit('no error')
+    _C.inject_allocation_failures(0, 0)
+    assert x.sum().item() == 1000 * (what + 1)
+x.add_(1)
+x.copy_(host)
+assert torch.equal(x.cpu(), host)
+"""
+    check_python(code)
+
+
 def test_failure_inside_backward(no_cached_segments, device):
     x = torch.randn(1 << 22, device=device, requires_grad=True)
     y = (x * 2).sum()
@@ -84,6 +106,14 @@ def test_failure_inside_backward(no_cached_segments, device):
 
 def test_lost_device():
     code = HEAD + WORK + """
+side, shared = torch.Stream(device='aule'), torch.ones(10, device='aule')
+shared.record_stream(side)
+graph = None
+if hasattr(torch.accelerator, 'Graph'):  # torch 2.12 and later
+    graph = torch.accelerator.Graph()
+    with graph:
+        shared += 1
+    graph.replay()
 _C.inject_device_lost(0)
 messages = []
 for attempt in range(3):
@@ -96,7 +126,7 @@ assert len(messages) == 3, messages
 for m in messages:
     assert 'lost' in m.lower(), m
 print(messages[0])
-del x, y
+del x, y, shared, side, graph  # destructors must not throw
 import gc; gc.collect()
 assert torch.ones(3).sum() == 3
 """
@@ -201,11 +231,42 @@ def test_cache_is_private(device, tmp_path):
 def test_index_error_is_raised_once_and_the_device_goes_on(device):
     table = torch.randn(5, 3, device=device)
     torch.nn.functional.embedding(torch.tensor([0, 7], device=device), table)
-    with pytest.raises(RuntimeError, match="index 7 is out of bounds"):
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
         torch.aule.synchronize()
     torch.aule.synchronize()
     assert torch.nn.functional.embedding(torch.tensor([1], device=device), table).shape == (1, 3)
     torch.aule.synchronize()
+
+
+@pytest.mark.parametrize("wait", ["accelerator", "stream", "event", "item", "cpu", "empty_cache"])
+def test_index_error_wherever_it_surfaces(device, wait):
+    table, event = torch.randn(5, 3, device=device), torch.Event(device=device)
+    torch.nn.functional.embedding(torch.tensor([0, 7], device=device), table)
+    event.record()
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        {
+            "accelerator": torch.accelerator.synchronize,
+            "stream": torch.accelerator.current_stream().synchronize,
+            "event": event.synchronize,
+            "item": table[0, 0].item,
+            "cpu": table.cpu,
+            "empty_cache": torch.aule.empty_cache,
+        }[wait]()
+    torch.aule.synchronize()
+
+
+def test_a_reported_error_does_not_cut_waiting_short(device):
+    sides = [torch.Stream(device=device) for _ in range(3)]
+    table = torch.randn(5, 3, device=device)
+    torch.nn.functional.embedding(torch.tensor([9], device=device), table)
+    x = torch.ones(1 << 20, device=device)
+    for side in sides:
+        with torch.aule.stream(side):
+            for _ in range(20):
+                x = x * 1.0
+    with pytest.raises(IndexError):
+        torch.aule.synchronize()
+    assert all(side.query() for side in sides)
 
 
 def test_capability_switches():

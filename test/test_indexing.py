@@ -278,7 +278,7 @@ def test_gradients():
 def test_bad_indices_are_reported(call):
     x = torch.randn(4, 5, device="aule")
     index = torch.tensor([[0, 4, 1], [2, 3, 0]], device="aule")
-    with pytest.raises((IndexError, RuntimeError)):
+    with pytest.raises(IndexError):
         call(x, index)
         torch.accelerator.synchronize()
     # The device goes on.
@@ -290,7 +290,7 @@ def test_negative_indices_wrap_only_where_pytorch_says():
     minus = torch.tensor([-1], device="aule")
     assert_close(x[minus], x.cpu()[[-1]], rtol=0, atol=0)
     for call in (lambda: x.index_select(0, minus), lambda: x.gather(0, minus[None]), lambda: x.index_add(0, minus, x[:1])):
-        with pytest.raises((IndexError, RuntimeError)):
+        with pytest.raises(IndexError):
             call()
             torch.accelerator.synchronize()
 

@@ -71,7 +71,7 @@ def test_class_out_of_range():
     x = torch.randn(4, 5, device="aule")
     for bad in (5, -3):
         target = torch.tensor([0, 1, bad, 2], device="aule")
-        with pytest.raises((IndexError, RuntimeError), match="nll_loss"):
+        with pytest.raises(IndexError, match="nll_loss"):
             F.nll_loss(x, target)
             torch.accelerator.synchronize()
     # The next call works.

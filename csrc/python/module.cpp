@@ -94,8 +94,6 @@ py::list memory_snapshot(int device) {
   return segments;
 }
 
-using Release = py::call_guard<py::gil_scoped_release>;
-
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -117,7 +115,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("exchange_device", [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
   m.def("device_properties", &device_properties);
   m.def("matrix_layout", &matrix_layout);
-  m.def("synchronize", [](int device) { runtime::synchronize(index_of(device)); }, Release());
+  m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
   m.def("current_stream_id", [](int device) { return runtime::current_c10_stream(index_of(device)).id(); });
   m.def("set_stream", [](int64_t id, int device) {
@@ -126,7 +124,7 @@ PYBIND11_MODULE(_C, m) {
 
   m.def("memory_stats", [](int device) { return runtime::memory_stats(index_of(device)); });
   m.def("memory_snapshot", &memory_snapshot);
-  m.def("empty_cache", [](int device) { runtime::empty_cache(index_of(device)); }, Release());
+  m.def("empty_cache", torch::wrap_pybind_function_no_gil([](int device) { runtime::empty_cache(index_of(device)); }));
   m.def("reset_peak_stats", [](int device) { runtime::reset_peak_stats(index_of(device)); });
   m.def("reset_accumulated_stats", [](int device) { runtime::reset_accumulated_stats(index_of(device)); });
   m.def("set_memory_fraction", [](double fraction, int device) { runtime::set_memory_fraction(fraction, index_of(device)); });

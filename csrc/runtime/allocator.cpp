@@ -123,8 +123,12 @@ class DeviceCache {
       return;
     }
     PendingFree pending{block, {}};
-    for (c10::StreamId id : block->other_streams)
-      pending.markers.push_back(stream::CommandStream::get(device_, id).record(/*timing=*/false));
+    try {
+      for (c10::StreamId id : block->other_streams)
+        pending.markers.push_back(stream::CommandStream::get(device_, id).record(/*timing=*/false));
+    } catch (const vulkan::DeviceLost&) {  // nothing uses it any more, and a destructor may not throw
+      pending.markers.clear();
+    }
     block->other_streams.clear();
     block->pending = true;
     pending_.push_back(std::move(pending));

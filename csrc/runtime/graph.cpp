@@ -26,7 +26,11 @@ class Graph final : public at::GraphImplInterface {
  public:
   explicit Graph(const at::GraphImplArgs& args) { (void)args; }
   ~Graph() override {
-    if (!in_bad_fork()) reset();
+    if (in_bad_fork()) return;
+    try {
+      reset();
+    } catch (...) {  // a lost device; what a kernel reported was for those who wait, not for a destructor
+    }
   }
 
   void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode) override {

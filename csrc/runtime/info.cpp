@@ -1,13 +1,26 @@
 #include "runtime/info.h"
 
+#include <c10/util/Exception.h>
+
 #include "kernels/kernel_row.h"
 #include "kernels/kernel_table.h"
 #include "kernels/launch.h"
 #include "stream/command_stream.h"
+#include "stream/errors.h"
 #include "vulkan/device.h"
 #include "vulkan/instance.h"
 
 namespace aule::runtime {
+namespace {
+
+// What surfaces while waiting or recording becomes the exception that Torch turns into Python's.
+void raise_as_torch(stream::Raised kind, const std::string& text) {
+  if (kind == stream::Raised::out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+  TORCH_CHECK_INDEX(false, text);
+}
+[[maybe_unused]] const bool g_raiser = (stream::set_raiser(&raise_as_torch), true);
+
+}  // namespace
 
 std::vector<KernelInfo> registered_kernels(int device) {
   std::vector<KernelInfo> rows;

@@ -1,6 +1,7 @@
 // Command buffers and the memory they carry.
 #include <cstring>
 
+#include "stream/errors.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
@@ -30,7 +31,11 @@ Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes) {
       return s;
     }
   }
-  return d.memory->allocate(kind, bytes);
+  try {
+    return d.memory->allocate(kind, bytes);
+  } catch (const vulkan::OutOfMemory& error) {
+    raise(Raised::out_of_memory, error.what());
+  }
 }
 
 void give_chunk(DeviceImpl& d, Segment* chunk) {

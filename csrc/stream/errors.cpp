@@ -13,6 +13,7 @@ namespace aule::stream {
 namespace {
 
 std::atomic<const char* (*)(uint32_t)> tag_names{nullptr};
+std::atomic<void (*)(Raised, const std::string&)> raiser{nullptr};
 
 struct Record {  // shaders/common/errors.glsl
   uint32_t code, kernel;
@@ -38,6 +39,14 @@ std::string describe(const Record& r) {
 
 void set_error_tag_names(const char* (*name_of)(uint32_t tag)) { tag_names.store(name_of); }
 
+void set_raiser(void (*fn)(Raised kind, const std::string& text)) { raiser.store(fn); }
+
+void raise(Raised kind, const std::string& text) {
+  if (auto fn = raiser.load()) fn(kind, text);
+  if (kind == Raised::out_of_memory) throw vulkan::OutOfMemory(text);
+  throw vulkan::IndexError(text);
+}
+
 void raise_recorded_error(int device) {
   auto* shared = static_cast<Record*>(vulkan::Device::get(device).impl().error_record->mapped);
   std::atomic_ref<uint32_t> code(shared->code);
@@ -45,7 +54,9 @@ void raise_recorded_error(int device) {
   Record copy;
   std::memcpy(&copy, shared, sizeof copy);
   if (code.exchange(0) == 0) return;  // another thread raises it
-  throw vulkan::IndexError(describe(copy));
+  const bool index = copy.code == AULE_ERR_INDEX_OUT_OF_RANGE || copy.code == AULE_ERR_CLASS_OUT_OF_RANGE;
+  if (index) raise(Raised::index, describe(copy));
+  throw vulkan::Error(describe(copy));  // a bad value: RuntimeError in Python, as from PyTorch's CPU kernels
 }
 
 }  // namespace aule::stream

@@ -1,6 +1,7 @@
 // Which streams there are, and what concerns all streams of a device.
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
@@ -60,9 +61,15 @@ void synchronize_device(int device) {
   for (auto& slot : all.streams) {
     if (CommandStream* s = slot.load(std::memory_order_acquire)) s->flush();
   }
+  std::exception_ptr first;  // what a kernel reported is raised once all streams have been waited for
   for (auto& slot : all.streams) {
-    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->synchronize();
+    try {
+      if (CommandStream* s = slot.load(std::memory_order_acquire)) s->synchronize();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
   }
+  if (first) std::rethrow_exception(first);
   vulkan::Device::get(device).impl().check_alive();
 }
 
