@@ -131,7 +131,10 @@ def layouts(t: torch.Tensor):
 
 
 def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
-    """Run `code` in a fresh interpreter; keyword arguments set environment variables (None removes one)."""
+    """Run `code` in a fresh interpreter; keyword arguments set environment variables (None removes one).
+
+    The program that TORCH_AULE_TEST_LAUNCHER names starts it, if set: a driver may need another C library than the system's.
+    """
     environment = dict(os.environ)
     for name, value in env.items():
         if value is None:
@@ -139,8 +142,9 @@ def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess
         else:
             environment[name] = value
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True
+        [*launcher, sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True
     )
 
 

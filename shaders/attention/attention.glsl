@@ -11,7 +11,6 @@
 layout(local_size_x_id = 4) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
-#include "common/philox.glsl"
 
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
@@ -27,6 +26,7 @@ struct Params {
   float scale, softcap, dropout_p, dropout_scale;
 };
 #include "common/params.glsl"
+#include "common/philox.glsl"
 
 // Positions 0 to 4 of every kernel's specialization constants.
 layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients

@@ -4,6 +4,11 @@
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer ParamsRef { Params value; };
 layout(push_constant, scalar) uniform Push { ParamsRef params_; };
 #define p params_.value
+
+// `address`, or where it is 0 one that may be read all the same. A load from an address of the block that may be 0 goes
+// through this and stands before its condition: lavapipe of Mesa 26 makes a load whose address all lanes share even
+// where no lane takes the branch, and the process ends in a segmentation fault.
+uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : uint64_t(params_); }
 #else
 layout(push_constant, scalar) uniform Push { Params p; };
 #endif

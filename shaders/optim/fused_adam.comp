@@ -43,8 +43,9 @@ layout(constant_id = 7) const bool UNSCALE = false;
 
 void main() {
   AULE_FIND_TENSOR
-  if (p.found_inf != uint64_t(0) && F32Ref(p.found_inf).v != 0.0) return;
-  float lr = p.lr_address != uint64_t(0) ? load_float(p.lr_address, uint64_t(0), DT_LR) : p.lr;
+  float found_inf = F32Ref(readable(p.found_inf)).v, lr_value = load_float(readable(p.lr_address), uint64_t(0), DT_LR);
+  if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
+  float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
   float step_count = F32Ref(p.state_step[t]).v;
   float step_size = lr / -expm1_(step_count * p.log_beta1);
   float correction2 = sqrt(-expm1_(step_count * p.log_beta2));

@@ -36,8 +36,9 @@ layout(constant_id = 8) const bool UNSCALE = false;
 
 void main() {
   AULE_FIND_TENSOR
-  if (p.found_inf != uint64_t(0) && F32Ref(p.found_inf).v != 0.0) return;
-  float lr = p.lr_address != uint64_t(0) ? load_float(p.lr_address, uint64_t(0), DT_LR) : p.lr;
+  float found_inf = F32Ref(readable(p.found_inf)).v, lr_value = load_float(readable(p.lr_address), uint64_t(0), DT_LR);
+  if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
+  float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
   float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
   for (uint k = begin; k < end; k += LOCAL) {
     uint64_t i = uint64_t(k);
