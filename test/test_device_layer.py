@@ -6,6 +6,7 @@ Every run is its own process, so that environment switches, lost devices and exi
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import stat
@@ -127,7 +128,12 @@ def test_lost_device_stays_lost(run):
 @pytest.mark.parametrize("submission", [1, 2, 7])
 def test_device_lost_by_switch(run, submission):
     text = run("chain", expect=1, TORCH_AULE_INJECT_DEVICE_LOST=str(submission)).stderr
-    assert "was lost" in text and "Kernels in flight:" in text and "scale_add" in text
+    assert "was lost" in text
+    # The chain's kernels take turns, and on a fast device what was submitted before has finished: only what is named
+    # first of all is certain. test/cpp/main.cpp, device_lost, has the case where each name is known.
+    names = re.search(r"Kernels in flight: (.*?)\. The device", text).group(1).split(", ")
+    assert all(re.match(r"(scale_add|ring_add)\b", name) for name in names), names
+    assert submission > 1 or names[0].startswith("scale_add"), names
 
 
 def test_missing_loader(run):

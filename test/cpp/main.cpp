@@ -307,10 +307,13 @@ void device_lost() {
   auto& s = main_stream();
   auto& other = CommandStream::get(0, 3);
   Words a(64);
+  ring_add(s, a, a, 1);
+  s.synchronize();
   scale_add(s, a, a, 1, 1);
   vulkan::inject_device_lost(0);
   std::string text = THROWN(vulkan::DeviceLost, s.synchronize());
   CHECK(text.find("scale_add") != std::string::npos);
+  CHECK(text.find("ring_add") == std::string::npos);  // it had finished
   THROWN(vulkan::DeviceLost, s.synchronize());
   THROWN(vulkan::DeviceLost, scale_add(s, a, a, 1, 1));
   THROWN(vulkan::DeviceLost, other.flush());
