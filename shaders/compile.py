@@ -378,6 +378,7 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
             text = original_places(log, variant.shader.source.files)
             messages.setdefault(text, []).append(variant.label)
             continue
+        check_builtins(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
         write_if_changed(cache / f"{variant.key}.spv", spirv)
         variant.spirv = spirv
     if messages:
@@ -390,13 +391,29 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
     return len(todo)
 
 
+def check_builtins(spirv: bytes, where: str) -> None:
+    """Refuses min, max and clamp of 64-bit integers, of which one driver's clamp gave wrong values."""
+    words = spirv_words(spirv, where)
+    wide: set[int] = set()
+    at = 5
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xFFFF
+        if op == OP_TYPE_INT and words[at + 2] == 64 or op == OP_TYPE_VECTOR and words[at + 2] in wide:
+            wide.add(words[at + 1])
+        elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
+            raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; write comparisons (common/indexing.glsl)")
+        at += count
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Reflection: the layout of `struct Params` as the compiler chose it
 
 OP_NAME, OP_MEMBER_NAME = 5, 6
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_ARRAY, OP_TYPE_STRUCT = 21, 22, 28, 30
 OP_CONSTANT, OP_FUNCTION, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 71, 72
+OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
 DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 6, 35
+MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
 
 
 @dataclass(frozen=True)
@@ -416,12 +433,17 @@ def literal_string(words: array.array) -> str:
     return words.tobytes().split(b"\0", 1)[0].decode()
 
 
-def reflect_params(spirv: bytes, where: str) -> list[Member]:
+def spirv_words(spirv: bytes, where: str) -> array.array:
     words = array.array("I", spirv)
     if sys.byteorder == "big":
         words.byteswap()
     if words[0] != 0x07230203:
         raise ShaderError(f"{where}: the compiler did not write SPIR-V")
+    return words
+
+
+def reflect_params(spirv: bytes, where: str) -> list[Member]:
+    words = spirv_words(spirv, where)
     names: dict[int, str] = {}
     member_names: dict[tuple[int, int], str] = {}
     offsets: dict[tuple[int, int], int] = {}

@@ -1,7 +1,9 @@
 """Rules about the sources themselves: who may include whom, plain ASCII, size, and a test and a head for each shader."""
 
 import re
+import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +147,21 @@ def test_no_file_is_too_long():
     sizes = {p: len(p.read_text().splitlines()) for p in source_files() if p.suffix in code}
     wrong = [f"{path.relative_to(ROOT)}: {lines} lines" for path, lines in sizes.items() if lines > MAX_LINES]
     assert not wrong, "\n".join(wrong)
+
+
+def test_shaders_with_64_bit_min_max_clamp_are_refused():
+    sys.path.insert(0, str(SHADERS))
+    try:
+        import compile as shader_compiler
+    finally:
+        sys.path.remove(str(SHADERS))
+
+    def module(width, function):  # OpTypeInt %1; %3 = OpExtInst %1 %2 function
+        instructions = (4 << 16 | 21, 1, width, 1, 5 << 16 | 12, 1, 3, 2, function)
+        return struct.pack("=14I", 0x07230203, 0, 0, 9, 0, *instructions)
+
+    shader_compiler.check_builtins(module(32, 45), "k")
+    shader_compiler.check_builtins(module(64, 5), "k")
+    for function in (38, 39, 41, 42, 44, 45):
+        with pytest.raises(shader_compiler.ShaderError, match="comparisons"):
+            shader_compiler.check_builtins(module(64, function), "k")

@@ -14,7 +14,7 @@ void main() {
   int local = int(gl_LocalInvocationID.x), lane = local % LANES;
   int64_t index = int64_t(linear_group()) * (LOCAL / LANES) + local / LANES;
   int64_t rows = int64_t(p.groups) * p.q_len;  // here `groups` is B * H
-  int64_t safe = min(index, rows - 1);
+  int64_t safe = lesser(index, rows - 1);
   int row = int(safe % p.q_len), bh = int(safe / p.q_len), b = bh / p.heads, h = bh % p.heads;
   uint64_t o_row = p.out_ + uint64_t((int64_t(b) * p.out_stride[0] + int64_t(h) * p.out_stride[1] + int64_t(row) * p.out_stride[2]) * ELEM_BYTES);
   uint64_t g_row = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1] + int64_t(row) * p.grad_out_stride[2]) * ELEM_BYTES);

@@ -34,6 +34,6 @@ void main() {
     store_words(p.dst + first * dtype_bytes(DT_DST), PACK * dtype_bytes(DT_DST), r);
     return;
   }
-  uint64_t end = min(first + PACK, uint64_t(p.n));
+  uint64_t end = lesser(first + PACK, uint64_t(p.n));
   for (uint64_t i = first; i < end; ++i) store_T(p.dst, i, DT_DST, load_T(p.src, i, DT_SRC));
 }

@@ -50,7 +50,7 @@ int64_t offset(uint b) {
   int64_t o = load_int64(p.offsets, uint64_t(b), INDEX_DT);
   if (o < int64_t(0) || o > p.entries || (b == 0u && o != int64_t(0))) {
     report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, o, p.entries);
-    o = clamp(o, int64_t(0), p.entries);
+    o = limited(o, int64_t(0), p.entries);
   }
   return o;
 }

@@ -14,9 +14,6 @@ struct Params {
 };
 #include "common/params.glsl"
 
-// Comparisons, not clamp(): on one driver the 64-bit built-in gave other values.
-int64_t limited(int64_t x, int64_t low, int64_t high) { return x < low ? low : (x > high ? high : x); }
-
 // Elements at or below the diagonal in rows [0, r).
 int64_t lower_count(int64_t r, int64_t offset) {
   // row i holds clamp(i + offset + 1, 0, columns)

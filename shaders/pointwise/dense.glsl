@@ -39,7 +39,7 @@ T[PACK] load_operand(uint64_t base, uint64_t value, uint64_t first, uint count, 
 void main() {
   uint64_t first = linear_invocation() * PACK;
   if (first >= uint64_t(p.n)) return;
-  uint count = uint(min(uint64_t(PACK), uint64_t(p.n) - first));
+  uint count = uint(lesser(uint64_t(PACK), uint64_t(p.n) - first));
   s0 = scalar_T(p.scalar[0]);
   s1 = scalar_T(p.scalar[1]);
   s2 = scalar_T(p.scalar[2]);

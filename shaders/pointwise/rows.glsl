@@ -79,10 +79,10 @@ T div_floor(T x, T y) {
   return q - f > T(0.5) ? f + T(1) : f;
 }
 #else
-T max_(T x, T y) { return max(x, y); }
-T min_(T x, T y) { return min(x, y); }
-T fmax_(T x, T y) { return max(x, y); }
-T fmin_(T x, T y) { return min(x, y); }
+T max_(T x, T y) { return y > x ? y : x; }
+T min_(T x, T y) { return y < x ? y : x; }
+T fmax_(T x, T y) { return y > x ? y : x; }
+T fmin_(T x, T y) { return y < x ? y : x; }
 T ceil_(T x) { return x; }
 T floor_(T x) { return x; }
 T trunc_(T x) { return x; }

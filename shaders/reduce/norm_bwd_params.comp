@@ -43,7 +43,7 @@ void main() {
   uint64_t work = uint64_t(linear_group());
   uint64_t c = work / p.n_out;
   uint o = uint(work - c * p.n_out), lane = gl_LocalInvocationID.x;
-  uint64_t first = c * p.chunk + lane, last = min((c + 1) * p.chunk, p.n_red);
+  uint64_t first = c * p.chunk + lane, last = lesser((c + 1) * p.chunk, p.n_red);
   if (c * p.chunk >= p.n_red) return;  // the whole workgroup leaves
   C w = C(0), b = C(0);
   for (uint64_t r = first; r < last; r += LOCAL) {
@@ -71,7 +71,7 @@ void main() {
   uint width = VEC != 0 ? p.n_out / 4u : p.n_out;
   uint64_t c = id / width;
   uint o = uint(id - c * width) * (VEC != 0 ? 4u : 1u);
-  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n_red);
+  uint64_t first = c * p.chunk, last = lesser(first + p.chunk, p.n_red);
   if (first >= p.n_red) return;
   V4 w = V4(0), b = V4(0);
   uint64_t r1 = first / p.inner;

@@ -131,8 +131,8 @@ C fold(C a, C b) {
     case OP_NORM_MAX: return larger(a, b);
     case OP_MIN:
     case OP_NORM_MIN: return smaller(a, b);
-    case OP_ANY: return max(a, b);
-    case OP_ALL: return min(a, b);
+    case OP_ANY: return b > a ? b : a;
+    case OP_ALL: return b < a ? b : a;
     default: return a + b;
   }
 }
@@ -233,7 +233,7 @@ State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uin
     return total;
   }
   for (uint64_t r = first; r < last;) {
-    uint n = uint(min(uint64_t(BLOCK), (last - r + step - 1) / step));
+    uint n = uint(lesser(uint64_t(BLOCK), (last - r + step - 1) / step));
 #ifdef STATE_moments
     // Sums of x - shift and its square: the shift (the block's first element) keeps the subtraction below harmless.
     C shift = load(base + red_offset(r)), s1 = C(0), s2 = C(0);
@@ -275,7 +275,7 @@ void main() {
   uint64_t work = linear_invocation();
 #endif
   uint64_t c = quotient(work, p.n_out), o = work - c * p.n_out;
-  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n_red);
+  uint64_t first = c * p.chunk, last = lesser(first + p.chunk, p.n_red);
   bool inside = c == uint64_t(0) || first < p.n_red;
 #if GROUP
   uint lane = gl_LocalInvocationID.x;

@@ -132,7 +132,7 @@ void main() {
     return;
   }
   uint64_t outer = row / p.inner, start = outer * p.n * p.inner + (row - outer * p.inner);
-  uint64_t first = c * p.chunk, last = min(first + p.chunk, p.n);
+  uint64_t first = c * p.chunk, last = lesser(first + p.chunk, p.n);
   State s = begin();
   if (PASS == 3) s = StateRef(scratch_at(c, row)).s;
 #if GROUP

@@ -40,7 +40,7 @@ void main() {
   while (lo < hi) {
     uint64_t mid = (lo + hi) / 2;
     uint64_t at = SORTER != 0 ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
-    C b = load(p.bounds, start + min(at, p.m - 1), DT_BOUNDS);
+    C b = load(p.bounds, start + lesser(at, p.m - 1), DT_BOUNDS);
     // The comparison is negated so that a NaN value goes after everything.
     if (!(RIGHT != 0 ? b > x : b >= x)) lo = mid + 1;
     else hi = mid;

@@ -30,7 +30,7 @@ void main() {
   if (row >= p.rows) return;
   uint64_t first = i - i % BLOCK;
 #endif
-  uint count = uint(min(uint64_t(BLOCK), p.n - first)), own = uint(i - first), rank = 0u;
+  uint count = uint(lesser(uint64_t(BLOCK), p.n - first)), own = uint(i - first), rank = 0u;
   uint64_t start = row * p.n;
 #if GROUP
   uint64_t key = ~uint64_t(0);

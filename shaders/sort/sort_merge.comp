@@ -19,7 +19,7 @@ void main() {
   uint64_t start = row * p.n, own = i - i % p.run, pair = i - i % (2 * p.run);
   bool left = own == pair;
   uint64_t other = left ? pair + p.run : pair;
-  uint64_t size = other >= p.n ? uint64_t(0) : min(p.run, p.n - other);
+  uint64_t size = other >= p.n ? uint64_t(0) : lesser(p.run, p.n - other);
   uint64_t key = KeyRef(p.keys + (start + i) * 8).v;
   uint64_t lo = uint64_t(0), hi = size;
   while (lo < hi) {
