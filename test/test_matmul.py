@@ -36,6 +36,30 @@ def test_thin(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
 
 
+@pytest.mark.parametrize("a", ["n", "t", "step"])
+@pytest.mark.parametrize("b", ["n", "t", "offset"])
+@pytest.mark.parametrize("m,k,n", [(64, 128, 48), (73, 201, 85), (10, 300, 131), (2, 640, 256), (1, 700, 515)])
+def test_long_k(m, k, n, a, b):
+    """Products that lavapipe makes by several launches, each adding its part of k, and what does not divide."""
+    x, y, c = matrix(m, k, a, torch.float32), matrix(k, n, b, torch.float32), random_tensor(m, n)
+    check(torch.mm, x, y)
+    check(lambda c, x, y: torch.addmm(c, x, y, beta=0.5, alpha=-2), c, x, y)
+    check(lambda c, x, y: c.addmm_(x, y, beta=2), c, x, y)
+    check(lambda c, x, y: torch.addmm(c[0], x, y), c, x, y)
+    check(lambda x, y: torch.mm(x, y, out=torch.full((n, m), float("nan"), device=x.device).t()), x, y)
+    check(torch.mv, x, y[:, 0])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_long_k_batches(transposed):
+    a, b, c = random_tensor(3, 33, 150), random_tensor(3, 150, 40), random_tensor(3, 33, 40)
+    if transposed:
+        b = b.mT.contiguous().mT
+    check(torch.bmm, a, b)
+    check(torch.matmul, a, b[:1])
+    check(lambda c, a, b: torch.baddbmm(c, a, b, beta=-1, alpha=0.5), c, a, b)
+
+
 @pytest.mark.parametrize("m,k,n", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
 def test_empty(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(k, n))

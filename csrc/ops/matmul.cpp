@@ -49,20 +49,100 @@ Params fill(const GemmProblem& g) {
   p.out_m = narrow(g.out.row);
   p.out_n = narrow(g.out.col);
   p.m = g.m;
-  p.n = g.n;
-  p.k = g.k;
-  p.batches = g.batches;
+  if constexpr (requires { p.batches; }) {
+    p.n = g.n;
+    p.k = g.k;
+    p.batches = g.batches;
+  }
   return p;
-}
-
-void transpose(GemmProblem& g) {
-  std::swap(g.m, g.n);
-  std::swap(g.a, g.b);
-  for (MatrixView* v : {&g.a, &g.b, &g.c, &g.out}) *v = v->transposed();
 }
 
 uint64_t scalar_bits(const at::Scalar& s, DType type) {
   return type == DType::f64 ? std::bit_cast<uint64_t>(s.toDouble()) : std::bit_cast<uint64_t>(s.toLong());
+}
+
+void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta, const at::Scalar& alpha,
+                 const Args& args);
+
+void advance(MatrixView& v, int64_t rows, int64_t cols, DType type) {
+  v.address += static_cast<uint64_t>(rows * v.row + cols * v.col) * dtype_size(type);
+}
+
+// Columns and values of k past the multiples go to another kernel first; each launch then adds its part of k to out.
+void launch_chunks(CommandStream& stream, const Caps& caps, const GemmPlan& plan, GemmProblem g, const at::Scalar& beta,
+                   const at::Scalar& alpha, const Args& args) {
+  g.n -= plan.n_rest;
+  if (plan.n_rest != 0) {
+    GemmProblem rest = g;
+    rest.n = plan.n_rest;
+    for (MatrixView* v : {&rest.b, &rest.c, &rest.out}) advance(*v, 0, g.n, g.in);
+    launch_gemm(stream, caps, rest, beta, alpha, args);
+  }
+  if (plan.k_rest != 0) {
+    GemmProblem rest = g;
+    rest.k = plan.k_rest;
+    launch_gemm(stream, caps, rest, beta, alpha, args);
+    advance(g.a, 0, plan.k_rest, g.in);
+    advance(g.b, plan.k_rest, 0, g.in);
+  }
+  auto p = fill<GemmChunksParams>(g);
+  p.alpha = alpha.toFloat();
+  p.beta = g.has_c ? beta.toFloat() : 0.0f;
+  for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
+  bool started = plan.k_rest != 0;
+  for (uint32_t k = plan.k_rest; k < g.k; k += plan.step) {
+    if (started || !g.has_c) {
+      p.c = p.out_;
+      p.c_batch = p.out_batch;
+      p.c_m = p.out_m;
+      p.c_n = p.out_n;
+      p.beta = started ? 1.0f : 0.0f;
+    }
+    launch(stream, kernel::gemm_chunks(), Spec{plan.rows, plan.step, plan.a_pair, plan.b_pair, plan.out_pair, g.batches > 1}, p, args, plan.grid);
+    started = true;
+    p.a += uint64_t{plan.step} * p.a_k * dtype_size(g.in);
+    p.b += uint64_t{plan.step} * p.b_k * dtype_size(g.in);
+  }
+}
+
+void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta, const at::Scalar& alpha,
+                 const Args& args) {
+  const GemmPlan plan = gemm_plan(g, caps);
+  if (plan.swap) g = g.transposed();
+  const int has_c = g.has_c ? 1 : 0;
+  switch (plan.kernel) {
+    case GemmPlan::Kernel::scalar: {
+      auto p = fill<GemmScalarParams>(g);
+      p.alpha_bits = scalar_bits(alpha, g.in);
+      p.beta_bits = g.has_c ? scalar_bits(beta, g.in) : 0;
+      const auto kernel = kernel::gemm_scalar(g.in == DType::f64 ? DType::f64 : DType::i64);
+      launch(stream, kernel, Spec{g.in, g.result, has_c}, p, args, plan.grid);
+      break;
+    }
+    case GemmPlan::Kernel::lanes: {
+      auto p = fill<GemmLanesParams>(g);
+      p.alpha = alpha.toFloat();
+      p.beta = g.has_c ? beta.toFloat() : 0.0f;
+      launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p, args, plan.grid);
+      break;
+    }
+    case GemmPlan::Kernel::chunks: launch_chunks(stream, caps, plan, g, beta, alpha, args); break;
+    case GemmPlan::Kernel::vector: {
+      auto p = fill<GemvParams>(g);
+      p.alpha = alpha.toFloat();
+      p.beta = g.has_c ? beta.toFloat() : 0.0f;
+      launch(stream, kernel::gemv(), Spec{g.in, g.m, plan.b_pair, has_c}, p, args, plan.grid);
+      break;
+    }
+    case GemmPlan::Kernel::tiles: {
+      auto p = fill<GemmParams>(g);
+      p.alpha = alpha.toFloat();
+      p.beta = g.has_c ? beta.toFloat() : 0.0f;
+      const int a_along_k = g.a.col <= g.a.row ? 1 : 0, b_along_k = g.b.row < g.b.col ? 1 : 0;
+      launch(stream, kernel::gemm(), Spec{g.in, a_along_k, b_along_k, has_c}, p, args, plan.grid);
+      break;
+    }
+  }
 }
 
 void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
@@ -146,42 +226,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
 
-  const GemmPlan plan = gemm_plan(g, caps_of(out));
-  if (plan.swap) transpose(g);
-  auto& stream = current(out);
-  const int has_c = g.has_c ? 1 : 0;
-  switch (plan.kernel) {
-    case GemmPlan::Kernel::scalar: {
-      auto p = fill<GemmScalarParams>(g);
-      p.alpha_bits = scalar_bits(alpha, g.in);
-      p.beta_bits = g.has_c ? scalar_bits(beta, g.in) : 0;
-      const auto kernel = kernel::gemm_scalar(g.in == DType::f64 ? DType::f64 : DType::i64);
-      launch(stream, kernel, Spec{g.in, g.result, has_c}, p, args, plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::lanes: {
-      auto p = fill<GemmLanesParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p, args, plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::vector: {
-      auto p = fill<GemvParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemv(), Spec{g.in, g.m, plan.b_pair, has_c}, p, args, plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::tiles: {
-      auto p = fill<GemmParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      const int a_along_k = g.a.col <= g.a.row ? 1 : 0, b_along_k = g.b.row < g.b.col ? 1 : 0;
-      launch(stream, kernel::gemm(), Spec{g.in, a_along_k, b_along_k, has_c}, p, args, plan.grid);
-      break;
-    }
-  }
+  launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {

@@ -19,6 +19,10 @@ struct GemmProblem {
   MatrixView a, b, c, out;
   DType in = DType::f32, result = DType::f32;
   bool has_c = false;
+  // out^T = b^T a^T
+  GemmProblem transposed() const {
+    return {batches, n, m, k, b.transposed(), a.transposed(), c.transposed(), out.transposed(), in, result, has_c};
+  }
 };
 
 struct GemmPlan {
@@ -26,11 +30,15 @@ struct GemmPlan {
     tiles,   // gemm.comp: shared memory, 64 x 64
     vector,  // gemv.comp: at most 4 rows
     lanes,   // gemm_lanes.comp: subgroup of 8, no barrier
+    chunks,  // gemm_chunks.comp: the same, `step` of k a launch, sizes that divide
     scalar,  // gemm_scalar.comp: 64-bit arithmetic
   } kernel = Kernel::tiles;
   bool swap = false;             // compute out^T = b^T a^T
   uint32_t rows = 64, cols = 64; // of out per workgroup
-  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings; vector: b_pair 1 when b lies along k
+  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings; vector: b_pair 1 when b lies along k;
+                                 // chunks: A_UNIT and B_UNIT
+  int out_pair = 0;              // chunks: neighbours along n are stored together
+  uint32_t step = 0, k_rest = 0, n_rest = 0;  // chunks: k_rest of k and n_rest columns are left for another kernel
   Grid grid;
 };
 
