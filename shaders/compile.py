@@ -401,7 +401,7 @@ def check_builtins(spirv: bytes, where: str) -> None:
         if op == OP_TYPE_INT and words[at + 2] == 64 or op == OP_TYPE_VECTOR and words[at + 2] in wide:
             wide.add(words[at + 1])
         elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
-            raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; write comparisons (common/indexing.glsl)")
+            raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
         at += count
 
 

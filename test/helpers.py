@@ -133,7 +133,7 @@ def layouts(t: torch.Tensor):
 def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
     """Run `code` in a fresh interpreter; keyword arguments set environment variables (None removes one).
 
-    The program that TORCH_AULE_TEST_LAUNCHER names starts it, if set: a driver may need another C library than the system's.
+    If set, TORCH_AULE_TEST_LAUNCHER names the program that starts it: a driver may need its own C library.
     """
     environment = dict(os.environ)
     for name, value in env.items():
@@ -143,9 +143,8 @@ def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess
             environment[name] = value
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
-    return subprocess.run(
-        [*launcher, sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True
-    )
+    command = [*launcher, sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
 
 
 def check_python(code: str, **kwargs) -> str:

@@ -52,7 +52,8 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
-  p.stats = args.read(b.stats);
+  p.stats = problem.dtype == DType::f32 ? args.read(b.stats) : args.read_write(b.stats);  // 16 bits: sums delta again
+  if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
@@ -135,10 +136,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
   b.grad_value = grad_value.rows;
 
   launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
-  if (dkdv_plan.family == AttentionFamily::rows) launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan);
-  else launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+  // dQ before dK and dV: it may correct the stored delta.
   if (dq_plan.family == AttentionFamily::rows) launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan);
   else launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
+  if (dkdv_plan.family == AttentionFamily::rows) launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan);
+  else launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
 
   at::Tensor grad_bias;
   if (wants_bias) {

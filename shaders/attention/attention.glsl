@@ -48,6 +48,16 @@ int keys_end(int row_last) { return min(p.k_len, row_last + p.shift + p.right + 
 int queries_begin(int key) { return max(0, key - p.shift - p.right); }
 int queries_end(int key_last) { return min(p.q_len, key_last - p.shift + p.left + 1); }
 
+// delta = sum_d dO[d] * O[d] uses the stored output, and where that is rounded to 16 bits so is delta: by up to 0.02 at
+// D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more as
+// sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV kernels.
+bool sums_delta(int keys, int rows) { return DT != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
+float delta_of_logsumexp(int64_t index) {
+  float x = 0.0;
+  if (p.grad_logsumexp != uint64_t(0)) x = -F32Ref(p.grad_logsumexp + uint64_t(index) * 4).v;
+  return x;
+}
+
 float load_bias(uint64_t address) {
   if (BIAS_DT == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
   return load_float(address, 0, BIAS_DT);

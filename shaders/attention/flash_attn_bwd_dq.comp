@@ -40,34 +40,50 @@ void main() {
     delta[i] = F32Ref(stats + 4).v;
   }
 
-  int end = keys_end(min(first + BM, q_len) - 1);
-  [[dont_unroll]] for (int key0 = keys_begin(first); key0 < end; key0 += BN) {
-    ScoreTile s, dp;
-    scores(s, q, q_step, first, q_len, k, k_step, key0, end, d_qk);
-    scores(dp, g, g_step, first, q_len, v, v_step, key0, end, d_v);
-    [[unroll]] for (int j = 0; j < 4; ++j) {
-      int key = key0 + tx() * 4 + j;
-      uvec4 draw;
-      if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
-      [[unroll]] for (int i = 0; i < R; ++i) {
-        int row = row0 + i, seen = key - row - shift;
-        bool inside = key < end && row < q_len;
-        float x = s.v[i * 4 + j] * scale, slope = 1.0;
-        if (SOFTCAP) {
-          float t = capped_tanh(x / softcap);
-          x = softcap * t;
-          slope = 1.0 - t * t;
+  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
+  bool again = sums_delta(end - begin, BM);
+  float sum[R];
+  [[unroll]] for (int i = 0; i < R; ++i) sum[i] = 0.0;
+  [[dont_unroll]] for (int pass = again ? 0 : 1; pass < 2; ++pass) {  // 0: delta; 1: dQ
+    [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
+      ScoreTile s, dp;
+      scores(s, q, q_step, first, q_len, k, k_step, key0, end, d_qk);
+      scores(dp, g, g_step, first, q_len, v, v_step, key0, end, d_v);
+      [[unroll]] for (int j = 0; j < 4; ++j) {
+        int key = key0 + tx() * 4 + j;
+        uvec4 draw;
+        if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
+        [[unroll]] for (int i = 0; i < R; ++i) {
+          int row = row0 + i, seen = key - row - shift;
+          bool inside = key < end && row < q_len;
+          float x = s.v[i * 4 + j] * scale, slope = 1.0;
+          if (SOFTCAP) {
+            float t = capped_tanh(x / softcap);
+            x = softcap * t;
+            slope = 1.0 - t * t;
+          }
+          if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
+          bool visible = inside && seen >= -left && seen <= right && x > NEG_INF;
+          float prob = visible ? exp(x - lse[i]) : 0.0, gp = dp.v[i * 4 + j];
+          if (DROPOUT) gp = uniform01(dropout_word(draw, row)) >= p.dropout_p ? gp * p.dropout_scale : 0.0;
+          if (DT != AULE_DT_F32) sum[i] += prob * gp;
+          float ds = prob * (gp - delta[i]);
+          if (GRAD_BIAS && pass == 1 && inside && column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + key) * 4).v = ds;
+          s.v[i * 4 + j] = ds * slope;
         }
-        if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
-        bool visible = inside && seen >= -left && seen <= right && x > NEG_INF;
-        float prob = visible ? exp(x - lse[i]) : 0.0, gp = dp.v[i * 4 + j];
-        if (DROPOUT) gp = uniform01(dropout_word(draw, row)) >= p.dropout_p ? gp * p.dropout_scale : 0.0;
-        float ds = prob * (gp - delta[i]);
-        if (GRAD_BIAS && inside && column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + key) * 4).v = ds;
-        s.v[i * 4 + j] = ds * slope;
+      }
+      if (pass == 1) accumulate(dq, s, k, k_step, key0, end, column, d_qk);
+    }
+    if (pass == 0) {
+      [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * 8 + tx()] = sum[i];
+      barrier();  // the sums of a row's eight invocations are written
+      [[unroll]] for (int i = 0; i < R; ++i) {
+        int64_t index = int64_t(bh) * q_len + min(row0 + i, q_len - 1);
+        delta[i] = delta_of_logsumexp(index);
+        [[unroll]] for (int x = 0; x < 8; ++x) delta[i] += partial[(ty() * R + i) * 8 + x];
+        if (tx() == 0 && column == 0 && row0 + i < q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[i];
       }
     }
-    accumulate(dq, s, k, k_step, key0, end, column, d_qk);
   }
 
   RowFactor factor;

@@ -63,7 +63,16 @@ void main() {
   Philox philox;
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
-  [[dont_unroll]] for (int key = begin; key < end; ++key) {
+  // Steps below 0 pass the keys once more, for delta alone: not a second loop, which would be as much code again.
+  bool again = sums_delta(end - begin, W * R);
+  uint64_t k_first = k_row, v_first = v_row;
+  float sum[R];
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    sum[r] = 0.0;
+    if (DT != AULE_DT_F32) sum[r] = delta_of_logsumexp(int64_t(bh) * q_len + min(row0 + r, q_len - 1));
+  }
+  [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
+    int key = step < 0 ? end + step : begin + step;
     float s[R], dp[R];
     vec2 k_two[DP / CHUNK];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
@@ -101,6 +110,10 @@ void main() {
       float gp = dp[r];
       if (DROPOUT) gp = uniform01(dropout_word(draw, row0 + r)) >= dropout_p ? gp * dropout_scale : 0.0;
       float ds = prob * (gp - delta[r]);
+      if (DT != AULE_DT_F32) {
+        sum[r] += step < 0 ? prob * gp : 0.0;
+        ds = step < 0 ? 0.0 : ds;
+      }
       if (GRAD_BIAS) {
         if (row0 + r < q_len) F32Ref(grad_bias_row[r]).v = ds;
         grad_bias_row[r] += 4;
@@ -114,8 +127,20 @@ void main() {
         [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
       }
     }
-    k_row += k_step;
-    v_row += v_step;
+    bool turn = DT != AULE_DT_F32 && step == -1;  // from delta to dQ
+    k_row = turn ? k_first : k_row + k_step;
+    v_row = turn ? v_first : v_row + v_step;
+    if (DT != AULE_DT_F32) {
+      [[unroll]] for (int r = 0; r < R; ++r) {
+        delta[r] = turn ? sum[r] : delta[r];
+        if (BIAS_DT >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
+        if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
+      }
+    }
+  }
+  if (again) {
+    [[unroll]] for (int r = 0; r < R; ++r)
+      if (row0 + r < q_len) F32Ref(p.stats + uint64_t(int64_t(bh) * q_len + row0 + r) * 8 + 4).v = delta[r];
   }
 
   uint64_t dq_base = p.grad_query + uint64_t((int64_t(b) * p.grad_query_stride[0] + int64_t(h) * p.grad_query_stride[1]) * ELEM_BYTES);
