@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import torch_aule
 from torch_aule.attention import active_attention_variants
 
-# Errors against float64 on the same (rounded) operands, as shares of the largest reference value, or of 1 if that is less.
+# Errors against float64 on the same (rounded) operands, as shares of the largest reference value or of 1.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-3}
 NAMES = ("out", "dq", "dk", "dv", "dbias")

@@ -18,20 +18,17 @@ def _like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
     return query.new_empty_strided(sizes, strides)
 
 
+def _arguments(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict:
+    """What the op was called with, by name; csrc/aten/attention.cpp has the only list of names and defaults."""
+    arguments = op._schema.arguments
+    given = dict(zip((a.name for a in arguments), args)) | kwargs
+    return {a.name: given[a.name] if a.name in given else a.default_value for a in arguments}
+
+
 @torch.library.register_fake("aule::flash_attn_fwd")
-def _fwd_fake(
-    query,
-    key,
-    value,
-    attn_bias=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    window_left=-1,
-    window_right=-1,
-    softcap=0.0,
-    causal_bottom_right=False,
-):
+def _fwd_fake(*args, **kwargs):
+    call = _arguments(torch.ops.aule.flash_attn_fwd.default, args, kwargs)
+    query, value = call["query"], call["value"]
     torch._check(
         query.dim() in (3, 4), lambda: f"flash_attn_fwd: expected query of 3 or 4 dimensions, but got {query.shape}"
     )
@@ -42,31 +39,12 @@ def _fwd_fake(
 
 
 @torch.library.register_fake("aule::flash_attn_bwd")
-def _bwd_fake(
-    grad_out,
-    query,
-    key,
-    value,
-    out,
-    logsumexp,
-    philox_seed,
-    philox_offset,
-    attn_bias=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    window_left=-1,
-    window_right=-1,
-    softcap=0.0,
-    causal_bottom_right=False,
-    bias_requires_grad=False,
-    grad_logsumexp=None,
-):
-    if bias_requires_grad and attn_bias is not None:
-        dbias = attn_bias.new_empty(attn_bias.shape)
-    else:
-        dbias = query.new_empty((0,))
-    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), dbias
+def _bwd_fake(*args, **kwargs):
+    call = _arguments(torch.ops.aule.flash_attn_bwd.default, args, kwargs)
+    bias = call["attn_bias"]
+    wanted = call["bias_requires_grad"] and bias is not None
+    dbias = bias.new_empty(bias.shape) if wanted else call["query"].new_empty((0,))
+    return *(torch.empty_like(call[name]) for name in ("query", "key", "value")), dbias
 
 
 def _setup_context(ctx, inputs, output):
@@ -81,7 +59,7 @@ def _setup_context(ctx, inputs, output):
 
 def _backward(ctx, grad_out, grad_logsumexp, _seed, _offset):
     query, key, value, attn_bias, out, logsumexp, seed, offset = ctx.saved_tensors
-    nothing = (None,) * 7
+    nothing = (None,) * len(ctx.options)
     if grad_out is None and grad_logsumexp is None:
         return None, None, None, None, *nothing
     if grad_out is None:

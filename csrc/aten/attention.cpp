@@ -16,35 +16,35 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choi
 namespace aule::aten {
 namespace {
 
-using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-
 // Under torch.autocast("aule") the operands arrive in the autocast dtype; the bias keeps its own, which the kernel reads.
-ForwardResult flash_attn_fwd_autocast(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                      const ops::OptionalTensor& attn_bias, double dropout_p, bool is_causal,
-                                      std::optional<double> scale, int64_t window_left, int64_t window_right,
-                                      double softcap, bool causal_bottom_right) {
-  constexpr auto kDevice = c10::DeviceType::PrivateUse1;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
-  const auto dtype = at::autocast::get_autocast_dtype(kDevice);
-  const auto cast = [&](const at::Tensor& t) { return at::autocast::cached_cast(dtype, t, kDevice); };
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("aule::flash_attn_fwd", "")
-                             .typed<ForwardResult(const at::Tensor&, const at::Tensor&, const at::Tensor&, const ops::OptionalTensor&,
-                                                  double, bool, std::optional<double>, int64_t, int64_t, double, bool)>();
-  return op.call(cast(query), cast(key), cast(value), attn_bias, dropout_p, is_causal, scale, window_left, window_right,
-                 softcap, causal_bottom_right);
-}
+template <class Op>
+struct Autocast;
+template <class Result, class... Options>
+struct Autocast<Result(const at::Tensor&, const at::Tensor&, const at::Tensor&, Options...)> {
+  static Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, Options... options) {
+    constexpr auto kDevice = c10::DeviceType::PrivateUse1;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
+    const auto dtype = at::autocast::get_autocast_dtype(kDevice);
+    const auto cast = [&](const at::Tensor& t) { return at::autocast::cached_cast(dtype, t, kDevice); };
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aule::flash_attn_fwd", "").typed<decltype(ops::flash_attn_fwd)>();
+    return op.call(cast(query), cast(key), cast(value), options...);
+  }
+};
+
+// What forward and backward share. Names and defaults are written here alone; the fake kernels read the schemas.
+#define AULE_ATTENTION_OPTIONS                                                                                      \
+  "Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, int window_left=-1, "      \
+  "int window_right=-1, float softcap=0.0, bool causal_bottom_right=False"
 
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
-      "flash_attn_fwd(Tensor query, Tensor key, Tensor value, Tensor? attn_bias=None, float dropout_p=0.0, "
-      "bool is_causal=False, float? scale=None, int window_left=-1, int window_right=-1, float softcap=0.0, "
-      "bool causal_bottom_right=False) -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
+      "flash_attn_fwd(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
+      ") -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
   m.def(
       "flash_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
-      "Tensor philox_seed, Tensor philox_offset, Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, "
-      "float? scale=None, int window_left=-1, int window_right=-1, float softcap=0.0, bool causal_bottom_right=False, "
-      "bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)");
+      "Tensor philox_seed, Tensor philox_offset, " AULE_ATTENTION_OPTIONS
+      ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)");
   m.def("_attention_variants(int head_dim, int v_dim, int device) -> str[]", TORCH_FN(ops::attention_variants));
 }
 
@@ -53,7 +53,9 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("flash_attn_bwd", GUARDED(ops::flash_attn_bwd));
 }
 
-TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) { m.impl("flash_attn_fwd", TORCH_FN(flash_attn_fwd_autocast)); }
+TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) {
+  m.impl("flash_attn_fwd", TORCH_FN((Autocast<decltype(ops::flash_attn_fwd)>::forward)));
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_sdp_choice", GUARDED(ops::fused_sdp_choice));

@@ -1,7 +1,8 @@
 #pragma aule axis LANES 1 8
 #pragma aule params ring
 // Backward, first pass: delta[i] = sum_d dO[i,d] * O[i,d] - dLSE[i], stored beside the row's log-sum-exp, so that the
-// next passes fetch both with one load (dQ may sum delta again: sums_delta). A row that saw nothing has log-sum-exp -inf; +inf is stored, so P becomes 0.
+// next passes fetch both with one load (dQ may sum delta again: sums_delta). A row that saw nothing has log-sum-exp -inf;
+// +inf is stored, so P becomes 0.
 //
 // LANES = 1: a row per invocation, for CPU devices. LANES = 8: eight lanes per row, summed through shared memory.
 #include "attention/attention.glsl"
