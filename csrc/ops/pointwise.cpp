@@ -14,6 +14,7 @@ namespace aule::ops {
 namespace {
 
 constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
+constexpr int kLanesElems = 4 * 8 * kDensePack, kLanesMin = 1 << 16;  // of a workgroup of *_lanes.comp; worth its pipeline
 enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
 
 // The type a kernel computes in.
@@ -131,9 +132,59 @@ struct Plan {
     launch(stream, kernel, spec, p, args, linear_grid(groups));
   }
 
-  void run(CommandStream& stream, const StridedShape<N>& whole) const {
-    whole.for_each_piece([&](const StridedShape<N>& shape, const std::array<int64_t, N>& offsets) {
+  // Whole workgroups from the front, on a device that *_lanes.comp is for; says how many elements that were.
+  template <class Params, class Kernel>
+  int64_t launch_lanes(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+                       const std::array<int64_t, N>& offsets) const {
+    Params p{};
+    Args args;
+    Spec spec{row.id};
+    const int64_t groups = shape.sizes[0] / kLanesElems;
+    for (int k = 0; k < N; ++k) {
+      const Operand& o = operands[k];
+      if (o.by_value) {
+        p.value[k - 1] = o.value;
+      } else {
+        const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
+        if (!aligned(address, o.dtype, kDensePack)) return 0;
+        register_operand(args, k, address, groups * kLanesElems);
+        if (k == 0) p.out_ = address;
+        else p.in_[k - 1] = address;
+      }
+      spec.push(o.dtype);
+      spec.push(o.by_value ? kByValue : kPacked);
+    }
+    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
+    constexpr int64_t kAxis = 512;  // three digits of as_uniform(); no workgroup may be without work
+    for (int64_t done = 0; done < groups;) {
+      const int64_t left = groups - done, x = std::min(left, kAxis), y = std::min(left / x, kAxis);
+      launch(stream, kernel, spec, p, args, Grid{static_cast<uint32_t>(x), static_cast<uint32_t>(y)});
+      done += x * y;
+      const auto elems = static_cast<uint64_t>(x * y) * kLanesElems;
+      p.out_ += elems * dtype_size(operands[0].dtype);
+      for (int k = 1; k < N; ++k)
+        if (!operands[k].by_value) p.in_[k - 1] += elems * dtype_size(operands[k].dtype);
+    }
+    return groups * kLanesElems;
+  }
+
+  int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape, const std::array<int64_t, N>& offsets) const {
+    if constexpr (N == 2) return launch_lanes<UnaryLanesParams>(stream, kernel::unary_lanes(), shape, offsets);
+    else if constexpr (N == 3) return launch_lanes<BinaryLanesParams>(stream, kernel::binary_lanes(), shape, offsets);
+    else return launch_lanes<TernaryLanesParams>(stream, kernel::ternary_lanes(), shape, offsets);
+  }
+
+  void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
+    const bool lanes = caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
+    whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       const bool dense = shape.dense();
+      if (lanes && dense && !row.special && shape.sizes[0] >= kLanesMin) {
+        const int64_t done = launch_lanes(stream, shape, offsets);
+        shape.sizes[0] -= done;
+        for (int64_t& offset : offsets) offset += done;
+        if (shape.sizes[0] == 0) return;
+      }
       if constexpr (N == 2) {
         if (row.special) launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
         else if (dense) launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
@@ -181,7 +232,7 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   }
   if (iter.numel() == 1)
     for (int k = 0; k < N; ++k) shape.strides[k][0] = 1;
-  plan.run(current(out.device().index()), shape);
+  plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
 }
 
 // A float64 operand whose dtype did not win (0-dim beside float32, say) is converted apart: arithmetic stays float32.
