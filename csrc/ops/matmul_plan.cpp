@@ -10,24 +10,29 @@ bool pairs(const MatrixView& v, int64_t along, int64_t across, uint32_t extent, 
   return along == 1 && extent % 2 == 0 && across % 2 == 0 && v.batch % 2 == 0 && v.address % pair_bytes == 0;
 }
 
-// gemm_chunks.comp is four times faster than gemm_lanes.comp but compiles once more, and wants whole tiles and 32-bit strides.
+// gemm_chunks.comp is three times faster than gemm_lanes.comp (two where b lies along k), but it is one more pipeline to
+// compile, and wants whole tiles and 32-bit strides.
 bool plan_chunks(GemmPlan& plan, const GemmProblem& whole) {
   GemmProblem g = whole;
   if (plan.swap) g = whole.transposed();
   constexpr uint32_t kCols = 16, kMaxTiles = 4096;  // per grid axis: 4 digits of as_uniform()
-  if (g.in != DType::f32 || g.n < kCols || g.k < 64 || uint64_t{g.m} * g.n * g.k < (uint64_t{1} << 18)) return false;
+  if (g.in != DType::f32 || g.n < kCols || g.k < 64) return false;
   for (const MatrixView* v : {&g.a, &g.b, &g.c, &g.out})
     if (v->batch > UINT32_MAX || v->row > UINT32_MAX || v->col > UINT32_MAX) return false;
   const uint32_t rows = g.m % 8 == 0 || g.m > 16 ? 8 : g.m > 2 ? 4 : g.m;
   if (ceil_div(g.m, rows) > kMaxTiles || g.n / kCols > kMaxTiles || g.batches > kMaxTiles) return false;
+  const uint32_t step = rows == 8 || g.k < 128 ? 64 : 128;  // code of about 16 KiB
+  // Worth compiling a pipeline for, or two when something is left for gemm_lanes.comp.
+  const bool whole_tiles = g.n % kCols == 0 && g.k % step == 0;
+  if (uint64_t{g.m} * g.n * g.k * g.batches < (uint64_t{1} << (whole_tiles ? 18 : 21))) return false;
   plan.kernel = GemmPlan::Kernel::chunks;
   plan.n_rest = g.n % kCols;
   const auto pairs_along_n = [&](const MatrixView& v) { return pairs(v, v.col, v.row, g.n - plan.n_rest, 8); };
   plan.a_pair = g.a.col == 1 ? 1 : g.a.row == 1 && g.m % rows == 0 ? 2 : 0;
   plan.b_pair = pairs_along_n(g.b) ? 2 : g.b.row == 1 ? 1 : 0;
   plan.out_pair = pairs_along_n(g.out) && (!g.has_c || pairs_along_n(g.c)) ? 1 : 0;
-  plan.step = rows == 8 || g.k < 128 ? 64 : 128;  // code of about 16 KiB
-  plan.k_rest = g.k % plan.step;
+  plan.step = step;
+  plan.k_rest = g.k % step;
   plan.rows = rows;
   plan.cols = kCols;
   plan.grid = Grid{g.n / kCols, ceil_div(g.m, rows), g.batches};
