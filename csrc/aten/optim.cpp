@@ -5,10 +5,10 @@
 namespace aule::aten {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_fused_adam_", GUARDED(ops::fused_adam_));
-  m.impl("_fused_adam_.tensor_lr", GUARDED(ops::fused_adam_tensor_lr_));
-  m.impl("_fused_adamw_", GUARDED(ops::fused_adamw_));
-  m.impl("_fused_adamw_.tensor_lr", GUARDED(ops::fused_adamw_tensor_lr_));
+  m.impl("_fused_adam_", GUARDED(ops::fused_adam_<false>));
+  m.impl("_fused_adam_.tensor_lr", GUARDED(ops::fused_adam_tensor_lr_<false>));
+  m.impl("_fused_adamw_", GUARDED(ops::fused_adam_<true>));
+  m.impl("_fused_adamw_.tensor_lr", GUARDED(ops::fused_adam_tensor_lr_<true>));
   m.impl("_fused_sgd_", GUARDED(ops::fused_sgd_));
   m.impl("_fused_sgd_.tensor_lr", GUARDED(ops::fused_sgd_tensor_lr_));
 }

@@ -20,18 +20,23 @@ struct Shape {
   int64_t n = 1, classes = 1, spatial = 1;
   at::Tensor input;  // dense enough for stride_n, stride_c, stride_s
   int64_t stride_n = 0, stride_c = 0, stride_s = 0;
+  int64_t positions() const { return n * spatial; }
 };
+using ShapeOf = Shape(const char*, const at::Tensor&, const at::Tensor&);
+
+bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
 
 DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
 
-void check_arguments(const char* op, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight, int64_t classes) {
+void check_arguments(const char* op, const Shape& shape, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight) {
   check_same_device(op, {&self, &target});
   TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point input, but got ", self.scalar_type());
   const auto type = target.scalar_type();
   TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op, ": expected target of dtype int64, but got ", type);
-  if (!weight.has_value() || !weight->defined()) return;
+  TORCH_CHECK(shape.positions() <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
+  if (!given(weight)) return;
   check_same_device(op, {&self, &*weight});
-  TORCH_CHECK(weight->dim() == 1 && weight->numel() == classes, op, ": weight tensor should be defined either for all ", classes,
+  TORCH_CHECK(weight->dim() == 1 && weight->numel() == shape.classes, op, ": weight tensor should be defined either for all ", shape.classes,
               " classes or no classes but got weight tensor of shape: ", weight->sizes());
   TORCH_CHECK(weight->scalar_type() == self.scalar_type(), op, ": expected scalar type ", self.scalar_type(), " for weight but found ",
               weight->scalar_type());
@@ -65,26 +70,40 @@ void check_kernel(const char* op, const at::Tensor& self, uint16_t row) {
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(self.device().index(), row), op, ": this device has no float64 arithmetic");
 }
 
+// What both directions' kernels are told alike.
+template <class Params>
+void fill(Params& p, TensorArgs& args, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight, int64_t ignore_index) {
+  p.target = args.read(target);
+  if (given(weight)) {
+    p.weight = args.read(*weight);
+    p.weight_stride = weight->stride(0);
+  }
+  p.stride_n = shape.stride_n;
+  p.stride_c = shape.stride_c;
+  p.stride_s = shape.stride_s;
+  p.ignore_index = ignore_index;
+  p.classes = shape.classes;
+  p.n = static_cast<uint32_t>(shape.positions());
+  p.spatial = static_cast<uint32_t>(shape.spatial);
+}
+
 // `output` and `total_weight` have their final shapes.
 void forward(const char* op, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
              int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
-  const int64_t positions = shape.n * shape.spatial;
-  TORCH_CHECK(positions <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
   const bool sum = reduction != at::Reduction::None;
   if (!sum) total_weight.zero_();
-  if (positions == 0) {
+  if (shape.positions() == 0) {
     if (sum) {
       output.fill_(reduction == at::Reduction::Mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
       total_weight.zero_();
     }
     return;
   }
-  const bool weighted = weight.has_value() && weight->defined();
   const DType dtype = dtype_of(shape.input, op);
   const auto kernel = kernel::nll_loss(compute_type(dtype));
   check_kernel(op, shape.input, kernel.row);
   const at::Tensor dense_target = target.contiguous();
-  const auto chunks = static_cast<uint32_t>(std::min<int64_t>(positions, 1024));
+  const auto chunks = static_cast<uint32_t>(std::min<int64_t>(shape.positions(), 1024));
   const bool direct = !sum && output.is_contiguous();
   at::Tensor dst;
   if (sum) {
@@ -98,21 +117,12 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
     TensorArgs args;
     NllLossParams p{};
     p.src = args.read(shape.input);
-    p.target = args.read(dense_target);
-    p.weight = weighted ? args.read(*weight) : 0;
+    fill(p, args, shape, dense_target, weight, ignore_index);
     p.dst = args.write(dst);
     p.error = error_address(stream);
-    p.stride_n = shape.stride_n;
-    p.stride_c = shape.stride_c;
-    p.stride_s = shape.stride_s;
-    p.weight_stride = weighted ? weight->stride(0) : 0;
-    p.ignore_index = ignore_index;
-    p.classes = shape.classes;
-    p.n = static_cast<uint32_t>(positions);
-    p.spatial = static_cast<uint32_t>(shape.spatial);
     p.chunks = chunks;
     p.tag = error_tag(op);
-    launch(stream, kernel, Spec{dtype, dtype_of(target, op), weighted, sum}, p, args, linear_grid(ceil_div(sum ? chunks : p.n, 64)));
+    launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), sum}, p, args, linear_grid(ceil_div(sum ? chunks : p.n, 64)));
   }
   if (!sum) {
     if (!direct) output.copy_(dst);
@@ -132,9 +142,6 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
               int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight, at::Tensor& grad_input) {
   if (grad_input.numel() == 0) return;
   shape.input.zero_();
-  const int64_t positions = shape.n * shape.spatial;
-  TORCH_CHECK(positions <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
-  const bool weighted = weight.has_value() && weight->defined();
   const bool per_element = reduction == at::Reduction::None;
   const DType dtype = dtype_of(grad_input, op);
   const auto kernel = kernel::nll_loss_backward(compute_type(dtype));
@@ -146,22 +153,35 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   TensorArgs args;
   NllLossBackwardParams p{};
   p.grad = args.read(grad);
-  p.target = args.read(dense_target);
-  p.weight = weighted ? args.read(*weight) : 0;
+  fill(p, args, shape, dense_target, weight, ignore_index);
   p.total_weight = reduction == at::Reduction::Mean ? args.read(total_weight) : 0;
   p.grad_input = args.write(shape.input);
-  p.stride_n = shape.stride_n;
-  p.stride_c = shape.stride_c;
-  p.stride_s = shape.stride_s;
-  p.weight_stride = weighted ? weight->stride(0) : 0;
-  p.ignore_index = ignore_index;
-  p.classes = shape.classes;
-  p.n = static_cast<uint32_t>(positions);
-  p.spatial = static_cast<uint32_t>(shape.spatial);
-  launch(stream, kernel, Spec{dtype, dtype_of(target, op), weighted, reduction == at::Reduction::Mean, per_element}, p, args,
+  launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), reduction == at::Reduction::Mean, per_element}, p, args,
          linear_grid(ceil_div(p.n, 64)));
   // A layout that the kernel does not step through was filled as a contiguous copy.
   if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
+}
+
+void forward_out(ShapeOf shape_of, const char* op, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
+                 int64_t reduction, int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
+  const Shape shape = shape_of(op, self, target);
+  check_arguments(op, shape, self, target, weight);
+  const bool per_target = reduction == at::Reduction::None && self.dim() > 1;
+  at::native::resize_output(output, per_target ? target.sizes() : at::IntArrayRef{});
+  at::native::resize_output(total_weight, {});
+  forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
+}
+
+void backward_out(ShapeOf shape_of, const char* op, const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
+                  const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight,
+                  at::Tensor& grad_input) {
+  const Shape shape = shape_of(op, self, target);
+  check_arguments(op, shape, self, target, weight);
+  check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
+  const int64_t grads = reduction == at::Reduction::None ? shape.positions() : 1;
+  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
+  at::native::resize_output(grad_input, self.sizes());
+  backward(op, shape_of(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
 }
 
 }  // namespace
@@ -169,38 +189,21 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
 std::tuple<at::Tensor&, at::Tensor&> nll_loss_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
                                                           int64_t reduction, int64_t ignore_index, at::Tensor& output,
                                                           at::Tensor& total_weight) {
-  const char* op = "nll_loss_forward";
-  const Shape shape = shape_1d(op, self, target);
-  check_arguments(op, self, target, weight, shape.classes);
-  at::native::resize_output(output, reduction == at::Reduction::None && self.dim() == 2 ? at::DimVector{shape.n} : at::DimVector{});
-  at::native::resize_output(total_weight, {});
-  forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
+  forward_out(shape_1d, "nll_loss_forward", self, target, weight, reduction, ignore_index, output, total_weight);
   return {output, total_weight};
 }
 
 at::Tensor& nll_loss_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
                                   const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
                                   const at::Tensor& total_weight, at::Tensor& grad_input) {
-  const char* op = "nll_loss_backward";
-  const Shape shape = shape_1d(op, self, target);
-  check_arguments(op, self, target, weight, shape.classes);
-  check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
-  const int64_t grads = reduction == at::Reduction::None ? shape.n : 1;
-  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
-  at::native::resize_output(grad_input, self.sizes());
-  backward(op, shape_1d(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward_out(shape_1d, "nll_loss_backward", grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
   return grad_input;
 }
 
 std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
                                                             int64_t reduction, int64_t ignore_index, at::Tensor& output,
                                                             at::Tensor& total_weight) {
-  const char* op = "nll_loss2d_forward";
-  const Shape shape = shape_2d(op, self, target);
-  check_arguments(op, self, target, weight, shape.classes);
-  at::native::resize_output(output, reduction == at::Reduction::None ? at::DimVector(target.sizes()) : at::DimVector{});
-  at::native::resize_output(total_weight, {});
-  forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
+  forward_out(shape_2d, "nll_loss2d_forward", self, target, weight, reduction, ignore_index, output, total_weight);
   return {output, total_weight};
 }
 
@@ -214,14 +217,7 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, co
 at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
                                     const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
                                     const at::Tensor& total_weight, at::Tensor& grad_input) {
-  const char* op = "nll_loss2d_backward";
-  const Shape shape = shape_2d(op, self, target);
-  check_arguments(op, self, target, weight, shape.classes);
-  check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
-  const int64_t grads = reduction == at::Reduction::None ? shape.n * shape.spatial : 1;
-  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
-  at::native::resize_output(grad_input, self.sizes());
-  backward(op, shape_2d(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward_out(shape_2d, "nll_loss2d_backward", grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
   return grad_input;
 }
 

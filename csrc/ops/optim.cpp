@@ -69,6 +69,8 @@ struct Common {
   DType rate_dtype() const { return lr.tensor ? dtype_of(*lr.tensor, op) : DType::f32; }
 };
 
+const char* adam_name(bool decoupled) { return decoupled ? "_fused_adamw_" : "_fused_adam_"; }
+
 void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grads, TensorList exp_avgs,
                 TensorList exp_avg_sqs, TensorList max_exp_avg_sqs, TensorList state_steps, LearningRate lr, double beta1,
                 double beta2, double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
@@ -155,32 +157,26 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
 
 }  // namespace
 
+template <bool decoupled>
 void fused_adam_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs, TensorList max_exp_avg_sqs,
                  TensorList state_steps, double lr, double beta1, double beta2, double weight_decay, double eps,
                  bool amsgrad, bool maximize, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
-  fused_adam(false, "_fused_adam_", self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, {lr, nullptr}, beta1,
-             beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
+  fused_adam(decoupled, adam_name(decoupled), self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, {lr, nullptr},
+             beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
 }
+template <bool decoupled>
 void fused_adam_tensor_lr_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
                            TensorList max_exp_avg_sqs, TensorList state_steps, const Tensor& lr, double beta1, double beta2,
                            double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
                            const OptionalTensor& found_inf) {
-  fused_adam(false, "_fused_adam_", self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
-             rate_of(lr, "_fused_adam_"), beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
+  fused_adam(decoupled, adam_name(decoupled), self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
+             rate_of(lr, adam_name(decoupled)), beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
 }
-void fused_adamw_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs, TensorList max_exp_avg_sqs,
-                  TensorList state_steps, double lr, double beta1, double beta2, double weight_decay, double eps,
-                  bool amsgrad, bool maximize, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
-  fused_adam(true, "_fused_adamw_", self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, {lr, nullptr}, beta1,
-             beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
-}
-void fused_adamw_tensor_lr_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
-                            TensorList max_exp_avg_sqs, TensorList state_steps, const Tensor& lr, double beta1, double beta2,
-                            double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
-                            const OptionalTensor& found_inf) {
-  fused_adam(true, "_fused_adamw_", self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
-             rate_of(lr, "_fused_adamw_"), beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
-}
+template decltype(fused_adam_<false>) fused_adam_<false>;
+template decltype(fused_adam_<true>) fused_adam_<true>;
+template decltype(fused_adam_tensor_lr_<false>) fused_adam_tensor_lr_<false>;
+template decltype(fused_adam_tensor_lr_<true>) fused_adam_tensor_lr_<true>;
+
 void fused_sgd_(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay, double momentum,
                 double lr, double dampening, bool nesterov, bool maximize, bool is_first_step,
                 const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
+#include "ops/into.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -71,17 +72,7 @@ std::vector<int64_t> out_shape(const at::Tensor& self, int dims, const Window& w
 template <class Array>
 void put(Array& to, const Extent& from) { std::copy(from.begin(), from.end(), to); }
 
-// Runs into a contiguous result; `out` may have any layout (channels_last, say).
-template <class Run>
-void into(const at::Tensor& out, Run run) {
-  if (out.is_contiguous()) return run(out);
-  at::Tensor dense = at::empty(out.sizes(), out.options());
-  run(dense);
-  out.copy_(dense);
-}
-
 void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices) {
-  if (out.numel() == 0) return;
   const bool forward = direction == MaxPoolDIRECTION::forward;
   MaxPoolParams p{};
   TensorArgs args;
@@ -93,7 +84,6 @@ void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, 
   launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad, std::optional<int64_t> divisor) {
-  if (out.numel() == 0) return;
   TORCH_CHECK(!divisor.has_value() || *divisor != 0, "avg_pool: divisor_override must not be zero");
   AvgPoolParams p{};
   TensorArgs args;

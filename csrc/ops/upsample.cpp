@@ -1,9 +1,9 @@
 #include "ops/upsample.h"
 
 #include <ATen/native/Resize.h>
-#include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
+#include "ops/into.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -19,15 +19,6 @@ void check_dtype(const char* op, const at::Tensor& t) {
 template <class Array>
 void put_spatial(Array& to, at::IntArrayRef sizes, int64_t dims) {
   for (int64_t d = 0; d < 3; ++d) to[d] = d < 3 - dims ? 1 : static_cast<int32_t>(sizes[sizes.size() - static_cast<size_t>(3 - d)]);
-}
-
-template <class Run>
-void into(const at::Tensor& out, Run run) {
-  if (out.numel() == 0) return;
-  if (out.is_contiguous()) return run(out);
-  at::Tensor dense = at::empty(out.sizes(), out.options());
-  run(dense);
-  out.copy_(dense);
 }
 
 float step_of(Interpolation mode, int64_t in, int64_t out, bool align_corners, const Scale& scale) {
