@@ -10,7 +10,7 @@ _BY_FILE = {
     "test_matrix_layout.py": "matrix_layout",
     "test_matmul.py": "gemm gemm_chunks gemm_lanes gemm_scalar gemv",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
-    "test_optim.py": "fused_adam fused_sgd",
+    "test_optim.py": "foreach fused_adam fused_sgd",
     "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
     "test_scan.py": "scan",

@@ -128,6 +128,78 @@ def test_foreach(device):
         assert_close(d, [x, y, z])
 
 
+IN_PLACE = {
+    "add_scalar": lambda a, b, c: torch._foreach_add_(a, 0.75),
+    "add": lambda a, b, c: torch._foreach_add_(a, b, alpha=-0.5),
+    "sub": lambda a, b, c: torch._foreach_sub_(a, b, alpha=2),
+    "mul_scalar": lambda a, b, c: torch._foreach_mul_(a, 3),
+    "mul": lambda a, b, c: torch._foreach_mul_(a, b),
+    "mul_scalars": lambda a, b, c: torch._foreach_mul_(a, [0.5 + i for i in range(len(a))]),
+    "div_scalar": lambda a, b, c: torch._foreach_div_(a, 3),
+    "div": lambda a, b, c: torch._foreach_div_(a, c),
+    "div_scalars": lambda a, b, c: torch._foreach_div_(a, [0.5 + i for i in range(len(a))]),
+    "addcmul": lambda a, b, c: torch._foreach_addcmul_(a, b, c, 0.1),
+    "addcmul_scalars": lambda a, b, c: torch._foreach_addcmul_(a, b, c, [0.5 + i for i in range(len(a))]),
+    "addcdiv": lambda a, b, c: torch._foreach_addcdiv_(a, b, c, -0.1),
+    "addcdiv_scalars": lambda a, b, c: torch._foreach_addcdiv_(a, b, c, [0.5 + i for i in range(len(a))]),
+    "lerp": lambda a, b, c: torch._foreach_lerp_(a, b, 0.7),
+    "lerp_small": lambda a, b, c: torch._foreach_lerp_(a, b, 0.1),
+    "sqrt": lambda a, b, c: torch._foreach_sqrt_(c),
+    "zero": lambda a, b, c: torch._foreach_zero_(a),
+    "same": lambda a, b, c: torch._foreach_addcmul_(a, a, a, 2),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_foreach_in_place(device, name, dtype):
+    """More tensors than one dispatch takes, of awkward lengths and layouts; float64 goes through the loop."""
+    if dtype == torch.float64 and not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+    sizes = [(), (0,), (1,), (3, 5), (1024,), (1025,), (2, 3, 4), (2500,)] * 8
+    lists = [[random_tensor(*s, dtype=dtype) for s in sizes] for _ in range(2)]
+    lists.append([random_tensor(*s, dtype=dtype).abs() + 1 for s in sizes])
+    lists[0][3], lists[1][3], lists[2][3] = (g[3].t().contiguous().t() for g in lists)  # alike: still one walk
+    mine = [[t.to(device) for t in group] for group in lists]
+    version = mine[0][4]._version
+    wide = [[t.float() if dtype in (torch.bfloat16, torch.float16) else t for t in group] for group in lists]
+    IN_PLACE[name](*mine)
+    IN_PLACE[name](*wide)
+    assert_close(mine, [[t.to(dtype) for t in group] for group in wide])
+    assert name == "sqrt" or mine[0][4]._version > version
+
+
+def test_foreach_of_tensors_that_share_memory(device):
+    """Where the loop's order shows, the result is the loop's."""
+    def run(where):
+        x = torch.arange(1.0, 41.0, device=where)
+        torch._foreach_add_([x, x], 1)
+        torch._foreach_add_([x[:20], x[20:]], [x[20:], x[:20]])
+        torch._foreach_mul_([x[:10], x[5:15], x[20:]], 2)
+        torch._foreach_add_([x[:10], x[10:20]], [x[10:20], x[20:30]])
+        return x, torch._foreach_sqrt([x[:10], x[5:15]]), torch._foreach_add([x[:4], x[:4]], [x[4:8], x[:4]], alpha=2)
+
+    assert_close(run(device), run("cpu"))
+
+
+def test_foreach_mixtures(device):
+    """Mixed dtypes, integers, lists of different lengths: as PyTorch does it."""
+    def run(where):
+        a = [torch.ones(3, device=where), torch.ones(4, device=where, dtype=torch.float16)]
+        torch._foreach_add_(a, 1.5)
+        i = [torch.arange(3, device=where), torch.arange(4, device=where)]
+        torch._foreach_mul_(i, 3)
+        b = [torch.ones(2, 3, device=where), torch.ones(4, device=where)]
+        torch._foreach_add_(b, [torch.arange(3.0, device=where), torch.ones((), device=where)])
+        c = [torch.arange(6.0, device=where).reshape(2, 3), torch.ones(4, device=where)]
+        torch._foreach_add_(c, [torch.arange(6.0, device=where).reshape(3, 2).t(), torch.arange(8.0, device=where)[::2]])
+        return a, i, b, c
+
+    assert_close(run(device), run("cpu"))
+    with pytest.raises(RuntimeError, match="same number"):
+        torch._foreach_add_([torch.ones(1, device=device)] * 2, [torch.ones(1, device=device)])
+
+
 def test_clip_grad_norm(device):
     start = parameters()
     plain = [torch.nn.Parameter(p.clone()) for p in start]

@@ -1,0 +1,49 @@
+// One elementwise operation over many dense tensors of one dtype at once (torch._foreach_*):
+//   dst = OP(x, y, z, scalar of the tensor), computed in float32 as the kernels of single tensors do.
+// Memory bound; neighbouring invocations take neighbouring elements.
+#pragma aule params ring
+#include "common/dtype.glsl"
+#include "optim/multi_tensor.glsl"
+
+struct Params {
+  uint64_t dst[TENSORS];
+  uint64_t x[TENSORS];
+  uint64_t y[TENSORS];  // 0 where OP takes none, as is the next
+  uint64_t z[TENSORS];
+  float scalar[TENSORS];
+  uint elems[TENSORS];
+  uint first_group[TENSORS];
+  uint tensors;
+};
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 1) const int OP = 0;  // Each in csrc/ops/foreach.cpp
+
+const int kAddScalar = 0, kMulScalar = 1, kDivScalar = 2, kAdd = 3, kMul = 4, kDiv = 5, kAddcmul = 6, kAddcdiv = 7, kLerp = 8, kSqrt = 9;
+const bool kTakesY = OP >= kAdd && OP <= kLerp, kTakesZ = OP == kAddcmul || OP == kAddcdiv;
+
+void main() {
+  AULE_FIND_TENSOR
+  float s = p.scalar[t];
+  uint64_t at_x = p.x[t], at_y = p.y[t], at_z = p.z[t], at_dst = p.dst[t];
+  [[unroll]] for (uint step = 0u; step < CHUNK / LOCAL; ++step) {
+    uint k = begin + step * LOCAL;
+    if (k >= end) break;
+    uint64_t i = uint64_t(k);
+    float x = load_float(at_x, i, DT), y = 0.0, z = 0.0;
+    if (kTakesY) y = load_float(at_y, i, DT);
+    if (kTakesZ) z = load_float(at_z, i, DT);
+    if (OP == kAddScalar) x += s;
+    else if (OP == kMulScalar) x *= s;
+    else if (OP == kDivScalar) x /= s;
+    else if (OP == kAdd) x += s * y;
+    else if (OP == kMul) x *= y;
+    else if (OP == kDiv) x /= y;
+    else if (OP == kAddcmul) x += s * y * z;
+    else if (OP == kAddcdiv) x += s * (y / z);
+    else if (OP == kLerp) x = abs(s) < 0.5 ? x + s * (y - x) : y - (y - x) * (1.0 - s);
+    else x = sqrt(x);
+    store_float(at_dst, i, DT, x);
+  }
+}
