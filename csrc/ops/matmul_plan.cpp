@@ -19,9 +19,9 @@ bool plan_chunks(GemmPlan& plan, const GemmProblem& whole) {
   if (g.in != DType::f32 || g.n < kCols || g.k < 64) return false;
   for (const MatrixView* v : {&g.a, &g.b, &g.c, &g.out})
     if (v->batch > UINT32_MAX || v->row > UINT32_MAX || v->col > UINT32_MAX) return false;
-  const uint32_t rows = g.m % 8 == 0 || g.m > 16 ? 8 : g.m > 2 ? 4 : g.m;
+  const uint32_t rows = g.m > 4 * kMaxTiles ? 8 : g.m > 2 ? 4 : g.m;
   if (ceil_div(g.m, rows) > kMaxTiles || g.n / kCols > kMaxTiles || g.batches > kMaxTiles) return false;
-  const uint32_t step = rows == 8 || g.k < 128 ? 64 : 128;  // code of about 16 KiB
+  const uint32_t step = rows == 8 || g.k < 128 || g.k % 128 == 64 ? 64 : 128;  // code of about 16 KiB
   // Worth compiling a pipeline for, or two when something is left for gemm_lanes.comp.
   const bool whole_tiles = g.n % kCols == 0 && g.k % step == 0;
   if (uint64_t{g.m} * g.n * g.k * g.batches < (uint64_t{1} << (whole_tiles ? 18 : 21))) return false;
