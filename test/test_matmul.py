@@ -172,3 +172,21 @@ for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
 """,
         AULE_DISABLE_SUBGROUP_SHUFFLE="1",
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("m,k,n,kind", [(40, 72, 48, "NT"), (37, 45, 35, "TN"), (8, 1100, 16, "NN"), (40, 64, 70, "TT")])
+def test_matrix_units(m, k, n, kind, dtype):
+    """Ragged tiles, operands that lie either way, the added matrix, k shared between workgroups.
+
+    tools/run_tests.sh runs this where lavapipe takes its cooperative matrices for it.
+    """
+    a, b = matrix(2 * m, k, "n", dtype).view(2, m, k), matrix(2 * k, n, "n", dtype).view(2, k, n)
+    a = a.transpose(1, 2).contiguous().transpose(1, 2) if kind[0] == "T" else a
+    b = b.transpose(1, 2).contiguous().transpose(1, 2) if kind[1] == "T" else b
+    c = random_tensor(*((n,) if kind == "NT" else (m, n)), dtype=dtype)
+    expected = 0.5 * torch.bmm(a.double(), b.double()) + 2 * c.double()
+    out = torch.full((2, m, n), float("nan"), dtype=dtype, device="aule")
+    da, db, dc = to_device((a, b, c))
+    torch.baddbmm(dc, da, db, beta=2, alpha=0.5, out=out)
+    assert_close(out.double(), expected, rtol=8e-3 if dtype == torch.bfloat16 else 1e-3, atol=TOLERANCE[dtype])

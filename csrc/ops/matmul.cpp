@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "kernels_matmul.gen.h"
+#include "ops/matmul_matrix.h"
+#include "ops/matmul_params.h"
 #include "ops/matmul_plan.h"
 #include "ops/tensor_arg.h"
 
@@ -22,39 +24,9 @@ namespace {
 
 MatrixView view_of(const at::Tensor& t, uint64_t address) { return {address, t.stride(0), t.stride(1), t.stride(2)}; }
 
-int narrow(int64_t stride) { return static_cast<int>(stride); }
 bool narrow_enough(const at::Tensor& t) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
-}
-
-// The members that the kernels' params share.
-template <class Params>
-Params fill(const GemmProblem& g) {
-  Params p{};
-  p.a = g.a.address;
-  p.b = g.b.address;
-  p.c = g.c.address;
-  p.out_ = g.out.address;
-  p.a_batch = g.a.batch;
-  p.b_batch = g.b.batch;
-  p.c_batch = g.c.batch;
-  p.out_batch = g.out.batch;
-  p.a_m = narrow(g.a.row);
-  p.a_k = narrow(g.a.col);
-  p.b_k = narrow(g.b.row);
-  p.b_n = narrow(g.b.col);
-  p.c_m = narrow(g.c.row);
-  p.c_n = narrow(g.c.col);
-  p.out_m = narrow(g.out.row);
-  p.out_n = narrow(g.out.col);
-  p.m = g.m;
-  if constexpr (requires { p.batches; }) {
-    p.n = g.n;
-    p.k = g.k;
-    p.batches = g.batches;
-  }
-  return p;
 }
 
 uint64_t scalar_bits(const at::Scalar& s, DType type) {
@@ -226,7 +198,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
 
-  launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
+  if (!gemm_on_matrices(g, beta, alpha, args, out)) launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {

@@ -105,6 +105,13 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
     }
     out.a_elem |= static_cast<uint32_t>(match) << (4 * e);
   }
+  out.b_is_a_transposed = out.m == out.n && probe.b_length == probe.a_length;
+  for (int lane = 0; lane < lanes && out.b_is_a_transposed; ++lane) {
+    for (int e = 0; e < elements; ++e) {
+      const uint32_t in_a = probe.index[0][lane][e], in_b = probe.index[1][lane][e];
+      if (in_b != in_a % 16 * 16 + in_a / 16) out.b_is_a_transposed = false;
+    }
+  }
   out.elements = elements;
   return true;
 }
@@ -112,7 +119,7 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
 MatrixLayout find_layout(int device, DType dtype) {
   MatrixLayout out;
   const Caps& caps = caps_of(device);
-  if (!caps.cooperative_matrix || caps.subgroup_size == 0 || caps.subgroup_size > kMaxLanes || !caps.subgroup_shuffle) return out;
+  if (!caps.cooperative_matrix || caps.subgroup_size == 0 || caps.subgroup_size > kMaxLanes) return out;
   if (dtype == DType::f16 ? !caps.float16 : !caps.bfloat16) return out;
   choose_shape(caps, dtype, out);
   if (!out.usable) return out;
@@ -120,7 +127,8 @@ MatrixLayout find_layout(int device, DType dtype) {
   out.subgroup = static_cast<int>(probe.subgroup);
   MatrixLayout known = out;
   known.known = true;
-  return probe.subgroup == caps.subgroup_size && read_layout(probe, known) ? known : out;
+  // Without shuffles a known layout is of no use.
+  return probe.subgroup == caps.subgroup_size && caps.subgroup_shuffle && read_layout(probe, known) ? known : out;
 }
 
 }  // namespace

@@ -7,5 +7,6 @@ struct Params {
   int a_m, a_k, b_k, b_n, c_m, c_n, out_m, out_n;
   uint m, n, k, batches;
   float alpha, beta;
+  uint splits;  // of k, where a kernel makes partial sums
 };
 #endif

@@ -1,0 +1,189 @@
+#include "ops/matmul_matrix.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels_matmul.gen.h"
+#include "ops/matmul_params.h"
+#include "ops/matrix_layout.h"
+
+namespace aule::ops {
+namespace {
+
+// Rows and columns of out per workgroup and per subgroup, and the step along k.
+struct Tile {
+  int bm, bn, wm, wn, bk;
+  double speed;   // of a full device, relative
+  int resident;   // workgroups that a core holds
+  int stages;     // steps that wait in registers
+};
+constexpr std::array<Tile, 8> kTiles = {{
+    {128, 256, 64, 64, 64, 1.00, 1, 1},
+    {256, 128, 64, 64, 64, 1.00, 1, 1},
+    {128, 128, 64, 64, 32, 0.88, 2, 1},
+    {128, 64, 64, 32, 64, 0.65, 2, 1},
+    {64, 64, 32, 32, 64, 0.45, 3, 1},
+    {64, 64, 32, 64, 64, 0.50, 3, 1},  // subgroups of 64
+    {32, 32, 16, 16, 32, 0.30, 3, 1},  // subgroups of 8
+    {128, 128, 64, 32, 64, 0.85, 1, 1},
+}};
+constexpr uint64_t kCores = 128;  // Vulkan does not tell how many a device has
+
+// gemm_matrix.comp's specialization constants, which it explains.
+struct MatrixPlan {
+  bool fragments = false;
+  int mat_m = 0, mat_n = 0, threads = 0, bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
+  int a_lies = 0, b_lies = 0, a_vec = 0, b_vec = 0, c_vec = 0, out_vec = 0;
+  int stages = 1, checked = 0;
+  uint32_t splits = 1;  // over 1: float32 partial sums of k, added by gemm_splits.comp
+  Grid grid;
+};
+
+struct Operand {
+  int lies = 0;  // 0: along k, 1: along the other side
+  int vec = 0;   // elements of one load; 0: the kernel cannot read it
+};
+
+// `row` and `k` are the strides along m or n and along k.
+Operand classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth, uint32_t batches) {
+  Operand o;
+  o.lies = k == 1 ? 0 : row == 1 ? 1 : depth == 1 ? 0 : 1;
+  const int64_t unit = o.lies == 0 ? k : row, ld = o.lies == 0 ? row : k;
+  const uint32_t extent = o.lies == 0 ? depth : rows, across = o.lies == 0 ? rows : depth;
+  if ((unit != 1 && extent != 1) || ld < 0) return o;
+  for (int vec : {8, 4, 2, 1}) {
+    const bool aligned = extent % vec == 0 && (ld % vec == 0 || across == 1) && (v.batch % vec == 0 || batches == 1) &&
+                         v.address % (2 * static_cast<uint64_t>(vec)) == 0;
+    if (!aligned) continue;
+    if (ld < (1 << 22)) o.vec = vec;  // offsets inside a tile have 32 bits
+    break;
+  }
+  return o;
+}
+
+// 16-byte chunks along n.
+bool in_chunks(const MatrixView& v, const GemmProblem& g) {
+  return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) && v.address % 16 == 0;
+}
+
+bool fits(const Tile& t, const MatrixPlan& x, const Caps& caps, const MatrixLayout& layout) {
+  const int subgroups = (t.bm / t.wm) * (t.bn / t.wn), threads = subgroups * layout.subgroup;
+  if (static_cast<uint32_t>(threads) > caps.max_workgroup_invocations || t.wn % (2 * layout.n) != 0) return false;
+  for (auto [rows, lies] : {std::pair{t.bm, x.a_lies}, std::pair{t.bn, x.b_lies}}) {
+    const int chunks = rows * t.bk / 8;
+    if (chunks % threads != 0 || threads > rows * 4) return false;
+    if (lies == 1 && (chunks / threads % 4 != 0 || threads % (rows / 2) != 0)) return false;
+  }
+  int bytes = (t.bm + t.bn) * t.bk * 2;
+  if (!x.fragments) {
+    const auto padded = [&](int rows, int lies) { return lies == 0 ? rows * (t.bk + 8) * 2 : (rows + 8) * t.bk * 2; };
+    bytes = padded(t.bm, x.a_lies) + padded(t.bn, x.b_lies) + subgroups * layout.m * layout.n * 8;
+    // A layout that is not known gets the tiles that need few registers and little code.
+    if (subgroups > 4 || t.bm * t.bk / 8 > 8 * threads) return false;
+  }
+  return static_cast<uint32_t>(bytes) <= caps.max_shared_bytes;
+}
+
+// The layout that gemm_matrix.comp's fragments are written for.
+bool has_fragments(const MatrixLayout& l) {
+  return l.known && l.b_is_a_transposed && l.m == 16 && l.n == 16 && l.subgroup == 32 && l.elements == 8 && l.lane_div == 4 &&
+         l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000u && l.cols == 0x98109810u && l.a_elem == 0x76543210u;
+}
+
+bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& layout, MatrixPlan& x) {
+  const Operand a = classify(g.a, g.a.row, g.a.col, g.m, g.k, g.batches), b = classify(g.b, g.b.col, g.b.row, g.n, g.k, g.batches);
+  if (a.vec == 0 || b.vec == 0) return false;
+  x.a_lies = a.lies;
+  x.b_lies = b.lies;
+  x.a_vec = a.vec;
+  x.b_vec = b.vec;
+  x.c_vec = !g.has_c ? 0 : in_chunks(g.c, g) ? 8 : 1;
+  x.out_vec = in_chunks(g.out, g) ? 8 : 1;
+  x.fragments = has_fragments(layout);
+  x.mat_m = layout.m;
+  x.mat_n = layout.n;
+
+  const Tile* best = nullptr;
+  double best_time = 0;
+  for (const Tile& t : kTiles) {
+    if (!fits(t, x, caps, layout)) continue;
+    // What lies along m or n is transposed on the way in, which wants the narrower side.
+    if (t.bm > t.bn && x.a_lies == 1 && x.b_lies == 0) continue;
+    if (t.bn > t.bm && x.b_lies == 1 && x.a_lies == 0) continue;
+    const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
+    const uint64_t held = std::min<uint64_t>(t.resident, ceil_div(groups, kCores));
+    const uint64_t waves = ceil_div(groups, kCores * held);
+    const double time = static_cast<double>(waves * held) * t.bm * t.bn / t.speed * (1.0 + 0.5 * static_cast<double>(t.resident - held) / t.resident);
+    if (best == nullptr || time < best_time) {
+      best = &t;
+      best_time = time;
+    }
+  }
+  if (best == nullptr) return false;
+  x.bm = best->bm;
+  x.bn = best->bn;
+  x.wm = best->wm;
+  x.wn = best->wn;
+  x.bk = best->bk;
+  x.stages = best->stages;
+  x.checked = (g.k % x.bk != 0 ? 1 : 0) | (g.m % x.bm != 0 || g.n % x.bn != 0 ? 2 : 0);
+  x.threads = (x.bm / x.wm) * (x.bn / x.wn) * layout.subgroup;
+  const uint64_t groups = uint64_t{ceil_div(g.m, x.bm)} * ceil_div(g.n, x.bn) * g.batches;
+  // Too few workgroups for the device: share k between several, at least 4 steps each.
+  x.splits = 1;
+  if (groups * 2 <= kCores) {
+    const uint64_t most = ceil_div(g.k, 4 * x.bk), wanted = kCores * best->resident / groups;
+    const uint32_t steps = ceil_div(g.k, x.bk), splits = static_cast<uint32_t>(std::clamp<uint64_t>(std::min(most, wanted), 1, 16));
+    x.splits = ceil_div(steps, ceil_div(steps, splits));  // none is empty
+  }
+  x.grid = linear_grid(groups * x.splits);
+  return true;
+}
+
+}  // namespace
+
+bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const at::Scalar& alpha, const TensorArgs& args,
+                      const at::Tensor& out) {
+  const Caps& caps = caps_of(out);
+  if (problem.in != problem.result || (problem.in != DType::f16 && problem.in != DType::bf16)) return false;
+  if (!caps.cooperative_matrix || problem.k == 0 || problem.m <= 4 || problem.n <= 4) return false;
+  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // gemm_lanes.comp has no barrier
+  const MatrixLayout& layout = matrix_layout(static_cast<int>(out.get_device()), problem.in);
+  // Rows of the result should be contiguous.
+  const GemmProblem g = problem.out.col != 1 && problem.out.row == 1 ? problem.transposed() : problem;
+  MatrixPlan x;
+  if (!layout.usable || !plan_matrix(g, caps, layout, x)) return false;
+
+  auto& stream = current(out);
+  auto p = fill<GemmMatrixParams>(g);
+  p.alpha = alpha.toFloat();
+  p.beta = g.has_c ? beta.toFloat() : 0.0f;
+  p.splits = x.splits;
+  constexpr int kBand = 8;
+  const auto kernel = kernel::gemm_matrix(g.in, x.fragments ? 1 : 0);
+  const auto spec = [&](int c_vec, int out_vec) {
+    return Spec{x.mat_m, x.mat_n, x.threads, x.bm, x.bn, x.wm, x.wn, x.bk, x.a_lies, x.b_lies, x.a_vec, x.b_vec, c_vec, out_vec, kBand,
+                x.checked, x.stages};
+  };
+  if (x.splits == 1) {
+    launch(stream, kernel, spec(x.c_vec, x.out_vec), p, args, x.grid);
+    return true;
+  }
+  const at::Tensor partial = at::empty({x.splits, g.batches, g.m, g.n}, out.options().dtype(at::kFloat));
+  auto sum = fill<GemmSplitsParams>(g);
+  sum.alpha = p.alpha;
+  sum.beta = p.beta;
+  sum.splits = x.splits;
+  TensorArgs first = args, second = args;
+  p.out_ = first.write(partial);
+  sum.a = second.read(partial);
+  launch(stream, kernel, spec(0, 0), p, first, x.grid);
+  launch(stream, kernel::gemm_splits(), Spec{g.in, g.has_c ? 1 : 0}, sum, second,
+         linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
+  return true;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,14 @@
+// Products of 16-bit matrices on the matrix units (gemm_matrix.comp): tile, staging of each operand, split of k.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "ops/matmul_plan.h"
+#include "ops/tensor_arg.h"
+
+namespace aule::ops {
+
+// Computes `g` if the device has matrix units that take it, else returns false. `args` holds the problem's ranges.
+bool gemm_on_matrices(const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha, const TensorArgs& args,
+                      const at::Tensor& out);
+
+}  // namespace aule::ops

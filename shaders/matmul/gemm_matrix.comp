@@ -1,0 +1,389 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule axis FRAGMENTS 0 1
+#pragma aule feature cooperative_matrix
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule feature subgroup_shuffle if FRAGMENTS=1
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+// out = alpha * a @ b + beta * c on cooperative matrices: float16 and bfloat16, float32 accumulation.
+//
+// A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
+// shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along m or n
+// (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros; rows past m or n read the last
+// ones and are not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings.
+//
+// FRAGMENTS 1: for 16x16x16 matrices of 32 lanes in NVIDIA's layout (the host compares with the probed one). Tiles lie in
+// shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
+// l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes nothing. Results are
+// transposed between the 4 lanes of a row and leave 8 columns at a time.
+// FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
+#if FRAGMENTS
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+#ifdef T_bfloat16_t
+#extension GL_EXT_bfloat16 : require
+#endif
+layout(constant_id = 0) const int MAT_M = 16;
+layout(constant_id = 1) const int MAT_N = 16;  // and the step along k
+layout(local_size_x_id = 2) in;
+layout(constant_id = 2) const uint THREADS = 256;
+layout(constant_id = 3) const uint BM = 128;
+layout(constant_id = 4) const uint BN = 256;
+layout(constant_id = 5) const uint WM = 64;
+layout(constant_id = 6) const uint WN = 64;
+layout(constant_id = 7) const uint BK = 64;
+layout(constant_id = 8) const int A_LIES = 0;
+layout(constant_id = 9) const int B_LIES = 0;
+layout(constant_id = 10) const int A_VEC = 8;
+layout(constant_id = 11) const int B_VEC = 8;
+layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of 16-byte chunks
+layout(constant_id = 13) const int OUT_VEC = 8;  // 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
+layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
+layout(constant_id = 15) const int CHECKED = 3;  // 1: k is no multiple of BK; 2: m or n is none of BM or BN
+layout(constant_id = 16) const int STAGES = 1;   // steps that wait in registers
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+#include "matmul/gemm_params.glsl"
+#include "common/params.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Float2Ref { vec2 v; };
+
+#define UN [[unroll]]
+#define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
+#define MatB coopmat<T, gl_ScopeSubgroup, MAT_N, MAT_N, gl_MatrixUseB>
+#define Acc coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
+
+#ifdef T_bfloat16_t
+const int DT = AULE_DT_BF16;
+T low(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).x; }
+T high(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).y; }
+uint pack(float x, float y) { return pack32(bfloat16BitsToUintEXT(bf16vec2(T(x), T(y)))); }
+vec2 unpack(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u)); }
+#else
+const int DT = AULE_DT_F16;
+T low(uint w) { return unpackFloat2x16(w).x; }
+T high(uint w) { return unpackFloat2x16(w).y; }
+uint pack(float x, float y) { return packFloat2x16(f16vec2(T(x), T(y))); }
+vec2 unpack(uint w) { return vec2(unpackFloat2x16(w)); }
+#endif
+
+const uint FM = WM / MAT_M, FN = WN / MAT_N;
+const uint A_CHUNKS = BM * BK / 8 / THREADS, B_CHUNKS = BN * BK / 8 / THREADS;  // per thread
+
+#if FRAGMENTS
+shared uvec2 tiles[(BM + BN) * BK / 4];
+const uint A_TILE = 0, B_TILE = BM * BK / 4;
+#else
+const uint PAD = 8;
+const uint A_PITCH = A_LIES == 0 ? BK + PAD : BM + PAD, B_PITCH = B_LIES == 0 ? BK + PAD : BN + PAD;
+const uint A_TILE = 0, B_TILE = A_LIES == 0 ? BM * A_PITCH : BK * A_PITCH;
+const uint PATCH = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
+shared T tiles[B_TILE + (B_LIES == 0 ? BN * B_PITCH : BK * B_PITCH)];
+shared float patches[SUBGROUPS * MAT_M * PATCH];
+#endif
+
+// The first `valid` of 8 elements, zeros after them; `vec` divides 8, and their number or `valid`.
+uvec4 load8(uint64_t at, int valid, int vec) {
+  uvec4 v = uvec4(0);
+  if (vec == 8) {
+    if (valid > 0) v = Chunk(at).v;
+  } else if (vec == 4) {
+    if (valid > 0) v.xy = HalfChunk(at).v;
+    if (valid > 4) v.zw = HalfChunk(at + 8).v;
+  } else if (vec == 2) {
+    UN for (int i = 0; i < 4; ++i)
+      if (valid > 2 * i) v[i] = U32Ref(at + 4 * i).v;
+  } else {
+    UN for (int i = 0; i < 8; ++i)
+      if (valid > i) v[i / 2] |= uint(U16Ref(at + 2 * i).v) << (16 * (i % 2));
+  }
+  return v;
+}
+
+// Chunk q of a tile of `rows` rows, 8 elements along k: 32 k are one slab, in it rows r and r + 8 are neighbours, so that the
+// threads that write to shared memory together fill whole lines of it.
+uint chunk_slab(uint q, uint rows) { return q / (rows * 4); }
+uint chunk_row(uint q, uint rows) {
+  const uint e = q % (rows * 4);
+  return e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
+}
+// Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk, slab.
+uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
+uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
+
+#if FRAGMENTS
+// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks meet all banks.
+uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
+// Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
+uint chunk_place(uint q, uint rows) {
+  const uint e = q % (rows * 4);
+  return (chunk_slab(q, rows) * (rows / 16) + e / 64) * 128 + (e % 64 / 8 * 4 + (e & 3)) * 2 + (e / 4 & 1);
+}
+uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 words apart
+  const uint row8 = block_row(q, rows) / 8;
+  return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 + (q / 2 & 3) * 2 + (row8 & 1);
+}
+uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
+  const uint lane = gl_SubgroupInvocationID;
+  const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
+  uint a = subgroupShuffleXor(odd ? w.x : w.y, 1), b = subgroupShuffleXor(odd ? w.z : w.w, 1);
+  if (odd) { w.x = a; w.z = b; } else { w.y = a; w.w = b; }
+  a = subgroupShuffleXor(upper ? w.x : w.z, 2);
+  b = subgroupShuffleXor(upper ? w.y : w.w, 2);
+  if (upper) { w.x = a; w.y = b; } else { w.z = a; w.w = b; }
+  return w;
+}
+#define FILL(m, u, w) { m[0] = low(u.x); m[1] = high(u.x); m[2] = low(u.y); m[3] = high(u.y); \
+                        m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
+#else
+void put8(uint at, uvec4 v) {
+  UN for (uint i = 0; i < 4; ++i) {
+    tiles[at + 2 * i] = low(v[i]);
+    tiles[at + 2 * i + 1] = high(v[i]);
+  }
+}
+#endif
+
+// Loads a step of an operand into `held`, from `at` (the same for the workgroup) and this thread's `offset`s in bytes. `k` is
+// its first chunk's place on k; `rest` elements remain of the rows that lie along a chunk.
+#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, k, ld, rest)                                                  \
+  if (LIES == 0) {                                                                                                    \
+    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
+      const uint ahead = chunk_slab(i * THREADS, ROWS) * 32;                                                          \
+      held[i] = load8(at + ahead * 2 + offset[i % (ROWS * 4 / THREADS)], (CHECKED & 1) == 0 ? 8 : int(k_end) - int(k + ahead), VEC); \
+    }                                                                                                                 \
+  } else {                                                                                                            \
+    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
+      const uint ahead = block_k(i / 4 * THREADS, ROWS) + i % 4;                                                      \
+      held[i] = load8(at + ld * ahead + offset[0], (CHECKED & 1) == 0 || k + ahead < k_end ? rest : 0, VEC);          \
+    }                                                                                                                 \
+  }
+
+#if FRAGMENTS
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
+  if (LIES == 0) {                                                                                                    \
+    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
+      const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
+      tiles[place] = held[i].xy;                                                                                      \
+      tiles[place + 64] = held[i].zw;                                                                                 \
+    }                                                                                                                 \
+  } else {                                                                                                            \
+    UN for (uint i = 0; i < CHUNKS / 4; ++i) {                                                                        \
+      const uint place = TILE + block_place(i * THREADS + t, ROWS);                                                   \
+      UN for (uint w = 0; w < 4; ++w) {                                                                               \
+        const uint x = held[4 * i][w], y = held[4 * i + 1][w], z = held[4 * i + 2][w], u = held[4 * i + 3][w];        \
+        tiles[place + 16 * w] = uvec2(x & 0xffffu | y << 16, z & 0xffffu | u << 16);                                  \
+        tiles[(place ^ 8) + 16 * w] = uvec2(x >> 16 | y & 0xffff0000u, z >> 16 | u & 0xffff0000u);                    \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }
+#else
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
+  UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
+    const uint q = i * THREADS + t, block = i / 4 * THREADS + t;                                                      \
+    if (LIES == 0) put8(TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 32 + (q & 3) * 8, held[i]);         \
+    else put8(TILE + (block_k(block, ROWS) + i % 4) * PITCH + block_row(block, ROWS), held[i]);                       \
+  }
+#endif
+
+uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
+
+// Columns col to col + 7 of c in a row, as words of two.
+uvec4 load_c(uint64_t c, uint row, uint col) {
+  const int valid = int(p.n) - int(col);
+  if (row >= p.m || valid <= 0) return uvec4(0);
+  const uint64_t at = address(c, int64_t(row) * p.c_m + int64_t(col) * p.c_n);
+  if (C_VEC == 8) return Chunk(at).v;
+  uvec4 v = uvec4(0);
+  UN for (int i = 0; i < 8; ++i)
+    if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * p.c_n)).v) << (16 * (i % 2));
+  return v;
+}
+void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
+  const int valid = int(p.n) - int(col);
+  if (row >= p.m || valid <= 0) return;
+  const uint64_t at = address(out_, int64_t(row) * p.out_m + int64_t(col) * p.out_n);
+  if (OUT_VEC == 8) {
+    Chunk(at).v = v;
+  } else {
+    UN for (int i = 0; i < 8; ++i)
+      if (i < valid) U16Ref(address(at, int64_t(i) * p.out_n)).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
+  }
+}
+
+void main() {
+  const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+  const uint tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN, per_product = tiles_m * tiles_n;
+  const uint group = linear_group(), product = group / per_product;
+  if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
+  const uint batch = product % p.batches, split = product / p.batches;
+  const uint tile = group % per_product, band = tile / (GROUP * tiles_n), first = band * GROUP;
+  const uint high_ = min(tiles_m - first, GROUP), inside = tile - band * GROUP * tiles_n;
+  const uint m0 = (first + inside % high_) * BM, n0 = inside / high_ * BN;
+  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
+
+  const uint a_ld = uint(A_LIES == 0 ? p.a_m : p.a_k) * 2, b_ld = uint(B_LIES == 0 ? p.b_n : p.b_k) * 2;  // in bytes
+  uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
+  uint a_offset[A_LIES == 0 ? BM * 4 / THREADS : 1], b_offset[B_LIES == 0 ? BN * 4 / THREADS : 1], a_k, b_k;
+  int a_rest = 8, b_rest = 8;
+#define START(ROWS, LIES, VEC, at, offset, k, ld, rest, row0, rows)                                                   \
+  if (LIES == 0) {                                                                                                    \
+    k = k_begin + (t & 3) * 8;                                                                                        \
+    at += uint64_t(row0) * ld + k_begin * 2;                                                                          \
+    UN for (uint i = 0; i < ROWS * 4 / THREADS; ++i) {                                                                \
+      const uint row = chunk_row(i * THREADS + t, ROWS);                                                              \
+      offset[i] = ((CHECKED & 2) == 0 ? row : min(row, rows - row0 - 1)) * ld + (t & 3) * 16;                         \
+    }                                                                                                                 \
+  } else {                                                                                                            \
+    const uint row = block_row(t, ROWS), left = rows - row0;                                                          \
+    k = k_begin + block_k(t, ROWS);                                                                                   \
+    at += uint64_t(ld) * k_begin + row0 * 2;                                                                          \
+    if (VEC != 8) rest = int(left) - int(row);                                                                        \
+    offset[0] = block_k(t, ROWS) * ld + ((CHECKED & 2) == 0 || VEC != 8 ? row : min(row, left - 8)) * 2;              \
+  }
+  START(BM, A_LIES, A_VEC, a_at, a_offset, a_k, a_ld, a_rest, m0, p.m)
+  START(BN, B_LIES, B_VEC, b_at, b_offset, b_k, b_ld, b_rest, n0, p.n)
+
+  const uint warp = gl_SubgroupID, warp_m = warp % (BM / WM), warp_n = warp / (BM / WM);
+  Acc acc[FM][FN];
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
+  uvec4 held_a[STAGES][A_CHUNKS], held_b[STAGES][B_CHUNKS];
+  // Without checks there is nothing to load past the last step: it is loaded again.
+#define ADVANCE(to)                                                                                                   \
+  if ((CHECKED & 1) != 0 || to < k_end) {                                                                             \
+    a_at += A_LIES == 0 ? BK * 2 : uint64_t(a_ld) * BK;                                                               \
+    b_at += B_LIES == 0 ? BK * 2 : uint64_t(b_ld) * BK;                                                               \
+    a_k += BK;                                                                                                        \
+    b_k += BK;                                                                                                        \
+  }
+#define LOAD_BOTH(stage)                                                                                              \
+  LOAD(held_a[stage], A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_k, a_ld, a_rest)                                 \
+  LOAD(held_b[stage], B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_k, b_ld, b_rest)
+#if FRAGMENTS
+#define MULTIPLY                                                                                                      \
+  UN for (uint s = 0; s < BK / 16; ++s) {                                                                             \
+    MatA a[FM];                                                                                                       \
+    UN for (uint i = 0; i < FM; ++i) {                                                                                \
+      const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(row, A_LIES)); \
+      const uvec2 u = tiles[o], w = tiles[o + 1];                                                                     \
+      FILL(a[i], u, w)                                                                                                \
+    }                                                                                                                 \
+    UN for (uint j = 0; j < FN; ++j) {                                                                                \
+      MatB b;                                                                                                         \
+      const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(col, B_LIES)); \
+      const uvec2 u = tiles[o], w = tiles[o + 1];                                                                     \
+      FILL(b, u, w)                                                                                                   \
+      UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);                                 \
+    }                                                                                                                 \
+  }
+#else
+#define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor
+#define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
+#define MULTIPLY                                                                                                      \
+  UN for (uint s = 0; s < BK / MAT_N; ++s) {                                                                          \
+    MatA a[FM];                                                                                                       \
+    UN for (uint i = 0; i < FM; ++i) {                                                                                \
+      const uint row = warp_m * WM + i * MAT_M;                                                                       \
+      if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N, A_PITCH, ROW_MAJOR);              \
+      else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row, A_PITCH, COLUMN_MAJOR);                       \
+    }                                                                                                                 \
+    UN for (uint j = 0; j < FN; ++j) {                                                                                \
+      MatB b;                                                                                                         \
+      const uint col = warp_n * WN + j * MAT_N;                                                                       \
+      if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N, B_PITCH, COLUMN_MAJOR);              \
+      else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col, B_PITCH, ROW_MAJOR);                             \
+      UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);                                 \
+    }                                                                                                                 \
+  }
+#endif
+#define STEP(stage, k)                                                                                                \
+  PUT(held_a[stage], A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH)                                                           \
+  PUT(held_b[stage], B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH)                                                           \
+  barrier(); /* this step's tiles are written */                                                                      \
+  ADVANCE((k) + STAGES * BK)                                                                                          \
+  LOAD_BOTH(stage)                                                                                                    \
+  MULTIPLY                                                                                                            \
+  barrier(); /* the tiles are read before the next step overwrites them */
+
+  LOAD_BOTH(0)
+  if (STAGES == 1) {
+    [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) { STEP(0, k) }
+  } else {
+    ADVANCE(k_begin + BK)
+    LOAD_BOTH(STAGES - 1)
+    [[dont_unroll]] for (uint k = k_begin; k < k_end; k += 2 * BK) {
+      STEP(0, k)
+      if (k + BK >= k_end) break;
+      STEP(STAGES - 1, k + BK)
+    }
+  }
+
+  const uint row0 = m0 + warp_m * WM, col0 = n0 + warp_n * WN;
+  const uint64_t c = address(p.c, int64_t(batch) * p.c_batch), out_ = address(p.out_, int64_t(batch) * p.out_batch);
+  const uint64_t partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
+#if FRAGMENTS
+  UN for (uint i = 0; i < FM; ++i) {
+    UN for (uint j = 0; j < FN; j += 2) {
+      UN for (uint h = 0; h < 2; ++h) {
+        const uint row = row0 + i * 16 + h * 8 + lane / 4, e = h * 4;
+        if (OUT_VEC == 0) {
+          UN for (uint w = 0; w < 4; ++w) {
+            const uint col = col0 + j * 16 + w * 8 + lane % 4 * 2, x = e + w % 2 * 2;
+            const vec2 v = w < 2 ? vec2(acc[i][j][x], acc[i][j][x + 1]) : vec2(acc[i][j + 1][x], acc[i][j + 1][x + 1]);
+            const uint64_t at = partial + (uint64_t(row) * p.n + col) * 4;
+            if (row < p.m && p.n % 2 == 0 && col < p.n) Float2Ref(at).v = v;
+            if (row < p.m && p.n % 2 != 0 && col < p.n) F32Ref(at).v = v.x;
+            if (row < p.m && p.n % 2 != 0 && col + 1 < p.n) F32Ref(at + 4).v = v.y;
+          }
+        } else {
+          const uint col = col0 + j * 16 + lane % 4 * 8;
+          vec2 v[4];
+          UN for (uint w = 0; w < 4; ++w) {
+            const uint x = e + w % 2 * 2;
+            v[w] = p.alpha * (w < 2 ? vec2(acc[i][j][x], acc[i][j][x + 1]) : vec2(acc[i][j + 1][x], acc[i][j + 1][x + 1]));
+          }
+          if (C_VEC != 0) {
+            const uvec4 added = transpose4(load_c(c, row, col));
+            UN for (uint w = 0; w < 4; ++w) v[w] += p.beta * unpack(added[w]);
+          }
+          store_out(out_, row, col, transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y), pack(v[3].x, v[3].y))));
+        }
+      }
+    }
+  }
+#else
+  const uint mine = warp * MAT_M * PATCH, lanes = THREADS / SUBGROUPS;
+  UN for (uint i = 0; i < FM; ++i) {
+    UN for (uint j = 0; j < FN; j += 2) {
+      coopMatStore(acc[i][j], patches, mine, PATCH, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(acc[i][j + 1], patches, mine + MAT_N, PATCH, gl_CooperativeMatrixLayoutRowMajor);
+      barrier();  // the patch is written
+      for (uint q = lane; q < MAT_M * PATCH / 8; q += lanes) {
+        const uint inner = q % (PATCH / 8) * 8, row = row0 + i * MAT_M + q / (PATCH / 8), col = col0 + j * MAT_N + inner;
+        const uint from = mine + q / (PATCH / 8) * PATCH + inner;
+        if (OUT_VEC == 0) {
+          UN for (uint x = 0; x < 8; ++x)
+            if (row < p.m && col + x < p.n) F32Ref(partial + (uint64_t(row) * p.n + col + x) * 4).v = patches[from + x];
+        } else {
+          const uvec4 added = C_VEC != 0 ? load_c(c, row, col) : uvec4(0);
+          uvec4 packed;
+          UN for (uint w = 0; w < 4; ++w) {
+            vec2 v = p.alpha * vec2(patches[from + 2 * w], patches[from + 2 * w + 1]);
+            if (C_VEC != 0) v += p.beta * unpack(added[w]);
+            packed[w] = pack(v.x, v.y);
+          }
+          store_out(out_, row, col, packed);
+        }
+      }
+      barrier();  // and read
+    }
+  }
+#endif
+}
