@@ -312,7 +312,9 @@ class ProgramCompiler:
                 options = ["--target-env=vulkan1.3", "-fshader-stage=comp"]
             else:
                 options = ["--target-env", "vulkan1.3", "--quiet"]
-            run = subprocess.run([self._program, *options, "-o", str(target), str(source)], capture_output=True, text=True)
+            run = subprocess.run(
+                [self._program, *options, "-o", str(target), str(source)], capture_output=True, text=True
+            )
             if run.returncode != 0:
                 raise ShaderError(run.stdout + run.stderr)
             return target.read_bytes()
@@ -585,7 +587,9 @@ def emit_lookup(shader: Shader) -> list[str]:
                 raise ShaderError(f"{shown(shader.source.path)}: axis {axis}: two values mean {label}")
             taken.add(label)
             lines.append(f"    case {label}: at = at * {len(values)} + {position}; break;")
-        lines.append(f'    default: throw std::invalid_argument("kernel {shader.name} has no variant for this {axis}");')
+        lines.append(
+            f'    default: throw std::invalid_argument("kernel {shader.name} has no variant for this {axis}");'
+        )
         lines.append("  }")
     combinations = list(itertools.product(*shader.axes.values()))
     if len(combinations) == len(shader.variants):

@@ -8,7 +8,6 @@ os.environ.setdefault("TORCH_AULE_STRICT", "1")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-import torch_aule  # noqa: E402
 from torch_aule import _C  # noqa: E402
 
 VALIDATION = os.environ.get("TORCH_AULE_VALIDATION", "0") not in ("", "0")

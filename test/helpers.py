@@ -81,7 +81,7 @@ def assert_close_to_cpu(function, *args, rtol=None, atol=None, wide=True, **kwar
     args, kwargs
         CPU tensors (and anything else). Strides are kept on the way to the device.
     wide
-        Compute float16 and bfloat16 references in float32 and round them, so that the CPU's own rounding does not count.
+        Compute float16 and bfloat16 references in float32 and round them: the CPU's own rounding does not count.
     """
     on_device = function(*to_device(args), **to_device(kwargs))
 
@@ -92,7 +92,11 @@ def assert_close_to_cpu(function, *args, rtol=None, atol=None, wide=True, **kwar
 
     def narrow(e, a):
         if isinstance(e, (tuple, list)):
-            return type(e)(narrow(x, y) for x, y in zip(e, a)) if type(e) in (tuple, list) else [narrow(x, y) for x, y in zip(e, a)]
+            return (
+                type(e)(narrow(x, y) for x, y in zip(e, a))
+                if type(e) in (tuple, list)
+                else [narrow(x, y) for x, y in zip(e, a)]
+            )
         if isinstance(e, torch.Tensor) and e.dtype == torch.float32 and a.dtype in (torch.float16, torch.bfloat16):
             return e.to(a.dtype)
         return e

@@ -3,7 +3,8 @@
 _BY_FILE = {
     "test_amp.py": "amp_unscale amp_update_scale",
     "test_copy_kernels.py": "copy_dense copy_strided copy_words fill_strided",
-    "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows flash_attn_bwd_dq flash_attn_bwd_dq_rows",
+    "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows "
+    "flash_attn_bwd_dq flash_attn_bwd_dq_rows",
     "test_factories.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
@@ -11,7 +12,8 @@ _BY_FILE = {
     "test_matmul.py": "gemm gemm_chunks gemm_lanes gemm_matrix gemm_scalar gemm_splits gemv",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
     "test_optim.py": "foreach fused_adam fused_sgd",
-    "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes ternary_strided",
+    "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes "
+    "ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
     "test_scan.py": "scan",
     "test_softmax.py": "softmax_backward",

@@ -173,8 +173,9 @@ def main() -> None:
     results, about = run_all(names, options)
 
     summary = summarize(results)
-    print(f"{about['device']}, driver {about['driver']}, torch {about['torch']}, "
-          f"{'backward' if options.backward else 'forward'}, {options.dtype or 'float32'}, {options.samples} samples")  # fmt: skip
+    direction = "backward" if options.backward else "forward"
+    print(f"{about['device']}, driver {about['driver']}, torch {about['torch']}, {direction}, "
+          f"{options.dtype or 'float32'}, {options.samples} samples")  # fmt: skip
     for status, meaning in STATUSES.items():
         print(f"  {status:12} {summary['operators'].get(status, 0):4} operators "
               f"{summary['entries'].get(status, 0):4} entries   {meaning}")  # fmt: skip
@@ -185,14 +186,18 @@ def main() -> None:
         for op, count in missing.most_common():
             print(f"  {count:4} {op}")
     for result in results:
-        if result["status"] in ("wrong", "error", "crash", "unsupported") or (options.list and result["status"] == "refused"):
+        if result["status"] in ("wrong", "error", "crash", "unsupported") or (
+            options.list and result["status"] == "refused"
+        ):
             print(f"{result['status']:12} {result['name']}: {result['detail']}")
     if options.save or not (options.no_save or wanted):
         slug = re.sub(r"[^a-z0-9]+", "-", about["device"].lower()).strip("-")
         kind = ("-backward" if options.backward else "") + (f"-{options.dtype}" if options.dtype else "")
         path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}{kind}.json")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({**about, **summary, "samples": options.samples, "results": results}, indent=1) + "\n")
+        path.write_text(
+            json.dumps({**about, **summary, "samples": options.samples, "results": results}, indent=1) + "\n"
+        )
         print(f"written to {path}")
 
 

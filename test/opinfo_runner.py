@@ -161,7 +161,9 @@ def _compare_values(a: torch.Tensor, e: torch.Tensor) -> str:
     close = torch.isclose(a, e, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return ""
-    worst = torch.where(close, torch.zeros((), dtype=torch.float64), torch.nan_to_num((a - e).abs().double(), nan=1e300))
+    worst = torch.where(
+        close, torch.zeros((), dtype=torch.float64), torch.nan_to_num((a - e).abs().double(), nan=1e300)
+    )
     at = int(worst.argmax())
     return (
         f"{(~close).sum().item()} of {e.numel()} values differ, worst at {at}: "

@@ -1,7 +1,7 @@
 """The one list of exceptions of test_opinfo.py, each with its cause.
 
-An entry here is tested too: it must still be refused in the way that is stated, so that an operator that became native is
-taken off the list. ``python test/opinfo_report.py`` prints what is missing, most wanted first.
+An entry here is tested too: it must still be refused in the way that is stated, so that an operator that became native
+is taken off the list. ``python test/opinfo_report.py`` prints what is missing, most wanted first.
 """
 
 from __future__ import annotations

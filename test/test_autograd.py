@@ -1,10 +1,10 @@
 """Gradients through the device: the engine's thread, hooks, accumulation, checkpointing, higher order, vmap."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-import pytest
 from helpers import assert_close
 
 
@@ -71,7 +71,9 @@ def test_double_backward(device):
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpoint(device, reentrant):
     torch.manual_seed(0)
-    layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.4), torch.nn.Linear(16, 8)).to(device)
+    layer = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.4), torch.nn.Linear(16, 8)
+    ).to(device)
     x = torch.randn(6, 8, device=device, requires_grad=True)
     results = []
     for use in (False, True):

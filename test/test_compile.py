@@ -17,7 +17,9 @@ def fresh():
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_training_step(device, backend):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.GELU(), torch.nn.LayerNorm(12), torch.nn.Linear(12, 6)).to(device)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 12), torch.nn.GELU(), torch.nn.LayerNorm(12), torch.nn.Linear(12, 6)
+    ).to(device)
     x = torch.randn(4, 6, device=device)
     expected = model(x)
     expected.square().sum().backward()
@@ -44,7 +46,9 @@ def test_attention_stays_in_the_graph(device):
 
     q, k, v = (torch.randn(1, 2, 5, 8, device=device) for _ in range(3))
     out = f(q, k, v)
-    assert_close(out, 2 * F.scaled_dot_product_attention(q.cpu(), k.cpu(), v.cpu(), is_causal=True), rtol=1e-4, atol=1e-5)
+    assert_close(
+        out, 2 * F.scaled_dot_product_attention(q.cpu(), k.cpu(), v.cpu(), is_causal=True), rtol=1e-4, atol=1e-5
+    )
     assert len(graphs) == 1
 
 

@@ -6,6 +6,7 @@ Kernels: unfold_columns, conv_direct, max_pool, avg_pool, upsample, edge_pad, ls
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import assert_close
 
 CONVS = [  # dims, channels in, out, spatial, kernel, options

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import ALL_DTYPES, assert_close, layouts, random_tensor, to_device
 
 DTYPES = [*ALL_DTYPES, torch.float64]
@@ -15,7 +16,10 @@ def test_conversion(device, source):
     b = a[:1020].view(30, 34)
     for target in DTYPES:
         if target == torch.uint8 and source.is_floating_point:
-            assert_close(a.abs().to(target) if source != torch.float64 else (a * a).to(target), x.abs().to(target) if source != torch.float64 else (x * x).to(target))
+            assert_close(
+                a.abs().to(target) if source != torch.float64 else (a * a).to(target),
+                x.abs().to(target) if source != torch.float64 else (x * x).to(target),
+            )
             continue
         assert_close(a.to(target), x.to(target))
         assert_close(b.t().to(target, memory_format=torch.contiguous_format), matrix.t().to(target))

@@ -27,7 +27,7 @@ def test_every_public_name_exists():
 
     assert memory.memory_allocated is torch.aule.memory_allocated
     with pytest.raises(AttributeError):
-        torch.aule.no_such_name
+        torch.aule.no_such_name  # noqa: B018
 
 
 def test_properties(device):
@@ -38,7 +38,7 @@ def test_properties(device):
     assert torch.aule.get_device_capability() >= (1, 3)
     assert p.name in repr(p) and "name" in p.as_dict()
     with pytest.raises(AttributeError, match="no_such"):
-        p.no_such
+        p.no_such  # noqa: B018
     assert torch.aule.is_bf16_supported()
     assert torch.aule.get_arch_list() == ["spirv"]
     assert torch.float32 in torch.accelerator.get_device_capability()["supported_dtypes"]
@@ -49,7 +49,12 @@ def test_current_device(device):
     assert torch.aule.current_device() == 0
     torch.aule.set_device(0)
     torch.aule.set_device(-1)
-    with torch.aule.device(0), torch.aule.device("aule"), torch.aule.device(None), torch.aule.device(torch.device("aule", 0)):
+    with (
+        torch.aule.device(0),
+        torch.aule.device("aule"),
+        torch.aule.device(None),
+        torch.aule.device(torch.device("aule", 0)),
+    ):
         assert torch.aule.current_device() == 0
     with torch.aule.device_of(torch.empty(1)), torch.aule.device_of(torch.empty(1, device=device)):
         assert torch.accelerator.current_device_index() == 0
@@ -87,7 +92,13 @@ def test_repr(device):
     text = repr(x.to(device))
     assert "device='aule:0'" in text
     assert text.replace(", device='aule:0'", "") == repr(x)
-    for t in (torch.arange(2000), torch.tensor([True, False]), torch.empty(0, 3), torch.tensor(3), torch.randn(3).bfloat16()):
+    for t in (
+        torch.arange(2000),
+        torch.tensor([True, False]),
+        torch.empty(0, 3),
+        torch.tensor(3),
+        torch.randn(3).bfloat16(),
+    ):
         assert repr(t.to(device)).replace("device='aule:0', ", "").replace(", device='aule:0'", "") == repr(t)
 
 
@@ -169,7 +180,7 @@ def test_generator(device):
     assert torch.equal(a.cpu(), torch.rand(50, device=device).cpu())
 
 
-# --- import, autoload, fork: each in an interpreter of its own ---------------------------------------------------------
+# --- import, autoload, fork: each in an interpreter of its own -------------------------------------------------------
 
 
 def test_import_order():

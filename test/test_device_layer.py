@@ -23,7 +23,18 @@ CXX = os.environ.get("CXX", "g++").split()[-1]
 LAYERS = ("vulkan", "stream", "kernels")
 FLAGS = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra"]
 FLAGS += [f"-I{d}" for d in (ROOT / "csrc", ROOT / "shaders", ROOT / "shaders" / "common", GEN, ROOT / "test" / "cpp")]
-ON_DEVICE = ["hazards", "costs", "dispatch", "chain", "copies", "big_copies", "streams", "events", "graphs", "index_error"]
+ON_DEVICE = [
+    "hazards",
+    "costs",
+    "dispatch",
+    "chain",
+    "copies",
+    "big_copies",
+    "streams",
+    "events",
+    "graphs",
+    "index_error",
+]
 ON_DEVICE += ["tables", "out_of_memory", "threads", "stress", "beyond_one_allocation"]
 
 pytestmark = pytest.mark.skipif(
@@ -91,7 +102,9 @@ def run(tmp_path_factory):
 
 
 def have_validation():
-    layers = subprocess.run(["find", "/usr/share/vulkan", "/etc/vulkan", "-name", "*validation*"], capture_output=True, text=True)
+    layers = subprocess.run(
+        ["find", "/usr/share/vulkan", "/etc/vulkan", "-name", "*validation*"], capture_output=True, text=True
+    )
     return "khronos" in layers.stdout.lower()
 
 
@@ -180,7 +193,11 @@ def test_pipeline_cache_cannot_be_written(run, tmp_path):
 
 
 def test_full_disk(run, tmp_path):
-    done = run("cache", TORCH_AULE_CACHE_DIR=str(tmp_path), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8)))
+    done = run(
+        "cache",
+        TORCH_AULE_CACHE_DIR=str(tmp_path),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8)),
+    )
     assert done.stderr.count("pipeline cache") == 1
     assert not any(tmp_path.iterdir())
 

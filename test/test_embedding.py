@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import assert_close
 
 
@@ -24,9 +25,17 @@ def test_layouts_and_index_dtypes():
     weight, index = torch.randn(6, 9).t(), torch.randint(0, 9, (4, 2), dtype=torch.int32).t()
     assert_close(F.embedding(index.to("aule"), weight.to("aule")), F.embedding(index, weight), rtol=0, atol=0)
     assert_close(F.embedding(index[:0].to("aule"), weight.to("aule")), F.embedding(index[:0], weight), rtol=0, atol=0)
-    assert_close(F.embedding(index[0, 0].to("aule"), weight.to("aule")), F.embedding(index[0, 0], weight), rtol=0, atol=0)
+    assert_close(
+        F.embedding(index[0, 0].to("aule"), weight.to("aule")), F.embedding(index[0, 0], weight), rtol=0, atol=0
+    )
     # A transposed gradient
-    got = torch.ops.aten.embedding_dense_backward(torch.ones(3, 8, 5, device="aule").transpose(0, 1), torch.zeros(8, 3, dtype=torch.long, device="aule"), 4, -1, False)
+    got = torch.ops.aten.embedding_dense_backward(
+        torch.ones(3, 8, 5, device="aule").transpose(0, 1),
+        torch.zeros(8, 3, dtype=torch.long, device="aule"),
+        4,
+        -1,
+        False,
+    )
     want = torch.zeros(4, 5)
     want[0] = 24
     assert_close(got, want, rtol=0, atol=0)
@@ -39,7 +48,13 @@ def test_a_frequent_row(width):
     grad = torch.randint(-3, 4, (4000, width)).float()
     got = torch.ops.aten.embedding_dense_backward(grad.to("aule"), index.to("aule"), 5, -1, False)
     assert_close(got, torch.ops.aten.embedding_dense_backward(grad, index, 5, -1, False), rtol=0, atol=0)
-    half = torch.ops.aten.embedding_dense_backward(torch.ones(4000, width, dtype=torch.bfloat16, device="aule"), torch.zeros(4000, dtype=torch.long, device="aule"), 2, -1, False)
+    half = torch.ops.aten.embedding_dense_backward(
+        torch.ones(4000, width, dtype=torch.bfloat16, device="aule"),
+        torch.zeros(4000, dtype=torch.long, device="aule"),
+        2,
+        -1,
+        False,
+    )
     assert half.dtype == torch.bfloat16 and half[0, 0].item() == torch.tensor(4000.0).bfloat16().item()
 
 
@@ -89,7 +104,9 @@ def test_embedding_bag_scale_grad_by_freq():
     grads = []
     for scale in (False, True):
         weight = torch.randn(5, 3, device="aule", requires_grad=True)
-        F.embedding_bag(index.to("aule"), weight, offsets.to("aule"), mode="sum", scale_grad_by_freq=scale).sum().backward()
+        F.embedding_bag(
+            index.to("aule"), weight, offsets.to("aule"), mode="sum", scale_grad_by_freq=scale
+        ).sum().backward()
         grads.append(weight.grad.cpu())
     assert_close(grads[1], grads[0] / torch.bincount(index, minlength=5).clamp(min=1).unsqueeze(1))
 

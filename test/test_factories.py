@@ -2,9 +2,19 @@
 
 import pytest
 import torch
+
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts
 
-RAW = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.float64, torch.complex64, torch.complex128]
+RAW = [
+    torch.float32,
+    torch.bfloat16,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+]
 
 
 def exact(fn, *tensors, **kwargs):
@@ -54,7 +64,10 @@ def test_linspace_logspace_eye(dtype):
         got = torch.linspace(start, end, steps, dtype=dtype, device="aule")
         assert_close(got, want, **({} if dtype.is_floating_point else {"rtol": 0, "atol": 0}))
     if dtype in (torch.float32, torch.float16, torch.bfloat16):
-        got, want = torch.logspace(-1, 2, 23, dtype=dtype, device="aule"), torch.logspace(-1, 2, 23, dtype=torch.float64)
+        got, want = (
+            torch.logspace(-1, 2, 23, dtype=dtype, device="aule"),
+            torch.logspace(-1, 2, 23, dtype=torch.float64),
+        )
         assert_close(got, want.to(dtype))
         assert_close(torch.logspace(0, 5, 6, base=2.0, device="aule"), torch.logspace(0, 5, 6, base=2.0))
     same(lambda d: torch.eye(5, 7, dtype=dtype, device=d))

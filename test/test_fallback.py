@@ -1,4 +1,4 @@
-"""The CPU fallback: right results, one warning an operator, the report; strict mode; operators outside the fallback's reach."""
+"""The CPU fallback: right results, one warning an operator, the report; strict mode; operators it cannot reach."""
 
 import warnings
 

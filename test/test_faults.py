@@ -155,7 +155,9 @@ assert torch.ones(2).sum() == 2
 
 def test_no_driver():
     code = "import torch, torch_aule\nassert not torch.aule.is_available()\nprint(torch.aule.unavailable_reason())\n"
-    text = check_python(code, VK_ICD_FILENAMES="/nonexistent.json", VK_DRIVER_FILES="/nonexistent.json", VK_LOADER_DRIVERS_DISABLE="*")
+    text = check_python(
+        code, VK_ICD_FILENAMES="/nonexistent.json", VK_DRIVER_FILES="/nonexistent.json", VK_LOADER_DRIVERS_DISABLE="*"
+    )
     assert text.strip()
 
 

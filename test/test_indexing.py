@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import FLOATS, INTS, assert_close, like_strided
 
 EVERY = [*FLOATS, *INTS, torch.bool, torch.float64, torch.complex64, torch.complex128]
@@ -60,7 +61,12 @@ def test_reading_layouts(layout, index_dtype):
     both(lambda x, i: torch.take_along_dim(x, i, 1), x, torch.randint(0, 8, (6, 2, 4)))
     out = torch.empty(9, 6, 4, dtype=torch.float32).transpose(0, 1)
     line = torch.randint(0, 8, (9,))
-    assert_close(torch.index_select(like_strided(x), 1, line.to("aule"), out=like_strided(out)), torch.index_select(x, 1, line), rtol=0, atol=0)
+    assert_close(
+        torch.index_select(like_strided(x), 1, line.to("aule"), out=like_strided(out)),
+        torch.index_select(x, 1, line),
+        rtol=0,
+        atol=0,
+    )
     wide = torch.empty(0, device="aule")
     torch.gather(like_strided(x), 1, torch.zeros(2, 3, 4, dtype=torch.long, device="aule"), out=wide)
     assert_close(wide, x.gather(1, torch.zeros(2, 3, 4, dtype=torch.long)), rtol=0, atol=0)
@@ -91,7 +97,12 @@ def test_advanced_indexing(layout):
     both(lambda x, j, k: x[1:, j, 2, k], x, j, k)
     both(lambda x, j: x[..., None, j.clamp(-3, 2)], x, j)
     both(lambda x, m: x[:, m], x, mask)
-    both(lambda x, m, i: x[:, m, i], x, mask[:, :1].expand(5, 4) & (torch.arange(20).view(5, 4) % 20 == 0), torch.tensor([1]))
+    both(
+        lambda x, m, i: x[:, m, i],
+        x,
+        mask[:, :1].expand(5, 4) & (torch.arange(20).view(5, 4) % 20 == 0),
+        torch.tensor([1]),
+    )
     both(lambda x, m: x[m], x, torch.rand(6, 5, 4, 3) < 0.3)
     both(lambda x, m: x.masked_select(m), x, torch.rand(4, 3) < 0.5)
     both(lambda x: x[[0, -1]], x)
@@ -289,7 +300,11 @@ def test_negative_indices_wrap_only_where_pytorch_says():
     x = torch.randn(4, 5, device="aule")
     minus = torch.tensor([-1], device="aule")
     assert_close(x[minus], x.cpu()[[-1]], rtol=0, atol=0)
-    for call in (lambda: x.index_select(0, minus), lambda: x.gather(0, minus[None]), lambda: x.index_add(0, minus, x[:1])):
+    for call in (
+        lambda: x.index_select(0, minus),
+        lambda: x.gather(0, minus[None]),
+        lambda: x.index_add(0, minus, x[:1]),
+    ):
         with pytest.raises(IndexError):
             call()
             torch.accelerator.synchronize()

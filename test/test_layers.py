@@ -1,4 +1,4 @@
-"""Rules about the sources themselves: who may include whom, plain ASCII, size, and a test and a head for each shader."""
+"""Rules about the sources: who may include whom, plain ASCII, size, a test and a head for each shader."""
 
 import re
 import struct
@@ -20,7 +20,11 @@ def source_files():
     if tracked.returncode == 0:
         paths = [ROOT / line for line in tracked.stdout.splitlines()]
     else:  # an unpacked archive
-        paths = [p for top in ("csrc", "shaders", "test", "tools", "torch_aule", "benchmarks") for p in ROOT.glob(f"{top}/**/*")]
+        paths = [
+            p
+            for top in ("csrc", "shaders", "test", "tools", "torch_aule", "benchmarks")
+            for p in ROOT.glob(f"{top}/**/*")
+        ]
     kinds = {".cpp", ".h", ".comp", ".glsl", ".def", ".py", ".sh", ".toml", ".md", ".yml", ".yaml"}
     return [path for path in paths if path.suffix in kinds and path.is_file()]
 
@@ -65,12 +69,21 @@ def test_includes(folder):
         for number, quoted, name in includes(path):
             place = f"{path.relative_to(ROOT)}:{number}: {name}"
             if not quoted:
-                if name.startswith(TORCH) and not sees_torch or name.startswith("vulkan/") and folder not in ("vulkan", "stream", "kernels"):
+                if (
+                    name.startswith(TORCH)
+                    and not sees_torch
+                    or name.startswith("vulkan/")
+                    and folder not in ("vulkan", "stream", "kernels")
+                ):
                     wrong.append(place)
                 continue
             generated = name.endswith(".gen.h") or name.endswith(".def")
             own = name.startswith(folder + "/")
-            if not own and not generated and not any(name == rule or rule.endswith("/") and name.startswith(rule) for rule in allowed):
+            if (
+                not own
+                and not generated
+                and not any(name == rule or rule.endswith("/") and name.startswith(rule) for rule in allowed)
+            ):
                 wrong.append(place)
     assert not wrong, "\n".join(["not allowed by csrc/README.md:", *wrong])
 
@@ -88,7 +101,11 @@ def test_no_broad_torch_headers():
 
 
 def test_the_op_layer_names_nothing_of_vulkan():
-    wrong = [str(p.relative_to(ROOT)) for p in (CSRC / "ops").glob("*") if re.search(r"\bVk[A-Z]\w+|\bvk[A-Z]\w+\(", p.read_text())]
+    wrong = [
+        str(p.relative_to(ROOT))
+        for p in (CSRC / "ops").glob("*")
+        if re.search(r"\bVk[A-Z]\w+|\bvk[A-Z]\w+\(", p.read_text())
+    ]
     assert not wrong
 
 
@@ -127,7 +144,9 @@ def test_kernel_tests_table_is_true():
 
 
 def test_every_kernel_is_launched():
-    text = "\n".join(path.read_text() for folder in ("ops", "kernels", "stream", "runtime") for path in (CSRC / folder).glob("*.*"))
+    text = "\n".join(
+        path.read_text() for folder in ("ops", "kernels", "stream", "runtime") for path in (CSRC / folder).glob("*.*")
+    )
     launched = set(re.findall(r"\bkernel::(\w+)", text))
     assert not [path.stem for path in SHADER_FILES if path.stem not in launched]
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import FLOATS, assert_close
 
 REDUCTIONS = ["mean", "sum", "none"]
@@ -42,7 +43,13 @@ def test_nll_loss_shapes(reduction):
     check(torch.randn(0, 5), torch.randint(0, 5, (0,)), F.nll_loss, reduction=reduction)
     check(torch.randn(3, 5, 4, 6), torch.randint(0, 5, (3, 4, 6)), F.nll_loss, reduction=reduction)
     check(torch.randn(3, 4, 6, 5).permute(0, 3, 1, 2), torch.randint(0, 5, (3, 4, 6)), F.nll_loss, reduction=reduction)
-    check(torch.randn(3, 5, 6, 4).transpose(2, 3), torch.randint(0, 5, (3, 4, 6)), F.nll_loss, reduction=reduction, weight=torch.rand(5))
+    check(
+        torch.randn(3, 5, 6, 4).transpose(2, 3),
+        torch.randint(0, 5, (3, 4, 6)),
+        F.nll_loss,
+        reduction=reduction,
+        weight=torch.rand(5),
+    )
     check(torch.randn(3, 5, 7), torch.randint(0, 5, (3, 7)), F.nll_loss, reduction=reduction)
 
 
@@ -64,7 +71,9 @@ def test_cross_entropy(dtype):
 
 def test_kl_div():
     check(torch.randn(5, 7).log_softmax(1), torch.rand(5, 7).softmax(1), F.kl_div, reduction="batchmean")
-    check(torch.randn(5, 7).log_softmax(1), torch.randn(5, 7).log_softmax(1), F.kl_div, reduction="sum", log_target=True)
+    check(
+        torch.randn(5, 7).log_softmax(1), torch.randn(5, 7).log_softmax(1), F.kl_div, reduction="sum", log_target=True
+    )
 
 
 def test_class_out_of_range():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import FLOATS, assert_close, assert_close_to_cpu, check_python, random_tensor, to_device
 
 # k adds rounding errors; 16-bit results are rounded once.
@@ -30,7 +31,9 @@ def test_layouts(a, b, dtype):
         check(torch.mm, matrix(m, k, a, dtype), matrix(k, n, b, dtype), dtype=dtype)
 
 
-@pytest.mark.parametrize("m,k,n", [(1, 1, 1), (1, 70, 33), (33, 70, 1), (3, 5, 2), (8, 16, 8), (65, 17, 9), (2, 300, 100), (100, 40, 3)])
+@pytest.mark.parametrize(
+    "m,k,n", [(1, 1, 1), (1, 70, 33), (33, 70, 1), (3, 5, 2), (8, 16, 8), (65, 17, 9), (2, 300, 100), (100, 40, 3)]
+)
 def test_thin(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(k, n))
     check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
@@ -110,7 +113,12 @@ def test_in_place_and_out():
 def test_batches(dtype):
     a, b = random_tensor(6, 11, 20, dtype=dtype), random_tensor(6, 20, 9, dtype=dtype)
     check(torch.bmm, a, b, dtype=dtype)
-    check(torch.bmm, a.transpose(0, 1).contiguous().transpose(0, 1), b.transpose(1, 2).contiguous().transpose(1, 2), dtype=dtype)
+    check(
+        torch.bmm,
+        a.transpose(0, 1).contiguous().transpose(0, 1),
+        b.transpose(1, 2).contiguous().transpose(1, 2),
+        dtype=dtype,
+    )
     check(torch.matmul, a, b[:1], dtype=dtype)
     check(torch.matmul, a[0].expand(6, 11, 20), b, dtype=dtype)
     check(torch.matmul, a.view(2, 3, 11, 20), b.view(2, 3, 20, 9), dtype=dtype)
@@ -134,7 +142,11 @@ def test_long_dot():
 
 
 def test_linear_backward():
-    x, w, b = random_tensor(4, 7, 33, requires_grad=True), random_tensor(18, 33, requires_grad=True), random_tensor(18, requires_grad=True)
+    x, w, b = (
+        random_tensor(4, 7, 33, requires_grad=True),
+        random_tensor(18, 33, requires_grad=True),
+        random_tensor(18, requires_grad=True),
+    )
 
     def run(x, w, b):
         y = torch.nn.functional.linear(x, w, b)
@@ -175,7 +187,9 @@ for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("m,k,n,kind", [(40, 72, 48, "NT"), (37, 45, 35, "TN"), (8, 1100, 16, "NN"), (40, 64, 70, "TT")])
+@pytest.mark.parametrize(
+    "m,k,n,kind", [(40, 72, 48, "NT"), (37, 45, 35, "TN"), (8, 1100, 16, "NN"), (40, 64, 70, "TT")]
+)
 def test_matrix_units(m, k, n, kind, dtype):
     """Ragged tiles, operands that lie either way, the added matrix, k shared between workgroups.
 

@@ -54,7 +54,10 @@ def test_stats_keys_and_summary(device):
     for key in ("allocated_bytes.all.current", "reserved_bytes.large_pool.peak", "active.small_pool.allocated",
                 "inactive_split_bytes.all.freed", "segment.all.current", "num_ooms", "num_alloc_retries"):  # fmt: skip
         assert key in stats, key
-    assert torch.aule.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] == stats["allocated_bytes.all.current"]
+    assert (
+        torch.aule.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
+        == stats["allocated_bytes.all.current"]
+    )
     allocated = stats["allocation.all.allocated"]
     torch.aule.reset_accumulated_memory_stats()
     assert torch.aule.memory_stats()["allocation.all.allocated"] < allocated

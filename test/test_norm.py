@@ -3,13 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import FLOATS, assert_close, layouts
 
 ROUND = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
 def check(function, dtype, *tensors, param_dtype=None):
-    """Compare outputs and gradients; undefined inputs stay None. Parameters (all but the first) may have another dtype."""
+    """Compare outputs and gradients; undefined inputs stay None. Parameters (not the first) may have another dtype."""
     dtypes = [dtype] + [param_dtype or dtype] * (len(tensors) - 1)
     small = [None if t is None else t.to(d) for t, d in zip(tensors, dtypes)]
     a = [None if t is None else t.to("aule").requires_grad_() for t in small]
@@ -43,7 +44,9 @@ def test_layer_norm_statistics(device):
         assert y.dtype == dtype and mean.dtype == rstd.dtype == stats and mean.shape == rstd.shape == (4, 1, 1)
     # A large mean must not cost the variance its digits.
     far = torch.randn(3, 4096) + 3000
-    assert_close(F.layer_norm(far.to(device), (4096,)), F.layer_norm(far.double(), (4096,)).float(), rtol=1e-3, atol=1e-3)
+    assert_close(
+        F.layer_norm(far.to(device), (4096,)), F.layer_norm(far.double(), (4096,)).float(), rtol=1e-3, atol=1e-3
+    )
     assert F.layer_norm(torch.empty(0, 4, device=device), (4,)).shape == (0, 4)
     with pytest.raises(RuntimeError, match="normalized_shape"):
         F.layer_norm(x.to(device), (7,))
@@ -73,9 +76,16 @@ def test_rms_norm(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_group_norm(dtype):
-    for shape, groups in [((2, 6, 5, 3), 3), ((3, 8, 16), 2), ((4, 12), 3), ((2, 4, 4, 4), 1)]:  # two elements a group would be ill-conditioned
+    for shape, groups in [
+        ((2, 6, 5, 3), 3),
+        ((3, 8, 16), 2),
+        ((4, 12), 3),
+        ((2, 4, 4, 4), 1),
+    ]:  # two elements a group would be ill-conditioned
         c = shape[1]
-        check(lambda x, w, b: F.group_norm(x, groups, w, b), dtype, torch.randn(shape) + 1, torch.randn(c), torch.randn(c))
+        check(
+            lambda x, w, b: F.group_norm(x, groups, w, b), dtype, torch.randn(shape) + 1, torch.randn(c), torch.randn(c)
+        )
     check(lambda x: F.group_norm(x, 2), dtype, torch.randn(2, 4, 3))
 
 

@@ -10,11 +10,14 @@ SAMPLES = 4
 
 # Gradients are compared for what models are made of.
 BACKWARD = """
-    __getitem__ __radd__ __rdiv__ __rmul__ __rsub__ abs add addcdiv addcmul addmm amax amin as_strided baddbmm bmm broadcast_to cat chunk
-    clamp clone contiguous copysign cos cumsum diff div.no_rounding_mode div.floor_rounding div.trunc_rounding einsum erf exp expand expand_as expm1 flatten flip gather
+    __getitem__ __radd__ __rdiv__ __rmul__ __rsub__ abs add addcdiv addcmul addmm amax amin as_strided baddbmm bmm
+    broadcast_to cat chunk
+    clamp clone contiguous copysign cos cumsum diff div.no_rounding_mode div.floor_rounding div.trunc_rounding einsum
+    erf exp expand expand_as expm1 flatten flip gather
     index_add index_select lerp linspace log log1p log_softmax logsumexp masked.softmax masked_fill
     masked_select matmul max.reduction_with_dim maximum mean min.reduction_with_dim minimum mm movedim mul mv narrow
-    native_layer_norm neg nn.functional.avg_pool2d nn.functional.batch_norm nn.functional.binary_cross_entropy_with_logits
+    native_layer_norm neg nn.functional.avg_pool2d nn.functional.batch_norm
+    nn.functional.binary_cross_entropy_with_logits
     nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.cosine_similarity
     nn.functional.cross_entropy nn.functional.elu nn.functional.embedding nn.functional.gelu nn.functional.glu
     nn.functional.group_norm nn.functional.hardswish nn.functional.huber_loss nn.functional.instance_norm
@@ -30,9 +33,11 @@ BACKWARD = """
 
 # Other dtypes, for operators that have a kernel of their own for each storage type or compute differently.
 OTHER_DTYPES = {
-    torch.float16: """add addmm amax bmm cat clamp cumsum div.no_rounding_mode exp gather log_softmax masked_fill matmul mean mul
+    torch.float16: """add addmm amax bmm cat clamp cumsum div.no_rounding_mode exp gather log_softmax masked_fill
+    matmul mean mul
         nn.functional.gelu nn.functional.layer_norm nn.functional.linear nn.functional.silu softmax sum where""",
-    torch.bfloat16: """add addmm amin bmm cat div.no_rounding_mode exp index_select log_softmax matmul mul nn.functional.gelu
+    torch.bfloat16: """add addmm amin bmm cat div.no_rounding_mode exp index_select log_softmax matmul mul
+    nn.functional.gelu
         nn.functional.layer_norm nn.functional.linear rsqrt scatter softmax sub sum tanh where""",
     torch.int64: """abs add all amax any argmax argsort bitwise_and cat clamp cumsum eq floor_divide gather
         index_select lt masked_fill mul ne neg prod remainder scatter sort sub sum where""",

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import assert_close, random_tensor
 
 SHAPES = [(3, 5), (1,), (), (1030,), (2, 0), (40, 33)]
@@ -111,17 +112,25 @@ def test_foreach(device):
     scalars = [0.5 * i + 0.5 for i in range(len(x))]
     weight = torch.tensor(0.3)
     for f in [
-        lambda a, b, c: torch._foreach_add(a, 2), lambda a, b, c: torch._foreach_add(a, b, alpha=3), lambda a, b, c: torch._foreach_add(a, scalars),
-        lambda a, b, c: torch._foreach_mul(a, scalars), lambda a, b, c: torch._foreach_mul(a, b), lambda a, b, c: torch._foreach_mul(a, weight.to(a[0].device)),
-        lambda a, b, c: torch._foreach_div(a, c), lambda a, b, c: torch._foreach_sub(a, b), lambda a, b, c: torch._foreach_sqrt(c),
-        lambda a, b, c: torch._foreach_addcmul(a, b, c, 0.5), lambda a, b, c: torch._foreach_addcdiv(a, b, c, scalars), lambda a, b, c: torch._foreach_lerp(a, b, 0.2),
-        lambda a, b, c: torch._foreach_lerp(a, b, c), lambda a, b, c: torch._foreach_neg(a), lambda a, b, c: torch._foreach_reciprocal(c),
-        lambda a, b, c: torch._foreach_maximum(a, b), lambda a, b, c: torch._foreach_pow(c, 2), lambda a, b, c: torch._foreach_norm([t for t in a if t.numel()]),
+        lambda a, b, c: torch._foreach_add(a, 2), lambda a, b, c: torch._foreach_add(a, b, alpha=3),
+        lambda a, b, c: torch._foreach_add(a, scalars),
+        lambda a, b, c: torch._foreach_mul(a, scalars), lambda a, b, c: torch._foreach_mul(a, b),
+        lambda a, b, c: torch._foreach_mul(a, weight.to(a[0].device)),
+        lambda a, b, c: torch._foreach_div(a, c), lambda a, b, c: torch._foreach_sub(a, b),
+        lambda a, b, c: torch._foreach_sqrt(c),
+        lambda a, b, c: torch._foreach_addcmul(a, b, c, 0.5), lambda a, b, c: torch._foreach_addcdiv(a, b, c, scalars),
+        lambda a, b, c: torch._foreach_lerp(a, b, 0.2),
+        lambda a, b, c: torch._foreach_lerp(a, b, c), lambda a, b, c: torch._foreach_neg(a),
+        lambda a, b, c: torch._foreach_reciprocal(c),
+        lambda a, b, c: torch._foreach_maximum(a, b), lambda a, b, c: torch._foreach_pow(c, 2),
+        lambda a, b, c: torch._foreach_norm([t for t in a if t.numel()]),
     ]:  # fmt: skip
         assert_close(f(*d), f(x, y, z))
     for f in [
-        lambda a, b, c: torch._foreach_add_(a, b, alpha=2), lambda a, b, c: torch._foreach_mul_(a, 0.5), lambda a, b, c: torch._foreach_addcdiv_(a, b, c, value=0.1),
-        lambda a, b, c: torch._foreach_lerp_(a, b, 0.7), lambda a, b, c: torch._foreach_copy_(b, c), lambda a, b, c: torch._foreach_zero_(c),
+        lambda a, b, c: torch._foreach_add_(a, b, alpha=2), lambda a, b, c: torch._foreach_mul_(a, 0.5),
+        lambda a, b, c: torch._foreach_addcdiv_(a, b, c, value=0.1),
+        lambda a, b, c: torch._foreach_lerp_(a, b, 0.7), lambda a, b, c: torch._foreach_copy_(b, c),
+        lambda a, b, c: torch._foreach_zero_(c),
     ]:  # fmt: skip
         f(*d)
         f(x, y, z)
@@ -192,7 +201,9 @@ def test_foreach_mixtures(device):
         b = [torch.ones(2, 3, device=where), torch.ones(4, device=where)]
         torch._foreach_add_(b, [torch.arange(3.0, device=where), torch.ones((), device=where)])
         c = [torch.arange(6.0, device=where).reshape(2, 3), torch.ones(4, device=where)]
-        torch._foreach_add_(c, [torch.arange(6.0, device=where).reshape(3, 2).t(), torch.arange(8.0, device=where)[::2]])
+        torch._foreach_add_(
+            c, [torch.arange(6.0, device=where).reshape(3, 2).t(), torch.arange(8.0, device=where)[::2]]
+        )
         return a, i, b, c
 
     assert_close(run(device), run("cpu"))
@@ -216,6 +227,28 @@ def test_clip_grad_norm(device):
 def test_errors(device):
     x = [torch.ones(3, device=device)]
     with pytest.raises(RuntimeError, match="_fused_sgd_"):
-        torch._fused_sgd_(x, [], [], weight_decay=0, momentum=0, lr=0.1, dampening=0, nesterov=False, maximize=False, is_first_step=True)
+        torch._fused_sgd_(
+            x,
+            [],
+            [],
+            weight_decay=0,
+            momentum=0,
+            lr=0.1,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
     with pytest.raises((RuntimeError, NotImplementedError), match="float64"):
-        torch._fused_sgd_([x[0].double()], [x[0].double()], [], weight_decay=0, momentum=0, lr=0.1, dampening=0, nesterov=False, maximize=False, is_first_step=True)
+        torch._fused_sgd_(
+            [x[0].double()],
+            [x[0].double()],
+            [],
+            weight_decay=0,
+            momentum=0,
+            lr=0.1,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )

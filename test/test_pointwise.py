@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import ALL_DTYPES, FLOATS, INTS, ROOT, assert_close, assert_close_to_cpu, layouts, random_tensor, to_device
 
 ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_(\w+)\((\d+), (\w+), (\w+),", re.MULTILINE)
@@ -24,8 +25,10 @@ def op(name):
 # Where a function is defined, and where both sides are far from a pole.
 DOMAIN = {
     "sqrt": (0.01, 9), "rsqrt": (0.01, 9), "log": (0.01, 9), "log2": (0.01, 9), "log10": (0.01, 9), "log1p": (-0.9, 9),
-    "asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.95, 0.95), "erfinv": (-0.95, 0.95), "acosh": (1.01, 9), "logit": (0.05, 0.95),
-    "reciprocal": (0.2, 9), "lgamma": (0.1, 9), "digamma": (0.2, 9), "trigamma": (0.2, 9), "tan": (-1.4, 1.4), "special_entr": (0, 5),
+    "asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.95, 0.95), "erfinv": (-0.95, 0.95), "acosh": (1.01, 9),
+    "logit": (0.05, 0.95),
+    "reciprocal": (0.2, 9), "lgamma": (0.1, 9), "digamma": (0.2, 9), "trigamma": (0.2, 9), "tan": (-1.4, 1.4),
+    "special_entr": (0, 5),
 }  # fmt: skip
 UNARY = [(k, n, f) for k, n, f in rows("unary") if f != "HAND" and n != "conj_physical"]
 BINARY = [(k, n, f) for k, n, f in rows("binary") if f != "HAND"]
@@ -46,7 +49,10 @@ def test_unary_row(device, kind, name, forms):
     if kind == "INT":
         inputs = [random_tensor(3, 37, dtype=torch.int32), random_tensor(19, dtype=torch.int64)]
     else:
-        inputs = [random_tensor(3, 37, low=low, high=high), random_tensor(1037, low=low, high=high, dtype=torch.bfloat16)]
+        inputs = [
+            random_tensor(3, 37, low=low, high=high),
+            random_tensor(1037, low=low, high=high, dtype=torch.bfloat16),
+        ]
         if kind in ("ANY", "TEST"):
             inputs += [random_tensor(1030, dtype=torch.int32), random_tensor(19, dtype=torch.int64)]
     for x in inputs:
@@ -62,14 +68,35 @@ def test_unary_row(device, kind, name, forms):
     if "O" in forms:
         expected = f(x)
         out = torch.empty(0, dtype=expected.dtype, device=device)
-        getattr(f, "out")(x.to(device), out=out)
+        f.out(x.to(device), out=out)
         assert_close(out, expected)
 
 
-SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 3e-5, 2.0, -2.0, 0.5, 88.0, -88.0, 1e5, -3e4, 200.5]
+SPECIAL = [
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1e30,
+    -1e30,
+    3e-5,
+    2.0,
+    -2.0,
+    0.5,
+    88.0,
+    -88.0,
+    1e5,
+    -3e4,
+    200.5,
+]
 
 
-@pytest.mark.parametrize("name", [n for k, n, f in UNARY if k not in ("INT",) and n not in ("trigamma", "digamma", "special_log_ndtr")])
+@pytest.mark.parametrize(
+    "name", [n for k, n, f in UNARY if k not in ("INT",) and n not in ("trigamma", "digamma", "special_log_ndtr")]
+)
 def test_unary_special_values(device, name):
     assert_close_to_cpu(op(name), torch.tensor(SPECIAL), rtol=3e-5)
 
@@ -93,7 +120,9 @@ def test_binary_row(device, kind, name, forms):
         dtypes += [torch.int32, torch.int64]
     for dtype in dtypes:
         x, y = binary_inputs(kind, name, dtype)
-        assert_close_to_cpu(f, x, y, wide=name not in ("nextafter",)) if name != "nextafter" or dtype == torch.float32 else None
+        assert_close_to_cpu(
+            f, x, y, wide=name not in ("nextafter",)
+        ) if name != "nextafter" or dtype == torch.float32 else None
     x, y = binary_inputs(kind, name, dtypes[0])
     if name not in ("hardswish_backward", "mish_backward") and not name.endswith("backward"):
         assert_close_to_cpu(f, x.t(), y[:1].t())  # broadcast, transposed
@@ -157,7 +186,8 @@ def test_scalars(device):
     for f in [
         lambda t: t + 1.5, lambda t: 2 - t, lambda t: t / 3, lambda t: 3 / (t + 20), lambda t: t**2, lambda t: 2**t,
         lambda t: t > 0, lambda t: t == 1, lambda t: t % 3, lambda t: t // 2, lambda t: -7 // (t + 20), lambda t: t - 1,
-        lambda t: torch.add(t, t, alpha=2), lambda t: torch.sub(t, t, alpha=-3), lambda t: t * torch.tensor(2.0, dtype=torch.float64).to(t.device),
+        lambda t: torch.add(t, t, alpha=2), lambda t: torch.sub(t, t, alpha=-3),
+        lambda t: t * torch.tensor(2.0, dtype=torch.float64).to(t.device),
         lambda t: t + torch.tensor(3), lambda t: torch.tensor(3) - t,
     ]:  # fmt: skip
         assert_close_to_cpu(f, x)
@@ -202,7 +232,15 @@ def test_nan_propagates(device):
     y = torch.tensor([1.0, math.nan, math.nan, 2.0, -0.0])
     for f in [torch.maximum, torch.minimum, torch.fmax, torch.fmin]:
         assert_close_to_cpu(f, x, y)
-    for f in [F.relu, F.relu6, lambda t: t.clamp(-1, 1), lambda t: t.clamp_min(0), lambda t: t.clamp(max=0), F.hardtanh, torch.sign]:
+    for f in [
+        F.relu,
+        F.relu6,
+        lambda t: t.clamp(-1, 1),
+        lambda t: t.clamp_min(0),
+        lambda t: t.clamp(max=0),
+        F.hardtanh,
+        torch.sign,
+    ]:
         assert_close_to_cpu(f, x)
 
 
@@ -224,7 +262,11 @@ def test_clamp(device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_where_and_masked_fill(device, dtype):
-    x, y, mask = random_tensor(9, 11, dtype=dtype), random_tensor(11, dtype=dtype), random_tensor(9, 1, dtype=torch.bool)
+    x, y, mask = (
+        random_tensor(9, 11, dtype=dtype),
+        random_tensor(11, dtype=dtype),
+        random_tensor(9, 1, dtype=torch.bool),
+    )
     assert_close_to_cpu(torch.where, mask, x, y)
     assert_close_to_cpu(lambda m, a: torch.where(m, a, 1), mask, x)
     assert_close_to_cpu(lambda m, a: a.masked_fill(m, 1), mask, x)
@@ -237,13 +279,20 @@ def test_where_and_masked_fill(device, dtype):
 
 
 ACTIVATIONS = {
-    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
-    "hardtanh": F.hardtanh, "relu6": F.relu6, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid, "leaky_relu": F.leaky_relu, "elu": F.elu,
-    "celu": lambda x: F.celu(x, 0.7), "selu": F.selu, "softplus": lambda x: F.softplus(x, 1.5, 3), "mish": F.mish, "logsigmoid": F.logsigmoid,
-    "hardshrink": F.hardshrink, "softshrink": F.softshrink, "threshold": lambda x: F.threshold(x, 0.1, 20), "tanhshrink": F.tanhshrink, "softsign": F.softsign,
-    "glu": lambda x: F.glu(x, 0), "logit": lambda x: torch.logit(torch.sigmoid(x), 0.1), "rrelu": F.rrelu, "sqrt": lambda x: (x * x + 1).sqrt(),
-    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.2, device=x.device, dtype=x.dtype)), "square": torch.square, "lerp": lambda x: torch.lerp(x, 2 * x, 0.3),
-    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5), "addcdiv": lambda x: torch.addcdiv(x, x, x * x + 1, value=0.5),
+    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh,
+    "hardtanh": F.hardtanh, "relu6": F.relu6, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid,
+    "leaky_relu": F.leaky_relu, "elu": F.elu,
+    "celu": lambda x: F.celu(x, 0.7), "selu": F.selu, "softplus": lambda x: F.softplus(x, 1.5, 3), "mish": F.mish,
+    "logsigmoid": F.logsigmoid,
+    "hardshrink": F.hardshrink, "softshrink": F.softshrink, "threshold": lambda x: F.threshold(x, 0.1, 20),
+    "tanhshrink": F.tanhshrink, "softsign": F.softsign,
+    "glu": lambda x: F.glu(x, 0), "logit": lambda x: torch.logit(torch.sigmoid(x), 0.1), "rrelu": F.rrelu,
+    "sqrt": lambda x: (x * x + 1).sqrt(),
+    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.2, device=x.device, dtype=x.dtype)), "square": torch.square,
+    "lerp": lambda x: torch.lerp(x, 2 * x, 0.3),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x * x + 1, value=0.5),
 }  # fmt: skip
 
 
@@ -324,7 +373,16 @@ def test_float64(device):
     x, y = random_tensor(5, 40, dtype=torch.float64), random_tensor(5, 40, dtype=torch.float64)
     for f in [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.lt, torch.remainder]:
         assert_close_to_cpu(f, x, y)
-    for f in [torch.neg, torch.abs, torch.reciprocal, torch.floor, torch.relu, lambda t: t.abs().sqrt(), lambda t: t.float() + 1, lambda t: t + 1]:
+    for f in [
+        torch.neg,
+        torch.abs,
+        torch.reciprocal,
+        torch.floor,
+        torch.relu,
+        lambda t: t.abs().sqrt(),
+        lambda t: t.float() + 1,
+        lambda t: t + 1,
+    ]:
         assert_close_to_cpu(f, x)
     # float64 that does not win the promotion
     assert_close_to_cpu(lambda a, b: a * b, x.float(), torch.tensor(3.0, dtype=torch.float64))
@@ -357,10 +415,17 @@ def test_float_rows_in_half(device):
         assert_close_to_cpu(lambda t: torch.exp(t) + torch.sigmoid(t) * 2, x)
         tiny = torch.tensor([6e-8, 1e-7, 3e-5, 65504.0, 65519.0, -1e5, math.nan]).to(dtype)
         assert_close_to_cpu(lambda t: t * 1.0, tiny)
-    x = torch.cat([torch.randn(2000) * 10.0 ** torch.randint(-9, 6, (2000,)).float(), torch.tensor([65519.9, 65520.0, 2.0**-25, 2.0**-25 * 1.01])])
+    x = torch.cat(
+        [
+            torch.randn(2000) * 10.0 ** torch.randint(-9, 6, (2000,)).float(),
+            torch.tensor([65519.9, 65520.0, 2.0**-25, 2.0**-25 * 1.01]),
+        ]
+    )
     assert torch.equal(x.to(device).half().cpu().view(torch.int16), x.half().view(torch.int16))
     assert torch.equal(x.to(device).bfloat16().cpu().view(torch.int16), x.bfloat16().view(torch.int16))
-    assert torch.equal((x.to(device) * torch.ones(2, 1, device=device)).half()[1].cpu().view(torch.int16), x.half().view(torch.int16))
+    assert torch.equal(
+        (x.to(device) * torch.ones(2, 1, device=device)).half()[1].cpu().view(torch.int16), x.half().view(torch.int16)
+    )
 
 
 def test_large_trigonometric_arguments(device):

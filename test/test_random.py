@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+
 from helpers import FLOATS, assert_close
 
 N = 1 << 17
@@ -36,7 +37,10 @@ DRAWS = {
     "normal_": (lambda t: t.normal_(2, 3), lambda x: 0.5 * (1 + torch.erf((x - 2) / 3 / math.sqrt(2)))),
     "exponential_": (lambda t: t.exponential_(0.5), lambda x: 1 - torch.exp(-0.5 * x)),
     "cauchy_": (lambda t: t.cauchy_(1, 2), lambda x: torch.atan((x - 1) / 2) / math.pi + 0.5),
-    "log_normal_": (lambda t: t.log_normal_(0.5, 0.25), lambda x: 0.5 * (1 + torch.erf((x.log() - 0.5) / 0.25 / math.sqrt(2)))),
+    "log_normal_": (
+        lambda t: t.log_normal_(0.5, 0.25),
+        lambda x: 0.5 * (1 + torch.erf((x.log() - 0.5) / 0.25 / math.sqrt(2))),
+    ),
 }
 
 
@@ -103,7 +107,12 @@ def test_integers():
     assert counts.numel() == 12
     for c in counts:
         close_to(c / N, 1 / 12, math.sqrt(1 / 12 * 11 / 12))
-    for dtype, low, high in ((torch.uint8, 0, 256), (torch.int8, -128, 128), (torch.int16, -500, 20000), (torch.int64, -(2**62), 2**62)):
+    for dtype, low, high in (
+        (torch.uint8, 0, 256),
+        (torch.int8, -128, 128),
+        (torch.int16, -500, 20000),
+        (torch.int64, -(2**62), 2**62),
+    ):
         y = torch.randint(low, high, (N,), dtype=dtype, device="aule").cpu()
         assert y.min().item() >= low and y.max().item() < high
         close_to(y.double().mean() / (high - low), (low + high - 1) / 2 / (high - low), math.sqrt(1 / 12))
@@ -152,7 +161,9 @@ def test_seeds_and_offsets():
     # A longer tensor starts with the same numbers: an element depends on its position only.
     assert torch.equal(seeded(lambda: torch.randn(70000, device="aule"))[:512], a[:512])
     # Strides do not change what is drawn.
-    assert torch.equal(seeded(lambda: torch.empty(20, 50, device="aule").t().normal_().t().contiguous()).t().reshape(-1), a)
+    assert torch.equal(
+        seeded(lambda: torch.empty(20, 50, device="aule").t().normal_().t().contiguous()).t().reshape(-1), a
+    )
     state = torch.aule.get_rng_state()
     x = torch.rand(10, device="aule").cpu()
     torch.aule.set_rng_state(state)
@@ -188,7 +199,9 @@ def test_randperm(n):
     assert x.dtype == torch.int64
     assert torch.equal(x.cpu().sort().values, torch.arange(n))
     if n >= 1000:
-        assert not torch.equal(x.cpu(), torch.arange(n)) and not torch.equal(x.cpu(), torch.randperm(n, device="aule").cpu())
+        assert not torch.equal(x.cpu(), torch.arange(n)) and not torch.equal(
+            x.cpu(), torch.randperm(n, device="aule").cpu()
+        )
         close_to((x.cpu().double() * torch.arange(n)).mean() / n**2, 0.25, 1 / 12, n)
     assert torch.randperm(n, dtype=torch.int32, device="aule").dtype == torch.int32
 
@@ -260,7 +273,9 @@ def test_dropout_edges():
     assert_close(y, torch.where(mask.cpu(), t.cpu() * 2, 0.0))
     y, mask = torch.native_dropout(x[:, ::2], 0.5, True)
     assert_close(y, torch.where(mask.cpu(), x[:, ::2].cpu() * 2, 0.0))
-    grad = torch.ops.aten.native_dropout_backward(x.transpose(0, 1)[:, ::2], torch.ones(7, 3, 5, dtype=torch.bool, device="aule"), 2.0)
+    grad = torch.ops.aten.native_dropout_backward(
+        x.transpose(0, 1)[:, ::2], torch.ones(7, 3, 5, dtype=torch.bool, device="aule"), 2.0
+    )
     assert_close(grad, x.cpu().transpose(0, 1)[:, ::2] * 2)
     assert_close(F.dropout(x, 0.0), x.cpu(), rtol=0, atol=0)
     assert_close(F.dropout(x, 1.0), torch.zeros(6, 7, 5), rtol=0, atol=0)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from helpers import ALL_DTYPES, FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
 DIMS = [None, 0, 1, -1, (0, 1), (0, 2), (1, 2), (0, 1, 2)]
@@ -13,14 +14,16 @@ DIMS = [None, 0, 1, -1, (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 def test_sum(dtype):
     x = random_tensor(5, 37, 9, dtype=dtype)
     for dim in DIMS:
-        assert_close_to_cpu(lambda t: torch.sum(t, dim=dim), x, rtol=1e-2 if dtype.is_floating_point else None, atol=1e-2)
+        assert_close_to_cpu(
+            lambda t: torch.sum(t, dim=dim), x, rtol=1e-2 if dtype.is_floating_point else None, atol=1e-2
+        )
     assert_close_to_cpu(lambda t: torch.sum(t, dim=1, keepdim=True), x, rtol=1e-2, atol=1e-2)
     assert_close_to_cpu(lambda t: torch.sum(t, dim=(0, 2), dtype=torch.float32), x, wide=False, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool], ids=str)
 def test_layouts(dtype):
-    for name, x in layouts(random_tensor(3, 8, 5, 7, dtype=dtype)):
+    for _, x in layouts(random_tensor(3, 8, 5, 7, dtype=dtype)):
         for dim in [None, 0, 1, 3, (1, 3), (0, 2), (0, 2, 3)]:
             for f in [torch.sum, torch.amax, torch.any]:
                 arguments = {} if dim is None else {"dim": dim}
@@ -45,12 +48,19 @@ def test_float_ops(dtype):
     x = random_tensor(4, 33, 6, dtype=dtype)
     for f in [torch.mean, torch.var, torch.std, torch.logsumexp, torch.nansum]:
         for dim in [0, 1, (0, 2)]:
-            assert_close_to_cpu(lambda t: f(t, dim=dim), x, rtol=1e-2 if dtype != torch.float64 else 1e-9, atol=1e-3 if dtype != torch.float64 else 1e-9)
+            assert_close_to_cpu(
+                lambda t: f(t, dim=dim),
+                x,
+                rtol=1e-2 if dtype != torch.float64 else 1e-9,
+                atol=1e-3 if dtype != torch.float64 else 1e-9,
+            )
     assert_close_to_cpu(lambda t: torch.var_mean(t, dim=1, correction=0, keepdim=True), x)
     assert_close_to_cpu(lambda t: torch.std_mean(t, dim=(0, 1), correction=2), x)
     assert_close_to_cpu(lambda t: torch.mean(t), x)
     assert_close_to_cpu(lambda t: torch.prod(t, 1), x, rtol=1e-2 if dtype != torch.float64 else 1e-9, atol=1e-3)
-    assert_close_to_cpu(lambda t: torch.prod(t * 0.01 + 1), x, rtol=3e-1 if dtype in (torch.float16, torch.bfloat16) else 1e-4)
+    assert_close_to_cpu(
+        lambda t: torch.prod(t * 0.01 + 1), x, rtol=3e-1 if dtype in (torch.float16, torch.bfloat16) else 1e-4
+    )
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
 
@@ -14,7 +15,9 @@ def test_sum_and_product(dtype):
         assert_close_to_cpu(lambda t: torch.cumprod(t, dim), x, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool], ids=str
+)
 def test_extremes(dtype):
     x = random_tensor(4, 29, 3, dtype=dtype)
     if dtype == torch.float32:

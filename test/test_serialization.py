@@ -3,11 +3,11 @@
 import copy
 import io
 import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
 import torch.multiprocessing.reductions  # noqa: F401  registers how tensors travel
-from multiprocessing.reduction import ForkingPickler
 
 from helpers import assert_close
 

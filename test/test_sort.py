@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import ALL_DTYPES, assert_close, assert_close_to_cpu, layouts, random_tensor
 
 NAN = float("nan")
@@ -28,7 +29,9 @@ def test_sort_special_values():
 
 @pytest.mark.parametrize("n", [31, 32, 33, 257, 5000, 70_001])
 def test_sort_lengths(n):
-    assert_close_to_cpu(lambda t: torch.sort(t, stable=True), torch.randint(0, max(2, n // 3), (2, n), dtype=torch.int32))
+    assert_close_to_cpu(
+        lambda t: torch.sort(t, stable=True), torch.randint(0, max(2, n // 3), (2, n), dtype=torch.int32)
+    )
 
 
 def test_sort_layouts_and_out(device):
@@ -107,14 +110,22 @@ def test_sets():
 
 
 def test_nonzero(device):
-    for x in [torch.randn(4, 5, 6).relu(), torch.rand(300) < 0.3, torch.tensor(2), torch.zeros(3, 3), torch.empty(0, 4)]:
+    for x in [
+        torch.randn(4, 5, 6).relu(),
+        torch.rand(300) < 0.3,
+        torch.tensor(2),
+        torch.zeros(3, 3),
+        torch.empty(0, 4),
+    ]:
         assert_close_to_cpu(lambda t: torch.nonzero(t), x)
         assert_close_to_cpu(lambda t: torch.nonzero(t, as_tuple=True), x)
     x = torch.randn(6, 7).relu()
     assert_close_to_cpu(lambda t: torch.nonzero(t), x.t())
     assert_close_to_cpu(lambda t: torch.masked_select(t, t > 0.5), x)
     assert_close_to_cpu(lambda t: t[t > 0.5], x)
-    assert_close(torch.nonzero_static(x.to(device), size=50, fill_value=-7), torch.nonzero_static(x, size=50, fill_value=-7))
+    assert_close(
+        torch.nonzero_static(x.to(device), size=50, fill_value=-7), torch.nonzero_static(x, size=50, fill_value=-7)
+    )
     assert_close(torch.nonzero_static(x.to(device), size=3), torch.nonzero_static(x, size=3))
 
 

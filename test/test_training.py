@@ -182,7 +182,9 @@ def test_memory_stays_flat(device):
 def test_data_parallel_replicas_of_modules(device):
     """Modules that hold buffers move whole: batch norm's running statistics are updated on the device."""
     torch.manual_seed(0)
-    cpu = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    cpu = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
     dev = copy.deepcopy(cpu).to(device)
     x = torch.randn(5, 3, 9, 9)
     for m, d in ((cpu, "cpu"), (dev, device)):

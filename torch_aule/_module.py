@@ -1,8 +1,8 @@
 """Keeps parameters the same objects when a module moves to or from the device.
 
-`Module.to` swaps the storage under a parameter only between device types of a list inside PyTorch, which lacks PrivateUse1.
-For others it makes new parameters: tied weights come apart, and an optimizer made before the move trains the old ones.
-`torch.utils.swap_tensors` keeps identity, so it is turned on for just those moves.
+`Module.to` swaps the storage under a parameter only between device types of a list inside PyTorch, which lacks
+PrivateUse1. For others it makes new parameters: tied weights come apart, and an optimizer made before the move trains
+the old ones. `torch.utils.swap_tensors` keeps identity, so it is turned on for just those moves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Loads the extension and tells PyTorch about the device ``aule``.
 
-Taking PrivateUse1 makes ``aule`` PyTorch's current accelerator, ahead of CUDA. So the autoload entry point registers only
-when a real GPU with Vulkan is there and no built-in accelerator (CUDA, XPU, MPS) is; ``TORCH_AULE_AUTOLOAD=1`` registers
-regardless, ``TORCH_AULE_AUTOLOAD=0`` never. ``import torch_aule`` always registers.
+Taking PrivateUse1 makes ``aule`` PyTorch's current accelerator, ahead of CUDA. So the autoload entry point registers
+only when a real GPU with Vulkan is there and no built-in accelerator (CUDA, XPU, MPS) is; ``TORCH_AULE_AUTOLOAD=1``
+registers regardless, ``TORCH_AULE_AUTOLOAD=0`` never. ``import torch_aule`` always registers.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """``torch.aule``: the device module, put together from its parts.
 
-It answers the calls that programs written for ``torch.cuda`` make. What a Vulkan device cannot tell is documented at the
-function rather than made up.
+It answers the calls that programs written for ``torch.cuda`` make. What a Vulkan device cannot tell is documented at
+the function rather than made up.
 """
 
 from __future__ import annotations
 
 from torch import OutOfMemoryError
 
-from torch_aule import _utils, amp, graphs, memory, random
+from torch_aule import _utils, amp, graphs, memory, random  # noqa: F401  _utils: PyTorch looks there for index helpers
+from torch_aule.amp import get_amp_supported_dtype
 from torch_aule.device import (
-    _is_in_bad_fork,
-    _lazy_init,
+    _is_in_bad_fork,  # noqa: F401  PyTorch asks for these two by name
+    _lazy_init,  # noqa: F401
     current_device,
     device,
     device_count,
@@ -28,7 +29,6 @@ from torch_aule.device import (
     synchronize,
     unavailable_reason,
 )
-from torch_aule.amp import get_amp_supported_dtype
 from torch_aule.fallback import fallback_report, is_strict, reset_fallback_report, set_strict, strict
 from torch_aule.graphs import Graph, graph, is_current_stream_capturing
 from torch_aule.memory import (
@@ -86,7 +86,7 @@ __all__ = [
     "amp",
     "current_device",
     "current_stream",
-    "default_generators",
+    "default_generators",  # noqa: F822  made on first use, by __getattr__
     "default_stream",
     "device",
     "device_count",

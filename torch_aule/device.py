@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 
@@ -143,7 +143,7 @@ class DeviceProperties:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _properties(index: int) -> DeviceProperties:
     return DeviceProperties(_C.device_properties(index))
 

@@ -1,4 +1,4 @@
-"""Operators that ran on the CPU because the device has no kernel for them: the report, and refusing them (strict mode)."""
+"""Operators that ran on the CPU for want of a kernel: the report, and refusing them (strict mode)."""
 
 from __future__ import annotations
 

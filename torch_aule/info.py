@@ -82,7 +82,9 @@ def backend_info() -> str:
         entry[2] += size
     total = sum(size for _, size, _ in kernels)
     active = sum(bool(supported) for _, _, supported in kernels)
-    lines.append(f"kernels: {active} of {len(kernels)} variants run on aule:{_C.current_device()}, {total // 1024} KiB of SPIR-V")
+    lines.append(
+        f"kernels: {active} of {len(kernels)} variants run on aule:{_C.current_device()}, {total // 1024} KiB of SPIR-V"
+    )
     for family, (good, every, size) in sorted(families.items()):
         lines.append(f"  {family:32} {good:4} of {every:<4} {size / 1024:8.1f} KiB")
     lines.append(f"operators: {len(native_ops())} native overloads, strict mode {'on' if is_strict() else 'off'}")

@@ -182,6 +182,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
             out.append(f"{label or title:24}" + "".join(f"{show(cell):>14}" for cell in cells))
     out.append(line)
     out.append(
-        f"out of memory: {stats.get('num_ooms', 0)}   retries after releasing the cache: {stats.get('num_alloc_retries', 0)}"
+        f"out of memory: {stats.get('num_ooms', 0)}   "
+        f"retries after releasing the cache: {stats.get('num_alloc_retries', 0)}"
     )
     return "\n".join(out)

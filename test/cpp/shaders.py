@@ -36,7 +36,9 @@ void main() {
     # refuses indices past a bound, as shaders/common/errors.glsl does
     "report": (False, 24, """
 layout(local_size_x = 64) in;
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ErrorRef { uint code; uint kernel; int64_t value; int64_t bound; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ErrorRef {
+  uint code; uint kernel; int64_t value; int64_t bound;
+};
 layout(push_constant, scalar) uniform Push { uint64_t record; uint tag; uint bound; uint n; uint pad; } p;
 void main() {
   uint id = gl_GlobalInvocationID.x;

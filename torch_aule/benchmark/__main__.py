@@ -114,7 +114,10 @@ def compare(lines: list[dict], path: str, threshold: float) -> int:
         change = now / before
         slower += change > 1 + threshold
         mark = "SLOWER" if change > 1 + threshold else "faster" if change < 1 / (1 + threshold) else ""
-        print(f"{line['group']:10} {line['case']:24} {line['shapes']:32} {before:10.4f} -> {now:10.4f}  x{change:.2f} {mark}")
+        print(
+            f"{line['group']:10} {line['case']:24} {line['shapes']:32} "
+            f"{before:10.4f} -> {now:10.4f}  x{change:.2f} {mark}"
+        )
     return slower
 
 
@@ -129,15 +132,23 @@ def markdown(lines: list[dict], about: dict) -> str:
                 continue
             cpu = f"{x['cpu']['ms']:.3f}" if "cpu" in x else ""
             aim = f"{x['limit']:g}" if "limit" in x else ""
-            out.append(f"| {x['case']} | {x['shapes']} | {x['aule']['ms']:.3f} | {cpu} | {x.get('ratio_to_cpu', '')} | {aim} |")
+            out.append(
+                f"| {x['case']} | {x['shapes']} | {x['aule']['ms']:.3f} | {cpu} | {x.get('ratio_to_cpu', '')} | {aim} |"
+            )
         out.append("")
     dispatch = [x for x in lines if x["group"] == "dispatch"]
     if dispatch:
         out += ["| host cost of one call | aule, us | CPU, us |", "|---|---:|---:|"]
-        out += [f"| {x['case']} | {x.get('aule', {}).get('us', '-')} | {x.get('cpu', {}).get('us', '-')} |" for x in dispatch] + [""]
+        out += [
+            f"| {x['case']} | {x.get('aule', {}).get('us', '-')} | {x.get('cpu', {}).get('us', '-')} |"
+            for x in dispatch
+        ] + [""]
     accuracy = [x for x in lines if x["group"] == "accuracy"]
     if accuracy:
-        out += ["| error against float64 | sizes | forward | gradients | CPU forward | CPU gradients |", "|---|---|---:|---:|---:|---:|"]
+        out += [
+            "| error against float64 | sizes | forward | gradients | CPU forward | CPU gradients |",
+            "|---|---|---:|---:|---:|---:|",
+        ]
         for x in accuracy:
             a, c = x.get("aule", {}), x.get("cpu", {})
             out.append(f"| {x['case']} | {x['shapes']} | {a.get('forward', '-')} | {a.get('gradients', '-')} | "

@@ -55,19 +55,30 @@ def attention(quick: bool) -> list[Case]:
 
 def _matmul(m, k, n, *, dtype=torch.float32, transposed=False, limit=None) -> Case:
     def make(device):
-        a, b = _randn(m, k, device=device, dtype=dtype), _randn(*((n, k) if transposed else (k, n)), device=device, dtype=dtype)
+        a, b = (
+            _randn(m, k, device=device, dtype=dtype),
+            _randn(*((n, k) if transposed else (k, n)), device=device, dtype=dtype),
+        )
         b = b.t() if transposed else b
         return lambda: a @ b
 
     short = str(dtype).removeprefix("torch.")
-    return Case("gemm", "mm_transposed" if transposed else "mm", make, f"{m}x{k}x{n} {short}", flops=2.0 * m * n * k, limit=limit)
+    return Case(
+        "gemm",
+        "mm_transposed" if transposed else "mm",
+        make,
+        f"{m}x{k}x{n} {short}",
+        flops=2.0 * m * n * k,
+        limit=limit,
+    )
 
 
 def gemm(quick: bool) -> list[Case]:
     cases = [_matmul(512, 512, 512, limit=8.0)]
     if not quick:
         cases += [_matmul(128, 128, 128), _matmul(1024, 1024, 1024), _matmul(512, 512, 512, transposed=True),
-                  _matmul(1, 1024, 1024), _matmul(2048, 128, 512), _matmul(512, 512, 512, dtype=torch.float16)]  # fmt: skip
+                  _matmul(1, 1024, 1024), _matmul(2048, 128, 512),
+                  _matmul(512, 512, 512, dtype=torch.float16)]  # fmt: skip
     return cases
 
 
@@ -94,7 +105,8 @@ def pointwise(quick: bool) -> list[Case]:
                   unary("sum", torch.sum, 1 << 22), unary("clone", torch.clone)]  # fmt: skip
         strided = Case(
             "pointwise", "transpose_copy",
-            lambda device: (lambda a: lambda: a.t().contiguous())(_randn(2048, 2048, device=device)), "2048x2048 float32", bytes=8.0 * 2048**2,
+            lambda device: (lambda a: lambda: a.t().contiguous())(_randn(2048, 2048, device=device)),
+            "2048x2048 float32", bytes=8.0 * 2048**2,
         )  # fmt: skip
         cases.append(strided)
     return cases

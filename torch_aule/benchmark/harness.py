@@ -1,11 +1,11 @@
-"""Warm-up, synchronisation, medians. A case is timed on each device in turn, in rounds, so that drift hits all alike."""
+"""Warm-up, synchronisation, medians. A case is timed on each device in turn, in rounds: drift hits all alike."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable
 
 import torch
 

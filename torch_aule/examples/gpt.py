@@ -151,8 +151,8 @@ def train_step(model, optimizer, config, codes, targets) -> torch.Tensor:
 def learning_rate(config: Config, progress: float) -> float:
     """A warm-up, then a cosine down to a tenth.
 
-    A hotter start (3e-3 in half the time) makes the first steps chaotic: on the CPU alone, a change of the weights by one
-    rounding then moves the losses of 20 steps by 6e-5, with this schedule by 1e-7.
+    A hotter start (3e-3 in half the time) makes the first steps chaotic: on the CPU alone, a change of the weights by
+    one rounding then moves the losses of 20 steps by 6e-5, with this schedule by 1e-7.
     """
     if progress < 0.1:
         return config.learning_rate * (progress + 0.002) / 0.102
