@@ -1,6 +1,6 @@
 // Loss scaling.
-#include "aten/register.h"
 #include "ops/amp.h"
+#include "aten/register.h"
 
 namespace aule::aten {
 

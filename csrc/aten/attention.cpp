@@ -16,7 +16,8 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choi
 namespace aule::aten {
 namespace {
 
-// Under torch.autocast("aule") the operands arrive in the autocast dtype; the bias keeps its own, which the kernel reads.
+// Under torch.autocast("aule") the operands arrive in the autocast dtype; the bias keeps its own, which the kernel
+// reads.
 template <class Op>
 struct Autocast;
 template <class Result, class... Options>
@@ -26,25 +27,26 @@ struct Autocast<Result(const at::Tensor&, const at::Tensor&, const at::Tensor&, 
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
     const auto dtype = at::autocast::get_autocast_dtype(kDevice);
     const auto cast = [&](const at::Tensor& t) { return at::autocast::cached_cast(dtype, t, kDevice); };
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("aule::flash_attn_fwd", "").typed<decltype(ops::flash_attn_fwd)>();
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("aule::flash_attn_fwd", "")
+                               .typed<decltype(ops::flash_attn_fwd)>();
     return op.call(cast(query), cast(key), cast(value), options...);
   }
 };
 
 // What forward and backward share. Names and defaults are written here alone; the fake kernels read the schemas.
-#define AULE_ATTENTION_OPTIONS                                                                                      \
-  "Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, int window_left=-1, "      \
+#define AULE_ATTENTION_OPTIONS                                                                                 \
+  "Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, int window_left=-1, " \
   "int window_right=-1, float softcap=0.0, bool causal_bottom_right=False"
 
 TORCH_LIBRARY_FRAGMENT(aule, m) {
-  m.def(
-      "flash_attn_fwd(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
-      ") -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
+  m.def("flash_attn_fwd(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
+        ") -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
   m.def(
       "flash_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
       "Tensor philox_seed, Tensor philox_offset, " AULE_ATTENTION_OPTIONS
-      ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)");
+      ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor "
+      "dbias)");
   m.def("_attention_variants(int head_dim, int v_dim, int device) -> str[]", TORCH_FN(ops::attention_variants));
 }
 
@@ -59,7 +61,8 @@ TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_sdp_choice", GUARDED(ops::fused_sdp_choice));
-  m.impl("_scaled_dot_product_fused_attention_overrideable", GUARDED(ops::_scaled_dot_product_fused_attention_overrideable));
+  m.impl("_scaled_dot_product_fused_attention_overrideable",
+         GUARDED(ops::_scaled_dot_product_fused_attention_overrideable));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward",
          GUARDED(ops::_scaled_dot_product_fused_attention_overrideable_backward));
   m.impl("_native_multi_head_attention", GUARDED(ops::_native_multi_head_attention));

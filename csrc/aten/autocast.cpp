@@ -6,8 +6,9 @@ namespace at::autocast {
 
 // As for every accelerator: float16 cannot hold this loss's gradients.
 static Tensor binary_cross_entropy_refused(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  TORCH_CHECK(false, "binary_cross_entropy is unsafe to autocast: use binary_cross_entropy_with_logits or "
-                     "torch.nn.BCEWithLogitsLoss, which are safe, or leave the autocast region for it");
+  TORCH_CHECK(false,
+              "binary_cross_entropy is unsafe to autocast: use binary_cross_entropy_with_logits or "
+              "torch.nn.BCEWithLogitsLoss, which are safe, or leave the autocast region for it");
 }
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }

@@ -1,6 +1,6 @@
 // Operations over lists of tensors; those without a row here are PyTorch's loops over single tensors.
-#include "aten/register.h"
 #include "ops/foreach.h"
+#include "aten/register.h"
 
 namespace aule::aten {
 

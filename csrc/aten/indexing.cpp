@@ -1,5 +1,5 @@
-#include "aten/register.h"
 #include "ops/indexing.h"
+#include "aten/register.h"
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -1,6 +1,6 @@
 // Fused optimizer steps.
-#include "aten/register.h"
 #include "ops/optim.h"
+#include "aten/register.h"
 
 namespace aule::aten {
 

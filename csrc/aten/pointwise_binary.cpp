@@ -1,6 +1,6 @@
 // Binary and ternary rows, and the arithmetic with arguments of its own.
-#include "aten/pointwise_register.h"
 #include "ops/pointwise_binary.h"
+#include "aten/pointwise_register.h"
 
 #define BINARY_FLOAT(id, name, forms, ...) AULE_ROW_##forms(Binary, ops::binary_row::name, name)
 #define BINARY_REAL BINARY_FLOAT

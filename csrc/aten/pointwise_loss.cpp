@@ -1,6 +1,6 @@
 // Elementwise losses.
-#include "aten/register.h"
 #include "ops/pointwise_loss.h"
+#include "aten/register.h"
 
 namespace aule::aten {
 

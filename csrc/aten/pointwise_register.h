@@ -24,7 +24,9 @@ struct Binary {
     return ops::binary(row, out, a, b);
   }
   static at::Tensor& in_place(at::Tensor& a, const at::Tensor& b) { return ops::binary(row, a, a, b); }
-  static at::Tensor& out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) { return ops::binary(row, out, a, b); }
+  static at::Tensor& out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+    return ops::binary(row, out, a, b);
+  }
 
   static at::Tensor scalar(const at::Tensor& a, const at::Scalar& b) {
     at::Tensor out;
@@ -44,16 +46,16 @@ struct Binary {
 #define AULE_ROW_O(arity, row, name) m.impl(#name ".out", GUARDED((arity<row>::out)));
 #define AULE_ROW_FO(arity, row, name) AULE_ROW_F(arity, row, name) AULE_ROW_O(arity, row, name)
 #define AULE_ROW_FIO(arity, row, name) AULE_ROW_FO(arity, row, name) m.impl(#name "_", GUARDED((arity<row>::in_place)));
-#define AULE_ROW_TIO(arity, row, name)                          \
-  m.impl(#name ".Tensor", GUARDED((arity<row>::functional)));   \
-  m.impl(#name "_.Tensor", GUARDED((arity<row>::in_place)));    \
+#define AULE_ROW_TIO(arity, row, name)                        \
+  m.impl(#name ".Tensor", GUARDED((arity<row>::functional))); \
+  m.impl(#name "_.Tensor", GUARDED((arity<row>::in_place)));  \
   m.impl(#name ".Tensor_out", GUARDED((arity<row>::out)));
 #define AULE_ROW_SIO(arity, row, name)                              \
   AULE_ROW_TIO(arity, row, name)                                    \
   m.impl(#name ".Scalar", GUARDED((arity<row>::scalar)));           \
   m.impl(#name "_.Scalar", GUARDED((arity<row>::scalar_in_place))); \
   m.impl(#name ".Scalar_out", GUARDED((arity<row>::scalar_out)));
-#define AULE_ROW_GRAD(arity, row, name)                     \
-  AULE_ROW_F(arity, row, name)                              \
+#define AULE_ROW_GRAD(arity, row, name) \
+  AULE_ROW_F(arity, row, name)          \
   m.impl(#name ".grad_input", GUARDED((arity<row>::out)));
 #define AULE_ROW_HAND(arity, row, name)

@@ -1,6 +1,6 @@
 // Unary rows, and the unary ops with arguments of their own.
-#include "aten/pointwise_register.h"
 #include "ops/pointwise_unary.h"
+#include "aten/pointwise_register.h"
 
 #define UNARY_REAL(id, name, forms, ...) AULE_ROW_##forms(Unary, ops::unary_row::name, name)
 #define UNARY_ANY UNARY_REAL

@@ -1,5 +1,5 @@
-#include "aten/register.h"
 #include "ops/reduce.h"
+#include "aten/register.h"
 
 namespace aule::aten {
 namespace {

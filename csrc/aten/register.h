@@ -4,8 +4,8 @@
 //
 // The wrapper makes the first tensor argument's device current for the call (tensors, optional tensors, tensor lists).
 #pragma once
-#include <ATen/core/Tensor.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 

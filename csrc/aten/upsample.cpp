@@ -17,13 +17,22 @@ using ops::Scale;
 // One set of rows per number of spatial axes; linear and cubic take align_corners, nearest does not.
 template <Interpolation mode>
 struct Nearest {
-  static Tensor& out1(const Tensor& self, IntArrayRef size, Scale w, Tensor& out) { ops::upsample(mode, self, size, false, {w}, out); return out; }
-  static Tensor& out2(const Tensor& self, IntArrayRef size, Scale h, Scale w, Tensor& out) { ops::upsample(mode, self, size, false, {h, w}, out); return out; }
+  static Tensor& out1(const Tensor& self, IntArrayRef size, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, false, {w}, out);
+    return out;
+  }
+  static Tensor& out2(const Tensor& self, IntArrayRef size, Scale h, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, false, {h, w}, out);
+    return out;
+  }
   static Tensor& out3(const Tensor& self, IntArrayRef size, Scale d, Scale h, Scale w, Tensor& out) {
     ops::upsample(mode, self, size, false, {d, h, w}, out);
     return out;
   }
-  static Tensor& grad1(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale w, Tensor& out) { ops::upsample_backward(mode, g, size, in, false, {w}, out); return out; }
+  static Tensor& grad1(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale w, Tensor& out) {
+    ops::upsample_backward(mode, g, size, in, false, {w}, out);
+    return out;
+  }
   static Tensor& grad2(const Tensor& g, IntArrayRef size, IntArrayRef in, Scale h, Scale w, Tensor& out) {
     ops::upsample_backward(mode, g, size, in, false, {h, w}, out);
     return out;
@@ -35,7 +44,10 @@ struct Nearest {
 };
 template <Interpolation mode>
 struct Smooth {
-  static Tensor& out1(const Tensor& self, IntArrayRef size, bool align, Scale w, Tensor& out) { ops::upsample(mode, self, size, align, {w}, out); return out; }
+  static Tensor& out1(const Tensor& self, IntArrayRef size, bool align, Scale w, Tensor& out) {
+    ops::upsample(mode, self, size, align, {w}, out);
+    return out;
+  }
   static Tensor& out2(const Tensor& self, IntArrayRef size, bool align, Scale h, Scale w, Tensor& out) {
     ops::upsample(mode, self, size, align, {h, w}, out);
     return out;
@@ -52,14 +64,18 @@ struct Smooth {
     ops::upsample_backward(mode, g, size, in, align, {h, w}, out);
     return out;
   }
-  static Tensor& grad3(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale d, Scale h, Scale w, Tensor& out) {
+  static Tensor& grad3(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale d, Scale h, Scale w,
+                       Tensor& out) {
     ops::upsample_backward(mode, g, size, in, align, {d, h, w}, out);
     return out;
   }
 };
 template <EdgePad mode, int dims>
 struct Pad {
-  static Tensor& out(const Tensor& self, IntArrayRef padding, Tensor& result) { ops::edge_pad(mode, dims, self, padding, result); return result; }
+  static Tensor& out(const Tensor& self, IntArrayRef padding, Tensor& result) {
+    ops::edge_pad(mode, dims, self, padding, result);
+    return result;
+  }
   static Tensor functional(const Tensor& self, IntArrayRef padding) {
     Tensor result = at::empty({0}, self.options());
     return out(self, padding, result);
@@ -77,8 +93,10 @@ using Near = Nearest<Interpolation::nearest>;
 using Exact = Nearest<Interpolation::nearest_exact>;
 using Linear = Smooth<Interpolation::linear>;
 using Cubic = Smooth<Interpolation::cubic>;
-template <int dims> using Reflect = Pad<EdgePad::reflection, dims>;
-template <int dims> using Replicate = Pad<EdgePad::replication, dims>;
+template <int dims>
+using Reflect = Pad<EdgePad::reflection, dims>;
+template <int dims>
+using Replicate = Pad<EdgePad::replication, dims>;
 
 }  // namespace
 

@@ -40,15 +40,15 @@ struct Caps {
 
 // Bits that a shader variant may ask for with `#pragma aule feature <name>`; compile.py knows the same names.
 enum Feature : uint32_t {
-  kFeatureFloat16 = 1u << 0,            // float16
-  kFeatureBFloat16 = 1u << 1,           // bfloat16
-  kFeatureFloat64 = 1u << 2,            // float64
-  kFeatureFloat32AtomicAdd = 1u << 3,   // float32_atomic_add
-  kFeatureSubgroupArithmetic = 1u << 4, // subgroup_arithmetic
-  kFeatureSubgroupShuffle = 1u << 5,    // subgroup_shuffle
-  kFeatureCooperativeMatrix = 1u << 6,  // cooperative_matrix
-  kFeatureCooperativeMatrix2 = 1u << 7, // cooperative_matrix2
-  kFeatureInt8 = 1u << 8,               // int8
+  kFeatureFloat16 = 1u << 0,             // float16
+  kFeatureBFloat16 = 1u << 1,            // bfloat16
+  kFeatureFloat64 = 1u << 2,             // float64
+  kFeatureFloat32AtomicAdd = 1u << 3,    // float32_atomic_add
+  kFeatureSubgroupArithmetic = 1u << 4,  // subgroup_arithmetic
+  kFeatureSubgroupShuffle = 1u << 5,     // subgroup_shuffle
+  kFeatureCooperativeMatrix = 1u << 6,   // cooperative_matrix
+  kFeatureCooperativeMatrix2 = 1u << 7,  // cooperative_matrix2
+  kFeatureInt8 = 1u << 8,                // int8
 };
 uint32_t feature_bits(const Caps& caps);
 

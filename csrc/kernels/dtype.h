@@ -27,13 +27,22 @@ enum class DType : uint8_t {
 
 constexpr size_t dtype_size(DType t) {
   switch (t) {
-    case DType::f32: case DType::i32: case DType::raw4: return 4;
-    case DType::f16: case DType::bf16: case DType::i16: case DType::raw2: return 2;
-    case DType::f64: case DType::i64: case DType::raw8: return 8;
+    case DType::f32:
+    case DType::i32:
+    case DType::raw4: return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::i16:
+    case DType::raw2: return 2;
+    case DType::f64:
+    case DType::i64:
+    case DType::raw8: return 8;
     case DType::raw16: return 16;
     default: return 1;
   }
 }
-constexpr bool is_floating(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64; }
+constexpr bool is_floating(DType t) {
+  return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64;
+}
 
 }  // namespace aule

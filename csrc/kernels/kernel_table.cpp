@@ -68,7 +68,8 @@ void insert(const Table& t, const Entry* entry) {
   t.slots[i].store(entry, std::memory_order_release);
 }
 
-const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, uint16_t row, const Spec& spec) {
+const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, uint16_t row,
+                               const Spec& spec) {
   if (row >= kKernelRowCount) throw vulkan::Error("kernel row " + std::to_string(row) + " does not exist");
   const KernelRow& r = kKernelRows[row];
   if (uint32_t lacks = r.features & ~feature_bits(device.caps())) {
@@ -79,9 +80,9 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   std::lock_guard lock(tables.mutex);
   const Table* t = tables.table.load(std::memory_order_acquire);
   if (const Entry* e = find(*t, hash, row, spec)) return *e->pipeline;
-  const auto* entry = new Entry{
-      hash, row, spec,
-      device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()})};
+  const auto* entry = new Entry{hash, row, spec,
+                                device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
+                                                                 r.params_bytes, spec.data(), spec.size()})};
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {

@@ -6,7 +6,10 @@
 
 #include "kernels/launch.h"
 
-namespace aule::vulkan { class Device; class Pipeline; }
+namespace aule::vulkan {
+class Device;
+class Pipeline;
+}  // namespace aule::vulkan
 
 namespace aule::kernels {
 

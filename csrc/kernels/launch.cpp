@@ -11,7 +11,8 @@
 
 namespace aule {
 
-void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes, const Args& args, Grid grid) {
+void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes,
+                const Args& args, Grid grid) {
   const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), row, spec);
   if (params_bytes != pipeline.params_bytes) {
     throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +
@@ -20,11 +21,17 @@ void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const voi
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
 }
 
-bool supported_row(int device, uint16_t row) { return (kKernelRows[row].features & ~feature_bits(vulkan::device_caps(device))) == 0; }
+bool supported_row(int device, uint16_t row) {
+  return (kKernelRows[row].features & ~feature_bits(vulkan::device_caps(device))) == 0;
+}
 
 void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes) { stream.copy(dst, src, bytes); }
-void upload_bytes(CommandStream& stream, uint64_t dst, const void* host, uint64_t bytes) { stream.upload(dst, host, bytes); }
-void download_bytes(CommandStream& stream, void* host, uint64_t src, uint64_t bytes) { stream.download(host, src, bytes); }
+void upload_bytes(CommandStream& stream, uint64_t dst, const void* host, uint64_t bytes) {
+  stream.upload(dst, host, bytes);
+}
+void download_bytes(CommandStream& stream, void* host, uint64_t src, uint64_t bytes) {
+  stream.download(host, src, bytes);
+}
 void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word) { stream.fill(dst, bytes, word); }
 void set_error_tag_names(const char* (*name_of)(uint32_t)) { stream::set_error_tag_names(name_of); }
 uint64_t error_address(CommandStream& stream) { return stream.error_address(); }

@@ -20,7 +20,9 @@
 
 namespace aule {
 
-namespace stream { class CommandStream; }
+namespace stream {
+class CommandStream;
+}
 using stream::CommandStream;
 
 struct Access {
@@ -75,7 +77,10 @@ class Spec {
   Spec(std::initializer_list<SpecValue> values) {
     for (SpecValue v : values) push(v);
   }
-  void push(SpecValue v) { values_.at(count_) = v.bits; ++count_; }
+  void push(SpecValue v) {
+    values_.at(count_) = v.bits;
+    ++count_;
+  }
   const uint32_t* data() const { return values_.data(); }
   size_t size() const { return count_; }
 
@@ -108,7 +113,8 @@ void upload_bytes(CommandStream& stream, uint64_t dst, const void* host, uint64_
 void download_bytes(CommandStream& stream, void* host, uint64_t src, uint64_t bytes);
 void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word);
 
-// The device's error record, for kernels that check indices (shaders/common/errors.glsl). Not an argument: no barrier waits for it.
+// The device's error record, for kernels that check indices (shaders/common/errors.glsl). Not an argument: no barrier
+// waits for it.
 uint64_t error_address(CommandStream& stream);
 // Installed by the op layer, which knows the op names behind the tags that kernels report.
 void set_error_tag_names(const char* (*name_of)(uint32_t tag));

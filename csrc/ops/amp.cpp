@@ -8,7 +8,8 @@
 
 namespace aule::ops {
 
-void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& found_inf, const at::Tensor& inv_scale) {
+void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& found_inf,
+                                               const at::Tensor& inv_scale) {
   constexpr const char* op = "_amp_foreach_non_finite_check_and_unscale_";
   if (self.empty()) return;
   for (const at::Tensor* one : {static_cast<const at::Tensor*>(&found_inf), &inv_scale})
@@ -52,7 +53,8 @@ at::Tensor& amp_update_scale_(at::Tensor& self, at::Tensor& growth_tracker, cons
   TORCH_CHECK(self.numel() == 1 && self.scalar_type() == at::kFloat, op, ": expected the scale to be one float32");
   TORCH_CHECK(growth_tracker.numel() == 1 && growth_tracker.scalar_type() == at::kInt, op,
               ": expected the growth tracker to be one int32");
-  TORCH_CHECK(found_inf.numel() == 1 && found_inf.scalar_type() == at::kFloat, op, ": expected found_inf to be one float32");
+  TORCH_CHECK(found_inf.numel() == 1 && found_inf.scalar_type() == at::kFloat, op,
+              ": expected found_inf to be one float32");
   TensorArgs args;
   AmpUpdateScaleParams p{};
   p.scale = args.read_write(self);

@@ -26,7 +26,9 @@ Extent extent(at::IntArrayRef values, int64_t spatial, int32_t fill) {
   return e;
 }
 template <class Array>
-void put(Array& to, const Extent& from) { std::copy(from.begin(), from.end(), to); }
+void put(Array& to, const Extent& from) {
+  std::copy(from.begin(), from.end(), to);
+}
 int64_t volume(const Extent& e) { return int64_t{e[0]} * e[1] * e[2]; }
 
 struct Geometry {
@@ -34,7 +36,9 @@ struct Geometry {
   int64_t positions() const { return volume(out_size); }
   int64_t taps() const { return volume(kernel); }
   // A 1x1 kernel that touches every pixel once: the image is its own columns.
-  bool is_identity() const { return taps() == 1 && size == out_size && stride == Extent{1, 1, 1} && pad == Extent{0, 0, 0}; }
+  bool is_identity() const {
+    return taps() == 1 && size == out_size && stride == Extent{1, 1, 1} && pad == Extent{0, 0, 0};
+  }
 };
 
 void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& columns, bool fold) {
@@ -45,14 +49,19 @@ void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& co
   p.image = fold ? args.write(image) : args.read(image);
   p.columns = fold ? args.read(columns) : args.write(columns);
   p.n = static_cast<uint64_t>(result.numel());
-  put(p.size, g.size); put(p.out_size, g.out_size); put(p.kernel, g.kernel);
-  put(p.stride, g.stride); put(p.pad, g.pad); put(p.dilation, g.dilation);
+  put(p.size, g.size);
+  put(p.out_size, g.out_size);
+  put(p.kernel, g.kernel);
+  put(p.stride, g.stride);
+  put(p.pad, g.pad);
+  put(p.dilation, g.dilation);
   const DType dtype = fold ? dtype_of(image, "col2im") : raw_dtype_of(image);
-  launch(current(image), kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col), Spec{dtype}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(image), kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col),
+         Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 
-void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y, int64_t groups) {
+void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
+                int64_t groups) {
   const at::Tensor& result = grad == ConvDirectGRAD::none ? y : grad == ConvDirectGRAD::input ? x : w;
   if (result.numel() == 0) return;
   ConvDirectParams p{};
@@ -61,13 +70,18 @@ void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, con
   p.w = grad == ConvDirectGRAD::weight ? args.write(w) : args.read(w);
   p.y = grad == ConvDirectGRAD::none ? args.write(y) : args.read(y);
   p.n = static_cast<uint64_t>(result.numel());
-  put(p.size, g.size); put(p.out_size, g.out_size); put(p.kernel, g.kernel);
-  put(p.stride, g.stride); put(p.pad, g.pad); put(p.dilation, g.dilation);
+  put(p.size, g.size);
+  put(p.out_size, g.out_size);
+  put(p.kernel, g.kernel);
+  put(p.stride, g.stride);
+  put(p.pad, g.pad);
+  put(p.dilation, g.dilation);
   p.batch = static_cast<int32_t>(x.size(0));
   p.groups = static_cast<int32_t>(groups);
   p.ci = static_cast<int32_t>(x.size(1) / groups);
   p.co = static_cast<int32_t>(y.size(1) / groups);
-  launch(current(x), kernel::conv_direct(grad), Spec{dtype_of(x, "convolution")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(x), kernel::conv_direct(grad), Spec{dtype_of(x, "convolution")}, p, args,
+         linear_grid(ceil_div(p.n, kLocal)));
 }
 
 // Images per chunk, so that a chunk's columns stay under kColumnsBytes.
@@ -95,7 +109,8 @@ void forward(const Geometry& g, const at::Tensor& x, const at::Tensor& w, const 
   }
 }
 
-void backward_input(const Geometry& g, const at::Tensor& gx, const at::Tensor& w, const at::Tensor& gy, int64_t groups) {
+void backward_input(const Geometry& g, const at::Tensor& gx, const at::Tensor& w, const at::Tensor& gy,
+                    int64_t groups) {
   if (gx.numel() == 0) return;
   if (groups != 1) return run_direct(g, ConvDirectGRAD::input, gx, w, gy, groups);
   const at::Tensor matrix = w.reshape({1, w.size(0), -1}).transpose(1, 2);
@@ -104,12 +119,15 @@ void backward_input(const Geometry& g, const at::Tensor& gx, const at::Tensor& w
     const int64_t count = std::min(step, gx.size(0) - at);
     const at::Tensor columns = at::bmm(matrix.expand({count, -1, -1}), flat.narrow(0, at, count));
     at::Tensor part = gx.narrow(0, at, count);
-    if (g.is_identity()) part.view(columns.sizes()).copy_(columns);
-    else run_unfold(g, part, columns, /*fold=*/true);
+    if (g.is_identity())
+      part.view(columns.sizes()).copy_(columns);
+    else
+      run_unfold(g, part, columns, /*fold=*/true);
   }
 }
 
-at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayRef weight_size, const at::Tensor& gy, int64_t groups) {
+at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayRef weight_size, const at::Tensor& gy,
+                           int64_t groups) {
   at::Tensor gw = at::empty(weight_size, x.options());
   if (gw.numel() == 0) return gw;
   if (x.numel() == 0 || gy.numel() == 0) return gw.zero_();
@@ -123,7 +141,8 @@ at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayR
   for (int64_t at = 0, step = chunk_of(g, x); at < x.size(0); at += step) {
     const int64_t count = std::min(step, x.size(0) - at);
     const at::Tensor columns = columns_of(g, x.narrow(0, at, count));
-    const at::Tensor part = at::bmm(flat.narrow(0, at, count), columns.transpose(1, 2)).sum(at::IntArrayRef{0}, false, at::kFloat);
+    const at::Tensor part =
+        at::bmm(flat.narrow(0, at, count), columns.transpose(1, 2)).sum(at::IntArrayRef{0}, false, at::kFloat);
     sum = sum.defined() ? sum.add_(part) : part;
   }
   return gw.copy_(sum.view(weight_size));
@@ -131,34 +150,41 @@ at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayR
 
 void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& weight) {
   check_same_device(op, {&input, &weight});
-  TORCH_CHECK(input.scalar_type() == weight.scalar_type(), op, ": expected input and weight of one dtype, got ", input.scalar_type(), " and ",
-              weight.scalar_type());
-  TORCH_CHECK_NOT_IMPLEMENTED(input.scalar_type() == at::kFloat || input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16, op,
-                              ": dtype ", input.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
-  TORCH_CHECK_NOT_IMPLEMENTED(input.dim() >= 3 && input.dim() <= 5, op, ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
+  TORCH_CHECK(input.scalar_type() == weight.scalar_type(), op, ": expected input and weight of one dtype, got ",
+              input.scalar_type(), " and ", weight.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      input.scalar_type() == at::kFloat || input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16, op,
+      ": dtype ", input.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  TORCH_CHECK_NOT_IMPLEMENTED(input.dim() >= 3 && input.dim() <= 5, op,
+                              ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }
 
 }  // namespace
 
-at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
-                                    int64_t groups) {
+at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
+                                    const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                                    at::IntArrayRef output_padding, int64_t groups) {
   check_inputs("convolution", input, weight);
   const int64_t spatial = input.dim() - 2;
   const at::Tensor x = input.contiguous(), w = weight.contiguous();
-  const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1), pad = extent(padding, spatial, 0),
-               dil = extent(dilation, spatial, 1), extra = extent(output_padding, spatial, 0), size = extent(x.sizes().slice(2), spatial, 1);
+  const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
+               pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
+               extra = extent(output_padding, spatial, 0), size = extent(x.sizes().slice(2), spatial, 1);
   Extent result{};
   std::vector<int64_t> shape{x.size(0), transposed ? w.size(1) * groups : w.size(0)};
   for (size_t d = 0; d < 3; ++d) {
     const int32_t reach = dil[d] * (kernel[d] - 1);
-    result[d] = transposed ? (size[d] - 1) * s[d] - 2 * pad[d] + reach + 1 + extra[d] : (size[d] + 2 * pad[d] - reach - 1) / s[d] + 1;
+    result[d] = transposed ? (size[d] - 1) * s[d] - 2 * pad[d] + reach + 1 + extra[d]
+                           : (size[d] + 2 * pad[d] - reach - 1) / s[d] + 1;
     if (static_cast<int64_t>(d) >= 3 - spatial) shape.push_back(result[d]);
   }
   at::Tensor out = at::empty(shape, x.options());
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
-  if (transposed) backward_input({result, size, kernel, s, pad, dil}, out, w, x, groups);
-  else forward({size, result, kernel, s, pad, dil}, x, w, out, groups);
+  if (transposed)
+    backward_input({result, size, kernel, s, pad, dil}, out, w, x, groups);
+  else
+    forward({size, result, kernel, s, pad, dil}, x, w, out, groups);
   if (bias.has_value() && bias->defined()) {
     std::vector<int64_t> per_channel(static_cast<size_t>(out.dim()), 1);
     per_channel[1] = -1;
@@ -167,15 +193,16 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   return out;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(const at::Tensor& grad_output, const at::Tensor& input,
-                                                                                 const at::Tensor& weight, at::IntArrayRef stride,
-                                                                                 at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                                                                                 at::IntArrayRef, int64_t groups, std::array<bool, 3> output_mask) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef, int64_t groups,
+    std::array<bool, 3> output_mask) {
   check_inputs("convolution_backward", input, weight);
   const int64_t spatial = input.dim() - 2;
   const at::Tensor x = input.contiguous(), w = weight.contiguous(), gy = grad_output.contiguous();
-  const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1), pad = extent(padding, spatial, 0),
-               dil = extent(dilation, spatial, 1), x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
+  const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
+               pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
+               x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
   at::Tensor gx, gw, gb;
   if (transposed) {
     // Roles swapped: the convolution maps gy to x.
@@ -201,13 +228,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   return {gx, gw, gb};
 }
 
-at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride,
-                       at::Tensor& out) {
+at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
+                       at::IntArrayRef padding, at::IntArrayRef stride, at::Tensor& out) {
   TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3-D or 4-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 4;
   const at::Tensor x = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{extent(x.sizes().slice(2), 2, 1), {1, 1, 1}, extent(kernel_size, 2, 1), extent(stride, 2, 1), extent(padding, 2, 0), extent(dilation, 2, 1)};
-  for (size_t d = 0; d < 3; ++d) g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  Geometry g{extent(x.sizes().slice(2), 2, 1),
+             {1, 1, 1},
+             extent(kernel_size, 2, 1),
+             extent(stride, 2, 1),
+             extent(padding, 2, 0),
+             extent(dilation, 2, 1)};
+  for (size_t d = 0; d < 3; ++d)
+    g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
   TORCH_CHECK(g.positions() > 0, "im2col: the sliding window does not fit an input of shape ", self.sizes());
   std::vector<int64_t> shape{x.size(0), x.size(1) * g.taps(), g.positions()};
   at::Tensor columns = at::empty(shape, x.options());
@@ -216,27 +249,32 @@ at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::
   at::native::resize_output(out, columns.sizes());
   return out.copy_(columns);
 }
-at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {
+at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
+                  at::IntArrayRef padding, at::IntArrayRef stride) {
   at::Tensor out = at::empty({0}, self.options());
   return im2col_out(self, kernel_size, dilation, padding, stride, out);
 }
-at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
-                       at::IntArrayRef stride, at::Tensor& out) {
+at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
+                       at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride, at::Tensor& out) {
   TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2-D or 3-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 3;
   const at::Tensor columns = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{extent(output_size, 2, 1), {1, 1, 1}, extent(kernel_size, 2, 1), extent(stride, 2, 1), extent(padding, 2, 0), extent(dilation, 2, 1)};
-  for (size_t d = 0; d < 3; ++d) g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
-  TORCH_CHECK(columns.size(1) % g.taps() == 0 && columns.size(2) == g.positions(), "col2im: columns of shape ", self.sizes(), " do not fit output_size ",
-              output_size, " and kernel_size ", kernel_size);
-  at::Tensor image = at::empty({columns.size(0), columns.size(1) / g.taps(), output_size[0], output_size[1]}, columns.options());
+  Geometry g{extent(output_size, 2, 1), {1, 1, 1},
+             extent(kernel_size, 2, 1), extent(stride, 2, 1),
+             extent(padding, 2, 0),     extent(dilation, 2, 1)};
+  for (size_t d = 0; d < 3; ++d)
+    g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  TORCH_CHECK(columns.size(1) % g.taps() == 0 && columns.size(2) == g.positions(), "col2im: columns of shape ",
+              self.sizes(), " do not fit output_size ", output_size, " and kernel_size ", kernel_size);
+  at::Tensor image =
+      at::empty({columns.size(0), columns.size(1) / g.taps(), output_size[0], output_size[1]}, columns.options());
   run_unfold(g, image, columns, /*fold=*/true);
   if (!batched) image = image.squeeze(0);
   at::native::resize_output(out, image.sizes());
   return out.copy_(image);
 }
-at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size, at::IntArrayRef dilation, at::IntArrayRef padding,
-                  at::IntArrayRef stride) {
+at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
+                  at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {
   at::Tensor out = at::empty({0}, self.options());
   return col2im_out(self, output_size, kernel_size, dilation, padding, stride, out);
 }

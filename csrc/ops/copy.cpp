@@ -19,21 +19,23 @@ bool on_aule(const at::Tensor& t) { return t.device().type() == c10::DeviceType:
 
 // Same sizes, same strides, no gaps: the bytes from element 0 on are the tensor.
 bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && ((a.is_contiguous() && b.is_contiguous()) ||
-                                    (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
+  return a.sizes() == b.sizes() &&
+         ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
 }
 
 // Views whose conjugate or negative bit differs: the bits are copied, then the destination is corrected where it lives.
 void settle_bits(const at::Tensor& src, const at::Tensor& dst) {
   if (src.is_neg() != dst.is_neg()) const_cast<at::Tensor&>(dst).neg_();
-  if (dst.is_complex() && src.is_conj() != dst.is_conj()) at::view_as_real(dst.is_conj() ? dst.conj() : dst).select(-1, 1).neg_();
+  if (dst.is_complex() && src.is_conj() != dst.is_conj())
+    at::view_as_real(dst.is_conj() ? dst.conj() : dst).select(-1, 1).neg_();
 }
 
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const c10::OptionalDeviceGuard guard(dst.device());
   // Conversion happens on the device; a dtype without arithmetic there is converted where the data is, on the host.
-  const bool convert_here = src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
-                                                           src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
+  const bool convert_here =
+      src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
+                                     src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
   at::Tensor host = convert_here ? src.to(dst.scalar_type()) : src;
   if (host.sizes() == dst.sizes() && host.dtype() == dst.dtype() && same_dense_layout(host, dst)) {
     upload(dst, host, non_blocking);
@@ -68,7 +70,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
   if (dst.numel() == 0) return dst;
   // Conjugate and negative bits of a host tensor are settled on the host ...
-  if (self.is_cpu() && (self.is_conj() || self.is_neg())) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (self.is_cpu() && (self.is_conj() || self.is_neg()))
+    return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
   if (dst.is_cpu() && (dst.is_conj() || dst.is_neg())) {
     at::Tensor plain = at::empty(dst.sizes(), dst.options());
     copy_from(self, plain, /*non_blocking=*/false);
@@ -76,7 +79,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   }
   // ... those of device views after the bits have been moved.
   const bool bits_differ = self.is_neg() != dst.is_neg() || self.is_conj() != dst.is_conj();
-  if (bits_differ && self.dtype() != dst.dtype()) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (bits_differ && self.dtype() != dst.dtype())
+    return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
   if (on_aule(self) && on_aule(dst)) {
     if (self.device() == dst.device()) {
       copy_strided(dst, self.expand(dst.sizes()));

@@ -78,7 +78,8 @@ void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint
 }
 
 // The transposing kernel, where it applies: dst dense along dimension 0, src along another, both of some length.
-bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from, const StridedShape<2>& shape) {
+bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from,
+               const StridedShape<2>& shape) {
   if (caps.kind == Caps::Kind::cpu || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
   int j = 1;
   while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
@@ -94,8 +95,8 @@ bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, u
     batch *= p.sizes[k++];
   }
   for (; k < 4; ++k) p.sizes[k] = 1;
-  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32), ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32),
-                  static_cast<uint32_t>(batch)};
+  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32),
+                  ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32), static_cast<uint32_t>(batch)};
   if (grid.x > 65535 || grid.y > 65535 || batch > 65535) return false;
   Args args;
   p.dst = args.write(to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt));
@@ -119,7 +120,9 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
   bool one_word = true;  // is the pattern one repeated 32-bit word?
   for (int64_t i = 1; i < size / 4; ++i) one_word = one_word && bits[i] == bits[0];
   if (whole.dense() && one_word && bytes % 4 == 0 && base % 4 == 0) {
-    const uint32_t word = size == 1 ? (bits[0] & 0xffu) * 0x01010101u : size == 2 ? (bits[0] & 0xffffu) * 0x00010001u : bits[0];
+    const uint32_t word = size == 1   ? (bits[0] & 0xffu) * 0x01010101u
+                          : size == 2 ? (bits[0] & 0xffffu) * 0x00010001u
+                                      : bits[0];
     fill_words(stream, base, bytes, word);
     return;
   }
@@ -137,14 +140,16 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
 }  // namespace
 
 void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
-  TORCH_CHECK(dst.sizes() == src.sizes(), "copy_: expected equal sizes on the device, got ", dst.sizes(), " and ", src.sizes());
+  TORCH_CHECK(dst.sizes() == src.sizes(), "copy_: expected equal sizes on the device, got ", dst.sizes(), " and ",
+              src.sizes());
   if (dst.numel() == 0) return;
   const bool same = dst.scalar_type() == src.scalar_type();
   const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
   const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
   const Via via = conversion_class(dt_dst, dt_src);
-  TORCH_CHECK(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(), " to ", dst.scalar_type(),
-              " on ", dst.device(), " needs the Vulkan feature shaderFloat64, which this device lacks");
+  TORCH_CHECK(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(), " to ",
+              dst.scalar_type(), " on ", dst.device(),
+              " needs the Vulkan feature shaderFloat64, which this device lacks");
 
   auto& stream = current(dst);
   const StridedShape<2> whole = shape_of<2>({&dst, &src});
@@ -154,8 +159,9 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
-    if (via == Via::raw && transpose(stream, caps_of(dst), dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
-                                     from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape))
+    if (via == Via::raw &&
+        transpose(stream, caps_of(dst), dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
+                  from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape))
       return;
     Args args;
     const uint64_t d = args.write(to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
@@ -195,8 +201,8 @@ void fill_kernel(const at::Tensor& dst, const at::Scalar& value) {
                    static_assert(sizeof(x) <= sizeof(bits));
                    std::memcpy(bits.data(), &x, sizeof(x));
                  }),
-                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOAT8_TYPES),
-                 at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool);
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                 AT_EXPAND(AT_FLOAT8_TYPES), at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool);
   fill_bits(dst, bits);
 }
 
@@ -209,7 +215,8 @@ at::Tensor& fill__scalar(at::Tensor& self, const at::Scalar& value) {
 }
 
 at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
-  TORCH_CHECK(value.dim() == 0, "fill_: expected a 0-dimensional value tensor, got one with ", value.dim(), " dimensions");
+  TORCH_CHECK(value.dim() == 0, "fill_: expected a 0-dimensional value tensor, got one with ", value.dim(),
+              " dimensions");
   at::assert_no_internal_overlap(self);
   if (value.device() != self.device()) {
     fill_kernel(self, value.item());

@@ -49,7 +49,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   params.state = state.state_address;
   params.keep = static_cast<float>(1.0 - p);
   params.scale = static_cast<float>(1.0 / (1.0 - p));
-  launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
+  launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args,
+         linear_grid(ceil_div(params.n, kGroupElems)));
   return {out, mask};
 }
 
@@ -57,8 +58,8 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   const char* op = "native_dropout_backward";
   check_same_device(op, {&grad_output, &mask});
   TORCH_CHECK(mask.scalar_type() == at::kBool, op, ": expected a bool mask, but got ", mask.scalar_type());
-  TORCH_CHECK(mask.sizes() == grad_output.sizes(), op, ": mask ", mask.sizes(), " and grad_output ", grad_output.sizes(),
-              " differ in shape");
+  TORCH_CHECK(mask.sizes() == grad_output.sizes(), op, ": mask ", mask.sizes(), " and grad_output ",
+              grad_output.sizes(), " differ in shape");
   if (grad_output.numel() == 0) return at::empty_like(grad_output);
   // One dense layout for all three; the gradient's own where the mask shares it.
   const bool shared = grad_output.is_non_overlapping_and_dense() && grad_output.strides() == mask.strides();
@@ -67,7 +68,8 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   at::Tensor out = at::empty_like(grad);
   const DType dtype = dtype_of(grad, op);
   const auto kernel = kernel::dropout_backward(compute_type(dtype));
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(grad.device().index(), kernel.row), op, ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(grad.device().index(), kernel.row), op,
+                              ": this device has no float64 arithmetic");
   auto& stream = current(grad);
   TensorArgs args;
   DropoutBackwardParams params{};
@@ -76,7 +78,8 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.mask = args.read(kept);
   params.n = static_cast<uint64_t>(grad.numel());
   params.scale = static_cast<float>(scale);
-  launch(stream, kernel, Spec{dtype, packed(grad, out, kept)}, params, args, linear_grid(ceil_div(params.n, kGroupElems)));
+  launch(stream, kernel, Spec{dtype, packed(grad, out, kept)}, params, args,
+         linear_grid(ceil_div(params.n, kGroupElems)));
   return out;
 }
 

@@ -13,8 +13,8 @@
 
 namespace aule::ops {
 
-at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t /*padding_idx*/, bool /*scale_grad_by_freq*/,
-                     bool /*sparse*/) {
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t /*padding_idx*/,
+                     bool /*scale_grad_by_freq*/, bool /*sparse*/) {
   const char* op = "embedding";
   TORCH_CHECK(weight.dim() == 2, op, ": 'weight' must be 2-D");
   check_same_device(op, {&weight, &indices});
@@ -27,8 +27,10 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_
     IndexPlan::Dim dim;
     dim.size = out.size(d);
     dim.plain_stride = out.stride(d);
-    if (d < indices.dim()) dim.index_stride[0] = indices.stride(d);
-    else dim.indexed_stride = weight.stride(1);
+    if (d < indices.dim())
+      dim.index_stride[0] = indices.stride(d);
+    else
+      dim.indexed_stride = weight.stride(1);
     plan.dims.push_back(dim);
   }
   check_bound(op, plan);
@@ -50,7 +52,8 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   if (source.numel() == 0) return out.to(grad_output.scalar_type());
   if (scale_grad_by_freq) {
     at::Tensor count = at::zeros({num_weights}, out.options());
-    run_combine(plan_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true, /*wrap=*/false),
+    run_combine(plan_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true,
+                               /*wrap=*/false),
                 Combine::add);
     // An index out of range was reported above; here it reads a count of 0.
     source = source.to(out.scalar_type()).div(at::clamp_min(at::index_select(count, 0, line), 1).unsqueeze(1));
@@ -71,7 +74,8 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
   if (indices.numel() == 0 || self.numel() == 0) return self;
   at::Tensor used = at::zeros({self.size(0)}, self.options().dtype(at::kBool));
   const at::Tensor line = indices.reshape({-1});
-  IndexPlan plan = plan_along_dim(op, at::full({}, true, used.options()).expand({line.numel()}), used, 0, line, /*line=*/true, /*wrap=*/false);
+  IndexPlan plan = plan_along_dim(op, at::full({}, true, used.options()).expand({line.numel()}), used, 0, line,
+                                  /*line=*/true, /*wrap=*/false);
   for (auto& d : plan.dims) d.meets = false;  // every writer of a place writes the same
   run_put(std::move(plan));
   const at::Tensor norms = at::norm(self, norm_type, 1);

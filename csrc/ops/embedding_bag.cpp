@@ -20,14 +20,16 @@ at::Tensor entry_gradients(const at::Tensor& grad, const at::Tensor& offset2bag)
 }
 }  // namespace
 
-BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg, const at::Tensor& offsets_arg, bool /*scale_grad_by_freq*/,
-                        int64_t mode, bool sparse, const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg, const at::Tensor& offsets_arg,
+                        bool /*scale_grad_by_freq*/, int64_t mode, bool sparse,
+                        const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
                         int64_t padding_idx) {
   const char* op = "embedding_bag";
   check_same_device(op, {&weight, &indices_arg, &offsets_arg});
   check_index_dtype(op, indices_arg);
   check_index_dtype(op, offsets_arg);
-  TORCH_CHECK(weight.dim() == 2 && indices_arg.dim() == 1 && offsets_arg.dim() == 1, op, ": expected a 2-D weight, 1-D indices and 1-D offsets");
+  TORCH_CHECK(weight.dim() == 2 && indices_arg.dim() == 1 && offsets_arg.dim() == 1, op,
+              ": expected a 2-D weight, 1-D indices and 1-D offsets");
   TORCH_CHECK(!sparse, op, ": sparse gradients are not supported on aule");
   const bool scaled = per_sample_weights.has_value() && per_sample_weights->defined();
   TORCH_CHECK(!scaled || (mode == 0 && per_sample_weights->scalar_type() == weight.scalar_type() &&
@@ -50,7 +52,8 @@ BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg,
 
   const DType dtype = dtype_of(weight, op);
   const auto kernel = kernel::embedding_bag(dtype == DType::f64 ? DType::f64 : DType::f32);
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(weight.device().index(), kernel.row), op, ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(weight.device().index(), kernel.row), op,
+                              ": this device has no float64 arithmetic");
   const at::Tensor scale = scaled ? per_sample_weights->contiguous() : at::Tensor();
   auto& stream = current(weight);
   TensorArgs args;
@@ -79,33 +82,37 @@ BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg,
 }
 
 at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor& indices, const at::Tensor& offset2bag,
-                                        const at::Tensor& bag_size, const at::Tensor& maximum_indices, int64_t num_weights,
-                                        bool scale_grad_by_freq, int64_t mode, const std::optional<at::Tensor>& per_sample_weights,
-                                        int64_t padding_idx) {
+                                        const at::Tensor& bag_size, const at::Tensor& maximum_indices,
+                                        int64_t num_weights, bool scale_grad_by_freq, int64_t mode,
+                                        const std::optional<at::Tensor>& per_sample_weights, int64_t padding_idx) {
   if (mode == kMax) {
     // Empty bags have no maximum: their -1 becomes row 0 with a gradient of nothing.
     const at::Tensor source = grad.masked_fill(maximum_indices.lt(0), 0);
-    return at::zeros({num_weights, grad.size(1)}, grad.options()).scatter_add_(0, at::clamp_min(maximum_indices, 0), source);
+    return at::zeros({num_weights, grad.size(1)}, grad.options())
+        .scatter_add_(0, at::clamp_min(maximum_indices, 0), source);
   }
   at::Tensor source = grad;
   if (mode == kMean) source = source.div(at::clamp_min(bag_size, 1).unsqueeze(1));
   source = entry_gradients(source, offset2bag);
-  if (per_sample_weights.has_value() && per_sample_weights->defined()) source = source.mul(per_sample_weights->unsqueeze(1));
-  return ops::embedding_dense_backward(source.to(grad.scalar_type()), indices, num_weights, padding_idx, scale_grad_by_freq);
+  if (per_sample_weights.has_value() && per_sample_weights->defined())
+    source = source.mul(per_sample_weights->unsqueeze(1));
+  return ops::embedding_dense_backward(source.to(grad.scalar_type()), indices, num_weights, padding_idx,
+                                       scale_grad_by_freq);
 }
 
 at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indices, const at::Tensor& /*offsets*/,
-                                  const at::Tensor& offset2bag, const at::Tensor& bag_size, const at::Tensor& maximum_indices,
-                                  int64_t num_weights, bool scale_grad_by_freq, int64_t mode, bool sparse,
-                                  const std::optional<at::Tensor>& per_sample_weights, int64_t padding_idx) {
+                                  const at::Tensor& offset2bag, const at::Tensor& bag_size,
+                                  const at::Tensor& maximum_indices, int64_t num_weights, bool scale_grad_by_freq,
+                                  int64_t mode, bool sparse, const std::optional<at::Tensor>& per_sample_weights,
+                                  int64_t padding_idx) {
   TORCH_CHECK(!sparse, "embedding_bag: sparse gradients are not supported on aule");
-  return embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
-                                      per_sample_weights, padding_idx);
+  return embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights,
+                                      scale_grad_by_freq, mode, per_sample_weights, padding_idx);
 }
 
-at::Tensor embedding_bag_per_sample_weights_backward(const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& indices,
-                                                     const at::Tensor& /*offsets*/, const at::Tensor& offset2bag, int64_t mode,
-                                                     int64_t padding_idx) {
+at::Tensor embedding_bag_per_sample_weights_backward(const at::Tensor& grad, const at::Tensor& weight,
+                                                     const at::Tensor& indices, const at::Tensor& /*offsets*/,
+                                                     const at::Tensor& offset2bag, int64_t mode, int64_t padding_idx) {
   TORCH_CHECK(mode == 0, "embedding_bag: per_sample_weights have a gradient in mode 'sum' only");
   const at::Tensor products = entry_gradients(grad, offset2bag).mul(at::index_select(weight, 0, indices));
   const at::Tensor sums = products.sum(1);

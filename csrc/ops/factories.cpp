@@ -62,7 +62,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
 void check_range(const char* op, double start, double end, double step) {
   TORCH_CHECK(step > 0 || step < 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(start) && std::isfinite(end), "unsupported range: ", start, " -> ", end);
-  TORCH_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), op, ": upper bound and lower bound inconsistent with step sign");
+  TORCH_CHECK((step > 0 && end >= start) || (step < 0 && end <= start), op,
+              ": upper bound and lower bound inconsistent with step sign");
 }
 
 bool integral(double x) { return std::abs(x) < 9.0e15 && x == std::floor(x); }
@@ -113,19 +114,24 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex(), op, ": complex sequences are not supported on aule");
   at::native::resize_output(out, {steps});
   Sequence s{Kind::linear, start.toDouble(), 0, end.toDouble()};
-  if (steps == 1) s.end = s.start;
-  else s.step = (s.end - s.start) / static_cast<double>(steps - 1);
+  if (steps == 1)
+    s.end = s.start;
+  else
+    s.step = (s.end - s.start) / static_cast<double>(steps - 1);
   return write(op, out, s);
 }
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
   const char* op = "logspace";
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex() && base > 0, op, ": complex sequences and bases up to 0 are not supported on aule");
+  TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex() && base > 0, op,
+                              ": complex sequences and bases up to 0 are not supported on aule");
   at::native::resize_output(out, {steps});
   Sequence s{Kind::power, start.toDouble(), 0, end.toDouble(), base};
-  if (steps == 1) s.end = s.start;
-  else s.step = (s.end - s.start) / static_cast<double>(steps - 1);
+  if (steps == 1)
+    s.end = s.start;
+  else
+    s.step = (s.end - s.start) / static_cast<double>(steps - 1);
   return write(op, out, s);
 }
 
@@ -150,13 +156,16 @@ int64_t lower_count(int64_t rows, int64_t columns, int64_t offset) {
   return k * (first + offset + 1) + k * (k - 1) / 2 + (rows - full) * columns;
 }
 
-at::Tensor triangle(const char* op, bool upper, int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
-                    std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+at::Tensor triangle(const char* op, bool upper, int64_t row, int64_t col, int64_t offset,
+                    std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                    std::optional<at::Device> device, std::optional<bool> pin_memory) {
   TORCH_CHECK(row >= 0, op, ": row must be non-negative, got ", row);
   TORCH_CHECK(col >= 0, op, ": col must be non-negative, got ", col);
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, op, ": only layout=torch.strided is supported, got ", *layout);
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, op, ": only layout=torch.strided is supported, got ",
+              *layout);
   const int64_t n = upper ? row * col - lower_count(row, col, offset - 1) : lower_count(row, col, offset);
-  at::Tensor out = at::empty({2, n}, at::TensorOptions().dtype(dtype.value_or(at::kLong)).device(device).pinned_memory(pin_memory));
+  at::Tensor out =
+      at::empty({2, n}, at::TensorOptions().dtype(dtype.value_or(at::kLong)).device(device).pinned_memory(pin_memory));
   if (n == 0) return out;
   auto& stream = current(out);
   TensorArgs args;
@@ -172,13 +181,15 @@ at::Tensor triangle(const char* op, bool upper, int64_t row, int64_t col, int64_
 
 }  // namespace
 
-at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
+at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
+                        std::optional<at::Layout> layout, std::optional<at::Device> device,
+                        std::optional<bool> pin_memory) {
   return triangle("tril_indices", false, row, col, offset, dtype, layout, device, pin_memory);
 }
 
-at::Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
+at::Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
+                        std::optional<at::Layout> layout, std::optional<at::Device> device,
+                        std::optional<bool> pin_memory) {
   return triangle("triu_indices", true, row, col, offset, dtype, layout, device, pin_memory);
 }
 

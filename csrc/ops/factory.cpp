@@ -1,8 +1,8 @@
 #include "ops/factory.h"
 
 #include <ATen/Context.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -22,8 +22,8 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 c10::Allocator* allocator() { return c10::GetAllocator(c10::DeviceType::PrivateUse1); }
 
 void check_options(const char* op, std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, op, ": layout ", c10::layout_or_default(layout),
-                              " is not supported on device aule");
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, op, ": layout ",
+                              c10::layout_or_default(layout), " is not supported on device aule");
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), op, ": pin_memory is for CPU tensors only");
 }
 
@@ -40,20 +40,23 @@ at::Tensor filled_if_deterministic(at::Tensor tensor) {
 
 }  // namespace
 
-at::Tensor empty_memory_format(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                               std::optional<at::Device>, std::optional<bool> pin_memory,
-                               std::optional<at::MemoryFormat> memory_format) {
+at::Tensor empty_memory_format(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                               std::optional<at::Layout> layout, std::optional<at::Device>,
+                               std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   check_options("empty", layout, pin_memory);
-  return filled_if_deterministic(at::detail::empty_generic(size, allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
+  return filled_if_deterministic(
+      at::detail::empty_generic(size, allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
 }
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device>, std::optional<bool> pin_memory) {
   check_options("empty_strided", layout, pin_memory);
-  return filled_if_deterministic(at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
+  return filled_if_deterministic(
+      at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
-at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride, std::optional<int64_t> storage_offset) {
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                      std::optional<int64_t> storage_offset) {
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
@@ -69,7 +72,8 @@ at::Tensor view_as_complex(const at::Tensor& self) { return at::native::view_as_
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
   if (self.sizes() != size) {
     auto* impl = self.unsafeGetTensorImpl();
-    const size_t need = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+    const size_t need = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(),
+                                                                   static_cast<size_t>(self.storage_offset()));
     impl->set_sizes_contiguous(size);
     if (self.numel() > 0) grow_storage(self, need);
   }
@@ -84,19 +88,25 @@ at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
   const auto elems = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
   return set_source_storage_offset(self, std::move(source), 0, {elems}, {});
 }
-at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset, at::IntArrayRef size, at::IntArrayRef stride) {
+at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
+                                      at::IntArrayRef size, at::IntArrayRef stride) {
   at::native::checkSetStorage(self, source, storage_offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(storage_offset);
-  if (stride.data() == nullptr) impl->set_sizes_contiguous(size);
-  else impl->set_sizes_and_strides(size, stride);
-  const size_t need = stride.data() == nullptr
-                          ? at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), static_cast<size_t>(storage_offset))
-                          : at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(), static_cast<size_t>(storage_offset));
+  if (stride.data() == nullptr)
+    impl->set_sizes_contiguous(size);
+  else
+    impl->set_sizes_and_strides(size, stride);
+  const size_t need = stride.data() == nullptr ? at::detail::computeStorageNbytesContiguous(
+                                                     size, self.dtype().itemsize(), static_cast<size_t>(storage_offset))
+                                               : at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(),
+                                                                                  static_cast<size_t>(storage_offset));
   if (self.numel() > 0) grow_storage(self, need);
   return self;
 }
-at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) { return at::native::set_tensor_(self, source); }
+at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
+  return at::native::set_tensor_(self, source);
+}
 at::Tensor& set_empty(at::Tensor& self) {
   at::Storage storage(c10::Storage::use_byte_size_t(), 0, allocator(), /*resizable=*/true);
   return set_source_storage_offset(self, std::move(storage), 0, {0}, {});

@@ -1,8 +1,8 @@
 #include "ops/fallback.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/native/CPUFallback.h>
 #include <c10/util/Exception.h>
 
@@ -38,8 +38,10 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
   const size_t first = stack.size() - arguments.size();
   const char* separator = "";
   auto one = [&](const at::Tensor& t) {
-    if (t.defined()) text << t.scalar_type() << t.sizes() << (t.is_cpu() ? " cpu" : "");
-    else text << "None";
+    if (t.defined())
+      text << t.scalar_type() << t.sizes() << (t.is_cpu() ? " cpu" : "");
+    else
+      text << "None";
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = stack[first + i];
@@ -48,7 +50,10 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
       one(value.toTensor());
     } else if (value.isTensorList()) {
       text << separator << arguments[i].name() << ": [";
-      for (const at::Tensor& t : value.toTensorVector()) { one(t); text << ' '; }
+      for (const at::Tensor& t : value.toTensorVector()) {
+        one(t);
+        text << ' ';
+      }
       text << ']';
     } else {
       continue;
@@ -84,7 +89,8 @@ void translate_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack
     std::optional<at::Generator> given;
     if (value.isGenerator()) given = value.toGenerator();
     if (given.has_value() && given->device().is_cpu()) return;
-    const int device = given.has_value() && given->device().index() >= 0 ? given->device().index() : runtime::current_device();
+    const int device =
+        given.has_value() && given->device().index() >= 0 ? given->device().index() : runtime::current_device();
     const auto state = runtime::philox_for(given, device, 4);
     value = at::detail::createCPUGenerator(state.seed ^ (state.offset * 0x9E3779B97F4A7C15ull));
   }
@@ -101,8 +107,9 @@ void set_strict(bool strict) { strict_flag() = strict; }
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.schema().operator_name());
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_strict(), "aule: operator ", name, " has no kernel on device aule and strict mode refuses the CPU (",
-                              describe(op, *stack), "). Unset TORCH_AULE_STRICT, or call torch.aule.set_strict(False), to allow the fallback.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_strict(), "aule: operator ", name, " has no kernel on device aule and strict mode refuses the CPU (",
+      describe(op, *stack), "). Unset TORCH_AULE_STRICT, or call torch.aule.set_strict(False), to allow the fallback.");
   count(name, op, *stack);
   translate_generator(op, stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace c10 { class OperatorHandle; }
+namespace c10 {
+class OperatorHandle;
+}
 
 namespace aule::ops {
 

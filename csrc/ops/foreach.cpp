@@ -23,7 +23,18 @@ using at::Scalar;
 using at::Tensor;
 using at::TensorList;
 
-enum class Each : int { add_scalar, mul_scalar, div_scalar, add, mul, div, addcmul, addcdiv, lerp, sqrt };  // foreach.comp
+enum class Each : int {
+  add_scalar,
+  mul_scalar,
+  div_scalar,
+  add,
+  mul,
+  div,
+  addcmul,
+  addcdiv,
+  lerp,
+  sqrt
+};  // foreach.comp
 
 struct Range {
   uint64_t begin, end;
@@ -38,7 +49,8 @@ bool alike(TensorList self, TensorList other) {
   if (other.size() != self.size()) return false;
   for (size_t i = 0; i < self.size(); ++i) {
     const Tensor &a = self[i], &b = other[i];
-    if (b.scalar_type() != self[0].scalar_type() || b.device() != self[0].device() || b.layout() != at::kStrided) return false;
+    if (b.scalar_type() != self[0].scalar_type() || b.device() != self[0].device() || b.layout() != at::kStrided)
+      return false;
     if (a.numel() >= (int64_t{1} << 31) || !walks_dense(a) || !same_walk(a, b)) return false;
   }
   return true;
@@ -58,7 +70,8 @@ bool apart(TensorList written, std::initializer_list<TensorList> operands) {
       if (list[i].numel() == 0) continue;
       const Range r = range_of(list[i]);
       if (r.begin == address_of(written[i])) continue;  // the element itself: each invocation reads before it writes
-      const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin, [](uint64_t at, const Range& x) { return at < x.end; });
+      const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
+                                          [](uint64_t at, const Range& x) { return at < x.end; });
       if (after != ranges.end() && after->begin < r.end) return false;
     }
   }
@@ -77,7 +90,8 @@ bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalar
   int64_t elems = 0;
   for (const Tensor& t : self) elems += t.numel();
   if (elems > small * static_cast<int64_t>(self.size())) return false;
-  return alike(self, self) && std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
+  return alike(self, self) &&
+         std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
 }
 
 // `scalars`: none, one for all, or one for each tensor.
@@ -94,7 +108,8 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
         if (!scalars.empty()) p.scalar[slot] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
       },
       [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
-        launch(current(self[0]), kernel::foreach(), Spec{dtype_of(self[0], "_foreach"), static_cast<int>(each)}, p, args, grid);
+        launch(current(self[0]), kernel::foreach (), Spec{dtype_of(self[0], "_foreach"), static_cast<int>(each)}, p,
+               args, grid);
       });
 }
 
@@ -102,7 +117,8 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
 bool in_place(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
   if (!can_run(self, operands, scalars) || !apart(self, operands)) return false;
   run(each, self, self, operands, scalars);
-  for (const Tensor& t : self) t.unsafeGetTensorImpl()->bump_version();  // the dispatcher leaves it to the kernels of lists
+  for (const Tensor& t : self)
+    t.unsafeGetTensorImpl()->bump_version();  // the dispatcher leaves it to the kernels of lists
   return true;
 }
 
@@ -124,7 +140,8 @@ void foreach_add_list_(TensorList self, TensorList other, const Scalar& alpha) {
   if (!in_place(Each::add, self, {other}, alpha)) slow::_foreach_add_(self, other, alpha);
 }
 void foreach_sub_list_(TensorList self, TensorList other, const Scalar& alpha) {
-  if (alpha.isComplex() || !in_place(Each::add, self, {other}, Scalar(-alpha.toDouble()))) slow::_foreach_sub_(self, other, alpha);
+  if (alpha.isComplex() || !in_place(Each::add, self, {other}, Scalar(-alpha.toDouble())))
+    slow::_foreach_sub_(self, other, alpha);
 }
 void foreach_mul_scalar_(TensorList self, const Scalar& scalar) {
   if (!in_place(Each::mul_scalar, self, {}, scalar)) slow::_foreach_mul_(self, scalar);
@@ -148,13 +165,15 @@ void foreach_addcmul_scalar_(TensorList self, TensorList tensor1, TensorList ten
   if (!in_place(Each::addcmul, self, {tensor1, tensor2}, value)) slow::_foreach_addcmul_(self, tensor1, tensor2, value);
 }
 void foreach_addcmul_scalar_list_(TensorList self, TensorList tensor1, TensorList tensor2, Scalars scalars) {
-  if (!in_place(Each::addcmul, self, {tensor1, tensor2}, scalars)) slow::_foreach_addcmul_(self, tensor1, tensor2, scalars);
+  if (!in_place(Each::addcmul, self, {tensor1, tensor2}, scalars))
+    slow::_foreach_addcmul_(self, tensor1, tensor2, scalars);
 }
 void foreach_addcdiv_scalar_(TensorList self, TensorList tensor1, TensorList tensor2, const Scalar& value) {
   if (!in_place(Each::addcdiv, self, {tensor1, tensor2}, value)) slow::_foreach_addcdiv_(self, tensor1, tensor2, value);
 }
 void foreach_addcdiv_scalar_list_(TensorList self, TensorList tensor1, TensorList tensor2, Scalars scalars) {
-  if (!in_place(Each::addcdiv, self, {tensor1, tensor2}, scalars)) slow::_foreach_addcdiv_(self, tensor1, tensor2, scalars);
+  if (!in_place(Each::addcdiv, self, {tensor1, tensor2}, scalars))
+    slow::_foreach_addcdiv_(self, tensor1, tensor2, scalars);
 }
 void foreach_lerp_scalar_(TensorList self, TensorList tensors1, const Scalar& weight) {
   if (!in_place(Each::lerp, self, {tensors1}, weight)) slow::_foreach_lerp_(self, tensors1, weight);

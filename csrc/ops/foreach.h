@@ -18,9 +18,11 @@ void foreach_mul_scalar_list_(at::TensorList self, Scalars scalars);
 void foreach_div_scalar_(at::TensorList self, const at::Scalar& scalar);
 void foreach_div_list_(at::TensorList self, at::TensorList other);
 void foreach_div_scalar_list_(at::TensorList self, Scalars scalars);
-void foreach_addcmul_scalar_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Scalar& value);
+void foreach_addcmul_scalar_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2,
+                             const at::Scalar& value);
 void foreach_addcmul_scalar_list_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, Scalars scalars);
-void foreach_addcdiv_scalar_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Scalar& value);
+void foreach_addcdiv_scalar_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2,
+                             const at::Scalar& value);
 void foreach_addcdiv_scalar_list_(at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, Scalars scalars);
 void foreach_lerp_scalar_(at::TensorList self, at::TensorList tensors1, const at::Scalar& weight);
 void foreach_sqrt_(at::TensorList self);

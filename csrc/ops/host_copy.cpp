@@ -8,7 +8,8 @@ namespace aule::ops {
 namespace {
 
 void keep_until_passed(const at::Tensor& host, c10::DeviceIndex device) {
-  runtime::host_allocator()->record_event(host.data_ptr(), host.storage().data_ptr().get_context(), runtime::current_c10_stream(device));
+  runtime::host_allocator()->record_event(host.data_ptr(), host.storage().data_ptr().get_context(),
+                                          runtime::current_c10_stream(device));
 }
 
 }  // namespace

@@ -4,9 +4,10 @@
 
 namespace aule::ops {
 
-AdvancedIndices expand_indices(const char* op, const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
-  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(), "too many indices for tensor of dimension ", self.dim(),
-                    " (got ", indices.size(), ")");
+AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
+                               const c10::List<std::optional<at::Tensor>>& indices) {
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(), "too many indices for tensor of dimension ",
+                    self.dim(), " (got ", indices.size(), ")");
   at::native::checkIndexTensorTypes(indices, /*allow_int=*/true);
   AdvancedIndices info;
   info.self = self;
@@ -35,8 +36,8 @@ AdvancedIndices expand_indices(const char* op, const at::Tensor& self, const c10
   if (mixed)
     for (auto& index : info.indices)
       if (index.defined()) index = index.to(at::kLong);
-  TORCH_CHECK_INDEX(static_cast<size_t>(info.count) <= IndexPlan::kMaxIndices, op, ": more than ", IndexPlan::kMaxIndices,
-                    " index tensors are not supported on aule");
+  TORCH_CHECK_INDEX(static_cast<size_t>(info.count) <= IndexPlan::kMaxIndices, op, ": more than ",
+                    IndexPlan::kMaxIndices, " index tensors are not supported on aule");
   const auto sizes = info.self.sizes();
   info.result_shape = at::DimVector(sizes.begin(), sizes.begin() + info.first);
   info.result_shape.append(info.index_shape.begin(), info.index_shape.end());

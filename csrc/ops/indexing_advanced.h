@@ -17,7 +17,8 @@ struct AdvancedIndices {
 };
 
 // Masks become index tensors (this waits for their count), all are broadcast together.
-AdvancedIndices expand_indices(const char* op, const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices);
+AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
+                               const c10::List<std::optional<at::Tensor>>& indices);
 // `plain` has result_shape.
 IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain);
 

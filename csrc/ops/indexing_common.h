@@ -1,9 +1,9 @@
 // Argument checks that the indexing ops share.
 #pragma once
-#include <ATen/MemoryOverlap.h>
-#include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <array>
 
@@ -17,18 +17,19 @@ inline void check_index_dtype(const char* op, const at::Tensor& index) {
 }
 
 inline void check_same_dtype(const char* op, const at::Tensor& self, const char* name, const at::Tensor& other) {
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), op, "(): Expected self.dtype (", self.scalar_type(), ") to be equal to ",
-              name, ".dtype (", other.scalar_type(), ")");
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), op, "(): Expected self.dtype (", self.scalar_type(),
+              ") to be equal to ", name, ".dtype (", other.scalar_type(), ")");
 }
 
 inline int64_t size_or_one(const at::Tensor& t, int64_t d) { return t.dim() == 0 ? 1 : t.size(d); }
 inline int64_t dim_or_one(const at::Tensor& t) { return t.dim() == 0 ? 1 : t.dim(); }
 
 // gather and scatter: index fits into `other` in every dimension but `skip` (-1: in every one).
-inline void check_index_fits(const char* op, const at::Tensor& index, const at::Tensor& other, int64_t skip, const char* name) {
+inline void check_index_fits(const char* op, const at::Tensor& index, const at::Tensor& other, int64_t skip,
+                             const char* name) {
   if (index.numel() == 0) return;
-  TORCH_CHECK(dim_or_one(index) == dim_or_one(other), op, "(): Index tensor must have the same number of dimensions as ", name,
-              " tensor");
+  TORCH_CHECK(dim_or_one(index) == dim_or_one(other), op,
+              "(): Index tensor must have the same number of dimensions as ", name, " tensor");
   for (int64_t d = 0; d < dim_or_one(index); ++d)
     TORCH_CHECK(d == skip || size_or_one(index, d) <= size_or_one(other, d), op, "(): Expected index ", index.sizes(),
                 " to be not larger than ", name, " ", other.sizes(), " apart from dimension ", skip);

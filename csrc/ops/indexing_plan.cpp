@@ -83,19 +83,22 @@ uint32_t points(const IndexPlan& plan, size_t first, size_t last) {
   uint64_t n = 1;
   for (size_t d = first; d < last; ++d) {
     const auto size = static_cast<uint64_t>(plan.dims[d].size);
-    TORCH_CHECK(size <= std::numeric_limits<uint32_t>::max() && n * size <= std::numeric_limits<uint32_t>::max(), plan.op,
-                ": more than 2^32 - 1 indexed elements are not supported on aule");
+    TORCH_CHECK(size <= std::numeric_limits<uint32_t>::max() && n * size <= std::numeric_limits<uint32_t>::max(),
+                plan.op, ": more than 2^32 - 1 indexed elements are not supported on aule");
     n *= size;
   }
   return static_cast<uint32_t>(n);
 }
 
-bool narrow_int(int64_t x) { return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(); }
+bool narrow_int(int64_t x) {
+  return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max();
+}
 
 // Whether the form with push constants holds the plan.
 bool compact(const IndexPlan& plan) {
   constexpr size_t kDims = sizeof(IndexMoveParams::size) / sizeof(uint32_t);
-  if (plan.index.size() > 1 || plan.dims.size() > kDims || !narrow_int(plan.bound[0]) || !narrow_int(plan.step[0])) return false;
+  if (plan.index.size() > 1 || plan.dims.size() > kDims || !narrow_int(plan.bound[0]) || !narrow_int(plan.step[0]))
+    return false;
   return std::all_of(plan.dims.begin(), plan.dims.end(), [](const Dim& d) {
     return narrow_int(d.plain_stride) && narrow_int(d.indexed_stride) && narrow_int(d.index_stride[0]);
   });
@@ -125,7 +128,8 @@ void fill_params(Params& p, const IndexPlan& plan, size_t walked, TensorArgs& ar
     p.size[d] = static_cast<uint32_t>(dim.size);
     p.plain_stride[d] = static_cast<Stride>(dim.plain_stride);
     p.indexed_stride[d] = static_cast<Stride>(dim.indexed_stride);
-    for (size_t k = 0; k < plan.index.size(); ++k) p.index_stride[k * kDims + d] = static_cast<Stride>(dim.index_stride[k]);
+    for (size_t k = 0; k < plan.index.size(); ++k)
+      p.index_stride[k * kDims + d] = static_cast<Stride>(dim.index_stride[k]);
   }
   p.error = error_address(stream);
   p.tag = error_tag(plan.op) | (plan.wrap ? 0x80000000u : 0u);
@@ -165,8 +169,8 @@ void move(IndexPlan& plan, bool put) {
 }
 
 template <class Params>
-void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, Combine op, const at::Scalar& alpha, DType dtype, size_t walked,
-                    bool ordered) {
+void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, Combine op, const at::Scalar& alpha, DType dtype,
+                    size_t walked, bool ordered) {
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(plan.indexed.device().index(), kernel.row), plan.op,
                               ": this device has no float64 arithmetic");
   auto& stream = current(plan.indexed);
@@ -175,8 +179,10 @@ void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, Combine op,
   fill_params(p, plan, walked, args, stream);
   p.plain = args.read(plan.plain);
   p.indexed = args.read_write(plan.indexed);
-  if (is_floating(dtype)) p.alpha = static_cast<float>(alpha.toDouble());
-  else p.integer_alpha = static_cast<decltype(p.integer_alpha)>(alpha.toLong());
+  if (is_floating(dtype))
+    p.alpha = static_cast<float>(alpha.toDouble());
+  else
+    p.integer_alpha = static_cast<decltype(p.integer_alpha)>(alpha.toLong());
   const uint32_t group = group_size(plan.indexed, walked);
   Spec spec{dtype, dtype_of(plan.plain, plan.op), index_dtype(plan), static_cast<int>(op), !ordered};
   push_shape(spec, plan, walked, group);
@@ -255,7 +261,8 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   const bool real = is_floating(dtype);
   // Sums and products of floats depend on the order; nothing of 8 bytes but integer sums has an atomic form here.
   const bool eight = dtype_size(dtype) == 8 && !(dtype == DType::i64 && op == Combine::add);
-  const bool deterministic = at::globalContext().deterministicAlgorithms() && real && (op == Combine::add || op == Combine::mul);
+  const bool deterministic =
+      at::globalContext().deterministicAlgorithms() && real && (op == Combine::add || op == Combine::mul);
   // On a CPU device atomics run lane by lane while neighbouring columns fill a vector.
   const bool columns = caps_of(plan.indexed).kind == Caps::Kind::cpu && ordered_width(plan) >= 64;
   const bool ordered = eight || deterministic || columns;
@@ -264,11 +271,11 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   const DType compute = dtype == DType::f64 ? DType::f64 : DType::f32;
   const bool native = dtype == DType::f32 && op == Combine::add && !ordered && caps_of(plan.indexed).float32_atomic_add;
   if (compact(plan)) {
-    launch_combine(kernel::index_combine(compute, native ? IndexCombineADD::native : IndexCombineADD::cas), plan, op, alpha, dtype, walked,
-                   ordered);
+    launch_combine(kernel::index_combine(compute, native ? IndexCombineADD::native : IndexCombineADD::cas), plan, op,
+                   alpha, dtype, walked, ordered);
   } else {
-    launch_combine(kernel::index_combine_wide(compute, native ? IndexCombineWideADD::native : IndexCombineWideADD::cas), plan, op, alpha,
-                   dtype, walked, ordered);
+    launch_combine(kernel::index_combine_wide(compute, native ? IndexCombineWideADD::native : IndexCombineWideADD::cas),
+                   plan, op, alpha, dtype, walked, ordered);
   }
 }
 

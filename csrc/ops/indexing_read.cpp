@@ -7,7 +7,8 @@
 
 namespace aule::ops {
 
-at::Tensor& gather_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/, at::Tensor& out) {
+at::Tensor& gather_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/,
+                       at::Tensor& out) {
   const char* op = "gather";
   check_same_device(op, {&self, &index, &out});
   dim = at::maybe_wrap_dim(dim, self.dim());
@@ -30,7 +31,8 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   TORCH_CHECK_INDEX(index.dim() <= 1, op, "(): Index is supposed to be a vector");
   check_index_dtype(op, index);
   check_same_dtype(op, self, "out", out);
-  TORCH_CHECK(self.dim() > 0 || index.numel() == 1, op, "(): Index to scalar can have only 1 value, got ", index.numel(), " value(s)");
+  TORCH_CHECK(self.dim() > 0 || index.numel() == 1, op, "(): Index to scalar can have only 1 value, got ",
+              index.numel(), " value(s)");
   at::DimVector shape(self.sizes());
   if (!shape.empty()) shape[dim] = index.numel();
   at::native::resize_output(out, shape);
@@ -83,7 +85,8 @@ at::Tensor index_tensor(const at::Tensor& self, const c10::List<std::optional<at
   return get_advanced("index", info, out);
 }
 
-at::Tensor& index_tensor_out(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices, at::Tensor& out) {
+at::Tensor& index_tensor_out(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
+                             at::Tensor& out) {
   const char* op = "index";
   check_same_device(op, {&self, &out});
   check_same_dtype(op, self, "out", out);

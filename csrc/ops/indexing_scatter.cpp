@@ -24,8 +24,8 @@ void check_scatter(const char* op, const at::Tensor& self, int64_t dim, const at
 }
 
 // out = self, then a plan that writes src into it; empty when there is nothing to write.
-IndexPlan start_scatter(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
-                        at::Tensor& out) {
+IndexPlan start_scatter(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                        const at::Tensor& src, at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   check_scatter(op, self, dim, index, src, out);
   start_from(self, out);
@@ -81,7 +81,8 @@ at::Scalar identity(Combine op, at::ScalarType type) {
 
 // `to(plain, target)` plans a write of `plain` (shaped like the source) into `target` (shaped like out).
 template <class Plan>
-void reduce_into(at::Tensor& out, const at::Tensor& source, const at::Tensor& shape_like, Reduce reduce, bool include_self, Plan to) {
+void reduce_into(at::Tensor& out, const at::Tensor& source, const at::Tensor& shape_like, Reduce reduce,
+                 bool include_self, Plan to) {
   if (!include_self) run_put(to(spread(out, shape_like, identity(reduce.op, out.scalar_type())), out));
   run_combine(to(source, out), reduce.op);
   if (!reduce.mean) return;
@@ -97,12 +98,14 @@ void reduce_into(at::Tensor& out, const at::Tensor& source, const at::Tensor& sh
 
 }  // namespace
 
-at::Tensor& scatter_src_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, at::Tensor& out) {
+at::Tensor& scatter_src_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
+                            at::Tensor& out) {
   run_put(start_scatter("scatter", self, dim, index, src, out));
   return out;
 }
 
-at::Tensor& scatter_value_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value, at::Tensor& out) {
+at::Tensor& scatter_value_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
+                              at::Tensor& out) {
   run_put(start_scatter("scatter", self, dim, index, spread(self, index, value), out));
   return out;
 }
@@ -114,14 +117,15 @@ at::Tensor& scatter_reduce_src_out(const at::Tensor& self, int64_t dim, const at
   return out;
 }
 
-at::Tensor& scatter_reduce_value_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
-                                     c10::string_view reduce, at::Tensor& out) {
+at::Tensor& scatter_reduce_value_out(const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                                     const at::Scalar& value, c10::string_view reduce, at::Tensor& out) {
   const Combine op = legacy_reduce(reduce);
   run_combine(start_scatter("scatter", self, dim, index, spread(self, index, value), out), op);
   return out;
 }
 
-at::Tensor& scatter_add_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, at::Tensor& out) {
+at::Tensor& scatter_add_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
+                            at::Tensor& out) {
   run_combine(start_scatter("scatter_add", self, dim, index, src, out), Combine::add);
   return out;
 }
@@ -140,8 +144,8 @@ at::Tensor& scatter_reduce_two_out(const at::Tensor& self, int64_t dim, const at
 }
 
 namespace {
-int64_t check_index_line(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
-                         const at::Tensor& out) {
+int64_t check_index_line(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                         const at::Tensor& source, const at::Tensor& out) {
   check_same_device(op, {&self, &index, &source, &out});
   dim = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK_INDEX(index.dim() <= 1, op, "(): Index is supposed to be a vector");
@@ -154,8 +158,10 @@ int64_t check_index_line(const char* op, const at::Tensor& self, int64_t dim, co
   auto self_sizes = self.sizes().vec(), source_sizes = source.sizes().vec();
   if (!self_sizes.empty()) self_sizes.erase(self_sizes.begin() + dim);
   if (!source_sizes.empty()) source_sizes.erase(source_sizes.begin() + dim);
-  TORCH_CHECK(self_sizes == source_sizes, op, "(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ",
-              self.sizes(), " source.shape = ", source.sizes());
+  TORCH_CHECK(
+      self_sizes == source_sizes, op,
+      "(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ",
+      self.sizes(), " source.shape = ", source.sizes());
   return dim;
 }
 }  // namespace
@@ -168,8 +174,9 @@ at::Tensor& index_add_out(const at::Tensor& self, int64_t dim, const at::Tensor&
   if (source.numel() == 0) return out;
   check_not_overlapping(out, {&index, &source});
   // The kernel's alpha has 32 bits.
-  const bool inexact = self.scalar_type() == at::kDouble ? static_cast<double>(static_cast<float>(alpha.toDouble())) != alpha.toDouble()
-                                                         : self.scalar_type() == at::kLong && static_cast<int32_t>(alpha.toLong()) != alpha.toLong();
+  const bool inexact = self.scalar_type() == at::kDouble
+                           ? static_cast<double>(static_cast<float>(alpha.toDouble())) != alpha.toDouble()
+                           : self.scalar_type() == at::kLong && static_cast<int32_t>(alpha.toLong()) != alpha.toLong();
   if (inexact) return ops::index_add_out(out, dim, index, source.mul(alpha), 1, out);
   IndexPlan plan = plan_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
   check_bound(op, plan);
@@ -180,8 +187,8 @@ at::Tensor& index_add_out(const at::Tensor& self, int64_t dim, const at::Tensor&
 at::Tensor& index_reduce_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
                              c10::string_view reduce, bool include_self, at::Tensor& out) {
   const char* op = "index_reduce";
-  TORCH_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
-              op, "(): Expected reduce to be one of prod, mean, amax or amin but got ", reduce, ".");
+  TORCH_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
+              "(): Expected reduce to be one of prod, mean, amax or amin but got ", reduce, ".");
   const Reduce how = parse_reduce(op, reduce);
   dim = check_index_line(op, self, dim, index, source, out);
   start_from(self, out);
@@ -194,7 +201,8 @@ at::Tensor& index_reduce_out(const at::Tensor& self, int64_t dim, const at::Tens
   return out;
 }
 
-at::Tensor& index_copy_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, at::Tensor& out) {
+at::Tensor& index_copy_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
+                           at::Tensor& out) {
   const char* op = "index_copy";
   if (source.dim() == 0 && self.dim() > 0) {
     // A scalar source is one element of a vector.

@@ -28,18 +28,22 @@ bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
 
 DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
 
-void check_arguments(const char* op, const Shape& shape, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight) {
+void check_arguments(const char* op, const Shape& shape, const at::Tensor& self, const at::Tensor& target,
+                     const OptionalTensor& weight) {
   check_same_device(op, {&self, &target});
   TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point input, but got ", self.scalar_type());
   const auto type = target.scalar_type();
-  TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op, ": expected target of dtype int64, but got ", type);
-  TORCH_CHECK(shape.positions() <= std::numeric_limits<int32_t>::max(), op, ": more than 2^31 - 1 targets are not supported on aule");
+  TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op,
+              ": expected target of dtype int64, but got ", type);
+  TORCH_CHECK(shape.positions() <= std::numeric_limits<int32_t>::max(), op,
+              ": more than 2^31 - 1 targets are not supported on aule");
   if (!given(weight)) return;
   check_same_device(op, {&self, &*weight});
-  TORCH_CHECK(weight->dim() == 1 && weight->numel() == shape.classes, op, ": weight tensor should be defined either for all ", shape.classes,
+  TORCH_CHECK(weight->dim() == 1 && weight->numel() == shape.classes, op,
+              ": weight tensor should be defined either for all ", shape.classes,
               " classes or no classes but got weight tensor of shape: ", weight->sizes());
-  TORCH_CHECK(weight->scalar_type() == self.scalar_type(), op, ": expected scalar type ", self.scalar_type(), " for weight but found ",
-              weight->scalar_type());
+  TORCH_CHECK(weight->scalar_type() == self.scalar_type(), op, ": expected scalar type ", self.scalar_type(),
+              " for weight but found ", weight->scalar_type());
 }
 
 Shape shape_1d(const char* op, const at::Tensor& self, const at::Tensor& target) {
@@ -49,14 +53,16 @@ Shape shape_1d(const char* op, const at::Tensor& self, const at::Tensor& target)
     TORCH_CHECK(target.numel() == 1, op, ": expected one target for a 1D input");
     return {1, self.size(0), 1, self, 0, self.stride(0), 0};
   }
-  TORCH_CHECK(target.dim() == 1 && target.size(0) == self.size(0), op, ": size mismatch (got input: ", self.sizes(), ", target: ",
-              target.sizes(), ")");
+  TORCH_CHECK(target.dim() == 1 && target.size(0) == self.size(0), op, ": size mismatch (got input: ", self.sizes(),
+              ", target: ", target.sizes(), ")");
   return {self.size(0), self.size(1), 1, self, self.stride(0), self.stride(1), 0};
 }
 
 Shape shape_2d(const char* op, const at::Tensor& self, const at::Tensor& target) {
-  TORCH_CHECK(target.dim() == 3, op, ": only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
-  TORCH_CHECK(self.dim() == 4, op, ": only batches of spatial inputs supported (4D tensors), but got input of dimension: ", self.dim());
+  TORCH_CHECK(target.dim() == 3, op,
+              ": only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
+  TORCH_CHECK(self.dim() == 4, op,
+              ": only batches of spatial inputs supported (4D tensors), but got input of dimension: ", self.dim());
   TORCH_CHECK(self.size(0) == target.size(0) && self.size(2) == target.size(1) && self.size(3) == target.size(2), op,
               ": size mismatch (got input: ", self.sizes(), " , target: ", target.sizes());
   // The kernel steps through H * W with one stride.
@@ -72,7 +78,8 @@ void check_kernel(const char* op, const at::Tensor& self, uint16_t row) {
 
 // What both directions' kernels are told alike.
 template <class Params>
-void fill(Params& p, TensorArgs& args, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight, int64_t ignore_index) {
+void fill(Params& p, TensorArgs& args, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight,
+          int64_t ignore_index) {
   p.target = args.read(target);
   if (given(weight)) {
     p.weight = args.read(*weight);
@@ -88,8 +95,8 @@ void fill(Params& p, TensorArgs& args, const Shape& shape, const at::Tensor& tar
 }
 
 // `output` and `total_weight` have their final shapes.
-void forward(const char* op, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight, int64_t reduction,
-             int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
+void forward(const char* op, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight,
+             int64_t reduction, int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
   const bool sum = reduction != at::Reduction::None;
   if (!sum) total_weight.zero_();
   if (shape.positions() == 0) {
@@ -107,7 +114,8 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   const bool direct = !sum && output.is_contiguous();
   at::Tensor dst;
   if (sum) {
-    dst = at::empty({2 * static_cast<int64_t>(chunks)}, shape.input.options().dtype(dtype == DType::f64 ? at::kDouble : at::kFloat));
+    dst = at::empty({2 * static_cast<int64_t>(chunks)},
+                    shape.input.options().dtype(dtype == DType::f64 ? at::kDouble : at::kFloat));
   } else {
     dst = direct ? output : at::empty_like(output, at::MemoryFormat::Contiguous);
   }
@@ -122,7 +130,8 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
     p.error = error_address(stream);
     p.chunks = chunks;
     p.tag = error_tag(op);
-    launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), sum}, p, args, linear_grid(ceil_div(sum ? chunks : p.n, 64)));
+    launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), sum}, p, args,
+           linear_grid(ceil_div(sum ? chunks : p.n, 64)));
   }
   if (!sum) {
     if (!direct) output.copy_(dst);
@@ -134,12 +143,14 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   p.loss = args.write(output);
   p.total_weight = args.write(total_weight);
   p.chunks = chunks;
-  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean}, p, args, Grid{1});
+  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean}, p, args,
+         Grid{1});
 }
 
 // `shape.input` is grad_input, or a contiguous copy of it.
-void backward(const char* op, const Shape& shape, const at::Tensor& grad_output, const at::Tensor& target, const OptionalTensor& weight,
-              int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight, at::Tensor& grad_input) {
+void backward(const char* op, const Shape& shape, const at::Tensor& grad_output, const at::Tensor& target,
+              const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight,
+              at::Tensor& grad_input) {
   if (grad_input.numel() == 0) return;
   shape.input.zero_();
   const bool per_element = reduction == at::Reduction::None;
@@ -147,8 +158,8 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   const auto kernel = kernel::nll_loss_backward(compute_type(dtype));
   check_kernel(op, grad_input, kernel.row);
   const at::Tensor dense_target = target.contiguous(), grad = grad_output.contiguous();
-  TORCH_CHECK(grad.scalar_type() == grad_input.scalar_type(), op, ": expected grad_output of dtype ", grad_input.scalar_type(), ", but got ",
-              grad.scalar_type());
+  TORCH_CHECK(grad.scalar_type() == grad_input.scalar_type(), op, ": expected grad_output of dtype ",
+              grad_input.scalar_type(), ", but got ", grad.scalar_type());
   auto& stream = current(grad_input);
   TensorArgs args;
   NllLossBackwardParams p{};
@@ -156,14 +167,16 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   fill(p, args, shape, dense_target, weight, ignore_index);
   p.total_weight = reduction == at::Reduction::Mean ? args.read(total_weight) : 0;
   p.grad_input = args.write(shape.input);
-  launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), reduction == at::Reduction::Mean, per_element}, p, args,
+  launch(stream, kernel,
+         Spec{dtype, dtype_of(target, op), given(weight), reduction == at::Reduction::Mean, per_element}, p, args,
          linear_grid(ceil_div(p.n, 64)));
   // A layout that the kernel does not step through was filled as a contiguous copy.
   if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
 }
 
-void forward_out(ShapeOf shape_of, const char* op, const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
-                 int64_t reduction, int64_t ignore_index, at::Tensor& output, at::Tensor& total_weight) {
+void forward_out(ShapeOf shape_of, const char* op, const at::Tensor& self, const at::Tensor& target,
+                 const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, at::Tensor& output,
+                 at::Tensor& total_weight) {
   const Shape shape = shape_of(op, self, target);
   check_arguments(op, shape, self, target, weight);
   const bool per_target = reduction == at::Reduction::None && self.dim() > 1;
@@ -172,22 +185,25 @@ void forward_out(ShapeOf shape_of, const char* op, const at::Tensor& self, const
   forward(op, shape, target, weight, reduction, ignore_index, output, total_weight);
 }
 
-void backward_out(ShapeOf shape_of, const char* op, const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
-                  const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight,
-                  at::Tensor& grad_input) {
+void backward_out(ShapeOf shape_of, const char* op, const at::Tensor& grad_output, const at::Tensor& self,
+                  const at::Tensor& target, const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
+                  const at::Tensor& total_weight, at::Tensor& grad_input) {
   const Shape shape = shape_of(op, self, target);
   check_arguments(op, shape, self, target, weight);
   check_same_device(op, {&grad_output, &self, &total_weight, &grad_input});
   const int64_t grads = reduction == at::Reduction::None ? shape.positions() : 1;
-  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ", grad_output.sizes());
+  TORCH_CHECK(grad_output.numel() == grads, op, ": expected grad_output of ", grads, " elements, but got shape ",
+              grad_output.sizes());
   at::native::resize_output(grad_input, self.sizes());
-  backward(op, shape_of(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward(op, shape_of(op, grad_input, target), grad_output, target, weight, reduction, ignore_index, total_weight,
+           grad_input);
 }
 
 }  // namespace
 
-std::tuple<at::Tensor&, at::Tensor&> nll_loss_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
-                                                          int64_t reduction, int64_t ignore_index, at::Tensor& output,
+std::tuple<at::Tensor&, at::Tensor&> nll_loss_forward_out(const at::Tensor& self, const at::Tensor& target,
+                                                          const OptionalTensor& weight, int64_t reduction,
+                                                          int64_t ignore_index, at::Tensor& output,
                                                           at::Tensor& total_weight) {
   forward_out(shape_1d, "nll_loss_forward", self, target, weight, reduction, ignore_index, output, total_weight);
   return {output, total_weight};
@@ -196,19 +212,22 @@ std::tuple<at::Tensor&, at::Tensor&> nll_loss_forward_out(const at::Tensor& self
 at::Tensor& nll_loss_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
                                   const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
                                   const at::Tensor& total_weight, at::Tensor& grad_input) {
-  backward_out(shape_1d, "nll_loss_backward", grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward_out(shape_1d, "nll_loss_backward", grad_output, self, target, weight, reduction, ignore_index, total_weight,
+               grad_input);
   return grad_input;
 }
 
-std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
-                                                            int64_t reduction, int64_t ignore_index, at::Tensor& output,
+std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(const at::Tensor& self, const at::Tensor& target,
+                                                            const OptionalTensor& weight, int64_t reduction,
+                                                            int64_t ignore_index, at::Tensor& output,
                                                             at::Tensor& total_weight) {
   forward_out(shape_2d, "nll_loss2d_forward", self, target, weight, reduction, ignore_index, output, total_weight);
   return {output, total_weight};
 }
 
-std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, const at::Tensor& target, const OptionalTensor& weight,
-                                                      int64_t reduction, int64_t ignore_index) {
+std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, const at::Tensor& target,
+                                                      const OptionalTensor& weight, int64_t reduction,
+                                                      int64_t ignore_index) {
   at::Tensor output = at::empty({0}, self.options()), total_weight = at::empty({}, self.options());
   nll_loss2d_forward_out(self, target, weight, reduction, ignore_index, output, total_weight);
   return {output, total_weight};
@@ -217,12 +236,14 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self, co
 at::Tensor& nll_loss2d_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
                                     const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
                                     const at::Tensor& total_weight, at::Tensor& grad_input) {
-  backward_out(shape_2d, "nll_loss2d_backward", grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
+  backward_out(shape_2d, "nll_loss2d_backward", grad_output, self, target, weight, reduction, ignore_index,
+               total_weight, grad_input);
   return grad_input;
 }
 
 at::Tensor nll_loss2d_backward(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& target,
-                               const OptionalTensor& weight, int64_t reduction, int64_t ignore_index, const at::Tensor& total_weight) {
+                               const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
+                               const at::Tensor& total_weight) {
   at::Tensor grad_input = at::empty(self.sizes(), self.options());
   return nll_loss2d_backward_out(grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
 }

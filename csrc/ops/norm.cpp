@@ -24,7 +24,8 @@ struct Rows {
 DType arithmetic(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? DType::f64 : DType::f32; }
 
 void check_floating(const char* name, const at::Tensor& t) {
-  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ", t.scalar_type());
+  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
+              t.scalar_type());
 }
 
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
@@ -40,7 +41,8 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
   const at::Tensor none;
-  const RowLaunch r = row_launch(caps_of(x), s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
+  const RowLaunch r =
+      row_launch(caps_of(x), s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
   TensorArgs args;
   NormFwdParams p{};
   p.x = args.read(x);
@@ -55,8 +57,8 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   p.groups = static_cast<uint32_t>(s.groups);
   p.channels = static_cast<uint32_t>(s.channels);
   p.eps = static_cast<float>(eps);
-  Spec spec{dtype_of(x, name), dtype_of(y, name), code(w, name), code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
-            w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec, r.items, r.local};
+  Spec spec{dtype_of(x, name),   dtype_of(y, name),   code(w, name), code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
+            w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec,         r.items,       r.local};
   launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
@@ -78,8 +80,16 @@ void backward(const char* name, const Rows& s, const at::Tensor& grad, const at:
   p.hw = static_cast<uint32_t>(s.hw);
   p.groups = static_cast<uint32_t>(s.groups);
   p.channels = static_cast<uint32_t>(s.channels);
-  Spec spec{dtype_of(grad, name), dtype_of(x, name), dtype_of(out, name), code(w, name), s.rms ? 1 : 0,
-            s.channels ? 1 : 0, w.defined() ? 1 : 0, r.vec, r.items, r.local};
+  Spec spec{dtype_of(grad, name),
+            dtype_of(x, name),
+            dtype_of(out, name),
+            code(w, name),
+            s.rms ? 1 : 0,
+            s.channels ? 1 : 0,
+            w.defined() ? 1 : 0,
+            r.vec,
+            r.items,
+            r.local};
   launch(current(x), kernel::norm_bwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
@@ -118,8 +128,9 @@ ThreeTensors native_layer_norm(const at::Tensor& input, at::IntArrayRef normaliz
   return {y, mean, rstd};
 }
 
-ThreeTensors native_layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, at::IntArrayRef normalized_shape,
-                                        const at::Tensor& mean, const at::Tensor& rstd, const OptionalTensor& weight,
+ThreeTensors native_layer_norm_backward(const at::Tensor& grad, const at::Tensor& input,
+                                        at::IntArrayRef normalized_shape, const at::Tensor& mean,
+                                        const at::Tensor& rstd, const OptionalTensor& weight,
                                         const OptionalTensor& bias, std::array<bool, 3> mask) {
   constexpr const char* kName = "native_layer_norm_backward";
   const at::Tensor w = dense(weight), b = dense(bias);
@@ -149,8 +160,8 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::I
   at::Tensor rstd = at::empty(stat_shape(x, normalized_shape), x.options().dtype(stat_type(x)));
   Rows s = rows_of(x, normalized_shape);
   s.rms = true;
-  const double smallest = x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                                         : std::numeric_limits<float>::epsilon();
+  const double smallest =
+      x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   forward("_fused_rms_norm", s, x, w, {}, eps.value_or(smallest), y, {}, rstd);
   return {y, rstd};
 }
@@ -174,14 +185,16 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& gra
   return {dx, dw};
 }
 
-ThreeTensors native_group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, int64_t n,
-                               int64_t c, int64_t hw, int64_t group, double eps) {
+ThreeTensors native_group_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                               int64_t n, int64_t c, int64_t hw, int64_t group, double eps) {
   constexpr const char* kName = "native_group_norm";
   const at::Tensor w = dense(weight), b = dense(bias);
   check_same_device(kName, {&input, &w, &b});
   check_floating(kName, input);
-  TORCH_CHECK(group > 0 && c % group == 0, kName, ": expected the number of channels to be divisible by the number of "
-              "groups, but got ", c, " channels and ", group, " groups");
+  TORCH_CHECK(group > 0 && c % group == 0, kName,
+              ": expected the number of channels to be divisible by the number of "
+              "groups, but got ",
+              c, " channels and ", group, " groups");
   TORCH_CHECK(input.numel() == n * c * hw, kName, ": expected ", n * c * hw, " elements, but got ", input.numel());
   TORCH_CHECK(!w.defined() || w.numel() == c, kName, ": expected a weight of ", c, " elements, but got ", w.sizes());
   TORCH_CHECK(!b.defined() || b.numel() == c, kName, ": expected a bias of ", c, " elements, but got ", b.sizes());

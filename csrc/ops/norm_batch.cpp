@@ -17,7 +17,8 @@ struct Extent {
 };
 
 Extent extent_of(const char* name, const at::Tensor& x) {
-  TORCH_CHECK(at::isFloatingType(x.scalar_type()), name, ": expected a floating point input, but got ", x.scalar_type());
+  TORCH_CHECK(at::isFloatingType(x.scalar_type()), name, ": expected a floating point input, but got ",
+              x.scalar_type());
   TORCH_CHECK(x.dim() >= 2, name, ": expected an input of at least 2 dimensions, but got ", x.dim());
   Extent e{x.size(0), x.size(1), 1};
   for (int64_t d = 2; d < x.dim(); ++d) e.hw *= x.size(d);
@@ -60,8 +61,14 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
   p.count = static_cast<float>(e.count());
   constexpr uint32_t kLocal = 64;
   const DType dt = dtype_of(v.x, name);
-  Spec spec{dt, dtype_of(out, name), v.grad.defined() ? dtype_of(v.grad, name) : dt, v.mode, v.w.defined() ? 1 : 0,
-            v.b.defined() ? 1 : 0, vec ? 1 : 0, kLocal};
+  Spec spec{dt,
+            dtype_of(out, name),
+            v.grad.defined() ? dtype_of(v.grad, name) : dt,
+            v.mode,
+            v.w.defined() ? 1 : 0,
+            v.b.defined() ? 1 : 0,
+            vec ? 1 : 0,
+            kLocal};
   launch(current(v.x), kernel::batch_norm(dt == DType::f64 ? DType::f64 : DType::f32), spec, p, args,
          linear_grid(ceil_div(vec ? p.numel / 4 : p.numel, kLocal)));
 }
@@ -109,8 +116,8 @@ ThreeTensors native_batch_norm(const at::Tensor& input, const OptionalTensor& we
     save_mean = mean;
     save_invstd = invstd;
   } else {
-    TORCH_CHECK(running && running_var.has_value() && running_var->defined(),
-                kName, ": expected running_mean and running_var to be defined in evaluation mode");
+    TORCH_CHECK(running && running_var.has_value() && running_var->defined(), kName,
+                ": expected running_mean and running_var to be defined in evaluation mode");
     mean = stat(running_mean, type);
     invstd = stat(running_var, type).add(eps).rsqrt_();
     check_channels(kName, "a running_mean", mean, e.channels);
@@ -128,8 +135,8 @@ ThreeTensors native_batch_norm_legit(const at::Tensor& input, const OptionalTens
   return ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
 }
 
-ThreeTensors native_batch_norm_no_stats(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                        bool training, double momentum, double eps) {
+ThreeTensors native_batch_norm_no_stats(const at::Tensor& input, const OptionalTensor& weight,
+                                        const OptionalTensor& bias, bool training, double momentum, double eps) {
   return ops::native_batch_norm(input, weight, bias, std::nullopt, std::nullopt, training, momentum, eps);
 }
 
@@ -142,10 +149,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
 }
 
 std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_batch_norm_out(
-    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, const OptionalTensor& running_mean,
-    const OptionalTensor& running_var, bool training, double momentum, double eps, at::Tensor& out, at::Tensor& save_mean,
-    at::Tensor& save_invstd) {
-  auto [y, mean, invstd] = ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
+    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double momentum, double eps,
+    at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
+  auto [y, mean, invstd] =
+      ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
   at::native::resize_output(out, y.sizes());
   at::native::resize_output(save_mean, mean.sizes());
   at::native::resize_output(save_invstd, invstd.sizes());
@@ -175,7 +183,9 @@ ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor
   sum_param_grads(kName, {e.channels, e.count(), hw, e.channels * hw, hw, 0, 1}, g, x, mean, invstd, sum_gh, sum_g);
   if (mask[0]) {
     dx = at::empty(x.sizes(), x.options());
-    elementwise(kName, e, {train ? 1 : 2, x, g, mean, invstd, w, {}, train ? sum_g : at::Tensor(), train ? sum_gh : at::Tensor()}, dx);
+    elementwise(kName, e,
+                {train ? 1 : 2, x, g, mean, invstd, w, {}, train ? sum_g : at::Tensor(), train ? sum_gh : at::Tensor()},
+                dx);
     dx = in_layout_of(dx, input);
   }
   const at::ScalarType param = weight.has_value() && weight->defined() ? weight->scalar_type() : input.scalar_type();
@@ -184,9 +194,10 @@ ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor
 
 ThreeTensors batch_norm_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
                                  const OptionalTensor& running_mean, const OptionalTensor& running_var,
-                                 const OptionalTensor& save_mean, const OptionalTensor& save_var, bool update, double eps,
-                                 std::array<bool, 3> mask, const at::Tensor&) {
-  return ops::native_batch_norm_backward(grad, input, weight, running_mean, running_var, save_mean, save_var, update, eps, mask);
+                                 const OptionalTensor& save_mean, const OptionalTensor& save_var, bool update,
+                                 double eps, std::array<bool, 3> mask, const at::Tensor&) {
+  return ops::native_batch_norm_backward(grad, input, weight, running_mean, running_var, save_mean, save_var, update,
+                                         eps, mask);
 }
 
 }  // namespace aule::ops

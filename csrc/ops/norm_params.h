@@ -12,10 +12,12 @@ struct ParamSums {
 };
 
 // Statistics are saved and sums are kept in this type.
-inline at::ScalarType stat_type(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+inline at::ScalarType stat_type(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
-// `grad` and `x` contiguous; `mean` undefined for RMS norm. Fills `dw` and `db` (n_out elements, contiguous, any floating
-// dtype), either of which may be undefined.
+// `grad` and `x` contiguous; `mean` undefined for RMS norm. Fills `dw` and `db` (n_out elements, contiguous, any
+// floating dtype), either of which may be undefined.
 void sum_param_grads(const char* name, const ParamSums& sums, const at::Tensor& grad, const at::Tensor& x,
                      const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dw, const at::Tensor& db);
 

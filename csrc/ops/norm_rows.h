@@ -7,16 +7,16 @@
 namespace aule::ops {
 
 struct RowLaunch {
-  bool group;      // one workgroup per row (GPU, rows contiguous), else one invocation
-  int vec;         // four elements per access
-  int items;       // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
+  bool group;  // one workgroup per row (GPU, rows contiguous), else one invocation
+  int vec;     // four elements per access
+  int items;   // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
   uint32_t local;
   Grid grid;
 };
 
 // `alone`: an invocation per row whatever the device.
 // `tensors`: everything that is read or written by row; contiguous, rows of n elements, neighbours `inner` apart.
-RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner, std::initializer_list<const at::Tensor*> tensors,
-                     bool alone = false);
+RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
+                     std::initializer_list<const at::Tensor*> tensors, bool alone = false);
 
 }  // namespace aule::ops

@@ -11,7 +11,8 @@ inline constexpr uint32_t kTableTensors = 48, kTableChunk = 1024;  // TENSORS an
 // The elements in memory order may be walked as one dense run.
 inline bool walks_dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense(); }
 inline bool same_walk(const at::Tensor& a, const at::Tensor& b) {
-  return b.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
+  return b.is_non_overlapping_and_dense() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
 // add(p, args, slot, i) puts tensor i's addresses into slot; go(p, args, grid) launches what is collected.
@@ -26,7 +27,8 @@ void for_each_table(at::TensorList tensors, const Params& base, const Add& add, 
     for (; i < tensors.size() && p.tensors < kTableTensors; ++i) {
       const int64_t elems = tensors[i].numel();
       if (elems == 0) continue;
-      TORCH_CHECK(elems < (int64_t{1} << 31), "aule: a tensor of 2^31 elements or more is too large for a fused optimizer");
+      TORCH_CHECK(elems < (int64_t{1} << 31),
+                  "aule: a tensor of 2^31 elements or more is too large for a fused optimizer");
       p.elems[p.tensors] = static_cast<uint32_t>(elems);
       p.first_group[p.tensors] = groups;
       add(p, args, p.tensors, i);

@@ -1,8 +1,8 @@
 #include "ops/pointwise.h"
 
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/native/TypeProperties.h>
 
 #include <bit>
 
@@ -14,7 +14,8 @@ namespace aule::ops {
 namespace {
 
 constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
-constexpr int kLanesElems = 4 * 8 * kDensePack, kLanesMin = 1 << 16;  // of a workgroup of *_lanes.comp; worth its pipeline
+constexpr int kLanesElems = 4 * 8 * kDensePack,
+              kLanesMin = 1 << 16;  // of a workgroup of *_lanes.comp; worth its pipeline
 enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
 
 // The type a kernel computes in.
@@ -22,10 +23,16 @@ DType arithmetic_of(const Row& row, c10::ScalarType common) {
   DType c;
   uint8_t needs;
   switch (common) {
-    case at::kFloat: case at::kHalf: case at::kBFloat16: c = DType::f32, needs = kInFloat; break;
+    case at::kFloat:
+    case at::kHalf:
+    case at::kBFloat16: c = DType::f32, needs = kInFloat; break;
     case at::kDouble: c = DType::f64, needs = kInDouble; break;
     case at::kLong: c = DType::i64, needs = kInInt; break;
-    case at::kChar: case at::kByte: case at::kShort: case at::kInt: case at::kBool: c = DType::i32, needs = kInInt; break;
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+    case at::kBool: c = DType::i32, needs = kInInt; break;
     default: TORCH_CHECK_NOT_IMPLEMENTED(false, row.name, ": not implemented for ", common, " on device aule");
   }
   TORCH_CHECK_NOT_IMPLEMENTED(row.arithmetic & needs, row.name, ": not implemented for ", common, " on device aule");
@@ -102,10 +109,12 @@ struct Plan {
       if (o.by_value) {
         p.value[k - 1] = o.value;
       } else {
-        const uint64_t address =
-            register_operand(args, k, o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype), shape.extent(k));
-        if (k == 0) p.out_ = address;
-        else p.in_[k - 1] = address;
+        const uint64_t address = register_operand(
+            args, k, o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype), shape.extent(k));
+        if (k == 0)
+          p.out_ = address;
+        else
+          p.in_[k - 1] = address;
         mode = shape.packed(k, pack) && aligned(address, o.dtype, pack) ? kPacked : kStrided;
         if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstantRow;
       }
@@ -148,8 +157,10 @@ struct Plan {
         const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
         if (!aligned(address, o.dtype, kDensePack)) return 0;
         register_operand(args, k, address, groups * kLanesElems);
-        if (k == 0) p.out_ = address;
-        else p.in_[k - 1] = address;
+        if (k == 0)
+          p.out_ = address;
+        else
+          p.in_[k - 1] = address;
       }
       spec.push(o.dtype);
       spec.push(o.by_value ? kByValue : kPacked);
@@ -169,14 +180,19 @@ struct Plan {
     return groups * kLanesElems;
   }
 
-  int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape, const std::array<int64_t, N>& offsets) const {
-    if constexpr (N == 2) return launch_lanes<UnaryLanesParams>(stream, kernel::unary_lanes(), shape, offsets);
-    else if constexpr (N == 3) return launch_lanes<BinaryLanesParams>(stream, kernel::binary_lanes(), shape, offsets);
-    else return launch_lanes<TernaryLanesParams>(stream, kernel::ternary_lanes(), shape, offsets);
+  int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape,
+                       const std::array<int64_t, N>& offsets) const {
+    if constexpr (N == 2)
+      return launch_lanes<UnaryLanesParams>(stream, kernel::unary_lanes(), shape, offsets);
+    else if constexpr (N == 3)
+      return launch_lanes<BinaryLanesParams>(stream, kernel::binary_lanes(), shape, offsets);
+    else
+      return launch_lanes<TernaryLanesParams>(stream, kernel::ternary_lanes(), shape, offsets);
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
-    const bool lanes = caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
+    const bool lanes =
+        caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       const bool dense = shape.dense();
       if (lanes && dense && !row.special && shape.sizes[0] >= kLanesMin) {
@@ -186,15 +202,22 @@ struct Plan {
         if (shape.sizes[0] == 0) return;
       }
       if constexpr (N == 2) {
-        if (row.special) launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
-        else if (dense) launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
-        else launch_piece<UnaryStridedParams>(stream, kernel::unary_strided(c), shape, offsets, false);
+        if (row.special)
+          launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
+        else if (dense)
+          launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
+        else
+          launch_piece<UnaryStridedParams>(stream, kernel::unary_strided(c), shape, offsets, false);
       } else if constexpr (N == 3) {
-        if (dense) launch_piece<BinaryParams>(stream, kernel::binary(c), shape, offsets, true);
-        else launch_piece<BinaryStridedParams>(stream, kernel::binary_strided(c), shape, offsets, false);
+        if (dense)
+          launch_piece<BinaryParams>(stream, kernel::binary(c), shape, offsets, true);
+        else
+          launch_piece<BinaryStridedParams>(stream, kernel::binary_strided(c), shape, offsets, false);
       } else {
-        if (dense) launch_piece<TernaryParams>(stream, kernel::ternary(c), shape, offsets, true);
-        else launch_piece<TernaryStridedParams>(stream, kernel::ternary_strided(c), shape, offsets, false);
+        if (dense)
+          launch_piece<TernaryParams>(stream, kernel::ternary(c), shape, offsets, true);
+        else
+          launch_piece<TernaryStridedParams>(stream, kernel::ternary_strided(c), shape, offsets, false);
       }
     });
   }
@@ -219,13 +242,14 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
     o.by_value = k > 0 && iter.is_cpu_scalar(k);
     if (o.by_value) {
       o.value = encode_cpu_scalar(t, common, c);
-      o.dtype = DType::f32;                  // not used: one pipeline for all
-      shape.strides[k] = shape.strides[0];   // agrees with the output everywhere
+      o.dtype = DType::f32;                 // not used: one pipeline for all
+      shape.strides[k] = shape.strides[0];  // agrees with the output everywhere
       continue;
     }
     o.dtype = dtype_of(t.scalar_type(), row.name);
     o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
-    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, row.name, ": float64 operand in ", common, " arithmetic");
+    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, row.name, ": float64 operand in ", common,
+                          " arithmetic");
     if (iter.ndim() == 0) shape.strides[k][0] = 1;
     const auto strides = iter.strides(k);
     for (int i = 0; i < iter.ndim(); ++i) shape.strides[k][i] = strides[i] / static_cast<int64_t>(dtype_size(o.dtype));
@@ -324,7 +348,8 @@ at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const 
 
 at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
-              "where: expected condition to be a boolean tensor, but got a tensor with dtype ", condition.scalar_type());
+              "where: expected condition to be a boolean tensor, but got a tensor with dtype ",
+              condition.scalar_type());
   const c10::ScalarType common = at::result_type(self, other);
   TORCH_CHECK(!out.defined() || out.scalar_type() == common, "where: expected out to have dtype ", common, ", but got ",
               out.defined() ? out.scalar_type() : common);

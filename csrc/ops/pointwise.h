@@ -9,7 +9,9 @@
 
 #include "ops/pointwise_rows.h"
 
-namespace at { struct TensorIteratorBase; }
+namespace at {
+struct TensorIteratorBase;
+}
 
 namespace aule::ops {
 
@@ -47,7 +49,8 @@ class Scalars {
 at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
 // With another dtype rule than the row's: a float op of an activation keeps its dtype, say.
 at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
-at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const Scalars& scalars = {});
+at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const Scalars& scalars = {});
 at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars = {});
 at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,

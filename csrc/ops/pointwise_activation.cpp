@@ -1,9 +1,9 @@
 #include "ops/pointwise_activation.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/WrapDimUtils.h>
 
 #include "ops/pointwise.h"
 
@@ -68,10 +68,11 @@ Tensor hardtanh_backward(const Tensor& grad, const Tensor& self, const Scalar& m
 Tensor& leaky_relu_out(const Tensor& self, const Scalar& negative_slope, Tensor& out) {
   return unary(unary_row::leaky_relu, Rule::same, out, self, {negative_slope});
 }
-Tensor& leaky_relu_backward_out(const Tensor& grad, const Tensor& self, const Scalar& negative_slope, bool self_is_result,
-                                Tensor& grad_input) {
+Tensor& leaky_relu_backward_out(const Tensor& grad, const Tensor& self, const Scalar& negative_slope,
+                                bool self_is_result, Tensor& grad_input) {
   TORCH_CHECK(!self_is_result || negative_slope.toDouble() >= 0.0,
-              "leaky_relu_backward: the in-place form needs a negative_slope of at least 0, got ", negative_slope.toDouble());
+              "leaky_relu_backward: the in-place form needs a negative_slope of at least 0, got ",
+              negative_slope.toDouble());
   return binary(binary_row::leaky_relu_backward, Rule::same, grad_input, grad, self, {negative_slope});
 }
 Tensor& elu_out(const Tensor& self, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, Tensor& out) {
@@ -137,7 +138,8 @@ std::tuple<Tensor, Tensor> prelu_kernel_backward(const Tensor& grad, const Tenso
 Tensor& glu_out(const Tensor& self, int64_t dim, Tensor& out) {
   TORCH_CHECK(self.dim() > 0, "glu: 0-dimensional tensors are not supported");
   const int64_t d = at::maybe_wrap_dim(dim, self.dim());
-  TORCH_CHECK(self.size(d) % 2 == 0, "glu: the halved dimension must be even, but dimension ", d, " has size ", self.size(d));
+  TORCH_CHECK(self.size(d) % 2 == 0, "glu: the halved dimension must be even, but dimension ", d, " has size ",
+              self.size(d));
   const int64_t half = self.size(d) / 2;
   return binary(binary_row::glu, Rule::same, out, self.narrow(d, 0, half), self.narrow(d, half, half));
 }

@@ -27,8 +27,8 @@ Tensor hardtanh_backward(const Tensor& grad, const Tensor& self, const Scalar& m
 Tensor& hardtanh_backward_out(const Tensor& grad, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
                               Tensor& grad_input);
 Tensor& leaky_relu_out(const Tensor& self, const Scalar& negative_slope, Tensor& out);
-Tensor& leaky_relu_backward_out(const Tensor& grad, const Tensor& self, const Scalar& negative_slope, bool self_is_result,
-                                Tensor& grad_input);
+Tensor& leaky_relu_backward_out(const Tensor& grad, const Tensor& self, const Scalar& negative_slope,
+                                bool self_is_result, Tensor& grad_input);
 Tensor& elu_out(const Tensor& self, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, Tensor& out);
 Tensor& elu_backward_out(const Tensor& grad, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale,
                          bool is_result, const Tensor& self_or_result, Tensor& grad_input);

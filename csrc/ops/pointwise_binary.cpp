@@ -2,11 +2,11 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ScalarOps.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ScalarOps.h>
 
 #include "ops/copy_kernels.h"
 #include "ops/pointwise.h"
@@ -80,9 +80,13 @@ at::Tensor& pow_tensor_scalar_out(const at::Tensor& self, const at::Scalar& expo
     return ops::pow_out(self, at::native::wrapped_scalar_tensor(exponent), out);
   }
   const double e = exponent.toDouble();
-  const Row* row = e == 2 ? &unary_row::square : e == 3 ? &unary_row::cube : e == 0.5 ? &unary_row::sqrt
-                 : e == -0.5 ? &unary_row::rsqrt : e == -1 ? &unary_row::reciprocal : e == -2 ? &unary_row::inverse_square
-                 : &unary_row::pow_scalar;
+  const Row* row = e == 2      ? &unary_row::square
+                   : e == 3    ? &unary_row::cube
+                   : e == 0.5  ? &unary_row::sqrt
+                   : e == -0.5 ? &unary_row::rsqrt
+                   : e == -1   ? &unary_row::reciprocal
+                   : e == -2   ? &unary_row::inverse_square
+                               : &unary_row::pow_scalar;
   return unary(*row, out, self, {exponent});
 }
 at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent) {
@@ -113,17 +117,18 @@ at::Tensor& lerp_tensor_out(const at::Tensor& self, const at::Tensor& end, const
   return ternary(ternary_row::lerp, out, self, end, weight);
 }
 
-at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value,
-                        at::Tensor& out) {
+at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
+                        const at::Scalar& value, at::Tensor& out) {
   return ternary(ternary_row::addcmul, out, self, tensor1, tensor2, {value});
 }
 at::Tensor& addcmul_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcmul_out(self, tensor1, tensor2, value, self);
 }
-at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value,
-                        at::Tensor& out) {
-  TORCH_CHECK(!(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
-              "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
+at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
+                        const at::Scalar& value, at::Tensor& out) {
+  TORCH_CHECK(
+      !(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
+      "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
   return ternary(ternary_row::addcdiv, out, self, tensor1, tensor2, {value});
 }
 at::Tensor& addcdiv_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
@@ -138,7 +143,8 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
 at::Tensor& masked_fill__tensor(at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "masked_fill_: expected a 0-dimensional value tensor, but got one with ", value.dim(),
               " dimensions");
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_: expected a boolean mask, but got dtype ", mask.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_: expected a boolean mask, but got dtype ",
+              mask.scalar_type());
   at::assert_no_internal_overlap(self);
   at::assert_no_partial_overlap(self, mask);
   const at::Tensor mask_like_self = mask.expand(self.sizes());

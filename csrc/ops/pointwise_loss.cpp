@@ -77,8 +77,8 @@ Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Opti
   if (weight && weight->defined()) losses.mul_(*weight);
   return reduce(losses, reduction);
 }
-Tensor& binary_cross_entropy_out(const Tensor& self, const Tensor& target, const OptionalTensor& weight, int64_t reduction,
-                                 Tensor& out) {
+Tensor& binary_cross_entropy_out(const Tensor& self, const Tensor& target, const OptionalTensor& weight,
+                                 int64_t reduction, Tensor& out) {
   return assign(out, ops::binary_cross_entropy(self, target, weight, reduction));
 }
 Tensor& binary_cross_entropy_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target,

@@ -23,8 +23,8 @@ Tensor& huber_loss_out(const Tensor& self, const Tensor& target, int64_t reducti
 Tensor& huber_loss_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction,
                                 double delta, Tensor& grad_input);
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const OptionalTensor& weight, int64_t reduction);
-Tensor& binary_cross_entropy_out(const Tensor& self, const Tensor& target, const OptionalTensor& weight, int64_t reduction,
-                                 Tensor& out);
+Tensor& binary_cross_entropy_out(const Tensor& self, const Tensor& target, const OptionalTensor& weight,
+                                 int64_t reduction, Tensor& out);
 Tensor binary_cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
                                      const OptionalTensor& weight, int64_t reduction);
 Tensor& binary_cross_entropy_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target,

@@ -24,9 +24,11 @@ struct Row {
 
 namespace unary_row {
 #define UNARY_REAL(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_float, kInFloat | kInDouble};
-#define UNARY_ANY(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::same, kInFloat | kInDouble | kInInt};
+#define UNARY_ANY(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 1, Rule::same, kInFloat | kInDouble | kInInt};
 #define UNARY_INT(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::same, kInInt};
-#define UNARY_TEST(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_bool, kInFloat | kInDouble | kInInt};
+#define UNARY_TEST(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 1, Rule::to_bool, kInFloat | kInDouble | kInInt};
 #define UNARY_SPECIAL(id, name, forms, ...) inline constexpr Row name{#name, id, 1, Rule::to_float, kInFloat, true};
 #include "pointwise/unary_ops.def"
 #undef UNARY_REAL
@@ -39,9 +41,11 @@ namespace unary_row {
 namespace binary_row {
 #define BINARY_FLOAT(id, name, forms, ...) inline constexpr Row name{#name, id, 2, Rule::to_float, kInFloat};
 #define BINARY_REAL(id, name, forms, ...) inline constexpr Row name{#name, id, 2, Rule::to_float, kInFloat | kInDouble};
-#define BINARY_ANY(id, name, forms, ...) inline constexpr Row name{#name, id, 2, Rule::same, kInFloat | kInDouble | kInInt};
+#define BINARY_ANY(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 2, Rule::same, kInFloat | kInDouble | kInInt};
 #define BINARY_INT(id, name, forms, ...) inline constexpr Row name{#name, id, 2, Rule::same, kInInt};
-#define BINARY_TEST(id, name, forms, ...) inline constexpr Row name{#name, id, 2, Rule::to_bool, kInFloat | kInDouble | kInInt};
+#define BINARY_TEST(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 2, Rule::to_bool, kInFloat | kInDouble | kInInt};
 #include "pointwise/binary_ops.def"
 #undef BINARY_FLOAT
 #undef BINARY_REAL
@@ -51,8 +55,10 @@ namespace binary_row {
 }  // namespace binary_row
 
 namespace ternary_row {
-#define TERNARY_REAL(id, name, forms, ...) inline constexpr Row name{#name, id, 3, Rule::to_float, kInFloat | kInDouble};
-#define TERNARY_ANY(id, name, forms, ...) inline constexpr Row name{#name, id, 3, Rule::same, kInFloat | kInDouble | kInInt};
+#define TERNARY_REAL(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 3, Rule::to_float, kInFloat | kInDouble};
+#define TERNARY_ANY(id, name, forms, ...) \
+  inline constexpr Row name{#name, id, 3, Rule::same, kInFloat | kInDouble | kInInt};
 #include "pointwise/ternary_ops.def"
 #undef TERNARY_REAL
 #undef TERNARY_ANY

@@ -10,7 +10,7 @@ namespace aule::ops {
 template <int N>
 struct StridedShape {
   static constexpr int kMaxDims = 64;  // of a tensor; kernels take 8 after merging
-  int ndim = 0;  // sizes and strides beyond it are not set
+  int ndim = 0;                        // sizes and strides beyond it are not set
   std::array<int64_t, kMaxDims> sizes;
   std::array<std::array<int64_t, kMaxDims>, N> strides;
 

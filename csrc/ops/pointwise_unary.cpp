@@ -1,9 +1,9 @@
 #include "ops/pointwise_unary.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/TensorIterator.h>
 
 #include <cmath>
 #include <limits>
@@ -130,7 +130,8 @@ at::Tensor& clamp_min_tensor_out(const at::Tensor& self, const at::Tensor& min, 
 at::Tensor& clamp_max_tensor_out(const at::Tensor& self, const at::Tensor& max, at::Tensor& out) {
   return binary(binary_row::minimum, out, self, max);
 }
-at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, at::Tensor& out) {
+at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max,
+                             at::Tensor& out) {
   TORCH_CHECK(min || max, "clamp: at least one of min or max must not be None");
   if (!max) return ops::clamp_min_tensor_out(self, *min, out);
   if (!min) return ops::clamp_max_tensor_out(self, *max, out);

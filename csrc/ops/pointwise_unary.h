@@ -28,7 +28,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 at::Tensor clamp(const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max);
 at::Tensor& clamp_(at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max);
 at::Tensor& clamp_out(const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, at::Tensor& out);
-at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, at::Tensor& out);
+at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max,
+                             at::Tensor& out);
 at::Tensor& clamp_min_out(const at::Tensor& self, const at::Scalar& min, at::Tensor& out);
 at::Tensor& clamp_min_tensor_out(const at::Tensor& self, const at::Tensor& min, at::Tensor& out);
 at::Tensor& clamp_max_out(const at::Tensor& self, const at::Scalar& max, at::Tensor& out);

@@ -21,25 +21,32 @@ struct Window {
 
 Extent spatial(const at::Tensor& t, int dims) {
   Extent e{1, 1, 1};
-  for (int d = 0; d < dims; ++d) e[static_cast<size_t>(3 - dims + d)] = static_cast<int32_t>(t.size(t.dim() - dims + d));
+  for (int d = 0; d < dims; ++d)
+    e[static_cast<size_t>(3 - dims + d)] = static_cast<int32_t>(t.size(t.dim() - dims + d));
   return e;
 }
 Extent expand(at::IntArrayRef values, int dims, int32_t fill, const char* op, const char* name) {
-  TORCH_CHECK(values.size() == 1 || values.size() == static_cast<size_t>(dims), op, ": ", name, " must be one int or ", dims, " ints, got ", values);
+  TORCH_CHECK(values.size() == 1 || values.size() == static_cast<size_t>(dims), op, ": ", name, " must be one int or ",
+              dims, " ints, got ", values);
   Extent e{fill, fill, fill};
-  for (int d = 0; d < dims; ++d) e[static_cast<size_t>(3 - dims + d)] = static_cast<int32_t>(values[values.size() == 1 ? 0 : static_cast<size_t>(d)]);
+  for (int d = 0; d < dims; ++d)
+    e[static_cast<size_t>(3 - dims + d)] =
+        static_cast<int32_t>(values[values.size() == 1 ? 0 : static_cast<size_t>(d)]);
   return e;
 }
 
 void check_input(const char* op, const at::Tensor& self, int dims) {
-  TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, op, ": expected a ", dims + 1, "-D or ", dims + 2, "-D tensor, got shape ", self.sizes());
-  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() == at::kFloat || self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16, op, ": dtype ",
-                              self.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
-  for (int d = 1; d <= dims; ++d) TORCH_CHECK(self.size(-d) > 0, op, ": expected non-zero sizes besides the batch, got shape ", self.sizes());
+  TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, op, ": expected a ", dims + 1, "-D or ", dims + 2,
+              "-D tensor, got shape ", self.sizes());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      self.scalar_type() == at::kFloat || self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16, op,
+      ": dtype ", self.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  for (int d = 1; d <= dims; ++d)
+    TORCH_CHECK(self.size(-d) > 0, op, ": expected non-zero sizes besides the batch, got shape ", self.sizes());
 }
 
-Window fixed_window(const char* op, const at::Tensor& self, int dims, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
-                    at::IntArrayRef dilation, bool ceil_mode) {
+Window fixed_window(const char* op, const at::Tensor& self, int dims, at::IntArrayRef kernel, at::IntArrayRef stride,
+                    at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode) {
   Window w;
   w.in = spatial(self, dims);
   w.kernel = expand(kernel, dims, 1, op, "kernel_size");
@@ -47,10 +54,13 @@ Window fixed_window(const char* op, const at::Tensor& self, int dims, at::IntArr
   w.pad = expand(padding, dims, 0, op, "padding");
   w.dilation = expand(dilation, dims, 1, op, "dilation");
   for (size_t d = static_cast<size_t>(3 - dims); d < 3; ++d) {
-    TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0, op, ": kernel_size, stride and dilation must be greater than zero");
-    TORCH_CHECK(w.pad[d] >= 0 && w.pad[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, op, ": padding should be at most half of the effective kernel size, got ",
-                padding, " for kernel_size ", kernel);
-    w.out[d] = at::native::pooling_output_shape<int32_t>(w.in[d], w.kernel[d], w.pad[d], w.stride[d], w.dilation[d], ceil_mode);
+    TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0, op,
+                ": kernel_size, stride and dilation must be greater than zero");
+    TORCH_CHECK(w.pad[d] >= 0 && w.pad[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, op,
+                ": padding should be at most half of the effective kernel size, got ", padding, " for kernel_size ",
+                kernel);
+    w.out[d] = at::native::pooling_output_shape<int32_t>(w.in[d], w.kernel[d], w.pad[d], w.stride[d], w.dilation[d],
+                                                         ceil_mode);
     TORCH_CHECK(w.out[d] > 0, op, ": the output would be empty for input of shape ", self.sizes());
   }
   return w;
@@ -65,14 +75,18 @@ Window adaptive_window(const char* op, const at::Tensor& self, int dims, at::Int
 
 std::vector<int64_t> out_shape(const at::Tensor& self, int dims, const Window& w) {
   std::vector<int64_t> shape = self.sizes().vec();
-  for (int d = 0; d < dims; ++d) shape[shape.size() - static_cast<size_t>(dims - d)] = w.out[static_cast<size_t>(3 - dims + d)];
+  for (int d = 0; d < dims; ++d)
+    shape[shape.size() - static_cast<size_t>(dims - d)] = w.out[static_cast<size_t>(3 - dims + d)];
   return shape;
 }
 
 template <class Array>
-void put(Array& to, const Extent& from) { std::copy(from.begin(), from.end(), to); }
+void put(Array& to, const Extent& from) {
+  std::copy(from.begin(), from.end(), to);
+}
 
-void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices) {
+void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out,
+             const at::Tensor& indices) {
   const bool forward = direction == MaxPoolDIRECTION::forward;
   MaxPoolParams p{};
   TensorArgs args;
@@ -80,36 +94,56 @@ void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, 
   p.out_ = args.write(out);
   p.indices = forward ? args.write(indices) : args.read(indices);
   p.n = static_cast<uint64_t>(out.numel());
-  put(p.in_size, w.in); put(p.out_size, w.out); put(p.kernel, w.kernel); put(p.stride, w.stride); put(p.pad, w.pad); put(p.dilation, w.dilation);
-  launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  put(p.in_size, w.in);
+  put(p.out_size, w.out);
+  put(p.kernel, w.kernel);
+  put(p.stride, w.stride);
+  put(p.pad, w.pad);
+  put(p.dilation, w.dilation);
+  launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args,
+         linear_grid(ceil_div(p.n, kLocal)));
 }
-void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad, std::optional<int64_t> divisor) {
+void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad,
+             std::optional<int64_t> divisor) {
   TORCH_CHECK(!divisor.has_value() || *divisor != 0, "avg_pool: divisor_override must not be zero");
   AvgPoolParams p{};
   TensorArgs args;
   p.in_ = args.read(in);
   p.out_ = args.write(out);
   p.n = static_cast<uint64_t>(out.numel());
-  put(p.in_size, w.in); put(p.out_size, w.out); put(p.kernel, w.kernel); put(p.stride, w.stride); put(p.pad, w.pad);
+  put(p.in_size, w.in);
+  put(p.out_size, w.out);
+  put(p.kernel, w.kernel);
+  put(p.stride, w.stride);
+  put(p.pad, w.pad);
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
-  launch(current(in), kernel::avg_pool(direction), Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(in), kernel::avg_pool(direction), Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args,
+         linear_grid(ceil_div(p.n, kLocal)));
 }
 
 void max_forward(const Window& w, const at::Tensor& self, const at::Tensor& out, const at::Tensor& indices) {
   const at::Tensor x = self.contiguous();
-  into(out, [&](const at::Tensor& o) { into(indices, [&](const at::Tensor& i) { run_max(w, MaxPoolDIRECTION::forward, x, o, i); }); });
+  into(out, [&](const at::Tensor& o) {
+    into(indices, [&](const at::Tensor& i) { run_max(w, MaxPoolDIRECTION::forward, x, o, i); });
+  });
 }
-void max_gradient(const Window& w, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input) {
+void max_gradient(const Window& w, const at::Tensor& grad_output, const at::Tensor& indices,
+                  const at::Tensor& grad_input) {
   const at::Tensor g = grad_output.contiguous(), i = indices.contiguous();
-  if (g.numel() == 0) { grad_input.zero_(); return; }
+  if (g.numel() == 0) {
+    grad_input.zero_();
+    return;
+  }
   into(grad_input, [&](const at::Tensor& o) { run_max(w, MaxPoolDIRECTION::backward, g, o, i); });
 }
 
 }  // namespace
 
 template <int dims>
-std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::max_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
-                                                         at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out, at::Tensor& indices) {
+std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::max_out(const at::Tensor& self, at::IntArrayRef kernel,
+                                                         at::IntArrayRef stride, at::IntArrayRef padding,
+                                                         at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out,
+                                                         at::Tensor& indices) {
   check_input("max_pool", self, dims);
   const Window w = fixed_window("max_pool", self, dims, kernel, stride, padding, dilation, ceil_mode);
   at::native::resize_output(out, out_shape(self, dims, w));
@@ -118,16 +152,17 @@ std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::max_out(const at::Tensor& self,
   return {out, indices};
 }
 template <int dims>
-std::tuple<at::Tensor, at::Tensor> Pool<dims>::max(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
+std::tuple<at::Tensor, at::Tensor> Pool<dims>::max(const at::Tensor& self, at::IntArrayRef kernel,
+                                                   at::IntArrayRef stride, at::IntArrayRef padding,
                                                    at::IntArrayRef dilation, bool ceil_mode) {
   at::Tensor out = at::empty({0}, self.options()), indices = at::empty({0}, self.options().dtype(at::kLong));
   max_out(self, kernel, stride, padding, dilation, ceil_mode, out, indices);
   return {out, indices};
 }
 template <int dims>
-at::Tensor& Pool<dims>::max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                         at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode, const at::Tensor& indices,
-                                         at::Tensor& grad_input) {
+at::Tensor& Pool<dims>::max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                         at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                                         bool ceil_mode, const at::Tensor& indices, at::Tensor& grad_input) {
   check_input("max_pool_backward", self, dims);
   const Window w = fixed_window("max_pool_backward", self, dims, kernel, stride, padding, dilation, ceil_mode);
   at::native::resize_output(grad_input, self.sizes());
@@ -135,14 +170,16 @@ at::Tensor& Pool<dims>::max_backward_out(const at::Tensor& grad_output, const at
   return grad_input;
 }
 template <int dims>
-at::Tensor Pool<dims>::max_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                    at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode, const at::Tensor& indices) {
+at::Tensor Pool<dims>::max_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                                    bool ceil_mode, const at::Tensor& indices) {
   at::Tensor grad_input = at::empty({0}, self.options());
   return max_backward_out(grad_output, self, kernel, stride, padding, dilation, ceil_mode, indices, grad_input);
 }
 template <int dims>
-at::Tensor& Pool<dims>::avg_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
-                                bool count_include_pad, std::optional<int64_t> divisor, at::Tensor& out) {
+at::Tensor& Pool<dims>::avg_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
+                                at::IntArrayRef padding, bool ceil_mode, bool count_include_pad,
+                                std::optional<int64_t> divisor, at::Tensor& out) {
   check_input("avg_pool", self, dims);
   const Window w = fixed_window("avg_pool", self, dims, kernel, stride, padding, {1}, ceil_mode);
   at::native::resize_output(out, out_shape(self, dims, w));
@@ -151,14 +188,16 @@ at::Tensor& Pool<dims>::avg_out(const at::Tensor& self, at::IntArrayRef kernel, 
   return out;
 }
 template <int dims>
-at::Tensor& Pool<dims>::avg_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                         at::IntArrayRef padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor,
+at::Tensor& Pool<dims>::avg_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                         at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
+                                         bool count_include_pad, std::optional<int64_t> divisor,
                                          at::Tensor& grad_input) {
   check_input("avg_pool_backward", self, dims);
   const Window w = fixed_window("avg_pool_backward", self, dims, kernel, stride, padding, {1}, ceil_mode);
   at::native::resize_output(grad_input, self.sizes());
   const at::Tensor g = grad_output.contiguous();
-  into(grad_input, [&](const at::Tensor& o) { run_avg(w, AvgPoolDIRECTION::backward, g, o, count_include_pad, divisor); });
+  into(grad_input,
+       [&](const at::Tensor& o) { run_avg(w, AvgPoolDIRECTION::backward, g, o, count_include_pad, divisor); });
   return grad_input;
 }
 template <int dims>
@@ -180,7 +219,8 @@ at::Tensor Pool<dims>::adaptive_avg(const at::Tensor& self, at::IntArrayRef outp
 template <int dims>
 at::Tensor Pool<dims>::adaptive_avg_backward(const at::Tensor& grad_output, const at::Tensor& self) {
   check_input("adaptive_avg_pool_backward", self, dims);
-  const Window w = adaptive_window("adaptive_avg_pool_backward", self, dims, grad_output.sizes().slice(static_cast<size_t>(grad_output.dim() - dims)));
+  const Window w = adaptive_window("adaptive_avg_pool_backward", self, dims,
+                                   grad_output.sizes().slice(static_cast<size_t>(grad_output.dim() - dims)));
   at::Tensor grad_input = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
   const at::Tensor g = grad_output.contiguous();
   if (g.numel() == 0) return grad_input.zero_();
@@ -188,7 +228,8 @@ at::Tensor Pool<dims>::adaptive_avg_backward(const at::Tensor& grad_output, cons
   return grad_input;
 }
 template <int dims>
-std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::adaptive_max_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out, at::Tensor& indices) {
+std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::adaptive_max_out(const at::Tensor& self, at::IntArrayRef output_size,
+                                                                  at::Tensor& out, at::Tensor& indices) {
   check_input("adaptive_max_pool", self, dims);
   const Window w = adaptive_window("adaptive_max_pool", self, dims, output_size);
   at::native::resize_output(out, out_shape(self, dims, w));
@@ -197,9 +238,11 @@ std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::adaptive_max_out(const at::Tens
   return {out, indices};
 }
 template <int dims>
-at::Tensor& Pool<dims>::adaptive_max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, at::Tensor& grad_input) {
+at::Tensor& Pool<dims>::adaptive_max_backward_out(const at::Tensor& grad_output, const at::Tensor& self,
+                                                  const at::Tensor& indices, at::Tensor& grad_input) {
   check_input("adaptive_max_pool_backward", self, dims);
-  const Window w = adaptive_window("adaptive_max_pool_backward", self, dims, grad_output.sizes().slice(static_cast<size_t>(grad_output.dim() - dims)));
+  const Window w = adaptive_window("adaptive_max_pool_backward", self, dims,
+                                   grad_output.sizes().slice(static_cast<size_t>(grad_output.dim() - dims)));
   at::native::resize_output(grad_input, self.sizes());
   max_gradient(w, grad_output, indices, grad_input);
   return grad_input;

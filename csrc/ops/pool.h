@@ -9,23 +9,31 @@ namespace aule::ops {
 
 template <int dims>
 struct Pool {
-  static std::tuple<at::Tensor&, at::Tensor&> max_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
-                                                      at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out, at::Tensor& indices);
-  static std::tuple<at::Tensor, at::Tensor> max(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
-                                                at::IntArrayRef dilation, bool ceil_mode);
-  static at::Tensor& max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                      at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode, const at::Tensor& indices, at::Tensor& grad_input);
-  static at::Tensor max_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                 at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode, const at::Tensor& indices);
-  static at::Tensor& avg_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
-                             bool count_include_pad, std::optional<int64_t> divisor, at::Tensor& out);
-  static at::Tensor& avg_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
-                                      at::IntArrayRef padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor, at::Tensor& grad_input);
+  static std::tuple<at::Tensor&, at::Tensor&> max_out(const at::Tensor& self, at::IntArrayRef kernel,
+                                                      at::IntArrayRef stride, at::IntArrayRef padding,
+                                                      at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out,
+                                                      at::Tensor& indices);
+  static std::tuple<at::Tensor, at::Tensor> max(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
+                                                at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode);
+  static at::Tensor& max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                      at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                                      bool ceil_mode, const at::Tensor& indices, at::Tensor& grad_input);
+  static at::Tensor max_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                 at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                                 bool ceil_mode, const at::Tensor& indices);
+  static at::Tensor& avg_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
+                             at::IntArrayRef padding, bool ceil_mode, bool count_include_pad,
+                             std::optional<int64_t> divisor, at::Tensor& out);
+  static at::Tensor& avg_backward_out(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel,
+                                      at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
+                                      bool count_include_pad, std::optional<int64_t> divisor, at::Tensor& grad_input);
   static at::Tensor adaptive_avg(const at::Tensor& self, at::IntArrayRef output_size);
   static at::Tensor& adaptive_avg_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);
   static at::Tensor adaptive_avg_backward(const at::Tensor& grad_output, const at::Tensor& self);
-  static std::tuple<at::Tensor&, at::Tensor&> adaptive_max_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out, at::Tensor& indices);
-  static at::Tensor& adaptive_max_backward_out(const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, at::Tensor& grad_input);
+  static std::tuple<at::Tensor&, at::Tensor&> adaptive_max_out(const at::Tensor& self, at::IntArrayRef output_size,
+                                                               at::Tensor& out, at::Tensor& indices);
+  static at::Tensor& adaptive_max_backward_out(const at::Tensor& grad_output, const at::Tensor& self,
+                                               const at::Tensor& indices, at::Tensor& grad_input);
 };
 
 extern template struct Pool<2>;

@@ -21,7 +21,14 @@ namespace {
 
 // The shader's KIND.
 enum class Kind : int {
-  uniform = 0, normal = 1, bernoulli = 2, bernoulli_tensor = 3, exponential = 4, integer = 5, geometric = 6, cauchy = 7,
+  uniform = 0,
+  normal = 1,
+  bernoulli = 2,
+  bernoulli_tensor = 3,
+  exponential = 4,
+  integer = 5,
+  geometric = 6,
+  cauchy = 7,
   log_normal = 8
 };
 
@@ -47,7 +54,8 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   const bool wide = dtype == DType::f64 || p_dtype == DType::f64;
   const auto kernel = kernel::random_fill(wide ? DType::f64 : DType::f32);
   const int device = self.device().index();
-  TORCH_CHECK_NOT_IMPLEMENTED(!wide || supported_row(device, kernel.row), op, ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(!wide || supported_row(device, kernel.row), op,
+                              ": this device has no float64 arithmetic");
 
   auto& stream = current(self);
   const auto state = runtime::philox_for(generator, device, kDraws);
@@ -67,7 +75,8 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   p.a = static_cast<float>(d.a);
   p.b = static_cast<float>(d.b);
   p.tag = error_tag(op);
-  launch(stream, kernel, Spec{dtype, static_cast<int>(d.kind), p_dtype}, p, args, linear_grid(ceil_div(p.n, kGroupElems)));
+  launch(stream, kernel, Spec{dtype, static_cast<int>(d.kind), p_dtype}, p, args,
+         linear_grid(ceil_div(p.n, kGroupElems)));
   if (!direct) self.copy_(dense);
   return self;
 }
@@ -94,7 +103,8 @@ int64_t exact_integers(at::ScalarType type) {
 
 int64_t lowest_integer(at::ScalarType type) {
   switch (type) {
-    case at::kBool: case at::kByte: return 0;
+    case at::kBool:
+    case at::kByte: return 0;
     case at::kChar: return std::numeric_limits<int8_t>::min();
     case at::kShort: return std::numeric_limits<int16_t>::min();
     case at::kInt: return std::numeric_limits<int32_t>::min();
@@ -108,7 +118,8 @@ int64_t highest_integer(at::ScalarType type) {
   return at::isFloatingType(type) ? std::numeric_limits<int64_t>::max() : exact_integers(type);
 }
 
-at::Tensor& fill_integers(const char* op, at::Tensor& self, int64_t from, int64_t last, const OptionalGenerator& generator) {
+at::Tensor& fill_integers(const char* op, at::Tensor& self, int64_t from, int64_t last,
+                          const OptionalGenerator& generator) {
   TORCH_CHECK(from >= lowest_integer(self.scalar_type()) && from <= highest_integer(self.scalar_type()), op,
               ": from is out of bounds for ", self.scalar_type());
   TORCH_CHECK(last >= lowest_integer(self.scalar_type()) && last <= highest_integer(self.scalar_type()), op,
@@ -194,7 +205,8 @@ at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGen
 at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& out) {
   check_same_device("bernoulli", {&self, &out});
   at::native::resize_output(out, self.sizes());
-  TORCH_CHECK(self.is_floating_point(), "bernoulli: expected a floating point tensor of probabilities, but got ", self.scalar_type());
+  TORCH_CHECK(self.is_floating_point(), "bernoulli: expected a floating point tensor of probabilities, but got ",
+              self.scalar_type());
   if (!out.is_same(self)) return bernoulli_tensor_(out, self, generator);
   return out.copy_(bernoulli_tensor_(out, self.clone(), generator));
 }

@@ -30,7 +30,8 @@ at::Tensor& normal_float_tensor_out(double mean, const at::Tensor& std, Optional
   return out.normal_(0, 1, generator).mul_(std).add_(mean);
 }
 
-at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator, at::Tensor& out) {
+at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator,
+                                     at::Tensor& out) {
   TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
   at::native::resize_output(out, at::infer_size(mean.sizes(), std.sizes()));
   if (out.is_same(mean) || out.is_same(std)) {
@@ -104,10 +105,12 @@ void pick_with_replacement(const at::Tensor& weights, at::Tensor& out, const Opt
 at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool replacement, OptionalGenerator generator) {
   const char* op = "multinomial";
   TORCH_CHECK(self.dim() > 0 && self.dim() <= 2, op, ": prob_dist must be 1 or 2 dim");
-  TORCH_CHECK(self.is_floating_point(), op, " only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(self.is_floating_point(), op,
+              " only supports floating-point dtypes for input, got: ", self.scalar_type());
   TORCH_CHECK(num_samples > 0, op, ": cannot sample n_sample <= 0 samples");
   const int64_t classes = self.size(-1);
-  TORCH_CHECK(replacement || num_samples <= classes, op, ": cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TORCH_CHECK(replacement || num_samples <= classes, op,
+              ": cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   TORCH_CHECK(classes < (int64_t{1} << 24), op, ": number of categories cannot exceed 2^24");
   if (self.numel() == 0) {
     TORCH_CHECK(classes > 0 || self.dim() == 2, op, ": prob_dist has no categories");
@@ -141,7 +144,8 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   const char* op = "poisson";
-  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point tensor of rates, but got ", self.scalar_type());
+  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point tensor of rates, but got ",
+              self.scalar_type());
   const at::Tensor rates = self.to(at::kFloat).contiguous();
   at::Tensor out = at::empty_like(rates);
   if (out.numel() == 0) return out.to(self.scalar_type());

@@ -1,6 +1,5 @@
 #include "ops/reduce.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/diagonal.h>
@@ -11,6 +10,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/where.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <cmath>
 #include <limits>
@@ -51,7 +51,8 @@ void check_out_type(const char* name, OptionalType dtype, const at::Tensor& out)
 
 void check_not_empty(const char* name, const at::Tensor& self, const DimMask& mask, const char* hint) {
   for (int64_t d = 0; d < self.dim(); ++d)
-    TORCH_CHECK_INDEX(!mask[d] || self.size(d) != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.", hint);
+    TORCH_CHECK_INDEX(!mask[d] || self.size(d) != 0, name, "(): Expected reduction dim ", d, " to have non-zero size.",
+                      hint);
 }
 
 at::Tensor& sum_like(const char* name, ReduceOp op, const at::Tensor& self, const DimMask& mask, bool keepdim,
@@ -84,8 +85,8 @@ std::tuple<at::Tensor&, at::Tensor&> extreme_dim(const char* name, bool minimum,
   return {values, indices};
 }
 
-at::Tensor& arg_extreme(const char* name, bool minimum, const at::Tensor& self, std::optional<int64_t> dim, bool keepdim,
-                        at::Tensor& out) {
+at::Tensor& arg_extreme(const char* name, bool minimum, const at::Tensor& self, std::optional<int64_t> dim,
+                        bool keepdim, at::Tensor& out) {
   const DimMask mask = one_dim(self, dim);
   if (dim.has_value()) {
     if (self.dim() > 0) check_not_empty(name, self, mask, "");
@@ -131,13 +132,17 @@ void moments(const char* name, ReduceOp op, const at::Tensor& self, at::Optional
 
 }  // namespace
 
-at::Tensor& sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype, at::Tensor& out) {
+at::Tensor& sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
+                    at::Tensor& out) {
   return sum_like("sum", ReduceOp::sum, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
 }
 
-at::Tensor& mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype, at::Tensor& out) {
-  TORCH_CHECK(at::isFloatingType(out.scalar_type()), "mean(): could not infer output dtype. Expected a floating point "
-              "dtype, but got ", out.scalar_type());
+at::Tensor& mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
+                     at::Tensor& out) {
+  TORCH_CHECK(at::isFloatingType(out.scalar_type()),
+              "mean(): could not infer output dtype. Expected a floating point "
+              "dtype, but got ",
+              out.scalar_type());
   return sum_like("mean", ReduceOp::mean, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
 }
 
@@ -145,7 +150,8 @@ at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keep
   at::Tensor out = new_result(self, reduced_dims(dim, self.dim()), keepdim, sum_type(self, dtype));
   return nansum_out(self, dim, keepdim, dtype, out);
 }
-at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype, at::Tensor& out) {
+at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
+                       at::Tensor& out) {
   return sum_like("nansum", ReduceOp::nansum, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
 }
 
@@ -230,7 +236,8 @@ at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dim) {
   return reduce_out("count_nonzero", value(ReduceOp::count), self, mask, false, out);
 }
 
-at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction, bool keepdim) {
+at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+               bool keepdim) {
   at::Tensor out = at::empty({0}, self.options());
   return var_out(self, dim, correction, keepdim, out);
 }
@@ -239,7 +246,8 @@ at::Tensor& var_out(const at::Tensor& self, at::OptionalIntArrayRef dim, const s
   moments("var", ReduceOp::var, self, dim, correction, keepdim, out, nullptr);
   return out;
 }
-at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction, bool keepdim) {
+at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+               bool keepdim) {
   at::Tensor out = at::empty({0}, self.options());
   return std_out(self, dim, correction, keepdim, out);
 }
@@ -261,17 +269,18 @@ std::tuple<at::Tensor, at::Tensor> std_mean(const at::Tensor& self, at::Optional
   return {out, mean};
 }
 
-at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,
-                                   OptionalType dtype, at::Tensor& out) {
+at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim,
+                                   bool keepdim, OptionalType dtype, at::Tensor& out) {
   check_out_type("linalg.vector_norm", dtype, out);
   TORCH_CHECK(at::isFloatingType(self.scalar_type()), "linalg.vector_norm: expected a floating point input, but got ",
               self.scalar_type());
   const double p = ord.to<double>();
   const DimMask mask = reduced_dims(dim, self.dim());
-  if (p < 0 || std::isinf(p)) check_not_empty("linalg.vector_norm", self, mask, " The norm of this order has no identity.");
-  const ReduceOp op = p == 0 ? ReduceOp::count
-                      : p == 1 ? ReduceOp::norm1
-                      : p == 2 ? ReduceOp::norm2
+  if (p < 0 || std::isinf(p))
+    check_not_empty("linalg.vector_norm", self, mask, " The norm of this order has no identity.");
+  const ReduceOp op = p == 0          ? ReduceOp::count
+                      : p == 1        ? ReduceOp::norm1
+                      : p == 2        ? ReduceOp::norm2
                       : std::isinf(p) ? (p > 0 ? ReduceOp::norm_max : ReduceOp::norm_min)
                                       : ReduceOp::norm_p;
   return reduce_out("linalg.vector_norm", value(op, static_cast<float>(p)), self, mask, keepdim, out);
@@ -280,12 +289,13 @@ at::Tensor& norm_out(const at::Tensor& self, const std::optional<at::Scalar>& p,
                      at::Tensor& out) {
   return linalg_vector_norm_out(self, p.value_or(2), dim, keepdim, std::nullopt, out);
 }
-at::Tensor& norm_dtype_out(const at::Tensor& self, const std::optional<at::Scalar>& p, at::IntArrayRef dim, bool keepdim,
-                           at::ScalarType dtype, at::Tensor& out) {
+at::Tensor& norm_dtype_out(const at::Tensor& self, const std::optional<at::Scalar>& p, at::IntArrayRef dim,
+                           bool keepdim, at::ScalarType dtype, at::Tensor& out) {
   return linalg_vector_norm_out(self, p.value_or(2), dim, keepdim, dtype, out);
 }
 
-at::Tensor& renorm_out(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm, at::Tensor& out) {
+at::Tensor& renorm_out(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm,
+                       at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   std::vector<int64_t> others;
   for (int64_t d = 0; d < self.dim(); ++d)
@@ -300,8 +310,8 @@ at::Tensor& renorm_out(const at::Tensor& self, const at::Scalar& p, int64_t dim,
 
 at::Tensor logsumexp(const at::Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const bool integral = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
-  at::Tensor out = at::empty({0}, self.options().dtype(integral ? at::typeMetaToScalarType(at::get_default_dtype())
-                                                                : self.scalar_type()));
+  at::Tensor out = at::empty(
+      {0}, self.options().dtype(integral ? at::typeMetaToScalarType(at::get_default_dtype()) : self.scalar_type()));
   return logsumexp_out(self, dim, keepdim, out);
 }
 at::Tensor& logsumexp_out(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {

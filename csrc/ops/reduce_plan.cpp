@@ -1,7 +1,7 @@
 #include "ops/reduce_plan.h"
 
-#include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/empty.h>
+#include <ATen/WrapDimUtilsMulti.h>
 
 #include <algorithm>
 #include <bit>
@@ -21,8 +21,8 @@ struct Plan {
   int64_t n_out = 1, n_red = 1;
 };
 
-constexpr size_t kKept = 3, kRed = 2;         // what the kernel's params hold
-constexpr int64_t kMaxSize = 0xffffffffll;    // its sizes are 32-bit, except the slowest
+constexpr size_t kKept = 3, kRed = 2;       // what the kernel's params hold
+constexpr int64_t kMaxSize = 0xffffffffll;  // its sizes are 32-bit, except the slowest
 
 // Joins neighbours that are one dimension in memory. Only the slowest may pass 32 bits, so it never absorbs that far.
 void coalesce(c10::SmallVector<Dim, 8>& dims) {
@@ -82,9 +82,9 @@ uint64_t state_bytes(ReduceKind kind, DType c) {
 }
 
 struct Shape {
-  bool group;          // one workgroup per output instead of one invocation
-  uint32_t local;      // workgroup size
-  int64_t chunk;       // reduced elements per invocation or workgroup
+  bool group;      // one workgroup per output instead of one invocation
+  uint32_t local;  // workgroup size
+  int64_t chunk;   // reduced elements per invocation or workgroup
 };
 
 // Chunks must fill the device and stay long enough to be worth a second pass.
@@ -92,15 +92,16 @@ Shape choose(const Caps& caps, const Plan& plan) {
   const bool cpu = caps.kind == Caps::Kind::cpu;
   const bool column = !plan.kept.empty() && plan.kept[0].in == 1;
   Shape s{};
-  int64_t wanted;   // chunks per output that would fill the device
-  int64_t shortest; // a chunk under this is not worth it
+  int64_t wanted;    // chunks per output that would fill the device
+  int64_t shortest;  // a chunk under this is not worth it
   if (cpu) {
     s.group = false;
     wanted = 256 / plan.n_out;
     shortest = 1024;
   } else if (!column && plan.n_red >= 64) {
     s.group = true;
-    s.local = std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(plan.n_red / 4, 256))), 32, 256);
+    s.local =
+        std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(plan.n_red / 4, 256))), 32, 256);
     wanted = 1024 / plan.n_out;
     shortest = 8192;
   } else {
@@ -168,8 +169,8 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
     go(0, args, shape.group, shape.local, 1);
     return;
   }
-  at::Tensor scratch = at::empty({static_cast<int64_t>(state_bytes(r.kind, c)) * splits * plan.n_out},
-                                 self.options().dtype(at::kByte));
+  at::Tensor scratch =
+      at::empty({static_cast<int64_t>(state_bytes(r.kind, c)) * splits * plan.n_out}, self.options().dtype(at::kByte));
   p.out_ = args.write(scratch);
   go(1, args, shape.group, shape.local, splits);
 
@@ -192,8 +193,10 @@ DimMask reduced_dims(at::OptionalIntArrayRef dim, int64_t ndim) {
 std::vector<int64_t> reduced_shape(const at::Tensor& self, const DimMask& mask, bool keepdim) {
   std::vector<int64_t> shape;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    if (!mask[d]) shape.push_back(self.size(d));
-    else if (keepdim) shape.push_back(1);
+    if (!mask[d])
+      shape.push_back(self.size(d));
+    else if (keepdim)
+      shape.push_back(1);
   }
   return shape;
 }

@@ -1,8 +1,8 @@
 #include "ops/scan.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
 
@@ -21,8 +21,12 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   dim = at::maybe_wrap_dim(dim, self.dim());
   if (self.numel() == 0) return;
   // float64 to integers is not the kernel's: its arithmetic type is that of the output
-  const at::Tensor x = (self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble ? self.to(out.scalar_type()) : self).contiguous();
-  auto dense = [](const at::Tensor& t) { return !t.defined() || t.is_contiguous() ? t : at::empty(t.sizes(), t.options()); };
+  const at::Tensor x =
+      (self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble ? self.to(out.scalar_type()) : self)
+          .contiguous();
+  auto dense = [](const at::Tensor& t) {
+    return !t.defined() || t.is_contiguous() ? t : at::empty(t.sizes(), t.options());
+  };
   const at::Tensor y = dense(out), y2 = dense(out2);
 
   const DType in = dtype_of(x, name), result = dtype_of(y, name);
@@ -44,8 +48,8 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   auto& stream = current(x);
   auto go = [&](int pass, bool by_group, uint64_t work, const TensorArgs& args) {
     const uint32_t size = by_group ? local : group ? 8 : local;
-    launch(stream, kernel::scan(c, state, by_group ? 1 : 0), Spec{in, result, static_cast<int>(op), pass, size}, p, args,
-           linear_grid(by_group ? work : ceil_div(work, size)));
+    launch(stream, kernel::scan(c, state, by_group ? 1 : 0), Spec{in, result, static_cast<int>(op), pass, size}, p,
+           args, linear_grid(by_group ? work : ceil_div(work, size)));
   };
   auto results = [&](TensorArgs& args) {
     p.in_ = args.read(x);

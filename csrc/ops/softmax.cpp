@@ -1,9 +1,9 @@
 #include "ops/softmax.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/empty.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <limits>
 
@@ -29,7 +29,8 @@ Extent extent_of(const at::Tensor& t, int64_t dim) {
 }
 
 void check_floating(const char* name, const at::Tensor& t) {
-  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ", t.scalar_type());
+  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
+              t.scalar_type());
 }
 
 DType arithmetic(std::initializer_list<DType> types) {
@@ -39,7 +40,9 @@ DType arithmetic(std::initializer_list<DType> types) {
 }
 
 // The kernels walk contiguous tensors; others are copied. A strided `out` is written through a temporary.
-at::Tensor dense_like(const at::Tensor& out) { return out.is_contiguous() ? out : at::empty(out.sizes(), out.options()); }
+at::Tensor dense_like(const at::Tensor& out) {
+  return out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
+}
 
 void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bool safe, at::Tensor& out) {
   check_same_device(name, {&self, &out});
@@ -114,19 +117,22 @@ at::Tensor& log_softmax_backward_data_out(const at::Tensor& grad, const at::Tens
 
 at::Tensor safe_softmax(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
   at::Tensor out = at::empty(self.sizes(), self.options().dtype(dtype.value_or(self.scalar_type())));
-  forward("_safe_softmax", at::isFloatingType(self.scalar_type()) ? self : self.to(out.scalar_type()), dim, false, true, out);
+  forward("_safe_softmax", at::isFloatingType(self.scalar_type()) ? self : self.to(out.scalar_type()), dim, false, true,
+          out);
   return out;
 }
 
 at::Tensor masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim,
                           std::optional<int64_t> mask_type) {
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "_masked_softmax: expected a mask of dtype Bool, but got ", mask.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "_masked_softmax: expected a mask of dtype Bool, but got ",
+              mask.scalar_type());
   TORCH_CHECK(mask_type.has_value() && *mask_type >= 0 && *mask_type <= 2,
               "_masked_softmax: expected mask_type 0 (L x L), 1 (B x L) or 2 (the input's shape)");
   at::Tensor wide = mask;
   if (*mask_type != 2) {
     TORCH_CHECK(self.dim() == 4, "_masked_softmax: expected a 4-D input (B, H, L, L), but got ", self.dim(), "-D");
-    wide = *mask_type == 0 ? mask.view({1, 1, mask.size(0), mask.size(1)}) : mask.view({mask.size(0), 1, 1, mask.size(1)});
+    wide =
+        *mask_type == 0 ? mask.view({1, 1, mask.size(0), mask.size(1)}) : mask.view({mask.size(0), 1, 1, mask.size(1)});
   }
   // A row that is masked whole gives NaN, as PyTorch's own kernels have it.
   const at::Tensor filled = self.masked_fill(wide, -std::numeric_limits<double>::infinity());

@@ -1,6 +1,5 @@
 #include "ops/sort.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -11,6 +10,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <limits>
 
@@ -115,7 +115,8 @@ void check_results(const char* name, const at::Tensor& self, const at::Tensor& v
   check_same_device(name, {&self, &values, &indices});
   TORCH_CHECK(values.scalar_type() == self.scalar_type(), name, ": expected values of dtype ", self.scalar_type(),
               ", but got ", values.scalar_type());
-  TORCH_CHECK(indices.scalar_type() == at::kLong, name, ": expected indices of dtype Long, but got ", indices.scalar_type());
+  TORCH_CHECK(indices.scalar_type() == at::kLong, name, ": expected indices of dtype Long, but got ",
+              indices.scalar_type());
 }
 
 // One element per row.
@@ -132,7 +133,8 @@ TwoTensors median_rows(const char* name, const at::Tensor& x, bool ignore_nan) {
   auto [values, indices] = sort_rows(name, x, false, 0, n);
   at::Tensor nans = values.isnan().sum({1}, /*keepdim=*/true);
   at::Tensor numbers = nans.neg().add(n);
-  at::Tensor middle = numbers.sub(1).floor_divide(2).clamp_min(0);  // NaNs stand last: the row's first ones are the numbers
+  at::Tensor middle =
+      numbers.sub(1).floor_divide(2).clamp_min(0);  // NaNs stand last: the row's first ones are the numbers
   at::Tensor position = ignore_nan ? middle : at::where(nans.gt(0), numbers, at::full_like(numbers, (n - 1) / 2));
   return {values.gather(1, position), indices.gather(1, position)};
 }
@@ -148,8 +150,10 @@ TwoResults median_out(const char* name, const at::Tensor& self, int64_t dim, boo
 
 at::Tensor median_all(const char* name, const at::Tensor& self, bool ignore_nan) {
   if (self.numel() == 0)
-    return at::full({}, self.is_floating_point() ? at::Scalar(std::numeric_limits<double>::quiet_NaN())
-                                                 : at::Scalar(std::numeric_limits<int64_t>::lowest()), self.options());
+    return at::full({},
+                    self.is_floating_point() ? at::Scalar(std::numeric_limits<double>::quiet_NaN())
+                                             : at::Scalar(std::numeric_limits<int64_t>::lowest()),
+                    self.options());
   return std::get<0>(median_rows(name, self.reshape({1, -1}).contiguous(), ignore_nan)).view(at::IntArrayRef());
 }
 
@@ -192,14 +196,16 @@ TwoResults kthvalue_out(const at::Tensor& self, int64_t k, int64_t dim, bool kee
   const int64_t n = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK_INDEX(n > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
   TORCH_CHECK(k >= 1 && k <= n, "kthvalue: selected number k out of range for dimension ", dim);
-  select_out("kthvalue", self, dim, keepdim, values, indices, sort_rows("kthvalue", rows_of(self, dim), false, k - 1, 1));
+  select_out("kthvalue", self, dim, keepdim, values, indices,
+             sort_rows("kthvalue", rows_of(self, dim), false, k - 1, 1));
   return {values, indices};
 }
 
 TwoResults median_dim_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
   return median_out("median", self, dim, keepdim, false, values, indices);
 }
-TwoResults nanmedian_dim_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+TwoResults nanmedian_dim_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values,
+                             at::Tensor& indices) {
   return median_out("nanmedian", self, dim, keepdim, true, values, indices);
 }
 at::Tensor median(const at::Tensor& self) { return median_all("median", self, false); }
@@ -208,14 +214,16 @@ at::Tensor nanmedian(const at::Tensor& self) { return median_all("nanmedian", se
 TwoTensors mode(const at::Tensor& self, int64_t dim, bool keepdim) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   at::Tensor values = at::empty({0}, self.options()), indices = at::empty({0}, self.options().dtype(at::kLong));
-  TORCH_CHECK_INDEX(self.dim() == 0 || self.size(dim) > 0, "mode(): Expected reduction dim ", dim, " to have non-zero size.");
+  TORCH_CHECK_INDEX(self.dim() == 0 || self.size(dim) > 0, "mode(): Expected reduction dim ", dim,
+                    " to have non-zero size.");
   at::Tensor x = rows_of(self, dim);
   const int64_t n = x.size(1);
   auto [sorted, order] = sort_rows("mode", x, false, 0, n);
   // Length of the run of equals that ends at each place; the longest (the first of them: the smallest value) wins.
   at::Tensor place = at::arange(n, indices.options()).expand_as(order);
   at::Tensor starts = at::cat({at::ones({x.size(0), 1}, x.options().dtype(at::kBool)),
-                               sorted.narrow(1, 1, n - 1).ne(sorted.narrow(1, 0, n - 1))}, 1);
+                               sorted.narrow(1, 1, n - 1).ne(sorted.narrow(1, 0, n - 1))},
+                              1);
   at::Tensor start = std::get<0>(at::cummax(at::where(starts, place, at::zeros_like(place)), 1));
   at::Tensor best = place.sub(start).argmax(1, /*keepdim=*/true);
   select_out("mode", self, dim, keepdim, values, indices, {sorted.gather(1, best), order.gather(1, best)});

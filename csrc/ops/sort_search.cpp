@@ -23,14 +23,15 @@ namespace {
 
 uint32_t local_size(const at::Tensor& t) { return caps_of(t).kind == Caps::Kind::cpu ? 32 : 128; }
 
-void search(const char* name, const at::Tensor& bounds, const at::Tensor& values, bool right, const OptionalTensor& sorter,
-            const at::Tensor& out) {
+void search(const char* name, const at::Tensor& bounds, const at::Tensor& values, bool right,
+            const OptionalTensor& sorter, const at::Tensor& out) {
   const bool has_sorter = sorter.has_value() && sorter->defined();
   check_same_device(name, {&bounds, &values, &out});
   TORCH_CHECK(bounds.dim() > 0, name, ": expected the boundaries to have at least one dimension");
-  TORCH_CHECK(bounds.dim() == 1 || (bounds.dim() == values.dim() &&
-                                    bounds.sizes().slice(0, bounds.dim() - 1) == values.sizes().slice(0, values.dim() - 1)),
-              name, ": expected boundaries of one dimension, or all but the last dimension equal to the values', but got ",
+  TORCH_CHECK(bounds.dim() == 1 || (bounds.dim() == values.dim() && bounds.sizes().slice(0, bounds.dim() - 1) ==
+                                                                        values.sizes().slice(0, values.dim() - 1)),
+              name,
+              ": expected boundaries of one dimension, or all but the last dimension equal to the values', but got ",
               bounds.sizes(), " and ", values.sizes());
   TORCH_CHECK(!has_sorter || (sorter->sizes() == bounds.sizes() && sorter->scalar_type() == at::kLong), name,
               ": expected a sorter of dtype Long and the boundaries' shape");
@@ -40,10 +41,13 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
     out.zero_();
     return;
   }
-  const at::Tensor b = bounds.contiguous(), v = values.contiguous(), s = has_sorter ? sorter->contiguous() : at::Tensor();
+  const at::Tensor b = bounds.contiguous(), v = values.contiguous(),
+                   s = has_sorter ? sorter->contiguous() : at::Tensor();
   const at::Tensor dense = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
   const DType db = dtype_of(b, name), dv = dtype_of(v, name);
-  const DType c = db == DType::f64 || dv == DType::f64 ? DType::f64 : is_floating(db) || is_floating(dv) ? DType::f32 : DType::i64;
+  const DType c = db == DType::f64 || dv == DType::f64 ? DType::f64
+                  : is_floating(db) || is_floating(dv) ? DType::f32
+                                                       : DType::i64;
   TensorArgs args;
   SearchsortedParams p{};
   p.bounds = args.read(b);
@@ -61,7 +65,8 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
 
 bool right_side(bool right, std::optional<std::string_view> side) {
   if (!side.has_value()) return right;
-  TORCH_CHECK(*side == "left" || *side == "right", "searchsorted: expected side 'left' or 'right', but got ", std::string(*side));
+  TORCH_CHECK(*side == "left" || *side == "right", "searchsorted: expected side 'left' or 'right', but got ",
+              std::string(*side));
   TORCH_CHECK(!(right && *side == "left"), "searchsorted: side is 'left' but right is true");
   return *side == "right";
 }
@@ -79,8 +84,8 @@ at::Tensor running_count(const at::Tensor& flags) {
 
 void write_nonzero(const at::Tensor& flags, const at::Tensor& before, at::IntArrayRef sizes, const at::Tensor& out) {
   NonzeroWriteParams p{};
-  TORCH_CHECK(sizes.size() <= std::size(p.sizes), "nonzero: expected at most ", std::size(p.sizes), " dimensions, but got ",
-              sizes.size());
+  TORCH_CHECK(sizes.size() <= std::size(p.sizes), "nonzero: expected at most ", std::size(p.sizes),
+              " dimensions, but got ", sizes.size());
   TensorArgs args;
   p.flags = args.read(flags);
   p.before = args.read(before);
@@ -116,12 +121,15 @@ at::Tensor nonzero_of(const at::Tensor& self) {
 }
 
 // Distinct neighbours of a flat tensor. `order`: where its elements came from when it was sorted, else undefined.
-ThreeTensors distinct(const at::Tensor& flat, const at::Tensor& order, at::IntArrayRef shape, bool inverse, bool counts) {
+ThreeTensors distinct(const at::Tensor& flat, const at::Tensor& order, at::IntArrayRef shape, bool inverse,
+                      bool counts) {
   const int64_t n = flat.numel();
   const auto longs = flat.options().dtype(at::kLong);
   if (n == 0)
-    return {at::empty({0}, flat.options()), at::empty(inverse ? shape : at::IntArrayRef{0}, longs), at::empty({0}, longs)};
-  at::Tensor first = at::cat({at::ones({1}, flat.options().dtype(at::kBool)), flat.narrow(0, 1, n - 1).ne(flat.narrow(0, 0, n - 1))});
+    return {at::empty({0}, flat.options()), at::empty(inverse ? shape : at::IntArrayRef{0}, longs),
+            at::empty({0}, longs)};
+  at::Tensor first =
+      at::cat({at::ones({1}, flat.options().dtype(at::kBool)), flat.narrow(0, 1, n - 1).ne(flat.narrow(0, 0, n - 1))});
   at::Tensor starts = true_positions(first);
   at::Tensor inv = at::empty({0}, longs), count = at::empty({0}, longs);
   if (inverse) {
@@ -159,7 +167,8 @@ at::Tensor bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool 
   TORCH_CHECK(boundaries.dim() == 1, "bucketize: expected boundaries of one dimension, but got ", boundaries.dim());
   return ops::searchsorted(boundaries, self, out_int32, right, std::nullopt, std::nullopt);
 }
-at::Tensor& bucketize_out(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right, at::Tensor& out) {
+at::Tensor& bucketize_out(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right,
+                          at::Tensor& out) {
   TORCH_CHECK(boundaries.dim() == 1, "bucketize: expected boundaries of one dimension, but got ", boundaries.dim());
   return ops::searchsorted_out(boundaries, self, out_int32, right, std::nullopt, std::nullopt, out);
 }
@@ -182,12 +191,14 @@ at::Tensor& isin_out(const at::Tensor& elements, const at::Tensor& tests, bool, 
   out.copy_(invert ? found.ne(e) : found.eq(e));
   return out;
 }
-at::Tensor& isin_tensor_scalar_out(const at::Tensor& elements, const at::Scalar& test, bool, bool invert, at::Tensor& out) {
+at::Tensor& isin_tensor_scalar_out(const at::Tensor& elements, const at::Scalar& test, bool, bool invert,
+                                   at::Tensor& out) {
   at::native::resize_output(out, elements.sizes());
   out.copy_(invert ? elements.ne(test) : elements.eq(test));
   return out;
 }
-at::Tensor& isin_scalar_tensor_out(const at::Scalar& element, const at::Tensor& tests, bool, bool invert, at::Tensor& out) {
+at::Tensor& isin_scalar_tensor_out(const at::Scalar& element, const at::Tensor& tests, bool, bool invert,
+                                   at::Tensor& out) {
   at::native::resize_output(out, {});
   at::Tensor found = tests.eq(element).any();
   out.copy_(invert ? found.logical_not() : found);
@@ -202,9 +213,11 @@ ThreeTensors unique2(const at::Tensor& self, bool, bool return_inverse, bool ret
   auto [sorted, order] = at::sort(self.reshape({-1}));
   return distinct(sorted, order, self.sizes(), return_inverse, return_counts);
 }
-ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!dim.has_value() || self.dim() == 1,
-                              "unique_consecutive: dim is not supported on aule for tensors of more than one dimension");
+ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts,
+                                std::optional<int64_t> dim) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !dim.has_value() || self.dim() == 1,
+      "unique_consecutive: dim is not supported on aule for tensors of more than one dimension");
   return distinct(self.reshape({-1}), {}, self.sizes(), return_inverse, return_counts);
 }
 
@@ -227,7 +240,8 @@ at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_val
 
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "histc: expected bins of at least 1, but got ", bins);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "histc: expected a floating point input, but got ", self.scalar_type());
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "histc: expected a floating point input, but got ",
+              self.scalar_type());
   double low = min.to<double>(), high = max.to<double>();
   at::Tensor flat = self.reshape({-1});
   if (low == high && flat.numel() > 0) {
@@ -245,7 +259,10 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   at::Tensor bin = flat.sub(low).mul(bins / (high - low)).floor().clamp_max(bins - 1);
   at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
   at::Tensor index = at::where(inside, bin, at::full({}, bins, bin.options())).to(at::kLong);
-  return at::zeros({bins + 1}, self.options()).scatter_add_(0, index, at::ones_like(flat)).narrow(0, 0, bins).contiguous();
+  return at::zeros({bins + 1}, self.options())
+      .scatter_add_(0, index, at::ones_like(flat))
+      .narrow(0, 0, bins)
+      .contiguous();
 }
 
 }  // namespace aule::ops

@@ -17,10 +17,12 @@ at::Tensor& searchsorted_out(const at::Tensor& sequence, const at::Tensor& self,
 at::Tensor searchsorted_scalar(const at::Tensor& sequence, const at::Scalar& self, bool out_int32, bool right,
                                std::optional<std::string_view> side, const OptionalTensor& sorter);
 at::Tensor bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right);
-at::Tensor& bucketize_out(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right, at::Tensor& out);
+at::Tensor& bucketize_out(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right,
+                          at::Tensor& out);
 at::Tensor bucketize_scalar(const at::Scalar& self, const at::Tensor& boundaries, bool out_int32, bool right);
 
-at::Tensor& isin_out(const at::Tensor& elements, const at::Tensor& tests, bool assume_unique, bool invert, at::Tensor& out);
+at::Tensor& isin_out(const at::Tensor& elements, const at::Tensor& tests, bool assume_unique, bool invert,
+                     at::Tensor& out);
 at::Tensor& isin_tensor_scalar_out(const at::Tensor& elements, const at::Scalar& test, bool assume_unique, bool invert,
                                    at::Tensor& out);
 at::Tensor& isin_scalar_tensor_out(const at::Scalar& element, const at::Tensor& tests, bool assume_unique, bool invert,
@@ -28,7 +30,8 @@ at::Tensor& isin_scalar_tensor_out(const at::Scalar& element, const at::Tensor& 
 
 TwoTensors unique(const at::Tensor& self, bool sorted, bool return_inverse);
 ThreeTensors unique2(const at::Tensor& self, bool sorted, bool return_inverse, bool return_counts);
-ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim);
+ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts,
+                                std::optional<int64_t> dim);
 
 at::Tensor nonzero(const at::Tensor& self);
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out);

@@ -2,15 +2,23 @@
 
 #include <c10/util/Exception.h>
 
-#include "runtime/streams.h"
 #include "runtime/device_caps.h"
+#include "runtime/streams.h"
 
 namespace aule::ops {
 
 bool has_dtype(c10::ScalarType t) {
   switch (t) {
-    case at::kFloat: case at::kHalf: case at::kBFloat16: case at::kDouble: case at::kChar: case at::kByte:
-    case at::kShort: case at::kInt: case at::kLong: case at::kBool: return true;
+    case at::kFloat:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kDouble:
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kBool: return true;
     default: return false;
   }
 }
@@ -54,11 +62,11 @@ void check_same_device(const char* op, std::initializer_list<const at::Tensor*> 
   for (const at::Tensor* t : tensors) {
     ++position;
     if (t == nullptr || !t->defined()) continue;
-    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op, ": expected all tensors to be on device aule, but argument ",
-                position, " is on ", t->device());
+    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op,
+                ": expected all tensors to be on device aule, but argument ", position, " is on ", t->device());
     if (first == nullptr) first = t;
-    TORCH_CHECK(t->device() == first->device(), op, ": expected all tensors to be on one device, but found ", first->device(),
-                " and ", t->device());
+    TORCH_CHECK(t->device() == first->device(), op, ": expected all tensors to be on one device, but found ",
+                first->device(), " and ", t->device());
   }
 }
 

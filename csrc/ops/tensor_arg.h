@@ -8,7 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-// No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not rebuild every op.
+// No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not
+// rebuild every op.
 #include "kernels/caps.h"
 #include "kernels/launch.h"
 

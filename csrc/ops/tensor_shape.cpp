@@ -1,8 +1,6 @@
 #include "ops/tensor_shape.h"
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/WrapDimUtils.h>
-#include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/cumsum.h>
@@ -13,6 +11,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,7 +24,8 @@
 
 namespace aule::ops {
 
-// One strided copy per tensor; each may convert its dtype. Vectors without elements take part whatever the other shapes are.
+// One strided copy per tensor; each may convert its dtype. Vectors without elements take part whatever the other shapes
+// are.
 at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
   const char* op = "cat";
   const auto tensors = list.materialize();
@@ -37,7 +38,8 @@ at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out
     if (first == nullptr && !skipped(t)) first = &t;
   }
   const at::ScalarType common = at::native::result_type(list);
-  TORCH_CHECK(at::canCast(common, out.scalar_type()), "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
+  TORCH_CHECK(at::canCast(common, out.scalar_type()),
+              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
   if (first == nullptr) {
     at::native::resize_output(out, {0});
     return out;
@@ -47,10 +49,11 @@ at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out
   shape[dim] = 0;
   for (const at::Tensor& t : tensors) {
     if (skipped(t)) continue;
-    TORCH_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ", t.dim());
+    TORCH_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ",
+                t.dim());
     for (int64_t d = 0; d < t.dim(); ++d)
-      TORCH_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim, ". Expected size ",
-                  first->size(d), " but got size ", t.size(d), " for a tensor in the list.");
+      TORCH_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim,
+                  ". Expected size ", first->size(d), " but got size ", t.size(d), " for a tensor in the list.");
     shape[dim] += t.size(dim);
   }
   at::native::resize_output(out, shape);
@@ -87,7 +90,8 @@ bool mergeable(const Dim& outer, const Dim& inner) {
 
 void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, const Rearrangement& how) {
   if (out.numel() == 0) return;
-  TORCH_CHECK(self.numel() <= std::numeric_limits<uint32_t>::max(), op, ": more than 2^32 - 1 elements are not supported on aule");
+  TORCH_CHECK(self.numel() <= std::numeric_limits<uint32_t>::max(), op,
+              ": more than 2^32 - 1 elements are not supported on aule");
   auto& stream = current(out);
   TensorArgs args;
   RearrangeParams p{};
@@ -110,7 +114,8 @@ void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, co
       dims.push_back(dim);
     }
   }
-  TORCH_CHECK(dims.size() <= kMaxDims, op, ": more than ", kMaxDims, " dimensions that cannot be merged are not supported on aule");
+  TORCH_CHECK(dims.size() <= kMaxDims, op, ": more than ", kMaxDims,
+              " dimensions that cannot be merged are not supported on aule");
   constexpr int64_t kLimit = std::numeric_limits<int32_t>::max();
   for (size_t d = 0; d < dims.size(); ++d) {
     TORCH_CHECK(std::abs(dims[d].src_stride) <= kLimit && std::abs(dims[d].dst_stride) <= kLimit, op,
@@ -121,8 +126,8 @@ void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, co
     p.shift[d] = static_cast<uint32_t>(dims[d].shift);
   }
   p.diagonal = static_cast<int32_t>(std::clamp(how.diagonal, -kLimit, kLimit));
-  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(dims.size()), how.triangle}, p, args,
-         linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(dims.size()), how.triangle}, p,
+         args, linear_grid(ceil_div(p.n, 128)));
 }
 
 at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagonal, int triangle, at::Tensor& out) {
@@ -144,8 +149,12 @@ at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagona
 
 }  // namespace
 
-at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) { return triangle_out("tril", self, diagonal, 1, out); }
-at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) { return triangle_out("triu", self, diagonal, 2, out); }
+at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  return triangle_out("tril", self, diagonal, 1, out);
+}
+at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  return triangle_out("triu", self, diagonal, 2, out);
+}
 
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {
   const auto mask = at::dim_list_to_bitset(dims, self.dim());
@@ -163,7 +172,8 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
     const at::Tensor flat = self.contiguous().view(self.numel());
     return ops::roll(flat, shifts, 0).view(self.sizes());
   }
-  TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+  TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
+              ", dims:", dims.size());
   at::Tensor out = at::empty_like(self, at::MemoryFormat::Preserve);
   if (self.numel() == 0) return out;
   Rearrangement how;
@@ -181,7 +191,8 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
   const char* op = "repeat_interleave";
   TORCH_CHECK(repeats.dim() == 1, op, " only accept 1D vector as repeat");
-  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, op, ": repeats has to be Long or Int tensor");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, op,
+              ": repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
   const at::Tensor sums = at::cumsum(repeats, 0, at::kLong);
   int64_t n;
@@ -207,7 +218,8 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
   return out;
 }
 
-at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size, int64_t step) {
+at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size,
+                           int64_t step) {
   const char* op = "unfold_backward";
   at::Tensor out = at::empty(input_sizes, grad.options());
   if (out.numel() == 0) return out;
@@ -216,7 +228,8 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(out.device().index(), kernel.row), op, ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(out.device().index(), kernel.row), op,
+                              ": this device has no float64 arithmetic");
   int64_t inner = 1;
   for (size_t d = dim + 1; d < input_sizes.size(); ++d) inner *= input_sizes[d];
   auto& stream = current(out);
@@ -247,8 +260,11 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   TORCH_CHECK(at::min(self).item<int64_t>() >= 0, op, " only supports 1-d non-negative integral inputs.");
   const int64_t bins = std::max(at::max(self).item<int64_t>() + 1, minlength);
   const at::Tensor index = self.to(at::kLong);
-  if (!weighted) return at::zeros({bins}, index.options()).scatter_add_(0, index, at::ones({self.numel()}, index.options()));
-  const auto type = weights->scalar_type() == at::kFloat || weights->scalar_type() == at::kDouble ? weights->scalar_type() : at::kDouble;
+  if (!weighted)
+    return at::zeros({bins}, index.options()).scatter_add_(0, index, at::ones({self.numel()}, index.options()));
+  const auto type = weights->scalar_type() == at::kFloat || weights->scalar_type() == at::kDouble
+                        ? weights->scalar_type()
+                        : at::kDouble;
   return at::zeros({bins}, weights->options().dtype(type)).scatter_add_(0, index, weights->to(type));
 }
 

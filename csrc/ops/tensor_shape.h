@@ -13,7 +13,8 @@ at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out);
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims);
 at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims);
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size);
-at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size, int64_t step);
+at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size,
+                           int64_t step);
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength);
 
 }  // namespace aule::ops

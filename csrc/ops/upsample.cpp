@@ -12,13 +12,15 @@ namespace {
 constexpr uint32_t kLocal = 64;
 
 void check_dtype(const char* op, const at::Tensor& t) {
-  TORCH_CHECK_NOT_IMPLEMENTED(t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16, op, ": dtype ",
-                              t.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16, op, ": dtype ",
+      t.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
 }
 
 template <class Array>
 void put_spatial(Array& to, at::IntArrayRef sizes, int64_t dims) {
-  for (int64_t d = 0; d < 3; ++d) to[d] = d < 3 - dims ? 1 : static_cast<int32_t>(sizes[sizes.size() - static_cast<size_t>(3 - d)]);
+  for (int64_t d = 0; d < 3; ++d)
+    to[d] = d < 3 - dims ? 1 : static_cast<int32_t>(sizes[sizes.size() - static_cast<size_t>(3 - d)]);
 }
 
 float step_of(Interpolation mode, int64_t in, int64_t out, bool align_corners, const Scale& scale) {
@@ -28,8 +30,9 @@ float step_of(Interpolation mode, int64_t in, int64_t out, bool align_corners, c
   return static_cast<float>(in) / static_cast<float>(out);
 }
 
-void run_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align_corners, std::initializer_list<Scale> scales, at::IntArrayRef in_size,
-                  at::IntArrayRef out_size, const at::Tensor& in, const at::Tensor& out) {
+void run_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align_corners,
+                  std::initializer_list<Scale> scales, at::IntArrayRef in_size, at::IntArrayRef out_size,
+                  const at::Tensor& in, const at::Tensor& out) {
   const auto dims = static_cast<int64_t>(scales.size());
   UpsampleParams p{};
   TensorArgs args;
@@ -39,37 +42,44 @@ void run_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align_co
   put_spatial(p.in_size, in_size, dims);
   put_spatial(p.out_size, out_size, dims);
   for (int64_t d = 0; d < 3; ++d)
-    p.scale[d] = d < 3 - dims ? 1.0f : step_of(mode, p.in_size[d], p.out_size[d], align_corners, scales.begin()[d - (3 - dims)]);
-  launch(current(in), kernel::upsample(direction), Spec{dtype_of(in, "upsample"), static_cast<int>(mode), align_corners}, p, args,
+    p.scale[d] =
+        d < 3 - dims ? 1.0f : step_of(mode, p.in_size[d], p.out_size[d], align_corners, scales.begin()[d - (3 - dims)]);
+  launch(current(in), kernel::upsample(direction),
+         Spec{dtype_of(in, "upsample"), static_cast<int>(mode), align_corners}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
 
 }  // namespace
 
-void upsample(Interpolation mode, const at::Tensor& self, at::IntArrayRef output_size, bool align_corners, std::initializer_list<Scale> scales,
-              const at::Tensor& out) {
+void upsample(Interpolation mode, const at::Tensor& self, at::IntArrayRef output_size, bool align_corners,
+              std::initializer_list<Scale> scales, const at::Tensor& out) {
   check_dtype("upsample", self);
   std::vector<int64_t> shape{self.size(0), self.size(1)};
   shape.insert(shape.end(), output_size.begin(), output_size.end());
-  TORCH_CHECK(self.dim() == static_cast<int64_t>(scales.size()) + 2 && output_size.size() == scales.size(), "upsample: expected an input of ",
-              scales.size() + 2, " dimensions and ", scales.size(), " output sizes, got ", self.sizes(), " and ", output_size);
+  TORCH_CHECK(self.dim() == static_cast<int64_t>(scales.size()) + 2 && output_size.size() == scales.size(),
+              "upsample: expected an input of ", scales.size() + 2, " dimensions and ", scales.size(),
+              " output sizes, got ", self.sizes(), " and ", output_size);
   at::native::resize_output(out, shape);
   const at::Tensor x = self.contiguous();
-  into(out, [&](const at::Tensor& o) { run_upsample(UpsampleDIRECTION::forward, mode, align_corners, scales, x.sizes(), o.sizes(), x, o); });
+  into(out, [&](const at::Tensor& o) {
+    run_upsample(UpsampleDIRECTION::forward, mode, align_corners, scales, x.sizes(), o.sizes(), x, o);
+  });
 }
 
-void upsample_backward(Interpolation mode, const at::Tensor& grad_output, at::IntArrayRef, at::IntArrayRef input_size, bool align_corners,
-                       std::initializer_list<Scale> scales, const at::Tensor& grad_input) {
+void upsample_backward(Interpolation mode, const at::Tensor& grad_output, at::IntArrayRef, at::IntArrayRef input_size,
+                       bool align_corners, std::initializer_list<Scale> scales, const at::Tensor& grad_input) {
   check_dtype("upsample_backward", grad_output);
   at::native::resize_output(grad_input, input_size);
   const at::Tensor g = grad_output.contiguous();
-  into(grad_input, [&](const at::Tensor& o) { run_upsample(UpsampleDIRECTION::backward, mode, align_corners, scales, o.sizes(), g.sizes(), g, o); });
+  into(grad_input, [&](const at::Tensor& o) {
+    run_upsample(UpsampleDIRECTION::backward, mode, align_corners, scales, o.sizes(), g.sizes(), g, o);
+  });
 }
 
 namespace {
 
-void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef padding, at::IntArrayRef in_size, at::IntArrayRef out_size,
-             const at::Tensor& in, const at::Tensor& out) {
+void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef padding, at::IntArrayRef in_size,
+             at::IntArrayRef out_size, const at::Tensor& in, const at::Tensor& out) {
   EdgePadParams p{};
   TensorArgs args;
   p.in_ = args.read(in);
@@ -77,36 +87,47 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   p.n = static_cast<uint64_t>(out.numel());
   put_spatial(p.in_size, in_size, dims);
   put_spatial(p.out_size, out_size, dims);
-  for (int d = 0; d < dims; ++d) p.pad[2 - d] = static_cast<int32_t>(padding[static_cast<size_t>(2 * d)]);  // padding lists the last axis first
+  for (int d = 0; d < dims; ++d)
+    p.pad[2 - d] = static_cast<int32_t>(padding[static_cast<size_t>(2 * d)]);  // padding lists the last axis first
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
-  launch(current(in), kernel::edge_pad(direction), Spec{dtype, mode == EdgePad::reflection}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(in), kernel::edge_pad(direction), Spec{dtype, mode == EdgePad::reflection}, p, args,
+         linear_grid(ceil_div(p.n, kLocal)));
 }
 
 }  // namespace
 
 void edge_pad(EdgePad mode, int dims, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& out) {
   const char* op = mode == EdgePad::reflection ? "reflection_pad" : "replication_pad";
-  TORCH_CHECK(padding.size() == static_cast<size_t>(2 * dims), op, dims, "d: expected ", 2 * dims, " padding values, got ", padding);
-  TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, op, dims, "d: expected a ", dims + 1, "-D or ", dims + 2, "-D tensor, got shape ", self.sizes());
+  TORCH_CHECK(padding.size() == static_cast<size_t>(2 * dims), op, dims, "d: expected ", 2 * dims,
+              " padding values, got ", padding);
+  TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, op, dims, "d: expected a ", dims + 1, "-D or ",
+              dims + 2, "-D tensor, got shape ", self.sizes());
   std::vector<int64_t> shape = self.sizes().vec();
   for (int d = 0; d < dims; ++d) {
-    const int64_t size = self.size(-1 - d), before = padding[static_cast<size_t>(2 * d)], after = padding[static_cast<size_t>(2 * d + 1)];
+    const int64_t size = self.size(-1 - d), before = padding[static_cast<size_t>(2 * d)],
+                  after = padding[static_cast<size_t>(2 * d + 1)];
     TORCH_CHECK(size > 0, op, dims, "d: expected non-zero spatial sizes, got shape ", self.sizes());
     TORCH_CHECK(mode == EdgePad::replication || (before < size && after < size), op, dims, "d: padding ", padding,
                 " must be less than the input's size in each dimension, got shape ", self.sizes());
     shape[shape.size() - 1 - static_cast<size_t>(d)] = size + before + after;
-    TORCH_CHECK(size + before + after >= 1, op, dims, "d: the output would be empty for input of shape ", self.sizes(), " and padding ", padding);
+    TORCH_CHECK(size + before + after >= 1, op, dims, "d: the output would be empty for input of shape ", self.sizes(),
+                " and padding ", padding);
   }
   at::native::resize_output(out, shape);
   const at::Tensor x = self.contiguous();
-  into(out, [&](const at::Tensor& o) { run_pad(EdgePadDIRECTION::forward, mode, dims, padding, x.sizes(), o.sizes(), x, o); });
+  into(out, [&](const at::Tensor& o) {
+    run_pad(EdgePadDIRECTION::forward, mode, dims, padding, x.sizes(), o.sizes(), x, o);
+  });
 }
 
-void edge_pad_backward(EdgePad mode, int dims, const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& grad_input) {
+void edge_pad_backward(EdgePad mode, int dims, const at::Tensor& grad_output, const at::Tensor& self,
+                       at::IntArrayRef padding, const at::Tensor& grad_input) {
   check_dtype("pad_backward", grad_output);
   at::native::resize_output(grad_input, self.sizes());
   const at::Tensor g = grad_output.contiguous();
-  into(grad_input, [&](const at::Tensor& o) { run_pad(EdgePadDIRECTION::backward, mode, dims, padding, o.sizes(), g.sizes(), g, o); });
+  into(grad_input, [&](const at::Tensor& o) {
+    run_pad(EdgePadDIRECTION::backward, mode, dims, padding, o.sizes(), g.sizes(), g, o);
+  });
 }
 
 }  // namespace aule::ops

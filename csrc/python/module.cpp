@@ -1,8 +1,8 @@
 // torch_aule._C: devices, streams, memory and random state for the Python layer; no tensor maths.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -19,7 +19,9 @@ using namespace aule;
 
 namespace {
 
-c10::DeviceIndex index_of(int device) { return static_cast<c10::DeviceIndex>(device < 0 ? runtime::current_device() : device); }
+c10::DeviceIndex index_of(int device) {
+  return static_cast<c10::DeviceIndex>(device < 0 ? runtime::current_device() : device);
+}
 
 const char* kind_name(Caps::Kind kind) {
   switch (kind) {
@@ -35,21 +37,50 @@ py::dict device_properties(int device) {
   const Caps& caps = runtime::device_caps(index_of(device));
   py::dict d;
 #define FIELD(name) d[#name] = caps.name
-  FIELD(name); FIELD(driver_name); FIELD(driver_info); FIELD(uuid);
-  FIELD(vendor_id); FIELD(device_id); FIELD(driver_version); FIELD(api_version);
-  FIELD(subgroup_size); FIELD(min_subgroup_size); FIELD(max_subgroup_size);
-  FIELD(max_shared_bytes); FIELD(max_push_constant_bytes); FIELD(max_workgroup_invocations);
-  FIELD(max_allocation_bytes); FIELD(max_buffer_bytes); FIELD(timestamp_period_ns);
-  FIELD(unified_memory); FIELD(float16); FIELD(bfloat16); FIELD(float64); FIELD(int8); FIELD(int16); FIELD(int_dot_product);
-  FIELD(float32_atomic_add); FIELD(shared_float32_atomic_add);
-  FIELD(subgroup_basic); FIELD(subgroup_arithmetic); FIELD(subgroup_shuffle); FIELD(subgroup_ballot);
-  FIELD(subgroup_size_control); FIELD(full_subgroups); FIELD(cooperative_matrix); FIELD(cooperative_matrix2);
-  FIELD(sparse_binding); FIELD(memory_budget); FIELD(device_fault); FIELD(pipeline_executable_properties);
+  FIELD(name);
+  FIELD(driver_name);
+  FIELD(driver_info);
+  FIELD(uuid);
+  FIELD(vendor_id);
+  FIELD(device_id);
+  FIELD(driver_version);
+  FIELD(api_version);
+  FIELD(subgroup_size);
+  FIELD(min_subgroup_size);
+  FIELD(max_subgroup_size);
+  FIELD(max_shared_bytes);
+  FIELD(max_push_constant_bytes);
+  FIELD(max_workgroup_invocations);
+  FIELD(max_allocation_bytes);
+  FIELD(max_buffer_bytes);
+  FIELD(timestamp_period_ns);
+  FIELD(unified_memory);
+  FIELD(float16);
+  FIELD(bfloat16);
+  FIELD(float64);
+  FIELD(int8);
+  FIELD(int16);
+  FIELD(int_dot_product);
+  FIELD(float32_atomic_add);
+  FIELD(shared_float32_atomic_add);
+  FIELD(subgroup_basic);
+  FIELD(subgroup_arithmetic);
+  FIELD(subgroup_shuffle);
+  FIELD(subgroup_ballot);
+  FIELD(subgroup_size_control);
+  FIELD(full_subgroups);
+  FIELD(cooperative_matrix);
+  FIELD(cooperative_matrix2);
+  FIELD(sparse_binding);
+  FIELD(memory_budget);
+  FIELD(device_fault);
+  FIELD(pipeline_executable_properties);
 #undef FIELD
   d["kind"] = kind_name(caps.kind);
   d["total_memory"] = caps.device_heap_bytes;
   py::list shapes;
-  for (const auto& s : caps.coopmat_shapes) shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
+  for (const auto& s : caps.coopmat_shapes)
+    shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
   d["coopmat_shapes"] = shapes;
   return d;
 }
@@ -58,8 +89,21 @@ py::dict matrix_layout(int device, bool bfloat16) {
   const auto& l = ops::matrix_layout(index_of(device), bfloat16 ? DType::bf16 : DType::f16);
   py::dict d;
 #define FIELD(name) d[#name] = l.name
-  FIELD(usable); FIELD(known); FIELD(m); FIELD(n); FIELD(subgroup); FIELD(elements);
-  FIELD(lane_div); FIELD(lane_row); FIELD(lane_col); FIELD(rows); FIELD(cols); FIELD(a_elem); FIELD(slot_count); FIELD(slots); FIELD(slot_rows);
+  FIELD(usable);
+  FIELD(known);
+  FIELD(m);
+  FIELD(n);
+  FIELD(subgroup);
+  FIELD(elements);
+  FIELD(lane_div);
+  FIELD(lane_row);
+  FIELD(lane_col);
+  FIELD(rows);
+  FIELD(cols);
+  FIELD(a_elem);
+  FIELD(slot_count);
+  FIELD(slots);
+  FIELD(slot_rows);
 #undef FIELD
   return d;
 }
@@ -112,14 +156,17 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("current_device", [] { return static_cast<int>(runtime::current_device()); });
   m.def("set_device", [](int device) { runtime::set_device(static_cast<c10::DeviceIndex>(device)); });
-  m.def("exchange_device", [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
+  m.def("exchange_device",
+        [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
   m.def("device_properties", &device_properties);
   m.def("matrix_layout", &matrix_layout);
   m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
-  m.def("is_in_bad_fork", [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
+  m.def("is_in_bad_fork",
+        [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
   m.def("current_stream_id", [](int device) { return runtime::current_c10_stream(index_of(device)).id(); });
   m.def("set_stream", [](int64_t id, int device) {
-    runtime::exchange_stream(c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)), id));
+    runtime::exchange_stream(
+        c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)), id));
   });
 
   m.def("memory_stats", [](int device) { return runtime::memory_stats(index_of(device)); });
@@ -127,7 +174,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("empty_cache", torch::wrap_pybind_function_no_gil([](int device) { runtime::empty_cache(index_of(device)); }));
   m.def("reset_peak_stats", [](int device) { runtime::reset_peak_stats(index_of(device)); });
   m.def("reset_accumulated_stats", [](int device) { runtime::reset_accumulated_stats(index_of(device)); });
-  m.def("set_memory_fraction", [](double fraction, int device) { runtime::set_memory_fraction(fraction, index_of(device)); });
+  m.def("set_memory_fraction",
+        [](double fraction, int device) { runtime::set_memory_fraction(fraction, index_of(device)); });
   m.def("get_memory_fraction", [](int device) { return runtime::memory_fraction(index_of(device)); });
   m.def("mem_get_info", [](int device) { return runtime::memory_info(index_of(device)); });
 
@@ -149,7 +197,8 @@ PYBIND11_MODULE(_C, m) {
     g.set_state(state);
   });
   m.def("default_generator", [](int device) {
-    return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(runtime::default_generator(index_of(device))));
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_initDefaultGenerator(runtime::default_generator(index_of(device))));
   });
 
   m.def("fallback_report", [] {
@@ -158,13 +207,15 @@ PYBIND11_MODULE(_C, m) {
     return rows;
   });
   m.def("reset_fallback_report", &ops::reset_fallback_report);
-  m.def("set_strict", [](std::optional<bool> strict) { ops::set_strict(strict.value_or(ops::strict_from_environment())); });
+  m.def("set_strict",
+        [](std::optional<bool> strict) { ops::set_strict(strict.value_or(ops::strict_from_environment())); });
   m.def("is_strict", &ops::is_strict);
 
   m.def("registered_kernels", [] {
     py::list rows;
     const int device = runtime::device_count() > 0 ? runtime::current_device() : -1;
-    for (const auto& k : runtime::registered_kernels(device)) rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
+    for (const auto& k : runtime::registered_kernels(device))
+      rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
     return rows;
   });
   m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });

@@ -21,13 +21,13 @@ using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-constexpr uint64_t kRound = 512;                  // every block is a multiple of this, and so aligned to it
-constexpr uint64_t kSmallMax = 1 << 20;           // requests up to this live in small segments
+constexpr uint64_t kRound = 512;         // every block is a multiple of this, and so aligned to it
+constexpr uint64_t kSmallMax = 1 << 20;  // requests up to this live in small segments
 constexpr uint64_t kSmallSegment = 2 << 20;
-constexpr uint64_t kLargeSegment = 20 << 20;      // requests below kLargeOwn share a segment of this size
-constexpr uint64_t kLargeOwn = 10 << 20;          // from here on a segment of its own, rounded to kLargeRound
+constexpr uint64_t kLargeSegment = 20 << 20;  // requests below kLargeOwn share a segment of this size
+constexpr uint64_t kLargeOwn = 10 << 20;      // from here on a segment of its own, rounded to kLargeRound
 constexpr uint64_t kLargeRound = 2 << 20;
-constexpr double kPressure = 0.95;                // of the driver's budget: from here on cached segments are given back
+constexpr double kPressure = 0.95;  // of the driver's budget: from here on cached segments are given back
 
 uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
@@ -40,9 +40,9 @@ struct Block {
   Pool* pool = nullptr;
   c10::DeviceIndex device = 0;
   c10::StreamId stream = 0;
-  bool allocated = false;       // handed to a tensor
-  bool pending = false;         // freed, but another stream has still to pass it
-  uint64_t last_use = 0;        // tick of the last hand-out or free, for least-recently-used release
+  bool allocated = false;                    // handed to a tensor
+  bool pending = false;                      // freed, but another stream has still to pass it
+  uint64_t last_use = 0;                     // tick of the last hand-out or free, for least-recently-used release
   std::vector<c10::StreamId> other_streams;  // record_stream
   bool whole_segment() const { return prev == nullptr && next == nullptr; }
 };
@@ -75,7 +75,10 @@ struct PendingFree {
 void update(StatArray& stat, const Pool& pool, int64_t by) {
   for (auto type : {StatType::AGGREGATE, pool.small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
     auto& s = stat[static_cast<size_t>(type)];
-    if (by >= 0) s.increase(static_cast<size_t>(by)); else s.decrease(static_cast<size_t>(-by));
+    if (by >= 0)
+      s.increase(static_cast<size_t>(by));
+    else
+      s.decrease(static_cast<size_t>(-by));
   }
 }
 
@@ -87,9 +90,7 @@ std::string mib(uint64_t bytes) {
 
 class DeviceCache {
  public:
-  explicit DeviceCache(c10::DeviceIndex device) : device_(device) {
-    small_.small = true;
-  }
+  explicit DeviceCache(c10::DeviceIndex device) : device_(device) { small_.small = true; }
 
   Block* allocate(uint64_t requested, c10::StreamId stream) {
     std::lock_guard lock(mutex_);
@@ -148,7 +149,8 @@ class DeviceCache {
   }
 
   void set_fraction(double fraction) {
-    TORCH_CHECK_VALUE(fraction > 0 && fraction <= 1, "set_per_process_memory_fraction: fraction must be in (0, 1], got ", fraction);
+    TORCH_CHECK_VALUE(fraction > 0 && fraction <= 1,
+                      "set_per_process_memory_fraction: fraction must be in (0, 1], got ", fraction);
     std::lock_guard lock(mutex_);
     fraction_ = fraction;
   }
@@ -163,11 +165,14 @@ class DeviceCache {
   }
   void reset(bool peak) {
     std::lock_guard lock(mutex_);
-    for (StatArray* array : {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
-                             &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
-                             &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
+    for (StatArray* array :
+         {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split, &stats_.allocated_bytes,
+          &stats_.reserved_bytes, &stats_.active_bytes, &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
       for (auto& stat : *array) {
-        if (peak) stat.reset_peak(); else stat.reset_accumulated();
+        if (peak)
+          stat.reset_peak();
+        else
+          stat.reset_accumulated();
       }
     }
     if (!peak) stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = 0;
@@ -177,12 +182,15 @@ class DeviceCache {
     std::lock_guard lock(mutex_);
     std::vector<SegmentRow> rows;
     for (Block* head : segments_) {
-      SegmentRow row{device_, head->segment->address, head->segment->bytes, 0, 0, head->stream, !head->pool->small, head->pool->id, {}};
+      SegmentRow row{device_,      head->segment->address, head->segment->bytes, 0, 0,
+                     head->stream, !head->pool->small,     head->pool->id,       {}};
       for (Block* b = head; b != nullptr; b = b->next) {
         if (b->allocated) row.allocated_bytes += b->bytes;
         if (b->allocated || b->pending) row.active_bytes += b->bytes;
         row.blocks.push_back({b->address, b->bytes, b->requested,
-                              b->allocated ? "active_allocated" : b->pending ? "active_pending_free" : "inactive"});
+                              b->allocated ? "active_allocated"
+                              : b->pending ? "active_pending_free"
+                                           : "inactive"});
       }
       rows.push_back(std::move(row));
     }
@@ -237,7 +245,8 @@ class DeviceCache {
     Block* block = *it;
     // A large segment is not broken up for a much smaller request that deserves one of its own.
     if (!pool.small && block->whole_segment() && bytes < kLargeOwn && block->bytes > kLargeSegment) return nullptr;
-    if (!pool.small && bytes >= kLargeOwn && block->bytes > 2 * bytes && block->bytes - bytes > (256u << 20)) return nullptr;
+    if (!pool.small && bytes >= kLargeOwn && block->bytes > 2 * bytes && block->bytes - bytes > (256u << 20))
+      return nullptr;
     pool.free.erase(it);
     if (!block->whole_segment()) track_split(block, -1);
     return block;
@@ -295,11 +304,21 @@ class DeviceCache {
     for (size_t i = 0; i < pending_.size();) {
       bool done = true;
       for (auto& marker : pending_[i].markers) {
-        if (marker.stream->capturing()) { done = false; break; }
-        if (wait) marker.stream->wait(marker.value);
-        else if (!marker.stream->done(marker.value)) { done = false; break; }
+        if (marker.stream->capturing()) {
+          done = false;
+          break;
+        }
+        if (wait)
+          marker.stream->wait(marker.value);
+        else if (!marker.stream->done(marker.value)) {
+          done = false;
+          break;
+        }
       }
-      if (!done) { ++i; continue; }
+      if (!done) {
+        ++i;
+        continue;
+      }
       Block* block = pending_[i].block;
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
       give_back(block);
@@ -314,7 +333,8 @@ class DeviceCache {
     process_pending(true);
     std::vector<Block*> whole;
     for (Block* head : segments_)
-      if (head->whole_segment() && !head->allocated && !head->pending && head->pool->id == c10::MempoolId_t{0, 0}) whole.push_back(head);
+      if (head->whole_segment() && !head->allocated && !head->pending && head->pool->id == c10::MempoolId_t{0, 0})
+        whole.push_back(head);
     std::sort(whole.begin(), whole.end(), [](const Block* a, const Block* b) { return a->last_use < b->last_use; });
     uint64_t released = 0;
     for (Block* block : whole) {
@@ -363,9 +383,9 @@ class DeviceCache {
     const auto now = memory.budget();
     TORCH_CHECK_WITH(OutOfMemoryError, false, "aule out of memory. Tried to allocate ", mib(bytes), " on device ",
                      static_cast<int>(device_), " (", vulkan::device_caps(device_).name, "): ", mib(now.total_bytes),
-                     " in all, ", mib(now.free_bytes), " free; of this process ", mib(static_cast<uint64_t>(allocated.current)),
-                     " are in tensors and ", mib(reserved_ - static_cast<uint64_t>(allocated.current)),
-                     " cached. Cause: ", why);
+                     " in all, ", mib(now.free_bytes), " free; of this process ",
+                     mib(static_cast<uint64_t>(allocated.current)), " are in tensors and ",
+                     mib(reserved_ - static_cast<uint64_t>(allocated.current)), " cached. Cause: ", why);
   }
 
   Block* adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream) {
@@ -508,7 +528,9 @@ std::map<std::string, int64_t> memory_stats(c10::DeviceIndex device) {
   return out;
 }
 
-void begin_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool, c10::StreamId stream) { cache(device).begin_pool(pool, stream); }
+void begin_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool, c10::StreamId stream) {
+  cache(device).begin_pool(pool, stream);
+}
 void end_private_pool(c10::DeviceIndex device, c10::StreamId stream) { cache(device).end_pool(stream); }
 void release_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool) { cache(device).release_pool(pool); }
 

@@ -16,7 +16,8 @@
 namespace aule::runtime {
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex device)
-    : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+    : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device),
+                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
   seed_ = seed;
@@ -98,10 +99,10 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 PhiloxState philox_for(const std::optional<at::Generator>& generator, int device, uint64_t increment) {
   const auto index = static_cast<c10::DeviceIndex>(device);
   at::Generator used = generator.has_value() && generator->defined() ? *generator : default_generator(index);
-  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a 'aule' device type for generator but found '",
-              used.device().type(), "'");
-  TORCH_CHECK(used.device().index() == index || used.device().index() < 0, "Expected a generator of device aule:", device,
-              " but found ", used.device());
+  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1,
+              "Expected a 'aule' device type for generator but found '", used.device().type(), "'");
+  TORCH_CHECK(used.device().index() == index || used.device().index() < 0,
+              "Expected a generator of device aule:", device, " but found ", used.device());
   std::lock_guard lock(used.mutex());
   return static_cast<GeneratorImpl*>(used.unsafeGetGeneratorImpl())->take(increment);
 }

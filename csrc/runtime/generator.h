@@ -3,7 +3,8 @@
 //   PhiloxState s = philox_for(generator, n);   // n: 128-bit Philox outputs each thread may draw at most
 //   p.seed = s.seed; p.offset = s.offset; p.state = s.state_address;   // to common/philox.glsl's philox_begin
 //
-// `state_address` is 0 except while a graph is captured: then kernels add {seed, offset} read from it, so that each replay draws anew.
+// `state_address` is 0 except while a graph is captured: then kernels add {seed, offset} read from it, so that each
+// replay draws anew.
 #pragma once
 #include <ATen/core/Generator.h>
 

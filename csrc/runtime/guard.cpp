@@ -34,11 +34,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     } catch (...) {  // noexcept by contract; the next checked call reports
     }
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(vulkan::device_count()); }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(vulkan::device_count());
+  }
 
   c10::Stream getStream(c10::Device device) const override { return current_c10_stream(device.index()); }
   c10::Stream getDefaultStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, c10::Device(kAule, device.index() < 0 ? current_device() : device.index()));
+    return c10::Stream(c10::Stream::DEFAULT,
+                       c10::Device(kAule, device.index() < 0 ? current_device() : device.index()));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
     return getNewStream(device, high_priority ? -1 : 0);
@@ -46,7 +49,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getNewStream(c10::Device device, int priority) const override {
     const c10::DeviceIndex index = device.index() < 0 ? current_device() : device.index();
     check_not_forked();
-    return c10::Stream(c10::Stream::UNSAFE, c10::Device(kAule, index), stream::CommandStream::next_pool_id(index, priority));
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(kAule, index),
+                       stream::CommandStream::next_pool_id(index, priority));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return &command_stream(stream); }
@@ -55,10 +59,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeDevice(const c10::DeviceIndex device) const override { stream::synchronize_device(device); }
   bool isStreamCapturing(const c10::Stream& stream) const { return command_stream(stream).capturing(); }
 
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag flag) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
+              const c10::EventFlag flag) const override {
     auto* e = static_cast<Event*>(*event);
-    if (e == nullptr) *event = e = new Event;
-    else if (e->marker.stream != nullptr) e->marker.stream->release(e->marker);
+    if (e == nullptr)
+      *event = e = new Event;
+    else if (e->marker.stream != nullptr)
+      e->marker.stream->release(e->marker);
     e->device = device < 0 ? stream.device_index() : device;
     e->marker = command_stream(stream).record(/*timing=*/flag == c10::EventFlag::BACKEND_DEFAULT);
   }

@@ -47,13 +47,16 @@ class PinnedAllocator final : public at::HostAllocator {
       it->second.pop_back();
     } else {
       try {
-        block = new HostBlock{vulkan::Device::get(device).memory().allocate(vulkan::MemoryKind::host, size), device, {}};
+        block =
+            new HostBlock{vulkan::Device::get(device).memory().allocate(vulkan::MemoryKind::host, size), device, {}};
       } catch (const vulkan::OutOfMemory& error) {
         release_free();
         try {
-          block = new HostBlock{vulkan::Device::get(device).memory().allocate(vulkan::MemoryKind::host, size), device, {}};
+          block =
+              new HostBlock{vulkan::Device::get(device).memory().allocate(vulkan::MemoryKind::host, size), device, {}};
         } catch (const vulkan::OutOfMemory& again) {
-          TORCH_CHECK_WITH(OutOfMemoryError, false, "aule: cannot allocate ", bytes, " bytes of pinned host memory: ", again.what());
+          TORCH_CHECK_WITH(OutOfMemoryError, false, "aule: cannot allocate ", bytes,
+                           " bytes of pinned host memory: ", again.what());
         }
       }
       stats_.allocations.increase(1);
@@ -81,15 +84,21 @@ class PinnedAllocator final : public at::HostAllocator {
     std::lock_guard lock(mutex_);
     return stats_;
   }
-  void reset_accumulated_stats() override { for_each_stat([](auto& s) { s.reset_accumulated(); }); }
-  void reset_peak_stats() override { for_each_stat([](auto& s) { s.reset_peak(); }); }
+  void reset_accumulated_stats() override {
+    for_each_stat([](auto& s) { s.reset_accumulated(); });
+  }
+  void reset_peak_stats() override {
+    for_each_stat([](auto& s) { s.reset_peak(); });
+  }
 
   void free(HostBlock* block) {
     std::lock_guard lock(mutex_);
     stats_.active_requests.decrease(1);
     stats_.active_bytes.decrease(block->segment->bytes);
-    if (block->markers.empty()) free_[{block->device, block->segment->bytes}].push_back(block);
-    else busy_.push_back(block);
+    if (block->markers.empty())
+      free_[{block->device, block->segment->bytes}].push_back(block);
+    else
+      busy_.push_back(block);
   }
 
  private:
@@ -114,7 +123,10 @@ class PinnedAllocator final : public at::HostAllocator {
       HostBlock* block = busy_[i];
       const bool done = std::all_of(block->markers.begin(), block->markers.end(),
                                     [](auto& m) { return !m.stream->capturing() && m.stream->done(m.value); });
-      if (!done) { ++i; continue; }
+      if (!done) {
+        ++i;
+        continue;
+      }
       block->markers.clear();
       free_[{block->device, block->segment->bytes}].push_back(block);
       busy_[i] = busy_.back();
@@ -156,7 +168,8 @@ uint64_t pinned_address(const void* pointer, int device) {
   if (!vulkan::device_created(device)) return 0;
   const vulkan::Segment* segment = vulkan::Device::get(device).memory().find_host(pointer);
   if (segment == nullptr) return 0;
-  return segment->address + static_cast<uint64_t>(static_cast<const char*>(pointer) - static_cast<const char*>(segment->mapped));
+  return segment->address +
+         static_cast<uint64_t>(static_cast<const char*>(pointer) - static_cast<const char*>(segment->mapped));
 }
 
 bool is_pinned(const void* pointer) {

@@ -37,9 +37,10 @@ void check_index(c10::DeviceIndex device) {
 }  // namespace
 
 void check_not_forked() {
-  TORCH_CHECK(!g_forked.load(std::memory_order_relaxed),
-              "Cannot use aule in a forked subprocess after the parent used the device: a Vulkan device does not survive "
-              "fork(). Use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')).");
+  TORCH_CHECK(
+      !g_forked.load(std::memory_order_relaxed),
+      "Cannot use aule in a forked subprocess after the parent used the device: a Vulkan device does not survive "
+      "fork(). Use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')).");
   // A child is only spoilt when the parent had created a device by then.
   std::call_once(g_fork_handler, [] {
     pthread_atfork(nullptr, nullptr, [] {
@@ -86,8 +87,8 @@ c10::Stream private_stream(c10::DeviceIndex device) {
 
 stream::CommandStream& command_stream(c10::Stream stream) {
   check_not_forked();
-  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "torch_aule: expected a stream of device aule, got ",
-              stream);
+  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1,
+              "torch_aule: expected a stream of device aule, got ", stream);
   return stream::CommandStream::get(resolve(stream.device_index()), stream.id());
 }
 

@@ -3,17 +3,19 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
-namespace aule::stream { class CommandStream; }
+namespace aule::stream {
+class CommandStream;
+}
 
 namespace aule::runtime {
 
 c10::DeviceIndex current_device() noexcept;
-void set_device(c10::DeviceIndex device);               // throws when out of range
+void set_device(c10::DeviceIndex device);  // throws when out of range
 c10::DeviceIndex exchange_device(c10::DeviceIndex device);
 
-c10::Stream current_c10_stream(c10::DeviceIndex device);   // -1: current device
+c10::Stream current_c10_stream(c10::DeviceIndex device);  // -1: current device
 c10::Stream exchange_stream(c10::Stream stream);
-c10::Stream private_stream(c10::DeviceIndex device);        // of the pool, for work that must not join a capture
+c10::Stream private_stream(c10::DeviceIndex device);  // of the pool, for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 

@@ -4,7 +4,8 @@
 // Threads: every public member takes the stream's own mutex; nothing above locks. Streams live until process exit.
 // Order: dispatches of one stream behave as if executed one after another; a barrier is recorded only where a range
 // read was written, or a range written was read or written, since the last barrier.
-// Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h); after a lost device every call throws DeviceLost.
+// Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h); after a lost device every call throws
+// DeviceLost.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,10 @@
 
 #include "kernels/launch.h"
 
-namespace aule::vulkan { class Device; class Pipeline; }
+namespace aule::vulkan {
+class Device;
+class Pipeline;
+}  // namespace aule::vulkan
 
 namespace aule::stream {
 
@@ -54,12 +58,12 @@ class CommandStream {
   bool done(uint64_t value);       // submits first when the value is still only recorded
   void wait(uint64_t value);       // likewise; polls before it sleeps; raises device errors (see errors.h)
   void synchronize();
-  bool idle();                     // everything recorded so far has completed
+  bool idle();  // everything recorded so far has completed
 
   Marker record(bool timing);
   void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
   static double elapsed_ms(const Marker& start, const Marker& end);
-  void release(Marker& marker);         // gives a timestamp slot back
+  void release(Marker& marker);  // gives a timestamp slot back
 
   // Graph capture: between begin and end, everything recorded goes to the graph and nothing runs.
   void capture_begin();
@@ -77,7 +81,7 @@ class CommandStream {
   std::unique_ptr<StreamImpl> impl_;
 };
 
-void synchronize_device(int device);            // all streams of the device
+void synchronize_device(int device);  // all streams of the device
 // Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
 void raise_device_errors(int device);
 }  // namespace aule::stream

@@ -66,7 +66,8 @@ class CostModel {
   };
   static int size_class(uint64_t groups) { return std::min(23, static_cast<int>(std::bit_width(groups))); }
   static float ratio(uint64_t now, uint64_t then) {
-    return static_cast<float>(static_cast<double>(std::max<uint64_t>(now, 1)) / static_cast<double>(std::max<uint64_t>(then, 1)));
+    return static_cast<float>(static_cast<double>(std::max<uint64_t>(now, 1)) /
+                              static_cast<double>(std::max<uint64_t>(then, 1)));
   }
   std::vector<Row> table_;
 };

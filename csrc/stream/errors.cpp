@@ -26,7 +26,8 @@ std::string describe(const Record& r) {
   std::string text = std::string(op ? op : "kernel") + ": ";
   std::string value = std::to_string(r.value), bound = std::to_string(r.bound);
   switch (r.code) {
-    case AULE_ERR_INDEX_OUT_OF_RANGE: return text + "index " + value + " is out of bounds for dimension with size " + bound;
+    case AULE_ERR_INDEX_OUT_OF_RANGE:
+      return text + "index " + value + " is out of bounds for dimension with size " + bound;
     case AULE_ERR_CLASS_OUT_OF_RANGE: return text + "target " + value + " is out of bounds for " + bound + " classes";
     case AULE_ERR_INVALID_PROBABILITY:
       return text + "probability tensor contains either `inf`, `nan` or element < 0, or sums to zero";

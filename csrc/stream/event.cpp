@@ -110,8 +110,9 @@ double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {
   const Marker* markers[2] = {&start, &end};
   for (int i = 0; i < 2; ++i) {
     int32_t slot = markers[i]->timestamp;
-    VK_CHECK(d.vk.vkGetQueryPoolResults(d.handle, pool_of(d, slot), static_cast<uint32_t>(slot % kSlotsPerPool), 1, sizeof ticks[i],
-                                        &ticks[i], sizeof ticks[i], VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
+    VK_CHECK(d.vk.vkGetQueryPoolResults(d.handle, pool_of(d, slot), static_cast<uint32_t>(slot % kSlotsPerPool), 1,
+                                        sizeof ticks[i], &ticks[i], sizeof ticks[i],
+                                        VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
   }
   uint32_t bits = d.timestamp_bits;
   uint64_t mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;

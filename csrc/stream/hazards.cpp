@@ -6,7 +6,8 @@ namespace aule::stream {
 
 bool RangeSet::overlaps(uint64_t begin, uint64_t end) const {
   // First range that ends after `begin`; it overlaps if it starts before `end`.
-  auto at = std::upper_bound(ranges_.begin(), ranges_.end(), begin, [](uint64_t v, const Range& r) { return v < r.end; });
+  auto at =
+      std::upper_bound(ranges_.begin(), ranges_.end(), begin, [](uint64_t v, const Range& r) { return v < r.end; });
   return at != ranges_.end() && at->begin < end;
 }
 
@@ -16,7 +17,8 @@ void RangeSet::add(uint64_t begin, uint64_t end) {
     return;
   }
   // [first, last) touch the new range.
-  auto first = std::lower_bound(ranges_.begin(), ranges_.end(), begin, [](const Range& r, uint64_t v) { return r.end < v; });
+  auto first =
+      std::lower_bound(ranges_.begin(), ranges_.end(), begin, [](const Range& r, uint64_t v) { return r.end < v; });
   auto last = std::upper_bound(first, ranges_.end(), end, [](uint64_t v, const Range& r) { return v < r.begin; });
   if (first == last) {
     ranges_.insert(first, {begin, end});
@@ -43,9 +45,11 @@ BarrierNeed Hazards::step(Stage stage, const Access* accesses, size_t count) {
   bool unseen = (unseen_ & stage) != 0 && count > 0;
   if (unseen || conflicts(accesses, count)) {
     need.needed = true;
-    need.before = static_cast<uint8_t>(stages_ | (everything_ ? kCompute | kTransfer : 0) | (unseen ? unseen_before_ : 0));
+    need.before =
+        static_cast<uint8_t>(stages_ | (everything_ ? kCompute | kTransfer : 0) | (unseen ? unseen_before_ : 0));
     // Transfers are rare: where one is involved the barrier covers both sides, else it stays compute to compute.
-    need.after = stage == kCompute && need.before == kCompute ? static_cast<uint8_t>(kCompute) : static_cast<uint8_t>(kCompute | kTransfer);
+    need.after = stage == kCompute && need.before == kCompute ? static_cast<uint8_t>(kCompute)
+                                                              : static_cast<uint8_t>(kCompute | kTransfer);
     if (need.after & kTransfer) {
       need.before = static_cast<uint8_t>(need.before | unseen_before_);
       unseen_ = 0;

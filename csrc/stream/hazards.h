@@ -45,9 +45,9 @@ class Hazards {
 
   static constexpr size_t kMaxRanges = 4096;  // past this a barrier is cheaper than the search
   RangeSet reads_, writes_;
-  uint8_t stages_ = 0;            // of commands since the last barrier
-  uint8_t unseen_ = 0;            // stages that some earlier barrier did not cover on its right side...
-  uint8_t unseen_before_ = 0;     // ...and the stages that were on its left
+  uint8_t stages_ = 0;         // of commands since the last barrier
+  uint8_t unseen_ = 0;         // stages that some earlier barrier did not cover on its right side...
+  uint8_t unseen_before_ = 0;  // ...and the stages that were on its left
   bool everything_ = false;
 };
 

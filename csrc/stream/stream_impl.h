@@ -17,9 +17,9 @@
 #include "vulkan/pipeline.h"
 
 // Like VK_CHECK, where a device `d` is at hand: a lost device is remembered and names `in_flight`.
-#define AULE_STREAM_CHECK(d, call, in_flight)                                          \
-  do {                                                                                 \
-    VkResult aule_vk_result_ = (call);                                                 \
+#define AULE_STREAM_CHECK(d, call, in_flight)                                                   \
+  do {                                                                                          \
+    VkResult aule_vk_result_ = (call);                                                          \
     if (aule_vk_result_ < 0) (d).fail(aule_vk_result_, #call, __FILE__, __LINE__, (in_flight)); \
   } while (0)
 
@@ -126,8 +126,8 @@ struct StreamImpl {
   void refuse_capture(const char* what) const;
 
   // These take no lock and need none.
-  uint64_t poll();                        // completed value, asked from the driver
-  void sleep_until(uint64_t value);       // value must be submitted
+  uint64_t poll();                                     // completed value, asked from the driver
+  void sleep_until(uint64_t value);                    // value must be submitted
   std::vector<std::string> kernels_in_flight() const;  // needs the lock, as does the next
   std::string names_in_flight() const;
 };

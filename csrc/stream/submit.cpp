@@ -185,7 +185,8 @@ std::vector<std::string> StreamImpl::kernels_in_flight() const {
   std::vector<std::string> names;
   auto take = [&](const Batch* b) {
     for (const vulkan::Pipeline* p : b->pipelines) {
-      if (names.size() < 24 && std::find(names.begin(), names.end(), p->label) == names.end()) names.push_back(p->label);
+      if (names.size() < 24 && std::find(names.begin(), names.end(), p->label) == names.end())
+        names.push_back(p->label);
     }
   };
   for (const Batch* b : in_flight) take(b);
@@ -199,6 +200,8 @@ std::string StreamImpl::names_in_flight() const {
   return text;
 }
 
-bool StreamImpl::is_idle() { return !current && (completed.load(std::memory_order_acquire) >= submitted || poll() >= submitted); }
+bool StreamImpl::is_idle() {
+  return !current && (completed.load(std::memory_order_acquire) >= submitted || poll() >= submitted);
+}
 
 }  // namespace aule::stream

@@ -18,8 +18,8 @@ struct Place {
 Place place(DeviceImpl& d, uint64_t address, uint64_t bytes, const char* what) {
   const Segment* s = d.memory->find(address);
   if (!s || address - s->address + bytes > s->bytes) {
-    throw vulkan::Error(std::string(what) + ": " + std::to_string(bytes) + " bytes at address " + std::to_string(address) +
-                        " are not memory of aule:" + std::to_string(d.index));
+    throw vulkan::Error(std::string(what) + ": " + std::to_string(bytes) + " bytes at address " +
+                        std::to_string(address) + " are not memory of aule:" + std::to_string(d.index));
   }
   return {static_cast<VkBuffer>(s->buffer), address - s->address, s};
 }

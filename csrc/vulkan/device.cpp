@@ -36,7 +36,8 @@ std::unique_ptr<DeviceImpl> create(int index) {
   const std::vector<const char*> extensions = enable_features(physical, features);
   const uint32_t queue_count = std::min(physical.queue_count, kMaxQueues);
   const std::vector<float> priorities(queue_count, 1.0f);
-  const VkDeviceQueueCreateInfo queues{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
+  const VkDeviceQueueCreateInfo queues{
+      VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &features.base;
@@ -85,7 +86,8 @@ void DeviceImpl::mark_lost(const char* call, const std::string& in_flight) {
                         static_cast<int>(addresses[i].addressType));
           lost_text += text;
         }
-        for (uint32_t i = 0; i < counts.vendorInfoCount && i < 4; ++i) lost_text += std::string(" ") + vendor[i].description + ".";
+        for (uint32_t i = 0; i < counts.vendorInfoCount && i < 4; ++i)
+          lost_text += std::string(" ") + vendor[i].description + ".";
       }
     }
   }
@@ -112,12 +114,14 @@ std::string unavailable_reason() { return enumeration().reason; }
 const Caps& device_caps(int index) {
   const auto& visible = enumeration().visible;
   if (index < 0 || static_cast<size_t>(index) >= visible.size())
-    throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) + " device(s) visible. " + unavailable_reason());
+    throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
+                   " device(s) visible. " + unavailable_reason());
   return visible[static_cast<size_t>(index)].caps;
 }
 
 bool device_created(int index) noexcept {
-  return index >= 0 && static_cast<size_t>(index) < kMaxDevices && g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire) != nullptr;
+  return index >= 0 && static_cast<size_t>(index) < kMaxDevices &&
+         g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire) != nullptr;
 }
 
 Device& Device::get(int index) {

@@ -63,7 +63,10 @@ Instance* create() {
   const bool validate = environment_flag("TORCH_AULE_VALIDATION");
   std::vector<const char*> layers, extensions;
   if (validate) {
-    if (!has_layer(vk, kValidation)) throw Error("TORCH_AULE_VALIDATION=1, but VK_LAYER_KHRONOS_validation is not installed (Debian: vulkan-validationlayers)");
+    if (!has_layer(vk, kValidation))
+      throw Error(
+          "TORCH_AULE_VALIDATION=1, but VK_LAYER_KHRONOS_validation is not installed (Debian: "
+          "vulkan-validationlayers)");
     layers.push_back(kValidation);
   }
   if (has_extension(vk, nullptr, VK_EXT_DEBUG_UTILS_EXTENSION_NAME)) {
@@ -80,21 +83,32 @@ Instance* create() {
     flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
   }
 
-  const VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "torch_aule", 1, "torch_aule", 1, VK_API_VERSION_1_3};
-  const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, features_known ? &features : nullptr, flags, &app,
-                                  static_cast<uint32_t>(layers.size()), layers.data(),
-                                  static_cast<uint32_t>(extensions.size()), extensions.data()};
+  const VkApplicationInfo app{
+      VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "torch_aule", 1, "torch_aule", 1, VK_API_VERSION_1_3};
+  const VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                  features_known ? &features : nullptr,
+                                  flags,
+                                  &app,
+                                  static_cast<uint32_t>(layers.size()),
+                                  layers.data(),
+                                  static_cast<uint32_t>(extensions.size()),
+                                  extensions.data()};
   const VkResult created = vk.vkCreateInstance(&info, nullptr, &made->handle);
   if (created == VK_ERROR_INCOMPATIBLE_DRIVER)
-    throw NoDevice("the Vulkan loader found no driver that works (VK_ERROR_INCOMPATIBLE_DRIVER): install the GPU vendor's, or "
-                   "mesa-vulkan-drivers, or point VK_DRIVER_FILES at the driver's .json file");
+    throw NoDevice(
+        "the Vulkan loader found no driver that works (VK_ERROR_INCOMPATIBLE_DRIVER): install the GPU vendor's, or "
+        "mesa-vulkan-drivers, or point VK_DRIVER_FILES at the driver's .json file");
   if (created < 0) throw_vulkan(created, "vkCreateInstance", __FILE__, __LINE__);
   load_instance_functions(vk, made->handle);
   if (validate && vk.vkCreateDebugUtilsMessengerEXT != nullptr) {
     const VkDebugUtilsMessengerCreateInfoEXT messenger{
-        VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT, nullptr, 0,
+        VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+        nullptr,
+        0,
         VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
-        VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT, on_message, nullptr};
+        VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
+        on_message,
+        nullptr};
     VkDebugUtilsMessengerEXT handle;
     VK_CHECK(vk.vkCreateDebugUtilsMessengerEXT(made->handle, &messenger, nullptr, &handle));
   }

@@ -55,7 +55,8 @@ Functions& loader() {
       void* library = open_library(name.c_str());
       tried += (tried.empty() ? "" : ", ") + name;
       if (library == nullptr) continue;
-      table.vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol(library, "vkGetInstanceProcAddr"));
+      table.vkGetInstanceProcAddr =
+          reinterpret_cast<PFN_vkGetInstanceProcAddr>(symbol(library, "vkGetInstanceProcAddr"));
       if (table.vkGetInstanceProcAddr != nullptr) break;
     }
     if (table.vkGetInstanceProcAddr == nullptr) {

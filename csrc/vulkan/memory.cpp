@@ -56,10 +56,14 @@ struct MemoryPoolImpl {
     constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     std::vector<VkMemoryPropertyFlags> wishes;
-    if (kind == MemoryKind::host) wishes = {kHost | kCached, kHost};
-    else if (kind == MemoryKind::upload) wishes = {kLocal | kHost, kHost};
-    else if (device.caps->unified_memory) wishes = {kLocal | kHost | kCached, kLocal | kHost, kLocal, 0};
-    else wishes = {kLocal, 0};
+    if (kind == MemoryKind::host)
+      wishes = {kHost | kCached, kHost};
+    else if (kind == MemoryKind::upload)
+      wishes = {kLocal | kHost, kHost};
+    else if (device.caps->unified_memory)
+      wishes = {kLocal | kHost | kCached, kLocal | kHost, kLocal, 0};
+    else
+      wishes = {kLocal, 0};
     const auto& p = device.memory_properties;
     for (VkMemoryPropertyFlags wish : wishes)
       for (uint32_t i = 0; i < p.memoryTypeCount; ++i)
@@ -70,7 +74,8 @@ struct MemoryPoolImpl {
   }
 
   VkDeviceMemory allocate_memory(uint64_t bytes, uint32_t type) {
-    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                          VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
     const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, bytes, type};
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VK_CHECK(device.vk.vkAllocateMemory(device.handle, &info, nullptr, &memory));
@@ -87,11 +92,13 @@ struct MemoryPoolImpl {
     }
     const VkSparseBufferMemoryBindInfo buffer{s.vk_buffer, static_cast<uint32_t>(binds.size()), binds.data()};
     VkSemaphore done;
-    const VkSemaphoreTypeCreateInfo timeline{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+    const VkSemaphoreTypeCreateInfo timeline{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
+                                             VK_SEMAPHORE_TYPE_TIMELINE, 0};
     const VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &timeline, 0};
     VK_CHECK(device.vk.vkCreateSemaphore(device.handle, &semaphore, nullptr, &done));
     const uint64_t one = 1;
-    const VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, nullptr, 0, nullptr, 1, &one};
+    const VkTimelineSemaphoreSubmitInfo values{
+        VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, nullptr, 0, nullptr, 1, &one};
     VkBindSparseInfo info{};
     info.sType = VK_STRUCTURE_TYPE_BIND_SPARSE_INFO;
     info.pNext = &values;
@@ -119,10 +126,13 @@ struct MemoryPoolImpl {
     const Caps& caps = *device.caps;
     const bool sparse = bytes > caps.max_allocation_bytes;
     if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
-      throw OutOfMemory("one buffer of " + std::to_string(bytes) + " bytes is larger than the driver's largest buffer (" + std::to_string(caps.max_buffer_bytes) + " bytes)");
+      throw OutOfMemory("one buffer of " + std::to_string(bytes) +
+                        " bytes is larger than the driver's largest buffer (" + std::to_string(caps.max_buffer_bytes) +
+                        " bytes)");
     if (sparse && (!caps.sparse_binding || kind != MemoryKind::device))
-      throw OutOfMemory("one allocation of " + std::to_string(bytes) + " bytes is larger than the driver's largest allocation (" +
-                        std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
+      throw OutOfMemory(
+          "one allocation of " + std::to_string(bytes) + " bytes is larger than the driver's largest allocation (" +
+          std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
     auto* s = new SegmentState;
     try {
       if (fail_now(bytes)) throw OutOfMemory("allocation failure injected by a test");
@@ -130,26 +140,33 @@ struct MemoryPoolImpl {
       info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
       if (sparse) info.flags = VK_BUFFER_CREATE_SPARSE_BINDING_BIT | VK_BUFFER_CREATE_SPARSE_RESIDENCY_BIT;
       info.size = bytes;
-      info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+      info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                   VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
       VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s->vk_buffer));
-      const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr, s->vk_buffer};
+      const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr,
+                                                s->vk_buffer};
       VkMemoryRequirements2 need{VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2, nullptr, {}};
       device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
       const uint32_t type = memory_type(need.memoryRequirements.memoryTypeBits, kind);
       s->heap = device.memory_properties.memoryTypes[type].heapIndex;
-      // Without a budget from the driver the heap's size is the only limit there is, and not every driver holds us to it.
+      // Without a budget from the driver the heap's size is the only limit there is, and not every driver holds us to
+      // it.
       const uint64_t total = device.memory_properties.memoryHeaps[s->heap].size;
-      if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes)) throw OutOfMemory("past the heap's size");
+      if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes))
+        throw OutOfMemory("past the heap's size");
       if (sparse) {
         bind_sparse(*s, need.memoryRequirements, type);
       } else {
         s->memories.push_back(allocate_memory(need.memoryRequirements.size, type));
-        const VkBindBufferMemoryInfo bind{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s->vk_buffer, s->memories.front(), 0};
+        const VkBindBufferMemoryInfo bind{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s->vk_buffer,
+                                          s->memories.front(), 0};
         VK_CHECK(device.vk.vkBindBufferMemory2(device.handle, 1, &bind));
-        const bool visible = (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
+        const bool visible =
+            (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
         if (visible && (kind != MemoryKind::device || caps.unified_memory)) {
           VK_CHECK(device.vk.vkMapMemory(device.handle, s->memories.front(), 0, VK_WHOLE_SIZE, 0, &s->mapped));
-          s->cached = (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
+          s->cached =
+              (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
         }
       }
       const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, s->vk_buffer};
@@ -177,8 +194,9 @@ Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
     s = impl_->create(kind, bytes);
   } catch (const OutOfMemory& error) {
     const MemoryBudget b = budget();
-    throw OutOfMemory("aule:" + std::to_string(impl_->device.index) + ": cannot allocate " + mebibytes(bytes) + ": " + error.what() +
-                      "; the device has " + mebibytes(b.total_bytes) + ", of which " + mebibytes(b.free_bytes) + " are free");
+    throw OutOfMemory("aule:" + std::to_string(impl_->device.index) + ": cannot allocate " + mebibytes(bytes) + ": " +
+                      error.what() + "; the device has " + mebibytes(b.total_bytes) + ", of which " +
+                      mebibytes(b.free_bytes) + " are free");
   }
   std::unique_lock lock(impl_->mutex);
   impl_->by_address[s->address] = s;
@@ -219,12 +237,15 @@ MemoryBudget MemoryPool::budget() const {
   DeviceImpl& d = impl_->device;
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
-  VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, d.caps->memory_budget ? &budget : nullptr, {}};
+  VkPhysicalDeviceMemoryProperties2 memory{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, d.caps->memory_budget ? &budget : nullptr, {}};
   d.instance_vk->vkGetPhysicalDeviceMemoryProperties2(d.physical, &memory);
   const auto& p = memory.memoryProperties;
   uint32_t heap = 0;
   for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
-    if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) && p.memoryHeaps[i].size == d.caps->device_heap_bytes) heap = i;
+    if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
+        p.memoryHeaps[i].size == d.caps->device_heap_bytes)
+      heap = i;
   const uint64_t total = p.memoryHeaps[heap].size;
   const uint64_t own = impl_->own_bytes[heap].load();
   if (!d.caps->memory_budget) return {total - std::min(total, own), total};

@@ -63,9 +63,11 @@ void read_memory(const Functions& vk, PhysicalDevice& d) {
   vk.vkGetPhysicalDeviceMemoryProperties2(d.handle, &memory);
   const auto& p = memory.memoryProperties;
   for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
-    if (p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) d.caps.device_heap_bytes = std::max(d.caps.device_heap_bytes, p.memoryHeaps[i].size);
+    if (p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      d.caps.device_heap_bytes = std::max(d.caps.device_heap_bytes, p.memoryHeaps[i].size);
   // Unified: integrated or CPU device whose device-local memory can be mapped.
-  constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kMapped =
+      VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   bool mapped = false;
   for (uint32_t i = 0; i < p.memoryTypeCount; ++i) mapped |= (p.memoryTypes[i].propertyFlags & kMapped) == kMapped;
   d.caps.unified_memory = mapped && (d.caps.kind == Caps::Kind::integrated || d.caps.kind == Caps::Kind::cpu);
@@ -101,7 +103,8 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
 
   VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
   sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
-  VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES, &sizes, 0};
+  VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
+                                                      &sizes, 0};
   VkPhysicalDeviceVulkan12Properties v12{};
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
   v12.pNext = &maintenance4;
@@ -132,7 +135,9 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   caps.max_buffer_bytes = maintenance4.maxBufferSize;
   caps.timestamp_period_ns = p.limits.timestampPeriod;
   const bool in_compute = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  auto subgroup = [&](VkSubgroupFeatureFlags bit) { return in_compute && (v11.subgroupSupportedOperations & bit) != 0; };
+  auto subgroup = [&](VkSubgroupFeatureFlags bit) {
+    return in_compute && (v11.subgroupSupportedOperations & bit) != 0;
+  };
   caps.subgroup_basic = subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT);
   caps.subgroup_arithmetic = subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
   caps.subgroup_shuffle = subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
@@ -152,18 +157,21 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
 }
 
 // AULE_VISIBLE_DEVICES: index | part of the name | start of the UUID, in the order wanted; naming one twice gives two.
-std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, const std::string& wanted, std::string& reason) {
+std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, const std::string& wanted,
+                                   std::string& reason) {
   std::vector<PhysicalDevice> chosen;
   std::stringstream list(wanted);
   for (std::string item; std::getline(list, item, ',');) {
     item.erase(0, item.find_first_not_of(" \t"));
     item.erase(item.find_last_not_of(" \t") + 1);
     if (item.empty()) continue;
-    const bool number = std::all_of(item.begin(), item.end(), [](unsigned char c) { return std::isdigit(c); }) && item.size() < 4;
+    const bool number =
+        std::all_of(item.begin(), item.end(), [](unsigned char c) { return std::isdigit(c); }) && item.size() < 4;
     bool found = false;
     for (size_t i = 0; i < usable.size() && !found; ++i) {
       const Caps& caps = usable[i].caps;
-      found = number ? std::stoul(item) == i : lower(caps.name).find(lower(item)) != std::string::npos || caps.uuid.rfind(lower(item), 0) == 0;
+      found = number ? std::stoul(item) == i
+                     : lower(caps.name).find(lower(item)) != std::string::npos || caps.uuid.rfind(lower(item), 0) == 0;
       if (found) chosen.push_back(usable[i]);
     }
     if (!found) reason += "AULE_VISIBLE_DEVICES names '" + item + "', which fits no device; ";
@@ -186,8 +194,10 @@ Enumeration enumerate() {
     std::vector<PhysicalDevice> usable;
     for (VkPhysicalDevice handle : handles) {
       PhysicalDevice d = inspect(inst, handle);
-      if (d.missing.empty()) usable.push_back(std::move(d));
-      else result.reason += d.caps.name + " lacks " + d.missing + "; ";
+      if (d.missing.empty())
+        usable.push_back(std::move(d));
+      else
+        result.reason += d.caps.name + " lacks " + d.missing + "; ";
     }
     auto rank = [](const PhysicalDevice& d) {
       switch (d.caps.kind) {
