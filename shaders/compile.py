@@ -27,10 +27,14 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from inlining import inlined  # noqa: E402
+
 SHADERS = Path(__file__).resolve().parent
 ROOT = SHADERS.parent
 INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "kernels"]
 MAX_PUSH_BYTES = 128  # what every Vulkan device promises
+MAX_WIDE_PUSH_BYTES = 256  # `#pragma aule params wide`: every device with cooperative matrices has them
 MAX_PARAMS_BYTES = 65535
 
 EXTENSIONS = [
@@ -157,6 +161,8 @@ class Shader:
     skips: list[Condition] = field(default_factory=list)
     features: list[tuple[str, Condition]] = field(default_factory=list)
     params_ring: bool = False
+    params_wide: bool = False
+    inline: bool = False
     variants: list[Variant] = field(default_factory=list)
     params: list[Member] = field(default_factory=list)
     params_bytes: int = 0
@@ -234,6 +240,10 @@ def parse_shader(path: Path) -> Shader:
             shader.features.append((rest[1], parse_condition(shader, rest[3:], where)))
         elif rest == ["params", "ring"]:
             shader.params_ring = True
+        elif rest == ["params", "wide"]:
+            shader.params_wide = True
+        elif rest == ["inline"]:
+            shader.inline = True
         else:
             raise ShaderError(f"{where}: cannot read this aule pragma")
     return shader
@@ -241,7 +251,9 @@ def parse_shader(path: Path) -> Shader:
 
 def expand(shader: Shader, compiler: str) -> None:
     # Our pragmas become empty lines, which keeps the line numbers.
-    body = "\n".join("" if line.split()[:2] == ["#pragma", "aule"] else line for line in shader.source.lines)
+    lines = inlined(shader.source.lines) if shader.inline else shader.source.lines
+    lines = ["" if line.split()[:2] == ["#pragma", "aule"] else line for line in lines]
+    body = "\n".join(lines)
     for combination in itertools.product(*shader.axes.values()):
         values = dict(zip(shader.axes, combination))
         if any(skip.matches(values) for skip in shader.skips):
@@ -515,9 +527,10 @@ def reflect(shader: Shader) -> None:
     align = max(member.elem_bytes for member in shader.params)
     end = max(member.offset + member.bytes for member in shader.params)
     shader.params_bytes = (end + align - 1) // align * align
-    if shader.params_bytes > MAX_PUSH_BYTES and not shader.params_ring:
+    limit = MAX_WIDE_PUSH_BYTES if shader.params_wide else MAX_PUSH_BYTES
+    if shader.params_bytes > limit and not shader.params_ring:
         raise ShaderError(
-            f"{path}: Params has {shader.params_bytes} bytes, push constants promise {MAX_PUSH_BYTES}: "
+            f"{path}: Params has {shader.params_bytes} bytes, push constants promise {limit}: "
             "make it smaller or add `#pragma aule params ring`"
         )
     if shader.params_bytes > MAX_PARAMS_BYTES:

@@ -33,7 +33,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
     const OptionalTensor& grad_logsumexp);
 
-// "pass=family" for a head size on a device, for people.
+// "pass=family" for float16 of a head size on a device, for people.
 std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device);
 
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -33,6 +33,7 @@ void launch_delta(const Backward& b, int lanes) {
   const auto& problem = b.call.problem;
   const int64_t rows = problem.batch * problem.heads * problem.q_len;
   const int local = lanes == 1 ? 8 : 128;
+  const bool chunked = lanes != 1 && problem.dtype != DType::f32 && multiples_of(8, {&b.grad_out, &b.out});
   TensorArgs args;
   auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(problem.batch * problem.heads));
   p.out_ = args.read(b.out);
@@ -40,15 +41,13 @@ void launch_delta(const Backward& b, int lanes) {
   p.logsumexp = args.read(b.logsumexp);
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
-  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), Spec{problem.dtype, -1, false, false, local}, p, args,
+  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), Spec{problem.dtype, -1, false, false, local, chunked}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
 
 template <class Params>
 void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
   const auto& problem = b.call.problem;
-  PairCheck pairs;
-  for (const at::Tensor* t : {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query}) pairs.see(*t);
   const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
@@ -57,16 +56,15 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
-  Spec spec = attention_spec(b.call, plan, pairs.ok());
-  spec.push(b.grad_bias.defined());
+  Spec spec = attention_spec(b.call, plan, AttentionPass::dq, {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
+                             {&b.call.key, &b.call.value}, b.grad_bias.defined());
+  if (plan.family != AttentionFamily::matrix) spec.push(b.grad_bias.defined());
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
 template <class Params>
 void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
   const auto& problem = b.call.problem;
-  PairCheck pairs;
-  for (const at::Tensor* t : {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value}) pairs.see(*t);
   const uint64_t groups = group_count(problem.batch * problem.kv_heads, problem.k_len, plan);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
@@ -75,7 +73,10 @@ void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPla
   p.grad_value = args.write(b.grad_value);
   set_strides(p.grad_key_stride, b.grad_key);
   set_strides(p.grad_value_stride, b.grad_value);
-  launch(current(b.call.query), kernel, attention_spec(b.call, plan, pairs.ok()), p, args, linear_grid(groups));
+  const Spec spec = attention_spec(b.call, plan, AttentionPass::dkdv,
+                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
+                                   {&b.call.query, &b.grad_out});
+  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
 // The result as the caller gets it, and the 4-D tensor with dense rows that the kernel writes.
@@ -119,8 +120,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
     return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value), wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
 
-  const auto dq_plan = attention_plan(caps_of(query), problem, AttentionPass::dq);
-  const auto dkdv_plan = attention_plan(caps_of(query), problem, AttentionPass::dkdv);
+  const auto dq_plan = attention_plan(call, AttentionPass::dq);
+  const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
   TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none, call.op,
                               ": this device has no kernel for query ", query.sizes(), ", value ", value.sizes());
 
@@ -137,10 +138,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
 
   launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
   // dQ before dK and dV: it may correct the stored delta.
-  if (dq_plan.family == AttentionFamily::rows) launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan);
-  else launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
-  if (dkdv_plan.family == AttentionFamily::rows) launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan);
-  else launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+  switch (dq_plan.family) {
+    case AttentionFamily::matrix: launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype), b, dq_plan); break;
+    case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
+    default: launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
+  }
+  switch (dkdv_plan.family) {
+    case AttentionFamily::matrix: launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(problem.dtype), b, dkdv_plan); break;
+    case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
+    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+  }
 
   at::Tensor grad_bias;
   if (wants_bias) {

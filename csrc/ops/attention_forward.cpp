@@ -30,8 +30,6 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
 template <class Params>
 void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
                     const at::Tensor& logsumexp) {
-  PairCheck pairs;
-  for (const at::Tensor* t : {&call.query, &call.key, &call.value, &out}) pairs.see(*t);
   const auto& problem = call.problem;
   const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
                           ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(plan.block)) *
@@ -42,7 +40,7 @@ void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const A
   p.out_ = args.write(out);
   set_strides(p.out_stride, out);
   p.logsumexp = args.write(logsumexp);
-  launch(stream, kernel, attention_spec(call, plan, pairs.ok()), p, args, linear_grid(groups));
+  launch(stream, kernel, attention_spec(call, plan, AttentionPass::forward, {&call.query, &call.key, &call.value, &out}, {&call.key, &call.value}), p, args, linear_grid(groups));
 }
 
 }  // namespace
@@ -54,7 +52,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
-  const auto plan = attention_plan(caps_of(query), problem, AttentionPass::forward);
+  const auto plan = attention_plan(call, AttentionPass::forward);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
                               query.sizes(), ", value ", value.sizes(), " of dtype ", query.scalar_type());
 
@@ -71,7 +69,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  if (plan.family == AttentionFamily::rows) launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp);
+  if (plan.family == AttentionFamily::matrix) launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
+  else if (plan.family == AttentionFamily::rows) launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp);
   else launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};

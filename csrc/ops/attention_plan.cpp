@@ -1,7 +1,9 @@
 #include "ops/attention_plan.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 
 namespace aule::ops {
@@ -48,12 +50,62 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   return plan;
 }
 
+// Shapes of the matrix family by head size; what was tried and its timings stand in the shaders' head comments.
+struct MatrixShape {
+  int dim;  // the larger padded head size, at most
+  int warps, rows, tile, step, stages;
+};
+// 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products; then two workgroups of
+// at most 24 KiB of shared memory share a multiprocessor (D 64), or one works double-buffered (D 128).
+constexpr MatrixShape kForward[] = {{64, 4, 2, 64, 4, 1}, {128, 8, 2, 32, 1, 2}, {256, 8, 1, 32, 1, 1}};
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 8, 2, 32, 1, 2}, {256, 8, 1, 32, 1, 1}};
+// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128.
+constexpr MatrixShape kDq[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
+constexpr MatrixShape kDkDv[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 1}};
+
+MatrixShape matrix_shape(const AttentionProblem& problem, AttentionPass pass, int dim) {
+  std::span<const MatrixShape> table = problem.banded ? std::span<const MatrixShape>(kForwardBanded) : kForward;
+  const char* variable = "AULE_ATTENTION_SHAPE";
+  if (pass == AttentionPass::dq) table = kDq, variable = "AULE_ATTENTION_SHAPE_DQ";
+  if (pass == AttentionPass::dkdv) table = kDkDv, variable = "AULE_ATTENTION_SHAPE_DKDV";
+  const auto row = std::find_if(table.begin(), table.end(), [&](const MatrixShape& r) { return dim <= r.dim; });
+  if (row == table.end()) return {};
+  MatrixShape shape = *row;
+  if (const char* asked = std::getenv(variable); asked != nullptr)
+    std::sscanf(asked, "%d,%d,%d,%d,%d", &shape.warps, &shape.rows, &shape.tile, &shape.step, &shape.stages);
+  return shape;
+}
+
+AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem, AttentionPass pass) {
+  AttentionPlan plan;
+  if (!layout.known || layout.m * 2 % layout.subgroup != 0 || caps.max_push_constant_bytes < 256) return plan;
+  plan.dim = round_up(problem.head_dim, 16);
+  plan.v_dim = round_up(problem.v_dim, 16);
+  const MatrixShape shape = matrix_shape(problem, pass, std::max(plan.dim, plan.v_dim));
+  if (shape.dim == 0) return plan;
+  plan.local = shape.warps * layout.subgroup;
+  plan.rows = shape.rows;
+  plan.tile = shape.tile;
+  plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
+  plan.stages = shape.stages;
+  plan.block = shape.warps * shape.rows * layout.m;
+  const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
+  const auto shared = static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8));  // dK/dV keeps two floats per query too
+  if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
+  plan.family = AttentionFamily::matrix;
+  return plan;
+}
+
 }  // namespace
 
-AttentionPlan attention_plan(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem, AttentionPass pass) {
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
+  if (variant == "matrix" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
+    const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
+    if (plan.family != AttentionFamily::none) return plan;
+  }
   const bool rows = variant == "rows" || (variant != "tiles" && caps.kind == Caps::Kind::cpu);
   if (rows) {
     const AttentionPlan plan = plan_rows(caps, problem, pass);
@@ -66,6 +118,7 @@ const char* attention_family_name(AttentionFamily family) {
   switch (family) {
     case AttentionFamily::rows: return "rows";
     case AttentionFamily::tiles: return "tiles";
+    case AttentionFamily::matrix: return "matrix";
     default: return "none";
   }
 }

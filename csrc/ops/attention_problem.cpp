@@ -96,14 +96,8 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
+  problem.banded = call.right < kUnbounded || call.left < kUnbounded;
   return call;
-}
-
-void PairCheck::see(const at::Tensor& t) {
-  const auto two = static_cast<uint64_t>(2 * t.element_size());
-  bool even = address_of(t) % two == 0 && t.size(-1) % 2 == 0;
-  for (int i = 0; i < 3; ++i) even = even && (t.size(i) == 1 || t.stride(i) % 2 == 0);
-  ok_ = ok_ && even;
 }
 
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
@@ -123,12 +117,56 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
   return state;
 }
 
-Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, bool pairs) {
+AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
+  static const MatrixLayout no_matrices;
+  const int device = call.query.device().index();
+  const DType dtype = call.problem.dtype;
+  bool matrices = dtype == DType::f16 || dtype == DType::bf16;
+  // Strides in elements and the bytes of one head have 32 bits there.
+  for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
+    for (int64_t i = 0; t->defined() && i < t->dim(); ++i) matrices = matrices && t->stride(i) < (int64_t{1} << 31);
+    if (t->defined()) matrices = matrices && t->size(2) * t->stride(2) < (int64_t{1} << 30);
+  }
+  return attention_plan(caps_of(device), matrices ? matrix_layout(device, dtype) : no_matrices, call.problem, pass);
+}
+
+bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands) {
+  for (const at::Tensor* t : operands) {
+    bool fits = address_of(*t) % static_cast<uint64_t>(elems * t->element_size()) == 0 && t->size(-1) % elems == 0;
+    for (int i = 0; i < 3; ++i) fits = fits && (t->size(i) == 1 || t->stride(i) % elems == 0);
+    if (!fits) return false;
+  }
+  return true;
+}
+
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass, std::initializer_list<const at::Tensor*> operands,
+                    std::array<const at::Tensor*, 2> tiled, bool grad_bias) {
   const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
-  const bool tiles = plan.family == AttentionFamily::tiles;
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
-  return Spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local, tiles ? plan.columns : plan.dim,
-              tiles ? plan.splits : plan.v_dim, plan.rows, !pairs ? 0 : padded ? 1 : 2};
+  Spec spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local};
+  if (plan.family == AttentionFamily::matrix) {
+    const MatrixLayout& l = matrix_layout(call.query.device().index(), call.problem.dtype);
+    for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,
+                           static_cast<int>(l.rows), static_cast<int>(l.cols), static_cast<int>(l.a_elem),
+                           static_cast<int>(l.slots), static_cast<int>(l.slot_rows)})
+      spec.push(word);
+    const bool plain = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
+    // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
+    const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || call.problem.k_len % plan.tile == 0);
+    const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;
+    const bool sums = call.problem.banded || call.problem.k_len <= 64 + plan.block;  // sums_delta() in attention.glsl
+    const int flags = (multiples_of(8, operands) ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) |
+                      (plain ? 8 : 0) | (grad_bias ? 16 : 0) | (exact ? 32 : 0) |
+                      (pass == AttentionPass::dq && sums ? 64 : 0) | (passing % plan.tile == 0 ? 128 : 0);
+    for (const int word : {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
+      spec.push(word);
+    for (const at::Tensor* t : tiled) spec.push(static_cast<int>(t->size(2) == 1 ? 0 : 2 * t->stride(2)));
+    return spec;
+  }
+  const bool tiles = plan.family == AttentionFamily::tiles;
+  const int pair = !multiples_of(2, operands) ? 0 : padded ? 1 : 2;
+  for (const int word : {tiles ? plan.columns : plan.dim, tiles ? plan.splits : plan.v_dim, plan.rows, pair}) spec.push(word);
+  return spec;
 }
 
 }  // namespace aule::ops

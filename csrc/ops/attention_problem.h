@@ -35,23 +35,24 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
 at::Tensor attention_operand(const at::Tensor& t);
 bool dense_rows(const at::Tensor& t);
 
-// Counts whether loads of two neighbours are legal: every address, stride and head size is even.
-class PairCheck {
- public:
-  void see(const at::Tensor& t);
-  bool ok() const { return ok_; }
+// Every address, row and head size of the operands is a multiple of `elems` elements.
+bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands);
 
- private:
-  bool ok_ = true;
-};
+// The plan for `call` on its device.
+AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass);
 
 // The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured the seed tensor
 // holds the address of the device's state instead, which the offset's lowest bit (offsets are multiples of 4) tells.
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state);
 runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset);
 
-inline void set_strides(int64_t (&strides)[3], const at::Tensor& t) {
-  for (int i = 0; i < 3; ++i) strides[i] = t.size(i) == 1 ? 0 : t.stride(i);
+template <class Int, size_t N>
+void set_strides(Int (&strides)[N], const at::Tensor& t) {
+  for (size_t i = 0; i < N; ++i) {
+    const int64_t stride = t.size(static_cast<int64_t>(i)) == 1 ? 0 : t.stride(static_cast<int64_t>(i));
+    strides[i] = static_cast<Int>(stride);
+    TORCH_CHECK(static_cast<int64_t>(strides[i]) == stride, "flash_attn: a stride of ", stride, " elements is too large");
+  }
 }
 
 // The members that every attention kernel reads; addresses of results are set by the caller.
@@ -66,7 +67,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   set_strides(p.value_stride, call.value);
   if (call.bias.defined()) {
     p.bias = args.read(call.bias);
-    for (int i = 0; i < 4; ++i) p.bias_stride[i] = call.bias.size(i) == 1 ? 0 : call.bias.stride(i);
+    set_strides(p.bias_stride, call.bias);
   }
   p.seed = call.philox.seed;
   p.offset = call.philox.offset;
@@ -88,7 +89,10 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   return p;
 }
 
-// Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl.
-Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, bool pairs);
+// Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl /
+// matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
+                    bool grad_bias = false);
 
 }  // namespace aule::ops

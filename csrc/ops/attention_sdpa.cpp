@@ -50,7 +50,7 @@ bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Te
   problem.v_dim = value.sym_size(-1).guard_int(__FILE__, __LINE__);
   problem.dtype = dtype_of(query, "scaled_dot_product_attention");
   for (const auto pass : {AttentionPass::forward, AttentionPass::dq, AttentionPass::dkdv})
-    if (attention_plan(caps_of(query), problem, pass).family == AttentionFamily::none) return false;
+    if (attention_plan(caps_of(query), {}, problem, pass).family == AttentionFamily::none) return false;
   return true;
 }
 
@@ -61,9 +61,11 @@ std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int
   problem.q_len = problem.k_len = 1024;
   problem.head_dim = head_dim;
   problem.v_dim = v_dim;
+  problem.dtype = DType::f16;
+  const MatrixLayout& layout = matrix_layout(static_cast<int>(device), DType::f16);
   std::vector<std::string> names;
   for (const auto& [name, pass] : {std::pair{"forward", AttentionPass::forward}, {"dq", AttentionPass::dq}, {"dkdv", AttentionPass::dkdv}})
-    names.push_back(std::string(name) + "=" + attention_family_name(attention_plan(caps, problem, pass).family));
+    names.push_back(std::string(name) + "=" + attention_family_name(attention_plan(caps, layout, problem, pass).family));
   return names;
 }
 

@@ -93,6 +93,10 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
       if (row(lane, e) != lane / div * out.lane_row + row(0, e) || col(lane, e) != lane % div * out.lane_col + col(0, e)) return false;
     }
   }
+  // A lane's rows are equal runs of its elements: kernels count on it.
+  for (int e = 0; e < elements; ++e) {
+    if (elements % out.slot_count != 0 || static_cast<int>(out.slots >> (4 * e) & 15) != e / (elements / out.slot_count)) return false;
+  }
   for (int slot = 0; slot < out.slot_count; ++slot) out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
   for (int e = 0; e < elements; ++e) {
     int match = -1;

@@ -20,7 +20,7 @@ struct MatrixLayout {
   uint32_t rows = 0, cols = 0, a_elem = 0;  // nibble e belongs to element e
   bool b_is_a_transposed = false;           // element e of a lane's B is that of its A with row and column exchanged
   int slot_count = 0;       // rows of which a lane holds elements
-  uint32_t slots = 0;       // nibble e: element e lies in that one of the lane's rows
+  uint32_t slots = 0;       // nibble e: element e lies in that one of the lane's rows: equal runs
   uint32_t slot_rows = 0;   // nibble s: row of slot s in lane 0
 };
 

@@ -66,7 +66,7 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
                           " x " + std::to_string(grid.z) + " workgroups is past the device's limit");
     }
   }
-  if (!pipeline.params_ring && params_bytes > vulkan::kPushConstantBytes) {
+  if (!pipeline.params_ring && params_bytes > vulkan::push_constant_bytes(*d->caps)) {
     throw vulkan::Error(std::string(pipeline.label) + ": " + std::to_string(params_bytes) +
                         " bytes of params need `#pragma aule params ring`");
   }

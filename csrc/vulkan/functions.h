@@ -23,4 +23,4 @@
   X(vkCmdFillBuffer) X(vkCmdWriteTimestamp2) X(vkCmdResetQueryPool) X(vkCreateQueryPool) X(vkDestroyQueryPool) X(vkGetQueryPoolResults) \
   X(vkResetQueryPool) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) \
   X(vkQueueSubmit2) X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT) X(vkSetDebugUtilsObjectNameEXT) \
-  X(vkGetDeviceFaultInfoEXT)
+  X(vkGetDeviceFaultInfoEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR)

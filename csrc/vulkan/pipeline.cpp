@@ -13,6 +13,7 @@
 #include "vulkan/device_impl.h"
 #include "vulkan/environment.h"
 #include "vulkan/instance.h"
+#include "vulkan/pipeline_statistics.h"
 #include "vulkan/spirv_prune.h"
 
 #ifndef _WIN32
@@ -127,7 +128,7 @@ void save_all() {
 }  // namespace
 
 PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::make_unique<Disk>()) {
-  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushConstantBytes};
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_constant_bytes(*device.caps)};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
@@ -192,6 +193,8 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
+  const bool statistics = wants_pipeline_statistics(device_);
+  if (statistics) info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
@@ -207,6 +210,7 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   for (size_t i = 0; i < r.constant_count; ++i)
     pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
   if (r.constant_count != 0) pipeline->label += ")";
+  if (statistics) print_pipeline_statistics(device_, pipeline->handle, pipeline->label);
   pipeline->params_ring = r.params_ring;
   pipeline->params_bytes = r.params_bytes;
   static std::atomic<uint32_t> next_id{0};

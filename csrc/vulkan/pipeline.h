@@ -7,13 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "kernels/caps.h"
 #include "vulkan/loader.h"
 
 namespace aule::vulkan {
 
 struct DeviceImpl;
 
-constexpr uint32_t kPushConstantBytes = 128;  // what Vulkan promises; larger blocks go through the parameter ring
+// What the one layout holds: 128 bytes by Vulkan's promise, 256 where the device has them. Larger blocks go through the
+// parameter ring.
+inline uint32_t push_constant_bytes(const Caps& caps) { return caps.max_push_constant_bytes >= 256 ? 256 : 128; }
 
 class Pipeline {
  public:

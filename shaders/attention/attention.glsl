@@ -12,6 +12,9 @@ layout(local_size_x_id = 4) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
+#ifdef ATTENTION_MATRIX
+#include "attention/matrix_params.glsl"
+#else
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
   uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: {logsumexp, delta} per query row
@@ -25,7 +28,9 @@ struct Params {
   int shift, left, right;
   float scale, softcap, dropout_p, dropout_scale;
 };
+#define ATTENTION_GRAD_LOGSUMEXP
 #include "common/params.glsl"
+#endif
 #include "common/philox.glsl"
 
 // Positions 0 to 4 of every kernel's specialization constants.
@@ -52,11 +57,13 @@ int queries_end(int key_last) { return min(p.q_len, key_last - p.shift + p.left 
 // D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more as
 // sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV kernels.
 bool sums_delta(int keys, int rows) { return DT != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
+#ifdef ATTENTION_GRAD_LOGSUMEXP
 float delta_of_logsumexp(int64_t index) {
-  float x = 0.0;
-  if (p.grad_logsumexp != uint64_t(0)) x = -F32Ref(p.grad_logsumexp + uint64_t(index) * 4).v;
-  return x;
+  bool given = p.grad_logsumexp != uint64_t(0);
+  float x = F32Ref(readable(p.grad_logsumexp) + (given ? uint64_t(index) * 4 : uint64_t(0))).v;
+  return given ? -x : 0.0;
 }
+#endif
 
 float load_bias(uint64_t address) {
   if (BIAS_DT == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;

@@ -7,6 +7,10 @@
 // LANES = 1: a row per invocation, for CPU devices. LANES = 8: eight lanes per row, summed through shared memory.
 #include "attention/attention.glsl"
 
+layout(constant_id = 5) const bool CHUNKED = false;  // 16-bit rows whose 8-element chunks are aligned: 16 bytes a load
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
+
 #if LANES > 1
 shared float partial[256];
 #endif
@@ -21,7 +25,12 @@ void main() {
   uint64_t g_row = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1] + int64_t(row) * p.grad_out_stride[2]) * ELEM_BYTES);
   int d_v = p.v_dim;
   float sum = 0.0;
-  [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DT) * load_float(g_row, d, DT);
+  if (CHUNKED) {
+    [[dont_unroll]] for (int d = lane * 8; d < d_v; d += LANES * 8) {
+      const uvec4 x = ChunkRef(o_row + uint64_t(d) * 2).v, y = ChunkRef(g_row + uint64_t(d) * 2).v;
+      [[unroll]] for (int i = 0; i < 4; ++i) sum += dot(pair(x[i]), pair(y[i]));
+    }
+  } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DT) * load_float(g_row, d, DT);
 #if LANES > 1
   partial[local] = sum;
   barrier();  // the row's first lane reads what its neighbours wrote

@@ -8,6 +8,7 @@ layout(push_constant, scalar) uniform Push { ParamsRef params_; };
 // `address`, or where it is 0 one that may be read all the same. A load from an address of the block that may be 0 goes
 // through this and stands before its condition: lavapipe of Mesa 26 makes a load whose address all lanes share even
 // where no lane takes the branch, and the process ends in a segmentation fault.
+#define AULE_READABLE
 uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : uint64_t(params_); }
 #else
 layout(push_constant, scalar) uniform Push { Params p; };

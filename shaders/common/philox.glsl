@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a counter-based generator.
 // The counter is {offset, subsequence}: a random op gives every output element (or group of 4) its own subsequence.
-// With `#pragma aule params ring`, include it after common/params.glsl.
+// Include it after common/params.glsl, and after readable() where that is defined (AULE_READABLE).
 #ifndef AULE_PHILOX_GLSL
 #define AULE_PHILOX_GLSL
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer PhiloxStateRef { uint64_t seed, offset; };
@@ -12,7 +12,7 @@ struct Philox {
 
 // `state` is 0, or the address of {seed, offset} to use instead of / in addition to the given ones (captured graphs).
 Philox philox_begin(uint64_t seed, uint64_t offset, uint64_t state) {
-#ifdef AULE_PARAMS_RING
+#ifdef AULE_READABLE
   uint64_t state_seed = PhiloxStateRef(readable(state)).seed, state_offset = PhiloxStateRef(readable(state)).offset;
   seed = state != uint64_t(0) ? state_seed : seed;
   offset += state != uint64_t(0) ? state_offset : uint64_t(0);

@@ -1,7 +1,8 @@
 // Cooperative matrices of one subgroup, VK_KHR_cooperative_matrix only. T is the variant's 16-bit type (axis T).
 //
 // The shape is MAT_M x MAT_N with MAT_K = MAT_N, so that an accumulator of one product can become the A operand of the
-// next: 16x16x16 on NVIDIA and AMD, 8x16x16 on Intel, 8x8x8 on lavapipe. Positions 0 and 1 of the constants.
+// next: 16x16x16 on NVIDIA and AMD, 8x16x16 on Intel, 8x8x8 on lavapipe. They are the constants at MATRIX_CONSTANTS (0
+// unless defined) and the one after it.
 #ifndef AULE_MATRIX_TYPES_GLSL
 #define AULE_MATRIX_TYPES_GLSL
 #extension GL_KHR_memory_scope_semantics : require
@@ -12,8 +13,11 @@
 #extension GL_EXT_bfloat16 : require
 #endif
 
-layout(constant_id = 0) const int MAT_M = 16;
-layout(constant_id = 1) const int MAT_N = 16;
+#ifndef MATRIX_CONSTANTS
+#define MATRIX_CONSTANTS 0
+#endif
+layout(constant_id = MATRIX_CONSTANTS) const int MAT_M = 16;
+layout(constant_id = MATRIX_CONSTANTS + 1) const int MAT_N = 16;
 
 #define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
 #define MatB coopmat<T, gl_ScopeSubgroup, MAT_N, MAT_N, gl_MatrixUseB>

@@ -1,0 +1,39 @@
+#include "vulkan/pipeline_statistics.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "vulkan/device_impl.h"
+#include "vulkan/environment.h"
+
+namespace aule::vulkan {
+
+bool wants_pipeline_statistics(const DeviceImpl& device) {
+  static const bool asked = environment_flag("AULE_PIPELINE_STATISTICS");
+  return asked && device.caps->pipeline_executable_properties;
+}
+
+void print_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const std::string& label) {
+  VkPipelineInfoKHR of_pipeline{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};
+  uint32_t executables = 0;
+  if (device.vk.vkGetPipelineExecutablePropertiesKHR(device.handle, &of_pipeline, &executables, nullptr) < 0) return;
+  std::string line = label + ":";
+  for (uint32_t i = 0; i < executables; ++i) {
+    const VkPipelineExecutableInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, i};
+    uint32_t count = 0;
+    device.vk.vkGetPipelineExecutableStatisticsKHR(device.handle, &info, &count, nullptr);
+    std::vector<VkPipelineExecutableStatisticKHR> rows(count);
+    for (auto& row : rows) row.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+    if (device.vk.vkGetPipelineExecutableStatisticsKHR(device.handle, &info, &count, rows.data()) < 0) return;
+    for (const auto& row : rows) {
+      // The upper half of a number is constant junk on one vendor's driver.
+      const uint64_t value = row.value.u64 & 0xffffffffu;
+      if (row.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR) continue;
+      line += std::string(" ") + row.name + " " + std::to_string(value) + ";";
+    }
+  }
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+}  // namespace aule::vulkan

@@ -1,0 +1,187 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule feature cooperative_matrix
+#pragma aule feature subgroup_shuffle
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule params wide
+#pragma aule inline
+// FlashAttention backward on matrix units whose element layout is known, dK and dV:
+//   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
+// Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
+// memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
+// become its A operands, and dK and dV have one writer: no atomics, deterministic.
+#define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value
+#define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3]
+#include "attention/matrix.glsl"
+#include "attention/matrix_tiles.glsl"
+
+const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
+shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
+
+MatA k_frag[ROWS * FRAGS], v_frag[ROWS * FRAGS_V];
+Acc s[ROWS], dp[ROWS];
+Acc dk[ROWS * FRAGS], dv[ROWS * FRAGS_V];
+vec2 next_stats[STATS_LOADS];
+
+// Uniform facts of this workgroup.
+int b, h, bh, row0;
+uint64_t bias_base, stats_base;
+Philox philox;
+
+// A query beyond the last has log-sum-exp infinity, hence P = 0, and needs no mask.
+void fetch_stats(int tile) {
+  [[unroll]] for (int i = 0; i < STATS_LOADS; ++i) {
+    const int row = tile * TILE + int(gl_LocalInvocationIndex) + i * LOCAL;
+    next_stats[i] = vec2(POS_INF, 0.0);
+    if (row <= tile_last) {
+      const uint64_t stats = stats_base + uint64_t(uint(row)) * 8;
+      next_stats[i] = vec2(F32Ref(stats).v * LOG2E, F32Ref(stats + 4).v);
+    }
+  }
+}
+void put_stats(int stage) {
+  [[unroll]] for (int i = 0; i < STATS_LOADS; ++i) {
+    const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
+    if (e < TILE) row_stats[stage * TILE + e] = next_stats[i];
+  }
+}
+
+void products(int stage, int block) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = Acc(0.0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
+  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
+    MatB q;
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, s[r]);
+  }
+  [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
+    MatB g;
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, dp[r]);
+  }
+}
+
+void accumulate(int stage, int block, int query0, bool masked) {
+  MatA weight[ROWS], ds[ROWS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    int most[SLOTS], least[SLOTS];  // the key sees queries in [least, most], relative to this lane's first column
+    if (masked) {
+      [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) - p.shift - query0 - lane_col();
+        least[t] = diagonal - p.right;
+        most[t] = diagonal + p.left;
+      }
+    }
+    [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      const int column = lane_col() + NIBBLE(ELEM_COLS, e);
+      const vec2 stats = row_stats[stage * TILE + block * MAT_N + column];
+      const int key = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), query = query0 + column;
+      float x, slope = 1.0;
+      if (PLAIN) {
+        x = fma(s[r][e], (p.scale * LOG2E), -stats.x);
+      } else {
+        if (SOFTCAP) slope = softcap_slope(s[r][e]);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, p.k_len - 1)) : uint64_t(0)) - stats.x, 0.0);
+      }
+      if (masked) {
+        bool hidden = NIBBLE(ELEM_COLS, e) < least[SLOT(e)];
+        if (BOUNDED_LEFT) hidden = hidden || NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
+        x = hidden ? NEG_INF : x;
+      }
+      float prob = exp2(x), gp = dp[r][e], kept = prob;
+      if (DROPOUT) {
+        const uint word = dropout_word(dropout_draw(philox, bh, query, key, p.q_len, p.k_len), query);
+        const bool keep = uniform01(word) >= p.dropout_p;
+        gp = keep ? gp * p.dropout_scale : 0.0;
+        kept = keep ? prob * p.dropout_scale : 0.0;
+      }
+      const float d = prob * (gp - stats.y);
+      weight[r][NIBBLE(ELEM_OF_A, e)] = T(kept);
+      ds[r][NIBBLE(ELEM_OF_A, e)] = T(SOFTCAP ? d * slope : d);
+    }
+  }
+  [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
+    MatB g;
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dv[r * FRAGS_V + i] = coopMatMulAdd(weight[r], g, dv[r * FRAGS_V + i]);
+  }
+  [[unroll]] for (int i = 0; i < FRAGS; ++i) {
+    MatB q;
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dk[r * FRAGS + i] = coopMatMulAdd(ds[r], q, dk[r * FRAGS + i]);
+  }
+}
+
+void pass(int from, int to, int last, bool masked) {
+  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+    const int stage = STAGES == 1 ? 0 : tile & 1;
+    fetch_a(min(tile + 1, last));
+    fetch_b(min(tile + 1, last));
+    fetch_stats(min(tile + 1, last));
+    [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      products(stage, block);
+      accumulate(stage, block, tile * TILE + block * MAT_N, masked);
+    }
+    if (STAGES == 1) barrier();  // the tile has been read
+    put_a(STAGES == 1 ? 0 : stage ^ 1);
+    put_b(STAGES == 1 ? 0 : stage ^ 1);
+    put_stats(STAGES == 1 ? 0 : stage ^ 1);
+    barrier();  // the next tile is written, and this one has been read
+  }
+}
+
+void main() {
+  const int blocks = (p.k_len + BLOCK - 1) / BLOCK, heads_of_group = p.heads / p.kv_heads;
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  const int first = int(group % uint(blocks)) * BLOCK;  // causal: the first keys are seen by the most queries
+  const int b_kv = int(group / uint(blocks)), warp = int(gl_SubgroupID);
+  const int kv_h = b_kv % p.kv_heads;
+  b = b_kv / p.kv_heads;
+  row0 = first + warp * ROWS * MAT_M;
+  tile_last = p.q_len - 1;
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  const int corner = warp * PATCH_SIZE;
+  {
+    FETCH_ROWS(k_rows, head_at(p.key, p.key_stride, b, kv_h), uint(p.key_stride[2]) * 2u, p.k_len - 1, p.head_dim, D)
+    FETCH_ROWS(v_rows, head_at(p.value, p.value_stride, b, kv_h), uint(p.value_stride[2]) * 2u, p.k_len - 1, p.v_dim, DV)
+    ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
+    ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
+  }
+  [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dk[i] = Acc(0.0);
+  [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
+
+  // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the block.
+  const int last = min(first + BLOCK, p.k_len) - 1;
+  const int begin = queries_begin(first) / TILE, end = (max(queries_end(last), 0) + TILE - 1) / TILE;
+  const int full_begin = clamp((max(last - p.shift - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
+  const int full_end = BOUNDED_LEFT ? clamp(max(first - p.shift + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
+  const int last_tile = max(end, 1) - 1;
+
+  [[dont_unroll]] for (int member = 0; member < heads_of_group; ++member) {
+    h = kv_h * heads_of_group + member;
+    bh = b * p.heads + h;
+    a_base = head_at(p.query, p.query_stride, b, h);
+    b_base = head_at(p.grad_out, p.grad_out_stride, b, h);
+    stats_base = p.stats + uint64_t(int64_t(bh) * p.q_len) * 8;
+    if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+    fetch_stats(min(begin, last_tile));
+    barrier();  // the patches, or the last tile of the head before, have been read
+    put_a(STAGES == 1 ? 0 : begin & 1);
+    put_b(STAGES == 1 ? 0 : begin & 1);
+    put_stats(STAGES == 1 ? 0 : begin & 1);
+    barrier();  // the first tile is written
+    if (!EXACT) pass(begin, full_begin, last_tile, true);
+    pass(full_begin, full_end, last_tile, false);
+    if (BOUNDED_LEFT) pass(full_end, end, last_tile, true);
+  }
+
+  barrier();  // the last tile has been read
+#define BY_SCALE(r, e) p.scale
+#define BY_ONE(r, e) 1.0
+  STORE_ROWS(dk, BY_SCALE, head_at(p.grad_key, p.grad_key_stride, b, kv_h), uint(p.grad_key_stride[2]) * 2u, p.k_len - 1, p.head_dim, D)
+  STORE_ROWS(dv, BY_ONE, head_at(p.grad_value, p.grad_value_stride, b, kv_h), uint(p.grad_value_stride[2]) * 2u, p.k_len - 1, p.v_dim, DV)
+}

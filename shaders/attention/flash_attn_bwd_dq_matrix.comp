@@ -1,0 +1,201 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule feature cooperative_matrix
+#pragma aule feature subgroup_shuffle
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule params wide
+#pragma aule inline
+// FlashAttention backward on matrix units whose element layout is known, dQ (and the full bias gradient when asked):
+//   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
+// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V tiles
+// pass through shared memory. One writer per element, one order of summation: deterministic.
+#define ATTENTION_ADDRESSES grad_out, stats, grad_logsumexp, grad_query, grad_bias
+#define ATTENTION_STRIDES grad_out_stride[3], grad_query_stride[3]
+#define ATTENTION_GRAD_LOGSUMEXP
+#include "attention/matrix.glsl"
+#include "attention/matrix_tiles.glsl"
+
+MatA q_frag[ROWS * FRAGS], g_frag[ROWS * FRAGS_V];
+Acc s[ROWS], dp[ROWS], slope[ROWS];
+Acc dq[ROWS * FRAGS];
+float lse[ROWS * SLOTS], delta[ROWS * SLOTS];
+
+// Uniform facts of this workgroup.
+int b, h, bh, row0;
+uint64_t bias_base;
+Philox philox;
+
+void products(int stage, int block) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = Acc(0.0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
+  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
+    MatB k;
+    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r]);
+  }
+  [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
+    MatB v;
+    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, dp[r]);
+  }
+}
+
+// s := P, dp := the gradient of P, slope := that of the soft cap.
+void weigh(int key0, bool masked) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], relative to this lane's first
+    if (masked) {
+      [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + p.shift;
+        most[t] = min(tile_last, diagonal + p.right) - key0 - lane_col();
+        least[t] = diagonal - p.left - key0 - lane_col();
+      }
+    }
+    [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      const int t = r * SLOTS + SLOT(e);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      float x;
+      if (PLAIN) {
+        x = fma(s[r][e], p.scale * LOG2E, -lse[t]);
+      } else {
+        if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, p.q_len - 1), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+      }
+      if (masked) {
+        bool hidden = NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
+        if (BOUNDED_LEFT) hidden = hidden || NIBBLE(ELEM_COLS, e) < least[SLOT(e)];
+        x = hidden ? NEG_INF : x;
+      }
+      s[r][e] = exp2(x);
+      if (DROPOUT) {
+        const uint word = dropout_word(dropout_draw(philox, bh, row, key, p.q_len, p.k_len), row);
+        dp[r][e] = uniform01(word) >= p.dropout_p ? dp[r][e] * p.dropout_scale : 0.0;
+      }
+    }
+  }
+}
+
+void accumulate(int stage, int block, int key0) {
+  MatA ds[ROWS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      const float d = s[r][e] * (dp[r][e] - delta[r * SLOTS + SLOT(e)]);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      if (GRAD_BIAS && row < p.q_len && key <= tile_last)
+        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = d;
+      ds[r][NIBBLE(ELEM_OF_A, e)] = T(SOFTCAP ? d * slope[r][e] : d);
+    }
+  [[unroll]] for (int i = 0; i < FRAGS; ++i) {
+    MatB k;
+    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dq[r * FRAGS + i] = coopMatMulAdd(ds[r], k, dq[r * FRAGS + i]);
+  }
+}
+
+// delta as the sum of P * dP, for rows that see few keys: see sums_delta.
+void sum_delta(int from, int to) {
+  float sum[ROWS * SLOTS];
+  [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) sum[i] = 0.0;
+  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+    fetch_a(tile);
+    fetch_b(tile);
+    put_a(0);
+    put_b(0);
+    barrier();  // the tile is written
+    [[dont_unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      products(0, block);
+      weigh(tile * TILE + block * MAT_N, true);
+      [[unroll]] for (int r = 0; r < ROWS; ++r)
+        [[unroll]] for (int e = 0; e < ELEMS; ++e) sum[r * SLOTS + SLOT(e)] += s[r][e] * dp[r][e];
+    }
+    barrier();  // the tile has been read
+  }
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
+      const int64_t index = int64_t(bh) * p.q_len + min(row, p.q_len - 1);
+      delta[r * SLOTS + t] = row_sum(sum[r * SLOTS + t]) + delta_of_logsumexp(index);
+      if (lane() % LANE_DIV == 0 && row < p.q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
+    }
+}
+
+void pass(int from, int to, int last, bool masked) {
+  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+    const int stage = STAGES == 1 ? 0 : tile & 1;
+    if (STAGES == 1) {
+      put_a(0);
+      put_b(0);
+      barrier();  // the tile is written
+    }
+    fetch_a(min(tile + 1, last));
+    fetch_b(min(tile + 1, last));
+    [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      products(stage, block);
+      weigh(tile * TILE + block * MAT_N, masked);
+      accumulate(stage, block, tile * TILE + block * MAT_N);
+    }
+    if (STAGES == 2) {
+      put_a(stage ^ 1);
+      put_b(stage ^ 1);
+    }
+    barrier();  // the tile has been read, and with two stages the next one is written
+  }
+}
+
+void main() {
+  const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  const int first = (blocks - 1 - int(group % uint(blocks))) * BLOCK;
+  bh = int(group / uint(blocks));
+  b = bh / p.heads;
+  h = bh % p.heads;
+  const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
+  row0 = first + warp * ROWS * MAT_M;
+  tile_last = p.k_len - 1;
+  a_base = head_at(p.key, p.key_stride, b, kv_h);
+  b_base = head_at(p.value, p.value_stride, b, kv_h);
+  if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
+  const int last = min(first + BLOCK, p.q_len) - 1;
+  const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
+  const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + p.shift - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int last_tile = max(end, 1) - 1;
+
+  const int corner = warp * PATCH_SIZE;
+  FETCH_ROWS(q_rows, head_at(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
+  FETCH_ROWS(g_rows, head_at(p.grad_out, p.grad_out_stride, b, h), uint(p.grad_out_stride[2]) * 2u, p.q_len - 1, p.v_dim, DV)
+  fetch_a(min(begin, last_tile));
+  fetch_b(min(begin, last_tile));
+  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
+  ROWS_TO_FRAGMENTS(g_frag, g_rows, DV)
+  barrier();  // the patches have been read
+
+  [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dq[i] = Acc(0.0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+      const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t), p.q_len - 1);
+      const uint64_t stats = p.stats + uint64_t(int64_t(bh) * p.q_len + row) * 8;
+      lse[r * SLOTS + t] = F32Ref(stats).v * LOG2E;
+      delta[r * SLOTS + t] = F32Ref(stats + 4).v;
+    }
+  if (SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK)) {
+    sum_delta(begin, end);
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+  }
+  if (STAGES == 2) {
+    put_a(begin & 1);
+    put_b(begin & 1);
+    barrier();  // the first tile is written
+  }
+  if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
+  pass(full_begin, full_end, last_tile, false);
+  if (!EXACT) pass(full_end, end, last_tile, true);
+
+#define BY_SCALE(r, e) p.scale
+  STORE_ROWS(dq, BY_SCALE, head_at(p.grad_query, p.grad_query_stride, b, h), uint(p.grad_query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
+}

@@ -1,0 +1,213 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule feature cooperative_matrix
+#pragma aule feature subgroup_shuffle
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule params wide
+#pragma aule inline
+// FlashAttention forward on matrix units whose element layout is known (FlashAttention-2, Dao 2023).
+//
+// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles pass
+// through registers into shared memory. Softmax in log2 units with a lazy rescale: the reference maximum m of a row moves
+// only when some row of the subgroup exceeds it by more than 8, so P <= 256, safe in float16.
+//   STAGES 1: write tile | barrier | start loads of the next tile | S, softmax, O += P V | barrier
+//   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V | barrier
+#define ATTENTION_ADDRESSES out_, logsumexp
+#define ATTENTION_STRIDES out_stride[3]
+#include "attention/matrix.glsl"
+#include "attention/matrix_tiles.glsl"
+
+MatA q_frag[ROWS * FRAGS];
+Acc s[ROWS * STEP];
+Acc o[ROWS * FRAGS_V];
+float m[ROWS * SLOTS], l[ROWS * SLOTS];
+
+// Uniform facts of this workgroup.
+int b, h, bh, row0;
+uint64_t bias_base;
+float score_scale;
+Philox philox;
+
+// s = Q K^T of the blocks [block, block + STEP) of the tile.
+void scores(int stage, int block) {
+  [[unroll]] for (int i = 0; i < ROWS * STEP; ++i) s[i] = Acc(0.0);
+  [[unroll]] for (int d = 0; d < FRAGS; ++d)
+    [[unroll]] for (int c = 0; c < STEP; ++c) {
+      MatB k;
+      coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + (block + c) * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r * STEP + c] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r * STEP + c]);
+    }
+}
+
+// Bias and soft cap, then what the band or the end of the keys hides.
+void modify(int key0) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int c = 0; c < STEP; ++c)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+        const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), p.q_len - 1);
+        const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
+        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DT >= 0 ? bias_at(bias_base, row, key) : uint64_t(0));
+      }
+}
+void hide(int key0) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], both relative to this lane's first
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+      const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + p.shift;
+      most[t] = min(tile_last, diagonal + p.right) - key0 - lane_col();
+      least[t] = diagonal - p.left - key0 - lane_col();
+    }
+    [[unroll]] for (int c = 0; c < STEP; ++c)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+        const int key = c * MAT_N + NIBBLE(ELEM_COLS, e);
+        bool hidden = key > most[SLOT(e)];
+        if (BOUNDED_LEFT) hidden = hidden || key < least[SLOT(e)];
+        s[r * STEP + c][e] = hidden ? NEG_INF : s[r * STEP + c][e];
+      }
+  }
+}
+
+void rescale() {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    float top[SLOTS];
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) top[t] = s[r * STEP][t * (ELEMS / SLOTS)];  // slots are runs of elements
+    [[unroll]] for (int c = 0; c < STEP; ++c)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) top[SLOT(e)] = max(top[SLOT(e)], s[r * STEP + c][e]);
+    bool over = false;
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+      top[t] *= score_scale;
+      over = over || top[t] > m[r * SLOTS + t] + 8.0;
+    }
+    if (subgroupAny(over)) {
+      float factor[SLOTS];
+      [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+        const float reference = max(m[r * SLOTS + t], row_max(top[t]));
+        factor[t] = exp2(m[r * SLOTS + t] - reference);
+        m[r * SLOTS + t] = reference;
+        l[r * SLOTS + t] *= factor[t];
+      }
+      Acc f;
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) f[e] = factor[SLOT(e)];
+      [[unroll]] for (int i = 0; i < FRAGS_V; ++i) o[r * FRAGS_V + i] = o[r * FRAGS_V + i] * f;
+    }
+  }
+}
+
+// O += P V of the blocks that `s` holds.
+void weigh(int stage, int block, int key0) {
+  [[unroll]] for (int c = 0; c < STEP; ++c) {
+    MatA weight[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+        float x = exp2(fma(s[r * STEP + c][e], score_scale, -m[r * SLOTS + SLOT(e)]));
+        l[r * SLOTS + SLOT(e)] += x;
+        if (DROPOUT) {
+          const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e);
+          const int key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
+          const uint word = dropout_word(dropout_draw(philox, bh, row, key, p.q_len, p.k_len), row);
+          x = uniform01(word) >= p.dropout_p ? x * p.dropout_scale : 0.0;
+        }
+        weight[r][NIBBLE(ELEM_OF_A, e)] = T(x);
+      }
+    [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
+      MatB v;
+      coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + (block + c) * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+      [[unroll]] for (int r = 0; r < ROWS; ++r) o[r * FRAGS_V + i] = coopMatMulAdd(weight[r], v, o[r * FRAGS_V + i]);
+    }
+  }
+}
+
+void visit(int stage, int tile, int block, bool masked) {
+  scores(stage, block);
+  const int key0 = tile * TILE + block * MAT_N;
+  if (!PLAIN) modify(key0);
+  if (masked) hide(key0);
+  rescale();
+  weigh(stage, block, key0);
+}
+
+void pass(int from, int to, int last, bool masked) {
+  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+    const int following = min(tile + 1, last);
+    if (STAGES == 1) {
+      put_a(0);
+      put_b(0);
+      barrier();  // the tile is written
+      fetch_a(following);
+      fetch_b(following);
+      [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) visit(0, tile, block, masked);
+      barrier();  // the tile has been read
+    } else {
+      const int stage = tile & 1;
+      fetch_a(following);
+      [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
+        visit(stage, tile, block, masked);
+        if (block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
+          put_a(stage ^ 1);
+          fetch_b(following);
+        }
+      }
+      put_b(stage ^ 1);
+      barrier();  // the next tile is written, this one has been read
+    }
+  }
+}
+
+void main() {
+  const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  const int first = (blocks - 1 - int(group % uint(blocks))) * BLOCK;
+  bh = int(group / uint(blocks));
+  b = bh / p.heads;
+  h = bh % p.heads;
+  const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
+  row0 = first + warp * ROWS * MAT_M;
+  tile_last = p.k_len - 1;
+  a_base = head_at(p.key, p.key_stride, b, kv_h);
+  b_base = head_at(p.value, p.value_stride, b, kv_h);
+  score_scale = PLAIN ? p.scale * LOG2E : 1.0;
+  if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
+  const int last = min(first + BLOCK, p.q_len) - 1;
+  const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
+  const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + p.shift - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int last_tile = max(end, 1) - 1;
+
+  // All loads are on their way before the first is used.
+  const int corner = warp * PATCH_SIZE;
+  FETCH_ROWS(q_rows, head_at(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
+  fetch_a(min(begin, last_tile));
+  fetch_b(min(begin, last_tile));
+  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
+  barrier();  // the patches have been read
+
+  [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
+  [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {
+    m[i] = LOWEST;
+    l[i] = 0.0;  // this lane's elements only
+  }
+  if (STAGES == 2) {
+    put_a(begin & 1);
+    put_b(begin & 1);
+    barrier();  // the first tile is written
+  }
+  if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
+  pass(full_begin, full_end, last_tile, false);
+  if (!EXACT) pass(full_end, end, last_tile, true);
+
+  float inverse[ROWS * SLOTS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+      const float sum = row_sum(l[r * SLOTS + t]);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
+      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
+      if (lane() % LANE_DIV == 0 && row <= p.q_len - 1)
+        F32Ref(p.logsumexp + uint64_t(int64_t(bh) * p.q_len + row) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
+    }
+#define BY_SUM(r, e) inverse[(r) * SLOTS + SLOT(e)]
+  STORE_ROWS(o, BY_SUM, head_at(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, p.q_len - 1, p.v_dim, DV)
+}

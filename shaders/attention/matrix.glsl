@@ -1,0 +1,109 @@
+// What the attention kernels for matrix units share: constants, staging of 16-bit rows, patches of A operands.
+//
+// A workgroup of WARPS subgroups owns WARPS * ROWS * MAT_M rows (queries, or keys in dK/dV); the others pass in tiles of
+// TILE rows through shared memory, rows padded by 16 bytes so that matrix loads meet no bank conflict. Head sizes are
+// padded to a multiple of 16 with zeros on the way in. S and P never leave registers: an accumulator becomes the next
+// product's A operand by copying elements (matrix_lanes.glsl).
+#ifndef AULE_ATTENTION_MATRIX_GLSL
+#define AULE_ATTENTION_MATRIX_GLSL
+#define ATTENTION_MATRIX
+#define MATRIX_CONSTANTS 5
+#include "matrix/matrix_types.glsl"
+#include "attention/attention.glsl"
+#include "matrix/matrix_lanes.glsl"
+#extension GL_KHR_shader_subgroup_vote : require
+
+layout(constant_id = 14) const int D = 64;    // head size of query and key, padded to a multiple of 16
+layout(constant_id = 15) const int DV = 64;   // that of value
+layout(constant_id = 16) const int SHAPE = 0; // bytes: TILE, ROWS, STEP, STAGES
+layout(constant_id = 17) const int FLAGS = 0;
+layout(constant_id = 18) const int A_STEP = 128;  // bytes from row to row of the first operand that passes in tiles
+layout(constant_id = 19) const int B_STEP = 128;  // of the second
+
+const int TILE = SHAPE & 255;
+const int ROWS = SHAPE >> 8 & 255;     // MAT_M blocks of rows of a subgroup
+const int STEP = SHAPE >> 16 & 255;    // MAT_N blocks of a tile in flight
+const int STAGES = SHAPE >> 24 & 255;  // tiles in shared memory: 1 or 2
+const bool ALIGNED = (FLAGS & 1) != 0;   // every row starts at a multiple of 16 bytes and sizes are multiples of 8
+const bool PADDED = (FLAGS & 2) != 0;    // D or DV is more than the head size
+const bool BOUNDED_LEFT = (FLAGS & 4) != 0;
+const bool PLAIN = (FLAGS & 8) != 0;     // scores are scale * q k with scale > 0: no bias, no soft cap
+const bool GRAD_BIAS = (FLAGS & 16) != 0;
+const bool EXACT = (FLAGS & 32) != 0;    // no band, and the tiles hold nothing beyond the last row: no mask
+
+const bool SUMS_DELTA = (FLAGS & 64) != 0;  // dQ: some rows may see few keys
+const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
+
+const int WARPS = LOCAL / SUBGROUP;
+const int BLOCK = WARPS * ROWS * MAT_M;
+const int CHUNKS = D / 8, CHUNKS_V = DV / 8;          // of 16 bytes
+const int PITCH = CHUNKS + 1, PITCH_V = CHUNKS_V + 1;
+const int FRAGS = D / MAT_N, FRAGS_V = DV / MAT_N;
+const int BLOCKS = TILE / MAT_N;
+// A patch is MAT_M rows of one subgroup's own, on their way between memory and A operands; wide heads go in pieces.
+const int WIDEST = D > DV ? D : DV;
+const int PATCH_COLS = WIDEST < 128 ? WIDEST : 128;
+const int PATCH_PITCH = PATCH_COLS / 8 + 1;
+const int PATCH_LOADS = MAT_M * 2 / SUBGROUP;  // of a lane, per 16 columns
+const int PATCH_SIZE = MAT_M * PATCH_PITCH;
+const float LOG2E = 1.4426950408889634, LN2 = 0.6931471805599453;
+// Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
+const float LOWEST = -3.0e38;
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+
+// Columns d..d+7 of the row at `row` bytes from `base`; zero from `dim` on. The base is uniform and offsets within a head
+// have 32 bits (the host sees to it): one register per address.
+uvec4 load_chunk(uint64_t base, uint row, int d, int dim) {
+  if (ALIGNED) {
+    if (PADDED && d >= dim) return uvec4(0);
+    return ChunkRef(base + uint64_t(row + uint(d) * 2u)).v;
+  }
+  uint w[4];
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    uint low = 0u, high = 0u;
+    if (d + 2 * i < dim) low = uint(U16Ref(base + uint64_t(row + uint(d + 2 * i) * 2u)).v);
+    if (d + 2 * i + 1 < dim) high = uint(U16Ref(base + uint64_t(row + uint(d + 2 * i + 1) * 2u)).v);
+    w[i] = low | high << 16;
+  }
+  return uvec4(w[0], w[1], w[2], w[3]);
+}
+void store_chunk(uint64_t base, uint row, int d, int dim, uvec4 x) {
+  if (d >= dim) return;
+  if (ALIGNED) {
+    ChunkRef(base + uint64_t(row + uint(d) * 2u)).v = x;
+    return;
+  }
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    if (d + 2 * i < dim) U16Ref(base + uint64_t(row + uint(d + 2 * i) * 2u)).v = uint16_t(x[i] & 0xffffu);
+    if (d + 2 * i + 1 < dim) U16Ref(base + uint64_t(row + uint(d + 2 * i + 1) * 2u)).v = uint16_t(x[i] >> 16);
+  }
+}
+
+uint64_t head_at(uint64_t base, uint stride[3], int b, int h) {
+  return base + (uint64_t(uint(b)) * uint64_t(stride[0]) + uint64_t(uint(h)) * uint64_t(stride[1])) * 2;
+}
+
+// One score in log2 units when it is not PLAIN.
+float modified_score(float s, uint64_t bias_at) {
+  float x = s * p.scale;
+  if (SOFTCAP) x = p.softcap * capped_tanh(x / p.softcap);
+  if (BIAS_DT >= 0) {
+    float bias = load_bias(bias_at);
+    if (bias == NEG_INF) return NEG_INF;
+    x += bias;
+  }
+  return max(x * LOG2E, LOWEST);
+}
+// The factor that the soft cap puts into the gradient of a raw score.
+float softcap_slope(float s) {
+  const float t = capped_tanh(s * p.scale / p.softcap);
+  return 1.0 - t * t;
+}
+uint64_t bias_head(int b, int h) {
+  return p.bias + bias_bytes() * (uint64_t(uint(b)) * uint64_t(p.bias_stride[0]) + uint64_t(uint(h)) * uint64_t(p.bias_stride[1]));
+}
+uint64_t bias_at(uint64_t head, int row, int key) {
+  return head + bias_bytes() * (uint64_t(uint(row)) * uint64_t(p.bias_stride[2]) + uint64_t(uint(key)) * uint64_t(p.bias_stride[3]));
+}
+#endif

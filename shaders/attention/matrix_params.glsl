@@ -1,0 +1,18 @@
+// The block of the kernels for matrix units: push constants, which cost no registers, so strides have 32 bits.
+// ATTENTION_ADDRESSES and ATTENTION_STRIDES are the members that only this kernel has.
+struct Params {
+  uint64_t query, key, value, bias;
+  uint64_t seed, offset, state;
+  uint64_t ATTENTION_ADDRESSES;
+  uint query_stride[3], key_stride[3], value_stride[3];
+  uint ATTENTION_STRIDES;
+  uint bias_stride[4];  // {batch, head, query, key}; 0 where broadcast
+  uint groups;          // workgroups that have work
+  int heads, kv_heads, q_len, k_len, head_dim, v_dim;
+  int shift, left, right;
+  float scale, softcap, dropout_p, dropout_scale;
+};
+#include "common/params.glsl"
+// As in common/params.glsl: something to read where an address is 0.
+#define AULE_READABLE
+uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : p.query; }

@@ -1,0 +1,112 @@
+#pragma aule inline
+// Rows on their way into the kernels for matrix units.
+//
+// Tiles: TILE rows each of a first operand (head size D: K, or Q in dK/dV) and a second one (DV: V, or dO), loaded into
+// registers by fetch_*, written to shared memory by put_*, so that loads fly while a tile is worked on.
+// Stationary operands: FETCH_ROWS, then ROWS_TO_FRAGMENTS through the subgroup's patch. Results: STORE_ROWS.
+#ifndef AULE_ATTENTION_MATRIX_TILES_GLSL
+#define AULE_ATTENTION_MATRIX_TILES_GLSL
+
+const int LOADS_A = (TILE * CHUNKS + LOCAL - 1) / LOCAL, LOADS_B = (TILE * CHUNKS_V + LOCAL - 1) / LOCAL;
+const bool WHOLE_A = TILE * CHUNKS % LOCAL == 0, WHOLE_B = TILE * CHUNKS_V % LOCAL == 0;
+const int TILE_A = TILE * PITCH;               // where the second operand starts
+const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
+const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
+shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
+
+uvec4 next_a[LOADS_A], next_b[LOADS_B];
+uint64_t a_base, b_base;
+int tile_last;  // the last row that exists
+
+// Row steps are constants: addresses then are one sum per tile and immediate offsets (5 % of causal D 64 on an H200).
+void fetch_a(int tile) {
+  if (LOCAL % CHUNKS == 0 && WHOLE && ALIGNED && !PADDED) {
+    const uint64_t at = a_base + uint64_t(uint(tile) * uint(TILE * A_STEP) + gl_LocalInvocationIndex / CHUNKS * uint(A_STEP) + gl_LocalInvocationIndex % CHUNKS * 16u);
+    [[unroll]] for (int i = 0; i < LOADS_A; ++i)
+      if (WHOLE_A || int(gl_LocalInvocationIndex) + i * LOCAL < TILE * CHUNKS) next_a[i] = ChunkRef(at + uint64_t(i * (LOCAL / CHUNKS) * A_STEP)).v;
+  } else {
+    [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
+      const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
+      if (WHOLE_A || e < TILE * CHUNKS)
+        next_a[i] = load_chunk(a_base, uint(min(tile * TILE + e / CHUNKS, tile_last)) * uint(A_STEP), e % CHUNKS * 8, p.head_dim);
+    }
+  }
+}
+void fetch_b(int tile) {
+  if (LOCAL % CHUNKS_V == 0 && WHOLE && ALIGNED && !PADDED) {
+    const uint64_t at = b_base + uint64_t(uint(tile) * uint(TILE * B_STEP) + gl_LocalInvocationIndex / CHUNKS_V * uint(B_STEP) + gl_LocalInvocationIndex % CHUNKS_V * 16u);
+    [[unroll]] for (int i = 0; i < LOADS_B; ++i)
+      if (WHOLE_B || int(gl_LocalInvocationIndex) + i * LOCAL < TILE * CHUNKS_V) next_b[i] = ChunkRef(at + uint64_t(i * (LOCAL / CHUNKS_V) * B_STEP)).v;
+  } else {
+    [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
+      const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
+      if (WHOLE_B || e < TILE * CHUNKS_V)
+        next_b[i] = load_chunk(b_base, uint(min(tile * TILE + e / CHUNKS_V, tile_last)) * uint(B_STEP), e % CHUNKS_V * 8, p.v_dim);
+    }
+  }
+}
+void put_a(int stage) {
+  [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
+    const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
+    if (WHOLE_A || e < TILE * CHUNKS) tiles[stage * STAGE_SIZE + e / CHUNKS * PITCH + e % CHUNKS] = next_a[i];
+  }
+}
+void put_b(int stage) {
+  [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
+    const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
+    if (WHOLE_B || e < TILE * CHUNKS_V) tiles[stage * STAGE_SIZE + TILE_A + e / CHUNKS_V * PITCH_V + e % CHUNKS_V] = next_b[i];
+  }
+}
+
+// uvec4 CHUNK[] := this subgroup's ROWS * MAT_M rows from row0 on, of WIDTH columns padded from DIM, rows clamped to LAST.
+#define FETCH_ROWS(CHUNK, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                          \
+  uvec4 CHUNK[ROWS * (WIDTH) / 16 * PATCH_LOADS];                                                                      \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c)                                                                  \
+      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+        const int e = lane() + i * SUBGROUP;                                                                           \
+        CHUNK[(r * ((WIDTH) / 16) + c) * PATCH_LOADS + i] =                                                            \
+            load_chunk(BASE, uint(min(row0 + r * MAT_M + e / 2, LAST)) * STEP_BYTES, c * 16 + e % 2 * 8, DIM);        \
+      }
+// MatA FRAGMENT[ROWS * (WIDTH / MAT_N)] := CHUNK. The patches overlap the tiles: a barrier() must follow.
+#define ROWS_TO_FRAGMENTS(FRAGMENT, CHUNK, WIDTH)                                                                      \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
+      [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
+        [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
+          const int e = lane() + i * SUBGROUP;                                                                         \
+          if (d + c * 16 < (WIDTH))                                                                                    \
+            tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2] = CHUNK[(r * ((WIDTH) / 16) + d / 16 + c) * PATCH_LOADS + i]; \
+        }                                                                                                              \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+      [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
+        if (d + i * MAT_N < (WIDTH))                                                                                   \
+          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR); \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+    }
+// Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of 16-bit
+// results to global memory are eight 2-byte stores per lane on one vendor's compiler.
+#define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
+      [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
+        if (d + i * MAT_N < (WIDTH)) {                                                                                 \
+          MatA result;                                                                                                 \
+          [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                   \
+            result[NIBBLE(ELEM_OF_A, e)] = T(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));           \
+          coopMatStore(result, tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);                     \
+        }                                                                                                              \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+      [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
+        [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
+          const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                         \
+          if (d + c * 16 < (WIDTH) && row <= (LAST))                                                                   \
+            store_chunk(BASE, uint(row) * STEP_BYTES, d + c * 16 + e % 2 * 8, DIM, tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2]); \
+        }                                                                                                              \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+    }
+#endif
