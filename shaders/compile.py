@@ -131,7 +131,7 @@ class Source:
                 continue
             target = self._find(include.group(1), path)
             if target is None:
-                raise ShaderError(f"{shown(path)}:{line_number}: cannot find include \"{include.group(1)}\"")
+                raise ShaderError(f'{shown(path)}:{line_number}: cannot find include "{include.group(1)}"')
             self._inline(target, [*stack, path])
             self.lines.append(f"#line {line_number + 1} {number}")
 
@@ -396,9 +396,13 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
         write_if_changed(cache / f"{variant.key}.spv", spirv)
         variant.spirv = spirv
     if messages:
-        raise ShaderError("\n".join(f"{text}\n  in {', '.join(labels[:4])}"
-                                    + (f" and {len(labels) - 4} more variants" if len(labels) > 4 else "")
-                                    for text, labels in messages.items()))
+        raise ShaderError(
+            "\n".join(
+                f"{text}\n  in {', '.join(labels[:4])}"
+                + (f" and {len(labels) - 4} more variants" if len(labels) > 4 else "")
+                for text, labels in messages.items()
+            )
+        )
     for variant in variants:  # the same text twice (an axis that the shader does not use)
         if not variant.spirv:
             variant.spirv = missing[variant.key].spirv
@@ -495,7 +499,7 @@ def reflect_params(spirv: bytes, where: str) -> list[Member]:
     found = [s for s in structs if names.get(s) == "Params" and (s, 0) in offsets]
     if not found:
         raise ShaderError(
-            f"{where}: no `struct Params`; declare it, include \"common/params.glsl\" after it and read `p.member`"
+            f'{where}: no `struct Params`; declare it, include "common/params.glsl" after it and read `p.member`'
         )
     struct = found[0]
     members = []

@@ -8,8 +8,8 @@ import re
 def inlined(lines: list[str]) -> list[str]:
     """`#pragma aule inline`: void functions of the files that say so become macros, their variables locals of main().
 
-    Drivers keep cooperative matrices of file scope, or passed between functions, in memory: attention ran at 38 instead of
-    321 TFLOPS on an NVIDIA H200. Parameters are values; each call site evaluates its arguments once.
+    Drivers keep cooperative matrices of file scope, or passed between functions, in memory: attention ran at 38
+    instead of 321 TFLOPS on an NVIDIA H200. Parameters are values; each call site evaluates its arguments once.
     """
     # The number of the file that each line came from, by the #line directives.
     files, current = [], ""

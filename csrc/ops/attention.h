@@ -1,7 +1,8 @@
 // Fused attention: FlashAttention-2 forward and backward (Dao 2023) behind SDPA and torch.ops.aule.flash_attn_*.
 //
-// query [B, H, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv], or all three without B. Hkv divides H. Any strides; a
-// tensor whose last dimension is not dense is copied. attn_bias: bool (true: visible) or float, broadcastable to [B, H, Lq, Lk].
+// query [B, H, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv], or all three without B. Hkv divides H. Any strides;
+// a tensor whose last dimension is not dense is copied. attn_bias: bool (true: visible) or float, broadcastable to [B,
+// H, Lq, Lk].
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -41,14 +42,16 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
                          bool enable_gqa);
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
-_scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                                 const OptionalTensor& attn_bias, double dropout_p, bool is_causal,
-                                                 bool return_debug_mask, std::optional<double> scale);
+_scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const at::Tensor& key,
+                                                 const at::Tensor& value, const OptionalTensor& attn_bias,
+                                                 double dropout_p, bool is_causal, bool return_debug_mask,
+                                                 std::optional<double> scale);
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _scaled_dot_product_fused_attention_overrideable_backward(
     const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& attn_bias, std::array<bool, 4> grad_input_mask, const at::Tensor& out, const at::Tensor& logsumexp,
-    const at::Tensor& cum_seq_q, const at::Tensor& cum_seq_k, int64_t max_q, int64_t max_k, double dropout_p,
-    bool is_causal, const at::Tensor& philox_seed, const at::Tensor& philox_offset, std::optional<double> scale);
+    const at::Tensor& attn_bias, std::array<bool, 4> grad_input_mask, const at::Tensor& out,
+    const at::Tensor& logsumexp, const at::Tensor& cum_seq_q, const at::Tensor& cum_seq_k, int64_t max_q, int64_t max_k,
+    double dropout_p, bool is_causal, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
+    std::optional<double> scale);
 
 }  // namespace aule::ops

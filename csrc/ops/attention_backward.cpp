@@ -41,7 +41,8 @@ void launch_delta(const Backward& b, int lanes) {
   p.logsumexp = args.read(b.logsumexp);
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
-  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), Spec{problem.dtype, -1, false, false, local, chunked}, p, args,
+  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes),
+         Spec{problem.dtype, -1, false, false, local, chunked}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
 
@@ -56,7 +57,8 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
-  Spec spec = attention_spec(b.call, plan, AttentionPass::dq, {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
+  Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
+                             {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
                              {&b.call.key, &b.call.value}, b.grad_bias.defined());
   if (plan.family != AttentionFamily::matrix) spec.push(b.grad_bias.defined());
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
@@ -108,8 +110,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
   AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
   TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), call.op,
-              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ", grad_out.sizes(),
-              " of ", grad_out.scalar_type());
+              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ",
+              grad_out.sizes(), " of ", grad_out.scalar_type());
   const c10::SmallVector<int64_t, 3> stat_sizes{problem.batch, problem.heads, problem.q_len};
   TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), call.op, ": expected logsumexp of shape ",
               at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
@@ -118,15 +120,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
   const bool wants_bias = bias_requires_grad && call.bias.defined();
   const auto no_bias = [&] { return at::empty({0}, query.options()); };
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
-    return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value), wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
+    return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
+            wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
 
   const auto dq_plan = attention_plan(call, AttentionPass::dq);
   const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
-  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none, call.op,
-                              ": this device has no kernel for query ", query.sizes(), ", value ", value.sizes());
+  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none,
+                              call.op, ": this device has no kernel for query ", query.sizes(), ", value ",
+                              value.sizes());
 
   Backward b{call, attention_operand(grad_out), attention_operand(out), logsumexp.contiguous(), {}, {}, {}, {}, {}, {}};
-  if (grad_logsumexp.has_value() && grad_logsumexp->defined()) b.grad_logsumexp = grad_logsumexp->to(at::kFloat).contiguous();
+  if (grad_logsumexp.has_value() && grad_logsumexp->defined())
+    b.grad_logsumexp = grad_logsumexp->to(at::kFloat).contiguous();
   const auto float_options = query.options().dtype(at::kFloat);
   b.stats = at::empty({problem.batch, problem.heads, problem.q_len, 2}, float_options);
   // Positions outside the band are never visited, hence zeros.

@@ -28,8 +28,8 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
 }
 
 template <class Params>
-void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                    const at::Tensor& logsumexp) {
+void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan,
+                    const at::Tensor& out, const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
   const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
                           ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(plan.block)) *
@@ -40,7 +40,10 @@ void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const A
   p.out_ = args.write(out);
   set_strides(p.out_stride, out);
   p.logsumexp = args.write(logsumexp);
-  launch(stream, kernel, attention_spec(call, plan, AttentionPass::forward, {&call.query, &call.key, &call.value, &out}, {&call.key, &call.value}), p, args, linear_grid(groups));
+  launch(stream, kernel,
+         attention_spec(call, plan, AttentionPass::forward, {&call.query, &call.key, &call.value, &out},
+                        {&call.key, &call.value}),
+         p, args, linear_grid(groups));
 }
 
 }  // namespace
@@ -69,9 +72,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  if (plan.family == AttentionFamily::matrix) launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
-  else if (plan.family == AttentionFamily::rows) launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp);
-  else launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
+  if (plan.family == AttentionFamily::matrix)
+    launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
+  else if (plan.family == AttentionFamily::rows)
+    launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp);
+  else
+    launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
 }

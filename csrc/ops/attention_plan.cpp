@@ -33,7 +33,8 @@ AttentionPlan plan_rows(const Caps& caps, const AttentionProblem& problem, Atten
   return plan;
 }
 
-// Accumulators decide: R * columns / 8 floats of an invocation, twice that for dK and dV. R = 4 needs 23 KiB of shared memory.
+// Accumulators decide: R * columns / 8 floats of an invocation, twice that for dK and dV. R = 4 needs 23 KiB of shared
+// memory.
 AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
   AttentionPlan plan;
   plan.family = AttentionFamily::tiles;
@@ -45,7 +46,8 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   plan.splits = static_cast<int>((dim + plan.columns - 1) / plan.columns);
   const int64_t length = pass == AttentionPass::dkdv ? problem.k_len : problem.q_len;
   plan.rows = length <= 16 ? 1 : length <= 32 ? 2 : 4;
-  if (plan.rows == 4 && (caps.max_shared_bytes < 24 * 1024 || (pass == AttentionPass::dkdv && plan.columns > 64))) plan.rows = 2;
+  if (plan.rows == 4 && (caps.max_shared_bytes < 24 * 1024 || (pass == AttentionPass::dkdv && plan.columns > 64)))
+    plan.rows = 2;
   plan.block = 16 * plan.rows;
   return plan;
 }
@@ -55,10 +57,11 @@ struct MatrixShape {
   int dim;  // the larger padded head size, at most
   int warps, rows, tile, step, stages;
 };
-// 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products; then two workgroups of
-// at most 24 KiB of shared memory share a multiprocessor (D 64), or one works double-buffered (D 128).
-constexpr MatrixShape kForward[] = {{64, 4, 2, 64, 4, 1}, {128, 8, 2, 32, 1, 2}, {256, 8, 1, 32, 1, 1}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 8, 2, 32, 1, 2}, {256, 8, 1, 32, 1, 1}};
+// 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
+// subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
+constexpr MatrixShape kForward[] = {
+    {32, 4, 2, 64, 2, 1}, {64, 4, 2, 64, 4, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128.
 constexpr MatrixShape kDq[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
 constexpr MatrixShape kDkDv[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 1}};
@@ -76,7 +79,8 @@ MatrixShape matrix_shape(const AttentionProblem& problem, AttentionPass pass, in
   return shape;
 }
 
-AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+                          AttentionPass pass) {
   AttentionPlan plan;
   if (!layout.known || layout.m * 2 % layout.subgroup != 0 || caps.max_push_constant_bytes < 256) return plan;
   plan.dim = round_up(problem.head_dim, 16);
@@ -90,7 +94,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.stages = shape.stages;
   plan.block = shape.warps * shape.rows * layout.m;
   const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
-  const auto shared = static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8));  // dK/dV keeps two floats per query too
+  const auto shared =
+      static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8));  // dK/dV keeps two floats per query too
   if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;
@@ -98,7 +103,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
 
 }  // namespace
 
-AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+                             AttentionPass pass) {
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;

@@ -23,20 +23,22 @@ enum class AttentionFamily : uint8_t { none, rows, tiles, matrix };
 
 struct AttentionPlan {
   AttentionFamily family = AttentionFamily::none;
-  int local = 0;        // invocations of a workgroup
-  int dim = 0, v_dim = 0;  // rows, matrix: padded head sizes
-  int columns = 0;         // tiles: columns of the result of one workgroup
-  int rows = 0;         // rows of a lane; matrix: blocks of rows of a subgroup
+  int local = 0;                       // invocations of a workgroup
+  int dim = 0, v_dim = 0;              // rows, matrix: padded head sizes
+  int columns = 0;                     // tiles: columns of the result of one workgroup
+  int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
-  int block = 0;        // rows of a workgroup
-  int splits = 1;       // workgroups that share a block of rows, each with its own columns of the result
+  int block = 0;                       // rows of a workgroup
+  int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
 // AULE_ATTENTION_VARIANT=rows|tiles|matrix asks for one family; a family that cannot serve the problem is passed over.
-// AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages replaces the table's row of the matrix family, for measurements.
-AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem, AttentionPass pass);
+// AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages replaces the table's row of the matrix family, for
+// measurements.
+AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+                             AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);
 
 }  // namespace aule::ops

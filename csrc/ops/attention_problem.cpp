@@ -13,16 +13,17 @@ constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any
 constexpr int64_t kMaxLength = int64_t{1} << 28;  // sums of two lengths and a window stay in 32 bits
 
 void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{{{"query", &query}, {"key", &key}, {"value", &value}}};
+  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
+      {{"query", &query}, {"key", &key}, {"value", &value}}};
   for (const auto& [name, t] : operands) {
-    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op, ": expected ", name, " on device aule, but it is on ",
-                t->device());
-    TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(), " like query, but it is on ",
-                t->device());
+    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op, ": expected ", name,
+                " on device aule, but it is on ", t->device());
+    TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(),
+                " like query, but it is on ", t->device());
     TORCH_CHECK(t->dim() == 3 || t->dim() == 4, op, ": expected ", name,
                 " of 4 dimensions (batch, heads, length, head size), or 3 without batch, but got ", t->sizes());
-    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(), " dimensions like query, but got ",
-                t->sizes());
+    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(),
+                " dimensions like query, but got ", t->sizes());
     const auto dtype = t->scalar_type();
     TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ", name,
                 " of dtype float32, float16 or bfloat16, but got ", dtype);
@@ -34,19 +35,21 @@ void check_operands(const char* op, const at::Tensor& query, const at::Tensor& k
     TORCH_CHECK(t->dim() == 3 || t->size(0) == query.size(0), op, ": expected ", name, " of batch size ", query.size(0),
                 " like query, but got ", t->sizes());
   }
-  TORCH_CHECK(key.size(-1) == query.size(-1), op, ": expected key of head size ", query.size(-1), " like query, but got ",
-              key.size(-1));
+  TORCH_CHECK(key.size(-1) == query.size(-1), op, ": expected key of head size ", query.size(-1),
+              " like query, but got ", key.size(-1));
   TORCH_CHECK(value.size(-2) == key.size(-2), op, ": expected value of length ", key.size(-2), " like key, but got ",
               value.size(-2));
   TORCH_CHECK(value.size(-3) == key.size(-3), op, ": expected value of ", key.size(-3), " heads like key, but got ",
               value.size(-3));
   TORCH_CHECK(key.size(-3) == query.size(-3) || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0), op,
-              ": expected a number of key heads that divides the ", query.size(-3), " query heads, but got ", key.size(-3));
+              ": expected a number of key heads that divides the ", query.size(-3), " query heads, but got ",
+              key.size(-3));
 }
 
-at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tensor& query, const AttentionProblem& problem) {
-  TORCH_CHECK(bias.device() == query.device(), op, ": expected attn_bias on ", query.device(), " like query, but it is on ",
-              bias.device());
+at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tensor& query,
+                         const AttentionProblem& problem) {
+  TORCH_CHECK(bias.device() == query.device(), op, ": expected attn_bias on ", query.device(),
+              " like query, but it is on ", bias.device());
   const auto dtype = bias.scalar_type();
   TORCH_CHECK(dtype == at::kBool || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op,
               ": expected attn_bias of dtype bool, float32, float16 or bfloat16, but got ", dtype);
@@ -70,8 +73,10 @@ at::Tensor attention_operand(const at::Tensor& t) {
 AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                              const OptionalTensor& attn_bias, const AttentionFlags& flags) {
   check_operands(op, query, key, value);
-  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ", flags.dropout_p);
-  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ", flags.softcap);
+  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ",
+              flags.dropout_p);
+  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ",
+              flags.softcap);
   AttentionCall call;
   call.op = op;
   call.query = attention_operand(query);
@@ -86,7 +91,8 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   problem.head_dim = call.query.size(3);
   problem.v_dim = call.value.size(3);
   problem.dtype = dtype_of(query, op);
-  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ", query.sizes());
+  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ",
+              query.sizes());
   if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
 
   call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
@@ -112,8 +118,10 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
   const auto second = static_cast<uint64_t>(*offset.const_data_ptr<int64_t>());
   runtime::PhiloxState state;
   state.offset = second & ~uint64_t{1};
-  if ((second & 1) != 0) state.state_address = first;
-  else state.seed = first;
+  if ((second & 1) != 0)
+    state.state_address = first;
+  else
+    state.seed = first;
   return state;
 }
 
@@ -139,8 +147,9 @@ bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operan
   return true;
 }
 
-Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass, std::initializer_list<const at::Tensor*> operands,
-                    std::array<const at::Tensor*, 2> tiled, bool grad_bias) {
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
+                    bool grad_bias) {
   const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   Spec spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local};
@@ -158,14 +167,16 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const int flags = (multiples_of(8, operands) ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) |
                       (plain ? 8 : 0) | (grad_bias ? 16 : 0) | (exact ? 32 : 0) |
                       (pass == AttentionPass::dq && sums ? 64 : 0) | (passing % plan.tile == 0 ? 128 : 0);
-    for (const int word : {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
+    for (const int word :
+         {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);
     for (const at::Tensor* t : tiled) spec.push(static_cast<int>(t->size(2) == 1 ? 0 : 2 * t->stride(2)));
     return spec;
   }
   const bool tiles = plan.family == AttentionFamily::tiles;
   const int pair = !multiples_of(2, operands) ? 0 : padded ? 1 : 2;
-  for (const int word : {tiles ? plan.columns : plan.dim, tiles ? plan.splits : plan.v_dim, plan.rows, pair}) spec.push(word);
+  for (const int word : {tiles ? plan.columns : plan.dim, tiles ? plan.splits : plan.v_dim, plan.rows, pair})
+    spec.push(word);
   return spec;
 }
 

@@ -51,7 +51,8 @@ void set_strides(Int (&strides)[N], const at::Tensor& t) {
   for (size_t i = 0; i < N; ++i) {
     const int64_t stride = t.size(static_cast<int64_t>(i)) == 1 ? 0 : t.stride(static_cast<int64_t>(i));
     strides[i] = static_cast<Int>(stride);
-    TORCH_CHECK(static_cast<int64_t>(strides[i]) == stride, "flash_attn: a stride of ", stride, " elements is too large");
+    TORCH_CHECK(static_cast<int64_t>(strides[i]) == stride, "flash_attn: a stride of ", stride,
+                " elements is too large");
   }
 }
 

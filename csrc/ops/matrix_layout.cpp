@@ -51,7 +51,8 @@ Probe run_probe(int device, DType dtype, const MatrixLayout& shape, int local) {
   Probe probe{};
   on_private_stream(device, [&] {
     const at::Tensor out = at::empty({static_cast<int64_t>(sizeof(Probe) / 4)},
-                                     at::TensorOptions().dtype(at::kInt).device(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device))));
+                                     at::TensorOptions().dtype(at::kInt).device(
+                                         at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device))));
     auto& stream = current(device);
     TensorArgs args;
     MatrixLayoutParams p{};
@@ -62,12 +63,13 @@ Probe run_probe(int device, DType dtype, const MatrixLayout& shape, int local) {
   return probe;
 }
 
-// Splits the accumulator's index table into a part of the lane and a part of the element; false when it is not such a sum
-// or a row does not stay within an aligned group of lanes.
+// Splits the accumulator's index table into a part of the lane and a part of the element; false when it is not such a
+// sum or a row does not stay within an aligned group of lanes.
 bool read_layout(const Probe& probe, MatrixLayout& out) {
   const auto lanes = static_cast<int>(probe.subgroup);
   const auto elements = static_cast<int>(probe.acc_length);
-  if (lanes < 1 || lanes > kMaxLanes || elements < 1 || elements > kMaxElements || elements * lanes != out.m * out.n) return false;
+  if (lanes < 1 || lanes > kMaxLanes || elements < 1 || elements > kMaxElements || elements * lanes != out.m * out.n)
+    return false;
   if (probe.a_length != probe.acc_length) return false;
   const auto row = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] / 16); };
   const auto col = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] % 16); };
@@ -90,14 +92,19 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
   }
   for (int lane = 0; lane < lanes; ++lane) {
     for (int e = 0; e < elements; ++e) {
-      if (row(lane, e) != lane / div * out.lane_row + row(0, e) || col(lane, e) != lane % div * out.lane_col + col(0, e)) return false;
+      if (row(lane, e) != lane / div * out.lane_row + row(0, e) ||
+          col(lane, e) != lane % div * out.lane_col + col(0, e))
+        return false;
     }
   }
   // A lane's rows are equal runs of its elements: kernels count on it.
   for (int e = 0; e < elements; ++e) {
-    if (elements % out.slot_count != 0 || static_cast<int>(out.slots >> (4 * e) & 15) != e / (elements / out.slot_count)) return false;
+    if (elements % out.slot_count != 0 ||
+        static_cast<int>(out.slots >> (4 * e) & 15) != e / (elements / out.slot_count))
+      return false;
   }
-  for (int slot = 0; slot < out.slot_count; ++slot) out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
+  for (int slot = 0; slot < out.slot_count; ++slot)
+    out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
   for (int e = 0; e < elements; ++e) {
     int match = -1;
     for (int a = 0; a < elements; ++a) {

@@ -10,7 +10,8 @@
 namespace aule::stream {
 
 void StreamImpl::refuse_capture(const char* what) const {
-  if (capture) throw vulkan::Error(std::string(what) + " is not possible while a graph is being captured on this stream");
+  if (capture)
+    throw vulkan::Error(std::string(what) + " is not possible while a graph is being captured on this stream");
 }
 
 void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
@@ -35,7 +36,8 @@ void StreamImpl::record(const Recorded& r) {
     std::memcpy(piece.host, r.params, r.params_bytes);
     vk.vkCmdPushConstants(b.cmd, d->pipelines->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, 8, &piece.address);
   } else if (r.params_bytes) {
-    vk.vkCmdPushConstants(b.cmd, d->pipelines->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(r.params_bytes), r.params);
+    vk.vkCmdPushConstants(b.cmd, d->pipelines->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                          static_cast<uint32_t>(r.params_bytes), r.params);
   }
   if (d->labels) {
     VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT};
@@ -55,15 +57,16 @@ void StreamImpl::record(const Recorded& r) {
   ++b.commands;
 }
 
-void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
-                          size_t access_count, Grid grid) {
+void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
+                          const Access* accesses, size_t access_count, Grid grid) {
   d->check_alive();
   if (!grid.x || !grid.y || !grid.z) return;
   const uint32_t counts[3] = {grid.x, grid.y, grid.z};
   for (int i = 0; i < 3; ++i) {
     if (counts[i] > d->caps->max_group_count[i]) {
-      throw vulkan::Error(std::string(pipeline.label) + ": a grid of " + std::to_string(grid.x) + " x " + std::to_string(grid.y) +
-                          " x " + std::to_string(grid.z) + " workgroups is past the device's limit");
+      throw vulkan::Error(std::string(pipeline.label) + ": a grid of " + std::to_string(grid.x) + " x " +
+                          std::to_string(grid.y) + " x " + std::to_string(grid.z) +
+                          " workgroups is past the device's limit");
     }
   }
   if (!pipeline.params_ring && params_bytes > vulkan::push_constant_bytes(*d->caps)) {
@@ -84,7 +87,8 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   // Too long for one submission: cut along the longest axis. The parts do not depend on each other.
   uint32_t axis = grid.z > grid.y && grid.z > grid.x ? 2 : grid.y > grid.x ? 1 : 0;
   uint32_t length = counts[axis];
-  uint32_t parts = static_cast<uint32_t>(std::min<double>({64.0, std::ceil(predicted / budget_ns), static_cast<double>(length)}));
+  uint32_t parts =
+      static_cast<uint32_t>(std::min<double>({64.0, std::ceil(predicted / budget_ns), static_cast<double>(length)}));
   uint32_t step = (length + parts - 1) / parts;
   for (uint32_t at = 0; at < length; at += step) {
     uint32_t base[3] = {0, 0, 0}, part[3] = {grid.x, grid.y, grid.z};
@@ -105,8 +109,8 @@ int CommandStream::device_index() const { return impl_->d->index; }
 vulkan::Device& CommandStream::device() const { return *impl_->device; }
 int64_t CommandStream::id() const { return impl_->id; }
 
-void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
-                             size_t access_count, Grid grid) {
+void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
+                             const Access* accesses, size_t access_count, Grid grid) {
   std::lock_guard lock(impl_->mutex);
   impl_->dispatch(pipeline, params, params_bytes, accesses, access_count, grid);
 }

@@ -30,8 +30,10 @@ fs::path cache_directory() {
 #ifdef _WIN32
   if (const char* local = std::getenv("LOCALAPPDATA")) return fs::path(local) / "torch_aule";
 #endif
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return fs::path(xdg) / "torch_aule";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return fs::path(home) / ".cache" / "torch_aule";
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0')
+    return fs::path(xdg) / "torch_aule";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return fs::path(home) / ".cache" / "torch_aule";
   return {};
 }
 
@@ -80,13 +82,14 @@ struct PipelineStore::Disk {
 #else
     (void)made;
 #endif
-    const fs::path temporary = file.string() + "." + std::to_string(
+    const fs::path temporary = file.string() + "." +
+                               std::to_string(
 #ifdef _WIN32
-        static_cast<unsigned long>(checksum(file.string()))
+                                   static_cast<unsigned long>(checksum(file.string()))
 #else
-        static_cast<unsigned long>(getpid())
+                                   static_cast<unsigned long>(getpid())
 #endif
-    );
+                               );
     {
       std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
       FileHeader header;
@@ -141,8 +144,8 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
     const fs::path dir = cache_directory();
     if (!dir.empty()) {
       char name[128];
-      std::snprintf(name, sizeof name, "pipelines-%08x-%08x-%08x-%s.bin", device.caps->vendor_id, device.caps->device_id,
-                    device.caps->driver_version, device.caps->uuid.c_str());
+      std::snprintf(name, sizeof name, "pipelines-%08x-%08x-%08x-%s.bin", device.caps->vendor_id,
+                    device.caps->device_id, device.caps->driver_version, device.caps->uuid.c_str());
       disk_->file = dir / name;
       initial = disk_->read();
     }
@@ -179,7 +182,8 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = r.spirv_bytes;
   module_info.pCode = reinterpret_cast<const uint32_t*>(r.spirv);
-  const std::vector<uint32_t> pruned = prune_switches(module_info.pCode, r.spirv_bytes / 4, r.constants, r.constant_count);
+  const std::vector<uint32_t> pruned =
+      prune_switches(module_info.pCode, r.spirv_bytes / 4, r.constants, r.constant_count);
   if (!pruned.empty()) {
     module_info.codeSize = pruned.size() * 4;
     module_info.pCode = pruned.data();
@@ -189,7 +193,8 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
 
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < r.constant_count; ++i) entries.push_back({i, i * 4, 4});
-  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), r.constant_count * 4, r.constants};
+  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), r.constant_count * 4,
+                                       r.constants};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
@@ -204,7 +209,8 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   auto pipeline = std::make_unique<Pipeline>();
   const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
   vk.vkDestroyShaderModule(device_.handle, module, nullptr);
-  if (result != VK_SUCCESS) device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
+  if (result != VK_SUCCESS)
+    device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
 
   pipeline->label = r.name;
   for (size_t i = 0; i < r.constant_count; ++i)

@@ -21,10 +21,10 @@ inline uint32_t push_constant_bytes(const Caps& caps) { return caps.max_push_con
 class Pipeline {
  public:
   VkPipeline handle = VK_NULL_HANDLE;
-  std::string label;          // "softmax_fwd<C=float>(0,1)": debug labels, errors
+  std::string label;  // "softmax_fwd<C=float>(0,1)": debug labels, errors
   bool params_ring = false;
   uint32_t params_bytes = 0;
-  uint32_t id = 0;            // dense, per process: the cost model's index
+  uint32_t id = 0;  // dense, per process: the cost model's index
 };
 
 struct PipelineRequest {
@@ -46,7 +46,7 @@ class PipelineStore {
   std::vector<std::string> labels() const;
   void wait_idle();
   std::string file() const;  // empty: nothing is kept
-  void save();  // writes the cache file if something new was compiled; never throws
+  void save();               // writes the cache file if something new was compiled; never throws
 
  private:
   struct Disk;

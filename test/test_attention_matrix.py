@@ -1,0 +1,142 @@
+"""Attention on matrix units: the family's own paths (ragged tiles, padding, bands, groups, dropout) against float64.
+
+Runs wherever the layout of the cooperative matrices is known. A CPU device compiles what a GPU does in 0.2 s in several
+seconds, so it gets a small shape of the kernels and few specializations.
+"""
+
+import math
+
+import pytest
+import torch
+
+import torch_aule
+from test_attention import check, inputs, reference, run
+from torch_aule.attention import active_attention_variants
+
+SMALL_SHAPE = "2,1,16,1,1"
+TWO_STAGES = "2,2,16,1,2"
+
+
+def usable(dtype):
+    layout = torch_aule._C.matrix_layout(0, dtype == torch.bfloat16)
+    return layout["known"] and torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
+
+
+DTYPES = [
+    pytest.param(
+        dtype,
+        marks=pytest.mark.skipif(
+            not usable(dtype), reason=f"the device has no cooperative matrices of {dtype} with a known layout"
+        ),
+    )
+    for dtype in (torch.float16, torch.bfloat16)
+]
+ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
+pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@pytest.fixture(autouse=True)
+def matrix_family(monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
+    if ON_CPU:
+        for suffix, shape in (("", SMALL_SHAPE), ("_DQ", TWO_STAGES), ("_DKDV", SMALL_SHAPE)):
+            monkeypatch.setenv("AULE_ATTENTION_SHAPE" + suffix, shape)
+
+
+def compare(dtype, sizes, bias=None, **options):
+    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"matrix"}
+    q, k, v, grad = inputs(*sizes, dtype)
+    check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
+
+
+def test_ragged_lengths_in_groups(dtype):
+    compare(dtype, (2, 4, 2, 45, 77, 16, 16))
+
+
+def test_whole_tiles(dtype):
+    compare(dtype, (1, 2, 1, 64, 128, 16, 16))
+
+
+def test_causal(dtype):
+    compare(dtype, (1, 2, 2, 75, 75, 16, 16), causal=True)
+    compare(dtype, (1, 2, 2, 40, 71, 16, 16), causal=True, bottom_right=True)
+    compare(dtype, (1, 1, 1, 71, 40, 16, 16), causal=True, bottom_right=True)  # rows that see nothing
+
+
+def test_window(dtype):
+    compare(dtype, (1, 2, 1, 90, 90, 16, 16), window=(20, 3))
+    compare(dtype, (1, 2, 1, 90, 90, 16, 16), window=(33, -1))
+
+
+def test_padded_and_unaligned_head_sizes(dtype):
+    compare(dtype, (1, 2, 2, 37, 50, 12, 11), causal=True)
+
+
+@pytest.mark.parametrize("kind", ["float", "bool"])
+def test_bias(dtype, kind):
+    mask = torch.randn(1, 2, 37, 50) if kind == "float" else torch.rand(37, 50) > 0.3
+    compare(dtype, (1, 2, 1, 37, 50, 16, 16), bias=mask.to("aule"))
+
+
+def test_softcap_and_scale(dtype):
+    compare(dtype, (1, 1, 1, 37, 50, 16, 16), softcap=2.0, scale=-0.4)
+
+
+def test_rows_masked_by_the_lowest_number(dtype):
+    """Masks of torch.finfo(dtype).min are finite: a row of nothing else is an average, as in PyTorch's math path."""
+    bias = torch.zeros(20, 30)
+    bias[3:6] = torch.finfo(torch.float32).min
+    q, k, v, grad = inputs(1, 1, 1, 20, 30, 16, 16, dtype)
+    out = run(q, k, v, grad, bias.to("aule"))[0]
+    expected = v.cpu().double().mean(-2, keepdim=True).expand(1, 1, 3, 16)
+    torch.testing.assert_close(out.detach().cpu().double()[:, :, 3:6], expected, rtol=0, atol=1e-2)
+
+
+def test_a_rescale_after_small_scores(dtype):
+    """Scores that grow along the row move the reference maximum again and again."""
+    q, k, v, grad = inputs(1, 1, 1, 33, 120, 16, 16, dtype)
+    k = (k.cpu() * torch.linspace(0.1, 6, 120)[:, None]).to(dtype).to("aule")
+    check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
+
+
+def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
+    q, k, v, grad = inputs(1, 2, 2, 37, 50, 16, 16, dtype)
+    results = []
+    for family in ("matrix", "tiles"):
+        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+        torch.aule.manual_seed(7)
+        results.append(run(q, k, v, grad, dropout_p=0.4))
+    check(results[0], [None if t is None else t.detach().cpu().double() for t in results[1]], dtype)
+
+
+def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):
+    q, k, v, grad = inputs(1, 2, 2, 40, 40, 16, 16, dtype)
+    q, k, v = (t.requires_grad_() for t in (q, k, v))
+    out, lse, *_ = torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.0, False, None, 0, 0)  # every row sees one key
+    torch.autograd.backward([out, lse], [grad, torch.ones_like(lse)])
+    torch.testing.assert_close(q.grad.cpu(), k.detach().cpu() / 4, rtol=2**-8, atol=1e-3)
+    torch.testing.assert_close(k.grad.cpu(), q.detach().cpu() / 4, rtol=2**-8, atol=1e-3)
+
+
+def test_strides(dtype):
+    base = torch.randn(2, 50, 3, 4, 16).to(dtype).to("aule")  # [B, L, 3, H, D]: one projection for all three
+    q, k, v = (base[:, :, i].transpose(1, 2) for i in range(3))
+    grad = torch.randn(2, 50, 4, 16).to(dtype).to("aule").transpose(1, 2)
+    check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
+
+
+def test_deterministic(dtype):
+    q, k, v, grad = inputs(1, 4, 2, 75, 75, 16, 16, dtype)
+    first = run(q, k, v, grad, causal=True)
+    for a, b in zip(first, run(q, k, v, grad, causal=True)):
+        assert a is None or torch.equal(a.cpu(), b.cpu())
+
+
+@pytest.mark.skipif(ON_CPU, reason="a software device compiles each of these for a minute")
+@pytest.mark.parametrize("dim, v_dim", [(32, 32), (64, 64), (80, 80), (96, 40), (100, 128), (128, 128)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_head_sizes(dtype, dim, v_dim, causal):
+    compare(dtype, (1, 4, 2, 333, 400, dim, v_dim), causal=causal)
+    compare(dtype, (1, 4, 4, 512, 512, dim, v_dim), causal=causal)
+    scale = 1 / math.sqrt(dim)
+    compare(dtype, (2, 3, 3, 70, 1000, dim, v_dim), causal=causal, bottom_right=True, scale=2 * scale, window=(300, -1))
