@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -11,7 +12,7 @@ import sys
 import torch
 
 import torch_aule
-from torch_aule.benchmark import cases, harness
+from torch_aule.benchmark import cases, gpu_cases, gpu_report, harness
 
 
 def environment() -> dict:
@@ -94,7 +95,7 @@ def _error(actual, expected) -> float:
 
 
 def key(line: dict) -> tuple:
-    return line["group"], line["case"], line["shapes"]
+    return line["group"], line["case"], line["shapes"], line.get("dtype", "")
 
 
 def value(line: dict) -> float | None:
@@ -156,10 +157,24 @@ def markdown(lines: list[dict], about: dict) -> str:
     return "\n".join(out)
 
 
+def wanted_groups(options, gpu: bool) -> tuple[list[str], list[str]]:
+    """Groups of the GPU's cases, and groups of the others, which are small enough for a CPU."""
+    large = list(gpu_cases.GROUPS) if gpu else []
+    others = [g for g in (*cases.GROUPS, "dispatch", "accuracy") if g not in large]
+    if not options.all:
+        named = {g for g in (*large, *others) if getattr(options, g)}
+        if {"attention", "gemm", "norms", "decode"} <= named:
+            named |= {"chains", "model"}  # the rest of the table of aims
+        if named:
+            return [g for g in large if g in named], [g for g in others if g in named]
+    return large, others
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_aule.benchmark", description=__doc__.splitlines()[0])
-    for group in (*cases.GROUPS, "dispatch", "accuracy"):
-        parser.add_argument(f"--{group}", action="store_true")
+    for group in dict.fromkeys((*gpu_cases.GROUPS, *cases.GROUPS, "dispatch", "accuracy")):
+        only = ", GPUs only" if group in gpu_cases.GROUPS and group not in cases.GROUPS else ""
+        parser.add_argument(f"--{group}", action="store_true", help=f"the group {group}{only}")
     parser.add_argument("--all", action="store_true", help="every group (the default)")
     parser.add_argument("--quick", action="store_true", help="only the sizes that have a stated aim, fewer rounds")
     parser.add_argument("--save", metavar="FILE", help="write the JSON lines there too")
@@ -169,6 +184,9 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print tables instead of JSON lines")
     parser.add_argument("--device", type=int, default=0, help="index of the aule device")
     parser.add_argument("--no-cpu", action="store_true", help="do not time the CPU beside it")
+    parser.add_argument("--no-cuda", action="store_true", help="do not time CUDA beside it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="on a GPU: only cases whose name or sizes have it")
+    parser.add_argument("--small", action="store_true", help="on a GPU: the cases of a software device")
     options = parser.parse_args()
 
     if not torch.aule.is_available():
@@ -176,30 +194,43 @@ def main() -> int:
         return 2
     torch.aule.set_device(options.device)
     torch.aule.set_strict(True)  # a number must never be the CPU's in disguise
-    devices = ["aule"] + ([] if options.no_cpu else ["cpu"]) + (["cuda"] if torch.cuda.is_available() else [])
-    wanted = [g for g in (*cases.GROUPS, "dispatch", "accuracy") if getattr(options, g)]
-    if options.all or not wanted:
-        wanted = [*cases.GROUPS, "dispatch", "accuracy"]
+    cuda = ["cuda"] if torch.cuda.is_available() and not options.no_cuda else []
+    devices = ["aule"] + ([] if options.no_cpu else ["cpu"]) + cuda
+    gpu = gpu_report.is_gpu(torch.aule.get_device_properties().kind) and not options.small
+    large, wanted = wanted_groups(options, gpu)
     about = environment()
 
     lines: list[dict] = []
-    for group in wanted:
-        if group == "dispatch":
-            source = run_dispatch(devices, options.quick)
-        elif group == "accuracy":
-            source = run_accuracy()
-        else:
-            source = run_group(group, devices, options.quick)
-        for line in source:
-            lines.append({**line, **about})
+    with contextlib.ExitStack() as stack:
+        save = None
+        if options.save:
+            os.makedirs(os.path.dirname(options.save) or ".", exist_ok=True)
+            save = stack.enter_context(open(options.save, "w"))
+
+        def emit(line: dict) -> None:
+            lines.append(line)
+            text = json.dumps(line)
             if not options.markdown:
-                print(json.dumps(lines[-1]), flush=True)
+                print(text, flush=True)
+            if save:
+                print(text, file=save, flush=True)  # at once: what was measured survives a lost device
+
+        if large:
+            gpu_report.run(large, about, emit, rivals=cuda, quick=options.quick, index=options.device,
+                           cases_filter=options.only)  # fmt: skip
+        for group in wanted:
+            if group == "dispatch":
+                source = run_dispatch(devices, options.quick)
+            elif group == "accuracy":
+                source = run_accuracy()
+            else:
+                source = run_group(group, devices, options.quick)
+            for line in source:
+                emit({**line, **about})
     if options.markdown:
-        print(markdown(lines, about))
-    if options.save:
-        os.makedirs(os.path.dirname(options.save) or ".", exist_ok=True)
-        with open(options.save, "w") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        tables = [gpu_report.markdown([x for x in lines if "date" in x])] if large else []
+        tables += [markdown([x for x in lines if "date" not in x], about)] if wanted else []
+        print("\n\n".join(tables))
     slower = compare(lines, options.compare, options.threshold) if options.compare else 0
     if slower:
         print(f"{slower} case(s) slower than in {options.compare}", file=sys.stderr)
