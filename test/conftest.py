@@ -45,29 +45,31 @@ def not_strict():
         yield
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item):
-    """A message of the validation layers fails the test that caused it."""
-    if not VALIDATION:
-        yield
-        return
-    before = _C.validation_message_count()
-    outcome = yield
-    if _C.is_initialized() and not item.get_closest_marker("loses_device"):
+_counted = 0  # messages of the validation layers that a test has answered for
+
+
+def _check_validation(outcome):
+    """Fail this phase of the test with the messages that came since the last one."""
+    global _counted
+    if _C.is_initialized():
         try:
             torch.aule.synchronize()
         except Exception:
             if outcome.excinfo is None:
                 raise
-    new = _C.validation_message_count() - before
+    new = _C.validation_message_count() - _counted
+    _counted += new
     if new and outcome.excinfo is None:
         messages = "\n".join(_C.validation_messages()[-new:][:5])
         outcome.force_exception(AssertionError(f"{new} message(s) of the validation layers:\n{messages}"))
 
 
-def pytest_sessionfinish(session, exitstatus):
-    if VALIDATION and exitstatus == 0 and _C.validation_message_count():
-        print(f"\n{_C.validation_message_count()} message(s) of the validation layers in this run")
-        for message in _C.validation_messages()[:5]:
-            print(message)
-        session.exitstatus = 1
+if VALIDATION:
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(item):
+        _check_validation((yield))
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_teardown(item):
+        _check_validation((yield))

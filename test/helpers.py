@@ -148,7 +148,9 @@ def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
     command = [*launcher, sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
+    assert "[vulkan validation]" not in done.stderr, done.stderr  # as in this process: conftest.py
+    return done
 
 
 def check_python(code: str, **kwargs) -> str:

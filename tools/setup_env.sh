@@ -92,7 +92,7 @@ then
   "$py" -m pip install -q "${needs[@]}"
 fi
 
-say "building"
+say "building (minutes the first time; build-log.txt shows how far it is)"
 "$py" setup.py -q build_ext --inplace >build-log.txt 2>&1 || { grep -E 'error|Error' build-log.txt | head -40 >&2; echo "the build failed; see build-log.txt" >&2; exit 1; }
 "$py" - <<'PY'
 import os

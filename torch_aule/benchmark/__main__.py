@@ -13,6 +13,7 @@ import torch
 
 import torch_aule
 from torch_aule.benchmark import cases, gpu_cases, gpu_report, harness
+from torch_aule.benchmark.memory import run_memory
 
 
 def environment() -> dict:
@@ -124,7 +125,7 @@ def compare(lines: list[dict], path: str, threshold: float) -> int:
 
 def markdown(lines: list[dict], about: dict) -> str:
     out = [f"{about['device']}, {about['driver']}; {about['host']}; torch {about['torch']}", ""]
-    timed = [x for x in lines if x["group"] not in ("accuracy", "dispatch")]
+    timed = [x for x in lines if x["group"] not in ("accuracy", "dispatch", "memory")]
     if timed:
         out += ["| case | sizes | aule, ms | CPU, ms | aule / CPU | aim |", "|---|---|---:|---:|---:|---:|"]
         for x in timed:
@@ -154,13 +155,17 @@ def markdown(lines: list[dict], about: dict) -> str:
             a, c = x.get("aule", {}), x.get("cpu", {})
             out.append(f"| {x['case']} | {x['shapes']} | {a.get('forward', '-')} | {a.get('gradients', '-')} | "
                        f"{c.get('forward', '-')} | {c.get('gradients', '-')} |")  # fmt: skip
+    for x in lines:
+        if x["group"] == "memory":
+            kib = [x[when]["reserved"] >> 10 for when in ("after_step_10", "after_last_step")]
+            out.append(f"Training, {x['shapes']}: {kib[0]} KiB reserved after the tenth step, {kib[1]} after the last.")
     return "\n".join(out)
 
 
 def wanted_groups(options, gpu: bool) -> tuple[list[str], list[str]]:
     """Groups of the GPU's cases, and groups of the others, which are small enough for a CPU."""
     large = list(gpu_cases.GROUPS) if gpu else []
-    others = [g for g in (*cases.GROUPS, "dispatch", "accuracy") if g not in large]
+    others = [g for g in (*cases.GROUPS, "dispatch", "accuracy", "memory") if g not in large]
     if not options.all:
         named = {g for g in (*large, *others) if getattr(options, g)}
         if {"attention", "gemm", "norms", "decode"} <= named:
@@ -172,7 +177,7 @@ def wanted_groups(options, gpu: bool) -> tuple[list[str], list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_aule.benchmark", description=__doc__.splitlines()[0])
-    for group in dict.fromkeys((*gpu_cases.GROUPS, *cases.GROUPS, "dispatch", "accuracy")):
+    for group in dict.fromkeys((*gpu_cases.GROUPS, *cases.GROUPS, "dispatch", "accuracy", "memory")):
         only = ", GPUs only" if group in gpu_cases.GROUPS and group not in cases.GROUPS else ""
         parser.add_argument(f"--{group}", action="store_true", help=f"the group {group}{only}")
     parser.add_argument("--all", action="store_true", help="every group (the default)")
@@ -223,6 +228,8 @@ def main() -> int:
                 source = run_dispatch(devices, options.quick)
             elif group == "accuracy":
                 source = run_accuracy()
+            elif group == "memory":
+                source = run_memory()
             else:
                 source = run_group(group, devices, options.quick)
             for line in source:

@@ -299,13 +299,11 @@ def draw_losses(losses: list[float], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    smooth, average = [], losses[0]
-    for loss in losses:
-        average += 0.05 * (loss - average)
-        smooth.append(average)
+    windows = (losses[max(0, end - 20) : end] for end in range(1, len(losses) + 1))
+    smooth = [sum(window) / len(window) for window in windows]
     figure, axes = plt.subplots(figsize=(7, 4))
     axes.plot(losses, alpha=0.3, label="each step")
-    axes.plot(smooth, label="moving average")
+    axes.plot(smooth, label="mean of 20 steps")
     axes.set(xlabel="step", ylabel="loss (nats per character)", title="GPT on Python's standard library")
     axes.legend()
     figure.tight_layout()
@@ -316,7 +314,7 @@ def draw_losses(losses: list[float], path: Path) -> None:
 def parse_options(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="aule")
-    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--steps", type=int, default=480)
     parser.add_argument("--seconds", type=float, default=150, help="end the training after this time at the latest")
     parser.add_argument("--log-every", type=int, default=5)
     parser.add_argument("--sample", type=int, default=400, help="characters to write afterwards")
@@ -369,8 +367,10 @@ def main(arguments=None) -> int:
     rate = progress.step * config.batch * config.context / progress.seconds
     tail = progress.losses[-20:]
     print(f"loss {progress.losses[0]:.3f} -> {sum(tail) / len(tail):.3f} in {progress.step} steps, "
-          f"{progress.seconds:.0f} s, {rate:.0f} tokens/s")
+          f"{progress.seconds:.0f} s{' (the time limit)' if progress.seconds >= options.seconds else ''}, "
+          f"{rate:.0f} tokens/s")
 
+    print(f"repeating the first {CHECK_STEPS} steps without dropout, here and on the CPU", flush=True)
     difference = compare_with_cpu(config, text, device, initial, options.steps)
     on_cpu = len(torch.aule.fallback_report()) if device.type == "aule" else 0
     strict = os.environ["TORCH_AULE_STRICT"] == "1"

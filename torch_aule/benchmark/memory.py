@@ -1,0 +1,37 @@
+"""A long training loop: what it reserves after ten steps must be what it reserves after a thousand."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def run_memory(steps: int = 1000):
+    """Batches of changing length through attention, dropout, clipping and AdamW."""
+    torch.manual_seed(0)
+    embed = nn.Embedding(64, 32)
+    block = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True, norm_first=True)
+    model = nn.Sequential(embed, block, nn.Linear(32, 64)).to("aule")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tenth = {}
+    start = time.perf_counter()
+    for step in range(1, steps + 1):
+        codes = torch.randint(64, (2, 17 + step % 8), device="aule")
+        optimizer.zero_grad()
+        F.cross_entropy(model(codes[:, :-1]).flatten(0, 1), codes[:, 1:].flatten()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step == 10:
+            tenth = {"reserved": torch.aule.memory_reserved(), "allocated": torch.aule.memory_allocated()}
+    torch.aule.synchronize()
+    yield {
+        "group": "memory",
+        "case": "training_loop",
+        "shapes": f"{steps} steps, sequences of 16 to 23",
+        "after_step_10": tenth,
+        "after_last_step": {"reserved": torch.aule.memory_reserved(), "allocated": torch.aule.memory_allocated()},
+        "ms_per_step": round((time.perf_counter() - start) / steps * 1e3, 3),
+    }
