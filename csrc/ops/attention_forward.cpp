@@ -72,12 +72,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  if (plan.family == AttentionFamily::matrix)
-    launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
-  else if (plan.family == AttentionFamily::rows)
-    launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp);
-  else
-    launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
+  switch (plan.family) {
+    case AttentionFamily::decode: launch_decode(call, plan, rows, logsumexp); break;
+    case AttentionFamily::matrix:
+      launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
+      break;
+    case AttentionFamily::rows: launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp); break;
+    default: launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
+  }
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
 }

@@ -101,6 +101,26 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   return plan;
 }
 
+// Enough workgroups that each of some 128 multiprocessors has four, a split no shorter than two tiles.
+AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
+  constexpr int64_t kWorkgroups = 512;
+  AttentionPlan plan;
+  if (pass != AttentionPass::forward || problem.kv_heads == 0 || problem.head_dim > 256 || problem.v_dim > 256)
+    return plan;
+  const int64_t rows = problem.heads / problem.kv_heads * problem.q_len;
+  if (rows < 1 || rows > 16 || caps.max_shared_bytes < 32 * 1024) return plan;
+  plan.local = 128;
+  plan.rows = 1;
+  while (plan.rows < rows) plan.rows *= 2;
+  const int64_t groups = problem.batch * problem.kv_heads;
+  const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
+  const int64_t splits = std::min(wanted, (problem.k_len + 2 * plan.local - 1) / (2 * plan.local));
+  plan.share = round_up((problem.k_len + std::max<int64_t>(splits, 1) - 1) / std::max<int64_t>(splits, 1), plan.local);
+  plan.splits = static_cast<int>((problem.k_len + plan.share - 1) / plan.share);
+  plan.family = AttentionFamily::decode;
+  return plan;
+}
+
 }  // namespace
 
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
@@ -108,6 +128,10 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
+  if (variant == "decode" || (variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256)) {
+    const AttentionPlan plan = plan_decode(caps, problem, pass);
+    if (plan.family != AttentionFamily::none) return plan;
+  }
   if (variant == "matrix" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
@@ -125,6 +149,7 @@ const char* attention_family_name(AttentionFamily family) {
     case AttentionFamily::rows: return "rows";
     case AttentionFamily::tiles: return "tiles";
     case AttentionFamily::matrix: return "matrix";
+    case AttentionFamily::decode: return "decode";
     default: return "none";
   }
 }

@@ -2,6 +2,7 @@
 //
 // rows   a lane owns rows, operands pass by subgroup shuffles, no barrier: CPU devices (lavapipe), head sizes to 128
 // tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
+// decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
 #pragma once
 #include <cstdint>
@@ -19,7 +20,7 @@ struct AttentionProblem {
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
-enum class AttentionFamily : uint8_t { none, rows, tiles, matrix };
+enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, decode };
 
 struct AttentionPlan {
   AttentionFamily family = AttentionFamily::none;
@@ -29,13 +30,14 @@ struct AttentionPlan {
   int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
   int block = 0;                       // rows of a workgroup
+  int share = 0;                       // decode: keys of a split
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// AULE_ATTENTION_VARIANT=rows|tiles|matrix asks for one family; a family that cannot serve the problem is passed over.
-// AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages replaces the table's row of the matrix family, for
+// AULE_ATTENTION_VARIANT=rows|tiles|matrix|decode asks for one family; a family that cannot serve the problem is passed
+// over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages replaces the table's row of the matrix family, for
 // measurements.
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);

@@ -90,6 +90,10 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   return p;
 }
 
+// Family decode: the forward, whole.
+void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                   const at::Tensor& logsumexp);
+
 // Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl /
 // matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,

@@ -19,6 +19,7 @@ struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
   uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: {logsumexp, delta} per query row
   uint64_t grad_logsumexp;                                                // 0: none
+  uint64_t partial;                                                       // of the splits of flash_decode, float32
   uint64_t seed, offset, state;
   int64_t query_stride[3], key_stride[3], value_stride[3], out_stride[3];
   int64_t grad_out_stride[3], grad_query_stride[3], grad_key_stride[3], grad_value_stride[3];
@@ -26,6 +27,7 @@ struct Params {
   uint groups;             // workgroups that have work
   int heads, kv_heads, q_len, k_len, head_dim, v_dim;
   int shift, left, right;
+  int splits, share;  // flash_decode: parts of the keys, and keys of a part
   float scale, softcap, dropout_p, dropout_scale;
 };
 #define ATTENTION_GRAD_LOGSUMEXP

@@ -1,0 +1,185 @@
+#pragma aule params ring
+// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao et
+// al. 2023). Memory-bound: every key and value is read once.
+//
+// Workgroup (split of the keys, b, key head) of LOCAL invocations. The ROWS rows are the queries of all heads of the group,
+// row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores (its row in 16-byte chunks), then
+// eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows. m and l of all rows are kept
+// alike in every invocation; a fully hidden tile leaves them alone.
+// Writes float32 partial results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim] = sum of 2^(s - m) v and
+// stats [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
+#include "attention/attention.glsl"
+
+layout(constant_id = 5) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
+layout(constant_id = 6) const int CHUNKS = 8;    // of 8 columns of q and k
+layout(constant_id = 7) const int CHUNKS_V = 8;  // of 8 columns of v, at most 32
+layout(constant_id = 8) const bool ALIGNED = false;  // 16-byte loads
+
+// One chunk of columns per invocation in the second phase: LANES_V = the power of two from CHUNKS_V up.
+const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 : CHUNKS_V <= 16 ? 16 : 32;
+const int STREAMS = LOCAL / LANES_V;  // keys worked on at a time in the second phase
+const int PARTS = LOCAL / ROWS < 8 ? LOCAL / ROWS : 8;
+const float LOG2E = 1.4426950408889634, LOWEST = -3.0e38;
+
+shared vec4 q_rows[ROWS * CHUNKS * 2];
+shared float weight[LOCAL * ROWS];   // [key][row]: scores, then P
+shared float part[16 * 8];
+shared float sums[LOCAL * 8];        // one row's partial outputs
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
+struct Eight { vec4 low, high; };
+
+vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
+Eight load_eight(uint64_t row, int column, int dim) {
+  Eight x;
+  if (ALIGNED && DT == AULE_DT_F32) {
+    Chunk32Ref at = Chunk32Ref(row + uint64_t(column) * 4);
+    x.low = at.low;
+    x.high = at.high;
+  } else if (ALIGNED) {
+    uvec4 w = ChunkRef(row + uint64_t(column) * 2).v;
+    x.low = vec4(pair(w.x), pair(w.y));
+    x.high = vec4(pair(w.z), pair(w.w));
+  } else {
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      const int a = min(column + i, dim - 1), c = min(column + 4 + i, dim - 1);
+      const float low = load_float(row, uint64_t(a), DT), high = load_float(row, uint64_t(c), DT);
+      x.low[i] = column + i < dim ? low : 0.0;
+      x.high[i] = column + 4 + i < dim ? high : 0.0;
+    }
+  }
+  return x;
+}
+
+void main() {
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  const int t = int(gl_LocalInvocationID.x), splits = p.splits;
+  const int split = int(group) % splits, b_kv = int(group) / splits;
+  const int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, members = p.heads / p.kv_heads, rows = members * p.q_len;
+  const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim;
+  const uint64_t k_base = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES);
+  const uint64_t v_base = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES);
+  const int64_t k_step = p.key_stride[2] * ELEM_BYTES, v_step = p.value_stride[2] * ELEM_BYTES;
+  const float scale = p.scale, softcap = p.softcap;
+  Philox philox;
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
+    const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
+    const uint64_t row = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1] + int64_t(r % q_len) * p.query_stride[2]) * ELEM_BYTES);
+    const Eight x = load_eight(row, i % CHUNKS * 8, head_dim);
+    q_rows[i * 2] = x.low;
+    q_rows[i * 2 + 1] = x.high;
+  }
+  barrier();  // q is staged
+
+  float m[ROWS], l[ROWS];  // l: this invocation's keys only
+  vec4 low[ROWS], high[ROWS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    m[r] = LOWEST;
+    l[r] = 0.0;
+    low[r] = vec4(0.0);
+    high[r] = vec4(0.0);
+  }
+  const int column = t % LANES_V * 8, first_stream = t / LANES_V;
+
+  // Keys that some row may see; a split's share is a multiple of LOCAL.
+  const int begin = max(keys_begin(0), split * p.share), end = min(keys_end(q_len - 1), (split + 1) * p.share);
+  [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += LOCAL) {
+    const int key = key0 + t, safe = min(key, end - 1);
+    float score[ROWS];
+    [[unroll]] for (int r = 0; r < ROWS; ++r) score[r] = 0.0;
+    const uint64_t k_row = k_base + uint64_t(int64_t(safe) * k_step);
+    [[unroll]] for (int c = 0; c < CHUNKS; ++c) {
+      const Eight x = load_eight(k_row, c * 8, head_dim);
+      [[unroll]] for (int r = 0; r < ROWS; ++r)
+        score[r] += dot(x.low, q_rows[(r * CHUNKS + c) * 2]) + dot(x.high, q_rows[(r * CHUNKS + c) * 2 + 1]);
+    }
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      const int row = min(r, rows - 1), query = row % q_len, h = kv_h * members + row / q_len;
+      float x = score[r] * scale;
+      if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
+      float bias = 0.0;
+      if (BIAS_DT >= 0)
+        bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
+                                                           int64_t(query) * p.bias_stride[2] + int64_t(safe) * p.bias_stride[3]));
+      const int seen = key - query - p.shift;
+      const bool visible = key < end && seen >= -p.left && seen <= p.right && bias != NEG_INF;
+      score[r] = visible ? max((x + bias) * LOG2E, LOWEST) : NEG_INF;
+      weight[t * ROWS + r] = score[r];
+    }
+    barrier();  // the scores are written
+    if (t < ROWS * PARTS) {
+      const int r = t % ROWS, from = t / ROWS;
+      float top = NEG_INF;
+      [[dont_unroll]] for (int i = from; i < LOCAL; i += PARTS) top = max(top, weight[i * ROWS + r]);
+      part[from * ROWS + r] = top;
+    }
+    barrier();  // the maxima of the parts are written, the scores have been read
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      float top = m[r];
+      [[unroll]] for (int i = 0; i < PARTS; ++i) top = max(top, part[i * ROWS + r]);
+      const float factor = exp2(m[r] - top);
+      m[r] = top;
+      l[r] *= factor;
+      low[r] *= factor;
+      high[r] *= factor;
+      float x = exp2(score[r] - top);
+      l[r] += x;
+      if (DROPOUT) {
+        const int row = min(r, rows - 1), query = row % q_len, bh = b * p.heads + kv_h * members + row / q_len;
+        const uint word = dropout_word(dropout_draw(philox, bh, query, safe, q_len, k_len), query);
+        x = uniform01(word) >= p.dropout_p ? x * p.dropout_scale : 0.0;
+      }
+      weight[t * ROWS + r] = x;
+    }
+    barrier();  // P is written
+    if (column < v_dim) {
+      const int keys = min(LOCAL, end - key0);
+      [[dont_unroll]] for (int i = first_stream; i < keys; i += STREAMS) {
+        const Eight x = load_eight(v_base + uint64_t(int64_t(key0 + i) * v_step), column, v_dim);
+        [[unroll]] for (int r = 0; r < ROWS; ++r) {
+          const float w = weight[i * ROWS + r];
+          low[r] += w * x.low;
+          high[r] += w * x.high;
+        }
+      }
+    }
+    barrier();  // P has been read
+  }
+
+  // Sums over the invocations: of l over all of them, of the output over the streams.
+  [[unroll]] for (int r = 0; r < ROWS; ++r) weight[t * ROWS + r] = l[r];
+  barrier();  // l is written
+  if (t < ROWS * PARTS) {
+    const int r = t % ROWS, from = t / ROWS;
+    float sum = 0.0;
+    [[dont_unroll]] for (int i = from; i < LOCAL; i += PARTS) sum += weight[i * ROWS + r];
+    part[from * ROWS + r] = sum;
+  }
+  barrier();  // the sums of the parts are written
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    float sum = 0.0;
+    [[unroll]] for (int i = 0; i < PARTS; ++i) sum += part[i * ROWS + r];
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      sums[t * 8 + i] = low[r][i];
+      sums[t * 8 + 4 + i] = high[r][i];
+    }
+    barrier();  // the row's partial outputs are written
+    if (r < rows) {
+      const uint64_t at = uint64_t((int64_t(b_kv) * splits + split) * rows + r);
+      [[dont_unroll]] for (int d = t; d < v_dim; d += LOCAL) {
+        float x = 0.0;
+        [[dont_unroll]] for (int i = 0; i < STREAMS; ++i) x += sums[(i * LANES_V + d / 8) * 8 + d % 8];
+        F32Ref(p.partial + (at * uint64_t(v_dim) + uint64_t(d)) * 4).v = x;
+      }
+      if (t == 0) {
+        F32Ref(p.stats + at * 8).v = m[r];
+        F32Ref(p.stats + at * 8 + 4).v = sum;
+      }
+    }
+    barrier();  // they have been read
+  }
+}
