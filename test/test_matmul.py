@@ -204,3 +204,44 @@ def test_matrix_units(m, k, n, kind, dtype):
     da, db, dc = to_device((a, b, c))
     torch.baddbmm(dc, da, db, beta=2, alpha=0.5, out=out)
     assert_close(out.double(), expected, rtol=8e-3 if dtype == torch.bfloat16 else 1e-3, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("m", [1, 3, 7, 16])
+def test_few_rows(m, dtype):
+    """Whole 16-byte chunks, b along either side, few columns instead of few rows; k with and without a rest."""
+    for k, n in ((136, 72), (77, 64)):
+        a, b, c = (
+            random_tensor(m, 2 * k if k % 8 else k, dtype=dtype)[:, :k],
+            random_tensor(k, n, dtype=dtype),
+            random_tensor(n, dtype=dtype),
+        )
+        along_k = b.t().contiguous().t()
+        for weight in (b, along_k):
+            check(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=0.5), c, a, weight, dtype=dtype)
+        check(torch.mm, along_k.t(), a.t(), dtype=dtype)
+    check(torch.bmm, random_tensor(3, m, 40, dtype=dtype), random_tensor(3, 40, 24, dtype=dtype), dtype=dtype)
+
+
+def test_large_tiles_and_wide_vectors():
+    """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
+    check_python(
+        """
+import torch, torch_aule
+torch.manual_seed(1)
+def mk(b, r, c, along_rows, dtype):
+    return torch.randn(b, c, r).to(dtype).transpose(1, 2) if along_rows else torch.randn(b, r, c).to(dtype)
+for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
+    for batch, m, k, n in ((100, 68, 20, 72), (96, 65, 9, 71), (2, 3, 136, 40), (1, 11, 72, 24)):
+        for ta in (False, True):
+            for tb in (False, True):
+                if dtype == torch.bfloat16 and ta: continue
+                a, b, c = mk(batch, m, k, ta, dtype), mk(batch, k, n, tb, dtype), torch.randn(n).to(dtype)
+                expected = torch.baddbmm(c.float(), a.float(), b.float(), beta=2)
+                da = a.transpose(1, 2).to("aule").transpose(1, 2) if ta else a.to("aule")
+                db = b.transpose(1, 2).to("aule").transpose(1, 2) if tb else b.to("aule")
+                got = torch.baddbmm(c.to("aule"), da, db, beta=2)
+                torch.testing.assert_close(got.cpu().float(), expected, atol=tolerance, rtol=1e-2)
+""",
+        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+    )

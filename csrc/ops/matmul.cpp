@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kernels_matmul.gen.h"
+#include "ops/matmul_fma.h"
 #include "ops/matmul_matrix.h"
 #include "ops/matmul_params.h"
 #include "ops/matmul_plan.h"
@@ -198,7 +199,8 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
 
-  if (!gemm_on_matrices(g, beta, alpha, args, out)) launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
+  if (gemm_of_few_rows(g, beta, alpha, args, out) || gemm_on_matrices(g, beta, alpha, args, out)) return;
+  if (!gemm_in_large_tiles(g, beta, alpha, args, out)) launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {

@@ -13,22 +13,20 @@
 namespace aule::ops {
 namespace {
 
-// Rows and columns of out per workgroup and per subgroup, and the step along k.
+// Rows and columns of out per workgroup and per subgroup, the step along k, and the microseconds that one core of an
+// H200 takes for 64 k of such a tile. There it does not matter how many workgroups share a core: they do not overlap.
 struct Tile {
   int bm, bn, wm, wn, bk;
-  double speed;   // of a full device, relative
-  int resident;   // workgroups that a core holds
-  int stages;     // steps that wait in registers
+  double cost;
 };
-constexpr std::array<Tile, 8> kTiles = {{
-    {128, 256, 64, 64, 64, 1.00, 1, 1},
-    {256, 128, 64, 64, 64, 1.00, 1, 1},
-    {128, 128, 64, 64, 32, 0.88, 2, 1},
-    {128, 64, 64, 32, 64, 0.65, 2, 1},
-    {64, 64, 32, 32, 64, 0.45, 3, 1},
-    {64, 64, 32, 64, 64, 0.50, 3, 1},  // subgroups of 64
-    {32, 32, 16, 16, 32, 0.30, 3, 1},  // subgroups of 8
-    {128, 128, 64, 32, 64, 0.85, 1, 1},
+constexpr std::array<Tile, 7> kTiles = {{
+    {128, 256, 64, 64, 64, 1.80},
+    {256, 128, 64, 64, 64, 1.80},
+    {128, 128, 64, 64, 32, 1.00},
+    {128, 64, 64, 32, 64, 0.60},
+    {64, 64, 32, 32, 64, 0.37},
+    {64, 64, 32, 64, 64, 0.60},  // subgroups of 64
+    {32, 32, 16, 16, 32, 0.30},  // subgroups of 8
 }};
 constexpr uint64_t kCores = 128;  // Vulkan does not tell how many a device has
 
@@ -37,7 +35,7 @@ struct MatrixPlan {
   bool fragments = false;
   int mat_m = 0, mat_n = 0, threads = 0, bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
   int a_lies = 0, b_lies = 0, a_vec = 0, b_vec = 0, c_vec = 0, out_vec = 0;
-  int stages = 1, checked = 0;
+  int checked = 0, line = 0;
   uint32_t splits = 1;  // over 1: float32 partial sums of k, added by gemm_splits.comp
   Grid grid;
 };
@@ -66,7 +64,8 @@ Operand classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uin
 
 // 16-byte chunks along n.
 bool in_chunks(const MatrixView& v, const GemmProblem& g) {
-  return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) && v.address % 16 == 0;
+  return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
+         v.address % 16 == 0;
 }
 
 bool fits(const Tile& t, const MatrixPlan& x, const Caps& caps, const MatrixLayout& layout) {
@@ -89,12 +88,14 @@ bool fits(const Tile& t, const MatrixPlan& x, const Caps& caps, const MatrixLayo
 
 // The layout that gemm_matrix.comp's fragments are written for.
 bool has_fragments(const MatrixLayout& l) {
-  return l.known && l.b_is_a_transposed && l.m == 16 && l.n == 16 && l.subgroup == 32 && l.elements == 8 && l.lane_div == 4 &&
-         l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000u && l.cols == 0x98109810u && l.a_elem == 0x76543210u;
+  return l.known && l.b_is_a_transposed && l.m == 16 && l.n == 16 && l.subgroup == 32 && l.elements == 8 &&
+         l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000u && l.cols == 0x98109810u &&
+         l.a_elem == 0x76543210u;
 }
 
 bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& layout, MatrixPlan& x) {
-  const Operand a = classify(g.a, g.a.row, g.a.col, g.m, g.k, g.batches), b = classify(g.b, g.b.col, g.b.row, g.n, g.k, g.batches);
+  const Operand a = classify(g.a, g.a.row, g.a.col, g.m, g.k, g.batches),
+                b = classify(g.b, g.b.col, g.b.row, g.n, g.k, g.batches);
   if (a.vec == 0 || b.vec == 0) return false;
   x.a_lies = a.lies;
   x.b_lies = b.lies;
@@ -114,12 +115,16 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
     if (t.bm > t.bn && x.a_lies == 1 && x.b_lies == 0) continue;
     if (t.bn > t.bm && x.b_lies == 1 && x.a_lies == 0) continue;
     const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-    const uint64_t held = std::min<uint64_t>(t.resident, ceil_div(groups, kCores));
-    const uint64_t waves = ceil_div(groups, kCores * held);
-    const double time = static_cast<double>(waves * held) * t.bm * t.bn / t.speed * (1.0 + 0.5 * static_cast<double>(t.resident - held) / t.resident);
-    if (best == nullptr || time < best_time) {
+    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < kCores ? std::min(16u, ceil_div(steps, 4)) : 1;
+    for (uint32_t wanted = 1; wanted <= most; ++wanted) {
+      const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
+      double time = static_cast<double>(ceil_div(groups * splits, kCores)) * each * t.bk / 64 * t.cost;
+      // The second kernel, and its memory traffic.
+      if (splits > 1) time += 3 + 3e-6 * static_cast<double>(splits) * g.m * g.n * g.batches;
+      if (best != nullptr && time >= best_time) continue;
       best = &t;
       best_time = time;
+      x.splits = splits;
     }
   }
   if (best == nullptr) return false;
@@ -128,28 +133,28 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
   x.wm = best->wm;
   x.wn = best->wn;
   x.bk = best->bk;
-  x.stages = best->stages;
   x.checked = (g.k % x.bk != 0 ? 1 : 0) | (g.m % x.bm != 0 || g.n % x.bn != 0 ? 2 : 0);
+  // Whole lines cost the large tile registers that it does not have, where both operands lie along k.
+  const bool large = x.bm * x.bn > 128 * 128;
+  x.line = x.bk == 32 || (large && x.a_lies == 0 && x.b_lies == 0) ? 4 : 8;
   x.threads = (x.bm / x.wm) * (x.bn / x.wn) * layout.subgroup;
   const uint64_t groups = uint64_t{ceil_div(g.m, x.bm)} * ceil_div(g.n, x.bn) * g.batches;
-  // Too few workgroups for the device: share k between several, at least 4 steps each.
-  x.splits = 1;
-  if (groups * 2 <= kCores) {
-    const uint64_t most = ceil_div(g.k, 4 * x.bk), wanted = kCores * best->resident / groups;
-    const uint32_t steps = ceil_div(g.k, x.bk), splits = static_cast<uint32_t>(std::clamp<uint64_t>(std::min(most, wanted), 1, 16));
-    x.splits = ceil_div(steps, ceil_div(steps, splits));  // none is empty
-  }
   x.grid = linear_grid(groups * x.splits);
   return true;
 }
 
 }  // namespace
 
-bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const at::Scalar& alpha, const TensorArgs& args,
-                      const at::Tensor& out) {
+bool has_fragments(const at::Tensor& t, DType dtype) {
+  if ((dtype != DType::f16 && dtype != DType::bf16) || !caps_of(t).cooperative_matrix) return false;
+  return has_fragments(matrix_layout(static_cast<int>(t.get_device()), dtype));
+}
+
+bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const at::Scalar& alpha,
+                      const TensorArgs& args, const at::Tensor& out) {
   const Caps& caps = caps_of(out);
   if (problem.in != problem.result || (problem.in != DType::f16 && problem.in != DType::bf16)) return false;
-  if (!caps.cooperative_matrix || problem.k == 0 || problem.m <= 4 || problem.n <= 4) return false;
+  if (!caps.cooperative_matrix || problem.k == 0 || std::min(problem.m, problem.n) <= 4) return false;
   if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // gemm_lanes.comp has no barrier
   const MatrixLayout& layout = matrix_layout(static_cast<int>(out.get_device()), problem.in);
   // Rows of the result should be contiguous.
@@ -165,8 +170,8 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
   constexpr int kBand = 8;
   const auto kernel = kernel::gemm_matrix(g.in, x.fragments ? 1 : 0);
   const auto spec = [&](int c_vec, int out_vec) {
-    return Spec{x.mat_m, x.mat_n, x.threads, x.bm, x.bn, x.wm, x.wn, x.bk, x.a_lies, x.b_lies, x.a_vec, x.b_vec, c_vec, out_vec, kBand,
-                x.checked, x.stages};
+    return Spec{x.mat_m,  x.mat_n, x.threads, x.bm,  x.bn,    x.wm,  x.wn,      x.bk,  x.a_lies,
+                x.b_lies, x.a_vec, x.b_vec,   c_vec, out_vec, kBand, x.checked, x.line};
   };
   if (x.splits == 1) {
     launch(stream, kernel, spec(x.c_vec, x.out_vec), p, args, x.grid);

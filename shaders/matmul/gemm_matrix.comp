@@ -20,6 +20,20 @@
 // l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes nothing. Results are
 // transposed between the 4 lanes of a row and leave 8 columns at a time.
 // FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
+//
+// H200, float16, TFLOPS by wall clock over many calls (cuBLAS 690 to 760 at 4096^3, 656 at 8192^3; bfloat16 is the same):
+//                                                    NT 4096 | 8192   NN          TT          TN
+//   128 x 256 (NT, TT, TN), 256 x 128 (NN), loads
+//   checked against m, n and k, no exchange of rows   310 | 330     278 | 298   294 | 310   225 | 245
+//   rows exchanged for blocks, unchecked              309 |         293         296         265 | 281
+//   whole lines of 128 bytes (LINE 8)                 291 | 313     301 | 318   298 | 311   262 | 278
+// Whole lines should halve the lines that a load touches, and do help where registers are left: 64 x 64 x 64 at 2048^3
+// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. NT at 128 x 256 has 6 rows more to address, 255 registers and spills,
+// and stays with LINE 4. The exchange of rows was to halve the writes of blocks: TN 225 -> 265. Bfloat16 by shifts and masks
+// instead of unpack16 234. No difference: steps that wait in registers twice as long (64 x 64, 128 x 128 x 32), 4 or 16 row tiles in
+// GROUP. Worse: 32-bit offsets from the workgroup's address where an operand lies along k (NT 292), 128 x 128 x 64 with 8 subgroups.
+// Time is a tile's cost times the rounds of workgroups over the cores, whatever number shares one: loads, writes to
+// and reads of shared memory go one after the other through the same unit, and the multiplications fill half of that time.
 #if FRAGMENTS
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
@@ -43,7 +57,7 @@ layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: 
 layout(constant_id = 13) const int OUT_VEC = 8;  // 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
 layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
 layout(constant_id = 15) const int CHECKED = 3;  // 1: k is no multiple of BK; 2: m or n is none of BM or BN
-layout(constant_id = 16) const int STAGES = 1;   // steps that wait in registers
+layout(constant_id = 16) const uint LINE = 8;    // chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -105,24 +119,26 @@ uvec4 load8(uint64_t at, int valid, int vec) {
   return v;
 }
 
-// Chunk q of a tile of `rows` rows, 8 elements along k: 32 k are one slab, in it rows r and r + 8 are neighbours, so that the
-// threads that write to shared memory together fill whole lines of it.
-uint chunk_slab(uint q, uint rows) { return q / (rows * 4); }
+// Chunk q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are neighbours, so
+// that the threads that write to shared memory together fill whole lines of it.
+uint chunk_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
 uint chunk_row(uint q, uint rows) {
   const uint e = q % (rows * 4);
-  return e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
+  return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
 }
 // Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk, slab.
 uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
 uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
 
 #if FRAGMENTS
-// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks meet all banks.
+// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks meet all
+// banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
 uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
+bool crossed(uint slab, int lies) { return LINE == 8 && lies == 0 && (slab & 1) != 0; }
 // Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
 uint chunk_place(uint q, uint rows) {
-  const uint e = q % (rows * 4);
-  return (chunk_slab(q, rows) * (rows / 16) + e / 64) * 128 + (e % 64 / 8 * 4 + (e & 3)) * 2 + (e / 4 & 1);
+  const uint row = chunk_row(q, rows), slab = chunk_slab(q, rows);
+  return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 + (LINE == 8 ? row / 8 & 1 ^ slab : row / 8 & 1);
 }
 uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 words apart
   const uint row8 = block_row(q, rows) / 8;
@@ -149,20 +165,27 @@ void put8(uint at, uvec4 v) {
 }
 #endif
 
-// Loads a step of an operand into `held`, from `at` (the same for the workgroup) and this thread's `offset`s in bytes. `k` is
-// its first chunk's place on k; `rest` elements remain of the rows that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, k, ld, rest)                                                  \
+// How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or, where both
+// operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread (blocks, in bytes).
+const bool OWN = A_LIES == 0 || B_LIES == 0;
+// Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of the rows
+// that lie along a chunk.
+#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest)                                       \
   if (LIES == 0) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint ahead = chunk_slab(i * THREADS, ROWS) * 32;                                                          \
-      held[i] = load8(at + ahead * 2 + offset[i % (ROWS * 4 / THREADS)], (CHECKED & 1) == 0 ? 8 : int(k_end) - int(k + ahead), VEC); \
+      const uint r = row + chunk_row(i * THREADS, ROWS), ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;  \
+      const uint64_t from = LINE == 8 ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                     \
+                                      : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;            \
+      held[i] = load8(from, (CHECKED & 1) == 0 ? 8 : int(k_end) - int(k + ahead), VEC);                               \
     }                                                                                                                 \
   } else {                                                                                                            \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint ahead = block_k(i / 4 * THREADS, ROWS) + i % 4;                                                      \
-      held[i] = load8(at + ld * ahead + offset[0], (CHECKED & 1) == 0 || k + ahead < k_end ? rest : 0, VEC);          \
+      const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
+      held[i] = load8(from, (CHECKED & 1) == 0 || k + ahead < k_end ? rest : 0, VEC);                                 \
     }                                                                                                                 \
   }
+#define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
 
 #if FRAGMENTS
 #define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
@@ -186,7 +209,7 @@ void put8(uint at, uvec4 v) {
 #define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
   UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
     const uint q = i * THREADS + t, block = i / 4 * THREADS + t;                                                      \
-    if (LIES == 0) put8(TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 32 + (q & 3) * 8, held[i]);         \
+    if (LIES == 0) put8(TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 32 + q % 4 * 8, held[i]);          \
     else put8(TILE + (block_k(block, ROWS) + i % 4) * PITCH + block_row(block, ROWS), held[i]);                       \
   }
 #endif
@@ -228,101 +251,84 @@ void main() {
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
 
-  const uint a_ld = uint(A_LIES == 0 ? p.a_m : p.a_k) * 2, b_ld = uint(B_LIES == 0 ? p.b_n : p.b_k) * 2;  // in bytes
+  const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2, b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  uint a_offset[A_LIES == 0 ? BM * 4 / THREADS : 1], b_offset[B_LIES == 0 ? BN * 4 / THREADS : 1], a_k, b_k;
+  const uint a_row = A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM), b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
+  const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
+  uint a_k = A_LIES == 0 ? t % LINE * 8 : block_k(t, BM), b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
+  uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
-#define START(ROWS, LIES, VEC, at, offset, k, ld, rest, row0, rows)                                                   \
+#define START(ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, row0)                                              \
   if (LIES == 0) {                                                                                                    \
-    k = k_begin + (t & 3) * 8;                                                                                        \
-    at += uint64_t(row0) * ld + k_begin * 2;                                                                          \
-    UN for (uint i = 0; i < ROWS * 4 / THREADS; ++i) {                                                                \
-      const uint row = chunk_row(i * THREADS + t, ROWS);                                                              \
-      offset[i] = ((CHECKED & 2) == 0 ? row : min(row, rows - row0 - 1)) * ld + (t & 3) * 16;                         \
+    at += row0 * ld + (k_begin + k) * 2;                                                                              \
+    UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
+      const uint r = chunk_row(i * THREADS + t, ROWS);                                                                \
+      offset[i] = ((CHECKED & 2) == 0 ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
     }                                                                                                                 \
   } else {                                                                                                            \
-    const uint row = block_row(t, ROWS), left = rows - row0;                                                          \
-    k = k_begin + block_k(t, ROWS);                                                                                   \
-    at += uint64_t(ld) * k_begin + row0 * 2;                                                                          \
-    if (VEC != 8) rest = int(left) - int(row);                                                                        \
-    offset[0] = block_k(t, ROWS) * ld + ((CHECKED & 2) == 0 || VEC != 8 ? row : min(row, left - 8)) * 2;              \
-  }
-  START(BM, A_LIES, A_VEC, a_at, a_offset, a_k, a_ld, a_rest, m0, p.m)
-  START(BN, B_LIES, B_VEC, b_at, b_offset, b_k, b_ld, b_rest, n0, p.n)
+    if (VEC != 8) rest = int(last + 1) - int(row);                                                                    \
+    offset[0] = uint(k * ld) + ((CHECKED & 2) == 0 || VEC != 8 ? row : min(row, last - 7)) * 2;                       \
+    at += ld * k_begin + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
+  }                                                                                                                   \
+  k += k_begin;
+  START(BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
+  START(BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
 
   const uint warp = gl_SubgroupID, warp_m = warp % (BM / WM), warp_n = warp / (BM / WM);
   Acc acc[FM][FN];
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
-  uvec4 held_a[STAGES][A_CHUNKS], held_b[STAGES][B_CHUNKS];
+  uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
   // Without checks there is nothing to load past the last step: it is loaded again.
-#define ADVANCE(to)                                                                                                   \
-  if ((CHECKED & 1) != 0 || to < k_end) {                                                                             \
-    a_at += A_LIES == 0 ? BK * 2 : uint64_t(a_ld) * BK;                                                               \
-    b_at += B_LIES == 0 ? BK * 2 : uint64_t(b_ld) * BK;                                                               \
-    a_k += BK;                                                                                                        \
-    b_k += BK;                                                                                                        \
-  }
-#define LOAD_BOTH(stage)                                                                                              \
-  LOAD(held_a[stage], A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_k, a_ld, a_rest)                                 \
-  LOAD(held_b[stage], B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_k, b_ld, b_rest)
-#if FRAGMENTS
-#define MULTIPLY                                                                                                      \
-  UN for (uint s = 0; s < BK / 16; ++s) {                                                                             \
-    MatA a[FM];                                                                                                       \
-    UN for (uint i = 0; i < FM; ++i) {                                                                                \
-      const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(row, A_LIES)); \
-      const uvec2 u = tiles[o], w = tiles[o + 1];                                                                     \
-      FILL(a[i], u, w)                                                                                                \
-    }                                                                                                                 \
-    UN for (uint j = 0; j < FN; ++j) {                                                                                \
-      MatB b;                                                                                                         \
-      const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(col, B_LIES)); \
-      const uvec2 u = tiles[o], w = tiles[o + 1];                                                                     \
-      FILL(b, u, w)                                                                                                   \
-      UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);                                 \
-    }                                                                                                                 \
-  }
-#else
-#define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor
-#define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
-#define MULTIPLY                                                                                                      \
-  UN for (uint s = 0; s < BK / MAT_N; ++s) {                                                                          \
-    MatA a[FM];                                                                                                       \
-    UN for (uint i = 0; i < FM; ++i) {                                                                                \
-      const uint row = warp_m * WM + i * MAT_M;                                                                       \
-      if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N, A_PITCH, ROW_MAJOR);              \
-      else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row, A_PITCH, COLUMN_MAJOR);                       \
-    }                                                                                                                 \
-    UN for (uint j = 0; j < FN; ++j) {                                                                                \
-      MatB b;                                                                                                         \
-      const uint col = warp_n * WN + j * MAT_N;                                                                       \
-      if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N, B_PITCH, COLUMN_MAJOR);              \
-      else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col, B_PITCH, ROW_MAJOR);                             \
-      UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);                                 \
-    }                                                                                                                 \
-  }
-#endif
-#define STEP(stage, k)                                                                                                \
-  PUT(held_a[stage], A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH)                                                           \
-  PUT(held_b[stage], B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH)                                                           \
-  barrier(); /* this step's tiles are written */                                                                      \
-  ADVANCE((k) + STAGES * BK)                                                                                          \
-  LOAD_BOTH(stage)                                                                                                    \
-  MULTIPLY                                                                                                            \
-  barrier(); /* the tiles are read before the next step overwrites them */
-
-  LOAD_BOTH(0)
-  if (STAGES == 1) {
-    [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) { STEP(0, k) }
-  } else {
-    ADVANCE(k_begin + BK)
-    LOAD_BOTH(STAGES - 1)
-    [[dont_unroll]] for (uint k = k_begin; k < k_end; k += 2 * BK) {
-      STEP(0, k)
-      if (k + BK >= k_end) break;
-      STEP(STAGES - 1, k + BK)
+#define LOAD_BOTH                                                                                                     \
+  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest)                         \
+  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest)
+  LOAD_BOTH
+  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
+    PUT(held_a, A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH)
+    PUT(held_b, B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH)
+    barrier();  // this step's tiles are written
+    if ((CHECKED & 1) != 0 || k + BK < k_end) {
+      a_at += A_LIES == 0 ? BK * 2 : a_ld * BK;
+      b_at += B_LIES == 0 ? BK * 2 : b_ld * BK;
+      a_k += BK;
+      b_k += BK;
     }
+    LOAD_BOTH
+#if FRAGMENTS
+    UN for (uint s = 0; s < BK / 16; ++s) {
+      MatA a[FM];
+      UN for (uint i = 0; i < FM; ++i) {
+        const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(row, A_LIES));
+        const uvec2 u = tiles[o], w = tiles[o + 1];
+        if (crossed(s / 2, A_LIES)) FILL(a[i], w, u) else FILL(a[i], u, w)
+      }
+      UN for (uint j = 0; j < FN; ++j) {
+        MatB b;
+        const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(col, B_LIES));
+        const uvec2 u = tiles[o], w = tiles[o + 1];
+        if (crossed(s / 2, B_LIES)) FILL(b, w, u) else FILL(b, u, w)
+        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
+      }
+    }
+#else
+    UN for (uint s = 0; s < BK / MAT_N; ++s) {
+      MatA a[FM];
+      UN for (uint i = 0; i < FM; ++i) {
+        const uint row = warp_m * WM + i * MAT_M;
+        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N, A_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row, A_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+      }
+      UN for (uint j = 0; j < FN; ++j) {
+        MatB b;
+        const uint col = warp_n * WN + j * MAT_N;
+        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N, B_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col, B_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
+      }
+    }
+#endif
+    barrier();  // the tiles are read before the next step overwrites them
   }
 
   const uint row0 = m0 + warp_m * WM, col0 = n0 + warp_n * WN;

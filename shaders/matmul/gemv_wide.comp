@@ -1,0 +1,114 @@
+// out = alpha * a @ b + beta * c for few rows of a, 1 to 8 at a time; float32, float16, bfloat16 with float32 accumulation.
+// Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a lie along k; strides and addresses of a and b are
+// multiples of 16 bytes.
+//
+// B_ALONG_K 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the chunks of k.
+// B_ALONG_K 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE neighbours
+// read the next columns.
+// Workgroups of the same columns and further rows are neighbours, so that b is read from memory once.
+//
+// H200, 8192 x 8192, TB/s of b (x + 1 reaches 3.5): float16 along k 1 row 3.5, 4 rows 2.7; along n 3.3, 2.5, 8 rows 1.6. float32
+// along k 4.0, 3.4, 2.3; along n 3.8, 2.8, 1.9. Element by element (gemv.comp): float16 along k 1.8 and 0.5, along n 0.6 and 0.3.
+#include "common/dtype.glsl"
+#include "matmul/gemm_params.glsl"
+#include "common/params.glsl"
+layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 1) const int ROWS = 1;  // 1, 2, 4 or 8, at least m
+layout(constant_id = 2) const int B_ALONG_K = 1;
+layout(constant_id = 3) const int HAS_C = 0;
+layout(constant_id = 4) const uint SLICE = 64;
+layout(local_size_x = 256) in;
+#include "common/indexing.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+
+const uint ES = DT == AULE_DT_F32 ? 4 : 2, E = 16 / ES;
+const int COLS = ROWS <= 4 ? 4 : 2;
+const int SUMS = B_ALONG_K != 0 ? ROWS * COLS : ROWS * int(E);  // of an invocation
+const uint SHARED = 256 / SLICE;                               // column groups of a workgroup
+shared float partial[8 * 257];
+
+float element(uvec4 v, uint i) {
+  if (DT == AULE_DT_F32) return uintBitsToFloat(v[i & 3]);
+  if (DT == AULE_DT_F16) return unpackHalf2x16(v[i / 2])[i & 1];
+  return uintBitsToFloat((i & 1) == 0 ? v[i / 2] << 16 : v[i / 2] & 0xffff0000u);
+}
+
+uint64_t bytes(int64_t elements) { return uint64_t(elements * int64_t(ES)); }
+
+void main() {
+  const uint per_group = B_ALONG_K != 0 ? SHARED * COLS : SHARED * E;
+  const uint tiles_m = (p.m + ROWS - 1) / ROWS, tiles_n = (p.n + per_group - 1) / per_group;
+  const uint group = linear_group(), batch = group / (tiles_m * tiles_n);
+  if (batch >= p.batches) return;  // the whole workgroup leaves
+  const uint t = gl_LocalInvocationID.x;
+  const uint column = B_ALONG_K != 0 ? t / SLICE : t % SHARED, slice = B_ALONG_K != 0 ? t % SLICE : t / SHARED;
+  const uint m0 = group % tiles_m * ROWS, n0 = group / tiles_m % tiles_n * per_group;
+  uint64_t a_at[ROWS];
+  [[unroll]] for (int i = 0; i < ROWS; ++i)
+    a_at[i] = p.a + bytes(int64_t(batch) * p.a_batch + int64_t(min(m0 + i, p.m - 1)) * p.a_m);
+  const uint64_t b_at = p.b + bytes(int64_t(batch) * p.b_batch);
+
+  float sums[SUMS];
+  [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
+  const uint chunks = p.k / E;
+  if (B_ALONG_K != 0) {
+    uint64_t row_at[COLS];
+    [[unroll]] for (int j = 0; j < COLS; ++j)
+      row_at[j] = b_at + bytes(int64_t(min(n0 + column * COLS + j, p.n - 1)) * p.b_n);
+    for (uint i = slice; i < chunks; i += SLICE) {
+      uvec4 y[COLS], x[ROWS];
+      [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = Chunk(row_at[j] + i * 16).v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Chunk(a_at[r] + i * 16).v;
+      [[unroll]] for (uint e = 0; e < E; ++e)
+        [[unroll]] for (int r = 0; r < ROWS; ++r)
+          [[unroll]] for (int j = 0; j < COLS; ++j) sums[r * COLS + j] += element(x[r], e) * element(y[j], e);
+    }
+  } else {
+    const uint64_t column_at = b_at + min(n0 / E + column, p.n / E - 1) * 16;
+    for (uint i = slice; i < chunks; i += SLICE) {
+      uvec4 y[E], x[ROWS];
+      [[unroll]] for (uint e = 0; e < E; ++e) y[e] = Chunk(column_at + bytes(int64_t(i * E + e) * p.b_k)).v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Chunk(a_at[r] + i * 16).v;
+      [[unroll]] for (uint e = 0; e < E; ++e)
+        [[unroll]] for (int r = 0; r < ROWS; ++r)
+          [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += element(x[r], e) * element(y[e], j);
+    }
+    // k past the last whole chunk
+    const uint k = chunks * E + slice;
+    if (k < p.k) {
+      const uvec4 y = Chunk(column_at + bytes(int64_t(k) * p.b_k)).v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += load_float(a_at[r], k, DT) * element(y, j);
+    }
+  }
+
+  // Eight values of each invocation at a time. One of them and of a column group is added by PARTS invocations of SLICE / PARTS
+  // partial sums each; then the first of them adds the parts.
+  const uint VALUES = 8, PARTS = max(256 / (VALUES * SHARED), 1);
+  [[unroll]] for (uint first = 0; first < SUMS; first += VALUES) {
+    barrier();  // the sums before are read
+    [[unroll]] for (uint v = 0; v < VALUES; ++v)
+      if (first + v < SUMS) partial[v * 257 + column * SLICE + slice] = sums[first + v];
+    barrier();  // these are written
+    const uint part = t % PARTS, mine = t / PARTS % SHARED, value = t / PARTS / SHARED;
+    const uint from = value * 257 + mine * SLICE + part * (SLICE / PARTS);
+    float sum = 0.0;
+    if (value < VALUES && first + value < SUMS)
+      for (uint i = 0; i < SLICE / PARTS; ++i) sum += partial[from + i];
+    barrier();  // and read
+    if (value < VALUES) partial[value * 257 + mine * SLICE + part] = sum;
+    barrier();  // the parts are written
+    if (value < VALUES && part == 0 && first + value < SUMS) {
+      sum = 0.0;
+      for (uint i = 0; i < PARTS; ++i) sum += partial[value * 257 + mine * SLICE + i];
+      const uint which = first + value, wide = B_ALONG_K != 0 ? COLS : E;
+      const uint row = m0 + which / wide, n = n0 + mine * wide + which % wide;
+      if (row < p.m && n < p.n) {
+        float v = p.alpha * sum;
+        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(n) * p.c_n), DT);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n), DT, v);
+      }
+    }
+  }
+}
