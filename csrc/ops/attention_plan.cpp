@@ -82,11 +82,13 @@ MatrixShape matrix_shape(const AttentionProblem& problem, AttentionPass pass, in
 AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
-  if (!layout.known || layout.m * 2 % layout.subgroup != 0 || caps.max_push_constant_bytes < 256) return plan;
+  if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
   plan.dim = round_up(problem.head_dim, 16);
   plan.v_dim = round_up(problem.v_dim, 16);
   const MatrixShape shape = matrix_shape(problem, pass, std::max(plan.dim, plan.v_dim));
   if (shape.dim == 0) return plan;
+  const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
+  plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');
   plan.local = shape.warps * layout.subgroup;
   plan.rows = shape.rows;
   plan.tile = shape.tile;
@@ -95,7 +97,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.block = shape.warps * shape.rows * layout.m;
   const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
   const auto shared =
-      static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8));  // dK/dV keeps two floats per query too
+      static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8)) +  // dK/dV keeps two floats per query too
+      (plan.hand_over ? 0u : static_cast<uint32_t>(shape.warps * 2 * layout.m * 24 * 2));
   if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;

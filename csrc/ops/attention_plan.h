@@ -30,6 +30,7 @@ struct AttentionPlan {
   int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
   int block = 0;                       // rows of a workgroup
+  bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int share = 0;                       // decode: keys of a split
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
 };

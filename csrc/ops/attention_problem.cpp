@@ -166,7 +166,8 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const bool sums = call.problem.banded || call.problem.k_len <= 64 + plan.block;  // sums_delta() in attention.glsl
     const int flags = (multiples_of(8, operands) ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) |
                       (plain ? 8 : 0) | (grad_bias ? 16 : 0) | (exact ? 32 : 0) |
-                      (pass == AttentionPass::dq && sums ? 64 : 0) | (passing % plan.tile == 0 ? 128 : 0);
+                      (pass == AttentionPass::dq && sums ? 64 : 0) | (passing % plan.tile == 0 ? 128 : 0) |
+                      (plan.hand_over ? 256 : 0);
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

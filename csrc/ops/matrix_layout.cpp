@@ -70,7 +70,6 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
   const auto elements = static_cast<int>(probe.acc_length);
   if (lanes < 1 || lanes > kMaxLanes || elements < 1 || elements > kMaxElements || elements * lanes != out.m * out.n)
     return false;
-  if (probe.a_length != probe.acc_length) return false;
   const auto row = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] / 16); };
   const auto col = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] % 16); };
   const int row0 = row(0, 0), col0 = col(0, 0);
@@ -105,6 +104,15 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
   }
   for (int slot = 0; slot < out.slot_count; ++slot)
     out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
+  out.elements = elements;
+  return true;
+}
+
+// Whether an accumulator becomes an A operand by copying elements within a lane.
+bool read_hand_over(const Probe& probe, MatrixLayout& out) {
+  if (probe.a_length != probe.acc_length) return false;
+  const auto lanes = static_cast<int>(probe.subgroup);
+  const int elements = out.elements;
   for (int e = 0; e < elements; ++e) {
     int match = -1;
     for (int a = 0; a < elements; ++a) {
@@ -123,7 +131,6 @@ bool read_layout(const Probe& probe, MatrixLayout& out) {
       if (in_b != in_a % 16 * 16 + in_a / 16) out.b_is_a_transposed = false;
     }
   }
-  out.elements = elements;
   return true;
 }
 
@@ -139,7 +146,10 @@ MatrixLayout find_layout(int device, DType dtype) {
   MatrixLayout known = out;
   known.known = true;
   // Without shuffles a known layout is of no use.
-  return probe.subgroup == caps.subgroup_size && caps.subgroup_shuffle && read_layout(probe, known) ? known : out;
+  if (probe.subgroup != caps.subgroup_size || !caps.subgroup_shuffle || !read_layout(probe, known)) return out;
+  MatrixLayout handed = known;
+  handed.hand_over = true;
+  return read_hand_over(probe, handed) ? handed : known;
 }
 
 }  // namespace

@@ -9,11 +9,12 @@
 namespace aule::ops {
 
 // Element e of lane l of an accumulator is (l / lane_div * lane_row + nibble e of rows, l % lane_div * lane_col +
-// nibble e of cols), and equals element (nibble e of a_elem) of the same matrix as an A operand.
+// nibble e of cols), and with hand_over it equals element (nibble e of a_elem) of the same matrix as an A operand.
 struct MatrixLayout {
   bool usable = false;  // the device multiplies 16-bit m x n by n x n matrices into float32
-  bool known = false;   // the rest describes the layout; false: only the shape and the subgroup
-  int m = 0, n = 0;     // k = n
+  bool known = false;   // the rest describes the accumulator's layout; false: only the shape and the subgroup
+  bool hand_over = false;
+  int m = 0, n = 0;  // k = n
   int subgroup = 0;
   int elements = 0;  // of an accumulator per lane, at most 8
   int lane_div = 1, lane_row = 1, lane_col = 1;

@@ -91,6 +91,7 @@ py::dict matrix_layout(int device, bool bfloat16) {
 #define FIELD(name) d[#name] = l.name
   FIELD(usable);
   FIELD(known);
+  FIELD(hand_over);
   FIELD(m);
   FIELD(n);
   FIELD(subgroup);

@@ -5,7 +5,7 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units whose element layout is known, dK and dV:
+// FlashAttention backward on matrix units whose accumulators' layout is known, dK and dV:
 //   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
 // memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
@@ -96,9 +96,11 @@ void accumulate(int stage, int block, int query0, bool masked) {
         kept = keep ? prob * p.dropout_scale : 0.0;
       }
       const float d = prob * (gp - stats.y);
-      weight[r][NIBBLE(ELEM_OF_A, e)] = T(kept);
-      ds[r][NIBBLE(ELEM_OF_A, e)] = T(SOFTCAP ? d * slope : d);
+      PUT_A(weight[r], 0, e, kept)
+      PUT_A(ds[r], 1, e, SOFTCAP ? d * slope : d)
     }
+    TAKE_A(weight[r], 0)
+    TAKE_A(ds[r], 1)
   }
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;

@@ -5,7 +5,7 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units whose element layout is known, dQ (and the full bias gradient when asked):
+// FlashAttention backward on matrix units whose accumulators' layout is known, dQ (and the full bias gradient when asked):
 //   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V tiles
 // pass through shared memory. One writer per element, one order of summation: deterministic.
@@ -77,14 +77,16 @@ void weigh(int key0, bool masked) {
 
 void accumulate(int stage, int block, int key0) {
   MatA ds[ROWS];
-  [[unroll]] for (int r = 0; r < ROWS; ++r)
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const float d = s[r][e] * (dp[r][e] - delta[r * SLOTS + SLOT(e)]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       if (GRAD_BIAS && row < p.q_len && key <= tile_last)
         F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = d;
-      ds[r][NIBBLE(ELEM_OF_A, e)] = T(SOFTCAP ? d * slope[r][e] : d);
+      PUT_A(ds[r], 0, e, SOFTCAP ? d * slope[r][e] : d)
     }
+    TAKE_A(ds[r], 0)
+  }
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
     MatB k;
     coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);

@@ -5,7 +5,7 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention forward on matrix units whose element layout is known (FlashAttention-2, Dao 2023).
+// FlashAttention forward on matrix units whose accumulators' layout is known (FlashAttention-2, Dao 2023).
 //
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles pass
 // through registers into shared memory. Softmax in log2 units with a lazy rescale: the reference maximum m of a row moves
@@ -112,7 +112,7 @@ void rescale() {
 void weigh(int stage, int block, int key0) {
   [[unroll]] for (int c = 0; c < STEP; ++c) {
     MatA weight[ROWS];
-    [[unroll]] for (int r = 0; r < ROWS; ++r)
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         float x = exp2(fma(s[r * STEP + c][e], score_scale, -m[r * SLOTS + SLOT(e)]));
         l[r * SLOTS + SLOT(e)] += x;
@@ -122,8 +122,10 @@ void weigh(int stage, int block, int key0) {
           const uint word = dropout_word(dropout_draw(philox, bh, row, key, p.q_len, p.k_len), row);
           x = uniform01(word) >= p.dropout_p ? x * p.dropout_scale : 0.0;
         }
-        weight[r][NIBBLE(ELEM_OF_A, e)] = T(x);
+        PUT_A(weight[r], 0, e, x)
       }
+      TAKE_A(weight[r], 0)
+    }
     [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
       MatB v;
       coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + (block + c) * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);

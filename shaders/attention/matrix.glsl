@@ -32,6 +32,7 @@ const bool GRAD_BIAS = (FLAGS & 16) != 0;
 const bool EXACT = (FLAGS & 32) != 0;    // no band, and the tiles hold nothing beyond the last row: no mask
 
 const bool SUMS_DELTA = (FLAGS & 64) != 0;  // dQ: some rows may see few keys
+const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are those of an A operand in the same lane
 const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
 
 const int WARPS = LOCAL / SUBGROUP;
@@ -44,8 +45,11 @@ const int BLOCKS = TILE / MAT_N;
 const int WIDEST = D > DV ? D : DV;
 const int PATCH_COLS = WIDEST < 128 ? WIDEST : 128;
 const int PATCH_PITCH = PATCH_COLS / 8 + 1;
-const int PATCH_LOADS = MAT_M * 2 / SUBGROUP;  // of a lane, per 16 columns
+const int PATCH_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;  // of a lane, per 16 columns
+const bool PATCH_WHOLE = MAT_M * 2 % SUBGROUP == 0;
 const int PATCH_SIZE = MAT_M * PATCH_PITCH;
+// Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
+const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;
 const float LOG2E = 1.4426950408889634, LN2 = 0.6931471805599453;
 // Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
 const float LOWEST = -3.0e38;

@@ -13,6 +13,35 @@ const int TILE_A = TILE * PITCH;               // where the second operand start
 const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
 const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
 shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
+shared T strips[HAND_OVER ? 1 : WARPS * 2 * STRIP];  // two of each subgroup
+
+uint strip_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * STRIP); }
+uint pack_pair(T a, T b) {
+#ifdef T_bfloat16_t
+  return floatBitsToUint(float(a)) >> 16 | (floatBitsToUint(float(b)) & 0xffff0000u);
+#else
+  return packHalf2x16(vec2(float(a), float(b)));
+#endif
+}
+uvec4 strip_chunk(int which, int row, int column) {
+  const uint at = strip_at(which) + uint(row * STRIP_PITCH + column);
+  return uvec4(pack_pair(strips[at], strips[at + 1]), pack_pair(strips[at + 2], strips[at + 3]),
+               pack_pair(strips[at + 4], strips[at + 5]), pack_pair(strips[at + 6], strips[at + 7]));
+}
+// Element e of the accumulator-shaped A operand M; when all are put, TAKE_A makes it whole. WHICH: 0 or 1, its strip.
+#define PUT_A(M, WHICH, e, x)                                                                                          \
+  {                                                                                                                    \
+    if (HAND_OVER) M[NIBBLE(ELEM_OF_A, e)] = T(x);                                                                     \
+    else strips[strip_at(WHICH) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + lane_col() + NIBBLE(ELEM_COLS, e))] = T(x); \
+  }
+#define TAKE_A(M, WHICH)                                                                                               \
+  if (!HAND_OVER) {                                                                                                    \
+    subgroupMemoryBarrierShared();                                                                                     \
+    subgroupBarrier();                                                                                                 \
+    coopMatLoad(M, strips, strip_at(WHICH), uint(STRIP_PITCH), ROW_MAJOR);                                             \
+    subgroupMemoryBarrierShared();                                                                                     \
+    subgroupBarrier();                                                                                                 \
+  }
 
 uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
@@ -63,7 +92,7 @@ void put_b(int stage) {
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c)                                                                  \
       [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
-        const int e = lane() + i * SUBGROUP;                                                                           \
+        const int e = PATCH_WHOLE ? lane() + i * SUBGROUP : min(lane() + i * SUBGROUP, MAT_M * 2 - 1);                 \
         CHUNK[(r * ((WIDTH) / 16) + c) * PATCH_LOADS + i] =                                                            \
             load_chunk(BASE, uint(min(row0 + r * MAT_M + e / 2, LAST)) * STEP_BYTES, c * 16 + e % 2 * 8, DIM);        \
       }
@@ -74,7 +103,7 @@ void put_b(int stage) {
       [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
         [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
           const int e = lane() + i * SUBGROUP;                                                                         \
-          if (d + c * 16 < (WIDTH))                                                                                    \
+          if (d + c * 16 < (WIDTH) && (PATCH_WHOLE || e < MAT_M * 2))                                                  \
             tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2] = CHUNK[(r * ((WIDTH) / 16) + d / 16 + c) * PATCH_LOADS + i]; \
         }                                                                                                              \
       subgroupMemoryBarrierShared();                                                                                   \
@@ -87,7 +116,7 @@ void put_b(int stage) {
     }
 // Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of 16-bit
 // results to global memory are eight 2-byte stores per lane on one vendor's compiler.
-#define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
+#define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
       [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
@@ -102,10 +131,34 @@ void put_b(int stage) {
       [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
         [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
           const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                         \
-          if (d + c * 16 < (WIDTH) && row <= (LAST))                                                                   \
+          if (d + c * 16 < (WIDTH) && row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2))                                                                   \
             store_chunk(BASE, uint(row) * STEP_BYTES, d + c * 16 + e % 2 * 8, DIM, tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2]); \
         }                                                                                                              \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
     }
+// The same by way of the strips, 16 columns at a time.
+#define STORE_ROWS_STRIPS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
+      [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
+        [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                     \
+          strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e))] = \
+              T(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+        const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
+        if (row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2))                                                           \
+          store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, strip_chunk(0, e / 2, e % 2 * 8));        \
+      }                                                                                                                \
+      subgroupMemoryBarrierShared();                                                                                   \
+      subgroupBarrier();                                                                                               \
+    }
+#define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
+  if (HAND_OVER) {                                                                                                     \
+    STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                \
+  } else {                                                                                                             \
+    STORE_ROWS_STRIPS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                \
+  }
 #endif
