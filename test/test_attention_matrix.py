@@ -127,7 +127,7 @@ def test_strides(dtype, dim):
 
 
 def test_accumulators_that_are_no_operands(dtype, monkeypatch):
-    """As on GPUs that keep A operands and accumulators in different lanes: P, dS and results pass through shared memory."""
+    """As on GPUs that keep A operands and accumulators in different lanes: all pass through shared memory."""
     monkeypatch.setenv("AULE_ATTENTION_HAND_OVER", "0")
     compare(dtype, (1, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
