@@ -1,10 +1,10 @@
 #include "ops/attention_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <span>
 #include <string_view>
+
+#include "ops/attention_shapes.h"
 
 namespace aule::ops {
 namespace {
@@ -52,40 +52,13 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   return plan;
 }
 
-// Shapes of the matrix family by head size; what was tried and its timings stand in the shaders' head comments.
-struct MatrixShape {
-  int dim;  // the larger padded head size, at most
-  int warps, rows, tile, step, stages;
-};
-// 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
-// subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {
-    {32, 4, 2, 64, 2, 1}, {64, 4, 2, 64, 4, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
-// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128.
-constexpr MatrixShape kDq[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
-constexpr MatrixShape kDkDv[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 1}};
-
-MatrixShape matrix_shape(const AttentionProblem& problem, AttentionPass pass, int dim) {
-  std::span<const MatrixShape> table = problem.banded ? std::span<const MatrixShape>(kForwardBanded) : kForward;
-  const char* variable = "AULE_ATTENTION_SHAPE";
-  if (pass == AttentionPass::dq) table = kDq, variable = "AULE_ATTENTION_SHAPE_DQ";
-  if (pass == AttentionPass::dkdv) table = kDkDv, variable = "AULE_ATTENTION_SHAPE_DKDV";
-  const auto row = std::find_if(table.begin(), table.end(), [&](const MatrixShape& r) { return dim <= r.dim; });
-  if (row == table.end()) return {};
-  MatrixShape shape = *row;
-  if (const char* asked = std::getenv(variable); asked != nullptr)
-    std::sscanf(asked, "%d,%d,%d,%d,%d", &shape.warps, &shape.rows, &shape.tile, &shape.step, &shape.stages);
-  return shape;
-}
-
 AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
   if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
   plan.dim = round_up(problem.head_dim, 16);
   plan.v_dim = round_up(problem.v_dim, 16);
-  const MatrixShape shape = matrix_shape(problem, pass, std::max(plan.dim, plan.v_dim));
+  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, std::max(plan.dim, plan.v_dim));
   if (shape.dim == 0) return plan;
   const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
   plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');

@@ -17,6 +17,7 @@ struct AttentionProblem {
   int64_t batch = 0, heads = 0, kv_heads = 0, q_len = 0, k_len = 0, head_dim = 0, v_dim = 0;
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
+  int device = 0;       // whose measured shapes are looked up
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };

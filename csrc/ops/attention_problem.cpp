@@ -83,6 +83,7 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   call.key = attention_operand(key);
   call.value = attention_operand(value);
   AttentionProblem& problem = call.problem;
+  problem.device = call.query.device().index();
   problem.batch = call.query.size(0);
   problem.heads = call.query.size(1);
   problem.kv_heads = call.key.size(1);

@@ -64,6 +64,7 @@ std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int
   problem.head_dim = head_dim;
   problem.v_dim = v_dim;
   problem.dtype = DType::f16;
+  problem.device = static_cast<int>(device);
   const MatrixLayout& layout = matrix_layout(static_cast<int>(device), DType::f16);
   std::vector<std::string> names;
   for (const auto& [name, pass] :

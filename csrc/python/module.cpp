@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "ops/attention_shapes.h"
 #include "ops/fallback.h"
 #include "ops/matrix_layout.h"
 #include "runtime/allocator.h"
@@ -161,6 +162,14 @@ PYBIND11_MODULE(_C, m) {
         [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
   m.def("device_properties", &device_properties);
   m.def("matrix_layout", &matrix_layout);
+  m.def("attention_shape", [](int device, const std::string& pass, bool banded, int dim) {
+    const auto which = pass == "dq"     ? ops::AttentionPass::dq
+                       : pass == "dkdv" ? ops::AttentionPass::dkdv
+                                        : ops::AttentionPass::forward;
+    const auto s = ops::matrix_shape(index_of(device), which, banded, dim);
+    return py::make_tuple(s.warps, s.rows, s.tile, s.step, s.stages);
+  });
+  m.def("tuning_file", [](int device) { return runtime::tuning_file(index_of(device)); });
   m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
   m.def("is_in_bad_fork",
         [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });

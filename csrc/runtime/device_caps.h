@@ -2,8 +2,14 @@
 #pragma once
 #include <c10/core/Device.h>
 
+#include <string>
+
 #include "kernels/caps.h"
 
 namespace aule::runtime {
+
 const Caps& device_caps(c10::DeviceIndex device);
-}
+// The file of what was measured on this device and driver to plan with (torch_aule.tune); empty: no cache folder.
+std::string tuning_file(c10::DeviceIndex device);
+
+}  // namespace aule::runtime

@@ -10,6 +10,7 @@
 #include "runtime/device_caps.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
+#include "vulkan/environment.h"
 
 namespace aule::runtime {
 namespace {
@@ -110,5 +111,12 @@ stream::CommandStream& current_stream(c10::DeviceIndex device) {
 }
 
 const Caps& device_caps(c10::DeviceIndex device) { return vulkan::device_caps(resolve(device)); }
+
+std::string tuning_file(c10::DeviceIndex device) {
+  const auto folder = vulkan::cache_directory();
+  if (folder.empty()) return {};
+  const Caps& caps = device_caps(device);
+  return (folder / ("attention-" + std::to_string(caps.driver_version) + "-" + caps.uuid + ".txt")).string();
+}
 
 }  // namespace aule::runtime

@@ -25,18 +25,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path cache_directory() {
-  if (const char* dir = std::getenv("TORCH_AULE_CACHE_DIR"); dir != nullptr && *dir != '\0') return dir;
-#ifdef _WIN32
-  if (const char* local = std::getenv("LOCALAPPDATA")) return fs::path(local) / "torch_aule";
-#endif
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0')
-    return fs::path(xdg) / "torch_aule";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    return fs::path(home) / ".cache" / "torch_aule";
-  return {};
-}
-
 uint64_t checksum(const std::string& data) {
   uint64_t h = 1469598103934665603ull;  // FNV-1a
   for (unsigned char c : data) h = (h ^ c) * 1099511628211ull;

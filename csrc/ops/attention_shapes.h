@@ -1,0 +1,19 @@
+// How the attention kernels for matrix units are cut, by pass and head size: the shipped table, or what
+// `python -m torch_aule.tune` measured on this device.
+#pragma once
+#include <span>
+
+#include "ops/attention_plan.h"
+
+namespace aule::ops {
+
+struct MatrixShape {
+  int dim = 0;  // the larger padded head size, at most; 0: no shape
+  int warps = 0, rows = 0, tile = 0, step = 0, stages = 0;
+};
+
+// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages overrides the
+// tables.
+MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim);
+
+}  // namespace aule::ops

@@ -1,0 +1,86 @@
+"""The tuner, and the file of measured shapes that the planner reads."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_aule
+from torch_aule import tune
+
+
+def shapes_in_a_process(folder):
+    """(forward D 64, forward D 128, dQ D 64) as a new process plans them."""
+    code = (
+        "import torch_aule; C = torch_aule._C\n"
+        "print(C.attention_shape(0, 'forward', False, 64), C.attention_shape(0, 'forward', False, 128),"
+        " C.attention_shape(0, 'dq', False, 64), sep='|')"
+    )
+    launcher = os.environ.get("TORCH_AULE_TEST_LAUNCHER")
+    env = {**os.environ, "TORCH_AULE_CACHE_DIR": str(folder)}
+    run = subprocess.run(
+        [*([launcher] if launcher else []), sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [eval(part) for part in run.stdout.strip().split("|")]
+
+
+def test_the_planner_reads_what_was_measured(tmp_path):
+    shipped = shapes_in_a_process(tmp_path)
+    name = Path(torch_aule._C.tuning_file(0)).name
+    (tmp_path / name).write_text(
+        "# comment\nforward 128 8 1 32 1 1\nforward 64 4 1 32 2 2\ndq 64 99 1 16 1 1\nnonsense\nforward 32 4"
+    )
+    measured = shapes_in_a_process(tmp_path)
+    assert measured == [(4, 1, 32, 2, 2), (8, 1, 32, 1, 1), shipped[2]]  # 99 subgroups make no kernel
+    assert measured[:2] != shipped[:2]
+
+
+def test_candidates_fit():
+    for dim in tune.DIMS:
+        for backward in (False, True):
+            for warps, rows, tile, step, stages in tune.candidates(backward, dim, 48 << 10):
+                assert step * 16 <= tile and stages * tile * 4 * dim <= 48 << 10 and warps * rows > 0
+    assert tune.candidates(False, 64, 48 << 10) and not tune.candidates(False, 256, 1024)
+
+
+def test_reset_and_no_cache_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TORCH_AULE_CACHE_DIR", str(tmp_path))
+    path = Path(torch_aule._C.tuning_file(0))
+    path.write_text("")
+    assert tune.main(["--reset"]) == 0 and not path.exists()
+    for name in ("TORCH_AULE_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert tune.main([]) == 1 and "TORCH_AULE_CACHE_DIR" in capsys.readouterr().err
+
+
+def test_tuning(monkeypatch):
+    if not torch_aule._C.matrix_layout(0, False)["known"]:
+        with pytest.raises(RuntimeError, match="nothing to tune"):
+            tune.tune()
+        return
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
+    monkeypatch.setattr(tune, "PASSES", tune.PASSES[:1])
+    if torch_aule._C.device_properties(0)["kind"] == "cpu":  # the shipped shape takes it a minute to compile
+        monkeypatch.setenv("AULE_ATTENTION_SHAPE", "2,1,16,1,1")
+        monkeypatch.setattr(tune.Problem, "milliseconds", lambda self: float(os.environ.get(tune.PASSES[0][1], "9")[0]))
+    lines = tune.tune(dims=(16,), length=64, elements=2 * 64 * 16, shapes=[(2, 1, 16, 1, 1)])
+    assert lines in ([], ["forward 16 2 1 16 1 1"])
+    if torch_aule._C.device_properties(0)["kind"] == "cpu":
+        assert lines
+    monkeypatch.setattr(tune, "right", lambda actual, expected: False)
+    with pytest.warns(UserWarning, match="wrong numbers"):
+        assert tune.tune(dims=(16,), length=64, elements=2 * 64 * 16, shapes=[(2, 1, 16, 1, 1)]) == []
+
+
+def test_right():
+    exact = [torch.ones(4, dtype=torch.float64)]
+    assert tune.right([torch.full((4,), 1.005, dtype=torch.float16)], exact)
+    assert not tune.right([torch.full((4,), 1.05, dtype=torch.float16)], exact)
+    assert not tune.right([torch.full((4,), float("nan"))], exact)

@@ -1,0 +1,206 @@
+"""Measures how to cut the attention kernels for matrix units on this device: ``python -m torch_aule.tune``.
+
+The shipped shapes were chosen on one GPU. This tries others, passes over those that give wrong numbers or fail to
+build, and keeps the fastest per pass and head size in a file that the planner reads from then on (``--reset`` removes
+it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import statistics
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+try:
+    from rich.console import Console
+    from rich.progress import track
+except ImportError as error:
+    raise ImportError("torch_aule.tune shows its progress with rich: pip install rich") from error
+
+import torch_aule
+
+#: (name in the file, environment variable of a trial, backward, causal)
+PASSES = (
+    ("forward", "AULE_ATTENTION_SHAPE", False, False),
+    ("forward_banded", "AULE_ATTENTION_SHAPE", False, True),
+    ("dq", "AULE_ATTENTION_SHAPE_DQ", True, True),
+    ("dkdv", "AULE_ATTENTION_SHAPE_DKDV", True, True),
+)
+DIMS = (32, 64, 96, 128, 256)
+TOLERANCE = 1e-2
+
+
+def candidates(backward: bool, dim: int, shared_bytes: int) -> list[tuple[int, ...]]:
+    """Shapes (subgroups, row blocks of each, tile, column blocks in flight, stages) that fit the shared memory."""
+    found = []
+    for warps, rows, tile, step, stages in itertools.product((4, 8), (1, 2), (16, 32, 64), (1, 2, 4), (1, 2)):
+        if step * 16 > tile or (backward and step > 1):
+            continue
+        if stages * tile * (4 * (dim + 8) + 8) > shared_bytes:
+            continue
+        if rows * dim > (256 if not backward else 128):  # accumulators and operands of a subgroup stay in registers
+            continue
+        found.append((warps, rows, tile, step, stages))
+    return found
+
+
+@contextlib.contextmanager
+def trial(variable: str, shape: tuple[int, ...] | None):
+    """The planner takes this shape inside the block."""
+    before = os.environ.pop(variable, None)
+    if shape is not None:
+        os.environ[variable] = ",".join(map(str, shape))
+    try:
+        yield
+    finally:
+        os.environ.pop(variable, None)
+        if before is not None:
+            os.environ[variable] = before
+
+
+class Problem:
+    """One attention call, forward or backward."""
+
+    def __init__(self, backward: bool, causal: bool, heads: int, length: int, dim: int):
+        self.backward, self.causal = backward, causal
+        shape = (1, heads, length, dim)
+        self.q, self.k, self.v, self.grad = (torch.randn(shape, device="aule", dtype=torch.float16) for _ in range(4))
+        self.saved = torch.ops.aule.flash_attn_fwd(self.q, self.k, self.v, is_causal=causal)
+
+    def __call__(self) -> list[torch.Tensor]:
+        if not self.backward:
+            return [torch.ops.aule.flash_attn_fwd(self.q, self.k, self.v, is_causal=self.causal)[0]]
+        args = (self.grad, self.q, self.k, self.v, *self.saved)
+        return list(torch.ops.aule.flash_attn_bwd(*args, is_causal=self.causal)[:3])
+
+    def reference(self) -> list[torch.Tensor]:
+        """In float64 on the CPU."""
+        q, k, v = (t.cpu().double().requires_grad_() for t in (self.q, self.k, self.v))
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        if not self.backward:
+            return [out.detach()]
+        return list(torch.autograd.grad(out, (q, k, v), self.grad.cpu().double()))
+
+    def milliseconds(self, calls: int = 3, samples: int = 3) -> float:
+        self()
+        times = []
+        for _ in range(samples):
+            start, end = (torch.Event("aule", enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(calls):
+                self()
+            end.record()
+            torch.aule.synchronize()
+            times.append(start.elapsed_time(end) / calls)
+        return statistics.median(times)
+
+
+def right(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    """Whether all results are within the tolerance of 16-bit attention."""
+    return all(
+        bool((a.cpu().double() - e).abs().max() / max(1.0, float(e.abs().max())) < TOLERANCE)
+        for a, e in zip(actual, expected, strict=True)
+    )
+
+
+def tune(
+    dims=DIMS, length: int = 4096, elements: int = 1 << 24, shapes=None, console: Console | None = None
+) -> list[str]:
+    """Lines for the planner's file: the fastest sound shape of each pass and head size.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        Head sizes; a size is served by the next larger row.
+    length : int
+        Queries and keys of the timed problem.
+    elements : int
+        heads * length * head size of it.
+    shapes : list of tuple, optional
+        Candidates, instead of all that fit.
+    console : rich.console.Console, optional
+        For progress and the table.
+
+    Raises
+    ------
+    RuntimeError
+        Where no matrix-unit kernel serves the device.
+    """
+    console = console or Console(stderr=True)
+    if not torch_aule._C.matrix_layout(torch.aule.current_device(), False)["known"]:
+        raise RuntimeError("this device has no cooperative matrices whose layout is known: there is nothing to tune")
+    shared = torch_aule._C.device_properties(torch.aule.current_device())["max_shared_bytes"]
+    lines = []
+    for (name, variable, backward, causal), dim in itertools.product(PASSES, dims):
+        if backward and dim > 128:
+            continue  # the portable kernels serve these
+        check = Problem(backward, causal, 2, 200, dim)
+        expected = check.reference()
+        timed = Problem(backward, causal, max(1, elements // length // dim), length, dim)
+        with trial(variable, None):
+            default = timed.milliseconds()
+        best, best_ms = None, default
+        trials = shapes or candidates(backward, dim, shared)
+        for shape in track(trials, f"{name} D {dim}", console=console, transient=True):
+            with trial(variable, shape):
+                try:
+                    if not right(check(), expected):
+                        warnings.warn(f"{name} D {dim}: shape {shape} gives wrong numbers on this device", stacklevel=2)
+                        continue
+                    ms = timed.milliseconds()
+                except RuntimeError as error:
+                    console.print(f"{name} D {dim}: {shape} passed over: {str(error).splitlines()[0]}")
+                    continue
+            if ms < 0.98 * best_ms:  # within the noise the shipped shape stays
+                best, best_ms = shape, ms
+        chosen = "as shipped" if best is None else str(best)
+        console.print(f"{name:15s} D {dim:3d}  {default:8.3f} ms -> {best_ms:8.3f} ms  {chosen}")
+        if best is not None:
+            lines.append(" ".join(map(str, (name, dim, *best))))
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m torch_aule.tune", description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--reset", action="store_true", help="remove what was measured and go back to the shipped shapes"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the lines and keep nothing")
+    options = parser.parse_args(arguments)
+    name = torch_aule._C.tuning_file(torch.aule.current_device())
+    if not name:
+        print("there is no cache folder to keep a result in: set TORCH_AULE_CACHE_DIR", file=sys.stderr)
+        return 1
+    path = Path(name)
+    if options.reset:
+        path.unlink(missing_ok=True)
+        return 0
+    try:
+        lines = tune()
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    text = "# pass, head size up to, subgroups, row blocks, tile, column blocks in flight, stages\n" + "".join(
+        line + "\n" for line in lines
+    )
+    if options.dry_run:
+        print(text, end="")
+        return 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+    print(f"kept in {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
