@@ -375,8 +375,8 @@ TITLES = ("kernel", "constants", "first used by", *SHOWN)
 HEAD = f"| {' | '.join(TITLES)} |\n|---|---|---|" + "---:|" * len(SHOWN)
 MATRIX_ATTENTION = re.compile("flash_attn.*_matrix")
 MATRIX_NOTE = """\
-Several shapes (warps, rows, tile, step, stages), causal, compiled by themselves. The planner gets subgroups of 64 lanes, RADV's
-default; 32 would have to be asked for with a required subgroup size."""
+Several shapes (warps, rows, tile, step, stages), causal, compiled by themselves. The planner gets subgroups of 64,
+RADV's default; 32 would have to be asked for with a required subgroup size."""
 
 
 def report(results: list[Result], names: set[str], about: str) -> str:

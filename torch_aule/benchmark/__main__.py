@@ -191,6 +191,7 @@ def main() -> int:
     parser.add_argument("--no-cpu", action="store_true", help="do not time the CPU beside it")
     parser.add_argument("--no-cuda", action="store_true", help="do not time CUDA beside it")
     parser.add_argument("--only", default="", metavar="TEXT", help="on a GPU: only cases whose name or sizes have it")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="on a GPU: then no more of the minor cases")
     parser.add_argument("--small", action="store_true", help="on a GPU: the cases of a software device")
     options = parser.parse_args()
 
@@ -222,7 +223,7 @@ def main() -> int:
 
         if large:
             gpu_report.run(large, about, emit, rivals=cuda, quick=options.quick, index=options.device,
-                           cases_filter=options.only)  # fmt: skip
+                           cases_filter=options.only, seconds=options.seconds)  # fmt: skip
         for group in wanted:
             if group == "dispatch":
                 source = run_dispatch(devices, options.quick)

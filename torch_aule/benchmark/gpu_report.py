@@ -223,12 +223,16 @@ def first_call(index: int) -> dict:
 
 
 def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes | None = None, quick=False, index=0,
-        cases_filter="") -> list[dict]:  # fmt: skip
-    """All lines of `groups`; `emit` gets each as soon as it is measured, so that a crash loses one case only."""
+        cases_filter="", seconds=float("inf")) -> list[dict]:  # fmt: skip
+    """All lines of `groups`; `emit` gets each as soon as it is measured, so that a crash loses one case only.
+
+    The main cases come first; the others are left out once `seconds` have passed.
+    """
     sizes = sizes or Sizes()
     about = {**about, "date": datetime.date.today().isoformat()}
     cases = [case for group in groups for case in GROUPS[group](sizes) if case.main or not quick]
     cases = [case for case in cases if cases_filter in " ".join(case.key)]
+    cases.sort(key=lambda case: not case.main)
     start = time.perf_counter()
     blockers = {}
     for device in ("aule", *rivals):
@@ -237,7 +241,11 @@ def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes
     copy, by_key, lines = 0.0, {}, []
     if any(case.reach and case.reach.of == "copy" for case in cases):
         cases = copy_reference(sizes) + cases
+    left_out = 0
     for case in cases:
+        if not case.main and time.perf_counter() - start > seconds:
+            left_out += 1
+            continue
         line = run_case(case, rivals, blockers)
         if case.name == "x+1" and not copy:
             speeds = [v["gbytes_per_s"] for v in line.values() if isinstance(v, dict) and "gbytes_per_s" in v]
@@ -249,7 +257,8 @@ def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes
     if any(case.group == "model" for case in cases):
         lines.append({**first_call(index), **about})
         emit(lines[-1])
-    print(f"{len(lines)} cases in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    words = f", {left_out} left out for want of time" if left_out else ""
+    print(f"{len(lines)} cases in {time.perf_counter() - start:.0f} s{words}", file=sys.stderr)
     return lines
 
 
