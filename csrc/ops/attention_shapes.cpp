@@ -26,15 +26,22 @@ constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 4, 2, 16, 
 constexpr MatrixShape kDq[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
 constexpr MatrixShape kDkDv[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 1}};
 
+// Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers, where there is one
+// (benchmarks/results/amd-radv-25.0.7.md; none was found for D 128 backward and D 256).
+constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kDqOthers[] = {{64, 4, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
+constexpr MatrixShape kDkDvOthers[] = {{64, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1}};
+constexpr uint32_t kNvidia = 0x10de;
+
 struct Table {
   std::string_view name;  // in the file of measured shapes
   const char* variable;
-  std::span<const MatrixShape> shipped;
+  std::span<const MatrixShape> nvidia, others;
 };
-const std::array<Table, 4> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward},
-                                    {"forward_banded", "AULE_ATTENTION_SHAPE", kForwardBanded},
-                                    {"dq", "AULE_ATTENTION_SHAPE_DQ", kDq},
-                                    {"dkdv", "AULE_ATTENTION_SHAPE_DKDV", kDkDv}}};
+const std::array<Table, 4> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward, kForwardOthers},
+                                    {"forward_banded", "AULE_ATTENTION_SHAPE", kForwardBanded, kForwardOthers},
+                                    {"dq", "AULE_ATTENTION_SHAPE_DQ", kDq, kDqOthers},
+                                    {"dkdv", "AULE_ATTENTION_SHAPE_DKDV", kDkDv, kDkDvOthers}}};
 using Measured = std::array<std::vector<MatrixShape>, kTables.size()>;
 
 bool sound(const MatrixShape& s) {
@@ -81,7 +88,9 @@ MatrixShape find(std::span<const MatrixShape> rows, int dim) {
 
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
   const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : banded ? 1 : 0;
-  const MatrixShape shipped = find(kTables[i].shipped, dim), measured = find(measured_on(device)[i], dim);
+  const bool nvidia = runtime::device_caps(static_cast<c10::DeviceIndex>(device)).vendor_id == kNvidia;
+  const MatrixShape shipped = find(nvidia ? kTables[i].nvidia : kTables[i].others, dim),
+                    measured = find(measured_on(device)[i], dim);
   // The nearer row; a measured one where both are as near.
   MatrixShape shape = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
   if (const char* asked = std::getenv(kTables[i].variable); asked != nullptr && shape.dim != 0) {
