@@ -44,15 +44,24 @@ FEATURES = {
 # The driver and its stand-in for the loader
 
 
+def debian_mirror() -> str:
+    """That of this machine's own apt sources."""
+    sources = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    for text in (path.read_text() for path in sources if path.is_file()):
+        found = re.search(r"^(?:deb|URIs:)[^#\n]*?(https?://\S+/debian)/?(?:\s|$)", text, re.M)
+        if found:
+            return found[1]
+    sys.exit("no Debian mirror in this machine's apt sources")
+
+
 def fetch_driver(folder: Path) -> None:
     """Unpacks Mesa of bookworm-backports into `folder`, with package lists and a cache of its own."""
     library = folder / "root/usr/lib/x86_64-linux-gnu/libvulkan_radeon.so"
     if not library.exists():
         for part in ("lists/partial", "cache/archives/partial", "debs"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-        (folder / "sources.list").write_text(
-            "deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian bookworm-backports main\n"
-        )
+        mirror = debian_mirror()
+        (folder / "sources.list").write_text(f"deb {mirror} bookworm main\ndeb {mirror} bookworm-backports main\n")
         options = [f"Dir::Etc::SourceList={folder}/sources.list", "Dir::Etc::SourceParts=/dev/null",
                    f"Dir::State::Lists={folder}/lists", f"Dir::Cache={folder}/cache", "APT::Sandbox::User=",
                    "Debug::NoLocking=1"]  # fmt: skip
@@ -223,8 +232,12 @@ def kernel_rows(gen: Path) -> list[tuple[str, int, int, set[str]]]:
 
 def matrix_attention_constants(name: str) -> list[tuple[str, int, list[int]]]:
     """The words of ops/attention_problem.cpp for RDNA3's 16 x 16 x 16 matrices: (shape, subgroup, words)."""
-    table = {"fwd": "kForward", "bwd_dq": "kDq", "bwd_dkdv": "kDkDv"}[re.search("attn_(.*)_matrix", name)[1]]
-    text = re.search(rf"MatrixShape {table}\[\] = (.*?);", (ROOT / "csrc/ops/attention_plan.cpp").read_text(), re.S)[1]
+    table = {"fwd": "kForwardOthers", "bwd_dq": "kDqOthers", "bwd_dkdv": "kDkDvOthers"}[
+        re.search("attn_(.*)_matrix", name)[1]
+    ]
+    text = re.search(rf"MatrixShape {table}\[\] = (.*?);", (ROOT / "csrc/ops/attention_shapes.cpp").read_text(), re.S)[
+        1
+    ]
     planned = [tuple(map(int, row.split(","))) for row in re.findall(r"\{([\d, ]+)\}", text)]
     found = []
     for subgroup, dim in itertools.product((64, 32), (64, 128, 256) if "fwd" in name else (64, 128)):
