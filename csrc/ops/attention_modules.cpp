@@ -15,16 +15,20 @@
 namespace aule::ops {
 namespace {
 
-// mask_type 0: [L, S]; 1: key padding [B, S]; 2: [B, H, L, S]. Bool masks mark what is hidden, float masks are added. The
-// result is additive and broadcasts to [B, H, L, S].
+// mask_type 0: [L, S]; 1: key padding [B, S]; 2: [B, H, L, S]. Bool masks mark what is hidden, float masks are added.
+// The result is additive and broadcasts to [B, H, L, S].
 at::Tensor additive_mask(const at::Tensor& mask, std::optional<int64_t> mask_type, const at::Tensor& query) {
   at::Tensor shaped = mask;
   const bool padding = mask_type == 1 || (!mask_type.has_value() && mask.dim() == 2 && mask.size(0) != mask.size(1));
-  if (padding) shaped = mask.view({mask.size(0), 1, 1, mask.size(1)});
-  else if (mask.dim() == 2) shaped = mask.view({1, 1, mask.size(0), mask.size(1)});
-  TORCH_CHECK(shaped.dim() == 4, "_native_multi_head_attention: expected a mask of 2 or 4 dimensions, but got ", mask.sizes());
+  if (padding)
+    shaped = mask.view({mask.size(0), 1, 1, mask.size(1)});
+  else if (mask.dim() == 2)
+    shaped = mask.view({1, 1, mask.size(0), mask.size(1)});
+  TORCH_CHECK(shaped.dim() == 4, "_native_multi_head_attention: expected a mask of 2 or 4 dimensions, but got ",
+              mask.sizes());
   if (shaped.scalar_type() != at::kBool) return shaped.to(query.scalar_type());
-  return at::where(shaped, at::Scalar(-std::numeric_limits<double>::infinity()), at::Scalar(0.0)).to(query.scalar_type());
+  return at::where(shaped, at::Scalar(-std::numeric_limits<double>::infinity()), at::Scalar(0.0))
+      .to(query.scalar_type());
 }
 
 at::Tensor split_heads(const at::Tensor& t, int64_t heads) {
@@ -35,14 +39,16 @@ at::Tensor split_heads(const at::Tensor& t, int64_t heads) {
 
 std::tuple<at::Tensor, at::Tensor> _native_multi_head_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t embed_dim, int64_t num_head,
-    const at::Tensor& qkv_weight, const at::Tensor& qkv_bias, const at::Tensor& proj_weight, const at::Tensor& proj_bias,
-    const std::optional<at::Tensor>& mask, bool need_weights, bool average_attn_weights, std::optional<int64_t> mask_type) {
+    const at::Tensor& qkv_weight, const at::Tensor& qkv_bias, const at::Tensor& proj_weight,
+    const at::Tensor& proj_bias, const std::optional<at::Tensor>& mask, bool need_weights, bool average_attn_weights,
+    std::optional<int64_t> mask_type) {
   const char* op = "_native_multi_head_attention";
-  TORCH_CHECK(query.dim() == 3 && query.size(2) == embed_dim, op, ": expected query of shape [batch, length, ", embed_dim,
-              "], but got ", query.sizes());
-  TORCH_CHECK(key.dim() == 3 && value.dim() == 3 && key.size(1) == value.size(1), op, ": expected key and value of one length, but got ",
-              key.sizes(), " and ", value.sizes());
-  TORCH_CHECK(num_head > 0 && embed_dim % num_head == 0, op, ": expected a number of heads that divides ", embed_dim, ", but got ", num_head);
+  TORCH_CHECK(query.dim() == 3 && query.size(2) == embed_dim, op, ": expected query of shape [batch, length, ",
+              embed_dim, "], but got ", query.sizes());
+  TORCH_CHECK(key.dim() == 3 && value.dim() == 3 && key.size(1) == value.size(1), op,
+              ": expected key and value of one length, but got ", key.sizes(), " and ", value.sizes());
+  TORCH_CHECK(num_head > 0 && embed_dim % num_head == 0, op, ": expected a number of heads that divides ", embed_dim,
+              ", but got ", num_head);
   TORCH_CHECK(qkv_weight.dim() == 2 && qkv_weight.size(0) == 3 * embed_dim && qkv_weight.size(1) == embed_dim, op,
               ": expected qkv_weight of shape [", 3 * embed_dim, ", ", embed_dim, "], but got ", qkv_weight.sizes());
 
@@ -54,7 +60,8 @@ std::tuple<at::Tensor, at::Tensor> _native_multi_head_attention(
     v = qkv.narrow(2, 2 * embed_dim, embed_dim);
   } else {
     const auto project = [&](const at::Tensor& t, int64_t part) {
-      return at::linear(t, qkv_weight.narrow(0, part * embed_dim, embed_dim), qkv_bias.narrow(0, part * embed_dim, embed_dim));
+      return at::linear(t, qkv_weight.narrow(0, part * embed_dim, embed_dim),
+                        qkv_bias.narrow(0, part * embed_dim, embed_dim));
     };
     q = project(query, 0);
     k = project(key, 1);
@@ -80,19 +87,25 @@ std::tuple<at::Tensor, at::Tensor> _native_multi_head_attention(
   return {at::linear(joined, proj_weight, proj_bias), weights};
 }
 
-at::Tensor _transformer_encoder_layer_fwd(
-    const at::Tensor& src, int64_t embed_dim, int64_t num_heads, const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
-    const at::Tensor& proj_weight, const at::Tensor& proj_bias, bool use_gelu, bool norm_first, double eps,
-    const at::Tensor& norm_weight_1, const at::Tensor& norm_bias_1, const at::Tensor& norm_weight_2,
-    const at::Tensor& norm_bias_2, const at::Tensor& ffn_weight_1, const at::Tensor& ffn_bias_1,
-    const at::Tensor& ffn_weight_2, const at::Tensor& ffn_bias_2, const std::optional<at::Tensor>& mask,
-    std::optional<int64_t> mask_type) {
+at::Tensor _transformer_encoder_layer_fwd(const at::Tensor& src, int64_t embed_dim, int64_t num_heads,
+                                          const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+                                          const at::Tensor& proj_weight, const at::Tensor& proj_bias, bool use_gelu,
+                                          bool norm_first, double eps, const at::Tensor& norm_weight_1,
+                                          const at::Tensor& norm_bias_1, const at::Tensor& norm_weight_2,
+                                          const at::Tensor& norm_bias_2, const at::Tensor& ffn_weight_1,
+                                          const at::Tensor& ffn_bias_1, const at::Tensor& ffn_weight_2,
+                                          const at::Tensor& ffn_bias_2, const std::optional<at::Tensor>& mask,
+                                          std::optional<int64_t> mask_type) {
   const auto attend = [&](const at::Tensor& x) {
-    return std::get<0>(_native_multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias,
-                                                    mask, false, true, mask_type));
+    return std::get<0>(_native_multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
+                                                    proj_bias, mask, false, true, mask_type));
   };
-  const auto norm_1 = [&](const at::Tensor& x) { return at::layer_norm(x, {embed_dim}, norm_weight_1, norm_bias_1, eps); };
-  const auto norm_2 = [&](const at::Tensor& x) { return at::layer_norm(x, {embed_dim}, norm_weight_2, norm_bias_2, eps); };
+  const auto norm_1 = [&](const at::Tensor& x) {
+    return at::layer_norm(x, {embed_dim}, norm_weight_1, norm_bias_1, eps);
+  };
+  const auto norm_2 = [&](const at::Tensor& x) {
+    return at::layer_norm(x, {embed_dim}, norm_weight_2, norm_bias_2, eps);
+  };
   const auto feed = [&](const at::Tensor& x) {
     const at::Tensor inner = at::linear(x, ffn_weight_1, ffn_bias_1);
     return at::linear(use_gelu ? at::gelu(inner) : at::relu(inner), ffn_weight_2, ffn_bias_2);

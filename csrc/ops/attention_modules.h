@@ -10,16 +10,19 @@ namespace aule::ops {
 
 std::tuple<at::Tensor, at::Tensor> _native_multi_head_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t embed_dim, int64_t num_head,
-    const at::Tensor& qkv_weight, const at::Tensor& qkv_bias, const at::Tensor& proj_weight, const at::Tensor& proj_bias,
-    const std::optional<at::Tensor>& mask, bool need_weights, bool average_attn_weights, std::optional<int64_t> mask_type);
-
-at::Tensor _transformer_encoder_layer_fwd(
-    const at::Tensor& src, int64_t embed_dim, int64_t num_heads, const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
-    const at::Tensor& proj_weight, const at::Tensor& proj_bias, bool use_gelu, bool norm_first, double eps,
-    const at::Tensor& norm_weight_1, const at::Tensor& norm_bias_1, const at::Tensor& norm_weight_2,
-    const at::Tensor& norm_bias_2, const at::Tensor& ffn_weight_1, const at::Tensor& ffn_bias_1,
-    const at::Tensor& ffn_weight_2, const at::Tensor& ffn_bias_2, const std::optional<at::Tensor>& mask,
+    const at::Tensor& qkv_weight, const at::Tensor& qkv_bias, const at::Tensor& proj_weight,
+    const at::Tensor& proj_bias, const std::optional<at::Tensor>& mask, bool need_weights, bool average_attn_weights,
     std::optional<int64_t> mask_type);
+
+at::Tensor _transformer_encoder_layer_fwd(const at::Tensor& src, int64_t embed_dim, int64_t num_heads,
+                                          const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+                                          const at::Tensor& proj_weight, const at::Tensor& proj_bias, bool use_gelu,
+                                          bool norm_first, double eps, const at::Tensor& norm_weight_1,
+                                          const at::Tensor& norm_bias_1, const at::Tensor& norm_weight_2,
+                                          const at::Tensor& norm_bias_2, const at::Tensor& ffn_weight_1,
+                                          const at::Tensor& ffn_bias_1, const at::Tensor& ffn_weight_2,
+                                          const at::Tensor& ffn_bias_2, const std::optional<at::Tensor>& mask,
+                                          std::optional<int64_t> mask_type);
 
 // false: nn.TransformerEncoder then keeps padded tensors instead of nested ones, which this device does not have.
 bool _nested_tensor_from_mask_left_aligned(const at::Tensor& t, const at::Tensor& mask);

@@ -34,8 +34,8 @@ uint64_t scalar_bits(const at::Scalar& s, DType type) {
   return type == DType::f64 ? std::bit_cast<uint64_t>(s.toDouble()) : std::bit_cast<uint64_t>(s.toLong());
 }
 
-void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta, const at::Scalar& alpha,
-                 const Args& args);
+void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta,
+                 const at::Scalar& alpha, const Args& args);
 
 void advance(MatrixView& v, int64_t rows, int64_t cols, DType type) {
   v.address += static_cast<uint64_t>(rows * v.row + cols * v.col) * dtype_size(type);
@@ -71,15 +71,16 @@ void launch_chunks(CommandStream& stream, const Caps& caps, const GemmPlan& plan
       p.c_n = p.out_n;
       p.beta = started ? 1.0f : 0.0f;
     }
-    launch(stream, kernel::gemm_chunks(), Spec{plan.rows, plan.step, plan.a_pair, plan.b_pair, plan.out_pair, g.batches > 1}, p, args, plan.grid);
+    launch(stream, kernel::gemm_chunks(),
+           Spec{plan.rows, plan.step, plan.a_pair, plan.b_pair, plan.out_pair, g.batches > 1}, p, args, plan.grid);
     started = true;
     p.a += uint64_t{plan.step} * p.a_k * dtype_size(g.in);
     p.b += uint64_t{plan.step} * p.b_k * dtype_size(g.in);
   }
 }
 
-void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta, const at::Scalar& alpha,
-                 const Args& args) {
+void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta,
+                 const at::Scalar& alpha, const Args& args) {
   const GemmPlan plan = gemm_plan(g, caps);
   if (plan.swap) g = g.transposed();
   const int has_c = g.has_c ? 1 : 0;
@@ -96,7 +97,8 @@ void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const a
       auto p = fill<GemmLanesParams>(g);
       p.alpha = alpha.toFloat();
       p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p, args, plan.grid);
+      launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p,
+             args, plan.grid);
       break;
     }
     case GemmPlan::Kernel::chunks: launch_chunks(stream, caps, plan, g, beta, alpha, args); break;
@@ -125,7 +127,8 @@ void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
 }
 
 void check_dim(const char* op, const char* argument, const at::Tensor& t, int64_t dim) {
-  TORCH_CHECK(t.dim() == dim, op, ": expected ", argument, " to be ", dim, "-D, but got ", t.dim(), "-D with sizes ", t.sizes());
+  TORCH_CHECK(t.dim() == dim, op, ": expected ", argument, " to be ", dim, "-D, but got ", t.dim(), "-D with sizes ",
+              t.sizes());
 }
 
 // A 2-D or 1-D result as the batch of one that gemm wants.
@@ -135,10 +138,11 @@ at::Tensor& product(const char* op, const at::Tensor& self, const at::Tensor& ma
                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   check_dim(op, "mat1", mat1, 2);
   check_dim(op, "mat2", mat2, 2);
-  TORCH_CHECK(mat1.size(1) == mat2.size(0), op, ": mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x", mat1.size(1),
-              " and ", mat2.size(0), "x", mat2.size(1), ")");
+  TORCH_CHECK(mat1.size(1) == mat2.size(0), op, ": mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x",
+              mat1.size(1), " and ", mat2.size(0), "x", mat2.size(1), ")");
   at::native::resize_output(out, {mat1.size(0), mat2.size(1)});
-  gemm(op, batch_of(mat1), batch_of(mat2), self.defined() ? batch_of(self.expand(out.sizes())) : self, beta, alpha, batch_of(out));
+  gemm(op, batch_of(mat1), batch_of(mat2), self.defined() ? batch_of(self.expand(out.sizes())) : self, beta, alpha,
+       batch_of(out));
   return out;
 }
 
@@ -146,8 +150,9 @@ at::Tensor& batch_product(const char* op, const at::Tensor& self, const at::Tens
                           const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   check_dim(op, "batch1", batch1, 3);
   check_dim(op, "batch2", batch2, 3);
-  TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1),
-              op, ": expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ", batch2.sizes());
+  TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1), op,
+              ": expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ",
+              batch2.sizes());
   at::native::resize_output(out, {batch1.size(0), batch1.size(1), batch2.size(2)});
   gemm(op, batch1, batch2, self.defined() ? self.expand(out.sizes()) : self, beta, alpha, out);
   return out;
@@ -162,8 +167,10 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   at::assert_no_internal_overlap(out);
   if (out.numel() == 0) return;
   // In place on an operand is an error on other devices or gives garbage; here it costs a copy.
-  at::Tensor a = a_in.is_alias_of(out) && at::get_overlap_status(a_in, out) != at::MemOverlapStatus::No ? a_in.clone() : a_in;
-  at::Tensor b = b_in.is_alias_of(out) && at::get_overlap_status(b_in, out) != at::MemOverlapStatus::No ? b_in.clone() : b_in;
+  at::Tensor a =
+      a_in.is_alias_of(out) && at::get_overlap_status(a_in, out) != at::MemOverlapStatus::No ? a_in.clone() : a_in;
+  at::Tensor b =
+      b_in.is_alias_of(out) && at::get_overlap_status(b_in, out) != at::MemOverlapStatus::No ? b_in.clone() : b_in;
   if (!narrow_enough(a)) a = a.contiguous();
   if (!narrow_enough(b)) b = b.contiguous();
 
@@ -172,8 +179,8 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   g.result = dtype_of(out, op);
   g.has_c = c.defined() && !(beta.isIntegral(true) ? beta.toLong() == 0 : beta.toDouble() == 0.0);
   if (g.has_c)
-    TORCH_CHECK(c.scalar_type() == out.scalar_type(), op, ": expected the added tensor to have dtype ", out.scalar_type(),
-                ", but got ", c.scalar_type());
+    TORCH_CHECK(c.scalar_type() == out.scalar_type(), op, ": expected the added tensor to have dtype ",
+                out.scalar_type(), ", but got ", c.scalar_type());
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   for (int64_t size : {out.size(0), out.size(1), out.size(2), a.size(2)})
     TORCH_CHECK(size < kMax, op, ": expected every size below 2^31, but got ", a.sizes(), " @ ", b.sizes());
@@ -233,11 +240,12 @@ at::Tensor& addbmm_out(const at::Tensor& self, const at::Tensor& batch1, const a
   check_dim("addbmm", "batch1", batch1, 3);
   check_dim("addbmm", "batch2", batch2, 3);
   TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1),
-              "addbmm: expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ", batch2.sizes());
+              "addbmm: expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ",
+              batch2.sizes());
   // Summing over the batch is one product over batch and k together.
   const int64_t k = batch1.size(0) * batch1.size(2);
-  return product("addbmm", self, batch1.permute({1, 0, 2}).reshape({batch1.size(1), k}), batch2.reshape({k, batch2.size(2)}),
-                 beta, alpha, out);
+  return product("addbmm", self, batch1.permute({1, 0, 2}).reshape({batch1.size(1), k}),
+                 batch2.reshape({k, batch2.size(2)}), beta, alpha, out);
 }
 
 at::Tensor addbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
@@ -256,19 +264,22 @@ at::Tensor& addmv_out(const at::Tensor& self, const at::Tensor& mat, const at::T
                       const at::Scalar& alpha, at::Tensor& out) {
   check_dim("addmv", "mat", mat, 2);
   check_dim("addmv", "vec", vec, 1);
-  TORCH_CHECK(mat.size(1) == vec.size(0), "addmv: expected vec to have ", mat.size(1), " elements, but got ", vec.size(0));
+  TORCH_CHECK(mat.size(1) == vec.size(0), "addmv: expected vec to have ", mat.size(1), " elements, but got ",
+              vec.size(0));
   at::native::resize_output(out, {mat.size(0)});
-  gemm("addmv", batch_of(mat), vec.unsqueeze(0).unsqueeze(2), self.expand(out.sizes()).unsqueeze(0).unsqueeze(2), beta, alpha,
-       out.unsqueeze(0).unsqueeze(2));
+  gemm("addmv", batch_of(mat), vec.unsqueeze(0).unsqueeze(2), self.expand(out.sizes()).unsqueeze(0).unsqueeze(2), beta,
+       alpha, out.unsqueeze(0).unsqueeze(2));
   return out;
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor) {
   check_dim("dot", "self", self, 1);
   check_dim("dot", "tensor", tensor, 1);
-  TORCH_CHECK(self.size(0) == tensor.size(0), "dot: expected vectors of one length, but got ", self.size(0), " and ", tensor.size(0));
+  TORCH_CHECK(self.size(0) == tensor.size(0), "dot: expected vectors of one length, but got ", self.size(0), " and ",
+              tensor.size(0));
   check_dtypes("dot", self, tensor);
-  // One output is one workgroup's work: a long vector is a reduction. 16-bit products must not be rounded before the sum.
+  // One output is one workgroup's work: a long vector is a reduction. 16-bit products must not be rounded before the
+  // sum.
   if (self.size(0) > 4096 && self.element_size() >= 4) return at::sum(at::mul(self, tensor), self.scalar_type());
   at::Tensor out = at::empty({}, self.options());
   gemm("dot", self.unsqueeze(0).unsqueeze(0), tensor.unsqueeze(0).unsqueeze(2), {}, 0, 1, out.view({1, 1, 1}));
@@ -277,7 +288,8 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor) {
 
 at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == at::kChar && out.scalar_type() == at::kInt,
-              "_int_mm: expected Char matrices and an Int result, but got ", self.scalar_type(), " and ", out.scalar_type());
+              "_int_mm: expected Char matrices and an Int result, but got ", self.scalar_type(), " and ",
+              out.scalar_type());
   return product("_int_mm", {}, self, mat2, 0, 1, out);
 }
 

@@ -10,8 +10,8 @@ bool pairs(const MatrixView& v, int64_t along, int64_t across, uint32_t extent, 
   return along == 1 && extent % 2 == 0 && across % 2 == 0 && v.batch % 2 == 0 && v.address % pair_bytes == 0;
 }
 
-// gemm_chunks.comp is three times faster than gemm_lanes.comp (two where b lies along k), but it is one more pipeline to
-// compile, and wants whole tiles and 32-bit strides.
+// gemm_chunks.comp is three times faster than gemm_lanes.comp (two where b lies along k), but it is one more pipeline
+// to compile, and wants whole tiles and 32-bit strides.
 bool plan_chunks(GemmPlan& plan, const GemmProblem& whole) {
   GemmProblem g = whole;
   if (plan.swap) g = whole.transposed();
@@ -64,8 +64,10 @@ GemmPlan gemm_plan(const GemmProblem& g, const Caps& caps) {
     const uint32_t per_lane = n <= 8 ? 1 : n <= 16 ? 2 : m >= 128 && n >= 256 && g.k >= 64 ? 8 : 4;
     const uint64_t pair_bytes = 2 * dtype_size(g.in);
     plan.a_pair = pairs(a, a.col, a.row, g.k, pair_bytes) ? 1 : 0;
-    if (pairs(b, b.row, b.col, g.k, pair_bytes)) plan.b_pair = 1;
-    else if (per_lane > 1 && pairs(b, b.col, b.row, n, pair_bytes)) plan.b_pair = 2;
+    if (pairs(b, b.row, b.col, g.k, pair_bytes))
+      plan.b_pair = 1;
+    else if (per_lane > 1 && pairs(b, b.col, b.row, n, pair_bytes))
+      plan.b_pair = 2;
     plan.cols = 8 * per_lane;
   } else if (g.m <= 4 || g.n <= 4) {
     plan.kernel = GemmPlan::Kernel::vector;

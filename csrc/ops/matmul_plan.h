@@ -7,7 +7,8 @@
 
 namespace aule::ops {
 
-// One operand as the kernels see it: strides in elements. `row` runs along m (a, c, out) or k (b), `col` along k (a) or n.
+// One operand as the kernels see it: strides in elements. `row` runs along m (a, c, out) or k (b), `col` along k (a) or
+// n.
 struct MatrixView {
   uint64_t address = 0;
   int64_t batch = 0, row = 0, col = 0;
@@ -33,11 +34,11 @@ struct GemmPlan {
     chunks,  // gemm_chunks.comp: the same, `step` of k a launch, sizes that divide
     scalar,  // gemm_scalar.comp: 64-bit arithmetic
   } kernel = Kernel::tiles;
-  bool swap = false;             // compute out^T = b^T a^T
-  uint32_t rows = 64, cols = 64; // of out per workgroup
-  int a_pair = 0, b_pair = 0;    // lanes: which neighbours one load brings; vector: b_pair 1 when b lies along k;
-                                 // chunks: A_UNIT and B_UNIT
-  int out_pair = 0;              // chunks: neighbours along n are stored together
+  bool swap = false;              // compute out^T = b^T a^T
+  uint32_t rows = 64, cols = 64;  // of out per workgroup
+  int a_pair = 0, b_pair = 0;     // lanes: which neighbours one load brings; vector: b_pair 1 when b lies along k;
+                                  // chunks: A_UNIT and B_UNIT
+  int out_pair = 0;               // chunks: neighbours along n are stored together
   uint32_t step = 0, k_rest = 0, n_rest = 0;  // chunks: k_rest of k and n_rest columns are left for another kernel
   Grid grid;
 };

@@ -9,11 +9,12 @@ namespace aule::vulkan {
 namespace {
 
 // Baseline: every device must have these (docs: csrc/README.md).
-#define AULE_BASELINE(X)                                                                                             \
-  X(base.features.shaderInt64)                                                                                       \
-  X(v11.storageBuffer16BitAccess) X(v12.storageBuffer8BitAccess) X(v12.bufferDeviceAddress) X(v12.timelineSemaphore) \
-      X(v12.scalarBlockLayout) X(v12.hostQueryReset) X(v12.vulkanMemoryModel) X(v13.synchronization2)                \
-          X(v13.maintenance4)
+// clang-format off: lists
+#define AULE_BASELINE(X) \
+  X(base.features.shaderInt64) X(v11.storageBuffer16BitAccess) X(v12.storageBuffer8BitAccess) \
+  X(v12.bufferDeviceAddress) X(v12.timelineSemaphore) X(v12.scalarBlockLayout) X(v12.hostQueryReset) \
+  X(v12.vulkanMemoryModel) X(v13.synchronization2) X(v13.maintenance4)
+// clang-format on
 
 }  // namespace
 
@@ -128,27 +129,26 @@ std::vector<const char*> enable_features(const PhysicalDevice& d, FeatureChain& 
   return extensions;
 }
 
+// clang-format off: a list
 void apply_disable_switches(Caps& caps) {
-#define AULE_SWITCH(field, name) \
-  if (environment_flag("AULE_DISABLE_" name)) caps.field = false;
-  AULE_SWITCH(unified_memory, "UNIFIED_MEMORY")
-  AULE_SWITCH(float16, "FLOAT16") AULE_SWITCH(bfloat16, "BFLOAT16") AULE_SWITCH(float64, "FLOAT64")
-      AULE_SWITCH(int8, "INT8") AULE_SWITCH(int16, "INT16") AULE_SWITCH(int_dot_product, "INT_DOT_PRODUCT") AULE_SWITCH(
-          float32_atomic_add, "FLOAT32_ATOMIC_ADD") AULE_SWITCH(shared_float32_atomic_add, "SHARED_FLOAT32_ATOMIC_ADD")
-          AULE_SWITCH(subgroup_basic, "SUBGROUP_BASIC") AULE_SWITCH(subgroup_arithmetic, "SUBGROUP_ARITHMETIC")
-              AULE_SWITCH(subgroup_shuffle, "SUBGROUP_SHUFFLE") AULE_SWITCH(subgroup_ballot, "SUBGROUP_BALLOT")
-                  AULE_SWITCH(subgroup_size_control, "SUBGROUP_SIZE_CONTROL") AULE_SWITCH(
-                      full_subgroups, "FULL_SUBGROUPS") AULE_SWITCH(cooperative_matrix, "COOPERATIVE_MATRIX")
-                      AULE_SWITCH(cooperative_matrix2, "COOPERATIVE_MATRIX2")
-                          AULE_SWITCH(sparse_binding, "SPARSE_BINDING") AULE_SWITCH(memory_budget, "MEMORY_BUDGET")
-                              AULE_SWITCH(device_fault, "DEVICE_FAULT")
-                                  AULE_SWITCH(pipeline_executable_properties, "PIPELINE_EXECUTABLE_PROPERTIES")
+#define AULE_SWITCH(field, name) if (environment_flag("AULE_DISABLE_" name)) caps.field = false;
+  AULE_SWITCH(unified_memory, "UNIFIED_MEMORY") AULE_SWITCH(float16, "FLOAT16") AULE_SWITCH(bfloat16, "BFLOAT16")
+  AULE_SWITCH(float64, "FLOAT64") AULE_SWITCH(int8, "INT8") AULE_SWITCH(int16, "INT16")
+  AULE_SWITCH(int_dot_product, "INT_DOT_PRODUCT") AULE_SWITCH(float32_atomic_add, "FLOAT32_ATOMIC_ADD")
+  AULE_SWITCH(shared_float32_atomic_add, "SHARED_FLOAT32_ATOMIC_ADD") AULE_SWITCH(subgroup_basic, "SUBGROUP_BASIC")
+  AULE_SWITCH(subgroup_arithmetic, "SUBGROUP_ARITHMETIC") AULE_SWITCH(subgroup_shuffle, "SUBGROUP_SHUFFLE")
+  AULE_SWITCH(subgroup_ballot, "SUBGROUP_BALLOT") AULE_SWITCH(subgroup_size_control, "SUBGROUP_SIZE_CONTROL")
+  AULE_SWITCH(full_subgroups, "FULL_SUBGROUPS") AULE_SWITCH(cooperative_matrix, "COOPERATIVE_MATRIX")
+  AULE_SWITCH(cooperative_matrix2, "COOPERATIVE_MATRIX2") AULE_SWITCH(sparse_binding, "SPARSE_BINDING")
+  AULE_SWITCH(memory_budget, "MEMORY_BUDGET") AULE_SWITCH(device_fault, "DEVICE_FAULT")
+  AULE_SWITCH(pipeline_executable_properties, "PIPELINE_EXECUTABLE_PROPERTIES")
 #undef AULE_SWITCH
-                                      if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
+  if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
   if (!caps.cooperative_matrix) {
     caps.cooperative_matrix2 = false;
     caps.coopmat_shapes.clear();
   }
 }
+// clang-format on
 
 }  // namespace aule::vulkan
