@@ -20,7 +20,7 @@ WINDOWS = os.name == "nt"
 # Checkouts share ccache entries: paths are cached relative to the checkout.
 os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
-# kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it; the others are for the precompiled header.
+# kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it; the rest is for the precompiled header.
 os.environ.setdefault("CCACHE_SLOPPINESS", "incbin,pch_defines,time_macros")
 
 
