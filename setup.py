@@ -75,7 +75,7 @@ PCH_TEXT = """// What most sources include of torch, precompiled: reading it too
 def precompile(flags):
     """Starts to compile the header with `flags`; None where it is there already.
 
-    A compiler that finds the result made with other flags, or none at all, reads the header itself: slower, nothing else.
+    A compiler that finds the result made with other flags, or none, reads the header itself: slower, nothing else.
     """
     key = hashlib.sha256("\n".join([PCH_TEXT, torch.__version__, *flags]).encode()).hexdigest()
     stamp, target = PCH.with_suffix(".key"), Path(f"{PCH}.gch")
