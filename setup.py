@@ -1,14 +1,11 @@
 """Generates headers and SPIR-V into build/gen, then compiles the extension torch_aule._C; nothing else."""
 
-import hashlib
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import torch
 from setuptools import setup
 from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
@@ -20,8 +17,8 @@ WINDOWS = os.name == "nt"
 # Checkouts share ccache entries: paths are cached relative to the checkout.
 os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
-# kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it; the rest is for the precompiled header.
-os.environ.setdefault("CCACHE_SLOPPINESS", "incbin,pch_defines,time_macros")
+# kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it.
+os.environ.setdefault("CCACHE_SLOPPINESS", "incbin")
 
 
 def same_program(a, b):
@@ -61,56 +58,9 @@ def relative(path):
     return path.relative_to(ROOT).as_posix()
 
 
-PCH = ROOT / "build" / "pch" / "torch.h"
-PCH_TEXT = """// What most sources include of torch, precompiled: reading it took three quarters of the build.
-#include <ATen/ExpandUtils.h>
-#include <ATen/TensorUtils.h>
-#include <ATen/WrapDimUtils.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/empty.h>
-"""
-
-
-def precompile(flags):
-    """Starts to compile the header with `flags`; None where it is there already.
-
-    A compiler that finds the result made with other flags, or none, reads the header itself: slower, nothing else.
-    """
-    key = hashlib.sha256("\n".join([PCH_TEXT, torch.__version__, *flags]).encode()).hexdigest()
-    stamp, target = PCH.with_suffix(".key"), Path(f"{PCH}.gch")
-    if target.exists() and stamp.exists() and stamp.read_text() == key:
-        return None
-    for old in (stamp, target):
-        old.unlink(missing_ok=True)
-    process = subprocess.Popen([*flags, "-x", "c++-header", str(PCH), "-o", f"{target}.tmp"], cwd=ROOT)
-
-    def finish():
-        if process.wait() == 0:
-            os.replace(f"{target}.tmp", target)
-            stamp.write_text(key)
-
-    return finish
-
-
 class BuildAule(BuildExtension):
     def build_extensions(self):
-        finish = None
-        if sys.platform == "linux":
-            PCH.parent.mkdir(parents=True, exist_ok=True)
-            if not PCH.exists() or PCH.read_text() != PCH_TEXT:
-                PCH.write_text(PCH_TEXT)
-            (extension,) = self.extensions
-            # As torch's ninja file has them.
-            finish = precompile(
-                [*shlex.split(os.environ.get("CXX", "c++")), *self.compiler.compiler_so[1:], "-DVK_NO_PROTOTYPES"]
-                + [f"-I{path}" for path in [*extension.include_dirs, *self.compiler.include_dirs]]
-                + [*compile_args(), "-DTORCH_API_INCLUDE_EXTENSION_H", "-DTORCH_EXTENSION_NAME=_C"]
-            )
-            extension.extra_compile_args = [*compile_args(), "-include", str(PCH), "-fpch-preprocess"]
         generate()
-        if finish:
-            finish()
         (extension,) = self.extensions
         extension.sources = sorted(map(relative, [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]))
         # Headers are found by the compiler's dependency files; these make distutils call ninja at all, which then
