@@ -133,6 +133,17 @@ def test_accumulators_that_are_no_operands(dtype, monkeypatch):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
 
 
+@pytest.mark.parametrize("shape", ["2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,1,32,2,2", "2,2,8,1,1"])
+def test_every_order_of_loads(dtype, shape, monkeypatch):
+    """The next tile is written behind the first half of this one, or in the middle of its only step."""
+    if not ON_CPU:
+        warps, rows, tile, *others = map(int, shape.split(","))
+        shape = ",".join(map(str, (warps, rows, max(16, 2 * tile), *others)))  # matrices of 16 columns
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+    compare(dtype, (1, 2, 1, 40, 70, 16, 16), causal=True, bottom_right=True)
+    compare(dtype, (1, 1, 1, 40, 64, 16, 16))
+
+
 def test_deterministic(dtype):
     q, k, v, grad = inputs(1, 4, 2, 75, 75, 16, 16, dtype)
     first = run(q, k, v, grad, causal=True)

@@ -67,6 +67,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.tile = shape.tile;
   plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
   plan.stages = shape.stages;
+  if (shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0) return plan;
   plan.block = shape.warps * shape.rows * layout.m;
   const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
   const auto shared =

@@ -45,9 +45,8 @@ const std::array<Table, 4> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward
 using Measured = std::array<std::vector<MatrixShape>, kTables.size()>;
 
 bool sound(const MatrixShape& s) {
-  return s.dim >= 16 && s.dim <= 256 && s.warps >= 1 && s.warps <= 32 && s.rows >= 1 && s.rows <= 4 && s.tile >= 16 &&
-         s.tile <= 128 && s.tile % 16 == 0 && s.step >= 1 && s.tile / 16 % s.step == 0 && s.stages >= 1 &&
-         s.stages <= 2;
+  return s.dim >= 16 && s.dim <= 256 && s.warps >= 1 && s.warps <= 32 && s.rows >= 1 && s.rows <= 4 && s.tile >= 8 &&
+         s.tile <= 128 && s.tile % 8 == 0 && s.step >= 1 && s.stages >= 1 && s.stages <= 2;
 }
 
 // Lines "pass dim warps rows tile step stages"; others, and rows that make no kernel, are passed over.

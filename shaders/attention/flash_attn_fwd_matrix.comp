@@ -23,8 +23,6 @@
 //          the same with 64-bit pointers and immediate offsets                                317 / 328  causal 251 / 297
 //          tile 32 x 2 stages 266 / 289; tile 16 x 2 stages 305 / 320; 8 subgroups 220 / 233
 //   D 128  8 subgroups, tile 32, 2 stages (one workgroup of a multiprocessor)                 304 / 325  causal 230 / 287
-//          8 subgroups, tile 16, 2 stages                                                     336 / 367  causal 254 / 321
-//          4 subgroups, tile 16, 2 stages (two workgroups of a multiprocessor)                346 / 371  causal 288 / 352
 //          one 16-row block per subgroup, tile 32, 2 stages                                   242 / 273  causal 210 / 254
 //   One loop that branches around the mask instead of two: causal 260 / 305 (D 64), 228 / 279 (D 128).
 #define ATTENTION_ADDRESSES out_, logsumexp
@@ -134,39 +132,34 @@ void weigh(int stage, int block, int key0) {
   }
 }
 
-void visit(int stage, int tile, int block, bool masked) {
-  scores(stage, block);
-  const int key0 = tile * TILE + block * MAT_N;
-  if (!PLAIN) modify(key0);
-  if (masked) hide(key0);
-  rescale();
-  weigh(stage, block, key0);
-}
-
 void pass(int from, int to, int last, bool masked) {
   [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int following = min(tile + 1, last);
+    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);
       barrier();  // the tile is written
-      fetch_a(following);
-      fetch_b(following);
-      [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) visit(0, tile, block, masked);
-      barrier();  // the tile has been read
-    } else {
-      const int stage = tile & 1;
-      fetch_a(following);
-      [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
-        visit(stage, tile, block, masked);
-        if (block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
-          put_a(stage ^ 1);
-          fetch_b(following);
-        }
-      }
-      put_b(stage ^ 1);
-      barrier();  // the next tile is written, this one has been read
     }
+    fetch_a(following);
+    if (STAGES == 1) fetch_b(following);
+    [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
+      const int key0 = tile * TILE + block * MAT_N;
+      scores(stage, block);
+      if (!PLAIN) modify(key0);
+      if (masked) hide(key0);
+      rescale();
+      if (STAGES == 2 && BLOCKS == STEP) {
+        put_a(stage ^ 1);
+        fetch_b(following);
+      }
+      weigh(stage, block, key0);
+      if (STAGES == 2 && BLOCKS != STEP && block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
+        put_a(stage ^ 1);
+        fetch_b(following);
+      }
+    }
+    if (STAGES == 2) put_b(stage ^ 1);
+    barrier();  // the tile has been read, and with two stages the next one is written
   }
 }
 
