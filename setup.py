@@ -85,7 +85,7 @@ setup(
             "torch_aule._C",
             sources=["csrc/python/module.cpp"],  # all of them, once generated, in build_extensions
             include_dirs=[str(ROOT / "csrc"), str(ROOT / "shaders"), str(GEN)],
-            define_macros=[("VK_NO_PROTOTYPES", None)],
+            define_macros=[("VK_NO_PROTOTYPES", None), ("AT_PER_OPERATOR_HEADERS", None)],
             extra_compile_args=compile_args(),
             extra_link_args=[] if WINDOWS or sys.platform == "darwin" else ["-ldl", "-Wl,--gc-sections"],
         )
