@@ -45,10 +45,19 @@ import torch as _torch  # noqa: E402
 _LAZY = {
     "flash_attention": "torch_aule.attention",
     "aule_attention": "torch_aule.attention",
+    "flash_attn_with_kvcache": "torch_aule.kv_cache",
+    "paged_attention": "torch_aule.kv_cache",
     "print_backend_info": "torch_aule.info",
 }
 
-__all__ = ["__version__", "aule_attention", "flash_attention", "print_backend_info"]
+__all__ = [
+    "__version__",
+    "aule_attention",
+    "flash_attention",
+    "flash_attn_with_kvcache",
+    "paged_attention",
+    "print_backend_info",
+]
 
 
 def __getattr__(name: str):

@@ -82,3 +82,16 @@ def _backward(ctx, grad_out, grad_logsumexp, _seed, _offset):
 
 
 torch.library.register_autograd("aule::flash_attn_fwd", _backward, setup_context=_setup_context)
+
+
+@torch.library.register_fake("aule::flash_attn_decode")
+def _decode_fake(query, key_cache, value_cache, *_args, **_kwargs):
+    torch._check(query.dim() == 4, lambda: f"flash_attn_decode: expected query of 4 dimensions, but got {query.shape}")
+    batch, q_len, heads, _ = query.shape
+    out = query.new_empty((batch, q_len, heads, value_cache.size(-1)))
+    return out, query.new_empty((heads, batch, q_len), dtype=torch.float32).transpose(0, 1)
+
+
+@torch.library.register_fake("aule::paged_attention")
+def _paged_fake(query, key_cache, value_cache, *_args, **_kwargs):
+    return query.new_empty((*query.shape[:-1], value_cache.size(-1)))

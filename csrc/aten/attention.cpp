@@ -5,9 +5,11 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "aten/register.h"
 #include "ops/attention_modules.h"
+#include "ops/attention_ragged.h"
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choice)
@@ -47,12 +49,26 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
       "Tensor philox_seed, Tensor philox_offset, " AULE_ATTENTION_OPTIONS
       ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor "
       "dbias)");
+  m.def(
+      "flash_attn_decode(Tensor query, Tensor key_cache, Tensor value_cache, Tensor? seqused_k=None, Tensor? "
+      "block_table=None, bool is_causal=False, float? scale=None, int window_left=-1, int window_right=-1, float "
+      "softcap=0.0, int num_splits=0) -> (Tensor out, Tensor logsumexp)");
+  m.def(
+      "paged_attention(Tensor query, Tensor key_cache, Tensor value_cache, Tensor block_table, Tensor context_lens, "
+      "float? scale=None, bool is_causal=True, int window_left=-1, int window_right=-1, float softcap=0.0) -> Tensor");
   m.def("_attention_variants(int head_dim, int v_dim, int device) -> str[]", TORCH_FN(ops::attention_variants));
 }
 
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("flash_attn_fwd", GUARDED(ops::flash_attn_fwd));
   m.impl("flash_attn_bwd", GUARDED(ops::flash_attn_bwd));
+  m.impl("flash_attn_decode", GUARDED(ops::flash_attn_decode));
+  m.impl("paged_attention", GUARDED(ops::paged_attention));
+}
+
+TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only
+  m.impl("flash_attn_decode", torch::autograd::autogradNotImplementedFallback());
+  m.impl("paged_attention", torch::autograd::autogradNotImplementedFallback());
 }
 
 TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) {

@@ -22,11 +22,10 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
     p.partial = args.write(partial);
     p.stats = args.write(stats);
     p.splits = plan.splits;
-    p.share = plan.share;
     const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
     const Spec spec{problem.dtype,
                     bias,
-                    call.dropout_p > 0,
+                    attention_mode(call),
                     call.softcap > 0,
                     plan.local,
                     plan.rows,
@@ -49,7 +48,8 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   p.q_len = static_cast<int>(problem.q_len);
   p.v_dim = static_cast<int>(problem.v_dim);
   p.splits = plan.splits;
-  launch(stream, kernel::flash_decode_combine(), Spec{problem.dtype, -1, false, false, 64}, p, args,
+  set_sequences(p, call.ragged, args);
+  launch(stream, kernel::flash_decode_combine(), Spec{problem.dtype, -1, attention_mode(call), false, 64}, p, args,
          linear_grid(groups));
 }
 

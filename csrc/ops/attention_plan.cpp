@@ -91,9 +91,8 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   while (plan.rows < rows) plan.rows *= 2;
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
-  const int64_t splits = std::min(wanted, (problem.k_len + 2 * plan.local - 1) / (2 * plan.local));
-  plan.share = round_up((problem.k_len + std::max<int64_t>(splits, 1) - 1) / std::max<int64_t>(splits, 1), plan.local);
-  plan.splits = static_cast<int>((problem.k_len + plan.share - 1) / plan.share);
+  const int64_t most = std::max<int64_t>(1, (problem.k_len + 2 * plan.local - 1) / (2 * plan.local));
+  plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : wanted, most));
   plan.family = AttentionFamily::decode;
   return plan;
 }
@@ -105,7 +104,8 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
-  if (variant == "decode" || (variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256)) {
+  if (problem.num_splits != 1 &&
+      (variant == "decode" || (variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256))) {
     const AttentionPlan plan = plan_decode(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }

@@ -18,6 +18,8 @@ struct AttentionProblem {
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
   int device = 0;       // whose measured shapes are looked up
+  // Of the keys: 0 as many as are good; 1 none, and a sequence's result does not depend on the rest of the batch.
+  int64_t num_splits = 0;
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
@@ -32,8 +34,8 @@ struct AttentionPlan {
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
   int block = 0;                       // rows of a workgroup
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
-  int share = 0;                       // decode: keys of a split
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
+                                       // (decode: with its own keys)
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;

@@ -12,7 +12,9 @@ namespace {
 constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any sequence
 constexpr int64_t kMaxLength = int64_t{1} << 28;  // sums of two lengths and a window stay in 32 bits
 
-void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+}  // namespace
+
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
       {{"query", &query}, {"key", &key}, {"value", &value}}};
   for (const auto& [name, t] : operands) {
@@ -20,10 +22,6 @@ void check_operands(const char* op, const at::Tensor& query, const at::Tensor& k
                 " on device aule, but it is on ", t->device());
     TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(),
                 " like query, but it is on ", t->device());
-    TORCH_CHECK(t->dim() == 3 || t->dim() == 4, op, ": expected ", name,
-                " of 4 dimensions (batch, heads, length, head size), or 3 without batch, but got ", t->sizes());
-    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(),
-                " dimensions like query, but got ", t->sizes());
     const auto dtype = t->scalar_type();
     TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ", name,
                 " of dtype float32, float16 or bfloat16, but got ", dtype);
@@ -32,8 +30,6 @@ void check_operands(const char* op, const at::Tensor& query, const at::Tensor& k
     TORCH_CHECK(t->size(-1) >= 1 && t->size(-1) <= kMaxHeadDim, op, ": expected a head size of ", name, " from 1 to ",
                 kMaxHeadDim, ", but got ", t->size(-1));
     TORCH_CHECK(t->size(-2) <= kMaxLength, op, ": ", name, " is too long: ", t->size(-2), " rows");
-    TORCH_CHECK(t->dim() == 3 || t->size(0) == query.size(0), op, ": expected ", name, " of batch size ", query.size(0),
-                " like query, but got ", t->sizes());
   }
   TORCH_CHECK(key.size(-1) == query.size(-1), op, ": expected key of head size ", query.size(-1),
               " like query, but got ", key.size(-1));
@@ -44,6 +40,22 @@ void check_operands(const char* op, const at::Tensor& query, const at::Tensor& k
   TORCH_CHECK(key.size(-3) == query.size(-3) || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0), op,
               ": expected a number of key heads that divides the ", query.size(-3), " query heads, but got ",
               key.size(-3));
+}
+
+namespace {
+
+void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
+      {{"query", &query}, {"key", &key}, {"value", &value}}};
+  for (const auto& [name, t] : operands) {
+    TORCH_CHECK(t->dim() == 3 || t->dim() == 4, op, ": expected ", name,
+                " of 4 dimensions (batch, heads, length, head size), or 3 without batch, but got ", t->sizes());
+    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(),
+                " dimensions like query, but got ", t->sizes());
+    TORCH_CHECK(t->dim() == 3 || t->size(0) == query.size(0), op, ": expected ", name, " of batch size ", query.size(0),
+                " like query, but got ", t->sizes());
+  }
+  check_heads(op, query, key, value);
 }
 
 at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tensor& query,
@@ -73,10 +85,6 @@ at::Tensor attention_operand(const at::Tensor& t) {
 AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                              const OptionalTensor& attn_bias, const AttentionFlags& flags) {
   check_operands(op, query, key, value);
-  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ",
-              flags.dropout_p);
-  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ",
-              flags.softcap);
   AttentionCall call;
   call.op = op;
   call.query = attention_operand(query);
@@ -92,10 +100,20 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   problem.head_dim = call.query.size(3);
   problem.v_dim = call.value.size(3);
   problem.dtype = dtype_of(query, op);
-  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ",
-              query.sizes());
   if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
+  set_flags(call, flags);
+  return call;
+}
 
+void set_flags(AttentionCall& call, const AttentionFlags& flags) {
+  const char* op = call.op;
+  AttentionProblem& problem = call.problem;
+  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ",
+              flags.dropout_p);
+  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ",
+              flags.softcap);
+  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ",
+              call.query.sizes());
   call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
   call.softcap = static_cast<float>(flags.softcap);
   call.dropout_p = static_cast<float>(flags.dropout_p);
@@ -104,7 +122,12 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
   problem.banded = call.right < kUnbounded || call.left < kUnbounded;
-  return call;
+}
+
+int attention_mode(const AttentionCall& call) {
+  const bool paged = call.ragged.pages.defined();
+  return (call.dropout_p > 0 ? 1 : 0) | (call.ragged.given ? 2 : 0) |
+         (paged ? 4 | static_cast<int>(call.key.size(2)) << 8 : 0);
 }
 
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
@@ -153,7 +176,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
                     bool grad_bias) {
   const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
-  Spec spec{call.problem.dtype, bias, call.dropout_p > 0, call.softcap > 0, plan.local};
+  Spec spec{call.problem.dtype, bias, attention_mode(call), call.softcap > 0, plan.local};
   if (plan.family == AttentionFamily::matrix) {
     const MatrixLayout& l = matrix_layout(call.query.device().index(), call.problem.dtype);
     for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,

@@ -18,6 +18,18 @@ struct AttentionFlags {
   int64_t window_left = -1, window_right = -1;
 };
 
+// Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
+// Queries are then one tensor [1, H, total_q, D]; keys [1, Hkv, total_k, D], a row of a cache [B, Hkv, total_k, D] for
+// each, or pages [N, Hkv, rows of a page, D].
+struct RaggedBatch {
+  bool given = false;
+  at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
+  at::Tensor seqused_k;           // int32 [B], or undefined
+  at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
+  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but decode
+  int64_t total_q = 0, total_k = 0;
+};
+
 struct AttentionCall {
   const char* op;
   AttentionProblem problem;
@@ -25,7 +37,13 @@ struct AttentionCall {
   float scale = 1, softcap = 0, dropout_p = 0;
   int shift = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
+  RaggedBatch ragged;
 };
+
+// The part of a call that does not depend on shapes; `problem` and the operands are set.
+void set_flags(AttentionCall& call, const AttentionFlags& flags);
+// Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together.
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
 // Raises for whatever the kernels do not take, naming `op` and the argument.
 AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -56,6 +74,25 @@ void set_strides(Int (&strides)[N], const at::Tensor& t) {
   }
 }
 
+template <class Params>
+void set_sequences(Params& p, const RaggedBatch& ragged, TensorArgs& args) {
+  if (!ragged.given) return;
+  if constexpr (requires { p.sequences; })
+    if (ragged.sequences.defined()) p.sequences = args.read(ragged.sequences);
+  if constexpr (requires { p.total_q; }) p.total_q = static_cast<int>(ragged.total_q);
+  if constexpr (requires { p.cu_seq_q; }) {
+    if (ragged.cu_seq_q.defined()) p.cu_seq_q = args.read(ragged.cu_seq_q);
+    if (ragged.cu_seq_k.defined()) p.cu_seq_k = args.read(ragged.cu_seq_k);
+    if (ragged.seqused_k.defined()) p.seqused_k = args.read(ragged.seqused_k);
+    p.total_k = static_cast<int>(ragged.total_k);
+  }
+  if constexpr (requires { p.pages; }) {
+    if (!ragged.pages.defined()) return;
+    p.pages = args.read(ragged.pages);
+    p.page_step = static_cast<int>(ragged.pages.size(1));
+  }
+}
+
 // The members that every attention kernel reads; addresses of results are set by the caller.
 template <class Params>
 Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t groups) {
@@ -77,6 +114,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.heads = static_cast<int>(call.problem.heads);
   p.kv_heads = static_cast<int>(call.problem.kv_heads);
   p.q_len = static_cast<int>(call.problem.q_len);
+  if constexpr (requires { p.page_count; }) p.page_count = static_cast<int>(call.key.size(0));
   p.k_len = static_cast<int>(call.problem.k_len);
   p.head_dim = static_cast<int>(call.problem.head_dim);
   p.v_dim = static_cast<int>(call.problem.v_dim);
@@ -87,8 +125,12 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.softcap = call.softcap;
   p.dropout_p = call.dropout_p;
   p.dropout_scale = call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 0;
+  set_sequences(p, call.ragged, args);
   return p;
 }
+
+// Specialization constant MODE of attention.glsl.
+int attention_mode(const AttentionCall& call);
 
 // Family decode: the forward, whole.
 void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,

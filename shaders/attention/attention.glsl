@@ -21,13 +21,18 @@ struct Params {
   uint64_t grad_logsumexp;                                                // 0: none
   uint64_t partial;                                                       // of the splits of flash_decode, float32
   uint64_t seed, offset, state;
+  uint64_t sequences;                       // ragged: ivec4 per batch element
+  uint64_t cu_seq_q, cu_seq_k, seqused_k;   // what it is made of (sequences.glsl); 0: not given
+  uint64_t pages;                           // int32 [B, page_step]
   int64_t query_stride[3], key_stride[3], value_stride[3], out_stride[3];
   int64_t grad_out_stride[3], grad_query_stride[3], grad_key_stride[3], grad_value_stride[3];
   int64_t bias_stride[4];  // {batch, head, query, key}; 0 where broadcast
   uint groups;             // workgroups that have work
   int heads, kv_heads, q_len, k_len, head_dim, v_dim;
   int shift, left, right;
-  int splits, share;  // flash_decode: parts of the keys, and keys of a part
+  int splits;                 // flash_decode: parts of the keys
+  int total_q, total_k;       // ragged: rows of all sequences together, or keys that a sequence has room for
+  int page_step, page_count;  // pages of a sequence, and in all
   float scale, softcap, dropout_p, dropout_scale;
 };
 #define ATTENTION_GRAD_LOGSUMEXP
@@ -38,9 +43,14 @@ struct Params {
 // Positions 0 to 4 of every kernel's specialization constants.
 layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients
 layout(constant_id = 1) const int BIAS_DT = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
-layout(constant_id = 2) const bool DROPOUT = false;
+layout(constant_id = 2) const int MODE = 0;      // bits: 1 dropout, 2 ragged, 4 paged; from bit 8 on the rows of a page
 layout(constant_id = 3) const bool SOFTCAP = false;
 layout(constant_id = 4) const int LOCAL = 8;  // local size
+
+const bool DROPOUT = (MODE & 1) != 0;
+const bool RAGGED = (MODE & 2) != 0;  // sequences of their own lengths, read on the device: causal from the last key
+const bool PAGED = (MODE & 4) != 0;   // keys and values are pages [page, Hkv, PAGE, D], which `pages` puts into order
+const int PAGE = PAGED ? MODE >> 8 : 1;
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
 #define POS_INF uintBitsToFloat(0x7f800000u)
@@ -48,12 +58,25 @@ const int ELEM_BYTES = DT == AULE_DT_F32 ? 4 : 2;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
 
+// Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
+ivec4 sequence;
+int query_count() { return RAGGED ? sequence.y : p.q_len; }
+int key_count() { return RAGGED ? sequence.w : p.k_len; }
+int diagonal_shift() { return RAGGED ? sequence.w - sequence.y : p.shift; }
+
+#if !defined(ATTENTION_MATRIX) || defined(ATTENTION_PAGED)
+// The page that holds a row of batch element b.
+int page_of(int b, int row) {
+  return clamp(I32Ref(p.pages + uint64_t(int64_t(b) * p.page_step + row / PAGE) * 4).v, 0, p.page_count - 1);
+}
+#endif
+
 // First and last + 1 key that rows [row, row_last] may see.
-int keys_begin(int row) { return max(0, row + p.shift - p.left); }
-int keys_end(int row_last) { return min(p.k_len, row_last + p.shift + p.right + 1); }
+int keys_begin(int row) { return max(0, row + diagonal_shift() - p.left); }
+int keys_end(int row_last) { return min(key_count(), row_last + diagonal_shift() + p.right + 1); }
 // The same seen from keys [key, key_last].
-int queries_begin(int key) { return max(0, key - p.shift - p.right); }
-int queries_end(int key_last) { return min(p.q_len, key_last - p.shift + p.left + 1); }
+int queries_begin(int key) { return max(0, key - diagonal_shift() - p.right); }
+int queries_end(int key_last) { return min(query_count(), key_last - diagonal_shift() + p.left + 1); }
 
 // delta = sum_d dO[d] * O[d] uses the stored output, and where that is rounded to 16 bits so is delta: by up to 0.02 at
 // D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more as

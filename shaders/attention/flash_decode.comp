@@ -8,7 +8,11 @@
 // alike in every invocation; a fully hidden tile leaves them alone.
 // Writes float32 partial results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim] = sum of 2^(s - m) v and
 // stats [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
+//
+// RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries of
+// a sequence; rows beyond a sequence's own are not stored.
 #include "attention/attention.glsl"
+#include "attention/sequences.glsl"
 
 layout(constant_id = 5) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
 layout(constant_id = 6) const int CHUNKS = 8;    // of 8 columns of q and k
@@ -29,6 +33,16 @@ shared float sums[LOCAL * 8];        // one row's partial outputs
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
 struct Eight { vec4 low, high; };
+
+// Row 0 of the sequence's keys or values, and where another row is from there, in bytes.
+uint64_t rows_base(uint64_t base, int64_t stride[3], int b, int h) {
+  const int64_t first = RAGGED ? int64_t(sequence.z) * stride[2] : int64_t(0), batch = PAGED ? int64_t(0) : int64_t(b) * stride[0];
+  return base + uint64_t((batch + int64_t(h) * stride[1] + first) * ELEM_BYTES);
+}
+uint64_t row_offset(int64_t page_stride, int64_t step, int b, int row) {
+  if (PAGED) return uint64_t(int64_t(page_of(b, row)) * page_stride * ELEM_BYTES + int64_t(row % PAGE) * step);
+  return uint64_t(int64_t(row) * step);
+}
 
 vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 Eight load_eight(uint64_t row, int column, int dim) {
@@ -58,9 +72,10 @@ void main() {
   const int t = int(gl_LocalInvocationID.x), splits = p.splits;
   const int split = int(group) % splits, b_kv = int(group) / splits;
   const int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, members = p.heads / p.kv_heads, rows = members * p.q_len;
-  const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim;
-  const uint64_t k_base = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES);
-  const uint64_t v_base = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES);
+  if (RAGGED) sequence = sequence_of(b);
+  const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim, shift = diagonal_shift();
+  const int q_first = RAGGED ? sequence.x : 0, q_last = max(query_count(), 1) - 1;
+  const uint64_t k_base = rows_base(p.key, p.key_stride, b, kv_h), v_base = rows_base(p.value, p.value_stride, b, kv_h);
   const int64_t k_step = p.key_stride[2] * ELEM_BYTES, v_step = p.value_stride[2] * ELEM_BYTES;
   const float scale = p.scale, softcap = p.softcap;
   Philox philox;
@@ -68,7 +83,7 @@ void main() {
 
   [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
     const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
-    const uint64_t row = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1] + int64_t(r % q_len) * p.query_stride[2]) * ELEM_BYTES);
+    const uint64_t row = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1] + int64_t(q_first + min(r % q_len, q_last)) * p.query_stride[2]) * ELEM_BYTES);
     const Eight x = load_eight(row, i % CHUNKS * 8, head_dim);
     q_rows[i * 2] = x.low;
     q_rows[i * 2 + 1] = x.high;
@@ -85,13 +100,15 @@ void main() {
   }
   const int column = t % LANES_V * 8, first_stream = t / LANES_V;
 
-  // Keys that some row may see; a split's share is a multiple of LOCAL.
-  const int begin = max(keys_begin(0), split * p.share), end = min(keys_end(q_len - 1), (split + 1) * p.share);
+  // The splits share the keys that some row may see, at least two tiles each.
+  const int from = keys_begin(0), until = keys_end(q_last);
+  const int share = max((max(until - from, 0) + splits * LOCAL - 1) / (splits * LOCAL) * LOCAL, 2 * LOCAL);
+  const int begin = from + split * share, end = min(until, begin + share);
   [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += LOCAL) {
     const int key = key0 + t, safe = min(key, end - 1);
     float score[ROWS];
     [[unroll]] for (int r = 0; r < ROWS; ++r) score[r] = 0.0;
-    const uint64_t k_row = k_base + uint64_t(int64_t(safe) * k_step);
+    const uint64_t k_row = k_base + row_offset(p.key_stride[0], k_step, b, safe);
     [[unroll]] for (int c = 0; c < CHUNKS; ++c) {
       const Eight x = load_eight(k_row, c * 8, head_dim);
       [[unroll]] for (int r = 0; r < ROWS; ++r)
@@ -105,7 +122,7 @@ void main() {
       if (BIAS_DT >= 0)
         bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
                                                            int64_t(query) * p.bias_stride[2] + int64_t(safe) * p.bias_stride[3]));
-      const int seen = key - query - p.shift;
+      const int seen = key - query - shift;
       const bool visible = key < end && seen >= -p.left && seen <= p.right && bias != NEG_INF;
       score[r] = visible ? max((x + bias) * LOG2E, LOWEST) : NEG_INF;
       weight[t * ROWS + r] = score[r];
@@ -139,7 +156,7 @@ void main() {
     if (column < v_dim) {
       const int keys = min(LOCAL, end - key0);
       [[dont_unroll]] for (int i = first_stream; i < keys; i += STREAMS) {
-        const Eight x = load_eight(v_base + uint64_t(int64_t(key0 + i) * v_step), column, v_dim);
+        const Eight x = load_eight(v_base + row_offset(p.value_stride[0], v_step, b, key0 + i), column, v_dim);
         [[unroll]] for (int r = 0; r < ROWS; ++r) {
           const float w = weight[i * ROWS + r];
           low[r] += w * x.low;
