@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from torch_aule.benchmark import gpu_cases, gpu_report
+from torch_aule.benchmark import gpu_cases, gpu_report, gpu_rival, gpu_timing
 from torch_aule.benchmark.gpt2 import Gpt2Config
 
 TINY = gpu_cases.Sizes(
@@ -18,12 +18,12 @@ TINY = gpu_cases.Sizes(
 @pytest.fixture(scope="module")
 def lines():
     found = []
-    sample_ms, gpu_report.SAMPLE_MS = gpu_report.SAMPLE_MS, 0.0
+    sample_ms, gpu_timing.SAMPLE_MS = gpu_timing.SAMPLE_MS, 0.0
     about = {"device": "d", "driver": "e", "torch": torch.__version__}
     # The CPU stands in for CUDA: the same code compares.
     groups = ["attention", "gemm", "norms", "decode", "chains"]
     gpu_report.run(groups, about, found.append, rivals=["cpu"], sizes=TINY)
-    gpu_report.SAMPLE_MS = sample_ms
+    gpu_timing.SAMPLE_MS = sample_ms
     return found
 
 
@@ -51,6 +51,21 @@ def test_markdown_and_json(lines):
     text = gpu_report.markdown(again)
     assert text.count("\n| sdpa_forward |") == sum(x["case"] == "sdpa_forward" for x in lines)
     assert "aims hold" in text
+
+
+def test_the_child_answers_for_cases_with_autograd():
+    # As for CUDA, with the CPU in its place: the backend must not be needed there.
+    child = gpu_rival.Child(TINY)
+    cases = [c for c in gpu_cases.norms(TINY) if c.name in ("layer_norm_backward", "cross_entropy_backward")]
+    assert cases and all(c.autograd for c in cases)
+    for case in cases:
+        remote = gpu_rival.Remote(child, case, "cpu")
+        remote.sample()
+        assert remote.result(case)["gbytes_per_s"] > 0
+    with pytest.raises(RuntimeError):
+        child.ask("make", "nowhere", cases[0].group, cases[0].key)
+    child.forget()
+    child.close()
 
 
 def test_training_step_of_the_model():

@@ -65,6 +65,7 @@ class GpuCase:
     needed_bytes: int = 0  # outputs of a call: what its peak memory is held against
     main: bool = True  # also in --quick
     queued: bool = True  # the GPU's own time; False: the host's pace counts too
+    autograd: bool = False  # CUDA then runs in a process of its own: beside aule its autograd does not work
 
     @property
     def key(self) -> tuple:
@@ -131,7 +132,7 @@ def _attention(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, ba
         "attention",
         *attention_key(sizes, n, d, causal, backward, dtype, group=group, dropout=dropout, batch_heads=batch_heads),
         make, flops=4.0 * batch_heads * n * n * d * (0.5 if causal else 1) * (2.5 if backward else 1), reach=reach,
-        rivals=rivals, main=main,
+        rivals=rivals, main=main, autograd=backward,
         needed_bytes=2 * (q_elems + 2 * kv_elems if backward else q_elems) + 4 * batch_heads * n,
     )  # fmt: skip
 
@@ -265,7 +266,7 @@ def _memory_case(sizes, name, dtype, passes, function, backward=False, aim=True)
     size = torch.empty((), dtype=dtype).element_size()
     return GpuCase(
         "norms", name, f"{rows}x{width}", short(dtype), make, bytes=float(passes * size * rows * width),
-        reach=Reach("copy", 0.85, 0.95) if aim else None,
+        reach=Reach("copy", 0.85, 0.95) if aim else None, autograd=backward,
     )  # fmt: skip
 
 
@@ -320,7 +321,7 @@ def _cross_entropy(sizes, dtype, backward) -> GpuCase:
     size = torch.empty((), dtype=dtype).element_size()
     # Eager PyTorch keeps log_softmax for the gradient: a read and a write in both directions.
     return GpuCase("norms", "cross_entropy" + ("_backward" if backward else ""), f"{rows}x{width}", short(dtype), make,
-                   bytes=2.0 * size * rows * width)  # fmt: skip
+                   bytes=2.0 * size * rows * width, autograd=backward)  # fmt: skip
 
 
 def chains(sizes: Sizes) -> list[GpuCase]:
@@ -377,7 +378,7 @@ def model(sizes: Sizes) -> list[GpuCase]:
     flops = 6.0 * config.matrix_parameters() * tokens + 6.0 * config.layers * tokens * config.context * config.width
     shapes = f"B{config.batch} N{config.context} vocabulary {config.vocabulary}"
     return [GpuCase("model", "gpt2_small_step", shapes, "bfloat16 autocast", make, flops=flops,
-                    reach=Reach("cuda", 0.7, 1.0), queued=False)]  # fmt: skip
+                    reach=Reach("cuda", 0.7, 1.0), queued=False, autograd=True)]  # fmt: skip
 
 
 GROUPS = {"attention": attention, "gemm": gemm, "norms": norms, "decode": decode, "chains": chains, "model": model}

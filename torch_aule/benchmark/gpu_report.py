@@ -1,8 +1,4 @@
-"""Times the cases of ``gpu_cases.py`` by GPU events, beside CUDA in the same process, and prints them against the aims.
-
-Every device is timed alike: two calls to warm up, then n calls between two events, five samples, the median. A case
-whose calls are short is queued behind a kernel that keeps the GPU busy meanwhile, so that the host's pace is hidden.
-"""
+"""Times the cases of ``gpu_cases.py`` by GPU events, beside CUDA in the same run, and prints them against the aims."""
 
 from __future__ import annotations
 
@@ -10,127 +6,23 @@ import contextlib
 import datetime
 import gc
 import os
-import statistics
 import subprocess
 import sys
 import time
 import warnings
 
-import torch
-
 from torch_aule.benchmark.gpu_cases import GROUPS, NOTHING, GpuCase, Reach, Sizes, copy_reference
+from torch_aule.benchmark.gpu_rival import Child, Remote
+from torch_aule.benchmark.gpu_timing import FAILURES, SAMPLES, Blocker, Contestant, device_of, empty_cache, first_line
 
-SAMPLES = 5
-SAMPLE_MS = 12.0  # length of one sample
-FAILURES = (RuntimeError, NotImplementedError, ValueError, AssertionError)
 FIRST_CALL_AIM_S = 0.5
 
 
-def _device_of(contestant: str) -> str:
-    return "cuda" if contestant == "cudnn" else contestant
+def run_case(case: GpuCase, rivals: list[str], blockers: dict[str, Blocker], child: Child | None = None) -> dict:
+    """One line: the aule device and each rival that can, in alternating samples; their memory is given back.
 
-
-def synchronize(device: str) -> None:
-    if device != "cpu":
-        getattr(torch, device).synchronize()
-
-
-def empty_cache(device: str) -> None:
-    if device != "cpu":
-        getattr(torch, device).empty_cache()
-
-
-class Blocker:
-    """Work of known length on a device."""
-
-    def __init__(self, device: str, elements: int):
-        self.x = torch.zeros(elements, device=device) if device != "cpu" else None
-        self.ms = 0.0
-        if self.x is not None:
-            for calls in (1, 8):
-                self.ms = _between_events(lambda: self.x.add_(1), device, calls)
-
-    def __call__(self, ms: float) -> None:
-        if self.x is not None:
-            for _ in range(min(400, int(ms / max(self.ms, 1e-3)) + 1)):
-                self.x.add_(1)
-
-
-def _between_events(function, device: str, calls: int, block=None) -> float:
-    """Milliseconds for one call on the device's own clock (the CPU's, for the CPU)."""
-    if device == "cpu":
-        start = time.perf_counter()
-        for _ in range(calls):
-            function()
-        return (time.perf_counter() - start) * 1e3 / calls
-    first, last = (torch.Event(device, enable_timing=True) for _ in range(2))
-    if block:
-        block()
-    first.record()
-    for _ in range(calls):
-        function()
-    last.record()
-    last.synchronize()
-    synchronize(device)
-    return first.elapsed_time(last) / calls
-
-
-class Contestant:
-    """One device's form of a case, warmed up."""
-
-    def __init__(self, case: GpuCase, name: str, context, blockers: dict[str, Blocker]):
-        self.device, self.context, self.times, self.extra = _device_of(name), context, [], {}
-        with torch.autograd.enable_grad(), context():
-            self.function = case.make(self.device)
-            if case.needed_bytes and self.device == "aule":
-                self._peak(case)
-            else:
-                self.function()
-            synchronize(self.device)
-            start = time.perf_counter()
-            self.function()
-            host = (time.perf_counter() - start) * 1e3
-            synchronize(self.device)
-            estimate = _between_events(self.function, self.device, 1)
-        self.calls = max(1, min(100, round(SAMPLE_MS / max(estimate, 1e-3)))) if case.ops == 1 else 1
-        self.samples = SAMPLES if estimate < 200 else 3 if estimate < 1000 else 1
-        self.block = None
-        if case.queued and self.device in blockers and host * 3 > estimate:
-            length = host * self.calls * 1.5 + 0.3
-            self.block = lambda: blockers[self.device](length)
-
-    def _peak(self, case: GpuCase) -> None:
-        before = torch.aule.memory_allocated()
-        torch.aule.reset_peak_memory_stats()
-        result = self.function()
-        synchronize(self.device)
-        peak = torch.aule.max_memory_allocated() - before
-        self.extra = {"peak_mib": round(peak / 2**20, 1), "needed_mib": round(case.needed_bytes / 2**20, 1)}
-        del result
-
-    def sample(self) -> None:
-        if len(self.times) < self.samples:
-            with self.context():
-                self.times.append(_between_events(self.function, self.device, self.calls, self.block))
-
-    def result(self, case: GpuCase) -> dict:
-        ms = [t / case.ops for t in self.times]
-        median = statistics.median(ms)
-        line = {"ms": median, "ms_min": min(ms), "ms_max": max(ms), "samples": len(ms), "calls": self.calls * case.ops}
-        line = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in line.items()}
-        if case.flops:
-            line["tflops"] = float(f"{case.flops / median / 1e9:.4g}")
-        if case.bytes:
-            line["gbytes_per_s"] = float(f"{case.bytes / median / 1e6:.4g}")
-        return {**line, **self.extra}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def run_case(case: GpuCase, rivals: list[str], blockers: dict[str, Blocker]) -> dict:
-    """One line: the aule device and each rival that can, in alternating samples; their memory is given back."""
+    A rival that needs autograd runs in `child`, unless it is the CPU.
+    """
     line = {"group": case.group, "case": case.name, "shapes": case.shapes, "dtype": case.dtype}
     contexts = {"aule": contextlib.nullcontext}
     forms = case.rivals or NOTHING
@@ -141,22 +33,27 @@ def run_case(case: GpuCase, rivals: list[str], blockers: dict[str, Blocker]) -> 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # scaled_dot_product_attention says why a backend was not taken
-                contestants[name] = Contestant(case, name, context, blockers)
+                if child and case.autograd and name not in ("aule", "cpu"):
+                    contestants[name] = Remote(child, case, name)
+                else:
+                    contestants[name] = Contestant(case, name, context, blockers)
         except FAILURES as error:
-            line.setdefault("errors", {})[name] = _first_line(error)
+            line.setdefault("errors", {})[name] = first_line(error)
     for _ in range(SAMPLES):
         for name in list(contestants):
             try:
                 contestants[name].sample()
             except FAILURES as error:
-                line.setdefault("errors", {})[name] = _first_line(error)
+                line.setdefault("errors", {})[name] = first_line(error)
                 del contestants[name]
     line.update({name: contestant.result(case) for name, contestant in contestants.items()})
     contestants.clear()
     gc.collect()
+    if child:
+        child.forget()
     for name in contexts:
         with contextlib.suppress(*FAILURES):  # a lost device: the rivals still have numbers
-            empty_cache(_device_of(name))
+            empty_cache(device_of(name))
     for rival in ("cuda", "cudnn", "cpu"):
         if rival in line and "aule" in line:
             line[f"speed_to_{rival}"] = float(f"{line[rival]['ms'] / line['aule']['ms']:.4g}")
@@ -242,11 +139,12 @@ def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes
     if any(case.reach and case.reach.of == "copy" for case in cases):
         cases = copy_reference(sizes) + cases
     left_out = 0
+    child = Child(sizes) if any(r != "cpu" for r in rivals) else None
     for case in cases:
         if not case.main and time.perf_counter() - start > seconds:
             left_out += 1
             continue
-        line = run_case(case, rivals, blockers)
+        line = run_case(case, rivals, blockers, child)
         if case.name == "x+1" and not copy:
             speeds = [v["gbytes_per_s"] for v in line.values() if isinstance(v, dict) and "gbytes_per_s" in v]
             copy = max(speeds, default=0.0)
@@ -254,6 +152,8 @@ def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes
         by_key[case.key] = line
         lines.append({**line, **about})
         emit(lines[-1])
+    if child:
+        child.close()
     if any(case.group == "model" for case in cases):
         lines.append({**first_call(index), **about})
         emit(lines[-1])

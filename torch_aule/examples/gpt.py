@@ -232,8 +232,10 @@ def progress_bar(total: int):
 
     console = Console()
     if not console.is_terminal:
+
         def show_line(step, loss, rate):
             print(f"step {step:5d}/{total}  loss {loss:.3f}  {rate:7.0f} tokens/s", flush=True)
+
         yield show_line
         return
     columns = [
@@ -366,16 +368,20 @@ def main(arguments=None) -> int:
     print(f"\n{written}\n")
     rate = progress.step * config.batch * config.context / progress.seconds
     tail = progress.losses[-20:]
-    print(f"loss {progress.losses[0]:.3f} -> {sum(tail) / len(tail):.3f} in {progress.step} steps, "
-          f"{progress.seconds:.0f} s{' (the time limit)' if progress.seconds >= options.seconds else ''}, "
-          f"{rate:.0f} tokens/s")
+    print(
+        f"loss {progress.losses[0]:.3f} -> {sum(tail) / len(tail):.3f} in {progress.step} steps, "
+        f"{progress.seconds:.0f} s{' (the time limit)' if progress.seconds >= options.seconds else ''}, "
+        f"{rate:.0f} tokens/s"
+    )
 
     print(f"repeating the first {CHECK_STEPS} steps without dropout, here and on the CPU", flush=True)
     difference = compare_with_cpu(config, text, device, initial, options.steps)
     on_cpu = len(torch.aule.fallback_report()) if device.type == "aule" else 0
     strict = os.environ["TORCH_AULE_STRICT"] == "1"
-    print(f"first {CHECK_STEPS} steps against the CPU: largest relative loss difference {difference:.1e} "
-          f"(limit {CHECK_LIMIT:.0e})")
+    print(
+        f"first {CHECK_STEPS} steps against the CPU: largest relative loss difference {difference:.1e} "
+        f"(limit {CHECK_LIMIT:.0e})"
+    )
     print(f"operators on the CPU: {on_cpu} (strict mode {'on' if strict else 'off'})")
     print(f"written: {options.out}/loss.png, sample.txt, model.pt")
     checkpoint.unlink(missing_ok=True)
