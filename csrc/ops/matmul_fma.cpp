@@ -51,8 +51,9 @@ bool gemm_of_few_rows(const GemmProblem& problem, const at::Scalar& beta, const 
   const int has_c = g.has_c ? 1 : 0;
   // A single row has no use for matrices.
   if (g.m > 1 && has_fragments(out, g.in) && (along_k || g.k % 4 == 0)) {
-    const uint32_t wide = along_k || uint64_t{g.n} * g.batches >= 8192 ? 8 : 4;
-    launch(stream, kernel::gemv_matrix(g.in), Spec{has_c, along_k ? 0 : 1, wide},
+    const uint32_t wide = along_k || g.m > 8 || uint64_t{g.n} * g.batches >= 8192 ? 8 : 4;
+    const uint32_t threads = std::min(512u, caps.max_workgroup_invocations / 32 * 32);
+    launch(stream, kernel::gemv_matrix(g.in), Spec{has_c, along_k ? 0 : 1, wide, threads},
            scaled<GemvMatrixParams>(g, beta, alpha), args,
            linear_grid(uint64_t{ceil_div(g.n, along_k ? 32 : wide * 8)} * g.batches));
     return true;

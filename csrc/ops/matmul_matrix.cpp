@@ -19,23 +19,24 @@ struct Tile {
   int bm, bn, wm, wn, bk;
   double cost;
 };
-constexpr std::array<Tile, 7> kTiles = {{
+constexpr std::array<Tile, 8> kTiles = {{
     {128, 256, 64, 64, 64, 1.80},
     {256, 128, 64, 64, 64, 1.80},
     {128, 128, 64, 64, 32, 1.00},
     {128, 64, 64, 32, 64, 0.60},
     {64, 64, 32, 32, 64, 0.37},
-    {64, 64, 32, 64, 64, 0.60},  // subgroups of 64
-    {32, 32, 16, 16, 32, 0.30},  // subgroups of 8
+    {64, 64, 32, 64, 64, 0.60},    // subgroups of 64
+    {32, 32, 16, 16, 32, 0.30},    // subgroups of 8
+    {128, 256, 64, 64, 48, 1.75},  // both operands lie across
 }};
 constexpr uint64_t kCores = 128;  // Vulkan does not tell how many a device has
 
 // gemm_matrix.comp's specialization constants, which it explains.
 struct MatrixPlan {
-  bool fragments = false;
+  int fragments = 0;  // axis FRAGMENTS
   int mat_m = 0, mat_n = 0, threads = 0, bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
   int a_lies = 0, b_lies = 0, a_vec = 0, b_vec = 0, c_vec = 0, out_vec = 0;
-  int checked = 0, line = 0;
+  int checked = 0, line = 0, addresses = 0, pairs = 0;
   uint32_t splits = 1;  // over 1: float32 partial sums of k, added by gemm_splits.comp
   Grid grid;
 };
@@ -68,20 +69,26 @@ bool in_chunks(const MatrixView& v, const GemmProblem& g) {
          v.address % 16 == 0;
 }
 
+// Where both operands lie across, matrices come straight from padded tiles, of which 48 k fit: nothing is transposed.
+bool is_padded(const Tile& t) { return t.bk == 48; }
+
 bool fits(const Tile& t, const MatrixPlan& x, const Caps& caps, const MatrixLayout& layout) {
+  if (is_padded(t) && (x.fragments == 0 || x.a_lies == 0 || x.b_lies == 0)) return false;
+  const bool padded = x.fragments == 0 || is_padded(t);
   const int subgroups = (t.bm / t.wm) * (t.bn / t.wn), threads = subgroups * layout.subgroup;
   if (static_cast<uint32_t>(threads) > caps.max_workgroup_invocations || t.wn % (2 * layout.n) != 0) return false;
   for (auto [rows, lies] : {std::pair{t.bm, x.a_lies}, std::pair{t.bn, x.b_lies}}) {
     const int chunks = rows * t.bk / 8;
     if (chunks % threads != 0 || threads > rows * 4) return false;
-    if (lies == 1 && (chunks / threads % 4 != 0 || threads % (rows / 2) != 0)) return false;
+    if (lies == 1 && !padded && (chunks / threads % 4 != 0 || threads % (rows / 2) != 0)) return false;
+    if (lies == 1 && padded && threads % (rows / 8) != 0) return false;
   }
   int bytes = (t.bm + t.bn) * t.bk * 2;
-  if (!x.fragments) {
-    const auto padded = [&](int rows, int lies) { return lies == 0 ? rows * (t.bk + 8) * 2 : (rows + 8) * t.bk * 2; };
-    bytes = padded(t.bm, x.a_lies) + padded(t.bn, x.b_lies) + subgroups * layout.m * layout.n * 8;
+  if (padded) {
+    const auto tile = [&](int rows, int lies) { return lies == 0 ? rows * (t.bk + 8) * 2 : (rows + 8) * t.bk * 2; };
+    bytes = tile(t.bm, x.a_lies) + tile(t.bn, x.b_lies) + (x.fragments ? 0 : subgroups * layout.m * layout.n * 8);
     // A layout that is not known gets the tiles that need few registers and little code.
-    if (subgroups > 4 || t.bm * t.bk / 8 > 8 * threads) return false;
+    if (x.fragments == 0 && (subgroups > 4 || t.bm * t.bk / 8 > 8 * threads)) return false;
   }
   return static_cast<uint32_t>(bytes) <= caps.max_shared_bytes;
 }
@@ -103,7 +110,7 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
   x.b_vec = b.vec;
   x.c_vec = !g.has_c ? 0 : in_chunks(g.c, g) ? 8 : 1;
   x.out_vec = in_chunks(g.out, g) ? 8 : 1;
-  x.fragments = has_fragments(layout);
+  x.fragments = has_fragments(layout) ? 1 : 0;
   x.mat_m = layout.m;
   x.mat_n = layout.n;
 
@@ -128,15 +135,21 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
     }
   }
   if (best == nullptr) return false;
+  if (is_padded(*best)) x.fragments = 2;
   x.bm = best->bm;
   x.bn = best->bn;
   x.wm = best->wm;
   x.wn = best->wn;
   x.bk = best->bk;
   x.checked = (g.k % x.bk != 0 ? 1 : 0) | (g.m % x.bm != 0 || g.n % x.bn != 0 ? 2 : 0);
-  // Whole lines cost the large tile registers that it does not have, where both operands lie along k.
-  const bool large = x.bm * x.bn > 128 * 128;
-  x.line = x.bk == 32 || (large && x.a_lies == 0 && x.b_lies == 0) ? 4 : 8;
+  // The large tiles have no registers to spare: the cheapest addresses where nothing is checked. Otherwise whole lines
+  // are too much where both operands lie along k.
+  const bool large = x.bm * x.bn > 128 * 128, nt = x.a_lies == 0 && x.b_lies == 0;
+  if (large && x.fragments == 1 && (x.checked & 2) == 0 && x.a_vec == 8 && x.b_vec == 8 && (!x.a_lies || !x.b_lies)) {
+    x.addresses = nt ? 1 : 2;
+    x.pairs = nt ? 1 : 0;
+  }
+  x.line = x.bk != 64 || (large && nt && x.addresses == 0) ? 4 : 8;
   x.threads = (x.bm / x.wm) * (x.bn / x.wn) * layout.subgroup;
   const uint64_t groups = uint64_t{ceil_div(g.m, x.bm)} * ceil_div(g.n, x.bn) * g.batches;
   x.grid = linear_grid(groups * x.splits);
@@ -168,10 +181,10 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
   p.beta = g.has_c ? beta.toFloat() : 0.0f;
   p.splits = x.splits;
   constexpr int kBand = 8;
-  const auto kernel = kernel::gemm_matrix(g.in, x.fragments ? 1 : 0);
+  const auto kernel = kernel::gemm_matrix(g.in, x.fragments);
   const auto spec = [&](int c_vec, int out_vec) {
-    return Spec{x.mat_m,  x.mat_n, x.threads, x.bm,  x.bn,    x.wm,  x.wn,      x.bk,  x.a_lies,
-                x.b_lies, x.a_vec, x.b_vec,   c_vec, out_vec, kBand, x.checked, x.line};
+    return Spec{x.mat_m, x.mat_n, x.threads, x.bm,    x.bn,  x.wm,      x.wn,   x.bk,        x.a_lies, x.b_lies,
+                x.a_vec, x.b_vec, c_vec,     out_vec, kBand, x.checked, x.line, x.addresses, x.pairs};
   };
   if (x.splits == 1) {
     launch(stream, kernel, spec(x.c_vec, x.out_vec), p, args, x.grid);

@@ -1,9 +1,10 @@
 #pragma aule axis T float16_t bfloat16_t
-#pragma aule axis FRAGMENTS 0 1
+#pragma aule axis FRAGMENTS 0 1 2
 #pragma aule feature cooperative_matrix
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule feature subgroup_shuffle if FRAGMENTS=1
+#pragma aule feature subgroup_shuffle if FRAGMENTS=2
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -19,19 +20,27 @@
 // shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
 // l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes nothing. Results are
 // transposed between the 4 lanes of a row and leave 8 columns at a time.
+// FRAGMENTS 2: the same layout, but tiles are padded and matrices loaded from them, for operands that both lie across: 16-byte writes and no
+// transposition of theirs. 48 KiB hold 48 k of 128 x 256.
 // FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
 //
-// H200, float16, TFLOPS by wall clock over many calls (cuBLAS 690 to 760 at 4096^3, 656 at 8192^3; bfloat16 is the same):
+// H200, float16, TFLOPS (cuBLAS 690 to 760 at 4096^3, 656 at 8192^3; bfloat16 is the same). Wall clock over many calls:
 //                                                    NT 4096 | 8192   NN          TT          TN
 //   128 x 256 (NT, TT, TN), 256 x 128 (NN), loads
 //   checked against m, n and k, no exchange of rows   310 | 330     278 | 298   294 | 310   225 | 245
 //   rows exchanged for blocks, unchecked              309 |         293         296         265 | 281
 //   whole lines of 128 bytes (LINE 8)                 291 | 313     301 | 318   298 | 311   262 | 278
+// GPU events over 10 ms, one after the other: the chip slows as it warms, by 5 to 10 % in this list at 4096^3 and more at 8192^3:
+//   LINE 4, ADDRESSES 0 | 1 | 2                       316 | 307 | 308
+//   LINE 8, ADDRESSES 1 | 2; chained from chunk to    324 | 310; 316  304 | 315   - | 318
+//   chunk (64 bits)
+//   the same with PAIRS                               330 | 326; 317  - | 281
+//   FRAGMENTS 2, 128 x 256 x 48; 256 x 128 x 48                                               289; 277 (8192^3 310; 299)
 // Whole lines should halve the lines that a load touches, and do help where registers are left: 64 x 64 x 64 at 2048^3
-// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. NT at 128 x 256 has 6 rows more to address, 255 registers and spills,
-// and stays with LINE 4. The exchange of rows was to halve the writes of blocks: TN 225 -> 265. Bfloat16 by shifts and masks
-// instead of unpack16 234. No difference: steps that wait in registers twice as long (64 x 64, 128 x 128 x 32), 4 or 16 row tiles in
-// GROUP. Worse: 32-bit offsets from the workgroup's address where an operand lies along k (NT 292), 128 x 128 x 64 with 8 subgroups.
+// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. The exchange of rows was to halve the writes of blocks: TN 225 -> 265.
+// Bfloat16 by shifts and masks instead of unpack16 234. No difference: steps that wait in registers twice as long (64 x 64, 128 x 128 x 32),
+// 4 or 16 row tiles in GROUP. Worse: a 32-bit offset added to a 64-bit address for each chunk instead of one multiply-add (NT 319 to 329,
+// NN 300), 128 x 128 x 64 with 8 subgroups.
 // Time is a tile's cost times the rounds of workgroups over the cores, whatever number shares one: loads, writes to
 // and reads of shared memory go one after the other through the same unit, and the multiplications fill half of that time.
 #if FRAGMENTS
@@ -58,6 +67,10 @@ layout(constant_id = 13) const int OUT_VEC = 8;  // 0: float32 partial sums [spl
 layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
 layout(constant_id = 15) const int CHECKED = 3;  // 1: k is no multiple of BK; 2: m or n is none of BM or BN
 layout(constant_id = 16) const uint LINE = 8;    // chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
+// How the place of a chunk that lies along k is made. 0: from the thread's address, rows clamped; 1: the workgroup's address, which moves
+// along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no check of m and n (CHECKED & 2).
+layout(constant_id = 17) const int ADDRESSES = 0;
+layout(constant_id = 18) const int PAIRS = 0;    // 1: where a lies along k, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -89,15 +102,16 @@ vec2 unpack(uint w) { return vec2(unpackFloat2x16(w)); }
 const uint FM = WM / MAT_M, FN = WN / MAT_N;
 const uint A_CHUNKS = BM * BK / 8 / THREADS, B_CHUNKS = BN * BK / 8 / THREADS;  // per thread
 
-#if FRAGMENTS
+#if FRAGMENTS == 1
 shared uvec2 tiles[(BM + BN) * BK / 4];
 const uint A_TILE = 0, B_TILE = BM * BK / 4;
 #else
-const uint PAD = 8;
-const uint A_PITCH = A_LIES == 0 ? BK + PAD : BM + PAD, B_PITCH = B_LIES == 0 ? BK + PAD : BN + PAD;
-const uint A_TILE = 0, B_TILE = A_LIES == 0 ? BM * A_PITCH : BK * A_PITCH;
+const uint A_PITCH = (A_LIES == 0 ? BK : BM) / 8 + 1, B_PITCH = (B_LIES == 0 ? BK : BN) / 8 + 1;  // in chunks
+const uint A_TILE = 0, B_TILE = (A_LIES == 0 ? BM : BK) * A_PITCH;
+shared uvec4 tiles[B_TILE + (B_LIES == 0 ? BN : BK) * B_PITCH];
+#endif
+#if FRAGMENTS == 0
 const uint PATCH = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
-shared T tiles[B_TILE + (B_LIES == 0 ? BN * B_PITCH : BK * B_PITCH)];
 shared float patches[SUBGROUPS * MAT_M * PATCH];
 #endif
 
@@ -126,11 +140,21 @@ uint chunk_row(uint q, uint rows) {
   const uint e = q % (rows * 4);
   return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
 }
+#define PAIRED (PAIRS != 0 && A_LIES == 0)
+// Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of shared memory
+// and a subgroup reads whole lines of 4 rows.
+uint pair_row(uint t) { return (t >> 2 & 1) | (t >> 4 & 3) << 1 | t >> 6 << 4; }
+uint pair_ahead(uint i) { return (i & 1) * 8 + i / 2 * (THREADS / 4); }
+#if FRAGMENTS != 1
+uint block_k(uint q, uint rows) { return q / (rows / 8); }
+uint block_row(uint q, uint rows) { return q % (rows / 8) * 8; }
+#else
 // Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk, slab.
 uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
 uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
+#endif
 
-#if FRAGMENTS
+#if FRAGMENTS == 1
 // Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks meet all
 // banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
 uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
@@ -144,6 +168,8 @@ uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 
   const uint row8 = block_row(q, rows) / 8;
   return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 + (q / 2 & 3) * 2 + (row8 & 1);
 }
+#endif
+#if FRAGMENTS
 uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
   const uint lane = gl_SubgroupInvocationID;
   const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
@@ -156,40 +182,45 @@ uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
 }
 #define FILL(m, u, w) { m[0] = low(u.x); m[1] = high(u.x); m[2] = low(u.y); m[3] = high(u.y); \
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
-#else
-void put8(uint at, uvec4 v) {
-  UN for (uint i = 0; i < 4; ++i) {
-    tiles[at + 2 * i] = low(v[i]);
-    tiles[at + 2 * i + 1] = high(v[i]);
-  }
-}
 #endif
 
 // How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or, where both
 // operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread (blocks, in bytes).
-const bool OWN = A_LIES == 0 || B_LIES == 0;
+const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
 // Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of the rows
 // that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest)                                       \
+#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR)                                 \
   if (LIES == 0) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint r = row + chunk_row(i * THREADS, ROWS), ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;  \
-      const uint64_t from = LINE == 8 ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                     \
-                                      : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;            \
+      const uint further = PAIR ? pair_ahead(i) : chunk_row(i * THREADS, ROWS), r = row + further;                    \
+      const uint ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;                                          \
+      const uint64_t from =                                                                                           \
+          ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
+          : LINE == 8    ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                                  \
+                         : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
       held[i] = load8(from, (CHECKED & 1) == 0 ? 8 : int(k_end) - int(k + ahead), VEC);                               \
     }                                                                                                                 \
   } else {                                                                                                            \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint ahead = block_k(i / 4 * THREADS, ROWS) + i % 4;                                                      \
+      const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * THREADS, ROWS) + i % 4 : block_k(i * THREADS, ROWS);        \
       const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
       held[i] = load8(from, (CHECKED & 1) == 0 || k + ahead < k_end ? rest : 0, VEC);                                 \
     }                                                                                                                 \
   }
 #define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
 
-#if FRAGMENTS
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
-  if (LIES == 0) {                                                                                                    \
+#if FRAGMENTS == 1
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR)                                                                \
+  if (PAIR) {                                                                                                           \
+    UN for (uint i = 0; i < CHUNKS; i += 2) {                                                                         \
+      const uint row = pair_row(t) + pair_ahead(i);                                                                   \
+      const uint place = TILE + ((t >> 3 & 1) * (ROWS / 16) + row / 16) * 128 + (row % 8 * 4 + t % 4) * 2;            \
+      tiles[place] = uvec2(held[i].x, held[i + 1].x);                                                                 \
+      tiles[place + 1] = uvec2(held[i].y, held[i + 1].y);                                                             \
+      tiles[place + 64] = uvec2(held[i].z, held[i + 1].z);                                                            \
+      tiles[place + 65] = uvec2(held[i].w, held[i + 1].w);                                                            \
+    }                                                                                                                 \
+  } else if (LIES == 0) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
       tiles[place] = held[i].xy;                                                                                      \
@@ -206,11 +237,11 @@ const bool OWN = A_LIES == 0 || B_LIES == 0;
     }                                                                                                                 \
   }
 #else
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH)                                                                    \
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR)                                                                \
   UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
-    const uint q = i * THREADS + t, block = i / 4 * THREADS + t;                                                      \
-    if (LIES == 0) put8(TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 32 + q % 4 * 8, held[i]);          \
-    else put8(TILE + (block_k(block, ROWS) + i % 4) * PITCH + block_row(block, ROWS), held[i]);                       \
+    const uint q = i * THREADS + t;                                                                                   \
+    if (LIES == 0) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
+    else tiles[TILE + block_k(q, ROWS) * PITCH + block_row(q, ROWS) / 8] = held[i];                                   \
   }
 #endif
 
@@ -253,13 +284,16 @@ void main() {
 
   const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2, b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM), b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
+  const uint a_row = PAIRED ? pair_row(t) : A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM), b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
   const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
-  uint a_k = A_LIES == 0 ? t % LINE * 8 : block_k(t, BM), b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
+  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : A_LIES == 0 ? t % LINE * 8 : block_k(t, BM), b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
 #define START(ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, row0)                                              \
-  if (LIES == 0) {                                                                                                    \
+  if (LIES == 0 && ADDRESSES != 0) {                                                                                  \
+    at += row0 * ld + k_begin * 2;                                                                                    \
+    offset[0] = row * (uint(ld) / 16) + k / 8;                                                                        \
+  } else if (LIES == 0) {                                                                                             \
     at += row0 * ld + (k_begin + k) * 2;                                                                              \
     UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
       const uint r = chunk_row(i * THREADS + t, ROWS);                                                                \
@@ -281,27 +315,28 @@ void main() {
   uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
   // Without checks there is nothing to load past the last step: it is loaded again.
 #define LOAD_BOTH                                                                                                     \
-  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest)                         \
-  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest)
+  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED)         \
+  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false)
   LOAD_BOTH
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    PUT(held_a, A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH)
-    PUT(held_b, B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH)
+    PUT(held_a, A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH, PAIRED)
+    PUT(held_b, B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH, false)
     barrier();  // this step's tiles are written
     if ((CHECKED & 1) != 0 || k + BK < k_end) {
-      a_at += A_LIES == 0 ? BK * 2 : a_ld * BK;
-      b_at += B_LIES == 0 ? BK * 2 : b_ld * BK;
+      if (A_LIES == 0 && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += A_LIES == 0 ? BK * 2 : a_ld * BK;
+      if (B_LIES == 0 && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += B_LIES == 0 ? BK * 2 : b_ld * BK;
       a_k += BK;
       b_k += BK;
     }
     LOAD_BOTH
-#if FRAGMENTS
+#if FRAGMENTS == 1
     UN for (uint s = 0; s < BK / 16; ++s) {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i) {
         const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(row, A_LIES));
         const uvec2 u = tiles[o], w = tiles[o + 1];
-        if (crossed(s / 2, A_LIES)) FILL(a[i], w, u) else FILL(a[i], u, w)
+        const uvec2 upper = uvec2(u.x, w.x), lower = uvec2(u.y, w.y);  // rows, of pairs
+        if (PAIRED) FILL(a[i], upper, lower) else if (crossed(s / 2, A_LIES)) FILL(a[i], w, u) else FILL(a[i], u, w)
       }
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
@@ -316,14 +351,14 @@ void main() {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i) {
         const uint row = warp_m * WM + i * MAT_M;
-        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N, A_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row, A_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
       }
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
         const uint col = warp_n * WN + j * MAT_N;
-        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N, B_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-        else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col, B_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col / 8, B_PITCH, gl_CooperativeMatrixLayoutRowMajor);
         UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
       }
     }

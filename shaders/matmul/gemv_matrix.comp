@@ -13,19 +13,21 @@
 // b and out agree.
 // B_LIES 0, along k: a lane loads 16-byte chunks, 8 values of k, of rows l/4 + 8i: halves of them for two matrices.
 // B_LIES 1, along n: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE / 2 matrices.
-// The 8 subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a and b are multiples of
+// The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a and b are multiples of
 // 16 bytes, k of 8 (B_LIES 0) or 4 (1).
 //
-// H200, float16, 8192 x 8192, TB/s of b (x + 1 reaches 3.5): along k 2 to 16 rows 3.1 to 3.2 (gemv_wide.comp: 4 rows 2.7); along n
-// 2.2 to 2.3 (gemv_wide.comp: 1 row 3.3, 4 rows 2.5, 8 rows 1.6, 16 rows 0.9). 4096 x 4096: along k 2.8 to 3.1, along n 1.7 to 1.8:
-// a workgroup per core or fewer, whose 16 loads per lane are in turn with the multiplications.
+// H200, float16, GPU events, TB/s of b (x + 1 reaches 3.5) by threads 256 | 512, 8192 x 8192: along k, 2 rows 3.24 | 3.35, 16 rows 3.11 | 3.26;
+// along n, WIDE 8, 2 rows 2.40 | 3.31, 16 rows 2.34 | 3.08; WIDE 4 2.38 | 3.23, 2.24 | 2.69. 4096 x 4096, eight of them in turn: along k
+// 3.49 | 3.75, 2.72 | 2.78; along n, WIDE 8 1.23 | 1.82, 1.20 | 1.76; WIDE 4 1.29 | 1.93, 1.24 | 1.55. (gemv_wide.comp along n: 1 row 3.3,
+// 4 rows 2.5, 8 rows 1.6, 16 rows 0.9.)
 #ifdef T_bfloat16_t
 #extension GL_EXT_bfloat16 : require
 #endif
 layout(constant_id = 0) const int HAS_C = 0;
 layout(constant_id = 1) const int B_LIES = 0;
 layout(constant_id = 2) const int WIDE = 8;  // 8 or 4
-layout(local_size_x = 256) in;
+layout(local_size_x_id = 3) in;
+layout(constant_id = 3) const uint THREADS = 256;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -49,8 +51,9 @@ T high(uint w) { return unpackFloat2x16(w).y; }
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
 
+const uint WARPS = THREADS / 32;
 const uint MATRICES = B_LIES == 0 ? 2 : WIDE / 2, COLUMNS = MATRICES * 16;  // of a workgroup
-shared float partial[8 * 512];  // [subgroup][element of two matrices][lane]
+shared float partial[WARPS * 256];  // [subgroup][element][lane]
 
 uvec4 load(uint64_t at, bool inside) {
   uvec4 v = uvec4(0);
@@ -88,10 +91,10 @@ void main() {
   if (B_LIES == 0) {
     uint64_t b_at[4];
     [[unroll]] for (uint i = 0; i < 4; ++i) b_at[i] = b + uint64_t(int64_t(min(n0 + row + 8 * i, p.n - 1)) * p.b_n) * 2;
-    for (uint k0 = warp * 32; k0 < p.k; k0 += 4 * 256) {
+    for (uint k0 = warp * 32; k0 < p.k; k0 += 4 * 32 * WARPS) {
       uvec4 x[4][2], y[4][4];
       [[unroll]] for (uint s = 0; s < 4; ++s) {
-        const uint k = k0 + s * 256 + lane % 4 * 8;
+        const uint k = k0 + s * 32 * WARPS + lane % 4 * 8;
         [[unroll]] for (uint i = 0; i < 4; ++i) y[s][i] = load(b_at[i] + uint64_t(k) * 2, k < p.k);
         [[unroll]] for (uint i = 0; i < 2; ++i) x[s][i] = load(a_at[i] + uint64_t(k) * 2, k < p.k);
       }
@@ -111,11 +114,11 @@ void main() {
     }
   } else {
     const uint64_t b_at = b + min(n0 + row * WIDE, p.n - WIDE) * 2, ld = uint64_t(int64_t(p.b_k) * 2);
-    for (uint k0 = warp * 16; k0 < p.k; k0 += 4 * 128) {
+    for (uint k0 = warp * 16; k0 < p.k; k0 += 4 * 16 * WARPS) {
       uvec4 y[4][4];
       uvec2 x[4][2];
       [[unroll]] for (uint s = 0; s < 4; ++s) {
-        const uint k = k0 + s * 128 + lane % 4 * 4;
+        const uint k = k0 + s * 16 * WARPS + lane % 4 * 4;
         [[unroll]] for (uint i = 0; i < 4; ++i) y[s][i] = load_wide(b_at + ld * (k + i), k < p.k);
         [[unroll]] for (uint i = 0; i < 2; ++i) x[s][i] = load_half(a_at[i] + uint64_t(k) * 2, k < p.k);
       }
@@ -133,23 +136,20 @@ void main() {
     }
   }
 
-  [[unroll]] for (uint pair = 0; pair < MATRICES; pair += 2) {
-    barrier();  // the sums of the pair before are read
-    [[unroll]] for (uint j = 0; j < 2; ++j)
-      [[unroll]] for (uint e = 0; e < 8; ++e) partial[warp * 512 + (j * 8 + e) * 32 + lane] = acc[pair + j][e];
+  [[unroll]] for (uint j = 0; j < MATRICES; ++j) {
+    barrier();  // the sums of the matrix before are read
+    [[unroll]] for (uint e = 0; e < 8; ++e) partial[warp * 256 + e * 32 + lane] = acc[j][e];
     barrier();  // every subgroup's sums are written
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-      // An accumulator's element: row l/4 + 8 * (e/4), column 2 * (l%4) + e%2 + 8 * (e/2%2).
-      const uint at = i * 256 + gl_LocalInvocationID.x, l = at % 32, e = at / 32 % 8, j = pair + at / 256;
+    // An accumulator's element: row l/4 + 8 * (e/4), column 2 * (l%4) + e%2 + 8 * (e/2%2).
+    const uint at = gl_LocalInvocationID.x, l = at % 32, e = at / 32;
+    const uint m = l / 4 + e / 4 * 8, low_ = l % 4 * 2 + e % 2, high_ = e / 2 % 2;
+    const uint n = n0 + (B_LIES == 0 ? j * 16 + low_ + high_ * 8 : low_ * WIDE + j * 2 + high_);
+    if (at < 256 && m < p.m && n < p.n) {
       float sum = 0.0;
-      [[unroll]] for (uint s = 0; s < 8; ++s) sum += partial[s * 512 + at];
-      const uint m = l / 4 + e / 4 * 8, low_ = l % 4 * 2 + e % 2, high_ = e / 2 % 2;
-      const uint n = n0 + (B_LIES == 0 ? j * 16 + low_ + high_ * 8 : low_ * WIDE + j * 2 + high_);
-      if (m < p.m && n < p.n) {
-        float v = p.alpha * sum;
-        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m + int64_t(n) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DT, v);
-      }
+      [[unroll]] for (uint s = 0; s < WARPS; ++s) sum += partial[s * 256 + at];
+      float v = p.alpha * sum;
+      if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m + int64_t(n) * p.c_n), DT);
+      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DT, v);
     }
   }
 }
