@@ -57,10 +57,9 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
-  Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
-                             {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
-                             {&b.call.key, &b.call.value}, b.grad_bias.defined());
-  if (plan.family != AttentionFamily::matrix) spec.push(b.grad_bias.defined());
+  const Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
+                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
+                                   {&b.call.key, &b.call.value}, b.grad_bias.defined());
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 

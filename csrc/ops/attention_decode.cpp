@@ -22,9 +22,8 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
     p.partial = args.write(partial);
     p.stats = args.write(stats);
     p.splits = plan.splits;
-    const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
     const Spec spec{problem.dtype,
-                    bias,
+                    bias_code(call),
                     attention_mode(call),
                     call.softcap > 0,
                     plan.local,

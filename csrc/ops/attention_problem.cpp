@@ -124,6 +124,10 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   problem.banded = call.right < kUnbounded || call.left < kUnbounded;
 }
 
+int bias_code(const AttentionCall& call) {
+  return call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
+}
+
 int attention_mode(const AttentionCall& call) {
   const bool paged = call.ragged.pages.defined();
   return (call.dropout_p > 0 ? 1 : 0) | (call.ragged.given ? 2 : 0) |
@@ -174,9 +178,8 @@ bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operan
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
                     bool grad_bias) {
-  const int bias = call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
-  Spec spec{call.problem.dtype, bias, attention_mode(call), call.softcap > 0, plan.local};
+  Spec spec{call.problem.dtype, bias_code(call), attention_mode(call), call.softcap > 0, plan.local};
   if (plan.family == AttentionFamily::matrix) {
     const MatrixLayout& l = matrix_layout(call.query.device().index(), call.problem.dtype);
     for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,
@@ -202,6 +205,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
   const int pair = !multiples_of(2, operands) ? 0 : padded ? 1 : 2;
   for (const int word : {tiles ? plan.columns : plan.dim, tiles ? plan.splits : plan.v_dim, plan.rows, pair})
     spec.push(word);
+  if (pass == AttentionPass::dq) spec.push(grad_bias);
   return spec;
 }
 

@@ -54,9 +54,15 @@ const int PAGE = PAGED ? MODE >> 8 : 1;
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
 #define POS_INF uintBitsToFloat(0x7f800000u)
+const float LOG2E = 1.4426950408889634;
+// Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
+const float LOWEST = -3.0e38;
 const int ELEM_BYTES = DT == AULE_DT_F32 ? 4 : 2;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+// Two 16-bit elements in one word.
+vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 
 // Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;

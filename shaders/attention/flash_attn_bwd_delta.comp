@@ -8,8 +8,6 @@
 #include "attention/attention.glsl"
 
 layout(constant_id = 5) const bool CHUNKED = false;  // 16-bit rows whose 8-element chunks are aligned: 16 bytes a load
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
-vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 
 #if LANES > 1
 shared float partial[256];

@@ -23,14 +23,12 @@ layout(constant_id = 8) const bool ALIGNED = false;  // 16-byte loads
 const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 : CHUNKS_V <= 16 ? 16 : 32;
 const int STREAMS = LOCAL / LANES_V;  // keys worked on at a time in the second phase
 const int PARTS = LOCAL / ROWS < 8 ? LOCAL / ROWS : 8;
-const float LOG2E = 1.4426950408889634, LOWEST = -3.0e38;
 
 shared vec4 q_rows[ROWS * CHUNKS * 2];
 shared float weight[LOCAL * ROWS];   // [key][row]: scores, then P
 shared float part[16 * 8];
 shared float sums[LOCAL * 8];        // one row's partial outputs
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
 struct Eight { vec4 low, high; };
 
@@ -44,7 +42,6 @@ uint64_t row_offset(int64_t page_stride, int64_t step, int b, int row) {
   return uint64_t(int64_t(row) * step);
 }
 
-vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 Eight load_eight(uint64_t row, int column, int dim) {
   Eight x;
   if (ALIGNED && DT == AULE_DT_F32) {

@@ -50,11 +50,7 @@ const bool PATCH_WHOLE = MAT_M * 2 % SUBGROUP == 0;
 const int PATCH_SIZE = MAT_M * PATCH_PITCH;
 // Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
 const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;
-const float LOG2E = 1.4426950408889634, LN2 = 0.6931471805599453;
-// Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
-const float LOWEST = -3.0e38;
-
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+const float LN2 = 0.6931471805599453;
 
 // Columns d..d+7 of the row at `row` bytes from `base`; zero from `dim` on. The base is uniform and offsets within a head
 // have 32 bits (the host sees to it): one register per address.
