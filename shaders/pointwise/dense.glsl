@@ -11,14 +11,7 @@ struct Params {
 
 layout(local_size_x = 128) in;
 #include "common/indexing.glsl"
-layout(constant_id = 1) const int DT_OUT = 0;
-layout(constant_id = 2) const int MODE_OUT = 0;
-layout(constant_id = 3) const int DT_A = 0;
-layout(constant_id = 4) const int MODE_A = 0;
-layout(constant_id = 5) const int DT_B = 0;
-layout(constant_id = 6) const int MODE_B = 0;
-layout(constant_id = 7) const int DT_C = 0;
-layout(constant_id = 8) const int MODE_C = 0;
+#include "pointwise/operands.glsl"
 
 T[PACK] load_operand(uint64_t base, uint64_t value, uint64_t first, uint count, int dt, int mode) {
   T x[PACK];

@@ -15,14 +15,7 @@ struct Params {
 #include "common/uniform.glsl"
 
 layout(local_size_x = 8) in;
-layout(constant_id = 1) const int DT_OUT = 0;
-layout(constant_id = 2) const int MODE_OUT = 0;
-layout(constant_id = 3) const int DT_A = 0;
-layout(constant_id = 4) const int MODE_A = 0;
-layout(constant_id = 5) const int DT_B = 0;
-layout(constant_id = 6) const int MODE_B = 0;
-layout(constant_id = 7) const int DT_C = 0;
-layout(constant_id = 8) const int MODE_C = 0;
+#include "pointwise/operands.glsl"
 
 // Where word w (of 8 bytes) of lane l lies in a block. Operands of one element size may as well be dealt out by words,
 // which makes the 8 lanes' loads one; else a lane has 8 consecutive elements.
