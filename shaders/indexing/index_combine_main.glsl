@@ -97,7 +97,7 @@ void main() {
   uint64_t id = linear_invocation();
   if (id >= uint64_t(p.n)) return;
   Place first = first_place(uint(id));
-  uint steps = WALKED > 0 ? p.steps : 1u;
+  const uint steps = walk_steps();
   for (uint s = 0u; s < steps; ++s) {
     Place place = place_at(first, s);
     if (!place.good) continue;

@@ -34,6 +34,8 @@ void add_dims(inout Place place, uint linear, int first, int count) {
   }
 }
 
+uint walk_steps() { return WALKED > 0 ? p.steps : 1u; }
+
 Place first_place(uint id) {
   Place place;
   place.plain = int64_t(0);
