@@ -41,6 +41,16 @@ struct Geometry {
   }
 };
 
+template <class Params>
+void put(Params& p, const Geometry& g) {
+  put(p.size, g.size);
+  put(p.out_size, g.out_size);
+  put(p.kernel, g.kernel);
+  put(p.stride, g.stride);
+  put(p.pad, g.pad);
+  put(p.dilation, g.dilation);
+}
+
 void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& columns, bool fold) {
   const at::Tensor& result = fold ? image : columns;
   if (result.numel() == 0) return;
@@ -49,12 +59,7 @@ void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& co
   p.image = fold ? args.write(image) : args.read(image);
   p.columns = fold ? args.read(columns) : args.write(columns);
   p.n = static_cast<uint64_t>(result.numel());
-  put(p.size, g.size);
-  put(p.out_size, g.out_size);
-  put(p.kernel, g.kernel);
-  put(p.stride, g.stride);
-  put(p.pad, g.pad);
-  put(p.dilation, g.dilation);
+  put(p, g);
   const DType dtype = fold ? dtype_of(image, "col2im") : raw_dtype_of(image);
   launch(current(image), kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col),
          Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
@@ -70,12 +75,7 @@ void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, con
   p.w = grad == ConvDirectGRAD::weight ? args.write(w) : args.read(w);
   p.y = grad == ConvDirectGRAD::none ? args.write(y) : args.read(y);
   p.n = static_cast<uint64_t>(result.numel());
-  put(p.size, g.size);
-  put(p.out_size, g.out_size);
-  put(p.kernel, g.kernel);
-  put(p.stride, g.stride);
-  put(p.pad, g.pad);
-  put(p.dilation, g.dilation);
+  put(p, g);
   p.batch = static_cast<int32_t>(x.size(0));
   p.groups = static_cast<int32_t>(groups);
   p.ci = static_cast<int32_t>(x.size(1) / groups);

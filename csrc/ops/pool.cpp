@@ -85,6 +85,15 @@ void put(Array& to, const Extent& from) {
   std::copy(from.begin(), from.end(), to);
 }
 
+template <class Params>
+void put(Params& p, const Window& w) {
+  put(p.in_size, w.in);
+  put(p.out_size, w.out);
+  put(p.kernel, w.kernel);
+  put(p.stride, w.stride);
+  put(p.pad, w.pad);
+}
+
 void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out,
              const at::Tensor& indices) {
   const bool forward = direction == MaxPoolDIRECTION::forward;
@@ -94,11 +103,7 @@ void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, 
   p.out_ = args.write(out);
   p.indices = forward ? args.write(indices) : args.read(indices);
   p.n = static_cast<uint64_t>(out.numel());
-  put(p.in_size, w.in);
-  put(p.out_size, w.out);
-  put(p.kernel, w.kernel);
-  put(p.stride, w.stride);
-  put(p.pad, w.pad);
+  put(p, w);
   put(p.dilation, w.dilation);
   launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
@@ -111,11 +116,7 @@ void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, 
   p.in_ = args.read(in);
   p.out_ = args.write(out);
   p.n = static_cast<uint64_t>(out.numel());
-  put(p.in_size, w.in);
-  put(p.out_size, w.out);
-  put(p.kernel, w.kernel);
-  put(p.stride, w.stride);
-  put(p.pad, w.pad);
+  put(p, w);
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
   launch(current(in), kernel::avg_pool(direction), Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
