@@ -44,9 +44,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   params.dst = args.write(out);
   params.mask = args.write(mask);
   params.n = static_cast<uint64_t>(dense.numel());
-  params.seed = state.seed;
-  params.offset = state.offset;
-  params.state = state.state_address;
+  state.put_into(params);
   params.keep = static_cast<float>(1.0 - p);
   params.scale = static_cast<float>(1.0 / (1.0 - p));
   launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args,

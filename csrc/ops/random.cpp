@@ -65,9 +65,7 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   p.probabilities = d.probabilities.defined() ? args.read(d.probabilities) : 0;
   p.error = error_address(stream);
   p.n = static_cast<uint64_t>(dense.numel());
-  p.seed = state.seed;
-  p.offset = state.offset;
-  p.state = state.state_address;
+  state.put_into(p);
   p.range = d.range;
   p.base = d.base;
   p.a_bits = std::bit_cast<uint64_t>(d.a);

@@ -91,9 +91,7 @@ void pick_with_replacement(const at::Tensor& weights, at::Tensor& out, const Opt
   p.sums = args.read(sums);
   p.dst = args.write(out);
   p.n = static_cast<uint64_t>(out.numel());
-  p.seed = state.seed;
-  p.offset = state.offset;
-  p.state = state.state_address;
+  state.put_into(p);
   p.classes = static_cast<uint32_t>(weights.size(1));
   p.samples = static_cast<uint32_t>(out.size(1));
   launch(stream, kernel::multinomial_pick(), Spec{}, p, args, linear_grid(ceil_div(p.n, 128)));
@@ -158,9 +156,7 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   p.dst = args.write(out);
   p.error = error_address(stream);
   p.n = static_cast<uint64_t>(rates.numel());
-  p.seed = state.seed;
-  p.offset = state.offset;
-  p.state = state.state_address;
+  state.put_into(p);
   p.tag = error_tag(op);
   launch(stream, kernel::poisson(), Spec{}, p, args, linear_grid(ceil_div(p.n, 128)));
   return out.to(self.scalar_type());
