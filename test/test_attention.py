@@ -167,14 +167,19 @@ def test_the_family_for_gpus(monkeypatch, dim):
     check(run(q, k, v, grad, **options), reference(q, k, v, grad, **options), torch.float32)
 
 
-def test_both_families_drop_the_same(monkeypatch):
-    q, k, v, grad = inputs(1, 2, 2, 37, 16, 16, 16)
+def check_dropout_like_tiles(monkeypatch, family, sizes, dtype=torch.float32):
+    """After one seed `family` and the tiles drop the same weights; the kernels of both directions share the mask."""
+    q, k, v, grad = inputs(*sizes, dtype)
     results = []
-    for family in ("rows", "tiles"):
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    for variant in (family, "tiles"):
+        monkeypatch.setenv("AULE_ATTENTION_VARIANT", variant)
         torch.aule.manual_seed(7)
         results.append(run(q, k, v, grad, dropout_p=0.4))
-    check(results[1], [None if t is None else t.detach().cpu().double() for t in results[0]], torch.float32)
+    check(results[0], [None if t is None else t.detach().cpu().double() for t in results[1]], dtype)
+
+
+def test_dropout_is_that_of_the_other_families(monkeypatch):
+    check_dropout_like_tiles(monkeypatch, "rows", (1, 2, 2, 37, 16, 16, 16))
 
 
 def test_dropout_is_replayed_in_backward():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torch_aule
-from test_attention import check, inputs, reference, run
+from test_attention import check, check_dropout_like_tiles, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 
@@ -48,13 +48,7 @@ def test_bias(kind):
 
 
 def test_dropout_is_that_of_the_other_families(monkeypatch):
-    q, k, v, grad = inputs(1, 4, 2, 2, 500, 16, 16)
-    results = []
-    for family in ("decode", "tiles"):
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
-        torch.aule.manual_seed(5)
-        results.append(run(q, k, v, grad, dropout_p=0.3))
-    check(results[0], [None if t is None else t.detach().cpu().double() for t in results[1]], torch.float32)
+    check_dropout_like_tiles(monkeypatch, "decode", (1, 4, 2, 2, 500, 16, 16))
 
 
 def test_the_plan():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_aule
-from test_attention import check, inputs, reference, run
+from test_attention import check, check_dropout_like_tiles, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 SMALL_SHAPE = "2,1,16,1,1"
@@ -100,13 +100,7 @@ def test_a_rescale_after_small_scores(dtype):
 
 
 def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
-    q, k, v, grad = inputs(1, 2, 2, 37, 50, 16, 16, dtype)
-    results = []
-    for family in ("matrix", "tiles"):
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
-        torch.aule.manual_seed(7)
-        results.append(run(q, k, v, grad, dropout_p=0.4))
-    check(results[0], [None if t is None else t.detach().cpu().double() for t in results[1]], dtype)
+    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):

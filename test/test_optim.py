@@ -225,30 +225,12 @@ def test_clip_grad_norm(device):
 
 
 def test_errors(device):
+    def fused_sgd(params, grads):
+        options = dict(weight_decay=0, momentum=0, lr=0.1, dampening=0, nesterov=False, maximize=False)
+        torch._fused_sgd_(params, grads, [], is_first_step=True, **options)
+
     x = [torch.ones(3, device=device)]
     with pytest.raises(RuntimeError, match="_fused_sgd_"):
-        torch._fused_sgd_(
-            x,
-            [],
-            [],
-            weight_decay=0,
-            momentum=0,
-            lr=0.1,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=True,
-        )
+        fused_sgd(x, [])
     with pytest.raises((RuntimeError, NotImplementedError), match="float64"):
-        torch._fused_sgd_(
-            [x[0].double()],
-            [x[0].double()],
-            [],
-            weight_decay=0,
-            momentum=0,
-            lr=0.1,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=True,
-        )
+        fused_sgd([x[0].double()], [x[0].double()])
