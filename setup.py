@@ -61,6 +61,9 @@ def relative(path):
 class BuildAule(BuildExtension):
     def build_extensions(self):
         generate()
+        if getattr(self, "editable_mode", False):
+            # An editable install would compile into a temporary folder, and so everything anew each time.
+            self.build_temp = relative(GEN.parent / f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
         (extension,) = self.extensions
         extension.sources = sorted(map(relative, [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]))
         # Headers are found by the compiler's dependency files; these make distutils call ninja at all, which then
