@@ -58,6 +58,7 @@ FEATURES = {
     "cooperative_matrix": "kFeatureCooperativeMatrix",
     "cooperative_matrix2": "kFeatureCooperativeMatrix2",
     "int8": "kFeatureInt8",
+    "int_dot_product": "kFeatureIntDotProduct",
 }
 
 # Axis values that stand for a storage dtype -> DType enumerators of csrc/kernels/dtype.h.

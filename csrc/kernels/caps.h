@@ -49,6 +49,7 @@ enum Feature : uint32_t {
   kFeatureCooperativeMatrix = 1u << 6,   // cooperative_matrix
   kFeatureCooperativeMatrix2 = 1u << 7,  // cooperative_matrix2
   kFeatureInt8 = 1u << 8,                // int8
+  kFeatureIntDotProduct = 1u << 9,       // int_dot_product
 };
 uint32_t feature_bits(const Caps& caps);
 

@@ -15,8 +15,10 @@
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul_fma.h"
+#include "ops/matmul_int8.h"
 #include "ops/matmul_matrix.h"
 #include "ops/matmul_params.h"
+#include "ops/matmul_pieces.h"
 #include "ops/matmul_plan.h"
 #include "ops/tensor_arg.h"
 
@@ -188,6 +190,14 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   at::Tensor added = c;
   if (g.has_c && c.is_alias_of(out) && at::get_overlap_status(c, out) != at::MemOverlapStatus::No) added = c.clone();
 
+  if (a.size(2) == 0) {  // nothing to multiply, and no address to read
+    if (g.has_c)
+      out.copy_(at::mul(added, beta));
+    else
+      out.zero_();
+    return;
+  }
+
   // A result with strides past 31 bits or of a dtype that the kernel does not write goes through a temporary.
   if (!narrow_enough(out) || (g.has_c && !narrow_enough(added))) {
     at::Tensor dense = at::empty(out.sizes(), out.options());
@@ -206,7 +216,9 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
 
+  if (alpha.isIntegral(true) && alpha.toLong() == 1 && gemm_of_int8(g, args, out)) return;
   if (gemm_of_few_rows(g, beta, alpha, args, out) || gemm_on_matrices(g, beta, alpha, args, out)) return;
+  if (gemm_of_pieces(g, beta, alpha, a, b, added, out)) return;
   if (!gemm_in_large_tiles(g, beta, alpha, args, out)) launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
 }
 

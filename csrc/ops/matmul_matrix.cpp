@@ -166,7 +166,9 @@ bool has_fragments(const at::Tensor& t, DType dtype) {
 bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const at::Scalar& alpha,
                       const TensorArgs& args, const at::Tensor& out) {
   const Caps& caps = caps_of(out);
-  if (problem.in != problem.result || (problem.in != DType::f16 && problem.in != DType::bf16)) return false;
+  if ((problem.in != problem.result && problem.result != DType::f32) ||
+      (problem.in != DType::f16 && problem.in != DType::bf16))
+    return false;
   if (!caps.cooperative_matrix || problem.k == 0 || std::min(problem.m, problem.n) <= 4) return false;
   if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // gemm_lanes.comp has no barrier
   const MatrixLayout& layout = matrix_layout(static_cast<int>(out.get_device()), problem.in);
@@ -186,8 +188,15 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
     return Spec{x.mat_m, x.mat_n, x.threads, x.bm,    x.bn,  x.wm,      x.wn,   x.bk,        x.a_lies, x.b_lies,
                 x.a_vec, x.b_vec, c_vec,     out_vec, kBand, x.checked, x.line, x.addresses, x.pairs};
   };
-  if (x.splits == 1) {
+  if (x.splits == 1 && g.result == g.in) {
     launch(stream, kernel, spec(x.c_vec, x.out_vec), p, args, x.grid);
+    return true;
+  }
+  // A float32 result is the partial sums of one part, which lie as it does or pass through the second kernel.
+  const bool dense = g.out.col == 1 && (g.out.row == g.n || g.m == 1) &&
+                     (g.out.batch == int64_t{g.m} * g.n || g.batches == 1) && g.out.address % 8 == 0;
+  if (x.splits == 1 && !g.has_c && p.alpha == 1.0f && dense) {
+    launch(stream, kernel, spec(0, 0), p, args, x.grid);
     return true;
   }
   const at::Tensor partial = at::empty({x.splits, g.batches, g.m, g.n}, out.options().dtype(at::kFloat));
@@ -199,7 +208,7 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
   p.out_ = first.write(partial);
   sum.a = second.read(partial);
   launch(stream, kernel, spec(0, 0), p, first, x.grid);
-  launch(stream, kernel::gemm_splits(), Spec{g.in, g.has_c ? 1 : 0}, sum, second,
+  launch(stream, kernel::gemm_splits(), Spec{g.result, g.has_c ? 1 : 0}, sum, second,
          linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
   return true;
 }

@@ -25,6 +25,7 @@ uint32_t feature_bits(const Caps& caps) {
   if (caps.cooperative_matrix) bits |= kFeatureCooperativeMatrix;
   if (caps.cooperative_matrix2) bits |= kFeatureCooperativeMatrix2;
   if (caps.int8) bits |= kFeatureInt8;
+  if (caps.int_dot_product) bits |= kFeatureIntDotProduct;
   return bits;
 }
 
