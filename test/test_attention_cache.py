@@ -8,13 +8,15 @@ import torch
 import torch_aule
 from test_attention import TOLERANCE, poison
 
-FAMILIES = ["decode"]
+
+@pytest.fixture(autouse=True)
+def decode_family(monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "decode")
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=["decode", "rows", "tiles"])
 def family(request, monkeypatch):
     monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
-    return request.param
 
 
 def expected(q, k, v, lengths, *, causal=False, scale=None, window=(-1, -1), softcap=0.0):
@@ -103,9 +105,15 @@ def compare(dtype, q_len, heads, kv_heads, capacity, dim, v_dim, lengths, page=N
 
 @pytest.mark.parametrize("page", [None, 16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_lengths_on_the_device(family, dtype, page):
+def test_lengths_on_the_device(dtype, page):
     compare(dtype, 1, 8, 2, 900, 16, 16, [900, 0, 1, 317], page)
     compare(dtype, 3, 4, 2, 300, 24, 40, [128, 2, 300], page, causal=True)
+
+
+def test_families(family):
+    compare(torch.float16, 1, 8, 2, 900, 16, 16, [900, 0, 1, 317])
+    compare(torch.float32, 3, 4, 2, 300, 24, 40, [128, 2, 300], 16, causal=True)
+    compare(torch.float32, 70, 4, 2, 90, 16, 16, [90, 70, 3], 7, causal=True, softcap=2.0)  # too many for decode
 
 
 @pytest.mark.parametrize("page", [None, 5])
@@ -115,7 +123,7 @@ def test_options(family, page):
     compare(torch.float32, 1, 2, 1, 40, 16, 16, [40, 3], page, softcap=2.0)
 
 
-def test_random_lengths(family):
+def test_random_lengths():
     for _ in range(4):
         batch, capacity = int(torch.randint(1, 4, ())), int(torch.randint(1, 1200, ()))
         lengths = torch.randint(0, capacity + 1, (batch,)).tolist()
@@ -131,14 +139,14 @@ def test_lengths_and_pages_beyond_the_cache_stay_inside(family):
     assert torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=40, block_table=table).isfinite().all().item()
 
 
-def test_the_whole_cache_without_lengths(family):
+def test_the_whole_cache_without_lengths():
     q, k, v = (torch.randn(2, n, 4, 16) for n in (2, 50, 50))
     out = torch_aule.flash_attn_with_kvcache(q.to("aule"), k.to("aule"), v.to("aule"))
     close(out, expected(q, k, v, [50, 50])[0], torch.float32)
 
 
 @pytest.mark.parametrize("page", [None, 8])
-def test_new_rows_are_written_first(family, page):
+def test_new_rows_are_written_first(page):
     lengths = [13, 0, 30]
     k, v = caches(3, 32, 2, 16, 16, lengths, torch.float32)
     q, new_k, new_v = torch.randn(3, 2, 4, 16), torch.randn(3, 2, 2, 16), torch.randn(3, 2, 2, 16)
@@ -170,7 +178,7 @@ def test_new_rows_are_written_first(family, page):
         assert torch.equal(k.cpu().nan_to_num(7.0), full_k.nan_to_num(7.0))
 
 
-def test_paged_attention(family):
+def test_paged_attention():
     lengths = [37, 5]
     k, v = caches(2, 40, 2, 16, 16, lengths, torch.float32)
     torch.manual_seed(0)
@@ -187,7 +195,7 @@ def test_paged_attention(family):
 
 @pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
 @pytest.mark.parametrize("page", [None, 16])
-def test_a_captured_graph_replays_with_another_length(family, page):
+def test_a_captured_graph_replays_with_another_length(page):
     k, v = caches(2, 700, 2, 16, 16, [700, 700], torch.float32)
     q = torch.randn(2, 1, 4, 16)
     device_k, device_v, table = k, v, None
@@ -210,7 +218,7 @@ def test_a_captured_graph_replays_with_another_length(family, page):
         close(out, expected(q, k, v, lengths)[0], torch.float32)
 
 
-def test_opcheck(family):
+def test_opcheck():
     q, k = torch.randn(2, 2, 4, 16, device="aule"), torch.randn(2, 20, 2, 16, device="aule")
     used = torch.tensor([7, 20], dtype=torch.int32, device="aule")
     table = torch.tensor([[1], [0]], dtype=torch.int32, device="aule")
@@ -220,7 +228,7 @@ def test_opcheck(family):
     torch.library.opcheck(torch.ops.aule.paged_attention.default, (q[:, 0], k, k, table, used), test_utils=tests)
 
 
-def test_bad_input(family):
+def test_bad_input():
     flash = torch_aule.flash_attn_with_kvcache
     q, k = torch.randn(2, 1, 4, 16).to("aule"), torch.randn(2, 20, 2, 16).to("aule")
     used, table = torch.zeros(2, dtype=torch.int32, device="aule"), torch.zeros(2, 3, dtype=torch.int32, device="aule")

@@ -10,6 +10,7 @@
 #include "aten/register.h"
 #include "ops/attention_modules.h"
 #include "ops/attention_ragged.h"
+#include "ops/attention_varlen.h"
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choice)
@@ -35,6 +36,12 @@ struct Autocast<Result(const at::Tensor&, const at::Tensor&, const at::Tensor&, 
     return op.call(cast(query), cast(key), cast(value), options...);
   }
 };
+
+// PyTorch's flash ops grow arguments from release to release: 0 where there is no such op.
+size_t arguments_of(const char* name) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+  return op.has_value() ? op->schema().arguments().size() : 0;
+}
 
 // What forward and backward share. Names and defaults are written here alone; the fake kernels read the schemas.
 #define AULE_ATTENTION_OPTIONS                                                                                 \
@@ -84,6 +91,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_native_multi_head_attention", GUARDED(ops::_native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", GUARDED(ops::_transformer_encoder_layer_fwd));
   m.impl("_nested_tensor_from_mask_left_aligned", GUARDED(ops::_nested_tensor_from_mask_left_aligned));
+  m.impl("_flash_attention_backward", GUARDED(ops::_flash_attention_backward));
+  if (arguments_of("aten::_flash_attention_forward") == 17)
+    m.impl("_flash_attention_forward", GUARDED(ops::_flash_attention_forward));
+  if (arguments_of("aten::_flash_attention_forward") == 15)
+    m.impl("_flash_attention_forward", GUARDED(ops::_flash_attention_forward_unpaged));
+  if (arguments_of("aten::_flash_attention_forward_no_dropout_inplace") == 18)
+    m.impl("_flash_attention_forward_no_dropout_inplace", GUARDED(ops::_flash_attention_forward_no_dropout_inplace));
 }
 
 }  // namespace

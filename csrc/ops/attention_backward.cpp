@@ -9,11 +9,8 @@
 namespace aule::ops {
 namespace {
 
-// What the three passes share beside the call itself.
-struct Backward {
-  const AttentionCall& call;
-  at::Tensor grad_out, out, logsumexp, grad_logsumexp, stats;
-  at::Tensor grad_query, grad_key, grad_value, grad_bias;  // as the kernels write them
+struct Backward : AttentionBackward {
+  at::Tensor stats;  // float32 {logsumexp, delta} per query row
 };
 
 template <class Params>
@@ -31,11 +28,13 @@ uint64_t group_count(int64_t heads, int64_t length, const AttentionPlan& plan) {
 
 void launch_delta(const Backward& b, int lanes) {
   const auto& problem = b.call.problem;
-  const int64_t rows = problem.batch * problem.heads * problem.q_len;
+  const int64_t batch = b.grad_out.size(0), q_len = b.grad_out.size(2);  // of a ragged batch 1 and all rows together
+  const int64_t rows = batch * problem.heads * q_len;
   const int local = lanes == 1 ? 8 : 128;
   const bool chunked = lanes != 1 && problem.dtype != DType::f32 && multiples_of(8, {&b.grad_out, &b.out});
   TensorArgs args;
-  auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(problem.batch * problem.heads));
+  auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(batch * problem.heads));
+  p.q_len = static_cast<int>(q_len);
   p.out_ = args.read(b.out);
   set_strides(p.out_stride, b.out);
   p.logsumexp = args.read(b.logsumexp);
@@ -80,24 +79,41 @@ void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPla
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
-// The result as the caller gets it, and the 4-D tensor with dense rows that the kernel writes.
-struct Result {
-  at::Tensor full, rows;
-  explicit Result(const at::Tensor& like) : full(at::empty_like(like)) {
-    const at::Tensor four = full.dim() == 3 ? full.unsqueeze(0) : full;
-    rows = dense_rows(four) ? four : at::empty(four.sizes(), four.options());
-    copied_ = !rows.is_same(four);
-  }
-  at::Tensor take() const {
-    if (copied_) (full.dim() == 3 ? full.unsqueeze(0) : full).copy_(rows);
-    return full;
-  }
-
- private:
-  bool copied_;
-};
-
 }  // namespace
+
+AttentionResult::AttentionResult(const at::Tensor& like) : full(at::empty_like(like)) {
+  const at::Tensor four = full.dim() == 3 ? full.unsqueeze(0) : full;
+  rows = dense_rows(four) ? four : at::empty(four.sizes(), four.options());
+  copied_ = !rows.is_same(four);
+}
+at::Tensor AttentionResult::take() const {
+  if (copied_) (full.dim() == 3 ? full.unsqueeze(0) : full).copy_(rows);
+  return full;
+}
+
+void launch_backward(const AttentionBackward& backward) {
+  const AttentionCall& call = backward.call;
+  const DType dtype = call.problem.dtype;
+  const auto dq_plan = attention_plan(call, AttentionPass::dq);
+  const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
+  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none,
+                              call.op, ": this device has no kernel for query ", call.query.sizes(), ", value ",
+                              call.value.sizes());
+  const auto sizes = call.query.sizes();
+  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
+  launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
+  // dQ before dK and dV: it may correct the stored delta.
+  switch (dq_plan.family) {
+    case AttentionFamily::matrix: launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype), b, dq_plan); break;
+    case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
+    default: launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
+  }
+  switch (dkdv_plan.family) {
+    case AttentionFamily::matrix: launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype), b, dkdv_plan); break;
+    case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
+    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+  }
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -122,37 +138,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
             wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
 
-  const auto dq_plan = attention_plan(call, AttentionPass::dq);
-  const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
-  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none,
-                              call.op, ": this device has no kernel for query ", query.sizes(), ", value ",
-                              value.sizes());
-
-  Backward b{call, attention_operand(grad_out), attention_operand(out), logsumexp.contiguous(), {}, {}, {}, {}, {}, {}};
+  AttentionBackward b{call, attention_operand(grad_out), attention_operand(out), logsumexp.contiguous(), {}, {}, {}, {},
+                      {}};
   if (grad_logsumexp.has_value() && grad_logsumexp->defined())
     b.grad_logsumexp = grad_logsumexp->to(at::kFloat).contiguous();
-  const auto float_options = query.options().dtype(at::kFloat);
-  b.stats = at::empty({problem.batch, problem.heads, problem.q_len, 2}, float_options);
   // Positions outside the band are never visited, hence zeros.
-  if (wants_bias) b.grad_bias = at::zeros({problem.batch, problem.heads, problem.q_len, problem.k_len}, float_options);
-  const Result grad_query(query), grad_key(key), grad_value(value);
+  if (wants_bias)
+    b.grad_bias =
+        at::zeros({problem.batch, problem.heads, problem.q_len, problem.k_len}, query.options().dtype(at::kFloat));
+  const AttentionResult grad_query(query), grad_key(key), grad_value(value);
   b.grad_query = grad_query.rows;
   b.grad_key = grad_key.rows;
   b.grad_value = grad_value.rows;
 
-  launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
-  // dQ before dK and dV: it may correct the stored delta.
-  switch (dq_plan.family) {
-    case AttentionFamily::matrix: launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype), b, dq_plan); break;
-    case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
-    default: launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
-  }
-  switch (dkdv_plan.family) {
-    case AttentionFamily::matrix: launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(problem.dtype), b, dkdv_plan); break;
-    case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
-    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
-  }
-
+  launch_backward(b);
   at::Tensor grad_bias;
   if (wants_bias) {
     at::Tensor full = query.dim() == 3 ? b.grad_bias.squeeze(0) : b.grad_bias;

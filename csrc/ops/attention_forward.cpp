@@ -28,8 +28,8 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
 }
 
 template <class Params>
-void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan,
-                    const at::Tensor& out, const at::Tensor& logsumexp) {
+void launch_family(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan,
+                   const at::Tensor& out, const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
   const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
                           ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(plan.block)) *
@@ -48,6 +48,21 @@ void launch_forward(KernelRef<Params> kernel, const AttentionCall& call, const A
 
 }  // namespace
 
+void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                    const at::Tensor& logsumexp) {
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
+                              call.query.sizes(), ", value ", call.value.sizes(), " of dtype ",
+                              call.query.scalar_type());
+  switch (plan.family) {
+    case AttentionFamily::decode: launch_decode(call, plan, out, logsumexp); break;
+    case AttentionFamily::matrix:
+      launch_family(kernel::flash_attn_fwd_matrix(call.problem.dtype), call, plan, out, logsumexp);
+      break;
+    case AttentionFamily::rows: launch_family(kernel::flash_attn_fwd_rows(), call, plan, out, logsumexp); break;
+    default: launch_family(kernel::flash_attn_fwd(), call, plan, out, logsumexp);
+  }
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
@@ -56,9 +71,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
   const auto plan = attention_plan(call, AttentionPass::forward);
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
-                              query.sizes(), ", value ", value.sizes(), " of dtype ", query.scalar_type());
-
   at::Tensor out = output_like_query(query, problem.v_dim);
   at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
   if (dropout_p > 0) call.philox = runtime::philox_for(std::nullopt, query.device().index(), 4);
@@ -72,14 +84,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  switch (plan.family) {
-    case AttentionFamily::decode: launch_decode(call, plan, rows, logsumexp); break;
-    case AttentionFamily::matrix:
-      launch_forward(kernel::flash_attn_fwd_matrix(problem.dtype), call, plan, rows, logsumexp);
-      break;
-    case AttentionFamily::rows: launch_forward(kernel::flash_attn_fwd_rows(), call, plan, rows, logsumexp); break;
-    default: launch_forward(kernel::flash_attn_fwd(), call, plan, rows, logsumexp);
-  }
+  launch_forward(call, plan, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
 }

@@ -99,8 +99,10 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
 
 }  // namespace
 
-AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& asked_problem,
                              AttentionPass pass) {
+  AttentionProblem problem = asked_problem;
+  if (problem.num_splits == 1) problem.q_len = problem.k_len = 1 << 16;  // one plan, whatever the other sequences are
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;

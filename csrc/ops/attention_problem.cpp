@@ -161,7 +161,10 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
   // Strides in elements and the bytes of one head have 32 bits there.
   for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
     for (int64_t i = 0; t->defined() && i < t->dim(); ++i) matrices = matrices && t->stride(i) < (int64_t{1} << 31);
-    if (t->defined()) matrices = matrices && t->size(2) * t->stride(2) < (int64_t{1} << 30);
+    if (!t->defined()) continue;
+    const int64_t most = t->is_same(call.query) ? call.problem.q_len : call.problem.k_len;  // rows of one sequence
+    const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
+    matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
   return attention_plan(caps_of(device), matrices ? matrix_layout(device, dtype) : no_matrices, call.problem, pass);
 }
@@ -188,13 +191,15 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
       spec.push(word);
     const bool plain = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
     // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
-    const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || call.problem.k_len % plan.tile == 0);
+    const bool ragged = call.ragged.given;
     const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;
-    const bool sums = call.problem.banded || call.problem.k_len <= 64 + plan.block;  // sums_delta() in attention.glsl
+    const bool whole = !ragged && passing % plan.tile == 0;
+    const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || whole);
+    // sums_delta() in attention.glsl
+    const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
     const int flags = (multiples_of(8, operands) ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) |
                       (plain ? 8 : 0) | (grad_bias ? 16 : 0) | (exact ? 32 : 0) |
-                      (pass == AttentionPass::dq && sums ? 64 : 0) | (passing % plan.tile == 0 ? 128 : 0) |
-                      (plan.hand_over ? 256 : 0);
+                      (pass == AttentionPass::dq && sums ? 64 : 0) | (whole ? 128 : 0) | (plan.hand_over ? 256 : 0);
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

@@ -56,6 +56,24 @@ bool dense_rows(const at::Tensor& t);
 // Every address, row and head size of the operands is a multiple of `elems` elements.
 bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands);
 
+// A list of int32 on the query's device of `sizes` (-1: any), or undefined where it is not given.
+at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
+                      at::IntArrayRef sizes);
+// Rows in the layout of FlashAttention's callers, (.., rows, heads, D), as the kernels take them.
+at::Tensor heads_first(const at::Tensor& t);
+// `query` packed as [total_q, H, D]; keys [total_k, Hkv, D], or a cache or pages [.., rows, Hkv, D]. `max_q`, `max_k`:
+// of one sequence.
+AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          RaggedBatch ragged, int64_t batch, int64_t max_q, int64_t max_k, const AttentionFlags& flags);
+// A result [1, heads, rows, D] whose rows from the last element of `list` on are to be zeros.
+struct RaggedTail {
+  at::Tensor result, list;
+};
+// Makes call.ragged.sequences and clears the tails; family decode does without the first.
+void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
+// out [1, H, total_q, Dv], logsumexp [H, total_q].
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+
 // The plan for `call` on its device.
 AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass);
 
@@ -133,9 +151,29 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
 int bias_code(const AttentionCall& call);
 int attention_mode(const AttentionCall& call);
 
-// Family decode: the forward, whole.
+// The forward by `plan`; family decode is launch_decode. `out` is 4-D with dense rows.
+void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                    const at::Tensor& logsumexp);
 void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
                    const at::Tensor& logsumexp);
+
+// Operands and results of the backward beside the call itself, 4-D with dense rows.
+struct AttentionBackward {
+  const AttentionCall& call;
+  at::Tensor grad_out, out, logsumexp, grad_logsumexp;     // the last may be undefined
+  at::Tensor grad_query, grad_key, grad_value, grad_bias;  // grad_bias: zeroed float32 [B, H, Lq, Lk], or undefined
+};
+void launch_backward(const AttentionBackward& backward);
+
+// A new tensor like `like` as the caller gets it, and the 4-D one with dense rows that a kernel writes.
+struct AttentionResult {
+  at::Tensor full, rows;
+  explicit AttentionResult(const at::Tensor& like);
+  at::Tensor take() const;
+
+ private:
+  bool copied_;
+};
 
 // Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl /
 // matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.

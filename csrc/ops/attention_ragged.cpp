@@ -4,12 +4,10 @@
 
 #include <limits>
 
+#include "kernels_attention.gen.h"
 #include "ops/attention_problem.h"
 
 namespace aule::ops {
-namespace {
-
-constexpr int64_t kMaxPage = 1 << 16;  // rows of a page: the specialization constant has 24 bits for them
 
 at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
                       at::IntArrayRef sizes) {
@@ -23,10 +21,8 @@ at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t,
   return t->contiguous();
 }
 
-// Rows of keys in the layout of a caller, (.., rows, heads, D), as the kernels take them.
 at::Tensor heads_first(const at::Tensor& t) { return attention_operand(t.transpose(-3, -2)); }
 
-// `query` packed as [total_q, H, D]; keys [total_k, Hkv, D], or a cache or pages [.., rows, Hkv, D].
 AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           RaggedBatch ragged, int64_t batch, int64_t max_q, int64_t max_k,
                           const AttentionFlags& flags) {
@@ -38,6 +34,7 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   check_heads(op, call.query, call.key, call.value);
   TORCH_CHECK(key.size(0) == value.size(0), op, ": expected value of shape like key, ", key.sizes(), ", but got ",
               value.sizes());
+  constexpr int64_t kMaxPage = 1 << 16;  // the specialization constant has 24 bits for it
   const bool paged = ragged.pages.defined();
   TORCH_CHECK(!paged || (key.size(-3) >= 1 && key.size(-3) <= kMaxPage), op, ": expected pages of 1 to ", kMaxPage,
               " rows, but got key ", key.sizes());
@@ -59,15 +56,40 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   return call;
 }
 
-// out [1, H, total_q, Dv], logsumexp [H, total_q].
-void launch_ragged(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
-  const auto plan = attention_plan(call, AttentionPass::forward);
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.family == AttentionFamily::decode, call.op, ": this device has no kernel for query ",
-                              call.query.sizes(), ", value ", call.value.sizes());
-  launch_decode(call, plan, out, logsumexp);
+void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails) {
+  RaggedBatch& ragged = call.ragged;
+  const auto& problem = call.problem;
+  TensorArgs args;
+  FlashAttnSequencesParams p{};
+  set_sequences(p, ragged, args);
+  ragged.sequences = at::empty({problem.batch, 4}, call.query.options().dtype(at::kInt));
+  p.sequences = args.write(ragged.sequences);
+  p.batch = static_cast<int>(problem.batch);
+  p.q_len = static_cast<int>(problem.q_len);
+  p.bytes = static_cast<int>(call.query.element_size());
+  size_t i = 0;
+  for (const auto& [result, list] : tails) {
+    if (!list.defined()) continue;
+    p.tail[i] = args.write(result);
+    p.tail_list[i] = args.read(list);
+    p.tail_stride[2 * i] = result.stride(1);
+    p.tail_stride[2 * i + 1] = result.stride(2);
+    p.tail_rows[i] = static_cast<int>(result.size(2));
+    p.tail_heads[i] = static_cast<int>(result.size(1));
+    p.tail_dim[i] = static_cast<int>(result.size(3));
+    ++i;
+  }
+  const bool cpu = caps_of(call.query).kind == Caps::Kind::cpu;
+  const uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
+  launch(current(call.query), kernel::flash_attn_sequences(), Spec{groups, cpu ? 8 : 128}, p, args, Grid{groups});
 }
 
-}  // namespace
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  const auto plan = attention_plan(call, AttentionPass::forward);
+  if (plan.family != AttentionFamily::decode || call.ragged.cu_seq_q.defined())
+    make_sequences(call, {{out, call.ragged.cu_seq_q}});
+  launch_forward(call, plan, out, logsumexp);
+}
 
 std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, const at::Tensor& key_cache,
                                                      const at::Tensor& value_cache, const OptionalTensor& seqused_k,
@@ -98,7 +120,7 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
     out.zero_();
     logsumexp.fill_(-std::numeric_limits<double>::infinity());
   } else if (out.numel() != 0) {
-    launch_ragged(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp);
+    ragged_forward(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp);
   }
   return {out, logsumexp.transpose(0, 1)};
 }

@@ -66,14 +66,43 @@ vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_
 
 // Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;
+int batch;  // set when RAGGED
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer SequenceRef { ivec4 v; };
+void begin_sequence(int b) {
+  if (RAGGED) sequence = SequenceRef(p.sequences + uint64_t(uint(b)) * 16).v;
+  batch = b;
+}
 int query_count() { return RAGGED ? sequence.y : p.q_len; }
 int key_count() { return RAGGED ? sequence.w : p.k_len; }
 int diagonal_shift() { return RAGGED ? sequence.w - sequence.y : p.shift; }
+// Rows to clamp to; an empty sequence starts at a row that may be read.
+int last_query() { return RAGGED ? max(sequence.y, 1) - 1 : p.q_len - 1; }
+int last_key() { return RAGGED ? max(sequence.w, 1) - 1 : p.k_len - 1; }
+// Index of what is kept per query row: [B, H, Lq], ragged [H, total_q].
+int64_t stats_index(int bh, int row) {
+  if (RAGGED) return int64_t(bh % p.heads) * p.total_q + (sequence.x + row);
+  return int64_t(bh) * p.q_len + row;
+}
 
 #if !defined(ATTENTION_MATRIX) || defined(ATTENTION_PAGED)
-// The page that holds a row of batch element b.
-int page_of(int b, int row) {
-  return clamp(I32Ref(p.pages + uint64_t(int64_t(b) * p.page_step + row / PAGE) * 4).v, 0, p.page_count - 1);
+// The page that holds a row of this batch element.
+int page_of(int row) {
+  return clamp(I32Ref(p.pages + uint64_t(int64_t(batch) * p.page_step + row / PAGE) * 4).v, 0, p.page_count - 1);
+}
+#endif
+#ifndef ATTENTION_MATRIX
+// Row 0 of a head's queries or keys, and where another row of keys is from there, in bytes.
+uint64_t query_rows(uint64_t base, int64_t stride[3], int b, int h) {
+  const int64_t first = RAGGED ? int64_t(sequence.x) * stride[2] : int64_t(0);
+  return base + uint64_t((int64_t(b) * stride[0] + int64_t(h) * stride[1] + first) * ELEM_BYTES);
+}
+uint64_t key_rows(uint64_t base, int64_t stride[3], int b, int h) {
+  const int64_t first = RAGGED ? int64_t(sequence.z) * stride[2] : int64_t(0);
+  return base + uint64_t(((PAGED ? int64_t(0) : int64_t(b) * stride[0]) + int64_t(h) * stride[1] + first) * ELEM_BYTES);
+}
+uint64_t key_offset(int64_t page_stride, int64_t step_bytes, int row) {
+  if (PAGED) return uint64_t(int64_t(page_of(row)) * page_stride * ELEM_BYTES + int64_t(row % PAGE) * step_bytes);
+  return uint64_t(int64_t(row) * step_bytes);
 }
 #endif
 

@@ -14,10 +14,12 @@ void main() {
   int b_kv = int(group / uint(blocks)) / SPLITS;
   int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, share = p.heads / p.kv_heads;
   int first = block * BM, key0 = first + ty() * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= k_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
-  uint64_t k = head_base(p.key, p.key_stride, b, kv_h), v = head_base(p.value, p.value_stride, b, kv_h);
+  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
   int64_t q_step = p.query_stride[2], g_step = p.grad_out_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
   int64_t bias_q = 0, bias_k = 0;
   if (BIAS_DT >= 0) {
@@ -34,7 +36,7 @@ void main() {
   int end = queries_end(min(first + BM, k_len) - 1);
   [[dont_unroll]] for (int head = 0; head < share; ++head) {
     int h = kv_h * share + head, bh = b * p.heads + h;
-    uint64_t q = head_base(p.query, p.query_stride, b, h), g = head_base(p.grad_out, p.grad_out_stride, b, h);
+    uint64_t q = query_rows(p.query, p.query_stride, b, h), g = query_rows(p.grad_out, p.grad_out_stride, b, h);
     uint64_t bias = 0;
     if (BIAS_DT >= 0) bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
     [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
@@ -44,7 +46,7 @@ void main() {
       float lse[4], delta[4];
       ScoreTile weight;
       [[unroll]] for (int j = 0; j < 4; ++j) {
-        uint64_t stats = p.stats + uint64_t(int64_t(bh) * q_len + min(query0 + tx() * 4 + j, q_len - 1)) * 8;
+        uint64_t stats = p.stats + uint64_t(stats_index(bh, min(query0 + tx() * 4 + j, q_len - 1))) * 8;
         lse[j] = F32Ref(stats).v;
         delta[j] = F32Ref(stats + 4).v;
       }
@@ -80,7 +82,7 @@ void main() {
 
   RowFactor factor;
   [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = 1.0;
-  store_result(dv, head_base(p.grad_value, p.grad_value_stride, b, kv_h), p.grad_value_stride[2], first, k_len, column, d_v, factor);
+  store_result(dv, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), p.grad_value_stride[2], first, k_len, column, d_v, factor);
   [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = scale;
-  store_result(dk, head_base(p.grad_key, p.grad_key_stride, b, kv_h), p.grad_key_stride[2], first, k_len, column, d_qk, factor);
+  store_result(dk, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), p.grad_key_stride[2], first, k_len, column, d_qk, factor);
 }

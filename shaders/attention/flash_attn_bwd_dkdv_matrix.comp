@@ -67,7 +67,7 @@ void accumulate(int stage, int block, int query0, bool masked) {
     int most[SLOTS], least[SLOTS];  // the key sees queries in [least, most], relative to this lane's first column
     if (masked) {
       [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) - p.shift - query0 - lane_col();
+        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) - diagonal_shift() - query0 - lane_col();
         least[t] = diagonal - p.right;
         most[t] = diagonal + p.left;
       }
@@ -81,7 +81,7 @@ void accumulate(int stage, int block, int query0, bool masked) {
         x = fma(s[r][e], (p.scale * LOG2E), -stats.x);
       } else {
         if (SOFTCAP) slope = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, p.k_len - 1)) : uint64_t(0)) - stats.x, 0.0);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - stats.x, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < least[SLOT(e)];
@@ -140,14 +140,16 @@ void main() {
   const int b_kv = int(group / uint(blocks)), warp = int(gl_SubgroupID);
   const int kv_h = b_kv % p.kv_heads;
   b = b_kv / p.kv_heads;
+  begin_sequence(b);
+  if (RAGGED && first >= key_count()) return;
   row0 = first + warp * ROWS * MAT_M;
-  tile_last = p.q_len - 1;
+  tile_last = last_query();
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
   const int corner = warp * PATCH_SIZE;
   {
-    FETCH_ROWS(k_rows, head_at(p.key, p.key_stride, b, kv_h), uint(p.key_stride[2]) * 2u, p.k_len - 1, p.head_dim, D)
-    FETCH_ROWS(v_rows, head_at(p.value, p.value_stride, b, kv_h), uint(p.value_stride[2]) * 2u, p.k_len - 1, p.v_dim, DV)
+    FETCH_ROWS(k_rows, key_rows(p.key, p.key_stride, b, kv_h), uint(p.key_stride[2]) * 2u, last_key(), p.head_dim, D)
+    FETCH_ROWS(v_rows, key_rows(p.value, p.value_stride, b, kv_h), uint(p.value_stride[2]) * 2u, last_key(), p.v_dim, DV)
     ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
     ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
   }
@@ -155,18 +157,18 @@ void main() {
   [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
 
   // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the block.
-  const int last = min(first + BLOCK, p.k_len) - 1;
+  const int last = min(first + BLOCK, key_count()) - 1;
   const int begin = queries_begin(first) / TILE, end = (max(queries_end(last), 0) + TILE - 1) / TILE;
-  const int full_begin = clamp((max(last - p.shift - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
-  const int full_end = BOUNDED_LEFT ? clamp(max(first - p.shift + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
+  const int full_begin = clamp((max(last - diagonal_shift() - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
+  const int full_end = BOUNDED_LEFT ? clamp(max(first - diagonal_shift() + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
   const int last_tile = max(end, 1) - 1;
 
   [[dont_unroll]] for (int member = 0; member < heads_of_group; ++member) {
     h = kv_h * heads_of_group + member;
     bh = b * p.heads + h;
-    a_base = head_at(p.query, p.query_stride, b, h);
-    b_base = head_at(p.grad_out, p.grad_out_stride, b, h);
-    stats_base = p.stats + uint64_t(int64_t(bh) * p.q_len) * 8;
+    a_base = query_rows(p.query, p.query_stride, b, h);
+    b_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
+    stats_base = p.stats + uint64_t(stats_index(bh, 0)) * 8;
     if (BIAS_DT >= 0) bias_base = bias_head(b, h);
     fetch_a(min(begin, last_tile));
     fetch_b(min(begin, last_tile));
@@ -184,6 +186,6 @@ void main() {
   barrier();  // the last tile has been read
 #define BY_SCALE(r, e) p.scale
 #define BY_ONE(r, e) 1.0
-  STORE_ROWS(dk, BY_SCALE, head_at(p.grad_key, p.grad_key_stride, b, kv_h), uint(p.grad_key_stride[2]) * 2u, p.k_len - 1, p.head_dim, D)
-  STORE_ROWS(dv, BY_ONE, head_at(p.grad_value, p.grad_value_stride, b, kv_h), uint(p.grad_value_stride[2]) * 2u, p.k_len - 1, p.v_dim, DV)
+  STORE_ROWS(dk, BY_SCALE, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim, D)
+  STORE_ROWS(dv, BY_ONE, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim, DV)
 }

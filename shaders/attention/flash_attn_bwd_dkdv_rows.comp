@@ -19,13 +19,15 @@ void main() {
   int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, share = p.heads / p.kv_heads;
   int lane = int(gl_LocalInvocationID.x);
   int first = block * W * R, key0 = first + lane * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= k_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
 
   float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
-  uint64_t k_base = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES);
-  uint64_t v_base = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES);
+  uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h);
+  uint64_t v_base = key_rows(p.value, p.value_stride, b, kv_h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     int key = min(key0 + r, k_len - 1);
     uint64_t k_row = k_base + uint64_t(int64_t(key) * p.key_stride[2] * ELEM_BYTES);
@@ -48,11 +50,11 @@ void main() {
 
   int begin = queries_begin(first), end = queries_end(min(first + W * R, k_len) - 1), rows = max(end - begin, 0);
   uint64_t q_step = uint64_t(p.query_stride[2] * ELEM_BYTES), g_step = uint64_t(p.grad_out_stride[2] * ELEM_BYTES);
-  uint64_t q_base = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(kv_h * share) * p.query_stride[1]) * ELEM_BYTES) + uint64_t(begin) * q_step;
-  uint64_t g_base = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(kv_h * share) * p.grad_out_stride[1]) * ELEM_BYTES) + uint64_t(begin) * g_step;
+  uint64_t q_base = query_rows(p.query, p.query_stride, b, kv_h * share) + uint64_t(begin) * q_step;
+  uint64_t g_base = query_rows(p.grad_out, p.grad_out_stride, b, kv_h * share) + uint64_t(begin) * g_step;
   uint64_t q_head = uint64_t(p.query_stride[1] * ELEM_BYTES), g_head = uint64_t(p.grad_out_stride[1] * ELEM_BYTES);
   int bh0 = b * p.heads + kv_h * share;
-  uint64_t all_stats = p.stats, stats = all_stats + uint64_t(int64_t(bh0) * q_len + begin) * 8;
+  uint64_t all_stats = p.stats, stats = all_stats + uint64_t(stats_index(bh0, begin)) * 8;
   int64_t bias_q = p.bias_stride[2], bias_h = p.bias_stride[1];
   uint64_t bias_base[R];
   if (BIAS_DT >= 0) {
@@ -131,12 +133,12 @@ void main() {
     head = next ? head + 1 : head;
     q_row = next ? q_base + uint64_t(head) * q_head : q_row;
     g_row = next ? g_base + uint64_t(head) * g_head : g_row;
-    stats = next ? all_stats + uint64_t(int64_t(bh0 + head) * q_len + begin) * 8 : stats;
+    stats = next ? all_stats + uint64_t(stats_index(bh0 + head, begin)) * 8 : stats;
     row = next ? begin : row;
   }
 
-  uint64_t dk_base = p.grad_key + uint64_t((int64_t(b) * p.grad_key_stride[0] + int64_t(kv_h) * p.grad_key_stride[1]) * ELEM_BYTES);
-  uint64_t dv_base = p.grad_value + uint64_t((int64_t(b) * p.grad_value_stride[0] + int64_t(kv_h) * p.grad_value_stride[1]) * ELEM_BYTES);
+  uint64_t dk_base = key_rows(p.grad_key, p.grad_key_stride, b, kv_h);
+  uint64_t dv_base = key_rows(p.grad_value, p.grad_value_stride, b, kv_h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     if (key0 + r < k_len) {
       uint64_t dk_row = dk_base + uint64_t(int64_t(key0 + r) * p.grad_key_stride[2] * ELEM_BYTES);

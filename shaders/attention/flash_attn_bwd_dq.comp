@@ -15,11 +15,13 @@ void main() {
   int bh = int(group / uint(blocks)) / SPLITS;
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int first = block * BM, row0 = first + ty() * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= q_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
-  uint64_t q = head_base(p.query, p.query_stride, b, h), g = head_base(p.grad_out, p.grad_out_stride, b, h);
-  uint64_t k = head_base(p.key, p.key_stride, b, kv_h), v = head_base(p.value, p.value_stride, b, kv_h);
+  uint64_t q = query_rows(p.query, p.query_stride, b, h), g = query_rows(p.grad_out, p.grad_out_stride, b, h);
+  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
   int64_t q_step = p.query_stride[2], g_step = p.grad_out_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
   uint64_t bias = 0;
   int64_t bias_q = 0, bias_k = 0;
@@ -35,7 +37,7 @@ void main() {
   float lse[R], delta[R];
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dq.v[i] = 0.0;
   [[unroll]] for (int i = 0; i < R; ++i) {
-    uint64_t stats = p.stats + uint64_t(int64_t(bh) * q_len + min(row0 + i, q_len - 1)) * 8;
+    uint64_t stats = p.stats + uint64_t(stats_index(bh, min(row0 + i, q_len - 1))) * 8;
     lse[i] = F32Ref(stats).v;
     delta[i] = F32Ref(stats + 4).v;
   }
@@ -78,7 +80,7 @@ void main() {
       [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * 8 + tx()] = sum[i];
       barrier();  // the sums of a row's eight invocations are written
       [[unroll]] for (int i = 0; i < R; ++i) {
-        int64_t index = int64_t(bh) * q_len + min(row0 + i, q_len - 1);
+        int64_t index = stats_index(bh, min(row0 + i, q_len - 1));
         delta[i] = delta_of_logsumexp(index);
         [[unroll]] for (int x = 0; x < 8; ++x) delta[i] += partial[(ty() * R + i) * 8 + x];
         if (tx() == 0 && column == 0 && row0 + i < q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[i];
@@ -88,5 +90,5 @@ void main() {
 
   RowFactor factor;
   [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = scale;
-  store_result(dq, head_base(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column, d_qk, factor);
+  store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column, d_qk, factor);
 }

@@ -46,7 +46,7 @@ void weigh(int key0, bool masked) {
     int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], relative to this lane's first
     if (masked) {
       [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + p.shift;
+        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + diagonal_shift();
         most[t] = min(tile_last, diagonal + p.right) - key0 - lane_col();
         least[t] = diagonal - p.left - key0 - lane_col();
       }
@@ -59,7 +59,7 @@ void weigh(int key0, bool masked) {
         x = fma(s[r][e], p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, p.q_len - 1), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
@@ -115,9 +115,9 @@ void sum_delta(int from, int to) {
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
-      const int64_t index = int64_t(bh) * p.q_len + min(row, p.q_len - 1);
+      const int64_t index = stats_index(bh, min(row, last_query()));
       delta[r * SLOTS + t] = row_sum(sum[r * SLOTS + t]) + delta_of_logsumexp(index);
-      if (lane() % LANE_DIV == 0 && row < p.q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
+      if (lane() % LANE_DIV == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
     }
 }
 
@@ -152,24 +152,26 @@ void main() {
   bh = int(group / uint(blocks));
   b = bh / p.heads;
   h = bh % p.heads;
+  begin_sequence(b);
+  if (RAGGED && first >= query_count()) return;
   const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
   row0 = first + warp * ROWS * MAT_M;
-  tile_last = p.k_len - 1;
-  a_base = head_at(p.key, p.key_stride, b, kv_h);
-  b_base = head_at(p.value, p.value_stride, b, kv_h);
+  tile_last = last_key();
+  a_base = key_rows(p.key, p.key_stride, b, kv_h);
+  b_base = key_rows(p.value, p.value_stride, b, kv_h);
   if (BIAS_DT >= 0) bias_base = bias_head(b, h);
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
-  const int last = min(first + BLOCK, p.q_len) - 1;
+  const int last = min(first + BLOCK, query_count()) - 1;
   const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + p.shift - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 
   const int corner = warp * PATCH_SIZE;
-  FETCH_ROWS(q_rows, head_at(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
-  FETCH_ROWS(g_rows, head_at(p.grad_out, p.grad_out_stride, b, h), uint(p.grad_out_stride[2]) * 2u, p.q_len - 1, p.v_dim, DV)
+  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
+  FETCH_ROWS(g_rows, query_rows(p.grad_out, p.grad_out_stride, b, h), uint(p.grad_out_stride[2]) * 2u, last_query(), p.v_dim, DV)
   fetch_a(min(begin, last_tile));
   fetch_b(min(begin, last_tile));
   ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
@@ -179,8 +181,8 @@ void main() {
   [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dq[i] = Acc(0.0);
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-      const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t), p.q_len - 1);
-      const uint64_t stats = p.stats + uint64_t(int64_t(bh) * p.q_len + row) * 8;
+      const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t), last_query());
+      const uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * 8;
       lse[r * SLOTS + t] = F32Ref(stats).v * LOG2E;
       delta[r * SLOTS + t] = F32Ref(stats + 4).v;
     }
@@ -199,5 +201,5 @@ void main() {
   if (!EXACT) pass(full_end, end, last_tile, true);
 
 #define BY_SCALE(r, e) p.scale
-  STORE_ROWS(dq, BY_SCALE, head_at(p.grad_query, p.grad_query_stride, b, h), uint(p.grad_query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
+  STORE_ROWS(dq, BY_SCALE, query_rows(p.grad_query, p.grad_query_stride, b, h), uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim, D)
 }

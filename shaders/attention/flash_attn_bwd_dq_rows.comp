@@ -20,13 +20,15 @@ void main() {
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int lane = int(gl_LocalInvocationID.x);
   int first = block * W * R, row0 = first + lane * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= q_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
 
   float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
-  uint64_t q_base = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1]) * ELEM_BYTES);
-  uint64_t g_base = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1]) * ELEM_BYTES);
+  uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
+  uint64_t g_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     int row = min(row0 + r, q_len - 1);
     uint64_t q_row = q_base + uint64_t(int64_t(row) * p.query_stride[2] * ELEM_BYTES);
@@ -43,15 +45,15 @@ void main() {
       g[r * DVP + d] = x.x;
       g[r * DVP + d + 1] = x.y;
     }
-    uint64_t stats = p.stats + uint64_t(int64_t(bh) * q_len + row) * 8;
+    uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * 8;
     lse[r] = F32Ref(stats).v;
     delta[r] = F32Ref(stats + 4).v;
   }
 
   int begin = keys_begin(first), end = keys_end(min(first + W * R, q_len) - 1);
   uint64_t k_step = uint64_t(p.key_stride[2] * ELEM_BYTES), v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
-  uint64_t k_row = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES) + uint64_t(begin) * k_step;
-  uint64_t v_row = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES) + uint64_t(begin) * v_step;
+  uint64_t k_row = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(begin) * k_step;
+  uint64_t v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
   uint64_t bias_row[R], grad_bias_row[R];
   uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
   [[unroll]] for (int r = 0; r < R; ++r) {
@@ -69,7 +71,7 @@ void main() {
   float sum[R];
   [[unroll]] for (int r = 0; r < R; ++r) {
     sum[r] = 0.0;
-    if (DT != AULE_DT_F32) sum[r] = delta_of_logsumexp(int64_t(bh) * q_len + min(row0 + r, q_len - 1));
+    if (DT != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
   }
   [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
     int key = step < 0 ? end + step : begin + step;
@@ -140,10 +142,10 @@ void main() {
   }
   if (again) {
     [[unroll]] for (int r = 0; r < R; ++r)
-      if (row0 + r < q_len) F32Ref(p.stats + uint64_t(int64_t(bh) * q_len + row0 + r) * 8 + 4).v = delta[r];
+      if (row0 + r < q_len) F32Ref(p.stats + uint64_t(stats_index(bh, row0 + r)) * 8 + 4).v = delta[r];
   }
 
-  uint64_t dq_base = p.grad_query + uint64_t((int64_t(b) * p.grad_query_stride[0] + int64_t(h) * p.grad_query_stride[1]) * ELEM_BYTES);
+  uint64_t dq_base = query_rows(p.grad_query, p.grad_query_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     if (row0 + r < q_len) {
       uint64_t row = dq_base + uint64_t(int64_t(row0 + r) * p.grad_query_stride[2] * ELEM_BYTES);

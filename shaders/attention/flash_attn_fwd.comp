@@ -13,11 +13,13 @@ void main() {
   int bh = int(group / uint(blocks)) / SPLITS;
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int first = block * BM, row0 = first + ty() * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= q_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
-  uint64_t q = head_base(p.query, p.query_stride, b, h);
-  uint64_t k = head_base(p.key, p.key_stride, b, kv_h), v = head_base(p.value, p.value_stride, b, kv_h);
+  uint64_t q = query_rows(p.query, p.query_stride, b, h);
+  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
   int64_t q_step = p.query_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
   uint64_t bias = 0;
   int64_t bias_q = 0, bias_k = 0;
@@ -40,6 +42,7 @@ void main() {
   int end = keys_end(min(first + BM, q_len) - 1);
   [[dont_unroll]] for (int key0 = keys_begin(first); key0 < end; key0 += BN) {
     ScoreTile s;
+    page_stride = p.key_stride[0];
     scores(s, q, q_step, first, q_len, k, k_step, key0, end, d_qk);
     [[unroll]] for (int i = 0; i < R; ++i) {
       int row = row0 + i;
@@ -77,6 +80,7 @@ void main() {
           s.v[i * 4 + j] = uniform01(dropout_word(draw, row0 + i)) >= p.dropout_p ? s.v[i * 4 + j] * p.dropout_scale : 0.0;
       }
     }
+    page_stride = p.value_stride[0];
     accumulate(o, s, v, v_step, key0, end, column, d_v);
   }
 
@@ -89,7 +93,7 @@ void main() {
     [[unroll]] for (int j = 0; j < 8; ++j) sum += partial[(ty() * R + i) * 8 + j];
     inverse.v[i] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
     if (column == 0 && tx() == 0 && row0 + i < q_len)
-      F32Ref(p.logsumexp + uint64_t(int64_t(bh) * q_len + row0 + i) * 4).v = sum == 0.0 ? NEG_INF : m[i] + log(sum);
+      F32Ref(p.logsumexp + uint64_t(stats_index(bh, row0 + i)) * 4).v = sum == 0.0 ? NEG_INF : m[i] + log(sum);
   }
-  store_result(o, head_base(p.out_, p.out_stride, b, h), p.out_stride[2], first, q_len, column, d_v, inverse);
+  store_result(o, query_rows(p.out_, p.out_stride, b, h), p.out_stride[2], first, q_len, column, d_v, inverse);
 }

@@ -25,8 +25,9 @@
 //   D 128  8 subgroups, tile 32, 2 stages (one workgroup of a multiprocessor)                 304 / 325  causal 230 / 287
 //          one 16-row block per subgroup, tile 32, 2 stages                                   242 / 273  causal 210 / 254
 //   One loop that branches around the mask instead of two: causal 260 / 305 (D 64), 228 / 279 (D 128).
-#define ATTENTION_ADDRESSES out_, logsumexp
+#define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
+#define ATTENTION_PAGED
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
 
@@ -57,7 +58,7 @@ void modify(int key0) {
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     [[unroll]] for (int c = 0; c < STEP; ++c)
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
-        const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), p.q_len - 1);
+        const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), last_query());
         const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
         s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DT >= 0 ? bias_at(bias_base, row, key) : uint64_t(0));
       }
@@ -66,7 +67,7 @@ void hide(int key0) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], both relative to this lane's first
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-      const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + p.shift;
+      const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + diagonal_shift();
       most[t] = min(tile_last, diagonal + p.right) - key0 - lane_col();
       least[t] = diagonal - p.left - key0 - lane_col();
     }
@@ -171,25 +172,27 @@ void main() {
   bh = int(group / uint(blocks));
   b = bh / p.heads;
   h = bh % p.heads;
+  begin_sequence(b);
+  if (RAGGED && first >= query_count()) return;
   const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
   row0 = first + warp * ROWS * MAT_M;
-  tile_last = p.k_len - 1;
-  a_base = head_at(p.key, p.key_stride, b, kv_h);
-  b_base = head_at(p.value, p.value_stride, b, kv_h);
+  tile_last = last_key();
+  a_base = key_rows(p.key, p.key_stride, b, kv_h);
+  b_base = key_rows(p.value, p.value_stride, b, kv_h);
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
   if (BIAS_DT >= 0) bias_base = bias_head(b, h);
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
-  const int last = min(first + BLOCK, p.q_len) - 1;
+  const int last = min(first + BLOCK, query_count()) - 1;
   const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + p.shift - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 
   // All loads are on their way before the first is used.
   const int corner = warp * PATCH_SIZE;
-  FETCH_ROWS(q_rows, head_at(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, p.q_len - 1, p.head_dim, D)
+  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
   fetch_a(min(begin, last_tile));
   fetch_b(min(begin, last_tile));
   ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
@@ -215,9 +218,9 @@ void main() {
       const float sum = row_sum(l[r * SLOTS + t]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
       inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
-      if (lane() % LANE_DIV == 0 && row <= p.q_len - 1)
-        F32Ref(p.logsumexp + uint64_t(int64_t(bh) * p.q_len + row) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
+      if (lane() % LANE_DIV == 0 && row <= last_query())
+        F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
     }
 #define BY_SUM(r, e) inverse[(r) * SLOTS + SLOT(e)]
-  STORE_ROWS(o, BY_SUM, head_at(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, p.q_len - 1, p.v_dim, DV)
+  STORE_ROWS(o, BY_SUM, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
 }

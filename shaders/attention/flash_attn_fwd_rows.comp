@@ -21,12 +21,14 @@ void main() {
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int lane = int(gl_LocalInvocationID.x);
   int first = block * W * R, row0 = first + lane * R;
-  int q_len = p.q_len, k_len = p.k_len, d_qk = p.head_dim, d_v = p.v_dim;
-  int shift = p.shift, left = p.left, right = p.right;
+  begin_sequence(b);
+  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  if (RAGGED && first >= q_len) return;
+  int shift = diagonal_shift(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
 
   float q[R * DP], o[R * DVP], m[R], l[R];
-  uint64_t q_base = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1]) * ELEM_BYTES);
+  uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     uint64_t row = q_base + uint64_t(int64_t(min(row0 + r, q_len - 1)) * p.query_stride[2] * ELEM_BYTES);
     [[unroll]] for (int d = 0; d < DP; d += 2) {
@@ -41,8 +43,8 @@ void main() {
 
   int begin = keys_begin(first), end = keys_end(min(first + W * R, q_len) - 1);
   uint64_t k_step = uint64_t(p.key_stride[2] * ELEM_BYTES), v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
-  uint64_t k_row = p.key + uint64_t((int64_t(b) * p.key_stride[0] + int64_t(kv_h) * p.key_stride[1]) * ELEM_BYTES) + uint64_t(begin) * k_step;
-  uint64_t v_row = p.value + uint64_t((int64_t(b) * p.value_stride[0] + int64_t(kv_h) * p.value_stride[1]) * ELEM_BYTES) + uint64_t(begin) * v_step;
+  uint64_t k_row = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(begin) * k_step;
+  uint64_t v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
   uint64_t bias_row[R];
   uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
   if (BIAS_DT >= 0) {
@@ -53,6 +55,10 @@ void main() {
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
   [[dont_unroll]] for (int key = begin; key < end; ++key) {
+    if (PAGED) {
+      k_row = key_rows(p.key, p.key_stride, b, kv_h) + key_offset(p.key_stride[0], int64_t(k_step), key);
+      v_row = key_rows(p.value, p.value_stride, b, kv_h) + key_offset(p.value_stride[0], int64_t(v_step), key);
+    }
     float s[R];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = 0.0;
     [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
@@ -94,14 +100,14 @@ void main() {
     v_row += v_step;
   }
 
-  uint64_t o_base = p.out_ + uint64_t((int64_t(b) * p.out_stride[0] + int64_t(h) * p.out_stride[1]) * ELEM_BYTES);
+  uint64_t o_base = query_rows(p.out_, p.out_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     if (row0 + r < q_len) {
       float inverse = l[r] == 0.0 ? 0.0 : 1.0 / l[r];  // a row that sees nothing is 0
       uint64_t row = o_base + uint64_t(int64_t(row0 + r) * p.out_stride[2] * ELEM_BYTES);
       [[unroll]] for (int d = 0; d < DVP; d += 2)
         store_row_pair(row, d, d_v, vec2(o[r * DVP + d], o[r * DVP + d + 1]) * inverse);
-      F32Ref(p.logsumexp + uint64_t(int64_t(bh) * q_len + row0 + r) * 4).v = l[r] == 0.0 ? NEG_INF : m[r] + log(l[r]);
+      F32Ref(p.logsumexp + uint64_t(stats_index(bh, row0 + r)) * 4).v = l[r] == 0.0 ? NEG_INF : m[r] + log(l[r]);
     }
   }
 }

@@ -32,16 +32,6 @@ shared float sums[LOCAL * 8];        // one row's partial outputs
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
 struct Eight { vec4 low, high; };
 
-// Row 0 of the sequence's keys or values, and where another row is from there, in bytes.
-uint64_t rows_base(uint64_t base, int64_t stride[3], int b, int h) {
-  const int64_t first = RAGGED ? int64_t(sequence.z) * stride[2] : int64_t(0), batch = PAGED ? int64_t(0) : int64_t(b) * stride[0];
-  return base + uint64_t((batch + int64_t(h) * stride[1] + first) * ELEM_BYTES);
-}
-uint64_t row_offset(int64_t page_stride, int64_t step, int b, int row) {
-  if (PAGED) return uint64_t(int64_t(page_of(b, row)) * page_stride * ELEM_BYTES + int64_t(row % PAGE) * step);
-  return uint64_t(int64_t(row) * step);
-}
-
 Eight load_eight(uint64_t row, int column, int dim) {
   Eight x;
   if (ALIGNED && DT == AULE_DT_F32) {
@@ -70,9 +60,10 @@ void main() {
   const int split = int(group) % splits, b_kv = int(group) / splits;
   const int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, members = p.heads / p.kv_heads, rows = members * p.q_len;
   if (RAGGED) sequence = sequence_of(b);
+  batch = b;
   const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim, shift = diagonal_shift();
-  const int q_first = RAGGED ? sequence.x : 0, q_last = max(query_count(), 1) - 1;
-  const uint64_t k_base = rows_base(p.key, p.key_stride, b, kv_h), v_base = rows_base(p.value, p.value_stride, b, kv_h);
+  const int q_last = last_query();
+  const uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h), v_base = key_rows(p.value, p.value_stride, b, kv_h);
   const int64_t k_step = p.key_stride[2] * ELEM_BYTES, v_step = p.value_stride[2] * ELEM_BYTES;
   const float scale = p.scale, softcap = p.softcap;
   Philox philox;
@@ -80,7 +71,7 @@ void main() {
 
   [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
     const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
-    const uint64_t row = p.query + uint64_t((int64_t(b) * p.query_stride[0] + int64_t(h) * p.query_stride[1] + int64_t(q_first + min(r % q_len, q_last)) * p.query_stride[2]) * ELEM_BYTES);
+    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + uint64_t(int64_t(min(r % q_len, q_last)) * p.query_stride[2] * ELEM_BYTES);
     const Eight x = load_eight(row, i % CHUNKS * 8, head_dim);
     q_rows[i * 2] = x.low;
     q_rows[i * 2 + 1] = x.high;
@@ -105,7 +96,7 @@ void main() {
     const int key = key0 + t, safe = min(key, end - 1);
     float score[ROWS];
     [[unroll]] for (int r = 0; r < ROWS; ++r) score[r] = 0.0;
-    const uint64_t k_row = k_base + row_offset(p.key_stride[0], k_step, b, safe);
+    const uint64_t k_row = k_base + key_offset(p.key_stride[0], k_step, safe);
     [[unroll]] for (int c = 0; c < CHUNKS; ++c) {
       const Eight x = load_eight(k_row, c * 8, head_dim);
       [[unroll]] for (int r = 0; r < ROWS; ++r)
@@ -153,7 +144,7 @@ void main() {
     if (column < v_dim) {
       const int keys = min(LOCAL, end - key0);
       [[dont_unroll]] for (int i = first_stream; i < keys; i += STREAMS) {
-        const Eight x = load_eight(v_base + row_offset(p.value_stride[0], v_step, b, key0 + i), column, v_dim);
+        const Eight x = load_eight(v_base + key_offset(p.value_stride[0], v_step, key0 + i), column, v_dim);
         [[unroll]] for (int r = 0; r < ROWS; ++r) {
           const float w = weight[i * ROWS + r];
           low[r] += w * x.low;

@@ -10,7 +10,6 @@ void main() {
   const int row = int(group) % q_len, bh = int(group) / q_len, b = bh / p.heads, h = bh % p.heads;
   if (RAGGED) sequence = sequence_of(b);
   if (row >= query_count()) return;  // beyond this sequence's own queries
-  const int at_row = RAGGED ? sequence.x + row : row;
   const int members = p.heads / p.kv_heads, rows = members * q_len, r = h % members * q_len + row;
   const int64_t first = int64_t(b * p.kv_heads + h / members) * splits * rows + r;  // of split 0; the next is `rows` on
   float top = -3.0e38, sum = 0.0;
@@ -20,7 +19,7 @@ void main() {
     sum += exp2(F32Ref(at).v - top) * F32Ref(at + 4).v;
   }
   const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
-  const uint64_t out_row = p.out_ + uint64_t((int64_t(b) * p.out_stride[0] + int64_t(h) * p.out_stride[1] + int64_t(at_row) * p.out_stride[2]) * ELEM_BYTES);
+  const uint64_t out_row = query_rows(p.out_, p.out_stride, b, h) + uint64_t(int64_t(row) * p.out_stride[2] * ELEM_BYTES);
   [[dont_unroll]] for (int d = t; d < v_dim; d += LOCAL) {
     float x = 0.0;
     [[dont_unroll]] for (int s = 0; s < splits; ++s) {
@@ -29,6 +28,5 @@ void main() {
     }
     store_float(out_row, uint64_t(d), DT, x * inverse);
   }
-  const int64_t lse_at = RAGGED ? int64_t(h) * p.total_q + at_row : int64_t(group);
-  if (t == 0) F32Ref(p.logsumexp + uint64_t(lse_at) * 4).v = sum == 0.0 ? NEG_INF : (top + log2(sum)) * 0.6931471805599453;
+  if (t == 0) F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (top + log2(sum)) * 0.6931471805599453;
 }

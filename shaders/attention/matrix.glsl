@@ -83,6 +83,13 @@ void store_chunk(uint64_t base, uint row, int d, int dim, uvec4 x) {
 uint64_t head_at(uint64_t base, uint stride[3], int b, int h) {
   return base + (uint64_t(uint(b)) * uint64_t(stride[0]) + uint64_t(uint(h)) * uint64_t(stride[1])) * 2;
 }
+// Row 0 of a head's queries or keys.
+uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
+  return head_at(base, stride, b, h) + (RAGGED ? uint64_t(uint(sequence.x)) * uint64_t(stride[2]) * 2 : uint64_t(0));
+}
+uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
+  return head_at(base, stride, PAGED ? 0 : b, h) + (RAGGED ? uint64_t(uint(sequence.z)) * uint64_t(stride[2]) * 2 : uint64_t(0));
+}
 
 // One score in log2 units when it is not PLAIN.
 float modified_score(float s, uint64_t bias_at) {

@@ -3,12 +3,16 @@
 struct Params {
   uint64_t query, key, value, bias;
   uint64_t seed, offset, state;
+  uint64_t sequences;
   uint64_t ATTENTION_ADDRESSES;
   uint query_stride[3], key_stride[3], value_stride[3];
   uint ATTENTION_STRIDES;
   uint bias_stride[4];  // {batch, head, query, key}; 0 where broadcast
   uint groups;          // workgroups that have work
-  int heads, kv_heads, q_len, k_len, head_dim, v_dim;
+  int heads, kv_heads, q_len, k_len, head_dim, v_dim, total_q;
+#ifdef ATTENTION_PAGED
+  int page_step, page_count;
+#endif
   int shift, left, right;
   float scale, softcap, dropout_p, dropout_scale;
 };

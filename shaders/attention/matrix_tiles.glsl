@@ -55,12 +55,23 @@ int tile_last;  // the last row that exists
     : LOCAL % COUNT == 0                                                                                               \
         ? gl_LocalInvocationIndex / COUNT * uint(STEP) + gl_LocalInvocationIndex % COUNT * 16u + uint((i) * (LOCAL / COUNT) * STEP) \
         : (gl_LocalInvocationIndex + (i) * LOCAL) / COUNT * uint(STEP) + (gl_LocalInvocationIndex + (i) * LOCAL) % COUNT * 16u))
+// A page's start and the row within it.
+#ifdef ATTENTION_PAGED
+#define PAGE_BASE(BASE, STRIDE, row) (PAGED ? BASE + uint64_t(uint(page_of(row))) * uint64_t(STRIDE) * 2 : BASE)
+#define PAGE_ROW(row) uint(PAGED ? (row) % PAGE : row)
+#else
+#define PAGE_BASE(BASE, STRIDE, row) BASE
+#define PAGE_ROW(row) uint(row)
+#endif
 void fetch_a(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (WHOLE_A || e < TILE * CHUNKS) {
       if (WHOLE && ALIGNED && !PADDED) next_a[i] = ChunkRef(a_base + uint64_t(TILE_OFFSET(tile, i, A_STEP, CHUNKS))).v;
-      else next_a[i] = load_chunk(a_base, uint(min(tile * TILE + e / CHUNKS, tile_last)) * uint(A_STEP), e % CHUNKS * 8, p.head_dim);
+      else {
+        const int row = min(tile * TILE + e / CHUNKS, tile_last);
+        next_a[i] = load_chunk(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_STEP), e % CHUNKS * 8, p.head_dim);
+      }
     }
   }
 }
@@ -69,7 +80,10 @@ void fetch_b(int tile) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (WHOLE_B || e < TILE * CHUNKS_V) {
       if (WHOLE && ALIGNED && !PADDED) next_b[i] = ChunkRef(b_base + uint64_t(TILE_OFFSET(tile, i, B_STEP, CHUNKS_V))).v;
-      else next_b[i] = load_chunk(b_base, uint(min(tile * TILE + e / CHUNKS_V, tile_last)) * uint(B_STEP), e % CHUNKS_V * 8, p.v_dim);
+      else {
+        const int row = min(tile * TILE + e / CHUNKS_V, tile_last);
+        next_b[i] = load_chunk(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_STEP), e % CHUNKS_V * 8, p.v_dim);
+      }
     }
   }
 }

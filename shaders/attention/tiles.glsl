@@ -43,12 +43,17 @@ void stage_a(uint64_t base, int64_t step, int first, int row_end, int d0, int d_
     tile_a[r * PITCH + d] = x;
   }
 }
+int64_t page_stride;  // of the operand that stage_b takes, when PAGED
 void stage_b(uint64_t base, int64_t step, int first, int row_end, int d0, int d_end) {
   [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < BN * 32; i += LOCAL) {
     int r = i / 32, d = i % 32;
     bool inside = first + r < row_end && d0 + d < d_end;
     float x = 0.0;
-    if (inside) x = load_float(base, uint64_t(int64_t(first + r) * step + int64_t(d0 + d)), DT);
+    if (inside) {
+      int64_t row = int64_t(first + r) * step;
+      if (PAGED) row = int64_t(page_of(first + r)) * page_stride + int64_t((first + r) % PAGE) * step;
+      x = load_float(base, uint64_t(row + int64_t(d0 + d)), DT);
+    }
     tile_b[r * PITCH + d] = x;
   }
 }
@@ -103,7 +108,4 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
   }
 }
 
-uint64_t head_base(uint64_t base, int64_t stride[3], int b, int h) {
-  return base + uint64_t((int64_t(b) * stride[0] + int64_t(h) * stride[1]) * ELEM_BYTES);
-}
 #endif
