@@ -138,6 +138,20 @@ def test_every_order_of_loads(dtype, shape, monkeypatch):
     compare(dtype, (1, 1, 1, 40, 64, 16, 16))
 
 
+def test_heads_split_between_subgroups(dtype, monkeypatch):
+    """As the backward of head sizes above 128 is."""
+    monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DQ", "2,1,16,1,1")
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", "2,1,16,1,2")
+    compare(dtype, (1, 4, 2, 45, 77, 20, 24), causal=True, bottom_right=True)
+
+
+def test_operands_straight_from_memory(dtype, monkeypatch):
+    for suffix in ("", "_DQ", "_DKDV"):
+        monkeypatch.setenv("AULE_ATTENTION_SHAPE" + suffix, "2,1,16,1,1,1")
+    compare(dtype, (1, 4, 2, 64, 128, 16, 16))
+
+
 def test_deterministic(dtype):
     q, k, v, grad = inputs(1, 4, 2, 75, 75, 16, 16, dtype)
     first = run(q, k, v, grad, causal=True)
@@ -146,7 +160,9 @@ def test_deterministic(dtype):
 
 
 @pytest.mark.skipif(ON_CPU, reason="a software device compiles each of these for a minute")
-@pytest.mark.parametrize("dim, v_dim", [(32, 32), (64, 64), (80, 80), (96, 40), (100, 128), (128, 128)])
+@pytest.mark.parametrize(
+    "dim, v_dim", [(32, 32), (64, 64), (80, 80), (96, 40), (100, 128), (128, 128), (136, 192), (256, 256)]
+)
 @pytest.mark.parametrize("causal", [False, True])
 def test_head_sizes(dtype, dim, v_dim, causal):
     compare(dtype, (1, 4, 2, 333, 400, dim, v_dim), causal=causal)

@@ -56,8 +56,12 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
                           AttentionPass pass) {
   AttentionPlan plan;
   if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
-  plan.dim = round_up(problem.head_dim, 16);
-  plan.v_dim = round_up(problem.v_dim, 16);
+  // Two operands and the accumulators of 16 rows fill the registers at 128 columns of a subgroup.
+  const char* parts = std::getenv("AULE_ATTENTION_PARTS");
+  const bool wide = std::max(problem.head_dim, problem.v_dim) > 128 || (parts != nullptr && *parts == '2');
+  plan.parts = pass != AttentionPass::forward && wide ? 2 : 1;
+  plan.dim = round_up(problem.head_dim, 16 * plan.parts);
+  plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
   const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, std::max(plan.dim, plan.v_dim));
   if (shape.dim == 0) return plan;
   const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
@@ -67,12 +71,17 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.tile = shape.tile;
   plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
   plan.stages = shape.stages;
-  if (shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0) return plan;
-  plan.block = shape.warps * shape.rows * layout.m;
+  if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0) return plan;
+  plan.direct = shape.direct != 0;
+  plan.block = shape.warps / plan.parts * shape.rows * layout.m;
+  // What matrix.glsl and matrix_tiles.glsl declare. More than the device has is not refused by every driver: one hangs.
   const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
-  const auto shared =
-      static_cast<uint32_t>(shape.stages * shape.tile * (row_bytes + 8)) +  // dK/dV keeps two floats per query too
-      (plan.hand_over ? 0u : static_cast<uint32_t>(shape.warps * 2 * layout.m * 24 * 2));
+  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim) / plan.parts, plan.parts == 1 ? 128 : 64);
+  const int tiles = shape.stages * shape.tile * row_bytes, patches = shape.warps * layout.m * (patch_columns + 8) * 2;
+  const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
+  const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;
+  const int partials = plan.parts == 1 ? 0 : shape.warps * shape.rows * 2 * layout.m * layout.n * 4;
+  const auto shared = static_cast<uint32_t>(std::max(tiles, patches) + stats + strips + partials + 16);
   if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;

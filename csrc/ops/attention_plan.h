@@ -33,6 +33,8 @@ struct AttentionPlan {
   int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
   int block = 0;                       // rows of a workgroup
+  bool direct = false;                 // matrix: whole aligned rows of its own come straight from memory
+  int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
                                        // (decode: with its own keys)
@@ -41,7 +43,7 @@ struct AttentionPlan {
 inline constexpr int64_t kMaxHeadDim = 512;
 
 // AULE_ATTENTION_VARIANT=rows|tiles|matrix|decode asks for one family; a family that cannot serve the problem is passed
-// over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages replaces the table's row of the matrix family, for
+// over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row of the matrix family, for
 // measurements.
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);

@@ -197,9 +197,13 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || whole);
     // sums_delta() in attention.glsl
     const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
-    const int flags = (multiples_of(8, operands) ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) |
-                      (plain ? 8 : 0) | (grad_bias ? 16 : 0) | (exact ? 32 : 0) |
-                      (pass == AttentionPass::dq && sums ? 64 : 0) | (whole ? 128 : 0) | (plan.hand_over ? 256 : 0);
+    const bool aligned = multiples_of(8, operands);
+    const int64_t own = pass == AttentionPass::dkdv ? call.problem.k_len : call.problem.q_len;
+    const bool direct = plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+    const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
+                      (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
+                      (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
+                      (plan.parts == 2 ? 1024 : 0);
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

@@ -19,18 +19,23 @@ namespace {
 // What was tried and its timings stand in the shaders' head comments.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {
-    {32, 4, 2, 64, 2, 1}, {64, 4, 2, 64, 4, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1}, {128, 4, 2, 16, 1, 2}, {256, 8, 1, 16, 1, 2}};
-// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128.
-constexpr MatrixShape kDq[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
-constexpr MatrixShape kDkDv[] = {{64, 4, 2, 64, 1, 1}, {128, 8, 1, 32, 1, 1}};
+constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1},  {64, 4, 2, 64, 4, 1},     {80, 4, 2, 32, 1, 1},
+                                    {96, 4, 2, 32, 2, 1, 1},  {128, 8, 2, 32, 1, 2, 1}, {192, 8, 1, 32, 2, 1},
+                                    {256, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 1},  {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
+                                          {128, 8, 2, 16, 1, 2}, {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
+// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128, and
+// wider heads are shared by two subgroups.
+constexpr MatrixShape kDq[] = {
+    {64, 4, 2, 64, 1, 1}, {96, 8, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}, {256, 8, 1, 16, 1, 1}};
+constexpr MatrixShape kDkDv[] = {
+    {64, 4, 2, 64, 1, 1}, {96, 8, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 
 // Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers, where there is one
 // (benchmarks/results/amd-radv-25.0.7.md; none was found for D 128 backward and D 256).
 constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kDqOthers[] = {{64, 4, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}};
-constexpr MatrixShape kDkDvOthers[] = {{64, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1}};
+constexpr MatrixShape kDqOthers[] = {{64, 4, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}, {256, 8, 1, 16, 1, 1}};
+constexpr MatrixShape kDkDvOthers[] = {{64, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
@@ -49,7 +54,7 @@ bool sound(const MatrixShape& s) {
          s.tile <= 128 && s.tile % 8 == 0 && s.step >= 1 && s.stages >= 1 && s.stages <= 2;
 }
 
-// Lines "pass dim warps rows tile step stages"; others, and rows that make no kernel, are passed over.
+// Lines "pass dim warps rows tile step stages [direct]"; others, and rows that make no kernel, are passed over.
 Measured read_measured(const std::string& path) {
   Measured measured;
   std::ifstream file(path);
@@ -58,6 +63,7 @@ Measured read_measured(const std::string& path) {
     std::string pass;
     MatrixShape s;
     if (!(words >> pass >> s.dim >> s.warps >> s.rows >> s.tile >> s.step >> s.stages) || !sound(s)) continue;
+    if (int direct = 0; words >> direct) s.direct = direct;
     for (size_t i = 0; i < kTables.size(); ++i) {
       if (pass == kTables[i].name) measured[i].push_back(s);
     }
@@ -94,7 +100,8 @@ MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
   MatrixShape shape = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
   if (const char* asked = std::getenv(kTables[i].variable); asked != nullptr && shape.dim != 0) {
     MatrixShape other{shape.dim};
-    if (std::sscanf(asked, "%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages) == 5 &&
+    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages,
+                    &other.direct) >= 5 &&
         sound(other))
       shape = other;
   }

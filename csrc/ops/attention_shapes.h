@@ -10,9 +10,10 @@ namespace aule::ops {
 struct MatrixShape {
   int dim = 0;  // the larger padded head size, at most; 0: no shape
   int warps = 0, rows = 0, tile = 0, step = 0, stages = 0;
+  int direct = 0;  // 1: stationary operands straight from memory where rows are whole and aligned
 };
 
-// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages overrides the
+// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] overrides the
 // tables.
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim);
 

@@ -10,6 +10,15 @@
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
 // memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
 // become its A operands, and dK and dV have one writer: no atomics, deterministic.
+// Heads wider than 128 columns: two subgroups share 16 keys, each holds half of the columns, and S and dP are sums of two
+// partial products that pass through shared memory.
+//
+// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in the
+// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 227 / 245 (270 / 302), causal
+// 195 / 235 (227 / 290); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
+//   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
+//   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
+//   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
 #define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3]
 #include "attention/matrix.glsl"
@@ -24,7 +33,7 @@ Acc dk[ROWS * FRAGS], dv[ROWS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
 
 // Uniform facts of this workgroup.
-int b, h, bh, row0;
+int b, h, bh, row0, part;
 uint64_t bias_base, stats_base;
 Philox philox;
 
@@ -51,13 +60,25 @@ void products(int stage, int block) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d) {
     MatB q;
-    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + d * MAT_N) / 8), uint(PITCH), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, s[r]);
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + d * MAT_N) / 8), uint(PITCH_V), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, dp[r]);
+  }
+  if (SPLIT == 2) {
+    if (BLOCKS > 1) barrier();  // the partials before these have been read
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      PUT_PARTIAL(s[r], r, 0)
+      PUT_PARTIAL(dp[r], r, 1)
+    }
+    barrier();  // both parts are written
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      ADD_PARTIAL(s[r], r, 0)
+      ADD_PARTIAL(dp[r], r, 1)
+    }
   }
 }
 
@@ -104,12 +125,12 @@ void accumulate(int stage, int block, int query0, bool masked) {
   }
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + i * MAT_N) / 8), uint(PITCH_V), ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dv[r * FRAGS_V + i] = coopMatMulAdd(weight[r], g, dv[r * FRAGS_V + i]);
   }
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
     MatB q;
-    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + i * MAT_N) / 8), uint(PITCH), ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dk[r * FRAGS + i] = coopMatMulAdd(ds[r], q, dk[r * FRAGS + i]);
   }
 }
@@ -142,16 +163,22 @@ void main() {
   b = b_kv / p.kv_heads;
   begin_sequence(b);
   if (RAGGED && first >= key_count()) return;
-  row0 = first + warp * ROWS * MAT_M;
+  row0 = first + warp / SPLIT * ROWS * MAT_M;
+  part = SPLIT == 1 ? 0 : warp % SPLIT;
   tile_last = last_query();
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
-  const int corner = warp * PATCH_SIZE;
-  {
-    FETCH_ROWS(k_rows, key_rows(p.key, p.key_stride, b, kv_h), uint(p.key_stride[2]) * 2u, last_key(), p.head_dim, D)
-    FETCH_ROWS(v_rows, key_rows(p.value, p.value_stride, b, kv_h), uint(p.value_stride[2]) * 2u, last_key(), p.v_dim, DV)
-    ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
-    ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
+  const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
+  const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(d0 * 2);
+  const uint64_t v_head = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(dv0 * 2);
+  if (DIRECT) {
+    LOAD_FRAGMENTS(k_frag, k_head, uint(p.key_stride[2]), D_PART)
+    LOAD_FRAGMENTS(v_frag, v_head, uint(p.value_stride[2]), DV_PART)
+  } else {
+    FETCH_ROWS(k_rows, k_head, uint(p.key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)
+    FETCH_ROWS(v_rows, v_head, uint(p.value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
+    ROWS_TO_FRAGMENTS(k_frag, k_rows, D_PART)
+    ROWS_TO_FRAGMENTS(v_frag, v_rows, DV_PART)
   }
   [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dk[i] = Acc(0.0);
   [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
@@ -186,6 +213,8 @@ void main() {
   barrier();  // the last tile has been read
 #define BY_SCALE(r, e) p.scale
 #define BY_ONE(r, e) 1.0
-  STORE_ROWS(dk, BY_SCALE, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim, D)
-  STORE_ROWS(dv, BY_ONE, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim, DV)
+  const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
+  const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);
+  STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)
+  STORE_ROWS(dv, BY_ONE, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
 }

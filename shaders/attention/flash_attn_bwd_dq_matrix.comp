@@ -21,7 +21,7 @@ Acc dq[ROWS * FRAGS];
 float lse[ROWS * SLOTS], delta[ROWS * SLOTS];
 
 // Uniform facts of this workgroup.
-int b, h, bh, row0;
+int b, h, bh, row0, part;
 uint64_t bias_base;
 Philox philox;
 
@@ -30,13 +30,25 @@ void products(int stage, int block) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d) {
     MatB k;
-    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + d * MAT_N) / 8), uint(PITCH), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r]);
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB v;
-    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + d * MAT_N) / 8), uint(PITCH_V), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, dp[r]);
+  }
+  if (SPLIT == 2) {
+    if (BLOCKS > 1) barrier();  // the partials before these have been read
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      PUT_PARTIAL(s[r], r, 0)
+      PUT_PARTIAL(dp[r], r, 1)
+    }
+    barrier();  // both parts are written
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      ADD_PARTIAL(s[r], r, 0)
+      ADD_PARTIAL(dp[r], r, 1)
+    }
   }
 }
 
@@ -81,7 +93,7 @@ void accumulate(int stage, int block, int key0) {
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const float d = s[r][e] * (dp[r][e] - delta[r * SLOTS + SLOT(e)]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
-      if (GRAD_BIAS && row < p.q_len && key <= tile_last)
+      if (GRAD_BIAS && part == 0 && row < p.q_len && key <= tile_last)
         F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = d;
       PUT_A(ds[r], 0, e, SOFTCAP ? d * slope[r][e] : d)
     }
@@ -89,7 +101,7 @@ void accumulate(int stage, int block, int key0) {
   }
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
     MatB k;
-    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
+    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + i * MAT_N) / 8), uint(PITCH), ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dq[r * FRAGS + i] = coopMatMulAdd(ds[r], k, dq[r * FRAGS + i]);
   }
 }
@@ -117,7 +129,7 @@ void sum_delta(int from, int to) {
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
       const int64_t index = stats_index(bh, min(row, last_query()));
       delta[r * SLOTS + t] = row_sum(sum[r * SLOTS + t]) + delta_of_logsumexp(index);
-      if (lane() % LANE_DIV == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
+      if (lane() % LANE_DIV == 0 && part == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
     }
 }
 
@@ -155,7 +167,8 @@ void main() {
   begin_sequence(b);
   if (RAGGED && first >= query_count()) return;
   const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
-  row0 = first + warp * ROWS * MAT_M;
+  row0 = first + warp / SPLIT * ROWS * MAT_M;
+  part = SPLIT == 1 ? 0 : warp % SPLIT;
   tile_last = last_key();
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
@@ -169,14 +182,23 @@ void main() {
   const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 
-  const int corner = warp * PATCH_SIZE;
-  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
-  FETCH_ROWS(g_rows, query_rows(p.grad_out, p.grad_out_stride, b, h), uint(p.grad_out_stride[2]) * 2u, last_query(), p.v_dim, DV)
-  fetch_a(min(begin, last_tile));
-  fetch_b(min(begin, last_tile));
-  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
-  ROWS_TO_FRAGMENTS(g_frag, g_rows, DV)
-  barrier();  // the patches have been read
+  const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
+  const uint64_t q_head = query_rows(p.query, p.query_stride, b, h) + uint64_t(d0 * 2);
+  const uint64_t g_head = query_rows(p.grad_out, p.grad_out_stride, b, h) + uint64_t(dv0 * 2);
+  if (DIRECT) {
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+    LOAD_FRAGMENTS(q_frag, q_head, uint(p.query_stride[2]), D_PART)
+    LOAD_FRAGMENTS(g_frag, g_head, uint(p.grad_out_stride[2]), DV_PART)
+  } else {
+    FETCH_ROWS(q_rows, q_head, uint(p.query_stride[2]) * 2u, last_query(), p.head_dim - d0, D_PART)
+    FETCH_ROWS(g_rows, g_head, uint(p.grad_out_stride[2]) * 2u, last_query(), p.v_dim - dv0, DV_PART)
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+    ROWS_TO_FRAGMENTS(q_frag, q_rows, D_PART)
+    ROWS_TO_FRAGMENTS(g_frag, g_rows, DV_PART)
+    barrier();  // the patches have been read
+  }
 
   [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dq[i] = Acc(0.0);
   [[unroll]] for (int r = 0; r < ROWS; ++r)
@@ -201,5 +223,6 @@ void main() {
   if (!EXACT) pass(full_end, end, last_tile, true);
 
 #define BY_SCALE(r, e) p.scale
-  STORE_ROWS(dq, BY_SCALE, query_rows(p.grad_query, p.grad_query_stride, b, h), uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim, D)
+  const uint64_t dq_head = query_rows(p.grad_query, p.grad_query_stride, b, h) + uint64_t(d0 * 2);
+  STORE_ROWS(dq, BY_SCALE, dq_head, uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim - d0, D_PART)
 }

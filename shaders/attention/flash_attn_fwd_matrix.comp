@@ -12,6 +12,7 @@
 // only when some row of the subgroup exceeds it by more than 8, so P <= 256, safe in float16.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, softmax, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V | barrier
+//             a tile of one step: start loads of next K and V | S, softmax, O += P V | write both | barrier
 //
 // Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192; CUDA's FlashAttention-2 in
 // the same run: D 64 304 / 304, causal 264 / 290; D 128 351 / 335, causal 284 / 317):
@@ -22,8 +23,16 @@
 //          row steps as constants, no clamp where the tiles are whole                         326 / 340  causal 268 / 316
 //          the same with 64-bit pointers and immediate offsets                                317 / 328  causal 251 / 297
 //          tile 32 x 2 stages 266 / 289; tile 16 x 2 stages 305 / 320; 8 subgroups 220 / 233
-//   D 128  8 subgroups, tile 32, 2 stages (one workgroup of a multiprocessor)                 304 / 325  causal 230 / 287
-//          one 16-row block per subgroup, tile 32, 2 stages                                   242 / 273  causal 210 / 254
+//          Q straight from memory instead of through patches                                  317 / 330  causal 261 / 318
+//   D 128  8 subgroups, tile 32, 2 stages                                                     304 / 329  causal 235 / 294
+//          the same, Q straight from memory                                                   314 / 344  causal 230 / 296
+//          8 subgroups, tile 16: K loaded, written in the middle, then V                      222 / 268  causal 175 / 223
+//          8 subgroups, tile 16: both loaded at the start, written at the end                 315 / 335  causal 240 / 301
+//          4 subgroups, tile 16, both at the start (two workgroups of a multiprocessor)       308 / 327  causal 252 / 295
+//          one stage: 4 subgroups, tile 32 276 / 299; 8 subgroups, tile 32 300 / 319
+//          one 16-row block per subgroup: tile 64, one stage 288 / 304  causal 247 / 288; tile 32, two stages 259 / 275
+//   At N 4096: D 32 275, causal 246 (CUDA 222, 207); D 80 281, 250 (274, 253); D 96 342, 292 (340, 303);
+//          D 192 298, 271 (321, 294); D 256 305, 264 (325, 289), with tile 16 and loads in the middle 279, 243.
 //   One loop that branches around the mask instead of two: causal 260 / 305 (D 64), 228 / 279 (D 128).
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
@@ -142,23 +151,20 @@ void pass(int from, int to, int last, bool masked) {
       barrier();  // the tile is written
     }
     fetch_a(following);
-    if (STAGES == 1) fetch_b(following);
+    if (STAGES == 1 || BLOCKS == STEP) fetch_b(following);
     [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
       const int key0 = tile * TILE + block * MAT_N;
       scores(stage, block);
       if (!PLAIN) modify(key0);
       if (masked) hide(key0);
       rescale();
-      if (STAGES == 2 && BLOCKS == STEP) {
-        put_a(stage ^ 1);
-        fetch_b(following);
-      }
       weigh(stage, block, key0);
       if (STAGES == 2 && BLOCKS != STEP && block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
         put_a(stage ^ 1);
         fetch_b(following);
       }
     }
+    if (STAGES == 2 && BLOCKS == STEP) put_a(stage ^ 1);
     if (STAGES == 2) put_b(stage ^ 1);
     barrier();  // the tile has been read, and with two stages the next one is written
   }
@@ -190,13 +196,19 @@ void main() {
   const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 
-  // All loads are on their way before the first is used.
   const int corner = warp * PATCH_SIZE;
-  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
-  fetch_a(min(begin, last_tile));
-  fetch_b(min(begin, last_tile));
-  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
-  barrier();  // the patches have been read
+  const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
+  if (DIRECT) {
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+    LOAD_FRAGMENTS(q_frag, q_head, uint(p.query_stride[2]), D)
+  } else {  // all loads are on their way before the first is used
+    FETCH_ROWS(q_rows, q_head, uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
+    fetch_a(min(begin, last_tile));
+    fetch_b(min(begin, last_tile));
+    ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
+    barrier();  // the patches have been read
+  }
 
   [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
   [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {

@@ -34,16 +34,22 @@ const bool EXACT = (FLAGS & 32) != 0;    // no band, and the tiles hold nothing 
 const bool SUMS_DELTA = (FLAGS & 64) != 0;  // dQ: some rows may see few keys
 const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are those of an A operand in the same lane
 const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
+// Stationary operands come from memory as matrices, which needs whole, aligned, unpadded rows; else through patches.
+const bool DIRECT = (FLAGS & 512) != 0;
+// Subgroups that share rows, each with its part of the columns: backward of wide heads.
+const int SPLIT = (FLAGS & 1024) != 0 ? 2 : 1;
 
 const int WARPS = LOCAL / SUBGROUP;
-const int BLOCK = WARPS * ROWS * MAT_M;
+const int BLOCK = WARPS / SPLIT * ROWS * MAT_M;
 const int CHUNKS = D / 8, CHUNKS_V = DV / 8;          // of 16 bytes
 const int PITCH = CHUNKS + 1, PITCH_V = CHUNKS_V + 1;
-const int FRAGS = D / MAT_N, FRAGS_V = DV / MAT_N;
+const int D_PART = D / SPLIT, DV_PART = DV / SPLIT;   // columns of a subgroup
+const int FRAGS = D_PART / MAT_N, FRAGS_V = DV_PART / MAT_N;
 const int BLOCKS = TILE / MAT_N;
 // A patch is MAT_M rows of one subgroup's own, on their way between memory and A operands; wide heads go in pieces.
-const int WIDEST = D > DV ? D : DV;
-const int PATCH_COLS = WIDEST < 128 ? WIDEST : 128;
+const int WIDEST = D > DV ? D_PART : DV_PART;
+const int PATCH_MOST = SPLIT == 1 ? 128 : 64;
+const int PATCH_COLS = WIDEST < PATCH_MOST ? WIDEST : PATCH_MOST;
 const int PATCH_PITCH = PATCH_COLS / 8 + 1;
 const int PATCH_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;  // of a lane, per 16 columns
 const bool PATCH_WHOLE = MAT_M * 2 % SUBGROUP == 0;
@@ -51,6 +57,8 @@ const int PATCH_SIZE = MAT_M * PATCH_PITCH;
 // Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
 const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;
 const float LN2 = 0.6931471805599453;
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ElemsRef { T v[]; };
 
 // Columns d..d+7 of the row at `row` bytes from `base`; zero from `dim` on. The base is uniform and offsets within a head
 // have 32 bits (the host sees to it): one register per address.

@@ -14,6 +14,7 @@ const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
 const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
 shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
 shared T strips[HAND_OVER ? 1 : WARPS * 2 * STRIP];  // two of each subgroup
+shared float partials[SPLIT == 1 ? 1 : WARPS * ROWS * 2 * MAT_M * MAT_N];
 
 uint strip_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * STRIP); }
 uint pack_pair(T a, T b) {
@@ -42,6 +43,15 @@ uvec4 strip_chunk(int which, int row, int column) {
     subgroupMemoryBarrierShared();                                                                                     \
     subgroupBarrier();                                                                                                 \
   }
+
+// Accumulators that each of the SPLIT subgroups of these rows summed over its own columns: M becomes their sum. Barriers:
+// the caller's loop has one between two calls.
+#define PUT_PARTIAL(M, r, WHICH)                                                                                       \
+  [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                           \
+    partials[((int(gl_SubgroupID) * ROWS + (r)) * 2 + (WHICH)) * MAT_M * MAT_N + e * SUBGROUP + lane()] = M[e];
+#define ADD_PARTIAL(M, r, WHICH)                                                                                       \
+  [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                           \
+    M[e] += partials[(((int(gl_SubgroupID) ^ 1) * ROWS + (r)) * 2 + (WHICH)) * MAT_M * MAT_N + e * SUBGROUP + lane()];
 
 uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
@@ -128,6 +138,12 @@ void put_b(int stage) {
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
     }
+// The same fragments straight from memory (DIRECT): no registers on the way, which is what matters beside accumulators.
+#define LOAD_FRAGMENTS(FRAGMENT, BASE, STRIDE, WIDTH)                                                                  \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += MAT_N)                                                                \
+      coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N],                                                         \
+                  ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE, ROW_MAJOR);
 // Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of 16-bit
 // results to global memory are eight 2-byte stores per lane on one vendor's compiler.
 #define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
