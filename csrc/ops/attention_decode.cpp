@@ -12,7 +12,8 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   const int64_t parts = problem.batch * problem.kv_heads * plan.splits,
                 rows = problem.heads / problem.kv_heads * problem.q_len;
   const auto float_options = call.query.options().dtype(at::kFloat);
-  const at::Tensor partial = at::empty({parts, rows, problem.v_dim}, float_options),
+  const int64_t pitch = (problem.v_dim + 7) / 8 * 8;
+  const at::Tensor partial = at::empty({parts, rows, pitch}, float_options),
                    stats = at::empty({parts, rows, 2}, float_options);
   auto& stream = current(call.query);
   const auto eights = [](int64_t columns) { return static_cast<int>((columns + 7) / 8); };
@@ -48,8 +49,11 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   p.v_dim = static_cast<int>(problem.v_dim);
   p.splits = plan.splits;
   set_sequences(p, call.ragged, args);
-  launch(stream, kernel::flash_decode_combine(), Spec{problem.dtype, -1, attention_mode(call), false, 64}, p, args,
-         linear_grid(groups));
+  const int local = caps_of(call.query).kind == Caps::Kind::cpu ? 64 : 256;
+  int lanes = 1;  // for a row in pieces of four columns
+  while (lanes * 4 < pitch) lanes *= 2;
+  const Spec spec{problem.dtype, -1, attention_mode(call), false, local, lanes, static_cast<int>(pitch)};
+  launch(stream, kernel::flash_decode_combine(), spec, p, args, linear_grid(groups));
 }
 
 }  // namespace aule::ops

@@ -100,8 +100,11 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   while (plan.rows < rows) plan.rows *= 2;
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
-  const int64_t most = std::max<int64_t>(1, (problem.k_len + 2 * plan.local - 1) / (2 * plan.local));
-  plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : wanted, most));
+  constexpr int64_t kMost = 512;  // what flash_decode_combine has room for
+  const int64_t most = std::clamp<int64_t>((problem.k_len + 2 * plan.local - 1) / (2 * plan.local), 1, kMost);
+  // Many sequences of unlike lengths: smaller pieces even them out.
+  const int64_t fine = problem.ragged && groups > 64 ? std::min(4 * kWorkgroups / groups, problem.k_len / 1024) : 0;
+  plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : std::max(wanted, fine), most));
   plan.family = AttentionFamily::decode;
   return plan;
 }

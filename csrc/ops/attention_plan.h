@@ -17,6 +17,7 @@ struct AttentionProblem {
   int64_t batch = 0, heads = 0, kv_heads = 0, q_len = 0, k_len = 0, head_dim = 0, v_dim = 0;
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
+  bool ragged = false;  // sequences of their own lengths; q_len and k_len are the most
   int device = 0;       // whose measured shapes are looked up
   // Of the keys: 0 as many as are good; 1 none, and a sequence's result does not depend on the rest of the batch.
   int64_t num_splits = 0;

@@ -52,6 +52,7 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   problem.head_dim = query.size(-1);
   problem.v_dim = value.size(-1);
   problem.dtype = dtype_of(query, op);
+  problem.ragged = true;
   set_flags(call, flags);
   return call;
 }
