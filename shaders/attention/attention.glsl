@@ -134,15 +134,17 @@ uint64_t bias_bytes() { return BIAS_DT == AULE_DT_BOOL ? 1 : (BIAS_DT == AULE_DT
 // Overflow of exp in a hand-made tanh is why the built-in one is clamped: beyond 15 it is 1 in float32.
 float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 
-// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same
-// mask: word query % 4 of the draw numbered by (batch and head, query / 4, key).
-uvec4 dropout_draw(Philox g, int bh, int row, int key, int q_len, int k_len) {
-  uint64_t block = uint64_t(bh) * uint64_t((q_len + 3) / 4) + uint64_t(row / 4);
-  return philox_draw(g, block * uint64_t(k_len) + uint64_t(key), 0u);
+// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same mask: 16
+// bits, half key % 2 of word query % 4 of the draw numbered by (batch and head, query / 4) and key / 2. The probability is
+// thus a multiple of 2^-16; FlashAttention's has 8 bits.
+uvec4 dropout_draw(Philox g, int bh, int row, int key, int q_len) {
+  const uint64_t block = uint64_t(uint(bh)) * uint64_t(uint(q_len + 3) / 4u) + uint64_t(uint(row) / 4u);
+  return philox_draw_of_rounds(g, block << 28 | uint64_t(uint(key) / 2u), 0u, 7);
 }
-uint dropout_word(uvec4 draw, int row) {
-  uint low = (row & 1) == 0 ? draw.x : draw.y;
-  uint high = (row & 1) == 0 ? draw.z : draw.w;
-  return (row & 2) == 0 ? low : high;
+uint dropout_threshold() { return uint(p.dropout_p * 65536.0 + 0.5); }
+bool dropout_keeps(uvec4 draw, int row, int key, uint threshold) {
+  const uint low = (row & 1) == 0 ? draw.x : draw.y, high = (row & 1) == 0 ? draw.z : draw.w;
+  const uint word = (row & 2) == 0 ? low : high;
+  return ((key & 1) == 0 ? word & 0xffffu : word >> 16) >= threshold;
 }
 #endif

@@ -53,7 +53,7 @@ void main() {
       [[unroll]] for (int i = 0; i < R; ++i) {
         int key = key0 + i;
         uvec4 draw;
-        if (DROPOUT) draw = dropout_draw(philox, bh, query0 + tx() * 4, key, q_len, k_len);
+        if (DROPOUT) draw = dropout_draw(philox, bh, query0 + tx() * 4, key, q_len);
         [[unroll]] for (int j = 0; j < 4; ++j) {
           int row = query0 + tx() * 4 + j, seen = key - row - shift;
           bool inside = key < k_len && row < end;
@@ -68,7 +68,7 @@ void main() {
           float prob = visible ? exp(x - lse[j]) : 0.0, gp = dp.v[i * 4 + j];
           weight.v[i * 4 + j] = prob;
           if (DROPOUT) {
-            bool keep = uniform01(dropout_word(draw, row)) >= p.dropout_p;
+            bool keep = dropout_keeps(draw, row, key, dropout_threshold());
             gp = keep ? gp * p.dropout_scale : 0.0;
             weight.v[i * 4 + j] = keep ? prob * p.dropout_scale : 0.0;
           }

@@ -23,6 +23,7 @@
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3]
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
+#include "attention/matrix_dropout.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
@@ -36,6 +37,7 @@ vec2 next_stats[STATS_LOADS];
 int b, h, bh, row0, part;
 uint64_t bias_base, stats_base;
 Philox philox;
+uint threshold;
 
 // A query beyond the last has log-sum-exp infinity, hence P = 0, and needs no mask.
 void fetch_stats(int tile) {
@@ -93,6 +95,8 @@ void accumulate(int stage, int block, int query0, bool masked) {
         most[t] = diagonal + p.left;
       }
     }
+    uvec4 bits;
+    if (DROPOUT && QUADS) bits = dropout_block_transposed(philox, bh, query0, row0 + r * MAT_M, p.q_len);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int column = lane_col() + NIBBLE(ELEM_COLS, e);
       const vec2 stats = row_stats[stage * TILE + block * MAT_N + column];
@@ -111,10 +115,10 @@ void accumulate(int stage, int block, int query0, bool masked) {
       }
       float prob = exp2(x), gp = dp[r][e], kept = prob;
       if (DROPOUT) {
-        const uint word = dropout_word(dropout_draw(philox, bh, query, key, p.q_len, p.k_len), query);
-        const bool keep = uniform01(word) >= p.dropout_p;
-        gp = keep ? gp * p.dropout_scale : 0.0;
-        kept = keep ? prob * p.dropout_scale : 0.0;
+        const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
+                                 : dropout_keeps(dropout_draw(philox, bh, query, key, p.q_len), query, key, threshold);
+        gp = keeps ? gp * p.dropout_scale : 0.0;
+        kept = keeps ? prob : 0.0;  // the scale waits for the end
       }
       const float d = prob * (gp - stats.y);
       PUT_A(weight[r], 0, e, kept)
@@ -167,6 +171,7 @@ void main() {
   part = SPLIT == 1 ? 0 : warp % SPLIT;
   tile_last = last_query();
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  if (DROPOUT) threshold = dropout_threshold();
 
   const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
   const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(d0 * 2);
@@ -212,9 +217,9 @@ void main() {
 
   barrier();  // the last tile has been read
 #define BY_SCALE(r, e) p.scale
-#define BY_ONE(r, e) 1.0
+#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale : 1.0)
   const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
   const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);
   STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)
-  STORE_ROWS(dv, BY_ONE, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
+  STORE_ROWS(dv, BY_DROPOUT, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
 }

@@ -23,7 +23,8 @@ void main() {
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= k_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
-  float scale = p.scale, softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
+  float scale = p.scale, softcap = p.softcap, dropout_scale = p.dropout_scale;
+  uint threshold = dropout_threshold();
 
   float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
   uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h);
@@ -103,8 +104,8 @@ void main() {
       float gp = dp[r];
       weight[r] = prob;
       if (DROPOUT) {
-        uvec4 draw = dropout_draw(philox, bh0 + head, row, key0 + r, q_len, k_len);
-        bool keep = uniform01(dropout_word(draw, row)) >= dropout_p;
+        uvec4 draw = dropout_draw(philox, bh0 + head, row, key0 + r, q_len);
+        bool keep = dropout_keeps(draw, row, key0 + r, threshold);
         gp = keep ? gp * dropout_scale : 0.0;
         weight[r] = keep ? prob * dropout_scale : 0.0;
       }

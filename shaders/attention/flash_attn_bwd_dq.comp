@@ -54,7 +54,7 @@ void main() {
       [[unroll]] for (int j = 0; j < 4; ++j) {
         int key = key0 + tx() * 4 + j;
         uvec4 draw;
-        if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
+        if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
         [[unroll]] for (int i = 0; i < R; ++i) {
           int row = row0 + i, seen = key - row - shift;
           bool inside = key < end && row < q_len;
@@ -67,7 +67,7 @@ void main() {
           if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
           bool visible = inside && seen >= -left && seen <= right && x > NEG_INF;
           float prob = visible ? exp(x - lse[i]) : 0.0, gp = dp.v[i * 4 + j];
-          if (DROPOUT) gp = uniform01(dropout_word(draw, row)) >= p.dropout_p ? gp * p.dropout_scale : 0.0;
+          if (DROPOUT) gp = dropout_keeps(draw, row, key, dropout_threshold()) ? gp * p.dropout_scale : 0.0;
           if (DT != AULE_DT_F32) sum[i] += prob * gp;
           float ds = prob * (gp - delta[i]);
           if (GRAD_BIAS && pass == 1 && inside && column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + key) * 4).v = ds;

@@ -14,6 +14,7 @@
 #define ATTENTION_GRAD_LOGSUMEXP
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
+#include "attention/matrix_dropout.glsl"
 
 MatA q_frag[ROWS * FRAGS], g_frag[ROWS * FRAGS_V];
 Acc s[ROWS], dp[ROWS], slope[ROWS];
@@ -24,6 +25,7 @@ float lse[ROWS * SLOTS], delta[ROWS * SLOTS];
 int b, h, bh, row0, part;
 uint64_t bias_base;
 Philox philox;
+uint threshold;
 
 void products(int stage, int block) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = Acc(0.0);
@@ -63,6 +65,8 @@ void weigh(int key0, bool masked) {
         least[t] = diagonal - p.left - key0 - lane_col();
       }
     }
+    uvec4 bits;
+    if (DROPOUT && QUADS) bits = dropout_block(philox, bh, row0 + r * MAT_M, key0, p.q_len);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int t = r * SLOTS + SLOT(e);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
@@ -80,8 +84,9 @@ void weigh(int key0, bool masked) {
       }
       s[r][e] = exp2(x);
       if (DROPOUT) {
-        const uint word = dropout_word(dropout_draw(philox, bh, row, key, p.q_len, p.k_len), row);
-        dp[r][e] = uniform01(word) >= p.dropout_p ? dp[r][e] * p.dropout_scale : 0.0;
+        const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
+                                 : dropout_keeps(dropout_draw(philox, bh, row, key, p.q_len), row, key, threshold);
+        dp[r][e] = keeps ? dp[r][e] * p.dropout_scale : 0.0;
       }
     }
   }
@@ -174,6 +179,7 @@ void main() {
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
   if (BIAS_DT >= 0) bias_base = bias_head(b, h);
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  if (DROPOUT) threshold = dropout_threshold();
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
   const int last = min(first + BLOCK, query_count()) - 1;

@@ -24,7 +24,8 @@ void main() {
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
-  float softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
+  float softcap = p.softcap, dropout_scale = p.dropout_scale;
+  uint threshold = dropout_threshold();
 
   float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
@@ -94,7 +95,7 @@ void main() {
       }
     }
     uvec4 draw;
-    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
+    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r], slope = 1.0;
       if (SOFTCAP) {
@@ -110,7 +111,7 @@ void main() {
       bool visible = seen >= -left && seen <= right && x > NEG_INF;
       float prob = visible ? exp(x - lse[r]) : 0.0;
       float gp = dp[r];
-      if (DROPOUT) gp = uniform01(dropout_word(draw, row0 + r)) >= dropout_p ? gp * dropout_scale : 0.0;
+      if (DROPOUT) gp = dropout_keeps(draw, row0 + r, key, threshold) ? gp * dropout_scale : 0.0;
       float ds = prob * (gp - delta[r]);
       if (DT != AULE_DT_F32) {
         sum[r] += step < 0 ? prob * gp : 0.0;

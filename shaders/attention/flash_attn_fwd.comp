@@ -75,9 +75,10 @@ void main() {
     }
     if (DROPOUT) {
       [[unroll]] for (int j = 0; j < 4; ++j) {
-        uvec4 draw = dropout_draw(philox, bh, row0, key0 + tx() * 4 + j, q_len, k_len);
+        int key = key0 + tx() * 4 + j;
+        uvec4 draw = dropout_draw(philox, bh, row0, key, q_len);
         [[unroll]] for (int i = 0; i < R; ++i)
-          s.v[i * 4 + j] = uniform01(dropout_word(draw, row0 + i)) >= p.dropout_p ? s.v[i * 4 + j] * p.dropout_scale : 0.0;
+          s.v[i * 4 + j] = dropout_keeps(draw, row0 + i, key, dropout_threshold()) ? s.v[i * 4 + j] * p.dropout_scale : 0.0;
       }
     }
     page_stride = p.value_stride[0];

@@ -39,6 +39,7 @@
 #define ATTENTION_PAGED
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
+#include "attention/matrix_dropout.glsl"
 
 MatA q_frag[ROWS * FRAGS];
 Acc s[ROWS * STEP];
@@ -50,6 +51,7 @@ int b, h, bh, row0;
 uint64_t bias_base;
 float score_scale;
 Philox philox;
+uint threshold;
 
 // s = Q K^T of the blocks [block, block + STEP) of the tile.
 void scores(int stage, int block) {
@@ -121,14 +123,17 @@ void weigh(int stage, int block, int key0) {
   [[unroll]] for (int c = 0; c < STEP; ++c) {
     MatA weight[ROWS];
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      uvec4 bits;
+      if (DROPOUT && QUADS) bits = dropout_block(philox, bh, row0 + r * MAT_M, key0 + c * MAT_N, p.q_len);
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         float x = exp2(fma(s[r * STEP + c][e], score_scale, -m[r * SLOTS + SLOT(e)]));
         l[r * SLOTS + SLOT(e)] += x;
-        if (DROPOUT) {
+        if (DROPOUT) {  // the scale waits for the end
           const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e);
           const int key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
-          const uint word = dropout_word(dropout_draw(philox, bh, row, key, p.q_len, p.k_len), row);
-          x = uniform01(word) >= p.dropout_p ? x * p.dropout_scale : 0.0;
+          const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
+                                   : dropout_keeps(dropout_draw(philox, bh, row, key, p.q_len), row, key, threshold);
+          x = keeps ? x : 0.0;
         }
         PUT_A(weight[r], 0, e, x)
       }
@@ -188,6 +193,7 @@ void main() {
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
   if (BIAS_DT >= 0) bias_base = bias_head(b, h);
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  if (DROPOUT) threshold = dropout_threshold();
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
   const int last = min(first + BLOCK, query_count()) - 1;
@@ -229,7 +235,7 @@ void main() {
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       const float sum = row_sum(l[r * SLOTS + t]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
-      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
+      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) / sum;  // a row that sees nothing is 0
       if (lane() % LANE_DIV == 0 && row <= last_query())
         F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
     }

@@ -25,7 +25,8 @@ void main() {
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
-  float softcap = p.softcap, dropout_p = p.dropout_p, dropout_scale = p.dropout_scale;
+  float softcap = p.softcap, dropout_scale = p.dropout_scale;
+  uint threshold = dropout_threshold();
 
   float q[R * DP], o[R * DVP], m[R], l[R];
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
@@ -70,7 +71,7 @@ void main() {
     }
     float f[R];
     uvec4 draw;
-    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len, k_len);
+    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r];
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
@@ -86,7 +87,7 @@ void main() {
       m[r] = top;
       float weight = exp(x - ref);
       l[r] = l[r] * f[r] + weight;
-      if (DROPOUT) weight = uniform01(dropout_word(draw, row0 + r)) >= dropout_p ? weight * dropout_scale : 0.0;
+      if (DROPOUT) weight = dropout_keeps(draw, row0 + r, key, threshold) ? weight * dropout_scale : 0.0;
       s[r] = weight;
     }
     [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {

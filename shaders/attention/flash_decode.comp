@@ -155,8 +155,7 @@ void main() {
       l[r] += x;
       if (DROPOUT) {
         const int row = min(r, rows - 1), query = row % q_len, bh = b * p.heads + kv_h * members + row / q_len;
-        const uint word = dropout_word(dropout_draw(philox, bh, query, safe, q_len, k_len), query);
-        x = uniform01(word) >= p.dropout_p ? x * p.dropout_scale : 0.0;
+        x = dropout_keeps(dropout_draw(philox, bh, query, safe, q_len), query, safe, dropout_threshold()) ? x * p.dropout_scale : 0.0;
       }
       weight[t * ROWS + r] = x;
     }
