@@ -1,6 +1,7 @@
 """Fused attention against float64: shapes, masks, windows, dropout, gradients, memory, determinism, bad input."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -15,6 +16,17 @@ from torch_aule.attention import active_attention_variants
 # Errors against float64 on the same (rounded) operands, as shares of the largest reference value or of 1.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-3}
+
+
+def assert_near(name, error, size, dtype):
+    """Matrix units take P and dS in bfloat16 as well, 8 bits each, which the other kernels keep in float32."""
+    on_matrix_units = os.environ.get("AULE_ATTENTION_VARIANT") == "matrix"
+    more = 3 if on_matrix_units and dtype == torch.bfloat16 else 1
+    assert not error.isnan().any(), name
+    assert float(error.max()) / size < more * TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
+    assert float(error.mean()) / size < more * MEAN_TOLERANCE[dtype], f"{name}: mean error {float(error.mean())}"
+
+
 NAMES = ("out", "dq", "dk", "dv", "dbias")
 
 
@@ -62,10 +74,8 @@ def check(actual, expected, dtype):
         assert a.shape == e.shape, name
         error = (a - e).abs()
         size = max(1.0, float(e.abs().max())) if e.numel() else 1.0
-        assert not error.isnan().any(), name
         if e.numel():
-            assert float(error.max()) / size < TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
-            assert float(error.mean()) / size < MEAN_TOLERANCE[dtype], f"{name}: mean error {float(error.mean())}"
+            assert_near(name, error, size, dtype)
 
 
 def inputs(batch, heads, kv_heads, q_len, k_len, dim, v_dim, dtype=torch.float32):

@@ -108,8 +108,8 @@ def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):
     q, k, v = (t.requires_grad_() for t in (q, k, v))
     out, lse, *_ = torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.0, False, None, 0, 0)  # every row sees one key
     torch.autograd.backward([out, lse], [grad, torch.ones_like(lse)])
-    torch.testing.assert_close(q.grad.cpu(), k.detach().cpu() / 4, rtol=2**-8, atol=1e-3)
-    torch.testing.assert_close(k.grad.cpu(), q.detach().cpu() / 4, rtol=2**-8, atol=1e-3)
+    torch.testing.assert_close(q.grad.cpu(), k.detach().cpu() / 4, rtol=2**-7, atol=1e-3)
+    torch.testing.assert_close(k.grad.cpu(), q.detach().cpu() / 4, rtol=2**-7, atol=1e-3)
 
 
 @pytest.mark.parametrize("dim", [16, 48])

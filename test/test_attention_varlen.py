@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torch_aule
-from test_attention import MEAN_TOLERANCE, TOLERANCE, poison
+from test_attention import assert_near, poison
 
 varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch.nn.attention.varlen exists from torch 2.10 on")
 varlen_attn = varlen.varlen_attn
@@ -83,9 +83,7 @@ def check(name, actual, wanted, dtype):
     if not wanted.numel():
         return
     error, size = (actual - wanted).abs(), max(1.0, float(wanted.abs().max()))
-    assert not error.isnan().any(), name
-    assert float(error.max()) / size < TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
-    assert float(error.mean()) / size < MEAN_TOLERANCE[dtype], f"{name}: mean error {float(error.mean())}"
+    assert_near(name, error, size, dtype)
 
 
 def compare(dtype, q_lens, k_lens, heads=2, kv_heads=2, dim=16, padding=0, scale=None, window=(-1, -1), **options):

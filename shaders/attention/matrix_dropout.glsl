@@ -6,7 +6,7 @@
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 
-const bool QUADS = SUBGROUP == 32 && LANE_MAP == 0x02020104 && uint(ELEM_ROWS) == 0x88880000u && uint(ELEM_COLS) == 0x98109810u;
+const bool QUADS = SUBGROUP == 32 && LANE_MAP == 0x02020104 && ELEM_ROWS == 0x88880000 && ELEM_COLS == 0x98109810;
 
 // Word i of the result is word j of lane i's argument, where i and j count the lanes that differ in bits `low` and `high`.
 uvec4 handed_out(uvec4 w, uint low, uint high) {
