@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv_tiles.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -15,7 +16,7 @@ constexpr uint32_t kLocal = 64;
 constexpr int64_t kColumnsBytes = 256 << 20;  // images are taken in chunks whose columns fit
 
 // Spatial extents as three, with 1 in front of 1-D and 2-D ones.
-using Extent = std::array<int32_t, 3>;
+using Extent = ConvGeometry::Extent;
 Extent extent(at::IntArrayRef values, int64_t spatial, int32_t fill) {
   Extent e{fill, fill, fill};
   for (int64_t d = 0; d < spatial; ++d) {
@@ -31,8 +32,7 @@ void put(Array& to, const Extent& from) {
 }
 int64_t volume(const Extent& e) { return int64_t{e[0]} * e[1] * e[2]; }
 
-struct Geometry {
-  Extent size, out_size, kernel, stride, pad, dilation;
+struct Geometry : ConvGeometry {
   int64_t positions() const { return volume(out_size); }
   int64_t taps() const { return volume(kernel); }
   // A 1x1 kernel that touches every pixel once: the image is its own columns.
@@ -148,6 +148,15 @@ at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayR
   return gw.copy_(sum.view(weight_size));
 }
 
+bool in_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t out_channels, int64_t groups) {
+  return conv_fits_tiles(g, x, x.size(1), out_channels, groups);
+}
+at::Tensor sum_of_channels(const at::Tensor& gy) {
+  std::vector<int64_t> dims{0};
+  for (int64_t d = 2; d < gy.dim(); ++d) dims.push_back(d);
+  return gy.sum(dims);
+}
+
 void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& weight) {
   check_same_device(op, {&input, &weight});
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), op, ": expected input and weight of one dtype, got ",
@@ -167,7 +176,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     at::IntArrayRef output_padding, int64_t groups) {
   check_inputs("convolution", input, weight);
   const int64_t spatial = input.dim() - 2;
-  const at::Tensor x = input.contiguous(), w = weight.contiguous();
+  const at::Tensor &x = input, &w = weight;
   const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
                pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
                extra = extent(output_padding, spatial, 0), size = extent(x.sizes().slice(2), spatial, 1);
@@ -179,13 +188,25 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                            : (size[d] + 2 * pad[d] - reach - 1) / s[d] + 1;
     if (static_cast<int64_t>(d) >= 3 - spatial) shape.push_back(result[d]);
   }
-  at::Tensor out = at::empty(shape, x.options());
+  const Geometry g =
+      transposed ? Geometry{{result, size, kernel, s, pad, dil}} : Geometry{{size, result, kernel, s, pad, dil}};
+  const bool has_bias = bias.has_value() && bias->defined(),
+             in_kernel = has_bias && !transposed && bias->is_contiguous() && bias->scalar_type() == x.scalar_type();
+  at::Tensor out;
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
-  if (transposed)
-    backward_input({result, size, kernel, s, pad, dil}, out, w, x, groups);
-  else
-    forward({size, result, kernel, s, pad, dil}, x, w, out, groups);
-  if (bias.has_value() && bias->defined()) {
+  if (c10::multiply_integers(shape) != 0 && x.numel() != 0 && in_tiles(g, x, shape[1], groups)) {
+    out = transposed ? conv_tiles_backward_input(g, w.contiguous(), x, groups)
+                     : conv_tiles_forward(g, x, w, in_kernel ? *bias : at::Tensor(), groups);
+    out = out.contiguous();
+    if (in_kernel) return out;
+  } else {
+    out = at::empty(shape, x.options());
+    if (transposed)
+      backward_input(g, out, w.contiguous(), x.contiguous(), groups);
+    else
+      forward(g, x.contiguous(), w.contiguous(), out, groups);
+  }
+  if (has_bias) {
     std::vector<int64_t> per_channel(static_cast<size_t>(out.dim()), 1);
     per_channel[1] = -1;
     out.add_(bias->view(per_channel));
@@ -199,32 +220,45 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     std::array<bool, 3> output_mask) {
   check_inputs("convolution_backward", input, weight);
   const int64_t spatial = input.dim() - 2;
-  const at::Tensor x = input.contiguous(), w = weight.contiguous(), gy = grad_output.contiguous();
+  at::Tensor x = input, w = weight, gy = grad_output;
   const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
                pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
   at::Tensor gx, gw, gb;
+  if (x.numel() != 0 && gy.numel() != 0 && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
+    // Of a transposed convolution, the one that maps gy to x.
+    const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
+                                      : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
+    if (output_mask[0])
+      gx = (transposed ? conv_tiles_forward(g, gy, w, {}, groups)
+                       : conv_tiles_backward_input(g, w.contiguous(), gy, groups))
+               .contiguous();
+    if (output_mask[1])
+      gw = (transposed ? conv_tiles_backward_weight(g, gy, x, groups) : conv_tiles_backward_weight(g, x, gy, groups))
+               .contiguous();
+    if (output_mask[2]) gb = sum_of_channels(gy);
+    return {gx, gw, gb};
+  }
+  x = x.contiguous();
+  w = w.contiguous();
+  gy = gy.contiguous();
   if (transposed) {
     // Roles swapped: the convolution maps gy to x.
-    const Geometry g{y_size, x_size, kernel, s, pad, dil};
+    const Geometry g{{y_size, x_size, kernel, s, pad, dil}};
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       forward(g, gy, w, gx, groups);
     }
     if (output_mask[1]) gw = backward_weight(g, gy, w.sizes(), x, groups);
   } else {
-    const Geometry g{x_size, y_size, kernel, s, pad, dil};
+    const Geometry g{{x_size, y_size, kernel, s, pad, dil}};
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       backward_input(g, gx, w, gy, groups);
     }
     if (output_mask[1]) gw = backward_weight(g, x, w.sizes(), gy, groups);
   }
-  if (output_mask[2]) {
-    std::vector<int64_t> dims{0};
-    for (int64_t d = 2; d < gy.dim(); ++d) dims.push_back(d);
-    gb = gy.sum(dims);
-  }
+  if (output_mask[2]) gb = sum_of_channels(gy);
   return {gx, gw, gb};
 }
 
@@ -233,12 +267,12 @@ at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::
   TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3-D or 4-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 4;
   const at::Tensor x = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{extent(x.sizes().slice(2), 2, 1),
-             {1, 1, 1},
-             extent(kernel_size, 2, 1),
-             extent(stride, 2, 1),
-             extent(padding, 2, 0),
-             extent(dilation, 2, 1)};
+  Geometry g{{extent(x.sizes().slice(2), 2, 1),
+              {1, 1, 1},
+              extent(kernel_size, 2, 1),
+              extent(stride, 2, 1),
+              extent(padding, 2, 0),
+              extent(dilation, 2, 1)}};
   for (size_t d = 0; d < 3; ++d)
     g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
   TORCH_CHECK(g.positions() > 0, "im2col: the sliding window does not fit an input of shape ", self.sizes());
@@ -259,9 +293,12 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::
   TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2-D or 3-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 3;
   const at::Tensor columns = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{extent(output_size, 2, 1), {1, 1, 1},
-             extent(kernel_size, 2, 1), extent(stride, 2, 1),
-             extent(padding, 2, 0),     extent(dilation, 2, 1)};
+  Geometry g{{extent(output_size, 2, 1),
+              {1, 1, 1},
+              extent(kernel_size, 2, 1),
+              extent(stride, 2, 1),
+              extent(padding, 2, 0),
+              extent(dilation, 2, 1)}};
   for (size_t d = 0; d < 3; ++d)
     g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
   TORCH_CHECK(columns.size(1) % g.taps() == 0 && columns.size(2) == g.positions(), "col2im: columns of shape ",

@@ -1,4 +1,5 @@
-// Convolution as a matrix product over unfolded columns, or directly for thin groups (depthwise).
+// Convolution as a matrix product: of tiles gathered on the fly (conv_tiles.h), over unfolded columns, or directly for
+// thin groups (depthwise).
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -49,6 +49,7 @@ const CoopMatShape* shape_of(const Caps& caps) {
   if (!caps.cooperative_matrix || !caps.int8) return best;
   for (const CoopMatShape& s : caps.coopmat_shapes) {
     if (s.a_type != kSint8 || s.b_type != kSint8 || s.c_type != kSint32 || s.result_type != kSint32) continue;
+    if (s.k % 8 != 0) continue;
     if (best == nullptr || s.m * s.n * s.k > best->m * best->n * best->k) best = &s;
   }
   return best;
@@ -84,7 +85,8 @@ bool gemm_of_int8(const GemmProblem& problem, const TensorArgs& args, const at::
       if (uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) >= kEnough) break;  // the largest that fills the device
     }
     if (best != nullptr)
-      return run(1, *shape, *best, best->bm / best->wm * (best->bn / best->wn) * caps.subgroup_size, best_direct);
+      return run(shape->k % 16 == 0 ? 16 : 8, *shape, *best,
+                 best->bm / best->wm * (best->bn / best->wn) * caps.subgroup_size, best_direct);
   }
   if (!caps.int_dot_product || caps.max_workgroup_invocations < 256) return false;
   return run(0, CoopMatShape{16, 16, 32, 0, 0, 0, 0}, kPortable, 256, 0);

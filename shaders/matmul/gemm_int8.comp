@@ -1,14 +1,16 @@
-#pragma aule axis MATRIX 0 1
-#pragma aule feature cooperative_matrix if MATRIX=1
-#pragma aule feature int8 if MATRIX=1
+#pragma aule axis MATRIX 0 8 16
+#pragma aule feature cooperative_matrix if MATRIX=8
+#pragma aule feature cooperative_matrix if MATRIX=16
+#pragma aule feature int8 if MATRIX=8
+#pragma aule feature int8 if MATRIX=16
 #pragma aule feature int_dot_product if MATRIX=0
-// out = a @ b, int8 to int32, exact: on cooperative matrices (MATRIX 1) or by dot products of four packed bytes (0).
+// out = a @ b, int8 to int32, exact: on cooperative matrices or by dot products of four packed bytes (MATRIX 0).
 //
 // A workgroup makes BM x BN of out. Steps of BK along k pass through registers into shared memory, where both operands lie along k in
 // rows padded by 16 bytes, while the step before is multiplied. A thread loads units of 16 bytes: of one row where the operand lies along
 // k (A_LIES, B_LIES 0), else 4 k by 4 rows, whose bytes it transposes. A_VEC, B_VEC: bytes of one load that alignment allows. What lies
 // past k is zero; rows past m or n are not stored.
-// MATRIX 1: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N. Results leave straight from the matrices where
+// MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which lie at multiples of so many bytes. Results leave straight from the matrices where
 // tiles are whole and out's rows contiguous (DIRECT), else through shared memory.
 // MATRIX 0: 256 threads, each with 4 x 4 results 16 rows and 16 columns apart (BM = BN = 64).
 #if MATRIX
@@ -40,9 +42,23 @@ layout(constant_id = 13) const int DIRECT = 0;
 #include "common/params.glsl"
 
 #define UN [[unroll]]
-const uint PITCH = BK / 4 + 4;  // of a row in words
+const uint PITCH = BK + 16;  // of a row in bytes
 const uint A_UNITS = BM * BK / 16 / THREADS, B_UNITS = BN * BK / 16 / THREADS, BAND = 8;
-shared uint tiles[(BM + BN) * PITCH];
+// Not words: matrices are loaded from aligned addresses.
+#if MATRIX == 8
+const uint UNIT = 8;
+shared uvec2 tiles[(BM + BN) * PITCH / UNIT];
+void put16(uint at, uvec4 v) {
+  tiles[at / 8] = v.xy;
+  tiles[at / 8 + 1] = v.zw;
+}
+void put4(uint at, uint v) { tiles[at / 8][at / 4 % 2] = v; }
+#else
+const uint UNIT = 16;
+shared uvec4 tiles[(BM + BN) * PITCH / UNIT];
+void put16(uint at, uvec4 v) { tiles[at / 16] = v; }
+void put4(uint at, uint v) { tiles[at / 16][at / 4 % 4] = v; }
+#endif
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
 
 uint byte_at(uint64_t at) { return uint(U8Ref(at).v); }
@@ -90,12 +106,16 @@ uint unit_word(uint q, uint rows, int lies) { return lies == 0 ? q % (BK / 16) *
   }
 #define PUT(held, UNITS, ROWS, LIES, TILE)                                                                            \
   UN for (uint i = 0; i < UNITS; ++i) {                                                                               \
-    const uint q = i * THREADS + t, place = TILE + unit_row(q, ROWS, LIES) * PITCH + unit_word(q, ROWS, LIES);        \
+    const uint q = i * THREADS + t;                                                                                   \
+    const uint place = (TILE + unit_row(q, ROWS, LIES)) * PITCH + unit_word(q, ROWS, LIES) * 4;                       \
     const uvec4 w = held[i];                                                                                          \
-    UN for (uint j = 0; j < 4; ++j) {                                                                                 \
-      const uvec4 bytes = w >> (8 * j) & 0xffu;                                                                       \
-      tiles[place + (LIES == 0 ? j : j * PITCH)] =                                                                    \
-          LIES == 0 ? w[j] : bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24;                                  \
+    if (LIES == 0) {                                                                                                  \
+      put16(place, w);                                                                                                \
+    } else {                                                                                                          \
+      UN for (uint j = 0; j < 4; ++j) {                                                                               \
+        const uvec4 bytes = w >> (8 * j) & 0xffu;                                                                     \
+        put4(place + j * PITCH, bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24);                              \
+      }                                                                                                               \
     }                                                                                                                 \
   }
 
@@ -139,27 +159,25 @@ void main() {
   LOAD_BOTH(0)
   [[dont_unroll]] for (uint k = 0; k < p.k; k += BK) {
     PUT(held_a, A_UNITS, BM, A_LIES, 0)
-    PUT(held_b, B_UNITS, BN, B_LIES, BM * PITCH)
+    PUT(held_b, B_UNITS, BN, B_LIES, BM)
     barrier();  // this step's tiles are written
     LOAD_BOTH(k + BK)
 #if MATRIX
     UN for (uint s = 0; s < BK; s += MAT_K) {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i)
-        coopMatLoad(a[i], tiles, (row0 + i * MAT_M) * PITCH + s / 4, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(a[i], tiles, ((row0 + i * MAT_M) * PITCH + s) / UNIT, PITCH / UNIT, gl_CooperativeMatrixLayoutRowMajor);
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
-        coopMatLoad(b, tiles, (BM + col0 + j * MAT_N) * PITCH + s / 4, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(b, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT, gl_CooperativeMatrixLayoutColumnMajor);
         UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
       }
     }
 #else
-    UN for (uint s = 0; s < BK / 4; s += 4) {
+    UN for (uint s = 0; s < BK / 16; ++s) {
       uvec4 x[FM], y[FN];
-      UN for (uint i = 0; i < FM; ++i)
-        UN for (uint w = 0; w < 4; ++w) x[i][w] = tiles[(ty + 16 * i) * PITCH + s + w];
-      UN for (uint j = 0; j < FN; ++j)
-        UN for (uint w = 0; w < 4; ++w) y[j][w] = tiles[(BM + tx + 16 * j) * PITCH + s + w];
+      UN for (uint i = 0; i < FM; ++i) x[i] = tiles[(ty + 16 * i) * PITCH / UNIT + s];
+      UN for (uint j = 0; j < FN; ++j) y[j] = tiles[(BM + tx + 16 * j) * PITCH / UNIT + s];
       UN for (uint i = 0; i < FM; ++i)
         UN for (uint j = 0; j < FN; ++j)
           UN for (uint w = 0; w < 4; ++w) acc[i][j] += dotPacked4x8EXT(int(x[i][w]), int(y[j][w]));

@@ -1,0 +1,28 @@
+// 2-D convolutions as matrix products whose gathered operand is never stored (conv_tiles.comp), channels-last
+// throughout: other layouts are converted on the way in. float16 and bfloat16 on matrix units, float32 by plain
+// arithmetic on GPUs.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+
+namespace aule::ops {
+
+// A convolution from images of `size` to results of `out_size`; {depth, height, width}.
+struct ConvGeometry {
+  using Extent = std::array<int32_t, 3>;
+  Extent size, out_size, kernel, stride, pad, dilation;
+};
+
+// Whether the kernel takes such a convolution; x tells dtype, device and images.
+bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
+                     int64_t groups);
+// Results are channels-last. Tensors have 3 or 4 dimensions, the weight [out channels, channels / groups, ...].
+at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
+                              const at::Tensor& bias, int64_t groups);
+at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
+                                     int64_t groups);
+at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
+                                      int64_t groups);
+
+}  // namespace aule::ops

@@ -1,0 +1,299 @@
+#pragma aule axis T float16_t bfloat16_t float
+#pragma aule axis MAKES positions weights
+#pragma aule params ring
+#pragma aule feature cooperative_matrix if T=float16_t
+#pragma aule feature cooperative_matrix if T=bfloat16_t
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+// 2-D convolution as a matrix product whose gathered operand never exists in memory: a product's tiles are read straight from x.
+// Everything is channels-last: x [image][height][width][pixel], one pixel's channels adjacent and a multiple of 16 bytes per group.
+//
+// MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); rows m are (image, y, x) of the result, k is (tap, channel):
+//   X = x at y * mul + off + tap_y * step, divided by div, or zero outside or where that leaves a rest (x axis likewise).
+//   The forward convolution: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output: off =
+//   padding, step = -dilation, div = stride (STRIDED 1 where it is not 1).
+// MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k its positions,
+//   shared between `splits` workgroups; float32 partial sums [split][group][m][n].
+//
+// The tile map is gemm_matrix.comp's: a workgroup makes BM x BN, steps of BK along k pass through registers into padded shared memory as
+// 16-byte chunks while the step before is multiplied. positions: both operands lie along k there, a thread's chunks have one place on k and
+// so one tap and channel per step. weights: both lie across; a thread's chunks have one tap and channel for good.
+// 16-bit types are multiplied by cooperative matrices of any shape, WM x WN per subgroup; float32 by plain arithmetic, 16 x 16 threads with
+// BM / 16 x BN / 16 results each.
+#ifdef T_float
+const uint E = 4;  // elements of a chunk
+#else
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#ifdef T_bfloat16_t
+#extension GL_EXT_bfloat16 : require
+#endif
+const uint E = 8;
+#endif
+layout(constant_id = 0) const int MAT_M = 16;
+layout(constant_id = 1) const int MAT_N = 16;  // and the step along k
+layout(local_size_x_id = 2) in;
+layout(constant_id = 2) const uint THREADS = 256;
+layout(constant_id = 3) const uint BM = 128;
+layout(constant_id = 4) const uint BN = 128;
+layout(constant_id = 5) const uint WM = 64;
+layout(constant_id = 6) const uint WN = 32;
+layout(constant_id = 7) const uint BK = 64;
+layout(constant_id = 8) const int STRIDED = 0;
+layout(constant_id = 9) const int OUT_VEC = 0;  // positions: 1: rows of whole 16-byte chunks
+layout(constant_id = 10) const int BIAS = 0;
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+struct Params {
+  uint64_t x, w, out_, bias;
+  uint m, n, k, channels;                      // channels of x per group
+  uint pixel, w_ld, out_ld;                    // elements from a pixel or row to the next
+  uint x_group, w_group, out_group, groups, splits;
+  uint area, row_width;                        // of the positions: of an image, of a row
+  int height, width;                           // of x
+  int kernel_width;
+  int mul[2], off[2], step[2], div[2];
+  uint by_area[2], by_row_width[2], by_channels[2], by_kernel_width[2];  // {factor, shift} of exact divisions
+};
+#include "common/params.glsl"
+
+#ifdef T_float
+const int DT = AULE_DT_F32;
+#elif defined(T_bfloat16_t)
+const int DT = AULE_DT_BF16;
+#else
+const int DT = AULE_DT_F16;
+#endif
+const uint SIZE = 16 / E;
+#define UN [[unroll]]
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+
+// n / d for n below 2^31.
+uint divided(uint n, uint by[2]) {
+  uint high, low;
+  umulExtended(n, by[0], high, low);
+  return (high + n) >> by[1];
+}
+
+#ifdef MAKES_positions
+const uint A_ROW = BK / E, B_ROW = BK / E, A_ROWS = BM, B_ROWS = BN;  // a tile's chunks per row, and rows
+#else
+const uint A_ROW = BM / E, B_ROW = BN / E, A_ROWS = BK, B_ROWS = BK;
+#endif
+const uint A_PITCH = A_ROW + 1, B_PITCH = B_ROW + 1, B_TILE = A_ROWS * A_PITCH;
+const uint A_CHUNKS = A_ROWS * A_ROW / THREADS, B_CHUNKS = B_ROWS * B_ROW / THREADS;  // per thread
+const uint A_NEXT = THREADS / A_ROW, B_NEXT = THREADS / B_ROW;  // rows from one of a thread's chunks to the next
+shared uvec4 tiles[B_TILE + B_ROWS * B_PITCH];
+
+#ifdef T_float
+const uint FM = BM / 16, FN = BN / 16;
+vec4 floats(uint at) { return uintBitsToFloat(tiles[at]); }
+#else
+const uint FM = WM / MAT_M, FN = WN / MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
+shared float patches[SUBGROUPS * MAT_M * MAT_N];
+#define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
+#define MatB coopmat<T, gl_ScopeSubgroup, MAT_N, MAT_N, gl_MatrixUseB>
+#define Acc coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
+#define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor
+#define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
+#endif
+
+// Where position (y, x) of x lies in its image, in chunks, if it does.
+bool inside(int y, int x, out uint at) {
+  bool exact = true;
+  if (STRIDED != 0) {
+    exact = y >= 0 && x >= 0 && y % p.div[0] == 0 && x % p.div[1] == 0;
+    y /= p.div[0];
+    x /= p.div[1];
+  }
+  at = uint(y * p.width + x) * (p.pixel / E);
+  return exact && uint(y) < uint(p.height) && uint(x) < uint(p.width);
+}
+// Row r of the positions: its image's place in chunks, its coordinates before a tap is added.
+void locate(uint r, out uint image, out int y, out int x) {
+  const uint i = divided(r, p.by_area), rest = r - i * p.area, line = divided(rest, p.by_row_width);
+  image = i * uint(p.height * p.width) * (p.pixel / E);
+  y = int(line) * p.mul[0] + p.off[0];
+  x = int(rest - line * p.row_width) * p.mul[1] + p.off[1];
+}
+// k or n as {offset along y, along x, chunk of the pixel}.
+void tap_of(uint k, out int y, out int x, out uint chunk) {
+  const uint tap = divided(k, p.by_channels), line = divided(tap, p.by_kernel_width);
+  y = int(line) * p.step[0];
+  x = int(tap - line * uint(p.kernel_width)) * p.step[1];
+  chunk = (k - tap * p.channels) / E;
+}
+
+uint64_t group_bias;
+void store(uint64_t out_, uint row, uint col, float v) {
+  if (row >= p.m || col >= p.n) return;
+#ifdef MAKES_weights
+  F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
+#else
+  if (BIAS != 0) v += load_float(group_bias, col, DT);
+  store_float(out_, uint64_t(row) * p.out_ld + col, DT, v);
+#endif
+}
+
+void main() {
+  const uint t = gl_LocalInvocationID.x, tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN;
+  const uint id = linear_group(), per_product = tiles_m * tiles_n, product = id / per_product, tile = id % per_product;
+  if (product >= p.groups * p.splits) return;  // the whole workgroup leaves
+  const uint group = product % p.groups, split = product / p.groups, m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
+  const uint64_t x = p.x + uint64_t(group * p.x_group) * SIZE, w = p.w + uint64_t(group) * p.w_group * SIZE;
+  group_bias = p.bias + uint64_t(group * p.n) * SIZE;
+  uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
+  const uint a_col = t % A_ROW, b_col = t % B_ROW, a_row = t / A_ROW, b_row = t / B_ROW;
+
+#ifdef MAKES_positions
+  const uint k_begin = 0, k_end = p.k;
+  const uint64_t out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
+  uint image[A_CHUNKS];
+  int y0[A_CHUNKS], x0[A_CHUNKS];
+  UN for (uint i = 0; i < A_CHUNKS; ++i) locate(min(m0 + a_row + i * A_NEXT, p.m - 1), image[i], y0[i], x0[i]);
+#define LOAD_BOTH(start)                                                                                              \
+  {                                                                                                                   \
+    const uint at_k = start + a_col * E;                                                                              \
+    int tap_y, tap_x;                                                                                                 \
+    uint chunk, at;                                                                                                   \
+    tap_of(min(at_k, p.k - 1), tap_y, tap_x, chunk);                                                                  \
+    UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
+      const bool valid = inside(y0[i] + tap_y, x0[i] + tap_x, at) && at_k < k_end;                                    \
+      held_a[i] = uvec4(0);                                                                                           \
+      if (valid) held_a[i] = Chunk(x + uint64_t(image[i] + at + chunk) * 16).v;                                       \
+    }                                                                                                                 \
+    UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
+      const uint row = min(n0 + b_row + i * B_NEXT, p.n - 1);                                                         \
+      held_b[i] = uvec4(0);                                                                                           \
+      if (at_k < k_end) held_b[i] = Chunk(w + (uint64_t(row) * p.w_ld + at_k) * SIZE).v;                              \
+    }                                                                                                                 \
+  }
+#else
+  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
+  const uint64_t out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
+  int tap_y, tap_x;
+  uint chunk;
+  tap_of(min(n0 + b_col * E, p.n - 1), tap_y, tap_x, chunk);
+#define LOAD_BOTH(start)                                                                                              \
+  {                                                                                                                   \
+    UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
+      const uint at_k = start + a_row + i * A_NEXT, col = m0 + a_col * E;                                             \
+      held_a[i] = uvec4(0);                                                                                           \
+      if (at_k < k_end && col < p.m) held_a[i] = Chunk(w + (uint64_t(at_k) * p.w_ld + col) * SIZE).v;                 \
+    }                                                                                                                 \
+    UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
+      const uint at_k = start + b_row + i * B_NEXT;                                                                   \
+      uint image, at;                                                                                                 \
+      int y0, x0;                                                                                                     \
+      locate(min(at_k, p.k - 1), image, y0, x0);                                                                      \
+      const bool valid = inside(y0 + tap_y, x0 + tap_x, at) && at_k < k_end && n0 + b_col * E < p.n;                  \
+      held_b[i] = uvec4(0);                                                                                           \
+      if (valid) held_b[i] = Chunk(x + uint64_t(image + at + chunk) * 16).v;                                          \
+    }                                                                                                                 \
+  }
+#endif
+
+#ifdef T_float
+  const uint tx = t % 16, ty = t / 16;
+  float acc[FM][FN];
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = 0.0;
+#else
+  const uint warp = gl_SubgroupID, warp_m = warp % (BM / WM) * WM, warp_n = warp / (BM / WM) * WN;
+  Acc acc[FM][FN];
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
+#endif
+  LOAD_BOTH(k_begin)
+  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
+    UN for (uint i = 0; i < A_CHUNKS; ++i) tiles[(a_row + i * A_NEXT) * A_PITCH + a_col] = held_a[i];
+    UN for (uint i = 0; i < B_CHUNKS; ++i) tiles[B_TILE + (b_row + i * B_NEXT) * B_PITCH + b_col] = held_b[i];
+    barrier();  // this step's tiles are written
+    LOAD_BOTH(k + BK)
+#ifdef T_float
+#ifdef MAKES_positions
+    UN for (uint s = 0; s < BK / 4; ++s) {  // 4 k at a time
+      vec4 u[FM], v[FN];
+      UN for (uint i = 0; i < FM; ++i) u[i] = floats((ty + 16 * i) * A_PITCH + s);
+      UN for (uint j = 0; j < FN; ++j) v[j] = floats(B_TILE + (tx + 16 * j) * B_PITCH + s);
+      UN for (uint e = 0; e < 4; ++e)
+        UN for (uint i = 0; i < FM; ++i)
+          UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i][e], v[j][e], acc[i][j]);
+    }
+#else
+    UN for (uint s = 0; s < BK; ++s) {
+      vec4 u[FM / 4], v[FN / 4];
+      UN for (uint i = 0; i < FM / 4; ++i) u[i] = floats(s * A_PITCH + ty + 16 * i);
+      UN for (uint j = 0; j < FN / 4; ++j) v[j] = floats(B_TILE + s * B_PITCH + tx + 16 * j);
+      UN for (uint i = 0; i < FM; ++i)
+        UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i / 4][i % 4], v[j / 4][j % 4], acc[i][j]);
+    }
+#endif
+#else
+    UN for (uint s = 0; s < BK; s += MAT_N) {
+      MatA a[FM];
+#ifdef MAKES_positions
+      UN for (uint i = 0; i < FM; ++i) coopMatLoad(a[i], tiles, (warp_m + i * MAT_M) * A_PITCH + s / E, A_PITCH, ROW_MAJOR);
+#else
+      UN for (uint i = 0; i < FM; ++i) coopMatLoad(a[i], tiles, s * A_PITCH + (warp_m + i * MAT_M) / E, A_PITCH, COLUMN_MAJOR);
+#endif
+      UN for (uint j = 0; j < FN; ++j) {
+        MatB b;
+#ifdef MAKES_positions
+        coopMatLoad(b, tiles, B_TILE + (warp_n + j * MAT_N) * B_PITCH + s / E, B_PITCH, COLUMN_MAJOR);
+#else
+        coopMatLoad(b, tiles, B_TILE + s * B_PITCH + (warp_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
+#endif
+        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
+      }
+    }
+#endif
+    barrier();  // the tiles are read before the next step overwrites them
+  }
+
+#ifdef T_float
+  UN for (uint i = 0; i < FM; ++i) {
+    UN for (uint j = 0; j < FN; ++j) {
+#ifdef MAKES_positions
+      store(out_, m0 + ty + 16 * i, n0 + tx + 16 * j, acc[i][j]);
+#else
+      store(out_, m0 + (ty + 16 * (i / 4)) * 4 + i % 4, n0 + (tx + 16 * (j / 4)) * 4 + j % 4, acc[i][j]);
+#endif
+    }
+  }
+#else
+  const uint mine = warp * MAT_M * MAT_N, lanes = THREADS / SUBGROUPS;
+  UN for (uint i = 0; i < FM; ++i) {
+    UN for (uint j = 0; j < FN; ++j) {
+      coopMatStore(acc[i][j], patches, mine, MAT_N, ROW_MAJOR);
+      barrier();  // the patch is written
+      const uint row0 = m0 + warp_m + i * MAT_M, col0 = n0 + warp_n + j * MAT_N;
+      if (OUT_VEC != 0) {
+        for (uint q = gl_SubgroupInvocationID; q < MAT_M * MAT_N / 8; q += lanes) {
+          const uint row = row0 + q / (MAT_N / 8), col = col0 + q % (MAT_N / 8) * 8;
+          if (row < p.m && col < p.n) {
+            uvec4 v;
+            UN for (uint e = 0; e < 4; ++e) {
+              vec2 pair = vec2(patches[mine + q * 8 + 2 * e], patches[mine + q * 8 + 2 * e + 1]);
+              if (BIAS != 0) pair += vec2(load_float(group_bias, col + 2 * e, DT), load_float(group_bias, col + 2 * e + 1, DT));
+#ifdef T_bfloat16_t
+              v[e] = float_to_bf16(pair.x) | float_to_bf16(pair.y) << 16;
+#else
+              v[e] = packHalf2x16(pair);
+#endif
+            }
+            Chunk(out_ + (uint64_t(row) * p.out_ld + col) * 2).v = v;
+          }
+        }
+      } else {
+        for (uint q = gl_SubgroupInvocationID; q < MAT_M * MAT_N; q += lanes)
+          store(out_, row0 + q / MAT_N, col0 + q % MAT_N, patches[mine + q]);
+      }
+      barrier();  // and read
+    }
+  }
+#endif
+}
