@@ -114,6 +114,40 @@ def test_functional_transforms(device):
     assert_close(tangent, x.cos(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 2).sin() * x,
+        lambda x: F.layer_norm(x, (3,)).softmax(-1),
+        lambda x: F.gelu(x @ x.T),
+        lambda x: torch.cat([x, torch.ones_like(x)]).where(torch.ones(3, device=x.device) > 0, 0.0),
+        lambda x: F.cross_entropy(x, torch.arange(3, device=x.device)),
+    ],
+)
+def test_forward_mode(device, function):
+    """Tangents and Hessians, whose zeros are tensors without memory."""
+    x, v = torch.randn(3, 3), torch.randn(3, 3)
+    actual = torch.func.jvp(function, (x.to(device),), (v.to(device),))[1]
+    assert_close(actual, torch.func.jvp(function, (x,), (v,))[1], rtol=1e-3, atol=1e-4)
+
+    def total(x):
+        return function(x).sum()
+
+    assert_close(torch.func.hessian(total)(x.to(device)), torch.func.hessian(total)(x), rtol=1e-3, atol=1e-4)
+
+
+def test_zeros_without_memory(device):
+    allocated = torch.aule.memory_allocated()
+    zeros = torch._efficientzerotensor([3, 1 << 20], device=device)
+    assert zeros.device.type == "aule" and zeros._is_zerotensor() and zeros.shape == (3, 1 << 20)
+    assert torch.aule.memory_allocated() == allocated
+    x = torch.randn(3, 1, device=device)
+    assert_close(x + zeros[:, 7:8], x)
+    assert_close(torch.ones(3, 4, device=device).copy_(zeros[:, :4]), torch.zeros(3, 4))
+    assert_close(zeros[1:, 5:9].clone().exp(), torch.ones(2, 4))
+    assert torch._efficientzerotensor([], dtype=torch.int32, device=device).item() == 0
+
+
 def test_anomaly_mode_and_no_grad(device):
     x = torch.randn(3, device=device, requires_grad=True)
     with torch.no_grad():

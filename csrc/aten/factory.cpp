@@ -9,6 +9,7 @@ namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", GUARDED(ops::empty_memory_format));
   m.impl("empty_strided", GUARDED(ops::empty_strided));
+  m.impl("_efficientzerotensor", GUARDED(ops::efficient_zero_tensor));
   m.impl("as_strided", TORCH_FN(ops::as_strided));
   m.impl("view", TORCH_FN(ops::view));
   m.impl("_reshape_alias", TORCH_FN(ops::reshape_alias));

@@ -14,6 +14,8 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/Allocator.h>
 
+#include "runtime/streams.h"
+
 namespace aule::ops {
 namespace {
 
@@ -53,6 +55,22 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
   check_options("empty_strided", layout, pin_memory);
   return filled_if_deterministic(
       at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
+}
+
+at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                                 std::optional<at::Layout> layout, std::optional<at::Device>,
+                                 std::optional<bool> pin_memory) {
+  check_options("_efficientzerotensor", layout, pin_memory);
+  at::detail::check_size_nonnegative(size);
+  const auto type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
+  const c10::Device device(c10::DeviceType::PrivateUse1, runtime::current_device());
+  c10::Storage storage(c10::Storage::use_byte_size_t(),
+                       at::detail::computeStorageNbytesContiguous(size, type.itemsize()), c10::DataPtr(nullptr, device),
+                       nullptr, false);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), type);
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(size);
+  return tensor;
 }
 
 at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
