@@ -74,6 +74,73 @@ def test_choice_is_4_and_0():
     assert torch._fused_sdp_choice(wide, wide, wide) == 0
 
 
+@pytest.mark.parametrize("batch", [(2,), ()])
+@pytest.mark.parametrize("mask", [None, (5, 5), (2, 1, 5), (2, 2, 5, 5), (1, 2, 5, 5)])
+@pytest.mark.parametrize("in_dims", [(0, 0, 0, 0), (1, None, None, None), (None, 0, 1, 0), (None, None, None, 1)])
+def test_vmap(in_dims, mask, batch):
+    """Per-sample attention and its gradients, through the fused kernels."""
+    if mask is not None and len(mask) > 3 and not batch or mask is None and in_dims[:3] == (None,) * 3:
+        return  # such a mask needs a batch; nothing is mapped
+    shapes = [(*batch, 2, 5, 8)] * 3 + [mask or (1,)]
+    if mask is None:
+        in_dims = (*in_dims[:3], None)
+    args = [torch.randn(s if d is None else (*s[:d], 3, *s[d:])) for s, d in zip(shapes, in_dims)]
+
+    def attend(q, k, v, m):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=None if mask is None else m)
+
+    def gradients(*args):
+        argnums = tuple(range(3 if mask is None else 4))
+        return torch.func.grad(lambda *a: attend(*a).square().sum(), argnums)(*args)
+
+    def on_device(function):
+        return torch.vmap(function, in_dims)(*[a.to("aule") for a in args])
+
+    samples = [[a if d is None else a.select(d, i) for a, d in zip(args, in_dims)] for i in range(3)]
+    expected = torch.stack([attend(*sample) for sample in samples])
+    torch.testing.assert_close(on_device(attend).cpu(), expected, rtol=1e-3, atol=1e-4)
+    for actual, *each in zip(on_device(gradients), *[gradients(*sample) for sample in samples]):
+        torch.testing.assert_close(actual.cpu(), torch.stack(each), rtol=1e-3, atol=1e-4)
+    assert FUSED in operators(lambda: on_device(attend))
+
+
+def test_vmap_with_dropout():
+    q, k = qkv(shape=(2, 2, 9, 16))[:2]
+    eye = torch.eye(9).expand(2, 2, 9, 9).to("aule")  # the output is then the dropped weights
+    grads = torch.randn(3, 2, 2, 9, 9).to("aule")
+
+    def attend(v):
+        torch.aule.manual_seed(4)
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+    # The forward is outside of vmap: every mapped backward replays its one mask.
+    leaf = eye.clone().requires_grad_()
+    out = attend(leaf)
+    (mapped,) = torch.autograd.grad(out, leaf, grads, is_grads_batched=True)
+    torch.testing.assert_close(mapped.cpu(), out.detach().cpu().mT @ grads.cpu(), rtol=1e-4, atol=1e-5)
+
+    # The forward is inside: each call has a mask of its own.
+    values = eye.expand(3, *eye.shape)
+    pulled, outs = torch.vmap(lambda v, g: torch.func.vjp(attend, v)[1](g) + (attend(v),), randomness="different")(
+        values, grads
+    )
+    torch.testing.assert_close(pulled.cpu(), outs.cpu().mT @ grads.cpu(), rtol=1e-4, atol=1e-5)
+    assert not torch.equal(outs[0].cpu(), outs[1].cpu())
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.vmap(attend)(values)
+
+
+def test_forward_mode():
+    q, k, v = qkv()
+    with sdpa_kernel(SDPBackend.MATH):
+        tangent = torch.func.jvp(lambda q: F.scaled_dot_product_attention(q, k, v), (q,), (torch.ones_like(q),))[1]
+        cpu = [t.cpu() for t in (q, k, v)]
+        expected = torch.func.jvp(
+            lambda q: F.scaled_dot_product_attention(q, *cpu[1:]), (cpu[0],), (torch.ones_like(cpu[0]),)
+        )[1]
+    torch.testing.assert_close(tangent.cpu(), expected, rtol=1e-3, atol=1e-5)
+
+
 def test_opcheck():
     q, k, v = qkv(requires_grad=True)
     fwd = torch.ops.aule.flash_attn_fwd.default
