@@ -12,8 +12,8 @@ _BY_FILE = {
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
     "test_matrix_layout.py": "matrix_layout",
-    "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits gemm_tiles "
-    "gemv gemv_matrix gemv_wide",
+    "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits "
+    "gemm_tiles gemv gemv_matrix gemv_wide",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
     "test_optim.py": "foreach fused_adam fused_sgd",
     "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes "

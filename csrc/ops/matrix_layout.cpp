@@ -34,19 +34,6 @@ void choose_shape(const Caps& caps, DType dtype, MatrixLayout& out) {
   out.usable = out.m != 0;
 }
 
-// Runs `body` with a stream of its own current: the probe waits, which a stream under capture cannot.
-template <class Body>
-void on_private_stream(int device, Body body) {
-  const auto before = runtime::exchange_stream(runtime::private_stream(static_cast<c10::DeviceIndex>(device)));
-  try {
-    body();
-  } catch (...) {
-    runtime::exchange_stream(before);
-    throw;
-  }
-  runtime::exchange_stream(before);
-}
-
 Probe run_probe(int device, DType dtype, const MatrixLayout& shape, int local) {
   Probe probe{};
   on_private_stream(device, [&] {
@@ -153,6 +140,17 @@ MatrixLayout find_layout(int device, DType dtype) {
 }
 
 }  // namespace
+
+void on_private_stream(int device, const std::function<void()>& body) {
+  const auto before = runtime::exchange_stream(runtime::private_stream(static_cast<c10::DeviceIndex>(device)));
+  try {
+    body();
+  } catch (...) {
+    runtime::exchange_stream(before);
+    throw;
+  }
+  runtime::exchange_stream(before);
+}
 
 const MatrixLayout& matrix_layout(int device, DType dtype) {
   static std::array<std::array<MatrixLayout, 2>, 64> layouts;

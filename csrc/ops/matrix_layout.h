@@ -2,6 +2,7 @@
 // running shaders/matrix/matrix_layout.comp once per device and dtype. Kernels take both as specialization constants.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include "kernels/dtype.h"
 #include "kernels/launch.h"
@@ -27,5 +28,8 @@ struct MatrixLayout {
 
 // Waits for the device on its first call. Float16 or bfloat16 only.
 const MatrixLayout& matrix_layout(int device, DType dtype);
+
+// Runs `body` with a stream of its own current: a probe waits, which a stream under capture cannot.
+void on_private_stream(int device, const std::function<void()>& body);
 
 }  // namespace aule::ops
