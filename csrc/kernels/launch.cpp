@@ -3,6 +3,7 @@
 #include "kernels/caps.h"
 #include "kernels/kernel_row.h"
 #include "kernels/kernel_table.h"
+#include "kernels/multiprocessors.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
 #include "vulkan/check.h"
@@ -19,6 +20,11 @@ void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const voi
                         std::to_string(pipeline.params_bytes));
   }
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
+}
+
+uint32_t multiprocessors(int device) {
+  const uint32_t known = vulkan::device_multiprocessors(device);
+  return known != 0 ? known : 64;
 }
 
 bool supported_row(int device, uint16_t row) {

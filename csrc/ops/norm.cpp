@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels_reduce.gen.h"
+#include "ops/norm_backward_rows.h"
 #include "ops/norm_params.h"
 #include "ops/norm_rows.h"
 #include "ops/tensor_arg.h"
@@ -58,7 +59,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   p.channels = static_cast<uint32_t>(s.channels);
   p.eps = static_cast<float>(eps);
   Spec spec{dtype_of(x, name),   dtype_of(y, name),   code(w, name), code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
-            w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec,         r.items,       r.local};
+            w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec,         r.items,       r.local,       r.full};
   launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
@@ -140,11 +141,10 @@ ThreeTensors native_layer_norm_backward(const at::Tensor& grad, const at::Tensor
   const at::Tensor m = mean.to(stat_type(x)).contiguous(), r = rstd.to(stat_type(x)).contiguous();
   const Rows s = rows_of(x, normalized_shape);
   at::Tensor dx;
-  if (mask[0]) {
-    dx = at::empty(x.sizes(), x.options());
-    backward(kName, s, g, x, w, m, r, dx);
-  }
+  if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1], w, normalized_shape, g), db = param_grad(mask[2], b, normalized_shape, g);
+  if (norm_backward_rows(kName, s.rows, s.n, g, x, w, m, r, dx, dw, db)) return {dx, dw, db};
+  if (mask[0]) backward(kName, s, g, x, w, m, r, dx);
   sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, m, r, dw, db);
   return {dx, dw, db};
 }
@@ -176,11 +176,10 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& gra
   Rows s = rows_of(x, normalized_shape);
   s.rms = true;
   at::Tensor dx;
-  if (mask[0]) {
-    dx = at::empty(x.sizes(), x.options());
-    backward(kName, s, g, x, w, {}, r, dx);
-  }
+  if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1] && w.defined(), w, normalized_shape, g);
+  if (norm_backward_rows(kName, s.rows, s.n, g, x, w, {}, r, dx, dw, {})) return {dx, dw};
+  if (mask[0]) backward(kName, s, g, x, w, {}, r, dx);
   sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, {}, r, dw, {});
   return {dx, dw};
 }

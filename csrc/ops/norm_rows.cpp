@@ -14,19 +14,35 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
     const uint64_t access = 4 * t->element_size();
     if (access > 16 || t->element_size() < 2 || !t->is_floating_point() || address_of(*t) % access != 0) r.vec = 0;
   }
-  r.group = !alone && caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
+  bool halves = false, doubles = false;
+  for (const at::Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    halves = halves || t->element_size() == 2;
+    doubles = doubles || t->element_size() == 8;
+  }
+  const bool group = !alone && caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
+  r.group = !group                                                                                         ? 0
+            : caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4 && !doubles ? 2
+                                                                                                           : 1;
   if (!r.group) {
     r.local = caps.kind == Caps::Kind::cpu ? 8 : 64;
     r.grid = linear_grid(ceil_div(rows, r.local));
     return r;
+  }
+  if (r.vec && halves && n % 8 == 0) {
+    r.vec = 2;
+    for (const at::Tensor* t : tensors)
+      if (t->defined() && address_of(*t) % 16 != 0) r.vec = 1;
   }
   constexpr uint32_t kItems = 4, kMostItems = 8;
   const uint64_t quads = (n + 3) / 4;
   const uint32_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
   r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((quads + kItems - 1) / kItems), 32, 256));
   while (r.local < largest && quads > uint64_t{r.local} * kMostItems) r.local *= 2;
-  const uint64_t items = (quads + r.local - 1) / r.local;
+  uint64_t items = (quads + r.local - 1) / r.local;
+  if (r.vec == 2) items += items & 1;  // in pairs
   r.items = items <= kMostItems ? static_cast<int>(items) : 0;
+  r.full = r.vec != 0 && uint64_t{r.local} * r.items * 4 == n;
   r.grid = linear_grid(rows);
   return r;
 }

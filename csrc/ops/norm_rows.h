@@ -7,9 +7,10 @@
 namespace aule::ops {
 
 struct RowLaunch {
-  bool group;  // one workgroup per row (GPU, rows contiguous), else one invocation
-  int vec;     // four elements per access
-  int items;   // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
+  int group;  // 0: one invocation per row; one workgroup (GPU, rows contiguous), 1: tree, 2: subgroup sums
+  int vec;    // 1: four elements per access; 2: eight of half types (shaders/reduce/group.glsl)
+  int items;  // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
+  bool full;  // items cover the row exactly and vec is not 0
   uint32_t local;
   Grid grid;
 };

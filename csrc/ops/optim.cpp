@@ -74,6 +74,13 @@ struct Common {
   DType rate_dtype() const { return lr.tensor ? dtype_of(*lr.tensor, op) : DType::f32; }
 };
 
+bool aligned_table(const FusedAdamParams& p) {
+  uint64_t bits = 0;
+  for (uint32_t i = 0; i < p.tensors; ++i)
+    bits |= p.param[i] | p.grad[i] | p.exp_avg[i] | p.exp_avg_sq[i] | p.max_exp_avg_sq[i];
+  return bits % 16 == 0;
+}
+
 const char* adam_name(bool decoupled) { return decoupled ? "_fused_adamw_" : "_fused_adam_"; }
 
 void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grads, TensorList exp_avgs,
@@ -97,6 +104,10 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
                     exp_avgs[i].scalar_type() == state_type && exp_avg_sqs[i].scalar_type() == state_type,
                 op, ": expected one dtype per list");
   }
+  // 16-byte accesses; a CPU makes them element by element anyway.
+  const bool gpu = caps_of(self[0]).kind != Caps::Kind::cpu;
+  for (c10::ScalarType t : {type, grad_type, state_type})
+    TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
   FusedAdamParams base{};
   base.lr = static_cast<float>(lr.value);
   base.log_beta1 = static_cast<float>(std::log(beta1));
@@ -119,7 +130,9 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
         p.state_step[slot] = args.read(state_steps[i]);
       },
       [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
-        launch(current(self[0]), kernel::fused_adam(), spec, p, args, grid);
+        Spec whole = spec;
+        whole.push(gpu && aligned_table(p));
+        launch(current(self[0]), kernel::fused_adam(), whole, p, args, grid);
       });
   common.finish();
 }

@@ -88,6 +88,7 @@ template <int N>  // operands with the output, which is 0
 struct Plan {
   const Row& row;
   DType c;
+  bool gpu;
   std::array<Operand, N> operands;
   std::array<uint64_t, 3> scalars{};
 
@@ -103,6 +104,7 @@ struct Plan {
     Args args;
     Spec spec{row.id};
     const int pack = dense ? kDensePack : kStridedPack;
+    bool packed = true, split = true;
     for (int k = 0; k < N; ++k) {
       const Operand& o = operands[k];
       int mode = kByValue;
@@ -117,6 +119,8 @@ struct Plan {
           p.in_[k - 1] = address;
         mode = shape.packed(k, pack) && aligned(address, o.dtype, pack) ? kPacked : kStrided;
         if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstantRow;
+        packed = packed && mode == kPacked;
+        split = split && dtype_size(o.dtype) == dtype_size(operands[0].dtype);
       }
       spec.push(o.dtype);
       spec.push(mode);
@@ -125,6 +129,10 @@ struct Plan {
     uint32_t groups;
     if constexpr (requires { p.n; }) {
       p.n = static_cast<uint32_t>(shape.sizes[0]);
+      const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDensePack * kDenseLocal;
+      for (int k = N; k < 4; ++k) spec.push(0), spec.push(0);  // operands that this kernel lacks
+      spec.push(whole);
+      spec.push(whole && split && dtype_size(operands[0].dtype) >= 2);
       groups = ceil_div(p.n, kDensePack * kDenseLocal);
     } else {
       p.ndim = static_cast<uint32_t>(shape.ndim);
@@ -229,7 +237,7 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   const at::TensorBase& out = iter.tensor_base(0);
   DType c = arithmetic_of(row, common);
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
-  Plan<N> plan{row, c, {}};
+  Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
   for (int i = 0; i < scalars.size(); ++i) plan.scalars[i] = encode(scalars.real(i), scalars.integer(i), c);
 
   StridedShape<N> shape;

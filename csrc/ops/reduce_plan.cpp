@@ -105,9 +105,10 @@ Shape choose(const Caps& caps, const Plan& plan) {
     wanted = 1024 / plan.n_out;
     shortest = 8192;
   } else {
-    s.group = false;
-    wanted = (int64_t{1} << 16) / plan.n_out;
-    shortest = 64;
+    s.group = false;  // columns: an invocation has one element of a row, so that it takes many of them to have bytes in
+                      // flight
+    wanted = (int64_t{1} << 18) / plan.n_out;
+    shortest = 32;
   }
   const int64_t splits = std::max<int64_t>(1, std::min(wanted, plan.n_red / shortest));
   s.chunk = (plan.n_red + splits - 1) / splits;
@@ -179,7 +180,7 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   write_results(second);
   p.n_red = splits;
   p.chunk = plan.n_red;  // not under `splits`; and the count that mean divides by
-  const bool group = shape.group && splits >= 32;
+  const bool cpu = caps_of(self).kind == Caps::Kind::cpu, group = !cpu && splits >= 32;
   go(2, second, group, group ? std::min<uint32_t>(256, std::bit_ceil(static_cast<uint32_t>(splits))) : 8, 1);
 }
 

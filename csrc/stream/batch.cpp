@@ -134,11 +134,13 @@ void destroy_batch(DeviceImpl& d, Batch* b) {
   delete b;
 }
 
+// On an H200 what a dispatch of one workgroup that waits for the last one costs: 1.9 us if it only writes, 2.6 if it
+// reads first. Without access masks 2.4 (not a barrier), MEMORY_READ and MEMORY_WRITE 5.4; CUDA's stream order 1.7.
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after) {
   VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
   if (before & kCompute) {
     barrier.srcStageMask |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
-    barrier.srcAccessMask |= VK_ACCESS_2_SHADER_WRITE_BIT;
+    barrier.srcAccessMask |= VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT;
   }
   if (before & kTransfer) {
     barrier.srcStageMask |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
@@ -146,7 +148,7 @@ void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t 
   }
   if (after & kCompute) {
     barrier.dstStageMask |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
-    barrier.dstAccessMask |= VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT;
+    barrier.dstAccessMask |= VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT;
   }
   if (after & kTransfer) {
     barrier.dstStageMask |= VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;

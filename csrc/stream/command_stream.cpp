@@ -78,6 +78,7 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   uint64_t groups = uint64_t{grid.x} * grid.y * grid.z;
   float predicted = cost.predict(pipeline.id, groups, bytes);
   split_before(predicted);
+  time_if_needed(!cost.knows(pipeline.id, groups), predicted);
   access(kCompute, accesses, access_count);
   if (predicted <= budget_ns) {
     record({&pipeline, params, params_bytes, Grid{0, 0, 0}, grid, bytes, predicted});

@@ -36,6 +36,11 @@ class CostModel {
     return unknown(groups);
   }
 
+  // Has this size of it been timed?
+  bool knows(uint32_t pipeline, uint64_t groups) const {
+    return pipeline < table_.size() && table_[pipeline].sample[size_class(groups)].ns > 0;
+  }
+
   // `total_ns` is what all of `work` took together; each part gets its share by what was predicted for it.
   void learn(const std::vector<Work>& work, double total_ns) {
     double sum = 0;

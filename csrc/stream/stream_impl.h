@@ -102,6 +102,8 @@ struct StreamImpl {
   CostModel cost;
   double budget_ns = 0;
   uint32_t submit_after = 0;  // commands; grows while work keeps coming
+  uint32_t begun = 0;         // batches
+  bool time_next = true;      // the next batch to begin must be timed
 
   // Somebody was given the error record's address: the next dispatch may write what the host will read.
   std::atomic<bool> error_record_used{false};
@@ -116,8 +118,10 @@ struct StreamImpl {
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
                 size_t access_count, Grid grid);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
-  void split_before(float predicted_ns);  // a new batch if this one would pass the time budget
+  void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
+  void time_if_needed(bool unknown, float predicted_ns);  // before what is so recorded
   void submit_if_due();
+  bool busy();  // the device has work for a while
   uint64_t flush();
   uint64_t submit(Batch& b);  // ended; returns its value
   void reclaim();

@@ -109,6 +109,9 @@ void DeviceImpl::fail(VkResult result, const char* call, const char* file, int l
 }
 
 int device_count() noexcept { return static_cast<int>(enumeration().visible.size()); }
+uint32_t device_multiprocessors(int index) {
+  return enumeration().visible.at(static_cast<size_t>(index)).multiprocessors;
+}
 std::string unavailable_reason() { return enumeration().reason; }
 
 const Caps& device_caps(int index) {

@@ -144,6 +144,8 @@ void apply_disable_switches(Caps& caps) {
   AULE_SWITCH(pipeline_executable_properties, "PIPELINE_EXECUTABLE_PROPERTIES")
 #undef AULE_SWITCH
   if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
+  // A software device then takes the kernels that are meant for GPUs.
+  if (environment_flag("AULE_DISABLE_CPU_KERNELS") && caps.kind == Caps::Kind::cpu) caps.kind = Caps::Kind::other;
   if (!caps.cooperative_matrix) {
     caps.cooperative_matrix2 = false;
     caps.coopmat_shapes.clear();

@@ -113,7 +113,22 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
   v11.pNext = &v12;
   VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &v11, {}};
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV builtins{};
+  builtins.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  VkPhysicalDeviceShaderCorePropertiesAMD cores{};
+  cores.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD;
+  if (d.has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    builtins.pNext = properties.pNext;
+    properties.pNext = &builtins;
+  }
+  if (d.has_extension(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+    cores.pNext = properties.pNext;
+    properties.pNext = &cores;
+  }
   vk.vkGetPhysicalDeviceProperties2(handle, &properties);
+  const uint32_t amd = cores.shaderEngineCount * cores.shaderArraysPerEngineCount * cores.computeUnitsPerShaderArray;
+  if (builtins.shaderSMCount != 0) d.multiprocessors = builtins.shaderSMCount;
+  if (amd != 0) d.multiprocessors = amd;
   const auto& p = properties.properties;
   caps.name = p.deviceName;
   caps.driver_name = v12.driverName;

@@ -3,6 +3,7 @@
 // Wide words also suit lavapipe, whose global loads loop over the lanes once per component.
 #ifndef AULE_PACK_GLSL
 #define AULE_PACK_GLSL
+#include "common/half.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64Ref { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer U64x2Ref { u64vec2 v; };
 
@@ -11,15 +12,6 @@ int dtype_bytes(int dt) {
   if (dt == AULE_DT_F32 || dt == AULE_DT_I32 || dt == AULE_DT_RAW4) return 4;
   if (dt == AULE_DT_F16 || dt == AULE_DT_BF16 || dt == AULE_DT_I16 || dt == AULE_DT_RAW2) return 2;
   return dt == AULE_DT_RAW16 ? 16 : 1;
-}
-
-// Nearest even by integers: packHalf2x16's rounding is the driver's choice (lavapipe's truncates).
-uint float_to_f16(float x) {
-  uint u = floatBitsToUint(x);
-  uint sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
-  if (a >= 0x47800000u) return sign | (a > 0x7f800000u ? 0x7e00u : 0x7c00u);
-  if (a < 0x38800000u) return sign | uint(roundEven(uintBitsToFloat(a) * 16777216.0));  // subnormal half
-  return sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13);
 }
 
 #define PACK_WORDS (2 * PACK)

@@ -3,9 +3,11 @@
 //   m = lerp(m, g, 1 - b1);  v = lerp(v, g^2, 1 - b2);  amsgrad: vmax = max(vmax, v)
 //   w -= lr / (1 - b1^step) * m / (sqrt(v or vmax) / sqrt(1 - b2^step) + eps)
 // Nothing is written when found_inf is not 0. 1 - b^step is -expm1(step * log b), which keeps its digits at step 1.
-// Memory bound: 7 accesses per element, 4 bytes each; neighbouring invocations take neighbouring elements.
+// Memory bound, 7 accesses per element. VEC (GPUs, everything aligned): whole chunks by 16-byte accesses, all of an
+// invocation's loads before its arithmetic; else neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
+#include "common/half.glsl"
 #include "optim/expm1.glsl"
 #include "optim/multi_tensor.glsl"
 
@@ -40,38 +42,62 @@ layout(constant_id = 4) const bool AMSGRAD = false;
 layout(constant_id = 5) const bool MAXIMIZE = false;
 layout(constant_id = 6) const int DT_LR = 0;
 layout(constant_id = 7) const bool UNSCALE = false;
+layout(constant_id = 8) const bool VEC = false;
+
+#include "optim/octets.glsl"
+
+float lr, step_size, correction2, scale;
+
+// T: float or vec4.
+#define DEFINE_STEP(T)                                              \
+  void step_(inout T w, inout T g, inout T m, inout T v, inout T top) { \
+    if (UNSCALE) g /= scale;                                        \
+    T d = MAXIMIZE ? -g : g;                                        \
+    if (ADAMW) w -= lr * p.weight_decay * w;                        \
+    else d += p.weight_decay * w;                                   \
+    m += p.one_minus_beta1 * (d - m);                               \
+    v += p.one_minus_beta2 * (d * d - v);                           \
+    if (AMSGRAD) top = max(top, v);                                 \
+    w -= step_size * m / (sqrt(AMSGRAD ? top : v) / correction2 + p.eps); \
+  }
+DEFINE_STEP(float)
+DEFINE_STEP(vec4)
 
 void main() {
   AULE_FIND_TENSOR
   float found_inf = F32Ref(readable(p.found_inf)).v, lr_value = load_float(readable(p.lr_address), uint64_t(0), DT_LR);
   if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
-  float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
+  lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
   float step_count = F32Ref(p.state_step[t]).v;
-  float step_size = lr / -expm1_(step_count * p.log_beta1);
-  float correction2 = sqrt(-expm1_(step_count * p.log_beta2));
-  float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  step_size = lr / -expm1_(step_count * p.log_beta1);
+  correction2 = sqrt(-expm1_(step_count * p.log_beta2));
+  scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  const uint first = begin - gl_LocalInvocationID.x;
+  if (VEC && end - first == uint(CHUNK)) {
+    vec4 w[2], g[2], m[2], v[2], top[2];
+    load_octet(p.param[t], first, DT_PARAM, w);
+    load_octet(p.grad[t], first, DT_GRAD, g);
+    load_octet(p.exp_avg[t], first, DT_STATE, m);
+    load_octet(p.exp_avg_sq[t], first, DT_STATE, v);
+    if (AMSGRAD) load_octet(p.max_exp_avg_sq[t], first, DT_STATE, top);
+    [[unroll]] for (int i = 0; i < 2; ++i) step_(w[i], g[i], m[i], v[i], top[i]);
+    store_octet(p.param[t], first, DT_PARAM, w);
+    if (UNSCALE) store_octet(p.grad[t], first, DT_GRAD, g);
+    store_octet(p.exp_avg[t], first, DT_STATE, m);
+    store_octet(p.exp_avg_sq[t], first, DT_STATE, v);
+    if (AMSGRAD) store_octet(p.max_exp_avg_sq[t], first, DT_STATE, top);
+    return;
+  }
   for (uint k = begin; k < end; k += LOCAL) {
     uint64_t i = uint64_t(k);
-    float w = load_float(p.param[t], i, DT_PARAM);
-    float g = load_float(p.grad[t], i, DT_GRAD);
-    if (UNSCALE) {
-      g /= scale;
-      store_float(p.grad[t], i, DT_GRAD, g);
-    }
-    if (MAXIMIZE) g = -g;
-    if (ADAMW) w -= lr * p.weight_decay * w;
-    else g += p.weight_decay * w;
-    float m = load_float(p.exp_avg[t], i, DT_STATE);
-    float v = load_float(p.exp_avg_sq[t], i, DT_STATE);
-    m += p.one_minus_beta1 * (g - m);
-    v += p.one_minus_beta2 * (g * g - v);
+    float w = load_float(p.param[t], i, DT_PARAM), g = load_float(p.grad[t], i, DT_GRAD);
+    float m = load_float(p.exp_avg[t], i, DT_STATE), v = load_float(p.exp_avg_sq[t], i, DT_STATE), top = 0.0;
+    if (AMSGRAD) top = load_float(p.max_exp_avg_sq[t], i, DT_STATE);
+    step_(w, g, m, v, top);
+    if (UNSCALE) store_float(p.grad[t], i, DT_GRAD, g);
     store_float(p.exp_avg[t], i, DT_STATE, m);
     store_float(p.exp_avg_sq[t], i, DT_STATE, v);
-    if (AMSGRAD) {
-      v = max(load_float(p.max_exp_avg_sq[t], i, DT_STATE), v);
-      store_float(p.max_exp_avg_sq[t], i, DT_STATE, v);
-    }
-    w -= step_size * m / (sqrt(v) / correction2 + p.eps);
+    if (AMSGRAD) store_float(p.max_exp_avg_sq[t], i, DT_STATE, top);
     store_float(p.param[t], i, DT_PARAM, w);
   }
 }

@@ -1,6 +1,10 @@
 #pragma aule axis C float double
-#pragma aule axis GROUP 0 1
+#pragma aule axis GROUP 0 1 2
+#pragma aule skip C=double GROUP=2
 #pragma aule feature float64 if C=double
+#pragma aule feature subgroup_arithmetic if GROUP=2
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
 // Gradient of the rows that norm_fwd normalised: with h = (x - mean) rstd and u = g w,
 //   dx = rstd (u - mean(u) - h mean(u h))      RMS: without mean(u), h = x rstd
 // Layouts, CHANNEL and GROUP as in norm_fwd.comp; weights' gradients are norm_bwd_params.comp's.
@@ -18,7 +22,7 @@ layout(constant_id = 7) const int VEC = 0;
 layout(constant_id = 8) const int ITEMS = 1;
 layout(constant_id = 9) const int LOCAL = 8;
 layout(local_size_x_id = 9) in;
-const int KEPT = ITEMS > 0 ? ITEMS : 1;
+const int KEPT = ITEMS > 0 ? ITEMS : 1, FULL = 0;
 #include "common/indexing.glsl"
 #include "reduce/rows.glsl"
 
@@ -31,7 +35,7 @@ struct Params {
 #include "reduce/norm_common.glsl"
 
 #if GROUP
-shared C tree_u[LOCAL], tree_h[LOCAL];
+#include "reduce/group.glsl"
 #endif
 
 V4 upstream(Row g, uint64_t row, uint k) {
@@ -55,10 +59,11 @@ void main() {
   uint lane = gl_LocalInvocationID.x;
   V4 kept_u[KEPT], kept_h[KEPT];
   if (ITEMS > 0) {
+    fetch_quads(g, lane, DT_G, C(0), kept_u);
+    fetch_quads(x, lane, DT_X, C(0), kept_h);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
-      uint k = (j * LOCAL + lane) * 4u;
-      kept_u[j] = upstream(g, row, k);
-      kept_h[j] = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
+      if (HAS_W != 0) kept_u[j] *= affine(p.w, DT_W, row, quad_at(j, lane));
+      kept_h[j] = (kept_h[j] - mean) * rstd;
     }
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
       sum_u += kept_u[j];
@@ -71,20 +76,11 @@ void main() {
       sum_h += u * ((fetch(x, k, DT_X, C(0)) - mean) * rstd);
     }
   }
-  tree_u[lane] = sum4(sum_u);
-  tree_h[lane] = sum4(sum_h);
-  barrier();  // all of the tree written
-  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
-    if (lane < h) {
-      tree_u[lane] += tree_u[lane + h];
-      tree_h[lane] += tree_h[lane + h];
-    }
-    barrier();  // this level done
-  }
-  C mu = RMS != 0 ? C(0) : tree_u[0] / C(p.n), mh = tree_h[0] / C(p.n);
+  const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
+  C mu = RMS != 0 ? C(0) : t.a / C(p.n), mh = t.b / C(p.n);
   if (ITEMS > 0) {
-    [[unroll]] for (int j = 0; j < ITEMS; ++j)
-      put(o, (j * LOCAL + lane) * 4u, DT_OUT, rstd * (kept_u[j] - mu - kept_h[j] * mh));
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_u[j] = rstd * (kept_u[j] - mu - kept_h[j] * mh);
+    put_quads(o, lane, DT_OUT, kept_u);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
       V4 h = (fetch(x, k, DT_X, C(0)) - mean) * rstd;

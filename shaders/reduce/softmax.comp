@@ -1,12 +1,16 @@
 #pragma aule axis C float double
-#pragma aule axis GROUP 0 1
+#pragma aule axis GROUP 0 1 2
+#pragma aule skip C=double GROUP=2
 #pragma aule feature float64 if C=double
+#pragma aule feature subgroup_arithmetic if GROUP=2
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
 // softmax      y = exp(x - m) / s,  m = max x, s = sum exp(x - m), along one dimension of x[outer, n, inner]
 // log_softmax  y = x - m - log s
 //
 // m and s come from one pass (the sum is rescaled when the maximum grows); the second pass writes.
 // GROUP 0: one invocation per row, neighbours along `inner`: coalesced when inner > 1, and what lavapipe wants always.
-// GROUP 1 (inner 1): one workgroup per row. Rows up to 4 * ITEMS * LOCAL elements stay in registers: one read, one write.
+// GROUP 1, 2 (inner 1): one workgroup per row (group.glsl). Rows up to 4 * ITEMS * LOCAL elements stay in registers: one read, one write.
 // Longer rows are read twice.
 #ifdef C_double
 #define AULE_DOUBLE
@@ -19,6 +23,7 @@ layout(constant_id = 4) const int VEC = 0;    // see rows.glsl
 layout(constant_id = 5) const int ITEMS = 1;  // groups of four per invocation kept in registers; 0: none
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
+layout(constant_id = 7) const int FULL = 0;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 #include "common/indexing.glsl"
 #include "reduce/rows.glsl"
@@ -59,7 +64,7 @@ V4 result(Sum t, V4 x) {
 }
 
 #if GROUP
-shared C tree_m[LOCAL], tree_s[LOCAL];
+#include "reduce/group.glsl"
 #endif
 
 void main() {
@@ -71,25 +76,20 @@ void main() {
   Sum t = Sum(LOWEST, C(0));
   V4 kept[KEPT];
   if (ITEMS > 0) {
-    [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = fetch(x, (j * LOCAL + lane) * 4u, DT_IN, LOWEST);
-    [[unroll]] for (int j = 0; j < ITEMS; ++j) take(t, kept[j]);
+    fetch_quads(x, lane, DT_IN, LOWEST, kept);
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) t.m = max(t.m, max4(kept[j]));
+    t.m = group_max(t.m);
+    const C r = reference(t.m);
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) t.s += sum4(exp(kept[j] - r));
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) take(t, fetch(x, k, DT_IN, LOWEST));
+    const C m = group_max(t.m);
+    t = Sum(m, t.s * exp(t.m - reference(m)));
   }
-  tree_m[lane] = t.m;
-  tree_s[lane] = t.s;
-  barrier();  // all of the tree written
-  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
-    if (lane < h) {
-      Sum c = combine(Sum(tree_m[lane], tree_s[lane]), Sum(tree_m[lane + h], tree_s[lane + h]));
-      tree_m[lane] = c.m;
-      tree_s[lane] = c.s;
-    }
-    barrier();  // this level done
-  }
-  t = Sum(tree_m[0], tree_s[0]);
+  t.s = group_sum(Pair(t.s, C(0))).a;
   if (ITEMS > 0) {
-    [[unroll]] for (int j = 0; j < ITEMS; ++j) put(y, (j * LOCAL + lane) * 4u, DT_OUT, result(t, kept[j]));
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = result(t, kept[j]);
+    put_quads(y, lane, DT_OUT, kept);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_OUT, result(t, fetch(x, k, DT_IN, LOWEST)));
   }

@@ -1,6 +1,10 @@
 #pragma aule axis C float double
-#pragma aule axis GROUP 0 1
+#pragma aule axis GROUP 0 1 2
+#pragma aule skip C=double GROUP=2
 #pragma aule feature float64 if C=double
+#pragma aule feature subgroup_arithmetic if GROUP=2
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
 // softmax      dx = y (g - sum g y)
 // log_softmax  dx = g - exp(y) sum g      along one dimension of g[outer, n, inner], y its output
 //
@@ -16,6 +20,7 @@ layout(constant_id = 4) const int VEC = 0;
 layout(constant_id = 5) const int ITEMS = 1;
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
+layout(constant_id = 7) const int FULL = 0;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 #include "common/indexing.glsl"
 #include "reduce/rows.glsl"
@@ -31,7 +36,7 @@ C part(V4 g, V4 y) { return LOG != 0 ? sum4(g) : sum4(g * y); }
 V4 result(C s, V4 g, V4 y) { return LOG != 0 ? g - exp(y) * s : y * (g - s); }
 
 #if GROUP
-shared C tree[LOCAL];
+#include "reduce/group.glsl"
 #endif
 
 void main() {
@@ -54,23 +59,16 @@ void main() {
 #if GROUP
   V4 kept_g[KEPT], kept_y[KEPT];
   if (ITEMS > 0) {
-    [[unroll]] for (int j = 0; j < ITEMS; ++j) {
-      kept_g[j] = fetch(g, (j * LOCAL + lane) * 4u, DT_G, C(0));
-      kept_y[j] = fetch(y, (j * LOCAL + lane) * 4u, DT_Y, C(0));
-    }
+    fetch_quads(g, lane, DT_G, C(0), kept_g);
+    fetch_quads(y, lane, DT_Y, C(0), kept_y);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) s += part(kept_g[j], kept_y[j]);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
   }
-  tree[lane] = s;
-  barrier();  // all of the tree written
-  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
-    if (lane < h) tree[lane] += tree[lane + h];
-    barrier();  // this level done
-  }
-  s = tree[0];
+  s = group_sum(Pair(s, C(0))).a;
   if (ITEMS > 0) {
-    [[unroll]] for (int j = 0; j < ITEMS; ++j) put(o, (j * LOCAL + lane) * 4u, DT_OUT, result(s, kept_g[j], kept_y[j]));
+    [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
+    put_quads(o, lane, DT_OUT, kept_g);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)
       put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));

@@ -1,0 +1,146 @@
+// A row in the registers of a workgroup: KEPT quads per invocation, and sums over the workgroup.
+// Include after rows.glsl; expects VEC, KEPT, FULL, LOCAL (a power of two), GROUP (1: tree in shared memory, 2: subgroups first).
+//
+// VEC 1: quad j of invocation l is at (j LOCAL + l) * 4. VEC 2 (half types, n a multiple of 8): quads 2 i and 2 i + 1 are
+// neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. FULL: VEC, and n is 4 KEPT LOCAL, so that nothing
+// lies past the end.
+#ifndef AULE_GROUP_GLSL
+#define AULE_GROUP_GLSL
+#include "common/half.glsl"
+
+uint quad_at(int j, uint lane) {
+  return VEC == 2 ? (uint(j >> 1) * LOCAL + lane) * 8u + uint(j & 1) * 4u : (uint(j) * LOCAL + lane) * 4u;
+}
+
+bool within(uint k, uint n) { return FULL != 0 || k < n; }
+
+#ifndef C_double
+// Quads as they lie in memory: half as many registers for half types, so that a row may be loaded ahead.
+void fetch_raw(Row r, uint lane, int dt, out u64vec2 raw[KEPT]) {
+  [[unroll]] for (int j = 0; j < KEPT; ++j) {
+    const uint k = quad_at(j, lane);
+    raw[j] = u64vec2(0);
+    if (within(k, r.n)) {
+      if (dt == AULE_DT_F32) raw[j] = U64x2Ref(r.base + (r.start + k) * 4).v;
+      else if (VEC != 2) raw[j].x = U64Ref(r.base + (r.start + k) * 2).v;
+      else if ((j & 1) == 0) raw[j] = U64x2Ref(r.base + (r.start + k) * 2).v;
+    }
+  }
+}
+vec4 unpack4(uint64_t bits, int dt) {
+  const uvec2 w = unpackUint2x32(bits);
+  if (dt == AULE_DT_F16) return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+  return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
+}
+vec4 quad_of(u64vec2 raw[KEPT], int j, int dt) {
+  if (dt == AULE_DT_F32)
+    return uintBitsToFloat(uvec4(unpackUint2x32(raw[j].x), unpackUint2x32(raw[j].y)));
+  if (VEC != 2) return unpack4(raw[j].x, dt);
+  return unpack4((j & 1) == 0 ? raw[j].x : raw[j - 1].y, dt);
+}
+uint64_t pack4(vec4 x, int dt) {
+  if (dt == AULE_DT_F16) return packUint2x32(uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw)));
+  return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16, float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
+}
+#endif
+
+void fetch_quads(Row r, uint lane, int dt, C fill, out V4 x[KEPT]) {
+#ifndef C_double
+  if (VEC != 0) {
+    u64vec2 raw[KEPT];
+    fetch_raw(r, lane, dt, raw);
+    [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = within(quad_at(j, lane), r.n) ? quad_of(raw, j, dt) : V4(fill);
+    return;
+  }
+#endif
+  [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = fetch(r, quad_at(j, lane), dt, fill);
+}
+
+void put_quads(Row r, uint lane, int dt, V4 x[KEPT]) {
+#ifndef C_double
+  if (VEC == 2 && dt != AULE_DT_F32 && (dt != AULE_DT_F16 || packs_halves())) {
+    [[unroll]] for (int j = 0; j + 1 < KEPT; j += 2) {
+      const uint k = quad_at(j, lane);
+      if (within(k, r.n)) U64x2Ref(r.base + (r.start + k) * 2).v = u64vec2(pack4(x[j], dt), pack4(x[j + 1], dt));
+    }
+    return;
+  }
+  if (VEC != 0) {
+    [[unroll]] for (int j = 0; j < KEPT; ++j)
+      if (within(quad_at(j, lane), r.n)) store4(r.base, r.start + quad_at(j, lane), dt, x[j]);
+    return;
+  }
+#endif
+  [[unroll]] for (int j = 0; j < KEPT; ++j) put(r, quad_at(j, lane), dt, x[j]);
+}
+
+// x at k .. k+3, with 0 past the end of a row of n.
+V4 inside(V4 x, uint k, uint n) {
+  if (VEC != 0) return within(k, n) ? x : V4(0);
+  [[unroll]] for (uint i = 0; i < 4u; ++i)
+    if (k + i >= n) x[i] = C(0);
+  return x;
+}
+
+struct Pair { C a, b; };
+Pair more(Pair x, Pair y) { return Pair(x.a + y.a, x.b + y.b); }
+
+// Both over all invocations; called where the whole workgroup comes by.
+#if GROUP == 2
+// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more invocations.
+shared C part_a[2][LOCAL / 4 + 1], part_b[2][LOCAL / 4 + 1];
+uint turn = 0u;
+Pair group_sum(Pair x) {
+  x = Pair(subgroupAdd(x.a), subgroupAdd(x.b));
+  if (gl_NumSubgroups == 1u) return x;
+  turn ^= 1u;
+  if (subgroupElect()) {
+    part_a[turn][gl_SubgroupID] = x.a;
+    part_b[turn][gl_SubgroupID] = x.b;
+  }
+  barrier();  // all parts written
+  Pair t = Pair(C(0), C(0));
+  for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize)
+    t = more(t, Pair(part_a[turn][i], part_b[turn][i]));
+  return Pair(subgroupAdd(t.a), subgroupAdd(t.b));
+}
+C group_max(C x) {
+  x = subgroupMax(x);
+  if (gl_NumSubgroups == 1u) return x;
+  turn ^= 1u;
+  if (subgroupElect()) part_a[turn][gl_SubgroupID] = x;
+  barrier();  // all parts written
+  C t = part_a[turn][0];
+  for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) t = max(t, part_a[turn][i]);
+  return subgroupMax(t);
+}
+#else
+shared C tree_a[LOCAL], tree_b[LOCAL];
+Pair group_sum(Pair x) {
+  const uint lane = gl_LocalInvocationID.x;
+  barrier();  // what was left here before has been read
+  tree_a[lane] = x.a;
+  tree_b[lane] = x.b;
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) {
+      tree_a[lane] += tree_a[lane + h];
+      tree_b[lane] += tree_b[lane + h];
+    }
+    barrier();  // this level done
+  }
+  return Pair(tree_a[0], tree_b[0]);
+}
+C group_max(C x) {
+  const uint lane = gl_LocalInvocationID.x;
+  barrier();  // what was left here before has been read
+  tree_a[lane] = x;
+  barrier();  // all of the tree written
+  for (uint h = LOCAL / 2; h > 0u; h /= 2) {
+    if (lane < h) tree_a[lane] = max(tree_a[lane], tree_a[lane + h]);
+    barrier();  // this level done
+  }
+  return tree_a[0];
+}
+#endif
+#endif

@@ -1,0 +1,124 @@
+#pragma aule axis GROUP 1 2
+#pragma aule feature subgroup_arithmetic if GROUP=2
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+// Gradients of layer norm and RMS norm for GPUs, rows, weight and bias in one pass: with h = (x - mean) rstd, u = g w,
+//   dx = rstd (u - mean(u) - h mean(u h)),   dw = sum of g h over rows,   db = sum of g      RMS: h = x rstd, no mean(u)
+// A workgroup takes every `groups`-th row and keeps it in registers as it came from memory (half types: half the registers),
+// as it does its sums for dw and db until all rows are done; norm_params_sum.comp adds up the workgroups' sums.
+// AHEAD (half types): the next row is loaded before this one is reduced.
+//
+// 16384 rows of 4096 on an H200, both kernels, GB/s of grad, x and dx, layer norm / RMS norm; x + 1 has 4150:
+//                                   2 x 512   2 x 512 ahead   2 x 256     2 x 256 ahead   3 x 256      2 x 1024 invocations
+//   float32 (KEPT 2, 4, 1)        3980 3984     2802 3649*    3966 3708     2701 3624*     3426 3579     3517 3878
+//   float16 (KEPT 2, 4, 2)        2604 3013     3077 3666     2672 2767     3619 2880      2189 2285     1695 1869
+// (* rows kept as floats.) Two or four rows at a time, for one barrier: 2594 and less in float32 layer norm, 2814 in float16.
+// Which form the compiler finds registers for is luck: 3 x 256 held three workgroups for RMS norm (3537), until the checks
+// for the row's end were gone. Before, as two passes with a tree for sums: 1711 1734, 1121 1294.
+#define C float
+#define C_float
+layout(constant_id = 0) const int DT_G = 0;
+layout(constant_id = 1) const int DT_X = 0;
+layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 3) const int DT_W = 0;
+layout(constant_id = 4) const int RMS = 0;
+layout(constant_id = 5) const int HAS_W = 0;
+layout(constant_id = 6) const int WANT_X = 1;
+layout(constant_id = 7) const int WANT_W = 1;
+layout(constant_id = 8) const int WANT_B = 1;
+layout(constant_id = 9) const int VEC = 1;
+layout(constant_id = 10) const int KEPT = 1;
+layout(constant_id = 11) const int LOCAL = 8;
+layout(constant_id = 12) const int FULL = 0;
+layout(constant_id = 13) const int AHEAD = 0;
+layout(local_size_x_id = 11) in;
+#include "common/indexing.glsl"
+#include "reduce/rows.glsl"
+#include "reduce/group.glsl"
+
+struct Params {
+  uint64_t grad, x, w, mean, rstd, out_, dw, db;  // mean: 0 for RMS; dw, db: [groups, n] float32
+  uint rows, n, groups;
+};
+#include "common/params.glsl"
+
+const int RAW_G = VEC != 0 ? DT_G : AULE_DT_F32, RAW_X = VEC != 0 ? DT_X : AULE_DT_F32;
+const int RAW_W = VEC != 0 ? DT_W : AULE_DT_F32;
+
+Row row_of(uint64_t base, uint row) { return Row(base, uint64_t(row) * p.n, uint64_t(1), p.n); }
+
+// As it lies in memory, or as floats where nothing is aligned.
+void fetch_any(uint64_t base, uint row, uint lane, int dt, inout u64vec2 raw[KEPT]) {
+  const Row r = row_of(base, row);
+  if (VEC != 0) {
+    fetch_raw(r, lane, dt, raw);
+    return;
+  }
+  [[unroll]] for (int j = 0; j < KEPT; ++j) {
+    const uvec4 u = floatBitsToUint(fetch(r, quad_at(j, lane), dt, 0.0));
+    raw[j] = u64vec2(packUint2x32(u.xy), packUint2x32(u.zw));
+  }
+}
+float mean_of(uint row) { return RMS != 0 ? 0.0 : F32Ref(p.mean + uint64_t(row) * 4).v; }
+float rstd_of(uint row) { return F32Ref(p.rstd + uint64_t(row) * 4).v; }
+
+void main() {
+  const uint lane = gl_LocalInvocationID.x, group = linear_group();
+  if (group >= p.groups) return;  // the whole workgroup leaves
+  u64vec2 w[KEPT], next_g[KEPT], next_x[KEPT];
+  vec4 dw[KEPT], db[KEPT];
+  float next_mean = 0.0, next_rstd = 0.0;
+  if (HAS_W != 0) fetch_any(p.w, 0u, lane, DT_W, w);
+  [[unroll]] for (int j = 0; j < KEPT; ++j) dw[j] = db[j] = vec4(0);
+  if (AHEAD != 0) {
+    fetch_any(p.grad, group, lane, DT_G, next_g);
+    fetch_any(p.x, group, lane, DT_X, next_x);
+    next_mean = mean_of(group);
+    next_rstd = rstd_of(group);
+  }
+  for (uint row = group; row < p.rows; row += p.groups) {
+    u64vec2 raw_g[KEPT], raw_x[KEPT];
+    float mean, rstd;
+    if (AHEAD != 0) {
+      [[unroll]] for (int j = 0; j < KEPT; ++j) {
+        raw_g[j] = next_g[j];
+        raw_x[j] = next_x[j];
+      }
+      mean = next_mean;
+      rstd = next_rstd;
+      const uint next = row + p.groups;
+      if (next < p.rows) {
+        fetch_any(p.grad, next, lane, DT_G, next_g);
+        fetch_any(p.x, next, lane, DT_X, next_x);
+        next_mean = mean_of(next);
+        next_rstd = rstd_of(next);
+      }
+    } else {
+      fetch_any(p.grad, row, lane, DT_G, raw_g);
+      fetch_any(p.x, row, lane, DT_X, raw_x);
+      mean = mean_of(row);
+      rstd = rstd_of(row);
+    }
+    // Past the end g is 0, and so is all that comes of it.
+    vec4 sum_u = vec4(0), sum_h = vec4(0);
+    [[unroll]] for (int j = 0; j < KEPT; ++j) {
+      const vec4 g = quad_of(raw_g, j, RAW_G), gh = g * ((quad_of(raw_x, j, RAW_X) - mean) * rstd);
+      if (WANT_W != 0) dw[j] += gh;
+      if (WANT_B != 0) db[j] += g;
+      if (RMS == 0) sum_u += HAS_W != 0 ? g * quad_of(w, j, RAW_W) : g;
+      sum_h += HAS_W != 0 ? gh * quad_of(w, j, RAW_W) : gh;
+    }
+    if (WANT_X == 0) continue;
+    const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
+    const float mu = RMS != 0 ? 0.0 : t.a / float(p.n), mh = t.b / float(p.n);
+    vec4 dx[KEPT];
+    [[unroll]] for (int j = 0; j < KEPT; ++j) {
+      vec4 u = quad_of(raw_g, j, RAW_G);
+      if (HAS_W != 0) u *= quad_of(w, j, RAW_W);
+      dx[j] = rstd * (u - mu - (quad_of(raw_x, j, RAW_X) - mean) * rstd * mh);
+    }
+    put_quads(row_of(p.out_, row), lane, DT_OUT, dx);
+  }
+  if (WANT_W != 0) put_quads(row_of(p.dw, group), lane, AULE_DT_F32, dw);
+  if (WANT_B != 0) put_quads(row_of(p.db, group), lane, AULE_DT_F32, db);
+}
