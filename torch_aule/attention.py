@@ -181,8 +181,9 @@ aule_attention = flash_attention
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
     """Which kernel family serves each pass of float16 attention over 1024 tokens, as ``{"forward": "matrix", ...}``.
 
-    ``matrix``: cooperative matrices; ``tiles``: shared memory and plain arithmetic (float32 on GPUs, and devices
-    without matrices whose layout is known); ``rows``: software devices. Few queries over many keys take ``decode``.
+    ``matrix``: cooperative matrices whose layout is known; ``staged``: of unknown layout; ``tiles``: shared memory and
+    plain arithmetic (float32 on GPUs, and devices without matrices); ``rows``: software devices. Few queries over many
+    keys take ``decode``.
 
     Parameters
     ----------

@@ -104,12 +104,18 @@ void launch_backward(const AttentionBackward& backward) {
   launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
   // dQ before dK and dV: it may correct the stored delta.
   switch (dq_plan.family) {
-    case AttentionFamily::matrix: launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype), b, dq_plan); break;
+    case AttentionFamily::matrix:
+    case AttentionFamily::staged:
+      launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_plan.family == AttentionFamily::staged), b, dq_plan);
+      break;
     case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
     default: launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
   }
   switch (dkdv_plan.family) {
-    case AttentionFamily::matrix: launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype), b, dkdv_plan); break;
+    case AttentionFamily::matrix:
+    case AttentionFamily::staged:
+      launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_plan.family == AttentionFamily::staged), b, dkdv_plan);
+      break;
     case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
     default: launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
   }

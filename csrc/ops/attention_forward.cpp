@@ -58,6 +58,9 @@ void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const 
     case AttentionFamily::matrix:
       launch_family(kernel::flash_attn_fwd_matrix(call.problem.dtype), call, plan, out, logsumexp);
       break;
+    case AttentionFamily::staged:
+      launch_family(kernel::flash_attn_fwd_staged(call.problem.dtype), call, plan, out, logsumexp);
+      break;
     case AttentionFamily::rows: launch_family(kernel::flash_attn_fwd_rows(), call, plan, out, logsumexp); break;
     default: launch_family(kernel::flash_attn_fwd(), call, plan, out, logsumexp);
   }

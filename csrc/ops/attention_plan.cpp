@@ -87,6 +87,35 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   return plan;
 }
 
+// One block of rows of a subgroup, one stage. Forward tiles as the sketch measured on an H200: D 64 4 subgroups, D 128 8.
+AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+                          AttentionPass pass) {
+  AttentionPlan plan;
+  if (!layout.usable || caps.max_push_constant_bytes < 256) return plan;
+  const bool forward = pass == AttentionPass::forward;
+  plan.parts = !forward && std::max(problem.head_dim, problem.v_dim) > 128 ? 2 : 1;
+  plan.dim = round_up(problem.head_dim, 16 * plan.parts);
+  plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
+  const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
+  if (widest > 256 || layout.subgroup % m != 0) return plan;
+  const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
+  plan.local = warps * layout.subgroup;
+  plan.rows = plan.step = plan.stages = 1;
+  plan.tile = widest <= 128 && caps.kind != Caps::Kind::cpu ? 32 : 16;
+  plan.block = warps / plan.parts * m;
+  const int tiles = plan.tile * 2 * (plan.dim + plan.v_dim + 16);
+  const int patches = warps * m * (std::min(widest / plan.parts, 64) + 8) * 2;
+  const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
+                             : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4) +
+                                   (plan.parts == 2 ? warps * 2 * m * n * 4 : 0);
+  if (static_cast<uint32_t>(std::max(tiles, patches) + scores + 16) > caps.max_shared_bytes ||
+      static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations || n % lanes != 0 || n / lanes > 8)
+    return plan;
+  plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
+  plan.family = AttentionFamily::staged;
+  return plan;
+}
+
 // Enough workgroups that each of some 128 multiprocessors has four, a split no shorter than two tiles.
 AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
   constexpr int64_t kWorkgroups = 512;
@@ -127,6 +156,10 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
+  if (variant == "staged" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
+    const AttentionPlan plan = plan_staged(caps, layout, problem, pass);
+    if (plan.family != AttentionFamily::none) return plan;
+  }
   const bool rows = variant == "rows" || (variant != "tiles" && caps.kind == Caps::Kind::cpu);
   if (rows) {
     const AttentionPlan plan = plan_rows(caps, problem, pass);
@@ -140,6 +173,7 @@ const char* attention_family_name(AttentionFamily family) {
     case AttentionFamily::rows: return "rows";
     case AttentionFamily::tiles: return "tiles";
     case AttentionFamily::matrix: return "matrix";
+    case AttentionFamily::staged: return "staged";
     case AttentionFamily::decode: return "decode";
     default: return "none";
   }

@@ -4,6 +4,7 @@
 // tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
 // decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
+// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256
 #pragma once
 #include <cstdint>
 
@@ -24,7 +25,7 @@ struct AttentionProblem {
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
-enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, decode };
+enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, staged, decode };
 
 struct AttentionPlan {
   AttentionFamily family = AttentionFamily::none;
@@ -43,9 +44,9 @@ struct AttentionPlan {
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// AULE_ATTENTION_VARIANT=rows|tiles|matrix|decode asks for one family; a family that cannot serve the problem is passed
-// over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row of the matrix family, for
-// measurements.
+// AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode asks for one family; a family that cannot serve the problem is
+// passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row of the
+// matrix family, for measurements.
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);

@@ -178,13 +178,30 @@ bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operan
   return true;
 }
 
+namespace {
+
+// The layout in which lanes read accumulators back from shared memory: a lane holds consecutive columns of one row.
+MatrixLayout runs_of_rows(const MatrixLayout& found) {
+  MatrixLayout l = found;
+  l.lane_div = l.subgroup / l.m;
+  l.lane_row = 1;
+  l.lane_col = l.n / l.lane_div;
+  l.rows = l.a_elem = l.slots = l.slot_rows = 0;
+  l.cols = 0x76543210;
+  l.slot_count = 1;
+  return l;
+}
+
+}  // namespace
+
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
                     bool grad_bias) {
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   Spec spec{call.problem.dtype, bias_code(call), attention_mode(call), call.softcap > 0, plan.local};
-  if (plan.family == AttentionFamily::matrix) {
-    const MatrixLayout& l = matrix_layout(call.query.device().index(), call.problem.dtype);
+  if (plan.family == AttentionFamily::matrix || plan.family == AttentionFamily::staged) {
+    const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
+    const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
     for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,
                            static_cast<int>(l.rows), static_cast<int>(l.cols), static_cast<int>(l.a_elem),
                            static_cast<int>(l.slots), static_cast<int>(l.slot_rows)})

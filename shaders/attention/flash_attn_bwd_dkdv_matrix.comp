@@ -1,11 +1,12 @@
 #pragma aule axis T float16_t bfloat16_t
+#pragma aule axis STAGED 0 1
 #pragma aule feature cooperative_matrix
 #pragma aule feature subgroup_shuffle
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units whose accumulators' layout is known, dK and dV:
+// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dK and dV:
 //   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
 // memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
@@ -24,12 +25,13 @@
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
 #include "attention/matrix_dropout.glsl"
+#include "attention/matrix_staged.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
 
 MatA k_frag[ROWS * FRAGS], v_frag[ROWS * FRAGS_V];
-Acc s[ROWS], dp[ROWS];
+Elements s[ROWS], dp[ROWS];
 Acc dk[ROWS * FRAGS], dv[ROWS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
 
@@ -58,18 +60,20 @@ void put_stats(int stage) {
 }
 
 void products(int stage, int block) {
-  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = Acc(0.0);
-  [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
+  DECLARE_SUMS
+  [[unroll]] for (int r = 0; r < ROWS; ++r) S_SUM[r] = Acc(0.0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d) {
     MatB q;
     coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + d * MAT_N) / 8), uint(PITCH), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, s[r]);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) S_SUM[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, S_SUM[r]);
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB g;
     coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + d * MAT_N) / 8), uint(PITCH_V), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, dp[r]);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, DP_SUM[r]);
   }
+  TAKE_SUMS
   if (SPLIT == 2) {
     if (BLOCKS > 1) barrier();  // the partials before these have been read
     [[unroll]] for (int r = 0; r < ROWS; ++r) {

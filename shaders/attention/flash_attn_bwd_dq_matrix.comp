@@ -1,11 +1,12 @@
 #pragma aule axis T float16_t bfloat16_t
+#pragma aule axis STAGED 0 1
 #pragma aule feature cooperative_matrix
 #pragma aule feature subgroup_shuffle
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units whose accumulators' layout is known, dQ (and the full bias gradient when asked):
+// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the full bias gradient when asked):
 //   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V tiles
 // pass through shared memory. One writer per element, one order of summation: deterministic.
@@ -15,9 +16,10 @@
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
 #include "attention/matrix_dropout.glsl"
+#include "attention/matrix_staged.glsl"
 
 MatA q_frag[ROWS * FRAGS], g_frag[ROWS * FRAGS_V];
-Acc s[ROWS], dp[ROWS], slope[ROWS];
+Elements s[ROWS], dp[ROWS], slope[ROWS];
 Acc dq[ROWS * FRAGS];
 float lse[ROWS * SLOTS], delta[ROWS * SLOTS];
 
@@ -28,18 +30,20 @@ Philox philox;
 uint threshold;
 
 void products(int stage, int block) {
-  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = Acc(0.0);
-  [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = Acc(0.0);
+  DECLARE_SUMS
+  [[unroll]] for (int r = 0; r < ROWS; ++r) S_SUM[r] = Acc(0.0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d) {
     MatB k;
     coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + d * MAT_N) / 8), uint(PITCH), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r]);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) S_SUM[r] = coopMatMulAdd(q_frag[r * FRAGS + d], k, S_SUM[r]);
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB v;
     coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + d * MAT_N) / 8), uint(PITCH_V), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, dp[r]);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, DP_SUM[r]);
   }
+  TAKE_SUMS
   if (SPLIT == 2) {
     if (BLOCKS > 1) barrier();  // the partials before these have been read
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
@@ -162,32 +166,8 @@ void pass(int from, int to, int last, bool masked) {
 }
 
 void main() {
-  const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
-  const uint group = linear_group();
-  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
-  const int first = (blocks - 1 - int(group % uint(blocks))) * BLOCK;
-  bh = int(group / uint(blocks));
-  b = bh / p.heads;
-  h = bh % p.heads;
-  begin_sequence(b);
-  if (RAGGED && first >= query_count()) return;
-  const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
-  row0 = first + warp / SPLIT * ROWS * MAT_M;
+#include "attention/matrix_query_block.glsl"
   part = SPLIT == 1 ? 0 : warp % SPLIT;
-  tile_last = last_key();
-  a_base = key_rows(p.key, p.key_stride, b, kv_h);
-  b_base = key_rows(p.value, p.value_stride, b, kv_h);
-  if (BIAS_DT >= 0) bias_base = bias_head(b, h);
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
-  if (DROPOUT) threshold = dropout_threshold();
-
-  // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
-  const int last = min(first + BLOCK, query_count()) - 1;
-  const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
-  const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
-  const int last_tile = max(end, 1) - 1;
-
   const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h) + uint64_t(d0 * 2);
   const uint64_t g_head = query_rows(p.grad_out, p.grad_out_stride, b, h) + uint64_t(dv0 * 2);

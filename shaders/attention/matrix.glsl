@@ -7,6 +7,9 @@
 #ifndef AULE_ATTENTION_MATRIX_GLSL
 #define AULE_ATTENTION_MATRIX_GLSL
 #define ATTENTION_MATRIX
+#ifndef STAGED
+#define STAGED 0
+#endif
 #define MATRIX_CONSTANTS 5
 #include "matrix/matrix_types.glsl"
 #include "attention/attention.glsl"
@@ -48,7 +51,7 @@ const int FRAGS = D_PART / MAT_N, FRAGS_V = DV_PART / MAT_N;
 const int BLOCKS = TILE / MAT_N;
 // A patch is MAT_M rows of one subgroup's own, on their way between memory and A operands; wide heads go in pieces.
 const int WIDEST = D > DV ? D_PART : DV_PART;
-const int PATCH_MOST = SPLIT == 1 ? 128 : 64;
+const int PATCH_MOST = SPLIT == 1 && STAGED == 0 ? 128 : 64;
 const int PATCH_COLS = WIDEST < PATCH_MOST ? WIDEST : PATCH_MOST;
 const int PATCH_PITCH = PATCH_COLS / 8 + 1;
 const int PATCH_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;  // of a lane, per 16 columns

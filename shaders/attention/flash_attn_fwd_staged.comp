@@ -1,0 +1,174 @@
+#pragma aule axis T float16_t bfloat16_t
+#pragma aule feature cooperative_matrix
+#pragma aule feature subgroup_shuffle
+#pragma aule feature float16 if T=float16_t
+#pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule params wide
+#pragma aule inline
+// FlashAttention forward on matrix units of which nothing is known but the shape (FlashAttention-2, Dao 2023).
+//
+// As flash_attn_fwd_matrix, but which lane holds which element of a matrix does not matter: each subgroup stores the scores
+// of its MAT_M queries to shared memory of its own, lanes read them back row by row (LANES lanes of a row, PER columns
+// each), and P returns as an A operand by way of the same memory. The factors of a rescale are a matrix with equal columns.
+// One block of rows of a subgroup, one stage; softmax in log2 units with the lazy rescale of flash_attn_fwd_matrix.
+//   write tile | barrier | start loads of the next tile | S | softmax | O += P V | barrier
+#define STAGED 1
+#define ATTENTION_ADDRESSES out_, logsumexp
+#define ATTENTION_STRIDES out_stride[3]
+#include "attention/matrix.glsl"
+#include "attention/matrix_tiles.glsl"
+
+const int LANES = SUBGROUP / MAT_M;  // of a row; the planner sees to it that it is whole and divides TILE
+const int PER = TILE / LANES;
+const int WIDTH = TILE > 16 ? TILE : 16;
+const int SCORE_PITCH = WIDTH + 4, WEIGHT_PITCH = WIDTH + 8;
+shared float scores_of[WARPS * MAT_M * SCORE_PITCH];
+shared T weights_of[WARPS * MAT_M * WEIGHT_PITCH];
+
+MatA q_frag[FRAGS];
+Acc o[FRAGS_V];
+float x[PER];
+
+// Uniform facts of this workgroup, and what of this lane's row.
+int b, h, bh, row0;
+uint64_t bias_base;
+float score_scale;
+Philox philox;
+uint threshold;
+int row, part;  // query, and which of its LANES lanes this is
+uint own_scores, own_weights, at_scores, at_weights;
+float m, l;
+
+void wait_for_subgroup() {
+  subgroupMemoryBarrierShared();
+  subgroupBarrier();
+}
+
+// Multiplies each row of O by its lane's factor: lanes put it, and once all wait, the subgroup applies it. No wait may
+// stand in a branch that only some subgroups take: llvmpipe holds the whole workgroup at one.
+void put_factor(float factor) {
+  [[unroll]] for (int i = 0; i < MAT_N / LANES; ++i) scores_of[at_scores + uint(part * (MAT_N / LANES) + i)] = factor;
+}
+void apply_factors() {
+  Acc factors;
+  coopMatLoad(factors, scores_of, own_scores, uint(SCORE_PITCH), ROW_MAJOR);
+  [[unroll]] for (int i = 0; i < FRAGS_V; ++i) o[i] = o[i] * factors;
+}
+
+void visit(int tile, bool masked) {
+  [[unroll]] for (int c = 0; c < BLOCKS; ++c) {
+    Acc s = Acc(0.0);
+    [[unroll]] for (int d = 0; d < FRAGS; ++d) {
+      MatB k;
+      coopMatLoad(k, tiles, uint(c * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+      s = coopMatMulAdd(q_frag[d], k, s);
+    }
+    coopMatStore(s, scores_of, own_scores + uint(c * MAT_N), uint(SCORE_PITCH), ROW_MAJOR);
+  }
+  wait_for_subgroup();
+
+  const int key0 = tile * TILE + part * PER;
+  const int most = min(tile_last, row + diagonal_shift() + p.right) - key0, least = row + diagonal_shift() - p.left - key0;
+  float top = NEG_INF;
+  [[unroll]] for (int i = 0; i < PER; ++i) {
+    x[i] = scores_of[at_scores + uint(part * PER + i)];
+    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key0 + i, tile_last)) : uint64_t(0));
+    if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
+    top = max(top, x[i]);
+  }
+  wait_for_subgroup();  // the scores have been read
+  [[unroll]] for (int step = 1; step < LANES; step *= 2) top = max(top, subgroupShuffleXor(top, step));
+  top *= score_scale;
+  const bool moves = subgroupAny(top > m + 8.0);
+  if (moves) {
+    const float reference = max(m, top), factor = exp2(m - reference);
+    m = reference;
+    l *= factor;
+    put_factor(factor);
+  }
+
+  [[unroll]] for (int i = 0; i < PER; ++i) {
+    float weight = exp2(fma(x[i], score_scale, -m));
+    l += weight;
+    if (DROPOUT) {  // the scale waits for the end
+      const bool keeps = dropout_keeps(dropout_draw(philox, bh, row, key0 + i, p.q_len), row, key0 + i, threshold);
+      weight = keeps ? weight : 0.0;
+    }
+    weights_of[at_weights + uint(part * PER + i)] = T(weight);
+  }
+  wait_for_subgroup();
+  if (moves) apply_factors();
+  [[unroll]] for (int c = 0; c < BLOCKS; ++c) {
+    MatA weight;
+    coopMatLoad(weight, weights_of, own_weights + uint(c * MAT_N), uint(WEIGHT_PITCH), ROW_MAJOR);
+    [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
+      MatB v;
+      coopMatLoad(v, tiles, uint(TILE_A + c * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+      o[i] = coopMatMulAdd(weight, v, o[i]);
+    }
+  }
+}
+
+void pass(int from, int to, int last, bool masked) {
+  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+    put_a(0);
+    put_b(0);
+    barrier();  // the tile is written
+    fetch_a(min(tile + 1, last));
+    fetch_b(min(tile + 1, last));
+    visit(tile, masked);
+    barrier();  // the tile has been read
+  }
+}
+
+void main() {
+#include "attention/matrix_query_block.glsl"
+  score_scale = PLAIN ? p.scale * LOG2E : 1.0;
+  row = row0 + lane() / LANES;
+  part = lane() % LANES;
+  own_scores = uint(warp * MAT_M * SCORE_PITCH);
+  own_weights = uint(warp * MAT_M * WEIGHT_PITCH);
+  at_scores = own_scores + uint(lane() / LANES * SCORE_PITCH);
+  at_weights = own_weights + uint(lane() / LANES * WEIGHT_PITCH);
+
+  const int corner = warp * PATCH_SIZE;
+  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
+  fetch_a(min(begin, last_tile));
+  fetch_b(min(begin, last_tile));
+  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
+  barrier();  // the patches have been read
+
+  [[unroll]] for (int i = 0; i < FRAGS_V; ++i) o[i] = Acc(0.0);
+  m = LOWEST;
+  l = 0.0;  // this lane's columns only
+  if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
+  pass(full_begin, full_end, last_tile, false);
+  if (!EXACT) pass(full_end, end, last_tile, true);
+
+  float sum = l;
+  [[unroll]] for (int step = 1; step < LANES; step *= 2) sum += subgroupShuffleXor(sum, step);
+  if (part == 0 && row <= last_query())
+    F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m + log2(sum)) * LN2;
+  put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) / sum);  // a row that sees nothing is 0
+  wait_for_subgroup();
+  apply_factors();
+  wait_for_subgroup();
+
+  // Sixteen columns at a time through the scores' memory, rounded by lanes that store 16 bytes each.
+  const uint64_t out_head = query_rows(p.out_, p.out_stride, b, h);
+  [[unroll]] for (int d = 0; d < DV; d += 16) {
+    [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)
+      coopMatStore(o[d / MAT_N + i], scores_of, own_scores + uint(i * MAT_N), uint(SCORE_PITCH), ROW_MAJOR);
+    wait_for_subgroup();
+    [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {
+      const int e = lane() + i * SUBGROUP;
+      if (row0 + e / 2 <= last_query() && (PATCH_WHOLE || e < MAT_M * 2)) {
+        const uint at = own_scores + uint(e / 2 * SCORE_PITCH + e % 2 * 8);
+        uvec4 chunk;
+        [[unroll]] for (int j = 0; j < 4; ++j) chunk[j] = pack_pair(T(scores_of[at + 2 * j]), T(scores_of[at + 2 * j + 1]));
+        store_chunk(out_head, uint(row0 + e / 2) * (uint(p.out_stride[2]) * 2u), d + e % 2 * 8, p.v_dim, chunk);
+      }
+    }
+    wait_for_subgroup();
+  }
+}

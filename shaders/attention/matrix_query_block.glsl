@@ -1,0 +1,27 @@
+// The first statements of main() in the kernels whose workgroup owns a block of queries: where it stands, which tiles of
+// keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, philox and threshold.
+  const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  const int first = (blocks - 1 - int(group % uint(blocks))) * BLOCK;
+  bh = int(group / uint(blocks));
+  b = bh / p.heads;
+  h = bh % p.heads;
+  begin_sequence(b);
+  if (RAGGED && first >= query_count()) return;
+  const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
+  row0 = first + warp / SPLIT * ROWS * MAT_M;
+  tile_last = last_key();
+  a_base = key_rows(p.key, p.key_stride, b, kv_h);
+  b_base = key_rows(p.value, p.value_stride, b, kv_h);
+  if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  if (DROPOUT) threshold = dropout_threshold();
+
+  // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
+  const int last = min(first + BLOCK, query_count()) - 1;
+  const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
+  const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int last_tile = max(end, 1) - 1;
+

@@ -1,0 +1,74 @@
+"""Attention on matrix units of unknown layout against float64: shared memory between the products, masks, groups.
+
+Runs wherever 16-bit cooperative matrices are usable, known layout or not. A software device compiles each kernel for
+half a minute, hence few specializations.
+"""
+
+import pytest
+import torch
+
+import torch_aule
+from test_attention import check, check_dropout_like_tiles, inputs, reference, run
+from torch_aule.attention import active_attention_variants
+
+
+def usable(dtype):
+    layout = torch_aule._C.matrix_layout(0, dtype == torch.bfloat16)
+    return layout["usable"] and torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
+
+
+DTYPES = [
+    pytest.param(
+        dtype, marks=pytest.mark.skipif(not usable(dtype), reason=f"the device has no cooperative matrices of {dtype}")
+    )
+    for dtype in (torch.float16, torch.bfloat16)
+]
+ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
+pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@pytest.fixture(autouse=True)
+def staged_family(monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "staged")
+
+
+def compare(dtype, sizes, bias=None, **options):
+    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"staged"}
+    q, k, v, grad = inputs(*sizes, dtype)
+    check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
+
+
+def test_groups_of_ragged_lengths_causal(dtype):
+    compare(dtype, (2, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
+
+
+def test_whole_tiles(dtype):
+    compare(dtype, (1, 2, 1, 64, 128, 16, 16))
+
+
+def test_a_window_that_moves_some_subgroups_only(dtype):
+    compare(dtype, (1, 2, 2, 75, 75, 16, 16), causal=True, window=(9, -1))
+
+
+def test_padded_heads_with_bias_and_softcap(dtype):
+    bias = torch.randn(1, 2, 37, 50, device="aule")
+    compare(dtype, (1, 2, 2, 37, 50, 12, 11), bias=bias, softcap=3.0)
+
+
+def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
+    check_dropout_like_tiles(monkeypatch, "staged", (1, 2, 2, 37, 50, 16, 16), dtype)
+
+
+def test_deterministic(dtype):
+    q, k, v, grad = inputs(1, 4, 2, 77, 77, 16, 16, dtype)
+    first = run(q, k, v, grad, causal=True)
+    for a, b in zip(first, run(q, k, v, grad, causal=True)):
+        assert a is None or torch.equal(a.cpu(), b.cpu())
+
+
+@pytest.mark.skipif(ON_CPU, reason="a software device compiles each of these for a minute")
+@pytest.mark.parametrize("dim, v_dim", [(32, 32), (64, 64), (96, 40), (128, 128), (136, 192), (256, 256)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_head_sizes(dtype, dim, v_dim, causal):
+    compare(dtype, (1, 4, 2, 333, 400, dim, v_dim), causal=causal)
+    compare(dtype, (1, 4, 4, 512, 512, dim, v_dim), causal=causal)
