@@ -89,3 +89,21 @@ def test_export(device):
     x = torch.randn(3, device=device)
     program = torch.export.export(M(), (x,))
     assert_close(program.module()(x), x.cpu().sin() + 1, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_convolutions_in_channels_last(device, dynamic):
+    """The compiler must know how results lie: it takes flatten for a view or for a copy."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, stride=2), torch.nn.Flatten()
+    )
+    x = torch.randn(2, 4, 9, 8)
+    model(x).square().sum().backward()
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    model = model.to(device, memory_format=torch.channels_last)
+    x = x.to(device).contiguous(memory_format=torch.channels_last)
+    assert model[0](x).is_contiguous(memory_format=torch.channels_last)
+    torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=dynamic)(x).square().sum().backward()
+    for p, e in zip(model.parameters(), expected):
+        assert_close(p.grad, e, rtol=1e-3, atol=1e-4)

@@ -168,6 +168,12 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
                               ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }
 
+// How results lie, as on PyTorch's own devices; torch_aule/_fake_convolution.py tells the compiler.
+at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  return x.suggest_memory_format() == last || w.suggest_memory_format() == last ? last : at::MemoryFormat::Contiguous;
+}
+
 }  // namespace
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -197,7 +203,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (c10::multiply_integers(shape) != 0 && x.numel() != 0 && in_tiles(g, x, shape[1], groups)) {
     out = transposed ? conv_tiles_backward_input(g, w.contiguous(), x, groups)
                      : conv_tiles_forward(g, x, w, in_kernel ? *bias : at::Tensor(), groups);
-    out = out.contiguous();
+    out = out.contiguous(format_of(x, w));
     if (in_kernel) return out;
   } else {
     out = at::empty(shape, x.options());
@@ -211,7 +217,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     per_channel[1] = -1;
     out.add_(bias->view(per_channel));
   }
-  return out;
+  return out.contiguous(format_of(x, w));
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
@@ -224,6 +230,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   const Extent kernel = extent(w.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
                pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
+  const at::MemoryFormat format = format_of(x, w);
   at::Tensor gx, gw, gb;
   if (x.numel() != 0 && gy.numel() != 0 && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
     // Of a transposed convolution, the one that maps gy to x.
@@ -232,10 +239,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     if (output_mask[0])
       gx = (transposed ? conv_tiles_forward(g, gy, w, {}, groups)
                        : conv_tiles_backward_input(g, w.contiguous(), gy, groups))
-               .contiguous();
+               .contiguous(format);
     if (output_mask[1])
       gw = (transposed ? conv_tiles_backward_weight(g, gy, x, groups) : conv_tiles_backward_weight(g, x, gy, groups))
-               .contiguous();
+               .contiguous(format);
     if (output_mask[2]) gb = sum_of_channels(gy);
     return {gx, gw, gb};
   }
@@ -259,6 +266,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     if (output_mask[1]) gw = backward_weight(g, x, w.sizes(), gy, groups);
   }
   if (output_mask[2]) gb = sum_of_channels(gy);
+  if (gx.defined()) gx = gx.contiguous(format);
+  if (gw.defined()) gw = gw.contiguous(format);
   return {gx, gw, gb};
 }
 
