@@ -37,6 +37,7 @@ FEATURES = {
     "kFeatureFloat32AtomicAdd": "float32_atomic_add", "kFeatureSubgroupArithmetic": "subgroup_arithmetic",
     "kFeatureSubgroupShuffle": "subgroup_shuffle", "kFeatureCooperativeMatrix": "cooperative_matrix",
     "kFeatureCooperativeMatrix2": "cooperative_matrix2", "kFeatureInt8": "int8",
+    "kFeatureIntDotProduct": "int_dot_product",
 }  # fmt: skip
 
 

@@ -83,6 +83,17 @@ def test_addmm_broadcast(shape, dtype):
     check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2), c, a, b, dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("m,k,n", [(64, 64, 48), (130, 72, 96), (8, 64, 128), (1, 64, 64), (33, 40, 17)])
+def test_results_are_rounded_to_nearest_even(m, k, n, dtype):
+    """Integers whose sums are exact in float32 and too long for 16 bits."""
+    most = 8 if dtype == torch.bfloat16 else 30
+    a, b = (torch.randint(-most, most + 1, size).to(dtype) for size in ((m, k), (k, n)))
+    exact = a.double() @ b.double()
+    assert torch.equal((a.to("aule") @ b.to("aule")).cpu(), exact.to(dtype))
+    assert torch.equal(torch.addmm(a[:1, :1].to("aule"), a.to("aule"), b.to("aule")).cpu(), (exact + a[0, 0]).to(dtype))
+
+
 def test_beta_zero_ignores_nan():
     a, b = random_tensor(9, 8), random_tensor(8, 7)
     check(lambda c, a, b: torch.addmm(c, a, b, beta=0), torch.full((9, 7), float("nan")), a, b)

@@ -141,7 +141,11 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
   x.wm = best->wm;
   x.wn = best->wn;
   x.bk = best->bk;
-  x.checked = (g.k % x.bk != 0 ? 1 : 0) | (g.m % x.bm != 0 || g.n % x.bn != 0 ? 2 : 0);
+  // What k leaves over the steps is multiplied first, so that only one load is checked; it cannot stand alone, for the
+  // last step is loaded again.
+  const uint32_t steps = ceil_div(g.k, x.bk), per_split = ceil_div(steps, x.splits);
+  const bool alone = steps - (x.splits - 1) * per_split == 1;
+  x.checked = (g.k % x.bk == 0 ? 0 : alone ? 1 : 4) | (g.m % x.bm != 0 || g.n % x.bn != 0 ? 2 : 0);
   // The large tiles have no registers to spare: the cheapest addresses where nothing is checked. Otherwise whole lines
   // are too much where both operands lie along k.
   const bool large = x.bm * x.bn > 128 * 128, nt = x.a_lies == 0 && x.b_lies == 0;

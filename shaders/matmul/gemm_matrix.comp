@@ -13,8 +13,9 @@
 //
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
 // shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along m or n
-// (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros; rows past m or n read the last
-// ones and are not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings.
+// (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros, in the first step if there are several: what
+// k leaves over comes first, and no other load is compared with it. Rows past m or n read the last ones and are not stored. Where
+// 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings.
 //
 // FRAGMENTS 1: for 16x16x16 matrices of 32 lanes in NVIDIA's layout (the host compares with the probed one). Tiles lie in
 // shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
@@ -24,18 +25,19 @@
 // transposition of theirs. 48 KiB hold 48 k of 128 x 256.
 // FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
 //
-// H200, float16, TFLOPS (cuBLAS 690 to 760 at 4096^3, 656 at 8192^3; bfloat16 is the same). Wall clock over many calls:
-//                                                    NT 4096 | 8192   NN          TT          TN
-//   128 x 256 (NT, TT, TN), 256 x 128 (NN), loads
-//   checked against m, n and k, no exchange of rows   310 | 330     278 | 298   294 | 310   225 | 245
-//   rows exchanged for blocks, unchecked              309 |         293         296         265 | 281
-//   whole lines of 128 bytes (LINE 8)                 291 | 313     301 | 318   298 | 311   262 | 278
-// GPU events over 10 ms, one after the other: the chip slows as it warms, by 5 to 10 % in this list at 4096^3 and more at 8192^3:
-//   LINE 4, ADDRESSES 0 | 1 | 2                       316 | 307 | 308
-//   LINE 8, ADDRESSES 1 | 2; chained from chunk to    324 | 310; 316  304 | 315   - | 318
-//   chunk (64 bits)
-//   the same with PAIRS                               330 | 326; 317  - | 281
-//   FRAGMENTS 2, 128 x 256 x 48; 256 x 128 x 48                                               289; 277 (8192^3 310; 299)
+// H200, float16, TFLOPS; bfloat16 is the same. Variants in turn with pauses of 50 ms between bursts of 2 to 4 calls, for the chip slows by
+// 5 to 10 % as it warms; GPU events, median of 5 (cuBLAS in the same run 710, 737):
+//                                                              NT 4096 | 8192   NN          TT          TN
+//   the planner's choice                                       340 | 358      323 | 344   329 | 348   309 | 325
+//   every step's loads compared with k                                                                292 | 306
+// Only TN's 48 do not divide k there; predicted were 298 | 318.
+// Before that, one after the other on a warming chip, so that only neighbours compare; first the loads checked against m, n and k:
+//   128 x 256 (NT, TT, TN), 256 x 128 (NN), no exchange of rows  310 | 330     278 | 298   294 | 310   225 | 245
+//   rows exchanged for blocks, unchecked                         309 |         293         296         265 | 281
+//   LINE 4, ADDRESSES 0 | 1 | 2                                  316 | 307 | 308
+//   LINE 8, ADDRESSES 1 | 2; chained from chunk to chunk         324 | 310; 316  304 | 315   - | 318
+//   the same with PAIRS                                          330 | 326; 317  - | 281
+//   FRAGMENTS 2, 128 x 256 x 48; 256 x 128 x 48                                                       289; 277 (8192^3 310; 299)
 // Whole lines should halve the lines that a load touches, and do help where registers are left: 64 x 64 x 64 at 2048^3
 // 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. The exchange of rows was to halve the writes of blocks: TN 225 -> 265.
 // Bfloat16 by shifts and masks instead of unpack16 234. No difference: steps that wait in registers twice as long (64 x 64, 128 x 128 x 32),
@@ -65,7 +67,7 @@ layout(constant_id = 11) const int B_VEC = 8;
 layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of 16-byte chunks
 layout(constant_id = 13) const int OUT_VEC = 8;  // 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
 layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
-layout(constant_id = 15) const int CHECKED = 3;  // 1: k is no multiple of BK; 2: m or n is none of BM or BN
+layout(constant_id = 15) const int CHECKED = 3;  // sum of 1: every step is compared with k, 4: only the first, the shorter one; 2: m or n is no multiple of BM or BN
 layout(constant_id = 16) const uint LINE = 8;    // chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
 // How the place of a chunk that lies along k is made. 0: from the thread's address, rows clamped; 1: the workgroup's address, which moves
 // along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no check of m and n (CHECKED & 2).
@@ -89,7 +91,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Float2Ref { 
 const int DT = AULE_DT_BF16;
 T low(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).x; }
 T high(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).y; }
-uint pack(float x, float y) { return pack32(bfloat16BitsToUintEXT(bf16vec2(T(x), T(y)))); }
+uint pack(float x, float y) { return float_to_bf16(x) | float_to_bf16(y) << 16; }  // NVIDIA's own conversion truncates
 vec2 unpack(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u)); }
 #else
 const int DT = AULE_DT_F16;
@@ -189,7 +191,7 @@ uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
 const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
 // Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of the rows
 // that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR)                                 \
+#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                          \
   if (LIES == 0) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint further = PAIR ? pair_ahead(i) : chunk_row(i * THREADS, ROWS), r = row + further;                    \
@@ -198,13 +200,13 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
           ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
           : LINE == 8    ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                                  \
                          : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
-      held[i] = load8(from, (CHECKED & 1) == 0 ? 8 : int(k_end) - int(k + ahead), VEC);                               \
+      held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
     }                                                                                                                 \
   } else {                                                                                                            \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * THREADS, ROWS) + i % 4 : block_k(i * THREADS, ROWS);        \
       const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
-      held[i] = load8(from, (CHECKED & 1) == 0 || k + ahead < k_end ? rest : 0, VEC);                                 \
+      held[i] = load8(from, !(CHECK) || k + ahead < head_end ? rest : 0, VEC);                                        \
     }                                                                                                                 \
   }
 #define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
@@ -281,6 +283,7 @@ void main() {
   const uint m0 = (first + inside % high_) * BM, n0 = inside / high_ * BN;
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
+  const uint head_end = (CHECKED & 4) != 0 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
 
   const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2, b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
@@ -314,10 +317,16 @@ void main() {
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
   uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
   // Without checks there is nothing to load past the last step: it is loaded again.
-#define LOAD_BOTH                                                                                                     \
-  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED)         \
-  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false)
-  LOAD_BOTH
+#define LOAD_BOTH(CHECK)                                                                                              \
+  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)          \
+  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
+  LOAD_BOTH((CHECKED & 5) != 0)
+  // The next step begins where this one ends, which may be shorter than it lies in the tiles.
+  if ((CHECKED & 4) != 0) {
+    const uint back = k_begin + BK - head_end;
+    if (A_LIES == 0 && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= A_LIES == 0 ? back * 2 : a_ld * back;
+    if (B_LIES == 0 && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= B_LIES == 0 ? back * 2 : b_ld * back;
+  }
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
     PUT(held_a, A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH, PAIRED)
     PUT(held_b, B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH, false)
@@ -328,7 +337,7 @@ void main() {
       a_k += BK;
       b_k += BK;
     }
-    LOAD_BOTH
+    LOAD_BOTH((CHECKED & 1) != 0)
 #if FRAGMENTS == 1
     UN for (uint s = 0; s < BK / 16; ++s) {
       MatA a[FM];
