@@ -7,7 +7,8 @@ _BY_FILE = {
     "flash_attn_bwd_dq flash_attn_bwd_dq_rows",
     "test_attention_decode.py": "flash_decode flash_decode_combine",
     "test_attention_varlen.py": "flash_attn_sequences",
-    "test_attention_matrix.py": "flash_attn_fwd_matrix flash_attn_bwd_dq_matrix flash_attn_bwd_dkdv_matrix",
+    "test_attention_matrix.py": "flash_attn_fwd_matrix flash_attn_bwd_dq_matrix flash_attn_bwd_dkdv_matrix "
+    "flash_attn_bwd_dq_stored",
     "test_attention_staged.py": "flash_attn_fwd_staged",
     "test_factories.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",

@@ -152,6 +152,33 @@ def test_operands_straight_from_memory(dtype, monkeypatch):
     compare(dtype, (1, 4, 2, 64, 128, 16, 16))
 
 
+@pytest.mark.parametrize("mib", ["64", "0.05"])
+def test_stored_scores(dtype, mib, monkeypatch):
+    """dQ as a product of the dS that the pass for dK and dV left in a workspace: whole, and in chunks of two halves."""
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", SMALL_SHAPE if ON_CPU else "4,2,32,1,1")
+    peaks = []
+    for size in ("0", mib):
+        monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", size)
+        q, k, v, grad = inputs(2, 4, 2, 45, 77, 16, 16, dtype)
+        base = torch.aule.memory_allocated()
+        torch.aule.reset_peak_memory_stats()
+        run(q, k, v, grad)
+        peaks.append(torch.aule.max_memory_allocated() - base)
+    assert peaks[1] - peaks[0] >= (80000 if mib == "64" else 40000)  # it is used
+    compare(dtype, (2, 4, 2, 45, 77, 16, 16))
+    compare(dtype, (1, 2, 2, 75, 75, 16, 16), causal=True)
+    if mib == "64":
+        compare(dtype, (1, 4, 2, 40, 71, 12, 11), causal=True, bottom_right=True)
+        compare(dtype, (1, 2, 1, 90, 90, 16, 16), window=(20, 3))
+        compare(dtype, (1, 1, 1, 64, 64, 16, 16), softcap=2.0)
+
+
+def test_stored_scores_replay_dropout(dtype, monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", "64")
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", SMALL_SHAPE if ON_CPU else "4,2,32,1,1")
+    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
+
+
 def test_deterministic(dtype):
     q, k, v, grad = inputs(1, 4, 2, 75, 75, 16, 16, dtype)
     first = run(q, k, v, grad, causal=True)

@@ -5,6 +5,7 @@
 
 #include "kernels_attention.gen.h"
 #include "ops/attention_problem.h"
+#include "ops/attention_stored.h"
 
 namespace aule::ops {
 namespace {
@@ -46,7 +47,7 @@ void launch_delta(const Backward& b, int lanes) {
 }
 
 template <class Params>
-void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
+void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, int flags = 0) {
   const auto& problem = b.call.problem;
   const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
   TensorArgs args;
@@ -58,25 +59,79 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
   const Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
                                    {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
-                                   {&b.call.key, &b.call.value}, b.grad_bias.defined());
+                                   {&b.call.key, &b.call.value}, b.grad_bias.defined(), flags);
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
+// Key heads whose dS is in the workspace, or none.
+struct Chunk {
+  int64_t first = 0, heads = 0;
+  at::Tensor scores;
+};
+
 template <class Params>
-void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan) {
+void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, const Chunk& chunk = {}) {
   const auto& problem = b.call.problem;
-  const uint64_t groups = group_count(problem.batch * problem.kv_heads, problem.k_len, plan);
+  const bool stores = chunk.heads != 0;
+  const uint64_t groups = group_count(stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len, plan);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
   p.stats = args.read(b.stats);
   p.grad_key = args.write(b.grad_key);
   p.grad_value = args.write(b.grad_value);
+  if constexpr (requires { p.grad_scores; }) {
+    if (stores) p.grad_scores = args.write(chunk.scores);
+    p.first_head = static_cast<uint32_t>(chunk.first);
+  }
   set_strides(p.grad_key_stride, b.grad_key);
   set_strides(p.grad_value_stride, b.grad_value);
   const Spec spec = attention_spec(b.call, plan, AttentionPass::dkdv,
                                    {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
-                                   {&b.call.query, &b.grad_out});
+                                   {&b.call.query, &b.grad_out}, false, stores ? kStoresDs : 0);
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
+}
+
+void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk& chunk) {
+  AttentionCall call = b.call;
+  const auto& problem = b.call.problem;
+  const uint64_t groups = group_count(chunk.heads * (problem.heads / problem.kv_heads), problem.q_len, stored.dq);
+  TensorArgs args;
+  auto p = attention_params<FlashAttnBwdDqStoredParams>(b.call, args, static_cast<uint32_t>(groups));
+  p.grad_scores = args.read(chunk.scores);
+  p.grad_query = args.write(b.grad_query);
+  set_strides(p.grad_query_stride, b.grad_query);
+  p.first_head = static_cast<uint32_t>(chunk.first);
+  p.key_blocks = static_cast<uint32_t>(stored.key_blocks);
+  call.problem.v_dim = stored.dq.v_dim;  // the other operand of the product is dS, of whole blocks
+  const Spec spec = attention_spec(call, stored.dq, AttentionPass::dq, {&b.call.key, &b.grad_query},
+                                   {&b.call.key, &b.call.key}, false, stored.pairs ? kPairs : 0);
+  launch(current(b.call.query), kernel::flash_attn_bwd_dq_stored(problem.dtype), spec, p, args, linear_grid(groups));
+}
+
+// False: not served, or no memory for it.
+bool launch_stored(const Backward& b, const AttentionPlan& dq_plan, const AttentionPlan& dkdv_plan) {
+  const auto& problem = b.call.problem;
+  if (b.grad_bias.defined()) return false;
+  StoredScores stored = plan_stored_scores(b.call, dq_plan, dkdv_plan);
+  if (stored.heads == 0) return false;
+  const std::vector<at::Tensor> halves = stored_scores_workspace(b.call, stored);
+  if (halves.empty()) return false;
+  // Blocks of queries that see few keys have their delta summed anew there.
+  if (problem.banded || problem.k_len <= 64 + dq_plan.block)
+    launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, kOnlyDelta);
+  const int64_t heads = problem.batch * problem.kv_heads;
+  const auto chunk_at = [&](int64_t first) {
+    return Chunk{first, std::min(stored.heads, heads - first),
+                 halves[static_cast<size_t>(first / stored.heads) % halves.size()]};
+  };
+  const auto dkdv = kernel::flash_attn_bwd_dkdv_matrix(problem.dtype, false);
+  launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));
+  for (int64_t first = 0; first < heads; first += stored.heads) {
+    launch_dq_stored(b, stored, chunk_at(first));
+    const int64_t next = first + stored.heads;
+    if (next < heads) launch_dkdv(dkdv, b, dkdv_plan, chunk_at(next));  // beside it, where there are two halves
+  }
+  return true;
 }
 
 }  // namespace
@@ -102,6 +157,7 @@ void launch_backward(const AttentionBackward& backward) {
   const auto sizes = call.query.sizes();
   const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
   launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
+  if (launch_stored(b, dq_plan, dkdv_plan)) return;
   // dQ before dK and dV: it may correct the stored delta.
   switch (dq_plan.family) {
     case AttentionFamily::matrix:

@@ -196,7 +196,7 @@ MatrixLayout runs_of_rows(const MatrixLayout& found) {
 
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
-                    bool grad_bias) {
+                    bool grad_bias, int more_flags) {
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   Spec spec{call.problem.dtype, bias_code(call), attention_mode(call), call.softcap > 0, plan.local};
   if (plan.family == AttentionFamily::matrix || plan.family == AttentionFamily::staged) {
@@ -210,7 +210,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
     const bool ragged = call.ragged.given;
     const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;
-    const bool whole = !ragged && passing % plan.tile == 0;
+    const bool whole = !ragged && passing % ((more_flags & kStoresDs) != 0 ? 8 * l.m : plan.tile) == 0;
     const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || whole);
     // sums_delta() in attention.glsl
     const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
@@ -220,7 +220,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
                       (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
                       (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
-                      (plan.parts == 2 ? 1024 : 0);
+                      (plan.parts == 2 ? 1024 : 0) | more_flags;
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

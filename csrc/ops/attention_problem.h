@@ -179,6 +179,8 @@ struct AttentionResult {
 // matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
-                    bool grad_bias = false);
+                    bool grad_bias = false, int flags = 0);
+// Bits of `flags`, as in matrix.glsl.
+inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192;
 
 }  // namespace aule::ops

@@ -20,8 +20,8 @@
 //   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
 //   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
 //   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
-#define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value
-#define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3]
+#define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value, grad_scores
+#define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3], first_head
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
 #include "attention/matrix_dropout.glsl"
@@ -37,7 +37,8 @@ vec2 next_stats[STATS_LOADS];
 
 // Uniform facts of this workgroup.
 int b, h, bh, row0, part;
-uint64_t bias_base, stats_base;
+uint64_t bias_base, stats_base, ds_base;
+int query_blocks;  // of stored dS
 Philox philox;
 uint threshold;
 
@@ -99,6 +100,7 @@ void accumulate(int stage, int block, int query0, bool masked) {
         most[t] = diagonal + p.left;
       }
     }
+    T stored[8];
     uvec4 bits;
     if (DROPOUT && QUADS) bits = dropout_block_transposed(philox, bh, query0, row0 + r * MAT_M, p.q_len);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
@@ -126,10 +128,16 @@ void accumulate(int stage, int block, int query0, bool masked) {
       }
       const float d = prob * (gp - stats.y);
       PUT_A(weight[r], 0, e, kept)
-      PUT_A(ds[r], 1, e, SOFTCAP ? d * slope : d)
+      stored[e] = T(SOFTCAP ? d * slope : d);
+      PUT_A(ds[r], 1, e, stored[e])
     }
     TAKE_A(weight[r], 0)
     TAKE_A(ds[r], 1)
+    if (STORES_DS && part == 0) {
+      const uint at = uint(((row0 / MAT_M + r) * query_blocks + query0 / MAT_N)) * DS_BYTES;
+      ChunkRef(ds_base + uint64_t(at)).v = uvec4(pack_two(stored[0], stored[1]), pack_two(stored[2], stored[3]),
+                                                 pack_two(stored[4], stored[5]), pack_two(stored[6], stored[7]));
+    }
   }
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;
@@ -165,8 +173,11 @@ void main() {
   const int blocks = (p.k_len + BLOCK - 1) / BLOCK, heads_of_group = p.heads / p.kv_heads;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
-  const int first = int(group % uint(blocks)) * BLOCK;  // causal: the first keys are seen by the most queries
-  const int b_kv = int(group / uint(blocks)), warp = int(gl_SubgroupID);
+  // Causal: the first keys are seen by the most queries. A chunk's few heads take turns, so that its end is light for all.
+  const int chunk = int(p.groups) / blocks;
+  const int first = (STORES_DS ? int(group) / chunk : int(group % uint(blocks))) * BLOCK;
+  const int in_chunk = STORES_DS ? int(group) % chunk : int(group / uint(blocks)), warp = int(gl_SubgroupID);
+  const int b_kv = in_chunk + int(p.first_head);
   const int kv_h = b_kv % p.kv_heads;
   b = b_kv / p.kv_heads;
   begin_sequence(b);
@@ -194,7 +205,8 @@ void main() {
 
   // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the block.
   const int last = min(first + BLOCK, key_count()) - 1;
-  const int begin = queries_begin(first) / TILE, end = (max(queries_end(last), 0) + TILE - 1) / TILE;
+  const int unit = STORES_DS ? DS_ROWS : TILE;
+  const int begin = queries_begin(first) / unit * (unit / TILE), end = (max(queries_end(last), 0) + unit - 1) / unit * (unit / TILE);
   const int full_begin = clamp((max(last - diagonal_shift() - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
   const int full_end = BOUNDED_LEFT ? clamp(max(first - diagonal_shift() + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
   const int last_tile = max(end, 1) - 1;
@@ -206,6 +218,11 @@ void main() {
     b_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
     stats_base = p.stats + uint64_t(stats_index(bh, 0)) * 8;
     if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+    if (STORES_DS) {
+      query_blocks = ds_blocks(p.q_len);
+      ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) * uint64_t(uint(blocks * (BLOCK / MAT_M) * query_blocks)) * DS_BYTES +
+                uint64_t(uint(lane()) * 16u);
+    }
     fetch_a(min(begin, last_tile));
     fetch_b(min(begin, last_tile));
     fetch_stats(min(begin, last_tile));

@@ -168,6 +168,9 @@ void pass(int from, int to, int last, bool masked) {
 void main() {
 #include "attention/matrix_query_block.glsl"
   part = SPLIT == 1 ? 0 : warp % SPLIT;
+  const bool sums = SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK);
+  if (ONLY_DELTA && !sums) return;
+
   const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h) + uint64_t(d0 * 2);
   const uint64_t g_head = query_rows(p.grad_out, p.grad_out_stride, b, h) + uint64_t(dv0 * 2);
@@ -194,8 +197,9 @@ void main() {
       lse[r * SLOTS + t] = F32Ref(stats).v * LOG2E;
       delta[r * SLOTS + t] = F32Ref(stats + 4).v;
     }
-  if (SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK)) {
+  if (sums) {
     sum_delta(begin, end);
+    if (ONLY_DELTA) return;
     fetch_a(min(begin, last_tile));
     fetch_b(min(begin, last_tile));
   }

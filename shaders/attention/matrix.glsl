@@ -35,6 +35,10 @@ const bool GRAD_BIAS = (FLAGS & 16) != 0;
 const bool EXACT = (FLAGS & 32) != 0;    // no band, and the tiles hold nothing beyond the last row: no mask
 
 const bool SUMS_DELTA = (FLAGS & 64) != 0;  // dQ: some rows may see few keys
+const bool STORES_DS = (FLAGS & 2048) != 0;   // dK/dV: dS goes to memory, for flash_attn_bwd_dq_stored
+const bool ONLY_DELTA = (FLAGS & 4096) != 0;  // dQ: nothing but what SUMS_DELTA asks for
+// Elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a word.
+const bool PAIRS = (FLAGS & 8192) != 0;
 const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are those of an A operand in the same lane
 const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
 // Stationary operands come from memory as matrices, which needs whole, aligned, unpadded rows; else through patches.
@@ -59,6 +63,11 @@ const bool PATCH_WHOLE = MAT_M * 2 % SUBGROUP == 0;
 const int PATCH_SIZE = MAT_M * PATCH_PITCH;
 // Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
 const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;
+// Stored dS: matrices in the order of their lanes, 16 bytes each, [head][block of keys][block of queries][lane]. What the
+// band lets a reader of DS_ROWS queries see is written for all of these.
+const int DS_ROWS = 8 * MAT_M;
+const uint DS_BYTES = 16 * SUBGROUP;
+int ds_blocks(int rows) { return (rows + DS_ROWS - 1) / DS_ROWS * 8; }  // MAT_M = MAT_N rows each
 const float LN2 = 0.6931471805599453;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ElemsRef { T v[]; };

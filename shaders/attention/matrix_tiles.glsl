@@ -24,6 +24,13 @@ uint pack_pair(T a, T b) {
   return packHalf2x16(vec2(float(a), float(b)));
 #endif
 }
+uint pack_two(T a, T b) {
+#ifdef T_bfloat16_t
+  return pack_pair(a, b);
+#else
+  return packFloat2x16(f16vec2(a, b));
+#endif
+}
 uvec4 strip_chunk(int which, int row, int column) {
   const uint at = strip_at(which) + uint(row * STRIP_PITCH + column);
   return uvec4(pack_pair(strips[at], strips[at + 1]), pack_pair(strips[at + 2], strips[at + 3]),
