@@ -76,6 +76,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend()
     _module.install(NAME)
     importlib.import_module("torch_aule._attention_ops")
+    importlib.import_module("torch_aule._loss_ops")
     importlib.import_module("torch_aule._attention_vmap")
     importlib.import_module("torch_aule._fake_convolution")
 

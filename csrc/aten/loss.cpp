@@ -1,8 +1,56 @@
 #include "ops/loss.h"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/cross_entropy_loss_native.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
 #include "aten/register.h"
+#include "ops/cross_entropy.h"
 
 namespace aule {
+namespace {
+
+// Python subclasses, fake tensors, torch.func's wrappers and forward-mode AD see the ops that cross entropy is made of.
+bool plain(const at::Tensor& t) {
+  constexpr c10::DispatchKeySet kWrapped{c10::DispatchKey::Python, c10::DispatchKey::PythonDispatcher,
+                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
+                                         c10::DispatchKey::Functionalize};
+  return !(t.key_set().has_any(kWrapped)) && !t._fw_grad(0).defined();
+}
+
+// PyTorch makes it of log_softmax and nll_loss. Above autograd there is a choice: the op with its own gradient
+// (torch_aule/_loss_ops.py), in float32 under autocast, which would run log_softmax so.
+at::Tensor cross_entropy_loss(const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight,
+                              int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
+  const bool weighted = weight.has_value() && weight->defined();
+  if (weighted || label_smoothing != 0.0 || !plain(self) || !plain(target) ||
+      c10::impl::TorchDispatchModeTLS::any_modes_set() || !ops::cross_entropy_serves(self, target)) {
+    return at::native::cross_entropy_loss_symint(self, target, weight, reduction, ignore_index, label_smoothing);
+  }
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("aule::cross_entropy_fwd", "")
+                             .typed<decltype(ops::cross_entropy_fwd)>();
+  const bool wide = at::autocast::is_autocast_enabled(c10::DeviceType::PrivateUse1);
+  return std::get<0>(op.call(self, target, reduction, ignore_index.expect_int(), wide));
+}
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def(
+      "cross_entropy_fwd(Tensor self, Tensor target, int reduction, int ignore_index, bool wide) -> "
+      "(Tensor loss, Tensor total_weight, Tensor logsumexp)");
+  m.def(
+      "cross_entropy_bwd(Tensor grad_output, Tensor self, Tensor target, Tensor logsumexp, Tensor total_weight, "
+      "int reduction, int ignore_index) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("cross_entropy_fwd", GUARDED(ops::cross_entropy_fwd));
+  m.impl("cross_entropy_bwd", GUARDED(ops::cross_entropy_bwd));
+}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("cross_entropy_loss", GUARDED(cross_entropy_loss)); }
+
+}  // namespace
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nll_loss_forward.output", GUARDED(ops::nll_loss_forward_out));
   m.impl("nll_loss_backward.grad_input", GUARDED(ops::nll_loss_backward_out));

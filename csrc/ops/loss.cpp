@@ -143,7 +143,7 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   p.loss = args.write(output);
   p.total_weight = args.write(total_weight);
   p.chunks = chunks;
-  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean}, p, args,
+  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean, 64}, p, args,
          Grid{1});
 }
 

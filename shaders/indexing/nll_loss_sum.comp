@@ -5,7 +5,8 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(local_size_x = 64) in;
+layout(constant_id = 2) const int LOCAL = 64;
+layout(local_size_x_id = 2) in;
 #include "common/dtype.glsl"
 
 layout(constant_id = 0) const int DT = AULE_DT_F32;
@@ -31,19 +32,19 @@ const int kPartialDT = AULE_DT_F64;
 const int kPartialDT = AULE_DT_F32;
 #endif
 
-shared REAL losses[64];
-shared REAL weights[64];
+shared REAL losses[LOCAL];
+shared REAL weights[LOCAL];
 
 void main() {
   uint id = gl_LocalInvocationID.x;
   REAL loss = REAL(0), weight = REAL(0);
-  for (uint i = id; i < p.chunks; i += 64u) {
+  for (uint i = id; i < p.chunks; i += LOCAL) {
     loss += LOAD(p.partial, uint64_t(2u * i), kPartialDT);
     weight += LOAD(p.partial, uint64_t(2u * i + 1u), kPartialDT);
   }
   losses[id] = loss;
   weights[id] = weight;
-  [[unroll]] for (uint half_size = 32u; half_size > 0u; half_size /= 2u) {
+  for (uint half_size = LOCAL / 2u; half_size > 0u; half_size /= 2u) {
     barrier();  // the upper half's sums are written before the lower half reads them
     if (id < half_size) {
       losses[id] += losses[id + half_size];
