@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "runtime/allocator.h"
+#include "runtime/device_caps.h"
 
 namespace aule::ops {
 namespace {
@@ -26,7 +26,7 @@ Budget& budget_of(int device) {
   static std::array<Budget, 64> budgets;
   Budget& budget = budgets.at(static_cast<size_t>(device));
   std::call_once(budget.once, [&] {
-    const auto [free, total] = runtime::memory_info(static_cast<c10::DeviceIndex>(device));
+    const uint64_t free = runtime::free_bytes(static_cast<c10::DeviceIndex>(device));
     budget.bytes = std::min(kMost, static_cast<int64_t>(free / 16));
   });
   return budget;

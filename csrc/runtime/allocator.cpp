@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "runtime/device_caps.h"
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
 #include "vulkan/check.h"
@@ -497,6 +498,8 @@ std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device) {
   const auto budget = vulkan::Device::get(device).memory().budget();
   return {budget.free_bytes, budget.total_bytes};
 }
+
+uint64_t free_bytes(c10::DeviceIndex device) { return memory_info(device).first; }
 
 std::map<std::string, int64_t> memory_stats(c10::DeviceIndex device) {
   const DeviceStats stats = cache(device).stats();
