@@ -22,6 +22,7 @@ _BY_FILE = {
     "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes "
     "ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
+    "test_rotary.py": "rotary",
     "test_scan.py": "scan",
     "test_softmax.py": "softmax_backward",
     "test_sort.py": "nonzero_write sort_block sort_emit sort_merge",

@@ -48,6 +48,7 @@ _LAZY = {
     "flash_attn_with_kvcache": "torch_aule.kv_cache",
     "paged_attention": "torch_aule.kv_cache",
     "print_backend_info": "torch_aule.info",
+    "rotary_embedding": "torch_aule.rotary",
 }
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "flash_attn_with_kvcache",
     "paged_attention",
     "print_backend_info",
+    "rotary_embedding",
 ]
 
 

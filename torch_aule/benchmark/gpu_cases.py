@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule.benchmark.gpt2 import GPT2, Gpt2Config
+from torch_aule.rotary import rotary_embedding
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -303,8 +304,31 @@ def norms(sizes: Sizes) -> list[GpuCase]:
             cases.append(_memory_case(sizes, function.__name__, dtype, 2, function))
             cases.append(_memory_case(sizes, function.__name__ + "_backward", dtype, 3, function, backward=True))
         cases += [_cross_entropy(sizes, dtype, backward) for backward in (False, True)]
-        cases.append(_adamw(sizes, dtype))
+        cases += [_adamw(sizes, dtype), _rotary(sizes, dtype)]
     return cases
+
+
+def _rotary(sizes, dtype) -> GpuCase:
+    rows, width = sizes.rows
+    head = min(width, 128)
+
+    def make(device):
+        x = torch.randn(rows, width // head, head, device=device, dtype=dtype).transpose(0, 1)
+        angles = torch.outer(torch.arange(rows), 10000 ** (-torch.arange(0, head, 2) / head))
+        cos, sin = angles.cos().to(device), angles.sin().to(device)
+        if device == "aule":
+            return lambda: rotary_embedding(x, cos, sin)
+        cos, sin = (torch.cat((t, t), -1).to(dtype) for t in (cos, sin))
+
+        def composed():  # as models write it
+            a, b = x.chunk(2, -1)
+            return x * cos + torch.cat((-b, a), -1) * sin
+
+        return composed
+
+    size = torch.empty((), dtype=dtype).element_size()
+    return GpuCase("norms", "rotary_embedding", f"{width // head} heads, {rows} tokens, {head}", short(dtype), make,
+                   bytes=2.0 * size * rows * (width // head * head), reach=Reach("copy", 0.85, 0.95))  # fmt: skip
 
 
 def _cross_entropy(sizes, dtype, backward) -> GpuCase:
@@ -319,9 +343,10 @@ def _cross_entropy(sizes, dtype, backward) -> GpuCase:
         return lambda: torch.autograd.grad(loss, x, retain_graph=True)
 
     size = torch.empty((), dtype=dtype).element_size()
-    # Eager PyTorch keeps log_softmax for the gradient: a read and a write in both directions.
+    # What must move: the logits are read, and for the gradient read and written. Eager PyTorch writes log_softmax too.
+    passes = 2.0 if backward else 1.0
     return GpuCase("norms", "cross_entropy" + ("_backward" if backward else ""), f"{rows}x{width}", short(dtype), make,
-                   bytes=2.0 * size * rows * width, autograd=backward)  # fmt: skip
+                   bytes=passes * size * rows * width, autograd=backward)  # fmt: skip
 
 
 def chains(sizes: Sizes) -> list[GpuCase]:

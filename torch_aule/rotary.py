@@ -1,0 +1,69 @@
+"""Rotary position embedding in one pass."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["rotary_embedding"]
+
+
+class _InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, cos, sin, positions, interleaved):
+        ctx.save_for_backward(cos, sin, positions)
+        ctx.interleaved = interleaved
+        ctx.mark_dirty(x)
+        torch.ops.aule.rotary_embedding_(x, cos, sin, positions, interleaved)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        turned = torch.ops.aule.rotary_embedding(grad, *ctx.saved_tensors, ctx.interleaved, True)
+        return turned, None, None, None, None
+
+
+def rotary_embedding(
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    positions: torch.Tensor | None = None,
+    *,
+    interleaved: bool = False,
+    inplace: bool = False,
+) -> torch.Tensor:
+    """Turn queries or keys by angles that grow with their position, as RoFormer, GPT-NeoX and Llama do.
+
+    Of each token the first ``2 * half`` elements are turned in pairs, ``(a, b)`` to ``(a cos - b sin, a sin + b cos)``;
+    what lies behind them stays. Computed in float32, in one kernel. Differentiable in `x`, any number of times.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        ``[batch, heads, tokens, size]``, or without the first ones, of any strides; float32, float16 or bfloat16. A
+        tensor that has tokens before heads is given as ``x.transpose(1, 2)``, which copies nothing.
+    cos, sin : torch.Tensor
+        ``[rows, half]``, the cosine and sine of each position's angles, with ``2 * half <= size``.
+    positions : torch.Tensor, optional
+        ``[tokens]`` or ``[batch, tokens]``, int64 or int32: each token's row of the tables. Without it token ``i`` has
+        row ``i``. One that is out of range raises an ``IndexError`` at the next synchronisation.
+    interleaved : bool, default False
+        Pairs are neighbours, ``2 j`` and ``2 j + 1`` (RoFormer), instead of ``j`` and ``j + half`` (GPT-NeoX, Llama).
+    inplace : bool, default False
+        Write to `x`, whose last dimension must then be dense.
+
+    Returns
+    -------
+    torch.Tensor
+        As `x`, or `x` itself.
+
+    Examples
+    --------
+    >>> angles = torch.outer(torch.arange(1024), 10000 ** (-torch.arange(0, 64, 2) / 64)).to("aule")
+    >>> q = torch.randn(2, 8, 1024, 64, device="aule")
+    >>> q = torch_aule.rotary_embedding(q, angles.cos(), angles.sin())
+    """
+    if cos.requires_grad or sin.requires_grad:
+        raise NotImplementedError("rotary_embedding: no gradient for cos and sin; detach them")
+    if inplace:
+        return _InPlace.apply(x, cos, sin, positions, interleaved)
+    return torch.ops.aule.rotary_embedding(x, cos, sin, positions, interleaved)
