@@ -117,8 +117,9 @@ def workload() -> list[tuple[str, object]]:
     def empty(*size, dtype, grad=False):
         return torch.empty(*size, dtype=dtype, device="aule").requires_grad_(grad)
 
-    def attention(dtype, dim, causal, backward=True, n=2048, queries=None, heads=(4, 4), dropout=0.0):
+    def attention(dtype, dim, causal, backward=True, n=2048, queries=None, heads=(4, 4), dropout=0.0, variant=""):
         def call():
+            os.environ["AULE_ATTENTION_VARIANT"] = variant
             q = empty(1, heads[0], queries or n, dim, dtype=dtype, grad=backward)
             k, v = (empty(1, heads[1], n, dim, dtype=dtype, grad=backward) for _ in range(2))
             out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout,
@@ -127,7 +128,7 @@ def workload() -> list[tuple[str, object]]:
                 torch.autograd.grad(out, (q, k, v), torch.empty_like(out))
 
         words = [f"attention {short[dtype]} D{dim}", "causal" if causal else ""]
-        words += [f"dropout {dropout}" if dropout else "", f"{queries} query" if queries else ""]
+        words += [f"dropout {dropout}" if dropout else "", f"{queries} query" if queries else "", variant]
         jobs.append((" ".join(w for w in words if w), call))
 
     for dtype in (half, brain, full):
@@ -137,6 +138,11 @@ def workload() -> list[tuple[str, object]]:
     for dim in (32, 80, 96, 192, 256):
         attention(half, dim, False)
     attention(half, 64, False, dropout=0.1)
+    attention(half, 128, False, dropout=0.1)
+    for dim in (64, 128, 192):
+        attention(half, dim, True, variant="staged")
+    for dim in (192, 256):
+        attention(half, dim, True)
     for queries in (1, 16):
         attention(half, 128, False, backward=False, n=16384, queries=queries, heads=(32, 8))
 
@@ -179,10 +185,24 @@ def workload() -> list[tuple[str, object]]:
         rows("sort", lambda x, w, b: x[:64].sort(-1)[0], dtype, backward=False)
         rows("transposed copy", lambda x, w, b: x.t().contiguous(), dtype, backward=False)
 
-    def conv():
-        x, w = empty(4, 64, 32, 32, dtype=full, grad=True), empty(64, 64, 3, 3, dtype=full, grad=True)
-        y = F.conv2d(x, w, padding=1)
-        torch.autograd.grad(y, (x, w), torch.empty_like(y))
+    def conv(dtype, images, channels, size, stride=1):
+        def call():
+            x = empty(images, channels, size, size, dtype=dtype, grad=True)
+            w = empty(channels, channels, 3, 3, dtype=dtype, grad=True)
+            y = F.conv2d(x, w, padding=1, stride=stride)
+            torch.autograd.grad(y, (x, w), torch.empty_like(y))
+
+        step = f" stride {stride}" if stride != 1 else ""
+        jobs.append((f"conv2d {short[dtype]} {images}x{channels}x{size}x{size}{step}", call))
+
+    for dtype in (half, brain, full):
+        for images, channels, size, stride in ((4, 64, 32, 1), (32, 64, 56, 1), (32, 128, 28, 1), (32, 256, 28, 2)):
+            conv(dtype, images, channels, size, stride)
+
+    def lower_precision():
+        torch.set_float32_matmul_precision("high")
+        empty(2048, 2048, dtype=full) @ empty(2048, 2048, dtype=full)
+        torch.set_float32_matmul_precision("highest")
 
     def embedding():
         w = empty(1000, 256, dtype=full, grad=True)
@@ -194,7 +214,7 @@ def workload() -> list[tuple[str, object]]:
         p.grad = torch.empty_like(p)
         torch.optim.AdamW([p], fused=True).step()
 
-    return [*jobs, ("conv2d f32", conv), ("embedding f32", embedding), ("fused AdamW f32", adamw)]
+    return [*jobs, ("matmul f32 high", lower_precision), ("embedding f32", embedding), ("fused AdamW f32", adamw)]
 
 
 def child_operators(start: int) -> None:
@@ -241,18 +261,20 @@ def matrix_attention_constants(name: str) -> list[tuple[str, int, list[int]]]:
     ]
     planned = [tuple(map(int, row.split(","))) for row in re.findall(r"\{([\d, ]+)\}", text)]
     found = []
-    for subgroup, dim in itertools.product((64, 32), (64, 128, 256) if "fwd" in name else (64, 128)):
+    for subgroup, dim in itertools.product((64, 32), (64, 128, 192)):
         # A lane holds a column, every second row of it or every fourth, each row its own slot.
         slots = 256 // subgroup
         lane_map = 16 | 1 << 8 | 1 << 16 | slots << 24
         rows_of = sum(e * subgroup // 16 << 4 * e for e in range(slots))
         each = sum(e << 4 * e for e in range(slots))
-        first = next(row[1:] for row in planned if dim <= row[0])
+        row = next(row for row in planned if dim <= row[0])
+        first, parts = row[1:6], 2 if "bwd" in name and (row[7:] == (2,) or dim > 128) else 1
         for shape in dict.fromkeys((first, *SMALLER_SHAPES)):
             warps, rows, tile, step, stages = shape
             words = [BF16 if "bfloat16" in name else F16, -1, 0, 0, warps * subgroup, 16, 16, subgroup, lane_map,
                      rows_of, 0, 0, each, rows_of, dim, dim, tile | rows << 8 | step << 16 | stages << 24,
-                     1 | 8 | 128 | (64 if "dq" in name else 0), 2 * dim, 2 * dim]  # fmt: skip
+                     1 | 8 | 128 | (64 if "dq" in name else 0) | (1024 if parts == 2 else 0),
+                     2 * dim, 2 * dim]  # fmt: skip
             what = f"D{dim}, {subgroup} lanes, {','.join(map(str, shape))}" + (" (plan)" if shape == first else "")
             found.append((what, subgroup, [w & 0xFFFFFFFF for w in words]))
     return found
@@ -277,7 +299,7 @@ def child_rows(gen: Path, start: int, skip: set[str], shim: str) -> None:
     number = -1
     for name, offset, size, features in kernel_rows(gen):
         forms: list[tuple[str, list[int], int]] = [("default constants", [], 0)]
-        if re.search("flash_attn.*_matrix", name):
+        if re.search("flash_attn.*_matrix", name) and "STAGED=1" not in name:
             forms = [(what, words, subgroup) for what, subgroup, words in matrix_attention_constants(name)]
         elif name in skip:
             continue

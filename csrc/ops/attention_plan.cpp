@@ -57,13 +57,14 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   AttentionPlan plan;
   if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
   // Two operands and the accumulators of 16 rows fill the registers at 128 columns of a subgroup.
+  const auto widest = static_cast<int>(std::max(problem.head_dim, problem.v_dim));
+  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, round_up(widest, 16));
+  if (shape.dim == 0) return plan;
   const char* parts = std::getenv("AULE_ATTENTION_PARTS");
-  const bool wide = std::max(problem.head_dim, problem.v_dim) > 128 || (parts != nullptr && *parts == '2');
+  const bool wide = widest > 128 || shape.parts == 2 || (parts != nullptr && *parts == '2');
   plan.parts = pass != AttentionPass::forward && wide ? 2 : 1;
   plan.dim = round_up(problem.head_dim, 16 * plan.parts);
   plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
-  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, std::max(plan.dim, plan.v_dim));
-  if (shape.dim == 0) return plan;
   const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
   plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');
   plan.local = shape.warps * layout.subgroup;
@@ -93,11 +94,13 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   AttentionPlan plan;
   if (!layout.usable || caps.max_push_constant_bytes < 256) return plan;
   const bool forward = pass == AttentionPass::forward;
-  plan.parts = !forward && std::max(problem.head_dim, problem.v_dim) > 128 ? 2 : 1;
+  plan.parts = !forward && std::max(problem.head_dim, problem.v_dim) > 96 ? 2 : 1;
   plan.dim = round_up(problem.head_dim, 16 * plan.parts);
   plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
-  if (widest > 256 || layout.subgroup % m != 0) return plan;
+  // Wider heads spill registers on RDNA3, where the portable kernels do not.
+  constexpr uint32_t kAmd = 0x1002;
+  if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
   plan.local = warps * layout.subgroup;
   plan.rows = plan.step = plan.stages = 1;

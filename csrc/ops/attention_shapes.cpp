@@ -31,11 +31,14 @@ constexpr MatrixShape kDq[] = {
 constexpr MatrixShape kDkDv[] = {
     {64, 4, 2, 64, 1, 1}, {96, 8, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 
-// Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers, where there is one
-// (benchmarks/results/amd-radv-25.0.7.md; none was found for D 128 backward and D 256).
-constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kDqOthers[] = {{64, 4, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}, {256, 8, 1, 16, 1, 1}};
-constexpr MatrixShape kDkDvOthers[] = {{64, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
+// Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers
+// (benchmarks/results/amd-radv-25.0.7.md): from D 128 backward two subgroups share the rows. None was found for D 256,
+// which the portable kernels serve.
+constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kDqOthers[] = {
+    {64, 4, 1, 64, 1, 1}, {96, 8, 1, 32, 1, 2}, {128, 8, 1, 32, 1, 1, 0, 2}, {192, 8, 1, 16, 1, 1}};
+constexpr MatrixShape kDkDvOthers[] = {
+    {64, 4, 1, 32, 1, 1}, {96, 8, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 2}, {192, 8, 1, 16, 1, 1}};
 constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
@@ -100,6 +103,7 @@ MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
   MatrixShape shape = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
   if (const char* asked = std::getenv(kTables[i].variable); asked != nullptr && shape.dim != 0) {
     MatrixShape other{shape.dim};
+    other.parts = shape.parts;
     if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages,
                     &other.direct) >= 5 &&
         sound(other))
