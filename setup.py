@@ -1,11 +1,13 @@
 """Generates headers and SPIR-V into build/gen, then compiles the extension torch_aule._C; nothing else."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from setuptools import setup
 from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
@@ -58,14 +60,80 @@ def relative(path):
     return path.relative_to(ROOT).as_posix()
 
 
+PCH = ROOT / "build" / "pch"
+PCH_TEXT = """// What most sources include of torch, precompiled.
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+"""
+
+
+def precompiles():
+    """Whether torch's headers, most of a cold build's work, are precompiled: for gcc where no compiler cache is.
+
+    A cache pays for them once and would not recognise sources that come with a precompiled header.
+    """
+    cached = not os.environ.get("CCACHE_DISABLE") and (shutil.which("ccache") or "cache" in os.environ.get("CXX", ""))
+    if cached or sys.platform != "linux":
+        return False
+    command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    return found.returncode == 0 and "Free Software Foundation" in found.stdout
+
+
+def start_precompiling(compiler, extension):
+    """The process that compiles the header, or None where that was done with these flags already."""
+    flags = [*compiler.compiler_so[1:], *(f"-D{name}" for name, _ in extension.define_macros)]
+    flags += [f"-I{path}" for path in extension.include_dirs] + extension.extra_compile_args
+    flags += ["-DTORCH_API_INCLUDE_EXTENSION_H", "-DTORCH_EXTENSION_NAME=_C"]  # as torch's ninja file has them
+    header = PCH / "torch.h"
+    command = [*shlex.split(os.environ.get("CXX", "c++")), *flags, "-x", "c++-header", str(header)]
+    text = f"{PCH_TEXT}// For torch {torch.__version__}: {' '.join(command)}\n"
+    if (PCH / "torch.h.gch").exists() and header.read_text() == text:
+        return None
+    PCH.mkdir(parents=True, exist_ok=True)
+    (PCH / "torch.h.gch").unlink(missing_ok=True)
+    header.write_text(text)
+    return subprocess.Popen([*command, "-o", str(PCH / "torch.h.tmp")], cwd=ROOT)
+
+
+def units_with_precompiled_header(sources):
+    """What to compile in place of `sources`: a file that includes the header and then the source.
+
+    Where the header does not suit a unit's flags, gcc reads its text. The tables of csrc/aten are a few lines each and
+    take one unit for several.
+    """
+
+    def unit(name, members):
+        path = PCH / f"{name}.cpp"
+        lines = ['#include "torch.h"', *(f'#include "{(ROOT / member).as_posix()}"' for member in members), ""]
+        text = "\n".join(lines)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        return relative(path)
+
+    tables = [source for source in sources if source.startswith("csrc/aten/")]
+    others = [source for source in sources if source.startswith(("csrc/ops/", "csrc/python/", "csrc/runtime/"))]
+    units = [unit(f"aten_{i}", tables[i::8]) for i in range(8)]
+    units += [unit("_".join(Path(source).with_suffix("").parts[1:]), [source]) for source in others]
+    return [*units, *(source for source in sources if source not in tables and source not in others)]
+
+
 class BuildAule(BuildExtension):
     def build_extensions(self):
-        generate()
+        (extension,) = self.extensions
+        precompiling = precompiles()
+        process = start_precompiling(self.compiler, extension) if precompiling else None
+        generate()  # meanwhile
+        extension.sources = sorted(map(relative, [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]))
+        if process is not None and process.wait() == 0:
+            os.replace(PCH / "torch.h.tmp", PCH / "torch.h.gch")
+        if precompiling and (PCH / "torch.h.gch").exists():
+            extension.sources = units_with_precompiled_header(extension.sources)
         if getattr(self, "editable_mode", False):
             # An editable install would compile into a temporary folder, and so everything anew each time.
             self.build_temp = relative(GEN.parent / f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
-        (extension,) = self.extensions
-        extension.sources = sorted(map(relative, [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]))
         # Headers are found by the compiler's dependency files; these make distutils call ninja at all, which then
         # rebuilds only what is out of date.
         self.force = True

@@ -2,7 +2,6 @@
 // fake kernels are in torch_aule/_attention_ops.py.
 #include "ops/attention.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -18,24 +17,6 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choi
 
 namespace aule::aten {
 namespace {
-
-// Under torch.autocast("aule") the operands arrive in the autocast dtype; the bias keeps its own, which the kernel
-// reads.
-template <class Op>
-struct Autocast;
-template <class Result, class... Options>
-struct Autocast<Result(const at::Tensor&, const at::Tensor&, const at::Tensor&, Options...)> {
-  static Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, Options... options) {
-    constexpr auto kDevice = c10::DeviceType::PrivateUse1;
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
-    const auto dtype = at::autocast::get_autocast_dtype(kDevice);
-    const auto cast = [&](const at::Tensor& t) { return at::autocast::cached_cast(dtype, t, kDevice); };
-    static const auto op = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("aule::flash_attn_fwd", "")
-                               .typed<decltype(ops::flash_attn_fwd)>();
-    return op.call(cast(query), cast(key), cast(value), options...);
-  }
-};
 
 // PyTorch's flash ops grow arguments from release to release: 0 where there is no such op.
 size_t arguments_of(const char* name) {
@@ -76,10 +57,6 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only
   m.impl("flash_attn_decode", torch::autograd::autogradNotImplementedFallback());
   m.impl("paged_attention", torch::autograd::autogradNotImplementedFallback());
-}
-
-TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) {
-  m.impl("flash_attn_fwd", TORCH_FN((Autocast<decltype(ops::flash_attn_fwd)>::forward)));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -1,6 +1,10 @@
-// Autocast for the device: PyTorch's own op lists under AutocastPrivateUse1; everything else falls through.
+// Autocast for the device: PyTorch's own op lists and our attention under AutocastPrivateUse1; everything else falls
+// through.
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
+
+#include "ops/attention.h"
 
 namespace at::autocast {
 
@@ -31,3 +35,31 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 }
 
 }  // namespace at::autocast
+
+namespace aule::aten {
+namespace {
+
+// Under torch.autocast("aule") the operands arrive in the autocast dtype; the bias keeps its own, which the kernel
+// reads.
+template <class Op>
+struct Autocast;
+template <class Result, class... Options>
+struct Autocast<Result(const at::Tensor&, const at::Tensor&, const at::Tensor&, Options...)> {
+  static Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, Options... options) {
+    constexpr auto kDevice = c10::DeviceType::PrivateUse1;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
+    const auto dtype = at::autocast::get_autocast_dtype(kDevice);
+    const auto cast = [&](const at::Tensor& t) { return at::autocast::cached_cast(dtype, t, kDevice); };
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("aule::flash_attn_fwd", "")
+                               .typed<decltype(ops::flash_attn_fwd)>();
+    return op.call(cast(query), cast(key), cast(value), options...);
+  }
+};
+
+TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) {
+  m.impl("flash_attn_fwd", TORCH_FN((Autocast<decltype(ops::flash_attn_fwd)>::forward)));
+}
+
+}  // namespace
+}  // namespace aule::aten

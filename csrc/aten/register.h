@@ -57,4 +57,5 @@ struct Guarded<fn> {
 
 }  // namespace aule::aten
 
-#define GUARDED(fn) TORCH_FN((::aule::aten::Guarded<&fn>::call))
+// A plain pointer, no TORCH_FN: operators of one signature then share torch's wrappers, whose compilation takes long.
+#define GUARDED(fn) (::aule::aten::Guarded<&fn>::call)

@@ -1,0 +1,229 @@
+"""A shader as the build reads it: includes inlined, `#pragma aule` lines understood, one text for each variant."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inlining import inlined
+from spirv import Member, ShaderError
+
+SHADERS = Path(__file__).resolve().parent
+ROOT = SHADERS.parent
+INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "kernels"]
+
+EXTENSIONS = [
+    "GL_EXT_buffer_reference",
+    "GL_EXT_buffer_reference2",
+    "GL_EXT_scalar_block_layout",
+    "GL_EXT_shader_explicit_arithmetic_types_int64",
+    "GL_EXT_shader_16bit_storage",
+    "GL_EXT_shader_8bit_storage",
+    "GL_EXT_control_flow_attributes",
+]
+
+# `#pragma aule feature` names -> Feature enumerators of csrc/kernels/caps.h.
+FEATURES = {
+    "float16": "kFeatureFloat16",
+    "bfloat16": "kFeatureBFloat16",
+    "float64": "kFeatureFloat64",
+    "float32_atomic_add": "kFeatureFloat32AtomicAdd",
+    "subgroup_arithmetic": "kFeatureSubgroupArithmetic",
+    "subgroup_shuffle": "kFeatureSubgroupShuffle",
+    "cooperative_matrix": "kFeatureCooperativeMatrix",
+    "cooperative_matrix2": "kFeatureCooperativeMatrix2",
+    "int8": "kFeatureInt8",
+    "int_dot_product": "kFeatureIntDotProduct",
+}
+
+# Axis values that stand for a storage dtype -> DType enumerators of csrc/kernels/dtype.h.
+DTYPES = {
+    "float": "f32", "f32": "f32", "double": "f64", "f64": "f64",
+    "float16_t": "f16", "half": "f16", "f16": "f16", "bfloat16_t": "bf16", "bf16": "bf16",
+    "int8_t": "i8", "i8": "i8", "uint8_t": "u8", "u8": "u8", "int16_t": "i16", "i16": "i16",
+    "int": "i32", "int32_t": "i32", "i32": "i32", "int64_t": "i64", "i64": "i64", "bool": "b8", "b8": "b8",
+    "raw1": "raw1", "raw2": "raw2", "raw4": "raw4", "raw8": "raw8", "raw16": "raw16",
+}  # fmt: skip
+
+
+def shown(path: Path) -> str:
+    """The path as a person types it."""
+    try:
+        return os.path.relpath(path)
+    except ValueError:  # another drive on Windows
+        return str(path)
+
+
+class Source:
+    """One shader with its includes inlined.
+
+    `#line` directives number the files (`#line 7 2` is line 7 of files[2]), so that the compiler's messages and
+    `__LINE__` (the id of an op row) speak of the original files.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.files: list[Path] = []
+        self.lines: list[str] = []
+        self._inline(path, [])
+
+    def _inline(self, path: Path, stack: list[Path]) -> None:
+        if path in stack:
+            raise ShaderError(f"{shown(stack[-1])}: includes itself through {shown(path)}")
+        if path not in self.files:
+            self.files.append(path)
+        number = self.files.index(path)
+        self.lines.append(f"#line 1 {number}")
+        text = path.read_text(encoding="utf-8")
+        for line_number, line in enumerate(text.splitlines(), 1):
+            include = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not include:
+                self.lines.append(line)
+                continue
+            target = self._find(include.group(1), path)
+            if target is None:
+                raise ShaderError(f'{shown(path)}:{line_number}: cannot find include "{include.group(1)}"')
+            self._inline(target, [*stack, path])
+            self.lines.append(f"#line {line_number + 1} {number}")
+
+    def _find(self, name: str, includer: Path) -> Path | None:
+        for folder in [*INCLUDE_DIRS, includer.parent]:
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+        return None
+
+
+@dataclass
+class Condition:
+    """`A=x B=y`: true for a variant that has all these values."""
+
+    wanted: dict[str, str]
+
+    def matches(self, variant: dict[str, str]) -> bool:
+        return all(variant[name] == value for name, value in self.wanted.items())
+
+
+@dataclass
+class Shader:
+    source: Source
+    name: str
+    family: str
+    axes: dict[str, list[str]] = field(default_factory=dict)
+    skips: list[Condition] = field(default_factory=list)
+    features: list[tuple[str, Condition]] = field(default_factory=list)
+    params_ring: bool = False
+    params_wide: bool = False
+    inline: bool = False
+    variants: list[Variant] = field(default_factory=list)
+    params: list[Member] = field(default_factory=list)
+    params_bytes: int = 0
+
+    @property
+    def camel(self) -> str:
+        return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
+
+    def kind(self, axis: str) -> str:
+        """How C++ passes this axis: "DType", "int" or the name of a generated enum."""
+        values = self.axes[axis]
+        if all(re.fullmatch(r"-?\d+", value) for value in values):
+            return "int"
+        if all(value in DTYPES for value in values):
+            return "DType"
+        return self.camel + axis
+
+
+@dataclass
+class Variant:
+    shader: Shader
+    values: dict[str, str]
+    text: str = ""
+    key: str = ""
+    spirv: bytes = b""
+
+    @property
+    def label(self) -> str:
+        if not self.values:
+            return self.shader.name
+        return f"{self.shader.name}<{','.join(f'{name}={value}' for name, value in self.values.items())}>"
+
+    def features(self) -> list[str]:
+        names = [name for name, condition in self.shader.features if condition.matches(self.values)]
+        return sorted(set(names), key=list(FEATURES).index)
+
+
+def parse_condition(shader: Shader, words: list[str], where: str) -> Condition:
+    wanted = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name not in shader.axes:
+            raise ShaderError(f"{where}: '{word}' is not AXIS=value of an axis declared above")
+        if value not in shader.axes[name]:
+            raise ShaderError(f"{where}: axis {name} has no value '{value}'")
+        wanted[name] = value
+    return Condition(wanted)
+
+
+def parse_shader(path: Path) -> Shader:
+    shader = Shader(Source(path), path.stem, path.parent.name)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", shader.name):
+        raise ShaderError(f"{shown(path)}: a kernel's file name is snake_case")
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = line.split("//")[0].split()
+        if words[:2] != ["#pragma", "aule"]:
+            continue
+        where = f"{shown(path)}:{number}"
+        rest = words[2:]
+        if rest[:1] == ["axis"] and len(rest) >= 3:
+            name, values = rest[1], rest[2:]
+            if name in shader.axes or len(set(values)) != len(values):
+                raise ShaderError(f"{where}: axis {name} or one of its values is declared twice")
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise ShaderError(f"{where}: axis name '{name}' is not an identifier")
+            for value in values:
+                if not re.fullmatch(r"-?\d+|[A-Za-z_]\w*", value):
+                    raise ShaderError(f"{where}: axis value '{value}' is neither an integer nor an identifier")
+            shader.axes[name] = values
+        elif rest[:1] == ["skip"] and len(rest) >= 2:
+            shader.skips.append(parse_condition(shader, rest[1:], where))
+        elif rest[:1] == ["feature"] and (len(rest) == 2 or (len(rest) >= 4 and rest[2] == "if")):
+            if rest[1] not in FEATURES:
+                raise ShaderError(f"{where}: unknown feature '{rest[1]}' (known: {', '.join(FEATURES)})")
+            shader.features.append((rest[1], parse_condition(shader, rest[3:], where)))
+        elif rest == ["params", "ring"]:
+            shader.params_ring = True
+        elif rest == ["params", "wide"]:
+            shader.params_wide = True
+        elif rest == ["inline"]:
+            shader.inline = True
+        else:
+            raise ShaderError(f"{where}: cannot read this aule pragma")
+    return shader
+
+
+def expand(shader: Shader, compiler: str) -> None:
+    # Our pragmas become empty lines, which keeps the line numbers.
+    lines = inlined(shader.source.lines) if shader.inline else shader.source.lines
+    lines = ["" if line.split()[:2] == ["#pragma", "aule"] else line for line in lines]
+    body = "\n".join(lines)
+    for combination in itertools.product(*shader.axes.values()):
+        values = dict(zip(shader.axes, combination))
+        if any(skip.matches(values) for skip in shader.skips):
+            continue
+        head = ["#version 460", *(f"#extension {name} : require" for name in EXTENSIONS)]
+        if shader.params_ring:
+            head.append("#define AULE_PARAMS_RING 1")
+        for name, value in values.items():
+            head.append(f"#define {name} {value}")
+            if re.fullmatch(r"[A-Za-z_]\w*", value):
+                head.append(f"#define {name}_{value} 1")
+        text = "\n".join(head) + "\n" + body + "\n"
+        key = hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
+        shader.variants.append(Variant(shader, values, text, key))
+    if not shader.variants:
+        raise ShaderError(f"{shown(shader.source.path)}: every variant is skipped")
+    if len(shader.variants) > 4096:
+        raise ShaderError(f"{shown(shader.source.path)}: {len(shader.variants)} variants; use specialization constants")

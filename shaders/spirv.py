@@ -1,0 +1,119 @@
+"""Reads SPIR-V: the layout of `struct Params` as the compiler chose it, and what no shader may contain."""
+
+from __future__ import annotations
+
+import array
+import sys
+from dataclasses import dataclass
+
+OP_NAME, OP_MEMBER_NAME = 5, 6
+OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_ARRAY, OP_TYPE_STRUCT = 21, 22, 28, 30
+OP_CONSTANT, OP_FUNCTION, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 71, 72
+OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
+DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 6, 35
+MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
+
+
+class ShaderError(Exception):
+    """A message that already carries file:line."""
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    cpp_type: str
+    offset: int
+    elem_bytes: int
+    count: int  # 0: not an array
+
+    @property
+    def bytes(self) -> int:
+        return self.elem_bytes * max(self.count, 1)
+
+
+def literal_string(words: array.array) -> str:
+    return words.tobytes().split(b"\0", 1)[0].decode()
+
+
+def spirv_words(spirv: bytes, where: str) -> array.array:
+    words = array.array("I", spirv)
+    if sys.byteorder == "big":
+        words.byteswap()
+    if words[0] != 0x07230203:
+        raise ShaderError(f"{where}: the compiler did not write SPIR-V")
+    return words
+
+
+def reflect_params(spirv: bytes, where: str) -> list[Member]:
+    words = spirv_words(spirv, where)
+    names: dict[int, str] = {}
+    member_names: dict[tuple[int, int], str] = {}
+    offsets: dict[tuple[int, int], int] = {}
+    strides: dict[int, int] = {}
+    scalars: dict[int, tuple[str, int]] = {}
+    constants: dict[int, int] = {}
+    arrays: dict[int, tuple[int, int]] = {}
+    structs: dict[int, list[int]] = {}
+    at = 5
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xFFFF
+        w = words[at : at + count]
+        at += count
+        if op == OP_NAME:
+            names[w[1]] = literal_string(w[2:])
+        elif op == OP_MEMBER_NAME:
+            member_names[w[1], w[2]] = literal_string(w[3:])
+        elif op == OP_MEMBER_DECORATE and w[3] == DECORATION_OFFSET:
+            offsets[w[1], w[2]] = w[4]
+        elif op == OP_DECORATE and w[2] == DECORATION_ARRAY_STRIDE:
+            strides[w[1]] = w[3]
+        elif op == OP_TYPE_INT:
+            scalars[w[1]] = (f"{'' if w[3] else 'u'}int{w[2]}_t", w[2] // 8)
+        elif op == OP_TYPE_FLOAT:
+            scalars[w[1]] = ({32: "float", 64: "double"}.get(w[2], ""), w[2] // 8)
+        elif op == OP_CONSTANT:
+            constants[w[2]] = w[3]
+        elif op == OP_TYPE_ARRAY:
+            arrays[w[1]] = (w[2], w[3])
+        elif op == OP_TYPE_STRUCT:
+            structs[w[1]] = list(w[2:])
+        elif op == OP_FUNCTION:
+            break
+    # glslang also emits an undecorated twin for function-local copies; the one in a block carries offsets.
+    found = [s for s in structs if names.get(s) == "Params" and (s, 0) in offsets]
+    if not found:
+        raise ShaderError(
+            f'{where}: no `struct Params`; declare it, include "common/params.glsl" after it and read `p.member`'
+        )
+    struct = found[0]
+    members = []
+    for index, type_id in enumerate(structs[struct]):
+        name, offset = member_names[struct, index], offsets[struct, index]
+        count = 0
+        if type_id in arrays:
+            stride = strides.get(type_id, 0)
+            type_id, length = arrays[type_id]
+            count = constants.get(length, 0)
+            if count == 0 or type_id not in scalars or stride != scalars[type_id][1]:
+                raise ShaderError(f"{where}: Params::{name}: an array needs a fixed length, scalars and no padding")
+        cpp_type, elem_bytes = scalars.get(type_id, ("", 0))
+        if cpp_type not in ("uint64_t", "int64_t", "uint32_t", "int32_t", "float", "double"):
+            raise ShaderError(
+                f"{where}: Params::{name}: only uint64_t, int64_t, uint, int, float, double and arrays of them"
+            )
+        members.append(Member(name, cpp_type, offset, elem_bytes, count))
+    return members
+
+
+def check_builtins(spirv: bytes, where: str) -> None:
+    """Refuses min, max and clamp of 64-bit integers, of which one driver's clamp gave wrong values."""
+    words = spirv_words(spirv, where)
+    wide: set[int] = set()
+    at = 5
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xFFFF
+        if op == OP_TYPE_INT and words[at + 2] == 64 or op == OP_TYPE_VECTOR and words[at + 2] in wide:
+            wide.add(words[at + 1])
+        elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
+            raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
+        at += count
