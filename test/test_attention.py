@@ -1,5 +1,6 @@
 """Fused attention against float64: shapes, masks, windows, dropout, gradients, memory, determinism, bad input."""
 
+import gc
 import math
 import os
 
@@ -359,7 +360,11 @@ def test_bad_input():
         (RuntimeError, "divides", lambda: torch.ops.aule.flash_attn_fwd(q, other, other)),
         (RuntimeError, "head size", lambda: torch.ops.aule.flash_attn_fwd(*[torch.zeros(1, 1, 2, 513).to("aule")] * 3)),
     ]
+    gc.collect()
+    before = torch.aule.memory_allocated()
     for error, text, call in cases:
         with pytest.raises(error, match=text):
             call()
+    gc.collect()
+    assert torch.aule.memory_allocated() == before, "a refused call keeps memory"
     assert flash(q, q, q).isfinite().all().item()

@@ -136,19 +136,28 @@ def test_values_survive_churn(device):
         assert torch.equal(y.cpu(), torch.full(y.shape, float(i)))
 
 
+def state_of(address):
+    blocks = (b for s in torch.aule.memory_snapshot() for b in s["blocks"])
+    return next(b["state"] for b in blocks if b["address"] <= address < b["address"] + b["size"])
+
+
 def test_record_stream(device):
     side = torch.Stream(device=device)
     x = torch.full((MIB,), 3.0, device=device)
+    plain = torch.ones(MIB, device=device)
     side.wait_stream(torch.aule.current_stream())
     with torch.aule.stream(side):
         y = x.clone()
     x.record_stream(side)
-    address = x.data_ptr()
-    del x
+    addresses = x.data_ptr(), plain.data_ptr()
+    del x, plain
+    # The other stream has still to pass it; what one stream alone used is free at once.
+    assert [state_of(a) for a in addresses] == ["active_pending_free", "inactive"]
     z = torch.full((MIB,), 4.0, device=device)
     side.synchronize()
     assert y.cpu().unique().tolist() == [3.0] and z.cpu().unique().tolist() == [4.0]
-    assert address
+    w = torch.full((MIB,), 5.0, device=device)  # an allocation looks after what is pending
+    assert state_of(addresses[0]) != "active_pending_free" and w[0].item() == 5
 
 
 # --- pinned memory ------------------------------------------------------------------------------------------------
