@@ -325,6 +325,13 @@ else:
     check_python(code, AULE_VISIBLE_DEVICES="0,0")
 
 
+def test_a_device_is_chosen_by_name_and_uuid(device):
+    p = torch.aule.get_device_properties()
+    code = "import torch, torch_aule; print(*[torch.aule.get_device_properties(0).uuid] * torch.aule.device_count())"
+    for choice in (p.name.upper(), p.name[:8], p.uuid[:12]):
+        assert check_python(code, AULE_VISIBLE_DEVICES=choice).split()[0] == p.uuid, choice
+
+
 def test_no_device():
     code = """
 import torch, torch_aule

@@ -164,6 +164,13 @@ def test_seeds_and_offsets():
     assert torch.equal(
         seeded(lambda: torch.empty(20, 50, device="aule").t().normal_().t().contiguous()).t().reshape(-1), a
     )
+    # Nor does the stream.
+    side = torch.Stream(device="aule")
+    torch.aule.manual_seed(7)
+    with torch.aule.stream(side):
+        on_side = torch.randn(1000, device="aule")
+    side.synchronize()
+    assert torch.equal(on_side.cpu(), a)
     state = torch.aule.get_rng_state()
     x = torch.rand(10, device="aule").cpu()
     torch.aule.set_rng_state(state)
