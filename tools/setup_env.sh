@@ -15,7 +15,8 @@ has_driver() {
   compgen -G "/usr/share/vulkan/icd.d/*.json" >/dev/null || compgen -G "/etc/vulkan/icd.d/*.json" >/dev/null ||
     compgen -G "$HOME/.local/share/vulkan/icd.d/*.json" >/dev/null || [[ -n ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-} ]]
 }
-has_loader() { ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; }
+# grep reads to the end: with -q it may end before ldconfig does, which then fails, and with it the pipe.
+has_loader() { ldconfig -p 2>/dev/null | grep 'libvulkan\.so\.1' >/dev/null; }
 if [[ $(uname -s) == Linux ]]; then
   has_loader || packages+=(libvulkan1)
   has_driver || packages+=(mesa-vulkan-drivers)
