@@ -122,7 +122,7 @@ bool plan_matrix(const GemmProblem& g, const Caps& caps, const MatrixLayout& lay
     if (t.bm > t.bn && x.a_lies == 1 && x.b_lies == 0) continue;
     if (t.bn > t.bm && x.b_lies == 1 && x.a_lies == 0) continue;
     const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < kCores ? std::min(16u, ceil_div(steps, 4)) : 1;
+    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < kCores ? std::min(64u, ceil_div(steps, 4)) : 1;
     for (uint32_t wanted = 1; wanted <= most; ++wanted) {
       const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
       double time = static_cast<double>(ceil_div(groups * splits, kCores)) * each * t.bk / 64 * t.cost;

@@ -9,9 +9,9 @@
 // Everything is channels-last: x [image][height][width][pixel], one pixel's channels adjacent and a multiple of 16 bytes per group.
 //
 // MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); rows m are (image, y, x) of the result, k is (tap, channel):
-//   X = x at y * mul + off + tap_y * step, divided by div, or zero outside or where that leaves a rest (x axis likewise).
-//   The forward convolution: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output: off =
-//   padding, step = -dilation, div = stride (STRIDED 1 where it is not 1).
+//   X = x at y * mul + off + tap_y * step, or zero outside (x axis likewise).
+//   The forward convolution: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at stride 1:
+//   off = padding, step = -dilation. With a stride the host asks for every stride-th place of the result at a time, which some taps reach.
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k its positions,
 //   shared between `splits` workgroups; float32 partial sums [split][group][m][n].
 //
@@ -20,6 +20,17 @@
 // so one tap and channel per step. weights: both lie across; a thread's chunks have one tap and channel for good.
 // 16-bit types are multiplied by cooperative matrices of any shape, WM x WN per subgroup; float32 by plain arithmetic, 16 x 16 threads with
 // BM / 16 x BN / 16 results each.
+//
+// H200, float16, 32 images, 3x3, TFLOPS forward | of the weight, bursts of 3 calls of 50 to 100 microseconds, so 10 % is noise:
+//   BM x BN x BK, WM x WN            64 channels, 56^2   128, 28^2   256, 14^2   512, 7^2
+//   128 x 128 x 64, 64 x 32           96 | 68            149 | 62    157 | 73     88 | 87
+//   128 x 64 x 64, 64 x 32           131 | 45            148 | 72    127 | 63    130 | 58
+//   64 x 64 x 64, 32 x 32            125 | 85            134 | 58    112 | 75    110 | 82
+//   128 x 128 x 32, 64 x 64           89 | 71            138 | 71    123 | 64     72 | 92
+//   256 x 128 x 32, 64 x 64           94 | 42            141 | 59     81 | 92     44 | 74
+//   256 x 64 x 32, 64 x 64           123 | 28            107 | 48    114 | 71     67 | 55
+//   32 x 32 x 32, 16 x 16             49 | 54             77 | 62     79 | 68     42 | 72
+// Products of matrices of the forward's shapes by gemm_matrix.comp: 143, 172, 111. The first three and the last are kept.
 #ifdef T_float
 const uint E = 4;  // elements of a chunk
 #else
@@ -41,9 +52,9 @@ layout(constant_id = 4) const uint BN = 128;
 layout(constant_id = 5) const uint WM = 64;
 layout(constant_id = 6) const uint WN = 32;
 layout(constant_id = 7) const uint BK = 64;
-layout(constant_id = 8) const int STRIDED = 0;
-layout(constant_id = 9) const int OUT_VEC = 0;  // positions: 1: rows of whole 16-byte chunks
-layout(constant_id = 10) const int BIAS = 0;
+layout(constant_id = 8) const int OUT_VEC = 0;  // positions: 1: rows of whole 16-byte chunks
+layout(constant_id = 9) const int BIAS = 0;
+layout(constant_id = 10) const int WHOLE = 0;    // positions: 1: a step has one tap, for BK divides the channels
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
@@ -54,7 +65,7 @@ struct Params {
   uint area, row_width;                        // of the positions: of an image, of a row
   int height, width;                           // of x
   int kernel_width;
-  int mul[2], off[2], step[2], div[2];
+  int mul[2], off[2], step[2];
   uint by_area[2], by_row_width[2], by_channels[2], by_kernel_width[2];  // {factor, shift} of exact divisions
 };
 #include "common/params.glsl"
@@ -102,14 +113,8 @@ shared float patches[SUBGROUPS * MAT_M * MAT_N];
 
 // Where position (y, x) of x lies in its image, in chunks, if it does.
 bool inside(int y, int x, out uint at) {
-  bool exact = true;
-  if (STRIDED != 0) {
-    exact = y >= 0 && x >= 0 && y % p.div[0] == 0 && x % p.div[1] == 0;
-    y /= p.div[0];
-    x /= p.div[1];
-  }
   at = uint(y * p.width + x) * (p.pixel / E);
-  return exact && uint(y) < uint(p.height) && uint(x) < uint(p.width);
+  return uint(y) < uint(p.height) && uint(x) < uint(p.width);
 }
 // Row r of the positions: its image's place in chunks, its coordinates before a tap is added.
 void locate(uint r, out uint image, out int y, out int x) {
@@ -150,24 +155,29 @@ void main() {
 #ifdef MAKES_positions
   const uint k_begin = 0, k_end = p.k;
   const uint64_t out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
-  uint image[A_CHUNKS];
+  uint first[A_CHUNKS], w_row[B_CHUNKS];  // the place of (y0, x0) in chunks, to which a tap's is added, and of w's row
   int y0[A_CHUNKS], x0[A_CHUNKS];
-  UN for (uint i = 0; i < A_CHUNKS; ++i) locate(min(m0 + a_row + i * A_NEXT, p.m - 1), image[i], y0[i], x0[i]);
+  UN for (uint i = 0; i < A_CHUNKS; ++i) {
+    locate(min(m0 + a_row + i * A_NEXT, p.m - 1), first[i], y0[i], x0[i]);
+    first[i] += uint(y0[i] * p.width + x0[i]) * (p.pixel / E);
+  }
+  UN for (uint i = 0; i < B_CHUNKS; ++i) w_row[i] = min(n0 + b_row + i * B_NEXT, p.n - 1) * (p.w_ld / E);
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
     const uint at_k = start + a_col * E;                                                                              \
     int tap_y, tap_x;                                                                                                 \
-    uint chunk, at;                                                                                                   \
-    tap_of(min(at_k, p.k - 1), tap_y, tap_x, chunk);                                                                  \
+    uint chunk;                                                                                                       \
+    tap_of(min(WHOLE != 0 ? start : at_k, p.k - 1), tap_y, tap_x, chunk);                                             \
+    if (WHOLE != 0) chunk += a_col;                                                                                   \
+    chunk += uint(tap_y * p.width + tap_x) * (p.pixel / E);                                                           \
     UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
-      const bool valid = inside(y0[i] + tap_y, x0[i] + tap_x, at) && at_k < k_end;                                    \
+      const bool valid = uint(y0[i] + tap_y) < uint(p.height) && uint(x0[i] + tap_x) < uint(p.width);                 \
       held_a[i] = uvec4(0);                                                                                           \
-      if (valid) held_a[i] = Chunk(x + uint64_t(image[i] + at + chunk) * 16).v;                                       \
+      if (valid && at_k < k_end) held_a[i] = Chunk(x + uint64_t(first[i] + chunk) * 16).v;                            \
     }                                                                                                                 \
     UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
-      const uint row = min(n0 + b_row + i * B_NEXT, p.n - 1);                                                         \
       held_b[i] = uvec4(0);                                                                                           \
-      if (at_k < k_end) held_b[i] = Chunk(w + (uint64_t(row) * p.w_ld + at_k) * SIZE).v;                              \
+      if (at_k < k_end) held_b[i] = Chunk(w + uint64_t(w_row[i] + at_k / E) * 16).v;                                  \
     }                                                                                                                 \
   }
 #else
