@@ -67,6 +67,7 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
 struct Chunk {
   int64_t first = 0, heads = 0;
   at::Tensor scores;
+  int flags = 0;
 };
 
 template <class Params>
@@ -87,7 +88,7 @@ void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPla
   set_strides(p.grad_value_stride, b.grad_value);
   const Spec spec = attention_spec(b.call, plan, AttentionPass::dkdv,
                                    {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
-                                   {&b.call.query, &b.grad_out}, false, stores ? kStoresDs : 0);
+                                   {&b.call.query, &b.grad_out}, false, stores ? kStoresDs | chunk.flags : 0);
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
@@ -104,7 +105,7 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
   p.key_blocks = static_cast<uint32_t>(stored.key_blocks);
   call.problem.v_dim = stored.dq.v_dim;  // the other operand of the product is dS, of whole blocks
   const Spec spec = attention_spec(call, stored.dq, AttentionPass::dq, {&b.call.key, &b.grad_query},
-                                   {&b.call.key, &b.call.key}, false, stored.pairs ? kPairs : 0);
+                                   {&b.call.key, &b.call.key}, false, stored.flags);
   launch(current(b.call.query), kernel::flash_attn_bwd_dq_stored(problem.dtype), spec, p, args, linear_grid(groups));
 }
 
@@ -122,7 +123,7 @@ bool launch_stored(const Backward& b, const AttentionPlan& dq_plan, const Attent
   const int64_t heads = problem.batch * problem.kv_heads;
   const auto chunk_at = [&](int64_t first) {
     return Chunk{first, std::min(stored.heads, heads - first),
-                 halves[static_cast<size_t>(first / stored.heads) % halves.size()]};
+                 halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.flags & kTriangle};
   };
   const auto dkdv = kernel::flash_attn_bwd_dkdv_matrix(problem.dtype, false);
   launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));

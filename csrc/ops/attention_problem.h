@@ -11,6 +11,8 @@
 
 namespace aule::ops {
 
+inline constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any sequence
+
 struct AttentionFlags {
   double dropout_p = 0, softcap = 0;
   std::optional<double> scale;
@@ -181,6 +183,6 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
                     bool grad_bias = false, int flags = 0);
 // Bits of `flags`, as in matrix.glsl.
-inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192;
+inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192, kTriangle = 16384;
 
 }  // namespace aule::ops

@@ -7,29 +7,21 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
-
-#include "runtime/device_caps.h"
 
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 30;
 constexpr int kDsBlocks = 8;  // DS_ROWS of matrix.glsl, in rows of a matrix
 
-// By device; decided on first use, and less after an allocation failed.
-struct Budget {
-  std::once_flag once;
-  std::atomic<int64_t> bytes{0};
-};
-Budget& budget_of(int device) {
-  static std::array<Budget, 64> budgets;
-  Budget& budget = budgets.at(static_cast<size_t>(device));
-  std::call_once(budget.once, [&] {
-    const uint64_t free = runtime::free_bytes(static_cast<c10::DeviceIndex>(device));
-    budget.bytes = std::min(kMost, static_cast<int64_t>(free / 16));
-  });
-  return budget;
+// The last size that the device had no memory for; 0: none yet.
+std::atomic<int64_t>& failed_on(int device) {
+  static std::array<std::atomic<int64_t>, 64> bytes;
+  return bytes.at(static_cast<size_t>(device));
+}
+int64_t most_bytes(int device, const char* asked) {
+  const auto bytes = static_cast<int64_t>(std::min(std::atof(asked), 1e6) * 1048576);
+  const int64_t failed = failed_on(device).load();
+  return failed == 0 ? bytes : std::min(bytes, failed / 2);
 }
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -69,8 +61,8 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   const MatrixLayout& layout = matrix_layout(problem.device, problem.dtype);
   const Caps& caps = caps_of(problem.device);
   stored.dq = dkdv;
-  stored.pairs = in_pairs(layout);
-  if (layout.m != layout.n || layout.elements != 8 || !shape_dq(stored.dq, layout, dkdv.block)) return stored;
+  if (!dkdv.hand_over || layout.m != layout.n || layout.elements != 8 || !shape_dq(stored.dq, layout, dkdv.block))
+    return stored;
   if (stored.dq.block % dkdv.tile != 0 || static_cast<uint32_t>(stored.dq.local) > caps.max_workgroup_invocations)
     return stored;
   // As declared in flash_attn_bwd_dq_stored.comp, at most.
@@ -81,11 +73,14 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   if (asked == nullptr) return stored;
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
+  const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&
+                        problem.q_len == problem.k_len && dkdv.block == stored.dq.block;
+  stored.flags = (in_pairs(layout) ? kPairs : 0) | (triangle ? kTriangle : 0);
   stored.key_blocks = static_cast<int>(keys / layout.m);
-  stored.head_bytes = problem.heads / problem.kv_heads * pitch * keys * 2;
+  stored.head_bytes =
+      problem.heads / problem.kv_heads * (triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
   if (pitch * keys * 2 >= int64_t{1} << 32) return stored;  // offsets in a head have 32 bits
-  const int64_t budget =
-      asked != nullptr ? static_cast<int64_t>(std::atof(asked) * 1048576) : budget_of(problem.device).bytes.load();
+  const int64_t budget = most_bytes(problem.device, asked);
   const int64_t heads = problem.batch * problem.kv_heads;
   stored.halves = 2 * stored.head_bytes <= budget && stored.head_bytes * heads > budget ? 2 : 1;
   const int64_t room = budget / stored.halves / stored.head_bytes;
@@ -102,8 +97,7 @@ std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, Store
       halves.push_back(at::empty({plan.heads * plan.head_bytes}, call.query.options().dtype(at::kByte)));
   } catch (const c10::OutOfMemoryError&) {
     halves.clear();
-    auto& bytes = budget_of(call.problem.device).bytes;
-    bytes = std::min(bytes.load(), plan.heads * plan.head_bytes * plan.halves) / 2;
+    failed_on(call.problem.device) = plan.heads * plan.head_bytes * plan.halves;
   }
   return halves;
 }

@@ -13,12 +13,11 @@ struct StoredScores {
   int64_t head_bytes = 0;  // of a key head: dS of all its query heads
   int halves = 2;
   int key_blocks = 0;  // of the matrix's rows
-  bool pairs = false;  // a lane's elements come in pairs of neighbours of a row
+  int flags = 0;       // kPairs, kTriangle
   AttentionPlan dq;    // of flash_attn_bwd_dq_stored; v_dim is its block of queries
 };
 
-// AULE_ATTENTION_WORKSPACE=<MiB> is the most that it takes, 0 for none. Unset: 1 GiB or a sixteenth of the memory that
-// was free at first, where that is less, and only where it was measured to be faster.
+// AULE_ATTENTION_WORKSPACE=<MiB> is the most that it takes; unset or 0: none, dQ computes S and dS again.
 StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv);
 // The workspace, one tensor per half; none when memory is short, and later calls then ask for less.
 std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan);

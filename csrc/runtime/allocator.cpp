@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "runtime/block_cache.h"
-#include "runtime/device_caps.h"
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
@@ -97,8 +96,6 @@ std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device) {
   const auto budget = vulkan::Device::get(device).memory().budget();
   return {budget.free_bytes, budget.total_bytes};
 }
-
-uint64_t free_bytes(c10::DeviceIndex device) { return memory_info(device).first; }
 
 std::map<std::string, int64_t> memory_stats(c10::DeviceIndex device) {
   const DeviceStats stats = cache(device).stats();

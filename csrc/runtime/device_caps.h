@@ -11,7 +11,5 @@ namespace aule::runtime {
 const Caps& device_caps(c10::DeviceIndex device);
 // The file of what was measured on this device and driver to plan with (torch_aule.tune); empty: no cache folder.
 std::string tuning_file(c10::DeviceIndex device);
-// Device memory that the driver would still give.
-uint64_t free_bytes(c10::DeviceIndex device);
 
 }  // namespace aule::runtime

@@ -15,9 +15,8 @@
 // partial products that pass through shared memory.
 //
 // Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in the
-// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 / 301), causal
-// 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
-//   both passes with tile 32 (dQ in two stages) 228 / 245, causal 197 / 235
+// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 227 / 245 (270 / 302), causal
+// 195 / 235 (227 / 290); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
 //   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
 //   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
 //   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
@@ -90,6 +89,7 @@ void products(int stage, int block) {
   }
 }
 
+#define DS_PAIR(M, e) pack_two(M[NIBBLE(ELEM_OF_A, e)], M[NIBBLE(ELEM_OF_A, e + 1)])
 void accumulate(int stage, int block, int query0, bool masked) {
   MatA weight[ROWS], ds[ROWS];
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
@@ -101,7 +101,6 @@ void accumulate(int stage, int block, int query0, bool masked) {
         most[t] = diagonal + p.left;
       }
     }
-    T stored[8];
     uvec4 bits;
     if (DROPOUT && QUADS) bits = dropout_block_transposed(philox, bh, query0, row0 + r * MAT_M, p.q_len);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
@@ -129,15 +128,13 @@ void accumulate(int stage, int block, int query0, bool masked) {
       }
       const float d = prob * (gp - stats.y);
       PUT_A(weight[r], 0, e, kept)
-      stored[e] = T(SOFTCAP ? d * slope : d);
-      PUT_A(ds[r], 1, e, stored[e])
+      PUT_A(ds[r], 1, e, SOFTCAP ? d * slope : d)
     }
     TAKE_A(weight[r], 0)
     TAKE_A(ds[r], 1)
     if (STORES_DS && part == 0) {
-      const uint at = uint(((row0 / MAT_M + r) * query_blocks + query0 / MAT_N)) * DS_BYTES;
-      ChunkRef(ds_base + uint64_t(at)).v = uvec4(pack_two(stored[0], stored[1]), pack_two(stored[2], stored[3]),
-                                                 pack_two(stored[4], stored[5]), pack_two(stored[6], stored[7]));
+      const uint at = ds_index(row0 / MAT_M + r, query0 / MAT_N, query_blocks) * DS_BYTES;
+      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(ds[r], 0), DS_PAIR(ds[r], 2), DS_PAIR(ds[r], 4), DS_PAIR(ds[r], 6));
     }
   }
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
@@ -159,9 +156,8 @@ void pass(int from, int to, int last, bool masked) {
     fetch_b(min(tile + 1, last));
     fetch_stats(min(tile + 1, last));
     [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
-      const int query0 = tile * TILE + block * MAT_N;
       products(stage, block);
-      accumulate(stage, block, query0, masked);
+      accumulate(stage, block, tile * TILE + block * MAT_N, masked);
     }
     if (STAGES == 1) barrier();  // the tile has been read
     put_a(STAGES == 1 ? 0 : stage ^ 1);
@@ -222,7 +218,7 @@ void main() {
     if (BIAS_DT >= 0) bias_base = bias_head(b, h);
     if (STORES_DS) {
       query_blocks = ds_blocks(p.q_len);
-      ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) * uint64_t(uint(blocks * (BLOCK / MAT_M) * query_blocks)) * DS_BYTES +
+      ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) * uint64_t(ds_matrices(blocks * (BLOCK / MAT_M), query_blocks)) * DS_BYTES +
                 uint64_t(uint(lane()) * 16u);
     }
     fetch_a(min(begin, last_tile));
@@ -239,8 +235,8 @@ void main() {
   }
 
   barrier();  // the last tile has been read
-#define BY_SCALE(r, e) (p.scale * UNCUT)
-#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * UNCUT : UNCUT)
+#define BY_SCALE(r, e) p.scale
+#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale : 1.0)
   const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
   const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);
   STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)

@@ -12,6 +12,14 @@
 // ROWS * MAT_M queries by WIDTH columns each. dS arrives as accumulators of dS^T in the order of their lanes, and goes to
 // shared memory as rows of keys, from which matrix loads transpose it; it takes the place of the second operand of
 // matrix_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
+//
+// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192, then causal, with
+// a workspace of 1024 MiB (both forms of one build and run; FlashAttention-2 of CUDA): D 128 241 / 265, 216 / 225 (two passes
+// 199 / 210, 175 / 200; 269 / 304, 227 / 292); D 96 261 / 286, 226 / 240 (209 / 224, 186 / 216; 261 / 294, 197 / 252); D 256
+// 136 / 152, 126 / 150 (129 / 131, 122 / 138; 228 / 255, 194 / 243); D 64 231 / 248, 199 / 179 (234 / 248, 200 / 232). D 128
+// by workspace: 256 MiB 241 / 154, 191 / 82; 512 242 / 231, 213 / 159; 2048 241 / 265, 215 / 250; 4096 241 / 263, 214 / 259.
+// These are of a causal dS stored whole; as a triangle twice the heads fit, which was not timed. dK/dV tiles of 16 rows:
+// 226 / 259; of 64: 242 / 265; four subgroups: 216 / 238.
 #define ATTENTION_ADDRESSES grad_scores, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks
 #include "attention/matrix.glsl"
@@ -26,7 +34,7 @@ shared T elems[PAIRS ? 1 : TILE * PITCH_V * 8];
 Acc dq[ROWS * WIDTH_FRAGS];
 uvec4 next_ds[LOADS_DS];
 uint64_t ds_base;
-int query_blocks, row0;
+int query_blocks, query_block, row0;
 
 void fetch(int tile) {
   fetch_a(tile);
@@ -37,7 +45,7 @@ void fetch(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_DS; ++i) {
     const int piece = int(gl_SubgroupID) + i * WARPS;
     if (WHOLE_DS || piece < PIECES)
-      next_ds[i] = ChunkRef(ds_base + uint64_t(uint((tile * (TILE / MAT_M) + piece / 8) * query_blocks + piece % 8) * DS_BYTES)).v;
+      next_ds[i] = ChunkRef(ds_base + uint64_t(ds_index(tile * (TILE / MAT_M) + piece / 8, query_block + piece % 8, query_blocks) * DS_BYTES)).v;
   }
 }
 void put() {
@@ -74,8 +82,9 @@ void main() {
   tile_last = last_key();
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   query_blocks = ds_blocks(p.q_len);
-  ds_base = p.grad_scores + uint64_t(uint(in_chunk)) * uint64_t(p.key_blocks * uint(query_blocks)) * DS_BYTES +
-            uint64_t(uint(first / MAT_M) * DS_BYTES + uint(lane()) * 16u);
+  ds_base = p.grad_scores + uint64_t(uint(in_chunk)) * uint64_t(ds_matrices(int(p.key_blocks), query_blocks)) * DS_BYTES +
+            uint64_t(uint(lane()) * 16u);
+  query_block = first / MAT_M;
 
   const int last = min(first + DS_ROWS, p.q_len) - 1;
   const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
@@ -102,7 +111,7 @@ void main() {
     barrier();  // the tile has been read
   }
   const int corner = warp * PATCH_SIZE;
-#define BY_SCALE(r, e) (p.scale * UNCUT)
+#define BY_SCALE(r, e) p.scale
   const uint64_t dq_head = query_rows(p.grad_query, p.grad_query_stride, b, h) + uint64_t(column0 * 2);
   STORE_ROWS(dq, BY_SCALE, dq_head, uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim - column0, WIDTH)
 }
