@@ -17,7 +17,7 @@ _BY_FILE = {
     "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits "
     "gemm_tiles gemv gemv_matrix gemv_wide",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
-    "test_gpu_kernels.py": "norm_bwd_rows norm_params_sum cross_entropy_backward",
+    "test_gpu_kernels.py": "column_sum norm_bwd_rows norm_fwd_rows norm_params_sum cross_entropy_backward",
     "test_optim.py": "foreach fused_adam fused_sgd",
     "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes "
     "ternary_strided",

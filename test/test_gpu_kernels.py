@@ -33,12 +33,41 @@ for dtype, tolerance in ((torch.float32, 5e-5), (torch.float16, 1e-2), (torch.bf
 far = torch.randn(3, 4096) + 3000
 far[1, 0] = 9000
 assert error(F.layer_norm(far.to("aule"), (4096,)), F.layer_norm(far.double(), (4096,))) < 1e-3
+# Half types' long rows, more of them than workgroups; weights of their own dtype, or none.
+for rows, n, dtype, kind in ((700, 2056, torch.float16, torch.float16), (5, 4096, torch.bfloat16, torch.float32),
+                             (3, 2112, torch.float16, None)):
+    x, w, b = torch.randn(rows, n).to(dtype) + 2, torch.randn(n), torch.randn(n)
+    w, b = (None, None) if kind is None else (w.to(kind), b.to(kind))
+    here = (t if t is None else t.to("aule") for t in (w, b))
+    y, mean, rstd = torch.native_layer_norm(x.to("aule"), (n,), *here, 1e-5)
+    z, m, r = torch.native_layer_norm(x.double(), (n,), *(t if t is None else t.double() for t in (w, b)), 1e-5)
+    errors = error(y, z), error(mean, m), error(rstd, r)
+    assert max(errors) < (1e-3 if dtype is torch.float16 else 8e-3), (rows, n, dtype, errors)
 x, w = torch.randn(9, 64), torch.randn(64)
 y = F.layer_norm(x.to("aule"), (64,), w.to("aule").requires_grad_())
 y.backward(y.detach())  # neither dx nor db
 x = torch.randn(400, 600)
 assert error(x.to("aule").sum(0), x.double().sum(0)) < 1e-6
 assert error(x.to("aule").var(0), x.double().var(0)) < 1e-5
+"""
+
+COLUMNS = """
+import torch, torch_aule
+torch.manual_seed(1)
+def check(x, tolerance, **kwargs):
+    y = x.to("aule")
+    for name in ("sum", "mean"):
+        a, b = getattr(y, name)(0, **kwargs).cpu().double(), getattr(x.double(), name)(0, **kwargs)
+        assert a.shape == b.shape and ((a - b).abs().max() / b.abs().max()).item() < tolerance, (x.shape, x.dtype, name)
+for dtype, tolerance in ((torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+    for rows, n in ((64, 8), (400, 600), (777, 264), (5000, 16), (65, 1024), (100, 12)):
+        check((torch.randn(rows, n) + 1).to(dtype), tolerance, keepdim=rows == 400)
+    check((torch.randn(300, 96) + 1).to(dtype)[:, 16:80], tolerance)
+    check((torch.randn(10, 30, 64) + 1).to(dtype).flatten(0, 1), tolerance)
+x = torch.randn(300, 64) + 1
+torch.testing.assert_close(x.half().to("aule").sum(0, dtype=torch.float32).cpu(), x.half().float().sum(0))
+out = torch.empty(64, 2, device="aule")[:, 0]
+assert torch.allclose(torch.sum(x.to("aule"), 0, out=out).cpu(), x.sum(0), rtol=1e-5)
 """
 
 ELEMENTS = """
@@ -123,6 +152,10 @@ else:
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_rows(subgroups):
     check_python(ROWS, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
+
+
+def test_columns():
+    check_python(COLUMNS, AULE_DISABLE_CPU_KERNELS="1")
 
 
 def test_elements():

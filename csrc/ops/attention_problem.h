@@ -183,6 +183,6 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
                     std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
                     bool grad_bias = false, int flags = 0);
 // Bits of `flags`, as in matrix.glsl.
-inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192, kTriangle = 16384;
+inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192, kTriangle = 32768;
 
 }  // namespace aule::ops

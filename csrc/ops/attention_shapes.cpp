@@ -27,9 +27,9 @@ constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 1},  {80, 4, 2, 3
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128, and
 // wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {
-    {64, 4, 2, 64, 1, 1}, {96, 8, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 2}, {256, 8, 1, 16, 1, 1}};
+    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDv[] = {
-    {64, 4, 2, 64, 1, 1}, {96, 8, 1, 64, 1, 1}, {128, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
+    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 
 // Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers
 // (benchmarks/results/amd-radv-25.0.7.md): from D 128 backward two subgroups share the rows. None was found for D 256,

@@ -3,6 +3,9 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 #include "ops/tensor_arg.h"
@@ -42,6 +45,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   const at::Tensor indices = target.contiguous(), lse = at::empty({rows}, floats),
                    partial = at::empty({rows, 2}, floats);
   auto& stream = current(self);
+  // Four blocks of 16 bytes for each invocation, or more.
+  const int64_t blocks = self.size(1) / elements_of_block(self);
+  const auto local = std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(blocks / 4)), 32, kLocal);
   {
     TensorArgs args;
     CrossEntropyParams p{};
@@ -54,7 +60,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
     p.rows = static_cast<uint32_t>(rows);
     p.n = static_cast<uint32_t>(self.size(1));
     p.tag = error_tag(kName);
-    launch(stream, kernel::cross_entropy(), Spec{dtype_of(self, kName), dtype_of(indices, kName), kLocal}, p, args,
+    launch(stream, kernel::cross_entropy(), Spec{dtype_of(self, kName), dtype_of(indices, kName), local}, p, args,
            linear_grid(p.rows));
   }
   const auto type = wide ? at::kFloat : self.scalar_type();
@@ -67,7 +73,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   p.loss = args.write(loss);
   p.total_weight = args.write(total);
   p.chunks = static_cast<uint32_t>(rows);
-  launch(stream, kernel::nll_loss_sum(DType::f32), Spec{DType::f32, reduction == at::Reduction::Mean, kLocal}, p, args,
+  const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps_of(self).max_workgroup_invocations));
+  launch(stream, kernel::nll_loss_sum(DType::f32), Spec{DType::f32, reduction == at::Reduction::Mean, widest}, p, args,
          Grid{1});
   return {loss.to(type), total, lse};
 }

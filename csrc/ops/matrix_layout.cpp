@@ -128,7 +128,9 @@ MatrixLayout find_layout(int device, DType dtype) {
   if (dtype == DType::f16 ? !caps.float16 : !caps.bfloat16) return out;
   choose_shape(caps, dtype, out);
   if (!out.usable) return out;
-  const Probe probe = run_probe(device, dtype, out, static_cast<int>(caps.subgroup_size));
+  Probe probe = run_probe(device, dtype, out, static_cast<int>(caps.subgroup_size));
+  out.cuts = (probe.subgroup & 65536) != 0;
+  probe.subgroup &= 65535;
   out.subgroup = static_cast<int>(probe.subgroup);
   MatrixLayout known = out;
   known.known = true;

@@ -17,6 +17,7 @@ struct MatrixLayout {
   bool hand_over = false;
   int m = 0, n = 0;  // k = n
   int subgroup = 0;
+  bool cuts = false;  // kernels' conversions to the dtype truncate (NVIDIA's to bfloat16 do)
   int elements = 0;  // of an accumulator per lane, at most 8
   int lane_div = 1, lane_row = 1, lane_col = 1;
   uint32_t rows = 0, cols = 0, a_elem = 0;  // nibble e belongs to element e

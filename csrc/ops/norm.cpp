@@ -7,6 +7,7 @@
 
 #include "kernels_reduce.gen.h"
 #include "ops/norm_backward_rows.h"
+#include "ops/norm_forward_rows.h"
 #include "ops/norm_params.h"
 #include "ops/norm_rows.h"
 #include "ops/tensor_arg.h"
@@ -41,6 +42,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
     return;
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
+  if (!s.rms && s.channels == 0 && norm_forward_rows(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
   const at::Tensor none;
   const RowLaunch r =
       row_launch(caps_of(x), s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});

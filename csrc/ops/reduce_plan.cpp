@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "kernels_reduce.gen.h"
+#include "ops/column_sum.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -128,6 +129,11 @@ ReduceSTATE state_axis(ReduceKind kind) {
 
 void run_plan(const char* name, const Reduction& r, const at::Tensor& self, const Plan& plan, const at::Tensor& out,
               const at::Tensor& out2) {
+  const bool adds = r.kind == ReduceKind::value && (r.op == ReduceOp::sum || r.op == ReduceOp::mean);
+  if (adds && plan.kept.size() == 1 && plan.red.size() == 1 && plan.kept[0].in == 1 && plan.kept[0].out == 1 &&
+      column_sum(name, self, plan.n_red, plan.n_out, plan.red[0].in,
+                 r.op == ReduceOp::mean ? 1.0 / static_cast<double>(plan.n_red) : 1.0, out))
+    return;
   const DType in = dtype_of(self, name);
   const DType result = out.defined() ? dtype_of(out, name) : DType::i64;
   const DType c = arithmetic_type(r, in, r.kind == ReduceKind::arg ? in : result);

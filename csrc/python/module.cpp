@@ -93,6 +93,7 @@ py::dict matrix_layout(int device, bool bfloat16) {
   FIELD(usable);
   FIELD(known);
   FIELD(hand_over);
+  FIELD(cuts);
   FIELD(m);
   FIELD(n);
   FIELD(subgroup);

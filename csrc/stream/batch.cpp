@@ -121,6 +121,7 @@ void recycle_batch(DeviceImpl& d, Batch& b) {
   b.work.clear();
   b.pipelines.clear();
   b.bound = VK_NULL_HANDLE;
+  b.pushed_bytes = 0;
   b.commands = 0;
   b.predicted_ns = 0;
   b.writes_host = false;

@@ -60,6 +60,8 @@ struct Batch {
   bool timed = false;
   bool writes_host = false;  // something the host will read through a mapping
   VkPipeline bound = VK_NULL_HANDLE;
+  char pushed[256] = {};      // push constants as the last dispatch left them
+  uint32_t pushed_bytes = 0;  // how many of them are known
   uint32_t commands = 0;
   float predicted_ns = 0;
   std::vector<CostModel::Work> work;
@@ -117,6 +119,7 @@ struct StreamImpl {
   void record(const Recorded& r);
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
                 size_t access_count, Grid grid);
+  void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
   void time_if_needed(bool unknown, float predicted_ns);  // before what is so recorded

@@ -15,8 +15,9 @@
 // partial products that pass through shared memory.
 //
 // Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in the
-// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 227 / 245 (270 / 302), causal
-// 195 / 235 (227 / 290); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
+// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 / 301), causal
+// 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
+//   both passes with tile 32 (dQ in two stages) 228 / 245, causal 197 / 235
 //   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
 //   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
 //   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
@@ -156,8 +157,9 @@ void pass(int from, int to, int last, bool masked) {
     fetch_b(min(tile + 1, last));
     fetch_stats(min(tile + 1, last));
     [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      const int query0 = tile * TILE + block * MAT_N;
       products(stage, block);
-      accumulate(stage, block, tile * TILE + block * MAT_N, masked);
+      accumulate(stage, block, query0, masked);
     }
     if (STAGES == 1) barrier();  // the tile has been read
     put_a(STAGES == 1 ? 0 : stage ^ 1);
@@ -235,8 +237,8 @@ void main() {
   }
 
   barrier();  // the last tile has been read
-#define BY_SCALE(r, e) p.scale
-#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale : 1.0)
+#define BY_SCALE(r, e) (p.scale * UNCUT)
+#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * UNCUT : UNCUT)
   const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
   const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);
   STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)

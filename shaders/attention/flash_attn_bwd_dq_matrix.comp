@@ -153,9 +153,10 @@ void pass(int from, int to, int last, bool masked) {
     fetch_a(min(tile + 1, last));
     fetch_b(min(tile + 1, last));
     [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      const int key0 = tile * TILE + block * MAT_N;
       products(stage, block);
-      weigh(tile * TILE + block * MAT_N, masked);
-      accumulate(stage, block, tile * TILE + block * MAT_N);
+      weigh(key0, masked);
+      accumulate(stage, block, key0);
     }
     if (STAGES == 2) {
       put_a(stage ^ 1);
@@ -212,7 +213,7 @@ void main() {
   pass(full_begin, full_end, last_tile, false);
   if (!EXACT) pass(full_end, end, last_tile, true);
 
-#define BY_SCALE(r, e) p.scale
+#define BY_SCALE(r, e) (p.scale * UNCUT)
   const uint64_t dq_head = query_rows(p.grad_query, p.grad_query_stride, b, h) + uint64_t(d0 * 2);
   STORE_ROWS(dq, BY_SCALE, dq_head, uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim - d0, D_PART)
 }

@@ -33,6 +33,8 @@
 //          one 16-row block per subgroup: tile 64, one stage 288 / 304  causal 247 / 288; tile 32, two stages 259 / 275
 //   At N 4096: D 32 275, causal 246 (CUDA 222, 207); D 80 281, 250 (274, 253); D 96 342, 292 (340, 303);
 //          D 192 298, 271 (321, 294); D 256 305, 264 (325, 289), with tile 16 and loads in the middle 279, 243.
+//   A branch around blocks of keys that no row of the subgroup sees, in the masked loop: causal 243 / 286 (D 64), 167 / 202
+//   (D 128, tile 16), and where a tile has several steps the unmasked loop lost a tenth as well.
 //   One loop that branches around the mask instead of two: causal 260 / 305 (D 64), 228 / 279 (D 128).
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
@@ -211,7 +213,7 @@ void main() {
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       const float sum = row_sum(l[r * SLOTS + t]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
-      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) / sum;  // a row that sees nothing is 0
+      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * UNCUT / sum;  // a row that sees nothing is 0
       if (lane() % LANE_DIV == 0 && row <= last_query())
         F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
     }

@@ -149,7 +149,7 @@ void main() {
   [[unroll]] for (int step = 1; step < LANES; step *= 2) sum += subgroupShuffleXor(sum, step);
   if (part == 0 && row <= last_query())
     F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m + log2(sum)) * LN2;
-  put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) / sum);  // a row that sees nothing is 0
+  put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * UNCUT / sum);  // a row that sees nothing is 0
   wait_for_subgroup();
   apply_factors();
   wait_for_subgroup();
@@ -165,7 +165,7 @@ void main() {
       if (row0 + e / 2 <= last_query() && (PATCH_WHOLE || e < MAT_M * 2)) {
         const uint at = own_scores + uint(e / 2 * SCORE_PITCH + e % 2 * 8);
         uvec4 chunk;
-        [[unroll]] for (int j = 0; j < 4; ++j) chunk[j] = pack_pair(T(scores_of[at + 2 * j]), T(scores_of[at + 2 * j + 1]));
+        [[unroll]] for (int j = 0; j < 4; ++j) chunk[j] = pack_pair(nearest(scores_of[at + 2 * j]), nearest(scores_of[at + 2 * j + 1]));
         store_chunk(out_head, uint(row0 + e / 2) * (uint(p.out_stride[2]) * 2u), d + e % 2 * 8, p.v_dim, chunk);
       }
     }

@@ -45,8 +45,8 @@ uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M +
         if (row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2)) {                                                         \
           uvec4 chunk;                                                                                                 \
           [[unroll]] for (int j = 0; j < 4; ++j)                                                                       \
-            chunk[j] = pack_pair(T(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j)] * FACTOR(r, 0)),                      \
-                                 T(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j + 1)] * FACTOR(r, 0)));                 \
+            chunk[j] = pack_pair(nearest(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j)] * FACTOR(r, 0)),                      \
+                                 nearest(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j + 1)] * FACTOR(r, 0)));                 \
           store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, chunk);                                   \
         }                                                                                                              \
       }                                                                                                                \

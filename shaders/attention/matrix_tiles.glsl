@@ -160,7 +160,7 @@ void put_b(int stage) {
         if (d + i * MAT_N < (WIDTH)) {                                                                                 \
           MatA result;                                                                                                 \
           [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                   \
-            result[NIBBLE(ELEM_OF_A, e)] = T(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));           \
+            result[NIBBLE(ELEM_OF_A, e)] = nearest(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));           \
           coopMatStore(result, tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);                     \
         }                                                                                                              \
       subgroupMemoryBarrierShared();                                                                                   \
@@ -181,7 +181,7 @@ void put_b(int stage) {
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
         [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                     \
           strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e))] = \
-              T(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
+              nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
       [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \

@@ -21,6 +21,7 @@ struct Params {
 #include "common/params.glsl"
 
 const uint UNROLL = 4u;
+const float LOG2_E = 1.44269504;
 #define LOWEST uintBitsToFloat(0xff800000u)  // -inf
 shared float tree_m[LOCAL], tree_s[LOCAL];
 
@@ -41,20 +42,24 @@ void main() {
     float x[UNROLL][MOST];
     float top = m;
     [[unroll]] for (uint u = 0u; u < UNROLL; ++u) {
+      if (at + u * LOCAL >= count) continue;
       const uint k = (at + u * LOCAL) * E;  // counted from the first block's first element
-      const bool inner = k >= skip && k + E <= skip + p.n;
-      [[unroll]] for (uint i = 0u; i < MOST; ++i) {
-        if (i >= E) continue;
-        x[u][i] = element(w[u], i);
-        if (!inner && (k + i < skip || k + i >= skip + p.n)) x[u][i] = LOWEST;
-        top = max(top, x[u][i]);
-      }
-    }
-    const float r = reference(top);
-    s *= exp(m - r);
-    [[unroll]] for (uint u = 0u; u < UNROLL; ++u)
       [[unroll]] for (uint i = 0u; i < MOST; ++i)
-        if (i < E) s += exp(x[u][i] - r);
+        if (i < E) x[u][i] = element(w[u], i);
+      if (k < skip || k + E > skip + p.n) {
+        [[unroll]] for (uint i = 0u; i < MOST; ++i)
+          if (i < E && (k + i < skip || k + i >= skip + p.n)) x[u][i] = LOWEST;
+      }
+      [[unroll]] for (uint i = 0u; i < MOST; ++i)
+        if (i < E) top = max(top, x[u][i]);
+    }
+    const float r = reference(top), scaled = r * LOG2_E;
+    s *= exp2((m - r) * LOG2_E);
+    [[unroll]] for (uint u = 0u; u < UNROLL; ++u) {
+      if (at + u * LOCAL >= count) continue;
+      [[unroll]] for (uint i = 0u; i < MOST; ++i)
+        if (i < E) s += exp2(fma(x[u][i], LOG2_E, -scaled));
+    }
     m = top;
   }
   tree_m[lane] = m;

@@ -4,6 +4,8 @@
 // An invocation makes 4 neighbours along the inner side, which may be k or not: `piece` leads from one piece to the next. Elements
 // from `inner` to `padded` and rows from `outer` to `all_outer` are zeros: pieces of both operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
 #include "common/dtype.glsl"
+#define PACK 4
+#include "common/pack.glsl"
 layout(constant_id = 0) const int DT = AULE_DT_BF16;
 layout(constant_id = 1) const int PIECES = 1;
 layout(constant_id = 2) const int VEC = 1;
@@ -18,7 +20,7 @@ struct Params {
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
 
 uint narrow(float v) {
-  if (DT == AULE_DT_F16) return packHalf2x16(vec2(v, 0.0));
+  if (DT == AULE_DT_F16) return float_to_f16(v);  // packHalf2x16 rounds as the driver likes
   const uint bits = floatBitsToUint(v), rounded = float_to_bf16(v);
   // The largest numbers round to infinity: their last bits go to the lower piece instead.
   return (bits & 0x7f800000u) != 0x7f800000u && (rounded & 0x7f80u) == 0x7f80u ? bits >> 16 : rounded;

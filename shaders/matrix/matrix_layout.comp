@@ -4,7 +4,7 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 // Where a device keeps the elements of a cooperative matrix: loads a matrix whose element (r, c) is r * 16 + c as A, B and
 // accumulator, and writes what every lane sees. One workgroup of one subgroup; run once per device and dtype.
-// out_: {elements of A, of B, of the accumulator, subgroup size}, then [use][lane][8] indices.
+// out_: {elements of A, of B, of the accumulator, subgroup size and 65536 if conversions to T cut}, then [use][lane][8].
 #include "matrix/matrix_types.glsl"
 layout(local_size_x_id = 2) in;
 struct Params { uint64_t out_; };
@@ -33,6 +33,9 @@ void main() {
   for (uint e = 0; e < a.length(); ++e) put(0, e, float(a[e]));
   for (uint e = 0; e < b.length(); ++e) put(1, e, float(b[e]));
   for (uint e = 0; e < c.length(); ++e) put(2, e, c[e]);
-  if (gl_LocalInvocationIndex == 0)
-    U32x4Ref(p.out_).v = uvec4(a.length(), b.length(), c.length(), gl_SubgroupSize);
+  if (gl_LocalInvocationIndex == 0) {
+    const T above = T(wide[1] * uintBitsToFloat(0x3f80c000u));  // 1 and three quarters of bfloat16's last place
+    const bool cuts = float(above) == 1.0;
+    U32x4Ref(p.out_).v = uvec4(a.length(), b.length(), c.length(), gl_SubgroupSize | (cuts ? 65536u : 0u));
+  }
 }

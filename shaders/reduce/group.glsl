@@ -40,7 +40,11 @@ vec4 quad_of(u64vec2 raw[KEPT], int j, int dt) {
 }
 uint64_t pack4(vec4 x, int dt) {
   if (dt == AULE_DT_F16) return packUint2x32(uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw)));
-  return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16, float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
+  if (is_nan((x.x + x.y) + (x.z + x.w)))  // a NaN, or infinities: one question for four elements
+    return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16, float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
+  uvec4 u = floatBitsToUint(x);
+  u += 0x7fffu + ((u >> 16) & 1u);  // nearest even
+  return packUint2x32(uvec2(u.x >> 16 | u.y & 0xffff0000u, u.z >> 16 | u.w & 0xffff0000u));
 }
 #endif
 

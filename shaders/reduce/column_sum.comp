@@ -1,0 +1,58 @@
+// Column sums of x[rows, n], float types, for GPUs: part[split, o] = scale * sum over the split's rows of x[row, o], float32;
+// norm_params_sum.comp adds up the splits.
+//
+// An invocation reads 16 bytes of a row, E columns, and 4 rows are in flight; 32 neighbours read 512 bytes. The workgroup's 8
+// slices take rows in turn, and their sums meet in shared memory.
+layout(local_size_x = 256) in;
+layout(constant_id = 0) const int DT = 0;
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+
+struct Params {
+  uint64_t x, part;
+  int64_t row_stride;                  // in elements, a multiple of E
+  uint n, rows, blocks, splits, chunk;  // n: a multiple of E; blocks: of 32 E columns; chunk: rows of a split
+  float scale;
+};
+#include "common/params.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer BlockRef { uvec4 v; };
+const int E = DT == AULE_DT_F32 ? 4 : 8, MOST = 8;
+const uint SLICES = 8u, UNROLL = 4u;
+shared float sums[SLICES][32 * E];
+
+float element(uvec4 w, int i) {
+  if (DT == AULE_DT_F32) return uintBitsToFloat(w[i & 3]);
+  const uint word = w[i / 2];
+  if (DT == AULE_DT_F16) return (i & 1) == 0 ? unpackHalf2x16(word).x : unpackHalf2x16(word).y;
+  return uintBitsToFloat((i & 1) == 0 ? word << 16 : word & 0xffff0000u);
+}
+
+void main() {
+  const uint group = linear_group(), split = group / p.blocks, block = group - split * p.blocks;
+  if (split >= p.splits) return;  // the whole workgroup leaves
+  const uint id = gl_LocalInvocationID.x, lane = id & 31u, slice = id / 32u;
+  const uint column = (block * 32u + lane) * E, last = min(p.rows, (split + 1u) * p.chunk);
+  float s[MOST];
+  [[unroll]] for (int i = 0; i < MOST; ++i) s[i] = 0.0;
+  if (column < p.n) {
+    for (uint row = split * p.chunk + slice; row < last; row += SLICES * UNROLL) {
+      uvec4 w[UNROLL];
+      [[unroll]] for (uint u = 0u; u < UNROLL; ++u) {
+        const uint at = row + u * SLICES;
+        w[u] = uvec4(0);
+        if (at < last) w[u] = BlockRef(p.x + uint64_t(int64_t(at) * p.row_stride + int64_t(column)) * (16 / E)).v;
+      }
+      [[unroll]] for (uint u = 0u; u < UNROLL; ++u)
+        [[unroll]] for (int i = 0; i < MOST; ++i)
+          if (i < E) s[i] += element(w[u], i);
+    }
+  }
+  [[unroll]] for (int i = 0; i < MOST; ++i)
+    if (i < E) sums[slice][lane * E + i] = s[i];
+  barrier();  // all slices written
+  if (id >= 32u * E || block * 32u * E + id >= p.n) return;
+  float t = 0.0;
+  [[unroll]] for (uint k = 0u; k < SLICES; ++k) t += sums[k][id];
+  F32Ref(p.part + (uint64_t(split) * p.n + block * 32u * E + id) * 4).v = t * p.scale;
+}

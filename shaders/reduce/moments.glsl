@@ -1,0 +1,12 @@
+// Count, mean and sum of squared deviations; C is their type.
+struct Moments { C n, mean, m2; };
+Moments moments(C n, C shift, C s1, C s2) {
+  C m = n == C(0) ? C(0) : s1 / n;
+  return Moments(n, shift + m, max(s2 - s1 * m, C(0)));
+}
+Moments combine(Moments a, Moments b) {
+  C n = a.n + b.n;
+  if (n == C(0)) return a;
+  C d = b.mean - a.mean, w = b.n / n;
+  return Moments(n, a.mean + d * w, a.m2 + b.m2 + d * d * a.n * w);
+}
