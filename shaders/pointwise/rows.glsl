@@ -28,11 +28,18 @@ T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
   return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
 }
-T gelu_inner(T x) { return tanh_(T(0.79788456080286535588lf) * (x + T(0.044715lf) * x * x * x)); }
-T gelu_tanh(T x) { return T(0.5) * x * (T(1) + gelu_inner(x)); }
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): neither cancels for negative x, nor branches. The
+// device's own exp in float32: what it errs by at large arguments is lost beside 1, or in a result next to 0.
+#ifdef C_float
+T gelu_exp(T x) { return exp(x); }
+#else
+T gelu_exp(T x) { return exp_(x); }
+#endif
+T gelu_share(T x) { return T(1) / (T(1) + gelu_exp(T(-1.59576912160573071176lf) * (x + T(0.044715lf) * x * x * x))); }
+T gelu_tanh(T x) { return x * gelu_share(x); }
 T gelu_tanh_grad(T x) {
-  T t = gelu_inner(x);
-  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * T(0.79788456080286535588lf) * (T(1) + T(0.134145lf) * x * x);
+  T s = gelu_share(x);
+  return s + x * s * (T(1) - s) * T(1.59576912160573071176lf) * (T(1) + T(0.134145lf) * x * x);
 }
 T mish_grad(T x) {
   T s = sigmoid_(x), t = tanh_(softplus_(x));
