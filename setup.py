@@ -75,9 +75,9 @@ def precompiles():
     A cache pays for them once and would not recognise sources that come with a precompiled header.
     """
     cached = not os.environ.get("CCACHE_DISABLE") and (shutil.which("ccache") or "cache" in os.environ.get("CXX", ""))
-    if cached or sys.platform != "linux":
-        return False
     command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
+    if cached or sys.platform != "linux" or not shutil.which(command[0]):
+        return False
     found = subprocess.run(command, capture_output=True, text=True)
     return found.returncode == 0 and "Free Software Foundation" in found.stdout
 
@@ -108,7 +108,10 @@ def units_with_precompiled_header(sources):
     def unit(name, members):
         path = PCH / f"{name}.cpp"
         # These sources are no headers, whose anonymous namespaces gcc would warn of.
-        lines = ['#include "torch.h"', '#pragma GCC diagnostic ignored "-Wsubobject-linkage"']
+        lines = [
+            f'#include "torch.h"  // of torch {torch.__version__}',
+            '#pragma GCC diagnostic ignored "-Wsubobject-linkage"',
+        ]
         lines += [f'#include "{(ROOT / member).as_posix()}"' for member in members]
         text = "\n".join([*lines, ""])
         if not path.exists() or path.read_text() != text:
