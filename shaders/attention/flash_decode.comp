@@ -9,8 +9,9 @@
 // Loads of V fly in eights: one at a time, 128 k keys of 8 heads of D 128 took 260 us on an H200, where x + 1 moves as much
 // in 160. With them, B 1, 32 / 8 heads of D 128, float16, beside x + 1 over as many bytes and FlashAttention-2 of CUDA: 16 k
 // keys 41 us (20, 34; 33 without flash_decode_combine), 128 k 177 us (131, 147; 171). 256, 1024 and 2048 workgroups instead
-// of 512: 44, 48, 48 and 215, 183, 194 us; workgroups of 64: 44 and 216, of 256: 48 and 191. Writes float32 partial results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim rounded up to 8] =
-// sum of 2^(s - m) v and stats [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
+// of 512: 44, 48, 48 and 215, 183, 194 us; workgroups of 64: 44 and 216, of 256: 48 and 191. Writes float32 partial
+// results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats
+// [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
 //
 // RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries of
 // a sequence; rows beyond a sequence's own are not stored.
