@@ -82,7 +82,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
   const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;
   const int partials = plan.parts == 1 ? 0 : shape.warps * shape.rows * 2 * layout.m * layout.n * 4;
-  const auto shared = static_cast<uint32_t>(std::max(tiles, patches) + stats + strips + partials + 16);
+  const auto shared = static_cast<uint32_t>(std::max(tiles, patches) + stats + strips + partials + 32);
   if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;
@@ -111,7 +111,7 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
                              : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4) +
                                    (plan.parts == 2 ? warps * 2 * m * n * 4 : 0);
-  if (static_cast<uint32_t>(std::max(tiles, patches) + scores + 16) > caps.max_shared_bytes ||
+  if (static_cast<uint32_t>(std::max(tiles, patches) + scores + 32) > caps.max_shared_bytes ||
       static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations || n % lanes != 0 || n / lanes > 8)
     return plan;
   plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
@@ -159,7 +159,9 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (variant == "staged" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
+  // Its backward has been right on software devices only, so it must be asked for.
+  if (variant == "staged" ||
+      (variant.empty() && caps.kind != Caps::Kind::cpu && pass == AttentionPass::forward)) {
     const AttentionPlan plan = plan_staged(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }

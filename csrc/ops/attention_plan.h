@@ -4,7 +4,7 @@
 // tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
 // decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
-// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256
+// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256; backward when asked
 #pragma once
 #include <cstdint>
 

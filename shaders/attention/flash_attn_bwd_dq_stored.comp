@@ -29,7 +29,7 @@ const int DOWN = DS_ROWS / (ROWS * MAT_M), ACROSS = WARPS / DOWN;  // subgroups
 const int WIDTH = D / ACROSS, WIDTH_FRAGS = WIDTH / MAT_N;
 const int PIECES = TILE / MAT_M * 8, LOADS_DS = (PIECES + WARPS - 1) / WARPS;  // matrices of a tile of dS
 const bool WHOLE_DS = PIECES % WARPS == 0;
-shared T elems[PAIRS ? 1 : TILE * PITCH_V * 8];
+shared T elems[PAIRS ? 8 : TILE * PITCH_V * 8];
 
 Acc dq[ROWS * WIDTH_FRAGS];
 uvec4 next_ds[LOADS_DS];

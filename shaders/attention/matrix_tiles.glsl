@@ -13,8 +13,10 @@ const int TILE_A = TILE * PITCH;               // where the second operand start
 const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
 const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
 shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
-shared T strips[HAND_OVER ? 1 : WARPS * 2 * STRIP];  // two of each subgroup
-shared float partials[SPLIT == 1 ? 1 : WARPS * ROWS * 2 * MAT_M * MAT_N];
+// Whole multiples of 16 bytes, all of them: matrix accesses to what follows must be aligned to that, and a driver lays out
+// one float of an array that is never used (suspected where gradients of the tier of unknown layout were wrong on an H200).
+shared T strips[HAND_OVER ? 8 : WARPS * 2 * STRIP];  // two of each subgroup
+shared float partials[SPLIT == 1 ? 4 : WARPS * ROWS * 2 * MAT_M * MAT_N];
 
 uint strip_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * STRIP); }
 uint pack_pair(T a, T b) {
