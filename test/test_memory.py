@@ -105,6 +105,21 @@ def test_memory_fraction(device):
         torch.aule.set_per_process_memory_fraction("half")
 
 
+def test_under_pressure_the_least_recently_used_segment_goes(device):
+    first, second, third = (torch.empty(64 * MIB, dtype=torch.uint8, device=device) for _ in range(3))
+    addresses = [t.data_ptr() for t in (first, second, third)]
+    del second, first, third  # in the order of their last use
+    limit = torch.aule.memory_reserved() + 40 * MIB
+    torch.aule.set_per_process_memory_fraction(limit / torch.aule.mem_get_info()[1])
+    try:
+        larger = torch.empty(96 * MIB, dtype=torch.uint8, device=device)  # fits into none, and once one is gone
+        kept = {s["address"] for s in torch.aule.memory_snapshot()}
+        assert [a in kept for a in addresses] == [True, False, True]
+        assert larger.numel() and torch.aule.memory_reserved() <= limit
+    finally:
+        torch.aule.set_per_process_memory_fraction(1.0)
+
+
 def test_zero_bytes(device):
     before = torch.aule.memory_allocated()
     x = torch.empty(0, 5, device=device)

@@ -306,6 +306,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   // Under pressure the cache gives way before the driver has to say no.
   const auto pressure = static_cast<uint64_t>(kPressure * static_cast<double>(budget.free_bytes));
   if (size > pressure && reserved_ > 0) release_cached(size - std::min(size, pressure));
+  if (reserved_ + size > limit) release_cached(std::min(reserved_ + size - limit, reserved_));
   std::string why;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (reserved_ + size > limit) {
