@@ -7,24 +7,11 @@ half a minute, hence few specializations.
 import pytest
 import torch
 
-import torch_aule
+from matrix_units import ON_CPU, matrix_dtypes
 from test_attention import check, check_dropout_like_tiles, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
-
-def usable(dtype):
-    layout = torch_aule._C.matrix_layout(0, dtype == torch.bfloat16)
-    return layout["usable"] and torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
-
-
-DTYPES = [
-    pytest.param(
-        dtype, marks=pytest.mark.skipif(not usable(dtype), reason=f"the device has no cooperative matrices of {dtype}")
-    )
-    for dtype in (torch.float16, torch.bfloat16)
-]
-ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
-pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("usable"))
 
 
 @pytest.fixture(autouse=True)

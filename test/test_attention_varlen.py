@@ -6,19 +6,12 @@ import math
 import pytest
 import torch
 
-import torch_aule
+from matrix_units import ON_CPU, has_matrices
 from test_attention import assert_near, poison
 
 varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch.nn.attention.varlen exists from torch 2.10 on")
 varlen_attn = varlen.varlen_attn
 ACCEPTS = inspect.signature(varlen_attn).parameters  # they grow from release to release
-ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
-
-
-def has_matrices(dtype):
-    layout = torch_aule._C.matrix_layout(0, dtype == torch.bfloat16)
-    return layout["known"] and torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
-
 
 needs = {
     name: pytest.mark.skipif(name not in ACCEPTS, reason=f"varlen_attn of this torch takes no {name}")

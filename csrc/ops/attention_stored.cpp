@@ -56,7 +56,8 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   StoredScores stored;
   const AttentionProblem& problem = call.problem;
   const char* asked = std::getenv("AULE_ATTENTION_WORKSPACE");
-  if (dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix || call.ragged.given)
+  if (asked == nullptr || dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix ||
+      call.ragged.given)
     return stored;
   const MatrixLayout& layout = matrix_layout(problem.device, problem.dtype);
   const Caps& caps = caps_of(problem.device);
@@ -70,7 +71,6 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   const int warps = stored.dq.local / layout.subgroup, widest = std::max(stored.dq.dim, stored.dq.block);
   const int patch_bytes = warps * layout.m * 2 * (std::min(widest, 128) + 8), strips = warps * 2 * layout.m * 24 * 2;
   if (static_cast<uint32_t>(std::max(tile_bytes, patch_bytes) + strips) > caps.max_shared_bytes) return stored;
-  if (asked == nullptr) return stored;
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
   const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&

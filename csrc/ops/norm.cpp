@@ -31,8 +31,6 @@ void check_floating(const char* name, const at::Tensor& t) {
 }
 
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
-int code(const at::Tensor& t, const char* name) { return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0; }
-
 void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps,
              const at::Tensor& y, const at::Tensor& mean, const at::Tensor& rstd) {
   if (s.rows == 0) return;
@@ -60,7 +58,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   p.groups = static_cast<uint32_t>(s.groups);
   p.channels = static_cast<uint32_t>(s.channels);
   p.eps = static_cast<float>(eps);
-  Spec spec{dtype_of(x, name),   dtype_of(y, name),   code(w, name), code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
+  Spec spec{dtype_of(x, name),   dtype_of(y, name),   optional_code(w, name), optional_code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
             w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec,         r.items,       r.local,       r.full};
   launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
@@ -86,7 +84,7 @@ void backward(const char* name, const Rows& s, const at::Tensor& grad, const at:
   Spec spec{dtype_of(grad, name),
             dtype_of(x, name),
             dtype_of(out, name),
-            code(w, name),
+            optional_code(w, name),
             s.rms ? 1 : 0,
             s.channels ? 1 : 0,
             w.defined() ? 1 : 0,

@@ -7,15 +7,9 @@
 
 #include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
-#include "ops/tensor_arg.h"
+#include "ops/norm_rows.h"
 
 namespace aule::ops {
-namespace {
-
-int code(const at::Tensor& t, const char* name) { return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0; }
-
-}  // namespace
-
 bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Tensor& grad, const at::Tensor& x,
                         const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
                         const at::Tensor& dw, const at::Tensor& db) {
@@ -69,8 +63,8 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
     p.groups = static_cast<uint32_t>(groups);
     const Spec spec{dtype_of(grad, name),
                     dtype_of(x, name),
-                    code(dx, name),
-                    code(w, name),
+                    optional_code(dx, name),
+                    optional_code(w, name),
                     mean.defined() ? 0 : 1,
                     w.defined() ? 1 : 0,
                     dx.defined() ? 1 : 0,
@@ -93,7 +87,7 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   p.groups = static_cast<uint32_t>(groups);
   const uint32_t blocks = ceil_div(n, 32);
   p.blocks = dw.defined() ? blocks : 0;
-  launch(current(x), kernel::norm_params_sum(), Spec{code(dw, name), code(db, name)}, p, args,
+  launch(current(x), kernel::norm_params_sum(), Spec{optional_code(dw, name), optional_code(db, name)}, p, args,
          linear_grid(dw.defined() && db.defined() ? 2 * blocks : blocks));
   return true;
 }

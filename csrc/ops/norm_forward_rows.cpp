@@ -5,15 +5,9 @@
 
 #include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
-#include "ops/tensor_arg.h"
+#include "ops/norm_rows.h"
 
 namespace aule::ops {
-namespace {
-
-int code(const at::Tensor& t, const char* name) { return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0; }
-
-}  // namespace
-
 bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
                        const at::Tensor& rstd) {
@@ -42,8 +36,8 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
   p.n = static_cast<uint32_t>(n);
   p.groups = static_cast<uint32_t>(groups);
   p.eps = static_cast<float>(eps);
-  const Spec spec{dtype_of(x, name),       dtype_of(y, name),       code(w, name),
-                  code(b, name),           w.defined() ? 1 : 0,     b.defined() ? 1 : 0,
+  const Spec spec{dtype_of(x, name),       dtype_of(y, name),       optional_code(w, name),
+                  optional_code(b, name),           w.defined() ? 1 : 0,     b.defined() ? 1 : 0,
                   static_cast<int>(items), static_cast<int>(local), local * items * 4 == n};
   const bool subgroups = caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4;
   launch(current(x), kernel::norm_fwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));

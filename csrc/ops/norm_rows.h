@@ -20,4 +20,9 @@ struct RowLaunch {
 RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
                      std::initializer_list<const at::Tensor*> tensors, bool alone = false);
 
+// The dtype of a weight or gradient that may be missing, as kernels take it; 0: missing.
+inline int optional_code(const at::Tensor& t, const char* name) {
+  return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0;
+}
+
 }  // namespace aule::ops

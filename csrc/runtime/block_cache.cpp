@@ -303,10 +303,11 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   auto& memory = vulkan::Device::get(device_).memory();
   const auto budget = memory.budget();
   const auto limit = static_cast<uint64_t>(fraction_ * static_cast<double>(budget.total_bytes));
-  // Under pressure the cache gives way before the driver has to say no.
+  // Under pressure the cache gives way before the driver has to say no, and for the memory fraction.
   const auto pressure = static_cast<uint64_t>(kPressure * static_cast<double>(budget.free_bytes));
-  if (size > pressure && reserved_ > 0) release_cached(size - std::min(size, pressure));
-  if (reserved_ + size > limit) release_cached(std::min(reserved_ + size - limit, reserved_));
+  const uint64_t wanted = reserved_ + size;
+  const uint64_t missing = std::max(size - std::min(size, pressure), wanted - std::min(wanted, limit));
+  if (missing > 0 && reserved_ > 0) release_cached(missing);
   std::string why;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (reserved_ + size > limit) {
