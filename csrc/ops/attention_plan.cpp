@@ -159,9 +159,7 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  // Its backward has been right on software devices only, so it must be asked for.
-  if (variant == "staged" ||
-      (variant.empty() && caps.kind != Caps::Kind::cpu && pass == AttentionPass::forward)) {
+  if (variant == "staged" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
     const AttentionPlan plan = plan_staged(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }

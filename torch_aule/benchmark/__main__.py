@@ -12,7 +12,7 @@ import sys
 import torch
 
 import torch_aule
-from torch_aule.benchmark import cases, gpu_cases, gpu_report, harness
+from torch_aule.benchmark import cases, gpu_cases, gpu_report, gpu_timing, harness
 from torch_aule.benchmark.memory import run_memory
 
 
@@ -192,6 +192,8 @@ def main() -> int:
     parser.add_argument("--no-cuda", action="store_true", help="do not time CUDA beside it")
     parser.add_argument("--only", default="", metavar="TEXT", help="on a GPU: only cases whose name or sizes have it")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="on a GPU: then no more of the minor cases")
+    parser.add_argument("--rest", type=float, default=gpu_timing.REST_S, metavar="SECONDS",
+                        help="idle before samples of attention and products (default %(default)s)")  # fmt: skip
     parser.add_argument("--small", action="store_true", help="on a GPU: the cases of a software device")
     options = parser.parse_args()
 
@@ -204,6 +206,7 @@ def main() -> int:
     devices = ["aule"] + ([] if options.no_cpu else ["cpu"]) + cuda
     gpu = gpu_report.is_gpu(torch.aule.get_device_properties().kind) and not options.small
     large, wanted = wanted_groups(options, gpu)
+    gpu_timing.REST_S = options.rest
     about = environment()
 
     lines: list[dict] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -99,16 +100,40 @@ ATTENTION_REACH = {
     (True, 128, False): (0.85, 0.83, 1.0), (True, 128, True): (0.88, 0.82, 1.0),
 }  # fmt: skip
 
+# Forms of attention that settings ask for: what the name of the case ends in -> settings.
+FORMS = {
+    "_staged": {"AULE_ATTENTION_VARIANT": "staged"},  # as if the layout of accumulators were unknown
+    "_workspace": {"AULE_ATTENTION_WORKSPACE": "1024"},  # MiB
+}
+FORM_REACH = {  # (form, backward, causal) -> as above
+    ("_staged", False, False): (0.45, 0.45, 0.6), ("_staged", False, True): (0.45, 0.45, 0.6),
+    ("_workspace", True, False): (1.0, 0.97, 1.1), ("_workspace", True, True): (1.1, 0.97, 1.1),
+}  # fmt: skip
 
-def attention_key(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, batch_heads=None) -> tuple:
+
+class Environment:
+    """A context with environment variables; it can be entered again and again."""
+
+    def __init__(self, values: dict[str, str]):
+        self.values = values
+
+    def __enter__(self):
+        os.environ.update(self.values)
+
+    def __exit__(self, *error):
+        for name in self.values:
+            os.environ.pop(name, None)
+
+
+def attention_key(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, batch_heads=None, form="") -> tuple:
     batch_heads = batch_heads or max(1, sizes.total // (n * d))
     heads = 16 if batch_heads % 16 == 0 else batch_heads
     shapes = f"B{batch_heads // heads} H{heads}/{heads // group} N{n} D{d}" + (f" dropout {dropout}" if dropout else "")
-    return f"sdpa_{'backward' if backward else 'forward'}{'_causal' if causal else ''}", shapes, short(dtype)
+    return f"sdpa_{'backward' if backward else 'forward'}{'_causal' if causal else ''}{form}", shapes, short(dtype)
 
 
 def _attention(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, batch_heads=None, reach=None,
-               rivals=FLASH, main=False) -> GpuCase:  # fmt: skip
+               rivals=FLASH, main=False, form="") -> GpuCase:  # fmt: skip
     batch_heads = batch_heads or max(1, sizes.total // (n * d))
     heads = 16 if batch_heads % 16 == 0 else batch_heads
     batch, kv_heads = batch_heads // heads, heads // group
@@ -120,18 +145,28 @@ def _attention(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, ba
         )
 
         def forward():
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout, enable_gqa=group != 1)
+            with settings:
+                return F.scaled_dot_product_attention(
+                    q, k, v, is_causal=causal, dropout_p=dropout, enable_gqa=group != 1
+                )
 
+        settings = Environment(FORMS.get(form, {}) if device == "aule" else {})
         if not backward:
             return forward
         out = forward()
         weight = torch.randn(out.shape, device=device, dtype=dtype)
-        return lambda: torch.autograd.grad(out, (q, k, v), weight, retain_graph=True)
+
+        def grad():
+            with settings:
+                return torch.autograd.grad(out, (q, k, v), weight, retain_graph=True)
+
+        return grad
 
     q_elems, kv_elems = batch_heads * n * d, batch_heads // group * n * d
     return GpuCase(
         "attention",
-        *attention_key(sizes, n, d, causal, backward, dtype, group=group, dropout=dropout, batch_heads=batch_heads),
+        *attention_key(sizes, n, d, causal, backward, dtype, group=group, dropout=dropout, batch_heads=batch_heads,
+                       form=form),
         make, flops=4.0 * batch_heads * n * n * d * (0.5 if causal else 1) * (2.5 if backward else 1), reach=reach,
         rivals=rivals, main=main, autograd=backward,
         needed_bytes=2 * (q_elems + 2 * kv_elems if backward else q_elems) + 4 * batch_heads * n,
@@ -152,6 +187,12 @@ def attention(sizes: Sizes) -> list[GpuCase]:
                 _attention(sizes, n, d, causal, backward, dtype, reach=reach, rivals=FLASH_AND_CUDNN, main=True)
             )
     half = torch.float16
+    for form, (backward, causal), d in itertools.product(FORMS, modes, sizes.dims):
+        least = FORM_REACH.get((form, backward, causal))
+        for index, n in enumerate(sizes.lengths):
+            if form == "_staged" or (backward and d == max(sizes.dims)):  # narrower heads gain nothing by a workspace
+                reach = Reach("cuda", least[index], least[2]) if least else None
+                cases.append(_attention(sizes, n, d, causal, backward, half, reach=reach, form=form))
     for (backward, causal), d, n in itertools.product(modes, sizes.dims, sizes.plot_lengths):
         if n not in sizes.lengths:
             cases.append(_attention(sizes, n, d, causal, backward, half, rivals=FLASH_AND_CUDNN))

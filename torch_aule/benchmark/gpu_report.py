@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 
+from torch_aule.benchmark import gpu_timing
 from torch_aule.benchmark.gpu_cases import GROUPS, NOTHING, GpuCase, Reach, Sizes, copy_reference
 from torch_aule.benchmark.gpu_rival import Child, Remote
 from torch_aule.benchmark.gpu_timing import FAILURES, SAMPLES, Blocker, Contestant, device_of, empty_cache, first_line
@@ -126,7 +127,7 @@ def run(groups: list[str], about: dict, emit, *, rivals: list[str], sizes: Sizes
     The main cases come first; the others are left out once `seconds` have passed.
     """
     sizes = sizes or Sizes()
-    about = {**about, "date": datetime.date.today().isoformat()}
+    about = {**about, "date": datetime.date.today().isoformat(), "rest_s": gpu_timing.REST_S}
     cases = [case for group in groups for case in GROUPS[group](sizes) if case.main or not quick]
     cases = [case for case in cases if cases_filter in " ".join(case.key)]
     cases.sort(key=lambda case: not case.main)
@@ -192,7 +193,8 @@ def markdown(lines: list[dict]) -> str:
     if not lines:
         return ""
     about = lines[0]
-    out = [f"{about['device']}, {about['driver']}; torch {about['torch']}; {about.get('date', '')}", ""]
+    out = [f"{about['device']}, {about['driver']}; torch {about['torch']}; {about.get('date', '')}; "
+           f"{about.get('rest_s', 0):g} s of rest before each sample of attention and products", ""]
     groups = list(dict.fromkeys(line["group"] for line in lines))
     for group in groups:
         rows = [line for line in lines if line["group"] == group]

@@ -44,7 +44,7 @@ class Child:
                 [sys.executable, "-c", START, package], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             )  # fmt: skip
-            self._send((self.sizes, gpu_timing.SAMPLE_MS))
+            self._send((self.sizes, gpu_timing.SAMPLE_MS, gpu_timing.REST_S))
         self._send(message)
         timer = threading.Timer(self.seconds, self.process.kill)
         timer.start()
@@ -98,7 +98,7 @@ def serve() -> None:
     """The child: answers until its input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints must not get between the answers
-    sizes, gpu_timing.SAMPLE_MS = pickle.load(sys.stdin.buffer)
+    sizes, gpu_timing.SAMPLE_MS, gpu_timing.REST_S = pickle.load(sys.stdin.buffer)
     warnings.simplefilter("ignore")
     contestants, blockers = {}, {}
 
