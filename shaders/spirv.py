@@ -10,6 +10,8 @@ OP_NAME, OP_MEMBER_NAME = 5, 6
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_ARRAY, OP_TYPE_STRUCT = 21, 22, 28, 30
 OP_CONSTANT, OP_FUNCTION, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 71, 72
 OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
+OP_CONSTANT_TRUE, OP_SPEC_CONSTANT_OP = 41, 52
+COMPOSITES = (79, 81, 82)  # shuffle, extract, insert: their operands are literals too
 DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 6, 35
 MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
 
@@ -106,14 +108,25 @@ def reflect_params(spirv: bytes, where: str) -> list[Member]:
 
 
 def check_builtins(spirv: bytes, where: str) -> None:
-    """Refuses min, max and clamp of 64-bit integers, of which one driver's clamp gave wrong values."""
+    """Refuses what drivers fail on.
+
+    Min, max and clamp of 64-bit integers: one driver's clamp gave wrong values. Constants that are none: where the
+    right side of `&&` or `||` is more than one comparison of constants, glslang branches around it, and a constant made
+    of the result is invalid (a crash in one driver, a refusal in another).
+    """
     words = spirv_words(spirv, where)
     wide: set[int] = set()
+    constants: set[int] = set()
     at = 5
     while at < len(words):
         count, op = words[at] >> 16, words[at] & 0xFFFF
         if op == OP_TYPE_INT and words[at + 2] == 64 or op == OP_TYPE_VECTOR and words[at + 2] in wide:
             wide.add(words[at + 1])
+        elif OP_CONSTANT_TRUE <= op <= OP_SPEC_CONSTANT_OP:
+            constants.add(words[at + 2])
+            if op == OP_SPEC_CONSTANT_OP and words[at + 3] not in COMPOSITES:
+                if not constants.issuperset(words[at + 4 : at + count]):
+                    raise ShaderError(f"{where}: a constant of && or || with more than a comparison on its right")
         elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
             raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
         at += count

@@ -184,3 +184,28 @@ def test_shaders_with_64_bit_min_max_clamp_are_refused():
     for function in (38, 39, 41, 42, 44, 45):
         with pytest.raises(shader_compiler.ShaderError, match="comparisons"):
             shader_compiler.check_builtins(module(64, function), "k")
+
+
+def test_shaders_with_constants_that_are_none_are_refused():
+    sys.path.insert(0, str(SHADERS))
+    try:
+        import compile as shader_compiler
+    finally:
+        sys.path.remove(str(SHADERS))
+
+    def check(expression):
+        text = f"""#version 460
+            layout(local_size_x = 1) in;
+            layout(constant_id = 0) const int A = 1;
+            const bool B = {expression};
+            shared int x;
+            void main() {{ if (!B) x = 1; }}"""
+        spirv, log = shader_compiler.compile_text(text)
+        assert not log
+        shader_compiler.check_builtins(spirv, "k")
+
+    check("A > 0 && A < 3")
+    check("A % 2 == 0 && A > 0")
+    for expression in ("A > 0 && A % 2 == 0", "A > 0 && (A == 3 || A == 5)"):
+        with pytest.raises(shader_compiler.ShaderError, match="constant of &&"):
+            check(expression)

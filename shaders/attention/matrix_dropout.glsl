@@ -3,6 +3,19 @@
 // Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4), its 8 elements
 // belong to 4 draws, which 4 lanes share: each lane makes one of them and hands out the others' words, a draw for 8
 // elements. With other layouts every element makes its own draw.
+//
+// Ladder (NVIDIA H200, driver 580.159, float16, N 4096, p 0.1, heads * N * D = 2^26, TFLOPS forward / backward at D 64 and
+// D 128; without dropout 330 / 284 and 331 / 249; CUDA's FlashAttention-2 in the same run 226 / 235 and 281 / 278, without
+// dropout 303 / 273 and 356 / 289):
+//   this, in an earlier run                                                       193 / 188    253 / 212
+//   8 bits of an element instead of 16: a lane's 32 elements of 32 x 32 scores are one word, made of the 8 words of two
+//   draws by AND and OR, which compares all 32 with the threshold at once; transposed it takes 2 shuffles
+//     drawn before S                                                              254 / 116    277 / 211
+//     drawn after S                                                               248 / 226    278 / 213
+//     before, and P masked as pairs of halves, multiplied by 0 or 2; with AND     257; 186     281; 274
+//     before, constant bits for the draws; 4 rounds; 2 rounds   D 128: 318 / 247; 292 / 222; 296 / 229
+//   The 8 bits were timed only: no GPU has checked their mask, and lavapipe has another layout. The D 64 rows were taken on
+//   a GPU that grew hot (285 / 270 without dropout at their end); drawn before S, D 64 has 96 bytes of local memory.
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 
