@@ -99,13 +99,15 @@ for dtype, amsgrad in ((torch.float32, True), (torch.float16, False), (torch.bfl
 """
 
 LOSSES = """
-import torch, torch_aule
+import os, torch, torch_aule
 import torch.nn.functional as F
 def error(a, b):
     a, b = a.detach().cpu().double(), b.detach().double()
     return ((a - b).abs().max() / b.abs().max().clamp(min=0.1)).item()
-for dtype, tolerance in ((torch.float32, 2e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2)):
-    for rows, n in ((7, 1003), (1, 8), (300, 50), (5, 9000), (3, 13)):
+TYPES = ((torch.float32, 2e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2))
+for dtype, tolerance in TYPES[:1 if "AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+    # The last is of more rows than workgroups.
+    for rows, n in ((7, 1003), (1, 8), (300, 50), (5, 9000), (3, 13), (5000, 21)):
         for reduction in ("mean", "sum", "none")[:3 if dtype is torch.float32 else 1]:
             x, target = (torch.randn(rows, n) * 3).to(dtype), torch.randint(n, (rows,))
             ignored = 4 if rows > 1 else -100
@@ -149,6 +151,40 @@ else:
 """
 
 
+UNALIGNED = """
+import os, torch, torch_aule
+torch.manual_seed(1)
+A = torch.ops.aten
+def error(a, b):
+    a = a.detach().cpu().double()
+    assert not a.isnan().any()
+    return ((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item()
+TYPES = ((torch.float16, 1e-3), (torch.float32, 3e-6), (torch.bfloat16, 8e-3))
+for dtype, tolerance in TYPES[:1 if "AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+    # Rows that begin anywhere in a block of 16 bytes: in registers, and in several chunks.
+    for rows, n in ((9, 257), (3, 1029), (2, 33001))[:3 if dtype is torch.float16 else 2]:
+        x, g = torch.randn(rows, n).to(dtype), torch.randn(rows, n).to(dtype)
+        x[0, 3:9], x[-1, -1] = -torch.inf, 7
+        buffer = torch.full((rows * n + 64,), 5.0, dtype=dtype, device="aule")
+        out = buffer[:rows * n].view(rows, n)
+        for forward, backward in ((A._softmax, A._softmax_backward_data),
+                                  (A._log_softmax, A._log_softmax_backward_data)):
+            y = forward(x.to("aule"), 1, False)
+            finite = [t.masked_fill(x == -torch.inf, 0) for t in (y.cpu(), forward(x.double(), 1, False))]
+            errors = [error(*finite)]
+            there = backward(g.double(), y.cpu().double(), 1, torch.double)
+            errors.append(error(backward(g.to("aule"), y, 1, dtype), there))
+            assert max(errors) < tolerance, (forward, dtype, rows, n, errors)
+            forward.out(x.to("aule"), 1, False, out=out)  # beside others' memory
+            assert (out == y).all().item() and (buffer[rows * n:] == 5).all().item()
+"""
+
+
+@pytest.mark.parametrize("subgroups", [True, False])
+def test_unaligned_rows(subgroups):
+    check_python(UNALIGNED, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
+
+
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_rows(subgroups):
     check_python(ROWS, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
@@ -162,5 +198,6 @@ def test_elements():
     check_python(ELEMENTS, AULE_DISABLE_CPU_KERNELS="1")
 
 
-def test_losses():
-    check_python(LOSSES, AULE_DISABLE_CPU_KERNELS="1")
+@pytest.mark.parametrize("subgroups", [True, False])
+def test_losses(subgroups):
+    check_python(LOSSES, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")

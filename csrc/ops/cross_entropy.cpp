@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/multiprocessors.h"
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 #include "ops/tensor_arg.h"
@@ -42,12 +43,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   check(kName, self, target);
   const int64_t rows = self.size(0);
   const auto floats = self.options().dtype(at::kFloat);
-  const at::Tensor indices = target.contiguous(), lse = at::empty({rows}, floats),
-                   partial = at::empty({rows, 2}, floats);
+  const at::Tensor indices = target.contiguous(), lse = at::empty({rows}, floats);
   auto& stream = current(self);
-  // Four blocks of 16 bytes for each invocation, or more.
+  const Caps& caps = caps_of(self);
   const int64_t blocks = self.size(1) / elements_of_block(self);
-  const auto local = std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(blocks / 4)), 32, kLocal);
+  const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
+  // Long rows: a workgroup each. Others: small workgroups that stay, as many as a multiprocessor has room for.
+  constexpr int64_t kLongBlocks = 2048, kStaying = 1024;  // invocations of a multiprocessor
+  const uint32_t local = blocks > kLongBlocks ? kLocal : 32;
+  int64_t groups = rows;
+  if (blocks <= kLongBlocks && reduction != at::Reduction::None)
+    groups = std::min(rows, kStaying / local * multiprocessors(self.device().index()));
+  const at::Tensor partial = at::empty({groups, 2}, floats);
   {
     TensorArgs args;
     CrossEntropyParams p{};
@@ -59,9 +66,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
     p.ignore_index = ignore_index;
     p.rows = static_cast<uint32_t>(rows);
     p.n = static_cast<uint32_t>(self.size(1));
+    p.groups = static_cast<uint32_t>(groups);
     p.tag = error_tag(kName);
-    launch(stream, kernel::cross_entropy(), Spec{dtype_of(self, kName), dtype_of(indices, kName), local}, p, args,
-           linear_grid(p.rows));
+    launch(stream, kernel::cross_entropy(subgroups ? 2 : 1),
+           Spec{dtype_of(self, kName), dtype_of(indices, kName), local}, p, args, linear_grid(groups));
   }
   const auto type = wide ? at::kFloat : self.scalar_type();
   const at::Tensor total = at::empty({}, floats);
@@ -72,7 +80,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   p.partial = args.read(partial);
   p.loss = args.write(loss);
   p.total_weight = args.write(total);
-  p.chunks = static_cast<uint32_t>(rows);
+  p.chunks = static_cast<uint32_t>(groups);
   const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps_of(self).max_workgroup_invocations));
   launch(stream, kernel::nll_loss_sum(DType::f32), Spec{DType::f32, reduction == at::Reduction::Mean, widest}, p, args,
          Grid{1});

@@ -6,7 +6,7 @@
 namespace aule::ops {
 
 RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
-                     std::initializer_list<const at::Tensor*> tensors, bool alone) {
+                     std::initializer_list<const at::Tensor*> tensors, bool alone, uint32_t any) {
   RowLaunch r{};
   r.vec = inner == 1 && n % 4 == 0;
   for (const at::Tensor* t : tensors) {
@@ -35,14 +35,27 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
       if (t->defined() && address_of(*t) % 16 != 0) r.vec = 1;
   }
   constexpr uint32_t kItems = 4, kMostItems = 8;
-  const uint64_t quads = (n + 3) / 4;
   const uint32_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
-  r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((quads + kItems - 1) / kItems), 32, 256));
-  while (r.local < largest && quads > uint64_t{r.local} * kMostItems) r.local *= 2;
-  uint64_t items = (quads + r.local - 1) / r.local;
-  if (r.vec == 2) items += items & 1;  // in pairs
-  r.items = items <= kMostItems ? static_cast<int>(items) : 0;
+  const auto shape = [&](uint64_t elements) {
+    const uint64_t quads = (elements + 3) / 4;
+    r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((quads + kItems - 1) / kItems), 32, 256));
+    while (r.local < largest && quads > uint64_t{r.local} * kMostItems) r.local *= 2;
+    uint64_t items = (quads + r.local - 1) / r.local;
+    if (r.vec >= 2) items += items & 1;  // in pairs
+    r.items = items <= kMostItems ? static_cast<int>(items) : 0;
+  };
+  shape(n);
   r.full = r.vec != 0 && uint64_t{r.local} * r.items * 4 == n;
+  if (any && (r.vec == 0 || r.items == 0)) {
+    bool fits = true;
+    for (const at::Tensor* t : tensors)
+      fits = fits && t->element_size() == 2 && t->is_floating_point() && address_of(*t) % 16 == 0;
+    if (fits) {
+      r.vec = 3;
+      shape(n + 7);  // a row may begin at the end of a block
+      if (r.items == 0) r.local = std::min(largest, any);
+    }
+  }
   r.grid = linear_grid(rows);
   return r;
 }

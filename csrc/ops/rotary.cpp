@@ -69,8 +69,7 @@ void run(const at::Tensor& x, const at::Tensor& y, const at::Tensor& cos, const 
                       half * static_cast<int64_t>(c.element_size()) % 16 == 0;
   const int64_t w = blocks ? wide : 1;
   TORCH_CHECK(rest % (2 * w) == 0, kName, ": expected an even size, but got x of ", x.sizes());
-  const int64_t together = std::min<int64_t>(heads, 4), tasks = half / w + rest / (2 * w);
-  const int64_t total = batch * ((heads + together - 1) / together) * tokens * tasks;
+  const int64_t tasks = half / w + rest / (2 * w), total = batch * heads * tokens * tasks;
   TORCH_CHECK(total <= 0xffffffffll && c.size(0) <= 0xffffffffll, kName, ": too many elements: ", x.sizes());
 
   auto& stream = current(x);
@@ -94,14 +93,9 @@ void run(const at::Tensor& x, const at::Tensor& y, const at::Tensor& cos, const 
   p.heads = static_cast<uint32_t>(heads);
   p.table_rows = static_cast<uint32_t>(c.size(0));
   p.tag = error_tag(kName);
-  const Spec spec{dtype_of(x, kName),
-                  dtype_of(c, kName),
-                  rows.defined() ? dtype_of(rows, kName) : DType::i64,
-                  rows.defined(),
-                  interleaved,
-                  inverse,
-                  static_cast<int>(w),
-                  static_cast<int>(together)};
+  const Spec spec{dtype_of(x, kName),  dtype_of(c, kName), rows.defined() ? dtype_of(rows, kName) : DType::i64,
+                  rows.defined(),      interleaved,        inverse,
+                  static_cast<int>(w), from[1] < from[2]};
   launch(stream, kernel::rotary(), spec, p, args, linear_grid(ceil_div(total, 64)));
 }
 

@@ -54,7 +54,7 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   at::Tensor in = self.contiguous(), dense = dense_like(out);
   const DType dt_in = dtype_of(in, name), dt_out = dtype_of(dense, name);
   const DType c = arithmetic({dt_in, dt_out});
-  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64);
+  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64, 256);
   TensorArgs args;
   SoftmaxParams p{};
   p.in_ = args.read(in);
@@ -80,7 +80,7 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
   const DType dt_g = dtype_of(g, name), dt_y = dtype_of(y, name), dt_out = dtype_of(dense, name);
   const DType c = arithmetic({dt_g, dt_y, dt_out});
-  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64);
+  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64, 512);
   TensorArgs args;
   SoftmaxBackwardParams p{};
   p.grad = args.read(g);

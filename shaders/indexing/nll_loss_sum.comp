@@ -22,15 +22,18 @@ struct Params {
 
 #ifdef C_double
 #define REAL double
-#define LOAD load_double
+#define PAIR dvec2
 #define STORE store_double
-const int kPartialDT = AULE_DT_F64;
+const uint kPairBytes = 16;
 #else
 #define REAL float
-#define LOAD load_float
+#define PAIR vec2
 #define STORE store_float
-const int kPartialDT = AULE_DT_F32;
+const uint kPairBytes = 8;
 #endif
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { PAIR v; };
+const uint UNROLL = 8;  // one workgroup: what counts is how much of the list it has in flight
 
 shared REAL losses[LOCAL];
 shared REAL weights[LOCAL];
@@ -38,9 +41,16 @@ shared REAL weights[LOCAL];
 void main() {
   uint id = gl_LocalInvocationID.x;
   REAL loss = REAL(0), weight = REAL(0);
-  for (uint i = id; i < p.chunks; i += LOCAL) {
-    loss += LOAD(p.partial, uint64_t(2u * i), kPartialDT);
-    weight += LOAD(p.partial, uint64_t(2u * i + 1u), kPartialDT);
+  for (uint i = id; i < p.chunks; i += LOCAL * UNROLL) {
+    PAIR pairs[UNROLL];
+    [[unroll]] for (uint u = 0u; u < UNROLL; ++u) {
+      pairs[u] = PAIR(0);
+      if (i + u * LOCAL < p.chunks) pairs[u] = PairRef(p.partial + uint64_t(i + u * LOCAL) * kPairBytes).v;
+    }
+    [[unroll]] for (uint u = 0u; u < UNROLL; ++u) {
+      loss += pairs[u].x;
+      weight += pairs[u].y;
+    }
   }
   losses[id] = loss;
   weights[id] = weight;

@@ -9,6 +9,9 @@
 // log_softmax  dx = g - exp(y) sum g      along one dimension of g[outer, n, inner], y its output
 //
 // Row layouts and GROUP as in softmax.comp.
+//
+// 8192 rows that begin anywhere on an H200, float16, log_softmax, GB/s of grad, y and dx: of 4097 1687 element by element, 3465
+// with VEC 3; of 50257 2402, with VEC 3 by 1024 invocations 2985 (softmax 3033), 512 3372 (2947), 256 3239 (2675).
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -21,7 +24,7 @@ layout(constant_id = 5) const int ITEMS = 1;
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
 layout(constant_id = 7) const int FULL = 0;
-const int KEPT = ITEMS > 0 ? ITEMS : 1;
+const int KEPT = ITEMS > 0 ? ITEMS : 4;
 #include "common/indexing.glsl"
 #include "reduce/rows.glsl"
 
@@ -57,11 +60,18 @@ void main() {
   Row g = Row(p.grad, start, hop, p.n), y = Row(p.y, start, hop, p.n), o = Row(p.out_, start, hop, p.n);
   C s = C(0);
 #if GROUP
+  const uint end = p.n + skip_of(g);
   V4 kept_g[KEPT], kept_y[KEPT];
   if (ITEMS > 0) {
     fetch_quads(g, lane, DT_G, C(0), kept_g);
     fetch_quads(y, lane, DT_Y, C(0), kept_y);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) s += part(kept_g[j], kept_y[j]);
+  } else if (ANY) {
+    for (uint first = 0u; first < end; first += CHUNK) {
+      fetch_quads(g, lane, DT_G, first, C(0), kept_g);
+      if (LOG == 0) fetch_quads(y, lane, DT_Y, first, C(0), kept_y);
+      [[unroll]] for (int j = 0; j < KEPT; ++j) s += part(kept_g[j], kept_y[j]);
+    }
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
   }
@@ -69,6 +79,14 @@ void main() {
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
     put_quads(o, lane, DT_OUT, kept_g);
+  } else if (ANY) {
+    // From the end back: what was read last is nearest.
+    for (uint first = (end - 1u) / CHUNK * CHUNK + CHUNK; first > 0u; first -= CHUNK) {
+      fetch_quads(g, lane, DT_G, first - CHUNK, C(0), kept_g);
+      fetch_quads(y, lane, DT_Y, first - CHUNK, C(0), kept_y);
+      [[unroll]] for (int j = 0; j < KEPT; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
+      put_quads(o, lane, DT_OUT, first - CHUNK, kept_g);
+    }
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)
       put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));
