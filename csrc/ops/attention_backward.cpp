@@ -166,7 +166,7 @@ void launch_backward(const AttentionBackward& backward) {
       launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_plan.family == AttentionFamily::staged), b, dq_plan);
       break;
     case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
-    default: launch_dq(kernel::flash_attn_bwd_dq(), b, dq_plan);
+    default: launch_dq(kernel::flash_attn_bwd_dq(dq_plan.shuffles ? 1 : 0), b, dq_plan);
   }
   switch (dkdv_plan.family) {
     case AttentionFamily::matrix:
@@ -174,7 +174,7 @@ void launch_backward(const AttentionBackward& backward) {
       launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_plan.family == AttentionFamily::staged), b, dkdv_plan);
       break;
     case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
-    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(), b, dkdv_plan);
+    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(dkdv_plan.shuffles ? 1 : 0), b, dkdv_plan);
   }
 }
 

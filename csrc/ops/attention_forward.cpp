@@ -62,7 +62,7 @@ void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const 
       launch_family(kernel::flash_attn_fwd_staged(call.problem.dtype), call, plan, out, logsumexp);
       break;
     case AttentionFamily::rows: launch_family(kernel::flash_attn_fwd_rows(), call, plan, out, logsumexp); break;
-    default: launch_family(kernel::flash_attn_fwd(), call, plan, out, logsumexp);
+    default: launch_family(kernel::flash_attn_fwd(plan.shuffles ? 1 : 0), call, plan, out, logsumexp);
   }
 }
 

@@ -33,22 +33,22 @@ AttentionPlan plan_rows(const Caps& caps, const AttentionProblem& problem, Atten
   return plan;
 }
 
-// Accumulators decide: R * columns / 8 floats of an invocation, twice that for dK and dV. R = 4 needs 23 KiB of shared
-// memory.
 AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
   AttentionPlan plan;
   plan.family = AttentionFamily::tiles;
-  plan.local = 128;
   const int64_t dim = pass == AttentionPass::forward ? problem.v_dim
                       : pass == AttentionPass::dq    ? problem.head_dim
                                                      : std::max(problem.head_dim, problem.v_dim);
-  plan.columns = std::min(round_up(dim, 32), 128);
+  const TilesShape s = tiles_shape(caps, pass, dim, pass == AttentionPass::dkdv ? problem.k_len : problem.q_len);
+  plan.local = s.local;
+  plan.rows = s.rows;
+  plan.columns = tiles_columns(s, dim);
   plan.splits = static_cast<int>((dim + plan.columns - 1) / plan.columns);
-  const int64_t length = pass == AttentionPass::dkdv ? problem.k_len : problem.q_len;
-  plan.rows = length <= 16 ? 1 : length <= 32 ? 2 : 4;
-  if (plan.rows == 4 && (caps.max_shared_bytes < 24 * 1024 || (pass == AttentionPass::dkdv && plan.columns > 64)))
-    plan.rows = 2;
-  plan.block = 16 * plan.rows;
+  plan.block = s.local / s.lanes * s.rows;
+  plan.shape = s.lanes | s.columns << 8 | s.depth << 16 | s.strip << 24;
+  plan.steps = s.stages | s.unroll_scores << 8 | s.unroll_result << 16;
+  const auto subgroup = static_cast<int>(caps.subgroup_size);
+  plan.shuffles = caps.subgroup_shuffle && subgroup >= s.lanes && s.local % subgroup == 0;
   return plan;
 }
 
@@ -72,7 +72,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.tile = shape.tile;
   plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
   plan.stages = shape.stages;
-  if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0) return plan;
+  if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0)
+    return plan;
   plan.direct = shape.direct != 0;
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
   // What matrix.glsl and matrix_tiles.glsl declare. More than the device has is not refused by every driver: one hangs.
@@ -88,7 +89,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   return plan;
 }
 
-// One block of rows of a subgroup, one stage. Forward tiles as the sketch measured on an H200: D 64 4 subgroups, D 128 8.
+// One block of rows of a subgroup, one stage. Forward tiles as the sketch measured on an H200: D 64 4 subgroups, D
+// 128 8.
 AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
@@ -108,9 +110,9 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.block = warps / plan.parts * m;
   const int tiles = plan.tile * 2 * (plan.dim + plan.v_dim + 16);
   const int patches = warps * m * (std::min(widest / plan.parts, 64) + 8) * 2;
-  const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
-                             : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4) +
-                                   (plan.parts == 2 ? warps * 2 * m * n * 4 : 0);
+  const int scores =
+      forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
+              : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4) + (plan.parts == 2 ? warps * 2 * m * n * 4 : 0);
   if (static_cast<uint32_t>(std::max(tiles, patches) + scores + 32) > caps.max_shared_bytes ||
       static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations || n % lanes != 0 || n / lanes > 8)
     return plan;

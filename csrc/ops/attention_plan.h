@@ -34,6 +34,8 @@ struct AttentionPlan {
   int columns = 0;                     // tiles: columns of the result of one workgroup
   int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
+  int shape = 0, steps = 0;            // tiles: specialization constants of tiles.glsl
+  bool shuffles = false;               // tiles: a row's lanes are in one subgroup
   int block = 0;                       // rows of a workgroup
   bool direct = false;                 // matrix: whole aligned rows of its own come straight from memory
   int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
@@ -46,7 +48,7 @@ inline constexpr int64_t kMaxHeadDim = 512;
 
 // AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode asks for one family; a family that cannot serve the problem is
 // passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row of the
-// matrix family, for measurements.
+// matrix family, for measurements, AULE_ATTENTION_TILES(_DQ, _DKDV) the shape of the tiles family (attention_shapes.h).
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);

@@ -226,9 +226,13 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     for (const at::Tensor* t : tiled) spec.push(static_cast<int>(t->size(2) == 1 ? 0 : 2 * t->stride(2)));
     return spec;
   }
-  const bool tiles = plan.family == AttentionFamily::tiles;
-  const int pair = !multiples_of(2, operands) ? 0 : padded ? 1 : 2;
-  for (const int word : {tiles ? plan.columns : plan.dim, tiles ? plan.splits : plan.v_dim, plan.rows, pair})
+  if (plan.family == AttentionFamily::tiles) {
+    for (const int word : {plan.columns, plan.splits, plan.rows, multiples_of(4, operands) ? 1 : 0, grad_bias ? 1 : 0,
+                           plan.shape, plan.steps})
+      spec.push(word);
+    return spec;
+  }
+  for (const int word : {plan.dim, plan.v_dim, plan.rows, !multiples_of(2, operands) ? 0 : padded ? 1 : 2})
     spec.push(word);
   if (pass == AttentionPass::dq) spec.push(grad_bias);
   return spec;

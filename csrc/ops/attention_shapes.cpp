@@ -19,13 +19,13 @@ namespace {
 // What was tried and its timings stand in the shaders' head comments.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1},  {64, 4, 2, 64, 4, 1},     {80, 4, 2, 32, 1, 1},
-                                    {96, 4, 2, 32, 2, 1, 1},  {128, 8, 2, 32, 1, 2, 1}, {192, 8, 1, 32, 2, 1},
+constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 64, 4, 1},     {80, 4, 2, 32, 1, 1},
+                                    {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2, 1}, {192, 8, 1, 32, 2, 1},
                                     {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 1},  {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
-                                          {128, 8, 2, 16, 1, 2}, {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
-// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128, and
-// wider heads are shared by two subgroups.
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 1}, {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
+                                          {128, 8, 2, 16, 1, 2},   {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
+// Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
+// and wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {
     {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDv[] = {
@@ -92,7 +92,71 @@ MatrixShape find(std::span<const MatrixShape> rows, int dim) {
   return row == rows.end() ? MatrixShape{} : *row;
 }
 
+// Software devices: few registers, one copy of each loop's body, for the driver compiles slowly.
+constexpr TilesShape kSoftwareTiles{128, 8, 4, 4, 32, 4, 1, 1, 1, 128};
+// Any GPU: no spilled register on RDNA2 and RDNA3 (RADV 25.0), 17 KiB of shared memory at 128 columns.
+constexpr TilesShape kModestTiles{128, 8, 4, 4, 16, 1, 2, 1, 4, 128};
+// 255 registers and 48 KiB of shared memory: 8 x 8 scores of an invocation where it has no second tile of scores.
+constexpr TilesShape kForwardTiles64{128, 8, 8, 8, 8, 1, 2, 2, 8, 64};
+constexpr TilesShape kForwardTiles{256, 16, 8, 8, 8, 1, 2, 2, 16, 128};
+constexpr TilesShape kBackwardTiles{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
+constexpr TilesShape kDkDvTiles128{256, 16, 4, 4, 16, 1, 2, 4, 16, 128};  // two results of 128 columns
+
+// What tiles.glsl declares. More than the device has is not refused by every driver: one hangs.
+int64_t tiles_shared_bytes(const TilesShape& s, int64_t dim) {
+  const int64_t ty = s.local / s.lanes, bm = ty * s.rows, bn = s.lanes * s.columns, wide = s.strip * s.lanes;
+  const int64_t a = std::max(ty * (s.rows * s.depth / 4 + 1), wide * (bm / 4 + 1));
+  const int64_t b = std::max(bn * (s.depth / 4 + 1), wide * tiles_columns(s, dim) / 4);
+  return 16 * s.stages * (a + b);
+}
+
+bool fits(const TilesShape& s, const Caps& caps, int64_t dim) {
+  const int64_t partials = int64_t{4} * s.local * s.rows;  // for row sums without shuffles
+  return tiles_shared_bytes(s, dim) + partials <= int64_t{caps.max_shared_bytes} &&
+         static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
+}
+
+bool sound(const TilesShape& s) {
+  const auto byte = [](int x) { return x >= 1 && x <= 255; };
+  if (!byte(s.lanes) || !byte(s.columns) || !byte(s.depth) || !byte(s.strip) || !byte(s.unroll_scores) ||
+      !byte(s.unroll_result) || s.lanes > 32 || (s.lanes & (s.lanes - 1)) != 0)
+    return false;
+  return s.local >= 8 && s.local <= 1024 && s.local % s.lanes == 0 && s.rows >= 4 && s.rows % 4 == 0 && s.rows <= 16 &&
+         s.depth % (4 * s.unroll_scores) == 0 && s.columns % s.strip == 0 && s.strip * s.lanes % s.unroll_result == 0 &&
+         s.stages >= 1 && s.stages <= 2 && s.most >= 4 * s.lanes && s.most % (4 * s.lanes) == 0;
+}
+
 }  // namespace
+
+int tiles_columns(const TilesShape& shape, int64_t dim) {
+  const int64_t step = 4 * shape.lanes;
+  return static_cast<int>(std::min((dim + step - 1) / step * step, int64_t{shape.most}));
+}
+
+TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_t length) {
+  const bool forward = pass == AttentionPass::forward;
+  TilesShape shape = caps.kind == Caps::Kind::cpu ? kSoftwareTiles : kModestTiles;
+  const char* asked = std::getenv(forward                     ? "AULE_ATTENTION_TILES"
+                                  : pass == AttentionPass::dq ? "AULE_ATTENTION_TILES_DQ"
+                                                              : "AULE_ATTENTION_TILES_DKDV");
+  if (asked != nullptr) {
+    TilesShape s;
+    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", &s.local, &s.lanes, &s.rows, &s.columns, &s.depth, &s.strip,
+                    &s.stages, &s.unroll_scores, &s.unroll_result, &s.most) >= 9 &&
+        sound(s) && fits(s, caps, dim))
+      return s;
+  }
+  if (length <= 64) {  // one block of rows, no longer than it must be
+    shape.local = length <= 16 ? 4 * shape.lanes : length <= 32 ? 8 * shape.lanes : shape.local;
+  } else if (caps.vendor_id == kNvidia && caps.kind != Caps::Kind::cpu) {
+    TilesShape wide = kBackwardTiles;
+    if (forward) wide = dim <= 64 ? kForwardTiles64 : kForwardTiles;
+    if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvTiles128;
+    if (fits(wide, caps, dim)) shape = wide;
+  }
+  while (!fits(shape, caps, dim) && shape.most > 32) shape.most /= 2;
+  return shape;
+}
 
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
   const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : banded ? 1 : 0;

@@ -1,9 +1,47 @@
+#pragma aule axis SHUFFLE 0 1
+#pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention backward for devices without matrix units, dK and dV:
+// FlashAttention backward for devices without matrix units, and for float32, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq
-// Workgroup (block of 16*R keys, split of the columns of both, b, kv head): the scores are made transposed, keys as rows,
-// so dK and dV stay with their invocation. The queries of every head that shares the key head pass in tiles of 32.
+// Workgroup (block of BM keys, split of the columns of both, b, kv head): the scores are made transposed, keys as rows,
+// so dK and dV stay with their invocation. The queries of every head that shares the key head pass in tiles of BN.
 #include "attention/tiles.glsl"
+
+struct Weights {
+  int key0, query0, end, bh;
+  uint64_t bias;
+  Philox philox;
+  float lse[C], delta[C];
+};
+
+// From transposed scores and dP to dS, in place of the scores, and to the dropped weights, in place of dP.
+void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whole) {
+  const int q_len = query_count();
+  [[unroll]] for (int j = 0; j < C; ++j) {
+    const int row = w.query0 + tx() + TX * j;
+    uvec4 draw;
+    [[unroll]] for (int i = 0; i < R; ++i) {
+      const int key = w.key0 + i, seen = key - row - diagonal_shift();
+      const bool inside = key < key_count() && row < w.end;
+      float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
+      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() * uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
+      const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
+      float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
+      if (DROPOUT) {
+        if (i % 2 == 0) draw = dropout_draw(w.philox, w.bh, row, key, q_len);
+        const bool keep = dropout_keeps(draw, row, key, dropout_threshold());
+        gp = keep ? gp * p.dropout_scale : 0.0;
+        kept = keep ? prob * p.dropout_scale : 0.0;
+      }
+      dp.v[i * C + j] = kept;
+      s.v[i * C + j] = prob * (gp - w.delta[j]) * slope;
+    }
+  }
+}
+
+Rows head_rows(uint64_t base, int64_t stride[3], int b, int h, int end, int dim) {
+  return Rows(query_rows(base, stride, b, h), stride[2] * ELEM_BYTES, 0, end, dim);
+}
 
 void main() {
   int blocks = (p.k_len + BM - 1) / BM;
@@ -13,76 +51,58 @@ void main() {
   int column = int(group / uint(blocks)) % SPLITS * COLUMNS;
   int b_kv = int(group / uint(blocks)) / SPLITS;
   int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, share = p.heads / p.kv_heads;
-  int first = block * BM, key0 = first + ty() * R;
+  int first = block * BM;
   begin_sequence(b);
-  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  int k_len = key_count();
   if (RAGGED && first >= k_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
-  float scale = p.scale, softcap = p.softcap;
-  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
-  int64_t q_step = p.query_stride[2], g_step = p.grad_out_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
-  int64_t bias_q = 0, bias_k = 0;
-  if (BIAS_DT >= 0) {
-    bias_q = p.bias_stride[2];
-    bias_k = p.bias_stride[3];
-  }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  int begin = queries_begin(first), end = queries_end(min(first + BM, k_len) - 1);
+  Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, 0, k_len, p.head_dim);
+  Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, k_len, p.v_dim);
+  Rows none = Rows(0, 0, 0, 0, 0);
+  Weights w;
+  w.key0 = first + ty() * R;
+  w.end = end;
+  w.bias = 0;
+  if (DROPOUT) w.philox = philox_begin(p.seed, p.offset, p.state);
 
   ResultTile dk, dv;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
 
-  int begin = queries_begin(first) & ~3;  // four queries share a dropout draw
-  int end = queries_end(min(first + BM, k_len) - 1);
+  Rows q = head_rows(p.query, p.query_stride, b, kv_h * share, end, p.head_dim);
+  fetch_scores(k, first, q, begin, 0);
   [[dont_unroll]] for (int head = 0; head < share; ++head) {
-    int h = kv_h * share + head, bh = b * p.heads + h;
-    uint64_t q = query_rows(p.query, p.query_stride, b, h), g = query_rows(p.grad_out, p.grad_out_stride, b, h);
-    uint64_t bias = 0;
-    if (BIAS_DT >= 0) bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
+    int h = kv_h * share + head;
+    Rows g = head_rows(p.grad_out, p.grad_out_stride, b, h, end, p.v_dim);
+    Rows next_q = head_rows(p.query, p.query_stride, b, min(h + 1, p.heads - 1), end, p.head_dim);
+    w.bh = b * p.heads + h;
+    if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
     [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
+      w.query0 = query0;
+      [[unroll]] for (int j = 0; j < C; ++j) {
+        int row = min(query0 + tx() + TX * j, query_count() - 1);
+        const vec2 stats = uintBitsToFloat(U32x2Ref(p.stats + uint64_t(stats_index(w.bh, row)) * 8).v);
+        w.lse[j] = stats.x * UNIT;
+        w.delta[j] = stats.y;
+      }
       ScoreTile s, dp;
-      scores(s, k, k_step, first, k_len, q, q_step, query0, end, d_qk);
-      scores(dp, v, v_step, first, k_len, g, g_step, query0, end, d_v);
-      float lse[4], delta[4];
-      ScoreTile weight;
-      [[unroll]] for (int j = 0; j < 4; ++j) {
-        uint64_t stats = p.stats + uint64_t(stats_index(bh, min(query0 + tx() * 4 + j, q_len - 1))) * 8;
-        lse[j] = F32Ref(stats).v;
-        delta[j] = F32Ref(stats + 4).v;
-      }
-      [[unroll]] for (int i = 0; i < R; ++i) {
-        int key = key0 + i;
-        uvec4 draw;
-        if (DROPOUT) draw = dropout_draw(philox, bh, query0 + tx() * 4, key, q_len);
-        [[unroll]] for (int j = 0; j < 4; ++j) {
-          int row = query0 + tx() * 4 + j, seen = key - row - shift;
-          bool inside = key < k_len && row < end;
-          float x = s.v[i * 4 + j] * scale, slope = 1.0;
-          if (SOFTCAP) {
-            float t = capped_tanh(x / softcap);
-            x = softcap * t;
-            slope = 1.0 - t * t;
-          }
-          if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
-          bool visible = inside && seen >= -left && seen <= right && x > NEG_INF;
-          float prob = visible ? exp(x - lse[j]) : 0.0, gp = dp.v[i * 4 + j];
-          weight.v[i * 4 + j] = prob;
-          if (DROPOUT) {
-            bool keep = dropout_keeps(draw, row, key, dropout_threshold());
-            gp = keep ? gp * p.dropout_scale : 0.0;
-            weight.v[i * 4 + j] = keep ? prob * p.dropout_scale : 0.0;
-          }
-          s.v[i * 4 + j] = prob * (gp - delta[j]) * slope;
-        }
-      }
-      accumulate(dv, weight, g, g_step, query0, end, column, d_v);
-      accumulate(dk, s, q, q_step, query0, end, column, d_qk);
+      scores(s, k, first, q, query0, v, g);
+      scores(dp, v, first, g, query0, none, none);
+      fetch_strip(g, query0, column);
+      bool whole = BIAS_DT < 0 && query0 + BN <= end && first + BM - 1 - query0 - diagonal_shift() <= p.right && first - (query0 + BN - 1) - diagonal_shift() >= -p.left;
+      if (whole) score_gradients(s, dp, w, true);
+      else score_gradients(s, dp, w, false);
+      bool last = query0 + BN >= end;
+      accumulate(dv, dp, g, query0, column, STRIPS, none, 0, q, query0);
+      Rows then_q = q;
+      if (last) then_q = next_q;
+      accumulate(dk, s, q, query0, column, SCORES, k, first, then_q, last ? begin : query0 + BN);
+      q = then_q;
     }
   }
 
   RowFactor factor;
   [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = 1.0;
-  store_result(dv, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), p.grad_value_stride[2], first, k_len, column, d_v, factor);
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = scale;
-  store_result(dk, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), p.grad_key_stride[2], first, k_len, column, d_qk, factor);
+  store_result(dv, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), p.grad_value_stride[2], first, k_len, column, p.v_dim, factor);
+  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = p.scale;
+  store_result(dk, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), p.grad_key_stride[2], first, k_len, column, p.head_dim, factor);
 }

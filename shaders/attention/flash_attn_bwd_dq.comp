@@ -1,10 +1,45 @@
+#pragma aule axis SHUFFLE 0 1
+#pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention backward for devices without matrix units, dQ (and the full bias gradient when asked):
+// FlashAttention backward for devices without matrix units, and for float32, dQ (and the full bias gradient when asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
 // The tile map is that of flash_attn_fwd. Every gradient element has one writer and one order of summation: no atomics.
 #include "attention/tiles.glsl"
 
 layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
+
+struct Weights {
+  int first, row0, key0, end, bh, column, pass;
+  uint64_t bias;
+  Philox philox;
+  RowFactor lse, delta;
+};
+
+// From scores and dP to dS, in place of the scores; adds P * dP to `sum`. `whole`: every row sees every key of the tile.
+void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, inout RowFactor sum) {
+  const int q_len = query_count();
+  [[unroll]] for (int j = 0; j < C; ++j) {
+    const int key = w.key0 + tx() + TX * j;
+    uvec4 draw;
+    [[unroll]] for (int i = 0; i < R; ++i) {
+      const int row = w.row0 + i, seen = key - row - diagonal_shift();
+      const bool inside = key < w.end && row < q_len;
+      float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
+      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() * uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
+      const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
+      const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
+      float gp = dp.v[i * C + j];
+      if (DROPOUT) {
+        if (i % 4 == 0) draw = dropout_draw(w.philox, w.bh, row, key, q_len);
+        gp = dropout_keeps(draw, row, key, dropout_threshold()) ? gp * p.dropout_scale : 0.0;
+      }
+      if (DT != AULE_DT_F32) sum.v[i] += prob * gp;
+      const float ds = prob * (gp - w.delta.v[i]);
+      if (GRAD_BIAS && w.pass == 1 && inside && w.column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(w.bh) * q_len + row) * key_count() + key) * 4).v = ds;
+      s.v[i * C + j] = ds * slope;
+    }
+  }
+}
 
 void main() {
   int blocks = (p.q_len + BM - 1) / BM;
@@ -16,79 +51,61 @@ void main() {
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int first = block * BM, row0 = first + ty() * R;
   begin_sequence(b);
-  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  int q_len = query_count();
   if (RAGGED && first >= q_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
-  float scale = p.scale, softcap = p.softcap;
-  uint64_t q = query_rows(p.query, p.query_stride, b, h), g = query_rows(p.grad_out, p.grad_out_stride, b, h);
-  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
-  int64_t q_step = p.query_stride[2], g_step = p.grad_out_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
-  uint64_t bias = 0;
-  int64_t bias_q = 0, bias_k = 0;
-  if (BIAS_DT >= 0) {
-    bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
-    bias_q = p.bias_stride[2];
-    bias_k = p.bias_stride[3];
-  }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
+  Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
+  Rows g = Rows(query_rows(p.grad_out, p.grad_out_stride, b, h), p.grad_out_stride[2] * ELEM_BYTES, 0, q_len, p.v_dim);
+  Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, 0, end, p.head_dim);
+  Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, end, p.v_dim);
+  Rows none = Rows(0, 0, 0, 0, 0);
+  Weights w;
+  w.first = first;
+  w.row0 = row0;
+  w.end = end;
+  w.bh = bh;
+  w.column = column;
+  w.bias = 0;
+  if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
+  if (DROPOUT) w.philox = philox_begin(p.seed, p.offset, p.state);
 
   ResultTile dq;
-  float lse[R], delta[R];
+  RowFactor sum;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dq.v[i] = 0.0;
   [[unroll]] for (int i = 0; i < R; ++i) {
     uint64_t stats = p.stats + uint64_t(stats_index(bh, min(row0 + i, q_len - 1))) * 8;
-    lse[i] = F32Ref(stats).v;
-    delta[i] = F32Ref(stats + 4).v;
+    w.lse.v[i] = F32Ref(stats).v * UNIT;
+    w.delta.v[i] = F32Ref(stats + 4).v;
+    sum.v[i] = 0.0;
   }
 
-  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
   bool again = sums_delta(end - begin, BM);
-  float sum[R];
-  [[unroll]] for (int i = 0; i < R; ++i) sum[i] = 0.0;
+  fetch_scores(q, first, k, begin, 0);
   [[dont_unroll]] for (int pass = again ? 0 : 1; pass < 2; ++pass) {  // 0: delta; 1: dQ
+    w.pass = pass;
     [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
+      w.key0 = key0;
       ScoreTile s, dp;
-      scores(s, q, q_step, first, q_len, k, k_step, key0, end, d_qk);
-      scores(dp, g, g_step, first, q_len, v, v_step, key0, end, d_v);
-      [[unroll]] for (int j = 0; j < 4; ++j) {
-        int key = key0 + tx() * 4 + j;
-        uvec4 draw;
-        if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
-        [[unroll]] for (int i = 0; i < R; ++i) {
-          int row = row0 + i, seen = key - row - shift;
-          bool inside = key < end && row < q_len;
-          float x = s.v[i * 4 + j] * scale, slope = 1.0;
-          if (SOFTCAP) {
-            float t = capped_tanh(x / softcap);
-            x = softcap * t;
-            slope = 1.0 - t * t;
-          }
-          if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
-          bool visible = inside && seen >= -left && seen <= right && x > NEG_INF;
-          float prob = visible ? exp(x - lse[i]) : 0.0, gp = dp.v[i * 4 + j];
-          if (DROPOUT) gp = dropout_keeps(draw, row, key, dropout_threshold()) ? gp * p.dropout_scale : 0.0;
-          if (DT != AULE_DT_F32) sum[i] += prob * gp;
-          float ds = prob * (gp - delta[i]);
-          if (GRAD_BIAS && pass == 1 && inside && column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + key) * 4).v = ds;
-          s.v[i * 4 + j] = ds * slope;
-        }
-      }
-      if (pass == 1) accumulate(dq, s, k, k_step, key0, end, column, d_qk);
+      scores(s, q, first, k, key0, g, v);
+      scores(dp, g, first, v, key0, none, none);
+      if (pass == 1) fetch_strip(k, key0, column);
+      bool whole = BIAS_DT < 0 && key0 + BN <= end && key0 + BN - 1 - first - diagonal_shift() <= p.right && key0 - (first + BM - 1) - diagonal_shift() >= -p.left;
+      if (whole) score_gradients(s, dp, w, true, sum);
+      else score_gradients(s, dp, w, false, sum);
+      if (pass == 1) accumulate(dq, s, k, key0, column, SCORES, q, first, k, key0 + BN);
+      else fetch_scores(q, first, k, key0 + BN < end ? key0 + BN : begin, 0);
     }
     if (pass == 0) {
-      [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * 8 + tx()] = sum[i];
-      barrier();  // the sums of a row's eight invocations are written
+      over_rows(sum, true);
       [[unroll]] for (int i = 0; i < R; ++i) {
         int64_t index = stats_index(bh, min(row0 + i, q_len - 1));
-        delta[i] = delta_of_logsumexp(index);
-        [[unroll]] for (int x = 0; x < 8; ++x) delta[i] += partial[(ty() * R + i) * 8 + x];
-        if (tx() == 0 && column == 0 && row0 + i < q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[i];
+        w.delta.v[i] = delta_of_logsumexp(index) + sum.v[i];
+        if (tx() == 0 && column == 0 && row0 + i < q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = w.delta.v[i];
       }
     }
   }
 
   RowFactor factor;
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = scale;
-  store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column, d_qk, factor);
+  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = p.scale;
+  store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column, p.head_dim, factor);
 }

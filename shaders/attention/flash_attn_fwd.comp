@@ -1,7 +1,9 @@
+#pragma aule axis SHUFFLE 0 1
+#pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention forward for devices without matrix units: O = softmax(Q K^T) V by online softmax (FlashAttention-2, Dao
-// 2023). Workgroup (block of 16*R queries, split of the value columns, b, h); key tiles of 32 pass through shared memory.
-// Heavy causal blocks come first.
+// FlashAttention forward for devices without matrix units, and for float32: O = softmax(Q K^T) V by online softmax
+// (FlashAttention-2, Dao 2023). Workgroup (block of BM queries, split of the value columns, b, h); tiles of BN keys pass
+// by (tiles.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
 #include "attention/tiles.glsl"
 
 void main() {
@@ -14,13 +16,15 @@ void main() {
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
   int first = block * BM, row0 = first + ty() * R;
   begin_sequence(b);
-  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
+  int q_len = query_count();
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
-  uint64_t q = query_rows(p.query, p.query_stride, b, h);
-  uint64_t k = key_rows(p.key, p.key_stride, b, kv_h), v = key_rows(p.value, p.value_stride, b, kv_h);
-  int64_t q_step = p.query_stride[2], k_step = p.key_stride[2], v_step = p.value_stride[2];
+  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
+  Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
+  Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, p.key_stride[0] * ELEM_BYTES, end, p.head_dim);
+  Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, p.value_stride[0] * ELEM_BYTES, end, p.v_dim);
+  Rows none = Rows(0, 0, 0, 0, 0);
   uint64_t bias = 0;
   int64_t bias_q = 0, bias_k = 0;
   if (BIAS_DT >= 0) {
@@ -32,69 +36,71 @@ void main() {
   if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
 
   ResultTile o;
-  float m[R], l[R];
+  RowFactor m, l;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) o.v[i] = 0.0;
   [[unroll]] for (int i = 0; i < R; ++i) {
-    m[i] = NEG_INF;
-    l[i] = 0.0;  // this invocation's columns only, summed over x at the end
+    m.v[i] = NEG_INF;
+    l.v[i] = 0.0;  // this invocation's columns only, summed over x at the end
   }
 
-  int end = keys_end(min(first + BM, q_len) - 1);
-  [[dont_unroll]] for (int key0 = keys_begin(first); key0 < end; key0 += BN) {
+  fetch_scores(q, first, k, begin, 0);
+  [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
     ScoreTile s;
-    page_stride = p.key_stride[0];
-    scores(s, q, q_step, first, q_len, k, k_step, key0, end, d_qk);
-    [[unroll]] for (int i = 0; i < R; ++i) {
-      int row = row0 + i;
-      float top = NEG_INF;
-      [[unroll]] for (int j = 0; j < 4; ++j) {
-        int key = key0 + tx() * 4 + j, seen = key - row - shift;
-        bool inside = key < end && row < q_len;
-        float x = s.v[i * 4 + j] * scale;
-        if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
-        if (BIAS_DT >= 0 && inside) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
-        x = inside && seen >= -left && seen <= right ? x : NEG_INF;
-        s.v[i * 4 + j] = x;
-        top = max(top, x);
-      }
-      partial[(ty() * R + i) * 8 + tx()] = top;
+    scores(s, q, first, k, key0, none, none);
+    fetch_strip(v, key0, column);
+    bool whole = BIAS_DT < 0 && key0 + BN <= end && key0 + BN - 1 - first - shift <= right && key0 - (first + BM - 1) - shift >= -left;
+    [[unroll]] for (int i = 0; i < R * C; ++i) {
+      float slope;
+      s.v[i] = capped(s.v[i], scale, softcap, slope);
     }
-    barrier();  // the maxima of a row's 8 invocations are written; the next tile's first barrier frees them
+    if (!whole) {
+      [[unroll]] for (int j = 0; j < C; ++j) {
+        int key = key0 + tx() + TX * j;
+        [[unroll]] for (int i = 0; i < R; ++i) {
+          int row = row0 + i, seen = key - row - shift;
+          float x = s.v[i * C + j];
+          if (BIAS_DT >= 0 && key < end && row < q_len) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
+          s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
+        }
+      }
+    }
+    RowFactor top;
     [[unroll]] for (int i = 0; i < R; ++i) {
-      float top = m[i];
-      [[unroll]] for (int j = 0; j < 8; ++j) top = max(top, partial[(ty() * R + i) * 8 + j]);
-      float ref = top == NEG_INF ? 0.0 : top, f = exp(m[i] - ref);
-      m[i] = top;
-      l[i] *= f;
-      [[unroll]] for (int j = 0; j < 4; ++j) {
-        float weight = exp(s.v[i * 4 + j] - ref);
-        l[i] += weight;
-        s.v[i * 4 + j] = weight;
+      top.v[i] = s.v[i * C];
+      [[unroll]] for (int j = 1; j < C; ++j) top.v[i] = max(top.v[i], s.v[i * C + j]);
+    }
+    over_rows(top, false);
+    [[unroll]] for (int i = 0; i < R; ++i) {
+      float now = max(top.v[i], m.v[i]), ref = now == NEG_INF ? 0.0 : now, f = power(m.v[i] - ref);
+      m.v[i] = now;
+      l.v[i] *= f;
+      [[unroll]] for (int j = 0; j < C; ++j) {
+        float weight = power(s.v[i * C + j] - ref);
+        l.v[i] += weight;
+        s.v[i * C + j] = weight;
       }
       [[unroll]] for (int j = 0; j < PER_LANE; ++j) o.v[i * PER_LANE + j] *= f;
     }
     if (DROPOUT) {
-      [[unroll]] for (int j = 0; j < 4; ++j) {
-        int key = key0 + tx() * 4 + j;
-        uvec4 draw = dropout_draw(philox, bh, row0, key, q_len);
-        [[unroll]] for (int i = 0; i < R; ++i)
-          s.v[i * 4 + j] = dropout_keeps(draw, row0 + i, key, dropout_threshold()) ? s.v[i * 4 + j] * p.dropout_scale : 0.0;
+      [[unroll]] for (int j = 0; j < C; ++j) {
+        int key = key0 + tx() + TX * j;
+        [[unroll]] for (int h = 0; h < R4; ++h) {
+          uvec4 draw = dropout_draw(philox, bh, row0 + 4 * h, key, q_len);
+          [[unroll]] for (int i = 4 * h; i < 4 * h + 4; ++i)
+            s.v[i * C + j] = dropout_keeps(draw, row0 + i, key, dropout_threshold()) ? s.v[i * C + j] * p.dropout_scale : 0.0;
+        }
       }
     }
-    page_stride = p.value_stride[0];
-    accumulate(o, s, v, v_step, key0, end, column, d_v);
+    accumulate(o, s, v, key0, column, SCORES, q, first, k, key0 + BN);
   }
 
-  barrier();  // `partial` has been read
-  [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * 8 + tx()] = l[i];
-  barrier();  // the sums of a row's 8 invocations are written
+  over_rows(l, true);
   RowFactor inverse;
   [[unroll]] for (int i = 0; i < R; ++i) {
-    float sum = 0.0;
-    [[unroll]] for (int j = 0; j < 8; ++j) sum += partial[(ty() * R + i) * 8 + j];
+    float sum = l.v[i];
     inverse.v[i] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
     if (column == 0 && tx() == 0 && row0 + i < q_len)
-      F32Ref(p.logsumexp + uint64_t(stats_index(bh, row0 + i)) * 4).v = sum == 0.0 ? NEG_INF : m[i] + log(sum);
+      F32Ref(p.logsumexp + uint64_t(stats_index(bh, row0 + i)) * 4).v = sum == 0.0 ? NEG_INF : m.v[i] / UNIT + log(sum);
   }
-  store_result(o, query_rows(p.out_, p.out_stride, b, h), p.out_stride[2], first, q_len, column, d_v, inverse);
+  store_result(o, query_rows(p.out_, p.out_stride, b, h), p.out_stride[2], first, q_len, column, p.v_dim, inverse);
 }

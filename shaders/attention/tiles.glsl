@@ -1,111 +1,283 @@
-// For every device: tiles in shared memory, register blocks, no subgroup operation and no matrix unit.
+// Attention without matrix units: every operand passes through shared memory in steps, products are made in registers.
 //
-// 128 invocations as 16 (y) x 8 (x) work on BM = 16 * R rows against tiles of 32 others:
-//   scores  S[BM][32]: invocation (y, x) holds rows y*R + {0..R-1}, columns x*4 + {0..3}; D passes in chunks of 32
-//   result  [BM][COLUMNS]: rows y*R + {0..R-1}, columns x + 8*j; the second operand passes in chunks of 32 columns
-// A workgroup makes at most COLUMNS columns of the result; larger heads are split over workgroups, which repeat the scores
-// (accumulators stay in registers). Shared rows are 33 long, so that neither reading order meets bank conflicts.
-// 23.7 KiB of shared memory at R = 4.
+// LOCAL invocations stand as TY (y) x TX (x). An invocation has rows y*R + {0..R-1} of
+//   scores  S[BM][BN]: columns x + TX*{0..C-1}; steps of DEPTH elements of both operands' rows
+//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}; steps of STRIP*TX rows of the second operand, for which an
+//           invocation puts STRIP columns of its scores beside it, transposed
+// so that every read of shared memory brings 16 bytes and lanes beside each other meet no bank conflict: rows of B end
+// with a gap of 16 bytes, and R rows of A together, for these are read as y*R + i by lanes of one i. A step travels from
+// memory into registers while the one before it is multiplied and goes into the other half of shared memory: one barrier
+// a step. A workgroup makes at most COLUMNS columns of the result; larger heads are split over workgroups, which repeat
+// the scores.
+// Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs that adds in float32, and
+// sums of 16 bits are too coarse.
+//
+// H200, N 2048, B*H*N*D = 2^24, float32, TFLOPS (4 N^2 D B H forward, 2.5 times that backward); shapes are what
+// AULE_ATTENTION_TILES takes: LOCAL, TX, R, C, DEPTH, STRIP, STAGES, UNROLL_S, UNROLL_O.
+//   forward D 64       128,8,8,8,8,1,2,2,8 28.5   256,16,8,8,8,1,2,2,16 27.6   256,16,8,4,16,1,2,4,16 25.3
+//                      128,8,8,4,8,1,2,2,8 23.8   128,16,8,4,16,1,2,4,16 23.1
+//   forward D 128      (later in that run, the clock in doubt) 256,16,8,8,8,1,2,2,16 15.3
+//                      256,16,8,4,16,1,2,4,16 14.0   128,8,8,4,8,1,2,2,8 9.0   128,16,8,4,16,1,2,4,16 7.0
+//   backward D 64      dQ and dK/dV 128,16,8,4,16,1,2,4,16 19.8; dQ 256,16,8,4,16,.. 20.5, 128,16,4,4,16,.. 19.0,
+//                      128,16,8,2,16,.. 19.0, 128,8,8,4,8,1,2,2,8 18.5; dK/dV 256,16,8,4,16,.. 20.1, 128,16,8,2,16,.. 19.2,
+//                      128,8,4,8,8,1,2,2,8 18.8, 128,16,4,4,16,.. 18.6
+//   backward D 128     dQ 128,16,8,4,16,..; dK/dV 256,16,4,4,16,1,2,4,16 17.4, 128,16,4,4,16,.. 16.2 (dQ 256,16,8,4,16,..
+//                      16.3), 256,32,8,2,8,1,1,2,16 14.8, 128,16,8,2,16,.. 14.7, 128,16,8,4,16,.. 11.0
+// What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched between
+// two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. CUDA's memory-efficient kernels: 34.5 and 44.7,
+// 34.2 and 36.2; cuBLAS, 4096^3: 50.9. That compiler takes 228 to 255 registers, does not unroll the strips, so that the
+// scores' tile stands in local memory then (160 to 288 bytes), and spills some registers into shared memory: 12 bytes of
+// an invocation in forward D 128, 60 in dQ D 128 by 256,16,8,4, 188 in dK/dV D 128 by 128,16,8,4.
 #ifndef AULE_ATTENTION_TILES_GLSL
 #define AULE_ATTENTION_TILES_GLSL
+#if SHUFFLE
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "attention/attention.glsl"
 
-layout(constant_id = 5) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 32
+layout(constant_id = 5) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
 layout(constant_id = 6) const int SPLITS = 1;    // workgroups per block of rows
-layout(constant_id = 7) const int R = 4;
-layout(constant_id = 8) const int PAIR = 0;  // unused by this family
+layout(constant_id = 7) const int R = 4;         // rows of an invocation, a multiple of 4
+layout(constant_id = 8) const int QUADS = 0;     // nonzero: all addresses, strides and head sizes allow loads of four
+// 9: GRAD_BIAS
+layout(constant_id = 10) const int SHAPE = 0x04200408;  // bytes: TX, C, DEPTH, STRIP
+layout(constant_id = 11) const int STEPS = 0x010101;    // bytes: STAGES, the halves of shared memory; UNROLL_S; UNROLL_O
 
-const int BM = 16 * R;
-const int BN = 32;
-const int PITCH = 33;
-const int PER_LANE = COLUMNS / 8;
+const int TX = SHAPE & 255, C = SHAPE >> 8 & 255, DEPTH = SHAPE >> 16 & 255, STRIP = SHAPE >> 24 & 255;
+const int STAGES = STEPS & 255, UNROLL_S = STEPS >> 8 & 255, UNROLL_O = STEPS >> 16 & 255;
+const bool DIRECT = STAGES == 1;  // one half, and loads go straight into it: for software devices
+const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;
 
-shared float tile_a[BM * PITCH];
-shared float tile_b[BN * PITCH];
-shared float tile_s[BM * PITCH];
-shared float partial[BM * 8];
+// In chunks of four floats.
+const int D4 = DEPTH / 4, C4 = COLUMNS / 4, R4 = R / 4, WIDE = STRIP * TX;
+const int A_ROWS = R * D4 + 1, A_STRIP = BM / 4 + 1, B_ROW = D4 + 1;
+const int A_QUADS = BM * D4, B_QUADS = BN * D4, STRIP_QUADS = WIDE * C4;
+const int A_HALF = TY * A_ROWS > WIDE * A_STRIP ? TY * A_ROWS : WIDE * A_STRIP;
+const int B_HALF = BN * B_ROW > STRIP_QUADS ? BN * B_ROW : STRIP_QUADS;
+const int A_LOADS = (A_QUADS + LOCAL - 1) / LOCAL, B_LOADS = (B_QUADS + LOCAL - 1) / LOCAL;
+const int STRIP_LOADS = (STRIP_QUADS + LOCAL - 1) / LOCAL, MOST_LOADS = B_LOADS > STRIP_LOADS ? B_LOADS : STRIP_LOADS;
+
+shared vec4 tile_a[STAGES * A_HALF];
+shared vec4 tile_b[STAGES * B_HALF];
 
 // Arrays sized by constants pass through functions only inside structs.
-struct ScoreTile { float v[R * 4]; };
+struct ScoreTile { float v[R * C]; };
 struct ResultTile { float v[R * PER_LANE]; };
 struct RowFactor { float v[R]; };
+// Rows of one head: bytes from row to row, and from page to page when PAGED; rows from `end` on and elements from `dim`
+// on are zeros.
+struct Rows { uint64_t base; int64_t step, page; int end, dim; };
 
-int ty() { return int(gl_LocalInvocationID.x) / 8; }
-int tx() { return int(gl_LocalInvocationID.x) % 8; }
+// What the next step puts into shared memory, and the half that it goes to.
+vec4 next_a[DIRECT ? 1 : A_LOADS], next_b[DIRECT ? 1 : MOST_LOADS];
+int turn = 0;
 
-// tile_a[r][d] = rows first + r, elements d0 + d; zero outside.
-void stage_a(uint64_t base, int64_t step, int first, int row_end, int d0, int d_end) {
-  [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < BM * 32; i += LOCAL) {
-    int r = i / 32, d = i % 32;
-    bool inside = first + r < row_end && d0 + d < d_end;
-    float x = 0.0;
-    if (inside) x = load_float(base, uint64_t(int64_t(first + r) * step + int64_t(d0 + d)), DT);
-    tile_a[r * PITCH + d] = x;
-  }
-}
-int64_t page_stride;  // of the operand that stage_b takes, when PAGED
-void stage_b(uint64_t base, int64_t step, int first, int row_end, int d0, int d_end) {
-  [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < BN * 32; i += LOCAL) {
-    int r = i / 32, d = i % 32;
-    bool inside = first + r < row_end && d0 + d < d_end;
-    float x = 0.0;
-    if (inside) {
-      int64_t row = int64_t(first + r) * step;
-      if (PAGED) row = int64_t(page_of(first + r)) * page_stride + int64_t((first + r) % PAGE) * step;
-      x = load_float(base, uint64_t(row + int64_t(d0 + d)), DT);
+#if SHUFFLE
+int lane() { return int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID); }
+#else
+int lane() { return int(gl_LocalInvocationID.x); }
+#endif
+int ty() { return lane() / TX; }
+int tx() { return lane() % TX; }
+
+vec4 load_quad(uint64_t row, int d, int left) {
+  vec4 v = vec4(0.0);
+  if (QUADS != 0) {
+    const uint64_t at = row + uint64_t(d * ELEM_BYTES);
+    if (left > 0) {
+      if (DT == AULE_DT_F32) {
+        v = F32x4Ref(at).v;
+      } else {
+        const uvec2 two = unpackUint2x32(PairRef(at).v);
+        v = vec4(pair(two.x), pair(two.y));
+      }
     }
-    tile_b[r * PITCH + d] = x;
+  } else {
+    [[unroll]] for (int i = 0; i < 4; ++i)
+      if (i < left) v[i] = load_float(row, uint64_t(d + i), DT);
   }
+  return v;
+}
+vec4 load_a(Rows a, int row, int d) {
+  return load_quad(a.base + uint64_t(int64_t(row) * a.step), d, row < a.end ? a.dim - d : 0);
+}
+vec4 load_b(Rows b, int row, int d) {
+  const int left = row < b.end ? b.dim - d : 0;
+  if (PAGED) {
+    if (left <= 0) return vec4(0.0);  // it may have no page
+    return load_quad(b.base + uint64_t(int64_t(page_of(row)) * b.page + int64_t(row % PAGE) * b.step), d, left);
+  }
+  return load_quad(b.base + uint64_t(int64_t(row) * b.step), d, left);
 }
 
-// acc[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x*4 + j][d] over the whole head size.
-void scores(out ScoreTile acc, uint64_t a, int64_t a_step, int first_a, int a_end, uint64_t b, int64_t b_step,
-            int first_b, int b_end, int dim) {
-  [[unroll]] for (int i = 0; i < R * 4; ++i) acc.v[i] = 0.0;
-  [[dont_unroll]] for (int c = 0; c < dim; c += 32) {
-    barrier();  // both tiles have been read
-    stage_a(a, a_step, first_a, a_end, c, dim);
-    stage_b(b, b_step, first_b, b_end, c, dim);
-    barrier();  // both tiles are written
-    [[dont_unroll]] for (int d = 0; d < 32; ++d) {
-      float y[R], x[4];
-      [[unroll]] for (int i = 0; i < R; ++i) y[i] = tile_a[(ty() * R + i) * PITCH + d];
-      [[unroll]] for (int j = 0; j < 4; ++j) x[j] = tile_b[(tx() * 4 + j) * PITCH + d];
-      [[unroll]] for (int i = 0; i < R; ++i)
-        [[unroll]] for (int j = 0; j < 4; ++j) acc.v[i * 4 + j] += y[i] * x[j];
+// Elements d to d + DEPTH of BM rows of a and BN rows of b, for put_scores().
+void fetch_scores(Rows a, int first_a, Rows b, int first_b, int d) {
+  if (DIRECT) return;
+  [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
+    const int i = lane() + n * LOCAL;
+    if (A_QUADS % LOCAL == 0 || i < A_QUADS) next_a[n] = load_a(a, first_a + i / D4, d + i % D4 * 4);
+  }
+  [[unroll]] for (int n = 0; n < B_LOADS; ++n) {
+    const int i = lane() + n * LOCAL;
+    if (B_QUADS % LOCAL == 0 || i < B_QUADS) next_b[n] = load_b(b, first_b + i / D4, d + i % D4 * 4);
+  }
+}
+void put_scores(Rows a, int first_a, Rows b, int first_b, int d) {
+  const int to_a = turn * A_HALF, to_b = turn * B_HALF;
+  if (DIRECT) {
+    [[dont_unroll]] for (int i = lane(); i < A_QUADS; i += LOCAL) tile_a[to_a + i + i / (R * D4)] = load_a(a, first_a + i / D4, d + i % D4 * 4);
+    [[dont_unroll]] for (int i = lane(); i < B_QUADS; i += LOCAL) tile_b[to_b + i + i / D4] = load_b(b, first_b + i / D4, d + i % D4 * 4);
+  } else {
+    [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
+      const int i = lane() + n * LOCAL;
+      if (A_QUADS % LOCAL == 0 || i < A_QUADS) tile_a[to_a + i + i / (R * D4)] = next_a[n];
+    }
+    [[unroll]] for (int n = 0; n < B_LOADS; ++n) {
+      const int i = lane() + n * LOCAL;
+      if (B_QUADS % LOCAL == 0 || i < B_QUADS) tile_b[to_b + i + i / D4] = next_b[n];
+    }
+  }
+}
+// COLUMNS elements of WIDE rows.
+void fetch_strip(Rows b, int first, int column) {
+  if (DIRECT) return;
+  [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
+    const int i = lane() + n * LOCAL;
+    if (STRIP_QUADS % LOCAL == 0 || i < STRIP_QUADS) next_b[n] = load_b(b, first + i / C4, column + i % C4 * 4);
+  }
+}
+void put_strip(Rows b, int first, int column) {
+  const int to = turn * B_HALF;
+  if (DIRECT) {
+    [[dont_unroll]] for (int i = lane(); i < STRIP_QUADS; i += LOCAL) tile_b[to + i] = load_b(b, first + i / C4, column + i % C4 * 4);
+  } else {
+    [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
+      const int i = lane() + n * LOCAL;
+      if (STRIP_QUADS % LOCAL == 0 || i < STRIP_QUADS) tile_b[to + i] = next_b[n];
     }
   }
 }
 
-// acc[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]; writes `s` to tile_s first.
-void accumulate(inout ResultTile acc, ScoreTile s, uint64_t b, int64_t b_step, int first, int b_end, int column,
-                int dim) {
-  barrier();  // tile_s has been read
-  [[unroll]] for (int i = 0; i < R; ++i)
-    [[unroll]] for (int j = 0; j < 4; ++j) tile_s[(ty() * R + i) * PITCH + tx() * 4 + j] = s.v[i * 4 + j];
-  [[unroll]] for (int c = 0; c < COLUMNS; c += 32) {
-    barrier();  // tile_b has been read
-    stage_b(b, b_step, first, b_end, column + c, dim);
-    barrier();  // tile_b, and at first tile_s, are written
-    [[dont_unroll]] for (int n = 0; n < BN; ++n) {
-      float y[R], x[4];
-      [[unroll]] for (int i = 0; i < R; ++i) y[i] = tile_s[(ty() * R + i) * PITCH + n];
-      [[unroll]] for (int j = 0; j < 4; ++j) x[j] = tile_b[n * PITCH + tx() + 8 * j];
-      [[unroll]] for (int i = 0; i < R; ++i)
-        [[unroll]] for (int j = 0; j < 4; ++j) acc.v[i * PER_LANE + c / 8 + j] += y[i] * x[j];
+// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]; its first step has been fetched. Fetches the first
+// step of the scores of `then_a` and `then_b`, unless their rows are empty.
+void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then_a, Rows then_b) {
+  [[unroll]] for (int i = 0; i < R * C; ++i) s.v[i] = 0.0;
+  [[dont_unroll]] for (int d = 0; d < a.dim; d += DEPTH) {
+    if (STAGES == 1) barrier();  // the only half has been read
+    put_scores(a, first_a, b, first_b, d);
+    barrier();  // this half is written, the other one has been read
+    if (d + DEPTH < a.dim) fetch_scores(a, first_a, b, first_b, d + DEPTH);
+    else if (then_a.dim > 0) fetch_scores(then_a, first_a, then_b, first_b, 0);
+    const int at_a = turn * A_HALF + ty() * A_ROWS, at_b = turn * B_HALF + tx() * B_ROW;
+    [[dont_unroll]] for (int k0 = 0; k0 < D4; k0 += UNROLL_S) {
+      [[unroll]] for (int k = 0; k < UNROLL_S; ++k) {
+        vec4 y[C];
+        [[unroll]] for (int j = 0; j < C; ++j) y[j] = tile_b[at_b + j * TX * B_ROW + k0 + k];
+        [[unroll]] for (int i = 0; i < R; ++i) {
+          const vec4 x = tile_a[at_a + i * D4 + k0 + k];
+          [[unroll]] for (int e = 0; e < 4; ++e)
+            [[unroll]] for (int j = 0; j < C; ++j) s.v[i * C + j] = fma(x[e], y[j][e], s.v[i * C + j]);
+        }
+      }
+    }
+    turn ^= STAGES - 1;
+  }
+}
+
+const int NOTHING = 0, SCORES = 1, STRIPS = 2;
+// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]; the first strip of b has been fetched. Fetches what comes next:
+// the scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
+void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a, int then_first_a,
+                Rows then_b, int then_first) {
+  [[unroll]] for (int strip = 0; strip < C; strip += STRIP) {
+    if (STAGES == 1) barrier();  // the only half has been read
+    [[unroll]] for (int j = 0; j < STRIP; ++j) {
+      [[unroll]] for (int h = 0; h < R4; ++h) {
+        const int at = 4 * h * C + strip + j;
+        tile_a[turn * A_HALF + (j * TX + tx()) * A_STRIP + ty() * R4 + h] =
+            vec4(s.v[at], s.v[at + C], s.v[at + 2 * C], s.v[at + 3 * C]);
+      }
+    }
+    put_strip(b, first + strip * TX, column);
+    barrier();  // this half is written, the other one has been read
+    if (strip + STRIP < C) fetch_strip(b, first + (strip + STRIP) * TX, column);
+    else if (then_what == STRIPS) fetch_strip(then_b, then_first, column);
+    else if (then_what == SCORES) fetch_scores(then_a, then_first_a, then_b, then_first, 0);
+    const int at_a = turn * A_HALF + ty() * R4, at_b = turn * B_HALF + tx();
+    [[dont_unroll]] for (int n0 = 0; n0 < WIDE; n0 += UNROLL_O) {
+      [[unroll]] for (int n = 0; n < UNROLL_O; ++n) {
+        vec4 x[R4];
+        [[unroll]] for (int h = 0; h < R4; ++h) x[h] = tile_a[at_a + (n0 + n) * A_STRIP + h];
+        [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
+          const vec4 y = tile_b[at_b + (n0 + n) * C4 + c * TX];
+          [[unroll]] for (int i = 0; i < R; ++i)
+            [[unroll]] for (int e = 0; e < 4; ++e)
+              o.v[i * PER_LANE + c * 4 + e] = fma(x[i / 4][i & 3], y[e], o.v[i * PER_LANE + c * 4 + e]);
+        }
+      }
+    }
+    turn ^= STAGES - 1;
+  }
+}
+
+// The largest or the sum of each row's values, for every invocation of the row.
+#if SHUFFLE
+void over_rows(inout RowFactor x, bool sums) {
+  [[unroll]] for (int i = 0; i < R; ++i) {
+    [[unroll]] for (int mask = 1; mask < TX; mask *= 2) {
+      const float other = subgroupShuffleXor(x.v[i], uint(mask));
+      x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
     }
   }
 }
+#else
+shared float partial[BM * TX];
+void over_rows(inout RowFactor x, bool sums) {
+  [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * TX + tx()] = x.v[i];
+  barrier();  // all are written; those of the next call come after another barrier
+  [[unroll]] for (int i = 0; i < R; ++i) {
+    x.v[i] = partial[(ty() * R + i) * TX];
+    [[unroll]] for (int j = 1; j < TX; ++j) {
+      const float other = partial[(ty() * R + i) * TX + j];
+      x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
+    }
+  }
+}
+#endif
 
 void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int row_end, int column, int dim,
                   RowFactor factor) {
   [[unroll]] for (int i = 0; i < R; ++i) {
-    int row = first + ty() * R + i;
-    [[unroll]] for (int j = 0; j < PER_LANE; ++j) {
-      int d = column + tx() + 8 * j;
-      if (row < row_end && d < dim) store_float(base, uint64_t(int64_t(row) * step + int64_t(d)), DT, acc.v[i * PER_LANE + j] * factor.v[i]);
+    const int row = first + ty() * R + i;
+    const uint64_t at = base + uint64_t(int64_t(row) * step * ELEM_BYTES);
+    [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
+      const int d = column + 4 * (tx() + c * TX), from = i * PER_LANE + 4 * c;
+      const vec4 v = vec4(acc.v[from], acc.v[from + 1], acc.v[from + 2], acc.v[from + 3]) * factor.v[i];
+      if (QUADS != 0) {
+        if (row < row_end && d < dim) {
+          const uint64_t to = at + uint64_t(d * ELEM_BYTES);
+          if (DT == AULE_DT_F32) F32x4Ref(to).v = v;
+          else if (DT == AULE_DT_F16) PairRef(to).v = packUint2x32(uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)));
+          else PairRef(to).v = packUint2x32(uvec2(float_to_bf16(v.x) | float_to_bf16(v.y) << 16, float_to_bf16(v.z) | float_to_bf16(v.w) << 16));
+        }
+      } else {
+        [[unroll]] for (int e = 0; e < 4; ++e)
+          if (row < row_end && d + e < dim) store_float(at, uint64_t(d + e), DT, v[e]);
+      }
     }
   }
 }
 
+// Scores are kept as powers of two; with a bias, which may be the lowest number of all, as powers of e.
+const float UNIT = BIAS_DT >= 0 ? 1.0 : LOG2E;
+float power(float x) { return BIAS_DT >= 0 ? exp(x) : exp2(x); }
+// One score in that unit, without bias, and its derivative by scale * q k.
+float capped(float s, float scale, float softcap, out float slope) {
+  slope = 1.0;
+  if (!SOFTCAP) return s * scale * UNIT;
+  const float t = capped_tanh(s * scale / softcap);
+  slope = 1.0 - t * t;
+  return softcap * UNIT * t;
+}
 #endif
