@@ -160,9 +160,9 @@ void main() {
     [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)
       coopMatStore(o[d / MAT_N + i], scores_of, own_scores + uint(i * MAT_N), uint(SCORE_PITCH), ROW_MAJOR);
     wait_for_subgroup();
-    [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {
+    [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {
       const int e = lane() + i * SUBGROUP;
-      if (row0 + e / 2 <= last_query() && (PATCH_WHOLE || e < MAT_M * 2)) {
+      if (row0 + e / 2 <= last_query() && (STRIP_WHOLE || e < MAT_M * 2)) {
         const uint at = own_scores + uint(e / 2 * SCORE_PITCH + e % 2 * 8);
         uvec4 chunk;
         [[unroll]] for (int j = 0; j < 4; ++j) chunk[j] = pack_pair(nearest(scores_of[at + 2 * j]), nearest(scores_of[at + 2 * j + 1]));

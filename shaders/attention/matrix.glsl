@@ -65,8 +65,10 @@ const int WIDEST = D > DV ? D_PART : DV_PART;
 const int PATCH_MOST = SPLIT == 1 && STAGED == 0 ? 128 : 64;
 const int PATCH_COLS = WIDEST < PATCH_MOST ? WIDEST : PATCH_MOST;
 const int PATCH_PITCH = PATCH_COLS / 8 + 1;
-const int PATCH_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;  // of a lane, per 16 columns
-const bool PATCH_WHOLE = MAT_M * 2 % SUBGROUP == 0;
+const int PATCH_LOADS = (MAT_M * PATCH_COLS / 8 + SUBGROUP - 1) / SUBGROUP;  // of a lane: 16 bytes each, row after row
+// The same for 16 columns.
+const int STRIP_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;
+const bool STRIP_WHOLE = MAT_M * 2 % SUBGROUP == 0;
 const int PATCH_SIZE = MAT_M * PATCH_PITCH;
 // Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
 const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;

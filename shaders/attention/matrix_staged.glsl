@@ -40,9 +40,9 @@ uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M +
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
         coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], scratch, scratch_at(0, i * MAT_N), uint(SCRATCH_PITCH), ROW_MAJOR); \
       WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2)) {                                                         \
+        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2)) {                                                         \
           uvec4 chunk;                                                                                                 \
           [[unroll]] for (int j = 0; j < 4; ++j)                                                                       \
             chunk[j] = pack_pair(nearest(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j)] * FACTOR(r, 0)),                      \

@@ -119,31 +119,35 @@ void put_b(int stage) {
   }
 }
 
+// Rows pass a patch in pieces of PATCH_COLS columns, the last of which may be narrower. In a piece, load i of a lane is chunk
+// lane() + i * SUBGROUP of 16 bytes, row after row: whole rows at a time, so that an access touches few lines of memory.
+#define PIECES(WIDTH) (((WIDTH) + PATCH_COLS - 1) / PATCH_COLS)
+#define PIECE_CHUNKS(WIDTH, d) (((WIDTH) - (d) < PATCH_COLS ? (WIDTH) - (d) : PATCH_COLS) / 8)
 // uvec4 CHUNK[] := this subgroup's ROWS * MAT_M rows from row0 on, of WIDTH columns padded from DIM, rows clamped to LAST.
 #define FETCH_ROWS(CHUNK, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                          \
-  uvec4 CHUNK[ROWS * (WIDTH) / 16 * PATCH_LOADS];                                                                      \
+  uvec4 CHUNK[ROWS * PIECES(WIDTH) * PATCH_LOADS];                                                                     \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
-    [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c)                                                                  \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS)                                                           \
       [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
-        const int e = PATCH_WHOLE ? lane() + i * SUBGROUP : min(lane() + i * SUBGROUP, MAT_M * 2 - 1);                 \
-        CHUNK[(r * ((WIDTH) / 16) + c) * PATCH_LOADS + i] =                                                            \
-            load_chunk(BASE, uint(min(row0 + r * MAT_M + e / 2, LAST)) * STEP_BYTES, c * 16 + e % 2 * 8, DIM);        \
+        const int n = PIECE_CHUNKS(WIDTH, d), e = lane() + i * SUBGROUP;                                               \
+        if (i * SUBGROUP < MAT_M * n)                                                                                  \
+          CHUNK[(r * PIECES(WIDTH) + d / PATCH_COLS) * PATCH_LOADS + i] =                                              \
+              load_chunk(BASE, uint(min(row0 + r * MAT_M + e / n, LAST)) * STEP_BYTES, d + e % n * 8, DIM);            \
       }
 // MatA FRAGMENT[ROWS * (WIDTH / MAT_N)] := CHUNK. The patches overlap the tiles: a barrier() must follow.
 #define ROWS_TO_FRAGMENTS(FRAGMENT, CHUNK, WIDTH)                                                                      \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
-      [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
-        [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
-          const int e = lane() + i * SUBGROUP;                                                                         \
-          if (d + c * 16 < (WIDTH) && (PATCH_WHOLE || e < MAT_M * 2))                                                  \
-            tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2] = CHUNK[(r * ((WIDTH) / 16) + d / 16 + c) * PATCH_LOADS + i]; \
-        }                                                                                                              \
+      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+        const int n = PIECE_CHUNKS(WIDTH, d), e = lane() + i * SUBGROUP;                                               \
+        if (e < MAT_M * n)                                                                                             \
+          tiles[corner + e / n * PATCH_PITCH + e % n] = CHUNK[(r * PIECES(WIDTH) + d / PATCH_COLS) * PATCH_LOADS + i]; \
+      }                                                                                                                \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
       [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
         if (d + i * MAT_N < (WIDTH))                                                                                   \
-          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR); \
+          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);\
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
     }
@@ -153,29 +157,34 @@ void put_b(int stage) {
     [[unroll]] for (int d = 0; d < (WIDTH); d += MAT_N)                                                                \
       coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N],                                                         \
                   ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE, ROW_MAJOR);
+// The compiler must not know that addresses of the last rows are those of the first ones: it would hold them in registers
+// through the loop between, which has none to spare.
+#define OPAQUE_ZERO int(p.groups >> 31)
 // Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of 16-bit
 // results to global memory are eight 2-byte stores per lane on one vendor's compiler.
-#define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
+#define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
+  {                                                                                                                    \
+  const int later_corner = corner + OPAQUE_ZERO, later = lane() + OPAQUE_ZERO;                                         \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
       [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
         if (d + i * MAT_N < (WIDTH)) {                                                                                 \
           MatA result;                                                                                                 \
           [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                   \
-            result[NIBBLE(ELEM_OF_A, e)] = nearest(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));           \
-          coopMatStore(result, tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);                     \
+            result[NIBBLE(ELEM_OF_A, e)] = nearest(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));     \
+          coopMatStore(result, tiles, uint(later_corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);               \
         }                                                                                                              \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
-      [[unroll]] for (int c = 0; c < PATCH_COLS / 16; ++c)                                                             \
-        [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                             \
-          const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                         \
-          if (d + c * 16 < (WIDTH) && row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2))                                                                   \
-            store_chunk(BASE, uint(row) * STEP_BYTES, d + c * 16 + e % 2 * 8, DIM, tiles[corner + e / 2 * PATCH_PITCH + c * 2 + e % 2]); \
-        }                                                                                                              \
+      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+        const int n = PIECE_CHUNKS(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                \
+        if (e < MAT_M * n && row <= (LAST))                                                                            \
+          store_chunk(BASE, uint(row) * STEP_BYTES, d + e % n * 8, DIM, tiles[later_corner + e / n * PATCH_PITCH + e % n]);\
+      }                                                                                                                \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
-    }
+    }                                                                                                                  \
+  }
 // The same by way of the strips, 16 columns at a time.
 #define STORE_ROWS_STRIPS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
@@ -186,9 +195,9 @@ void put_b(int stage) {
               nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
       subgroupMemoryBarrierShared();                                                                                   \
       subgroupBarrier();                                                                                               \
-      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
+      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (PATCH_WHOLE || e < MAT_M * 2))                                                           \
+        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2))                                                           \
           store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, strip_chunk(0, e / 2, e % 2 * 8));        \
       }                                                                                                                \
       subgroupMemoryBarrierShared();                                                                                   \
