@@ -74,7 +74,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.stages = shape.stages;
   if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0)
     return plan;
-  plan.direct = shape.direct != 0;
+  plan.direct = shape.direct;
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
   // What matrix.glsl and matrix_tiles.glsl declare. More than the device has is not refused by every driver: one hangs.
   const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);

@@ -37,7 +37,7 @@ struct AttentionPlan {
   int shape = 0, steps = 0;            // tiles: specialization constants of tiles.glsl
   bool shuffles = false;               // tiles: a row's lanes are in one subgroup
   int block = 0;                       // rows of a workgroup
-  bool direct = false;                 // matrix: whole aligned rows of its own come straight from memory
+  int direct = 0;                      // matrix: MatrixShape::direct
   int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result

@@ -215,7 +215,8 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
     const bool aligned = multiples_of(8, operands);
     const int64_t own = pass == AttentionPass::dkdv ? call.problem.k_len : call.problem.q_len;
-    const bool direct = plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+    const bool direct =
+        plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
     const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
                       (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
                       (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |

@@ -19,11 +19,11 @@ namespace {
 // What was tried and its timings stand in the shaders' head comments.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 64, 4, 1},     {80, 4, 2, 32, 1, 1},
-                                    {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2, 1}, {192, 8, 1, 32, 2, 1},
+constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 64, 4, 1, 4096}, {80, 4, 2, 32, 1, 1},
+                                    {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2},      {192, 8, 1, 32, 2, 1},
                                     {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 1}, {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
-                                          {128, 8, 2, 16, 1, 2},   {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 4096}, {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
+                                          {128, 8, 2, 16, 1, 2},      {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
 // and wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {

@@ -10,7 +10,9 @@ namespace aule::ops {
 struct MatrixShape {
   int dim = 0;  // the larger padded head size, at most; 0: no shape
   int warps = 0, rows = 0, tile = 0, step = 0, stages = 0;
-  int direct = 0;  // 1: stationary operands straight from memory where rows are whole and aligned
+  // Stationary operands come straight from memory where rows are whole and aligned and at least so many others pass:
+  // it starts later but leaves the loop more registers. 0: never.
+  int direct = 0;
   int parts = 0;   // backward: subgroups that share rows, each with its columns; 0: 2 above 128 columns, else 1
 };
 

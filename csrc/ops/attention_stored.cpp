@@ -45,7 +45,7 @@ bool shape_dq(AttentionPlan& plan, const MatrixLayout& layout, int key_block) {
   plan.local = kDsBlocks / plan.rows * across * layout.subgroup;
   plan.tile = key_block % 32 == 0 ? 32 : 16;
   plan.step = plan.stages = plan.parts = 1;
-  plan.direct = false;
+  plan.direct = 0;
   plan.block = plan.v_dim = kDsBlocks * layout.m;
   return key_block % plan.tile == 0 && plan.tile % layout.m == 0;
 }

@@ -31,6 +31,17 @@
 //          4 subgroups, tile 16, both at the start (two workgroups of a multiprocessor)       308 / 327  causal 252 / 295
 //          one stage: 4 subgroups, tile 32 276 / 299; 8 subgroups, tile 32 300 / 319
 //          one 16-row block per subgroup: tile 64, one stage 288 / 304  causal 247 / 288; tile 32, two stages 259 / 275
+//   Later, rested between samples, CUDA 305 / 313, causal 272 / 302 (D 64), 354 / 362 and 305 / 339 (D 128), with the rows
+//   of Q and O in whole lines (matrix_tiles.glsl; before, loading Q took 5,900 clocks, straight from memory 10,300, storing O
+//   4,200, of some 190,000 at N 2048), and OPAQUE_ZERO there:
+//          D 64 331 / 342, Q straight from memory 328 / 347 (hence from 4096 keys on); causal 280 / 321, straight 277 / 329
+//          D 128 329 / 349, straight 310 / 336; causal, tile 16, 256 / 311; 4 subgroups, tile 16, 267 / 308
+//          the same without OPAQUE_ZERO: D 64 316 / 327; D 128 316 / 333, causal 224 / 280
+//          results as words instead of matrix stores to the patch: D 64 328 / 338, D 128 the same
+//          half of the subgroups half a step behind the others, by waiting: slower by just the wait
+//          scores block by block, exponentials of the next block before this one's products: the same within 0.2 %
+//          a quarter of the exponentials as three cheap instructions (wrong, for timing): D 128 340 / 364, D 64 325 / 334; a
+//          polynomial takes eight, so the special function unit is a limit but not one that pays to evade
 //   At N 4096: D 32 275, causal 246 (CUDA 222, 207); D 80 281, 250 (274, 253); D 96 342, 292 (340, 303);
 //          D 192 298, 271 (321, 294); D 256 305, 264 (325, 289), with tile 16 and loads in the middle 279, 243.
 //   A branch around blocks of keys that no row of the subgroup sees, in the masked loop: causal 243 / 286 (D 64), 167 / 202
