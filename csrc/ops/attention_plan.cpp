@@ -52,6 +52,19 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   return plan;
 }
 
+// Whether the device has the shared memory that matrix.glsl and matrix_tiles.glsl declare for the plan beside `more`
+// bytes, and so many invocations. More memory than it has is not refused by every driver: one hangs.
+bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, int patch_most, int more) {
+  const int warps = plan.local / layout.subgroup;
+  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim) / plan.parts, patch_most);
+  const int tiles = plan.stages * plan.tile * 2 * (plan.dim + plan.v_dim + 16);
+  const int patches = warps * layout.m * (patch_columns + 8) * 2;
+  // Scores that two subgroups put together.
+  const int partials = plan.parts == 1 ? 0 : warps * plan.rows * 2 * layout.m * layout.n * 4;
+  return static_cast<uint32_t>(std::max(tiles, patches) + partials + more + 32) <= caps.max_shared_bytes &&
+         static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
+}
+
 AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
@@ -76,15 +89,9 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
     return plan;
   plan.direct = shape.direct;
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
-  // What matrix.glsl and matrix_tiles.glsl declare. More than the device has is not refused by every driver: one hangs.
-  const int row_bytes = 2 * (plan.dim + 8) + 2 * (plan.v_dim + 8);
-  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim) / plan.parts, plan.parts == 1 ? 128 : 64);
-  const int tiles = shape.stages * shape.tile * row_bytes, patches = shape.warps * layout.m * (patch_columns + 8) * 2;
   const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
   const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;
-  const int partials = plan.parts == 1 ? 0 : shape.warps * shape.rows * 2 * layout.m * layout.n * 4;
-  const auto shared = static_cast<uint32_t>(std::max(tiles, patches) + stats + strips + partials + 32);
-  if (shared > caps.max_shared_bytes || static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations) return plan;
+  if (!fits(caps, plan, layout, plan.parts == 1 ? 128 : 64, stats + strips)) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;
 }
@@ -108,14 +115,9 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.rows = plan.step = plan.stages = 1;
   plan.tile = widest <= 128 && caps.kind != Caps::Kind::cpu ? 32 : 16;
   plan.block = warps / plan.parts * m;
-  const int tiles = plan.tile * 2 * (plan.dim + plan.v_dim + 16);
-  const int patches = warps * m * (std::min(widest / plan.parts, 64) + 8) * 2;
-  const int scores =
-      forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
-              : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4) + (plan.parts == 2 ? warps * 2 * m * n * 4 : 0);
-  if (static_cast<uint32_t>(std::max(tiles, patches) + scores + 32) > caps.max_shared_bytes ||
-      static_cast<uint32_t>(plan.local) > caps.max_workgroup_invocations || n % lanes != 0 || n / lanes > 8)
-    return plan;
+  const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
+                             : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4);
+  if (n % lanes != 0 || n / lanes > 8 || !fits(caps, plan, layout, 64, scores)) return plan;
   plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
   plan.family = AttentionFamily::staged;
   return plan;

@@ -39,11 +39,6 @@ int row, part;  // query, and which of its LANES lanes this is
 uint own_scores, own_weights, at_scores, at_weights;
 float m, l;
 
-void wait_for_subgroup() {
-  subgroupMemoryBarrierShared();
-  subgroupBarrier();
-}
-
 // Multiplies each row of O by its lane's factor: lanes put it, and once all wait, the subgroup applies it. No wait may
 // stand in a branch that only some subgroups take: llvmpipe holds the whole workgroup at one.
 void put_factor(float factor) {
@@ -65,7 +60,7 @@ void visit(int tile, bool masked) {
     }
     coopMatStore(s, scores_of, own_scores + uint(c * MAT_N), uint(SCORE_PITCH), ROW_MAJOR);
   }
-  wait_for_subgroup();
+  WAIT_FOR_SUBGROUP
 
   const int key0 = tile * TILE + part * PER;
   const int most = min(tile_last, row + diagonal_shift() + p.right) - key0, least = row + diagonal_shift() - p.left - key0;
@@ -76,7 +71,7 @@ void visit(int tile, bool masked) {
     if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
     top = max(top, x[i]);
   }
-  wait_for_subgroup();  // the scores have been read
+  WAIT_FOR_SUBGROUP  // the scores have been read
   [[unroll]] for (int step = 1; step < LANES; step *= 2) top = max(top, subgroupShuffleXor(top, step));
   top *= score_scale;
   const bool moves = subgroupAny(top > m + 8.0);
@@ -96,7 +91,7 @@ void visit(int tile, bool masked) {
     }
     weights_of[at_weights + uint(part * PER + i)] = T(weight);
   }
-  wait_for_subgroup();
+  WAIT_FOR_SUBGROUP
   if (moves) apply_factors();
   [[unroll]] for (int c = 0; c < BLOCKS; ++c) {
     MatA weight;
@@ -150,25 +145,10 @@ void main() {
   if (part == 0 && row <= last_query())
     F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m + log2(sum)) * LN2;
   put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * UNCUT / sum);  // a row that sees nothing is 0
-  wait_for_subgroup();
+  WAIT_FOR_SUBGROUP
   apply_factors();
-  wait_for_subgroup();
+  WAIT_FOR_SUBGROUP
 
-  // Sixteen columns at a time through the scores' memory, rounded by lanes that store 16 bytes each.
-  const uint64_t out_head = query_rows(p.out_, p.out_stride, b, h);
-  [[unroll]] for (int d = 0; d < DV; d += 16) {
-    [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)
-      coopMatStore(o[d / MAT_N + i], scores_of, own_scores + uint(i * MAT_N), uint(SCORE_PITCH), ROW_MAJOR);
-    wait_for_subgroup();
-    [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {
-      const int e = lane() + i * SUBGROUP;
-      if (row0 + e / 2 <= last_query() && (STRIP_WHOLE || e < MAT_M * 2)) {
-        const uint at = own_scores + uint(e / 2 * SCORE_PITCH + e % 2 * 8);
-        uvec4 chunk;
-        [[unroll]] for (int j = 0; j < 4; ++j) chunk[j] = pack_pair(nearest(scores_of[at + 2 * j]), nearest(scores_of[at + 2 * j + 1]));
-        store_chunk(out_head, uint(row0 + e / 2) * (uint(p.out_stride[2]) * 2u), d + e % 2 * 8, p.v_dim, chunk);
-      }
-    }
-    wait_for_subgroup();
-  }
+  // Through the scores' memory.
+  STORE_ROWS_OF_FLOATS(scores_of, own_scores, SCORE_PITCH, o, 1.0, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
 }

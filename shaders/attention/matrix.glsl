@@ -85,6 +85,10 @@ uint ds_matrices(int key_blocks, int query_blocks) {
   return uint(TRIANGLE ? query_blocks * (query_blocks + 8) / 2 : key_blocks * query_blocks);
 }
 int ds_blocks(int rows) { return (rows + DS_ROWS - 1) / DS_ROWS * 8; }  // MAT_M = MAT_N rows each
+// What lanes of a subgroup wrote to shared memory, its other lanes may read.
+#define WAIT_FOR_SUBGROUP                                                                                              \
+  subgroupMemoryBarrierShared();                                                                                       \
+  subgroupBarrier();
 const float LN2 = 0.6931471805599453;
 
 // Half of the last place on top, from the exponent, and then the conversion cuts: ties go away from zero, a NaN stays one.

@@ -16,9 +16,6 @@
 const int SCRATCH_PITCH = 20;  // 16 columns, and no bank conflict
 shared float scratch[WARPS * MAT_M * SCRATCH_PITCH];
 uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M + row) * SCRATCH_PITCH + column); }
-#define WAIT_FOR_SUBGROUP                                                                                              \
-  subgroupMemoryBarrierShared();                                                                                       \
-  subgroupBarrier();
 
 #define TAKE_ELEMENTS(TO, M)                                                                                           \
   coopMatStore(M, scratch, scratch_at(0, 0), uint(SCRATCH_PITCH), ROW_MAJOR);                                          \
@@ -32,26 +29,10 @@ uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M +
     TAKE_ELEMENTS(dp[r], dp_sum[r])                                                                                    \
   }
 
-// As in matrix_tiles.glsl, with a factor that is the same for all elements: 16 columns at a time.
+// The factor is the same for all elements.
 #undef STORE_ROWS
 #define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
-    [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
-      [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
-        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], scratch, scratch_at(0, i * MAT_N), uint(SCRATCH_PITCH), ROW_MAJOR); \
-      WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
-        const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2)) {                                                         \
-          uvec4 chunk;                                                                                                 \
-          [[unroll]] for (int j = 0; j < 4; ++j)                                                                       \
-            chunk[j] = pack_pair(nearest(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j)] * FACTOR(r, 0)),                      \
-                                 nearest(scratch[scratch_at(e / 2, e % 2 * 8 + 2 * j + 1)] * FACTOR(r, 0)));                 \
-          store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, chunk);                                   \
-        }                                                                                                              \
-      }                                                                                                                \
-      WAIT_FOR_SUBGROUP                                                                                                \
-    }
+  STORE_ROWS_OF_FLOATS(scratch, scratch_at(0, 0), SCRATCH_PITCH, ACCS, FACTOR(r, 0), BASE, STEP_BYTES, LAST, DIM, WIDTH)
 #else
 #define Elements Acc
 #define S_SUM s

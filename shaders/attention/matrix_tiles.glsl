@@ -46,11 +46,9 @@ uvec4 strip_chunk(int which, int row, int column) {
   }
 #define TAKE_A(M, WHICH)                                                                                               \
   if (!HAND_OVER) {                                                                                                    \
-    subgroupMemoryBarrierShared();                                                                                     \
-    subgroupBarrier();                                                                                                 \
+    WAIT_FOR_SUBGROUP                                                                                                  \
     coopMatLoad(M, strips, strip_at(WHICH), uint(STRIP_PITCH), ROW_MAJOR);                                             \
-    subgroupMemoryBarrierShared();                                                                                     \
-    subgroupBarrier();                                                                                                 \
+    WAIT_FOR_SUBGROUP                                                                                                  \
   }
 
 // Accumulators that each of the SPLIT subgroups of these rows summed over its own columns: M becomes their sum. Barriers:
@@ -143,13 +141,11 @@ void put_b(int stage) {
         if (e < MAT_M * n)                                                                                             \
           tiles[corner + e / n * PATCH_PITCH + e % n] = CHUNK[(r * PIECES(WIDTH) + d / PATCH_COLS) * PATCH_LOADS + i]; \
       }                                                                                                                \
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
         if (d + i * MAT_N < (WIDTH))                                                                                   \
           coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);\
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
     }
 // The same fragments straight from memory (DIRECT): no registers on the way, which is what matters beside accumulators.
 #define LOAD_FRAGMENTS(FRAGMENT, BASE, STRIDE, WIDTH)                                                                  \
@@ -174,15 +170,13 @@ void put_b(int stage) {
             result[NIBBLE(ELEM_OF_A, e)] = nearest(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));     \
           coopMatStore(result, tiles, uint(later_corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);               \
         }                                                                                                              \
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
         const int n = PIECE_CHUNKS(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                \
         if (e < MAT_M * n && row <= (LAST))                                                                            \
           store_chunk(BASE, uint(row) * STEP_BYTES, d + e % n * 8, DIM, tiles[later_corner + e / n * PATCH_PITCH + e % n]);\
       }                                                                                                                \
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
     }                                                                                                                  \
   }
 // The same by way of the strips, 16 columns at a time.
@@ -193,15 +187,32 @@ void put_b(int stage) {
         [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                     \
           strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e))] = \
               nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
         if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2))                                                           \
           store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, strip_chunk(0, e / 2, e % 2 * 8));        \
       }                                                                                                                \
-      subgroupMemoryBarrierShared();                                                                                   \
-      subgroupBarrier();                                                                                               \
+      WAIT_FOR_SUBGROUP                                                                                                \
+    }
+// Float32 accumulators whose elements nobody knows, by way of 16 columns of floats SCRATCH from ORIGIN on, PITCH apart.
+#define STORE_ROWS_OF_FLOATS(SCRATCH, ORIGIN, PITCH, ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                 \
+  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+    [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
+      [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
+        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], SCRATCH, (ORIGIN) + uint(i * MAT_N), uint(PITCH), ROW_MAJOR);\
+      WAIT_FOR_SUBGROUP                                                                                                \
+      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
+        const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
+        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2)) {                                                         \
+          const uint at = (ORIGIN) + uint(e / 2 * (PITCH) + e % 2 * 8);                                                \
+          uvec4 chunk;                                                                                                 \
+          [[unroll]] for (int j = 0; j < 4; ++j)                                                                       \
+            chunk[j] = pack_pair(nearest(SCRATCH[at + 2 * j] * (FACTOR)), nearest(SCRATCH[at + 2 * j + 1] * (FACTOR)));\
+          store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, chunk);                                   \
+        }                                                                                                              \
+      }                                                                                                                \
+      WAIT_FOR_SUBGROUP                                                                                                \
     }
 #define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
   if (HAND_OVER) {                                                                                                     \
