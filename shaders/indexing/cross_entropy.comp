@@ -107,13 +107,14 @@ void main() {
   Line here = line(group);
   uvec4 w[UNROLL], next[UNROLL];
   load_blocks(here.base, lane, here.count, w);
-  for (uint row = group; row < p.rows; row += p.groups) {
-    // What the end needs is asked for at once: it comes while the row does.
+  for (uint row = group;; row += p.groups) {  // groups is at most rows
+    // What the end needs is asked for at once: it comes while the row does. Where t is no class, another element is read: a
+    // driver may make a load whose address all share whatever the branch around it (readable() in common/params.glsl).
     const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DT);
     const bool within = t >= int64_t(0) && t < int64_t(p.n);
     const uint64_t first = uint64_t(row) * p.n;
     float chosen = 0.0;
-    if (lane == 0u && within) chosen = load_float(p.x, first + uint64_t(t), DT);
+    if (lane == 0u) chosen = load_float(p.x, first + (within ? uint64_t(t) : uint64_t(0)), DT);
     float m = LOWEST, s = 0.0;
     if (lane < here.head) take(m, s, load_float(p.x, first + lane, DT));
     if (lane < here.tail) take(m, s, load_float(p.x, first + p.n - here.tail + lane, DT));
@@ -174,6 +175,7 @@ void main() {
         }
       }
     }
+    if (!more) break;
   }
   if (lane != 0u) return;
   PairRef(p.partial + uint64_t(group) * 8).v = vec2(losses, weights);
