@@ -5,7 +5,7 @@ _BY_FILE = {
     "test_copy_kernels.py": "copy_dense copy_strided copy_words fill_strided",
     "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows "
     "flash_attn_bwd_dq flash_attn_bwd_dq_rows",
-    "test_attention_decode.py": "flash_decode flash_decode_combine",
+    "test_attention_decode.py": "flash_decode flash_decode_combine flash_decode_lanes",
     "test_attention_varlen.py": "flash_attn_sequences",
     "test_attention_matrix.py": "flash_attn_fwd_matrix flash_attn_bwd_dq_matrix flash_attn_bwd_dkdv_matrix "
     "flash_attn_bwd_dq_stored",

@@ -7,14 +7,15 @@ import torch
 
 import torch_aule
 from test_attention import TOLERANCE, poison
+from test_attention_decode import needs_lanes
 
 
-@pytest.fixture(autouse=True)
-def decode_family(monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "decode")
+@pytest.fixture(autouse=True, params=["decode", pytest.param("lanes", marks=needs_lanes)])
+def decode_family(request, monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
 
 
-@pytest.fixture(params=["decode", "rows", "tiles"])
+@pytest.fixture(params=["rows", "tiles"])
 def family(request, monkeypatch):
     monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
 

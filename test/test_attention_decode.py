@@ -1,4 +1,4 @@
-"""Few queries over many keys: the kernel that splits the keys over workgroups, against float64."""
+"""Few queries over many keys: the kernels that split the keys over workgroups, against float64."""
 
 import pytest
 import torch
@@ -7,10 +7,15 @@ import torch_aule
 from test_attention import check, check_dropout_like_tiles, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
+has_lanes = torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
+needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_decode_lanes needs 256 bytes of push constants")
+lanes_only = pytest.mark.parametrize("family", [pytest.param("lanes", marks=needs_lanes)], indirect=True)
 
-@pytest.fixture(autouse=True)
-def decode_family(monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "decode")
+
+@pytest.fixture(autouse=True, params=["decode", pytest.param("lanes", marks=needs_lanes)])
+def family(request, monkeypatch):
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
+    return request.param
 
 
 def compare(dtype, sizes, bias=None, **options):
@@ -47,8 +52,8 @@ def test_bias(kind):
     compare(torch.float32, (1, 4, 2, 2, 500, 16, 16), bias=mask.to("aule"), softcap=3.0, scale=-0.3)
 
 
-def test_dropout_is_that_of_the_other_families(monkeypatch):
-    check_dropout_like_tiles(monkeypatch, "decode", (1, 4, 2, 2, 500, 16, 16))
+def test_dropout_is_that_of_the_other_families(monkeypatch, family):
+    check_dropout_like_tiles(monkeypatch, family, (1, 4, 2, 2, 500, 16, 16))
 
 
 def test_the_plan():
@@ -65,3 +70,48 @@ def test_strides():
     q = torch.randn(2, 1, 4, 16).to("aule").transpose(1, 2)
     grad = torch.randn(2, 4, 1, 16).to("aule")
     check(run(q, k, v, grad), reference(q, k, v, grad), torch.float32)
+
+
+def test_every_row_hidden():
+    compare(torch.float32, (1, 2, 1, 2, 40, 16, 16), bias=torch.zeros(1, 1, 2, 40, dtype=torch.bool).to("aule"))
+
+
+@lanes_only
+@pytest.mark.parametrize(
+    "shape, dtype, sizes",
+    [
+        ("64,4", torch.float16, (1, 8, 2, 1, 1000, 64, 64)),  # several subgroups, and keys that share a lane
+        ("32,8", torch.bfloat16, (1, 16, 1, 1, 300, 16, 72)),  # four blocks of rows
+        ("32,2", torch.float32, (2, 3, 1, 2, 70, 24, 72)),  # rows that do not fill the teams, many columns of v
+        ("16,1", torch.float16, (1, 2, 2, 1, 3, 8, 8)),  # fewer keys than teams
+    ],
+)
+def test_teams(monkeypatch, family, shape, dtype, sizes):
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+    compare(dtype, sizes)
+
+
+@lanes_only
+def test_scores_that_rise_late(family):
+    """The reference maximum follows them, from far below what exp2 can hold."""
+    q, k, v, _ = inputs(1, 4, 1, 1, 900, 16, 16)
+    k = (k.cpu() * torch.linspace(0.1, 300, 900)[:, None]).to("aule")
+    scores = q.cpu().double() @ k.cpu().double().transpose(-1, -2) / 4
+    out = torch_aule.flash_attention(q, k, v, causal=False)
+    torch.testing.assert_close(out.cpu().double(), scores.softmax(-1) @ v.cpu().double(), rtol=1e-3, atol=1e-3)
+
+
+@lanes_only
+def test_calls_leave_the_counters_at_zero(family):
+    q, k, v, _ = inputs(3, 4, 2, 1, 700, 16, 16)
+    wanted = torch_aule.flash_attention(q, k, v, causal=False).cpu()
+    for _ in range(3):
+        for batch in (1, 3, 2):
+            out = torch_aule.flash_attention(q[:batch], k[:batch], v[:batch], causal=False)
+            torch.testing.assert_close(out.cpu(), wanted[:batch], rtol=1e-5, atol=1e-6)
+    other = torch.Stream("aule")
+    torch.aule.synchronize()
+    with other:
+        out = torch_aule.flash_attention(q, k, v, causal=False)
+    torch.aule.synchronize()
+    assert torch.equal(out.cpu(), wanted)

@@ -55,6 +55,7 @@ void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const 
                               call.query.scalar_type());
   switch (plan.family) {
     case AttentionFamily::decode: launch_decode(call, plan, out, logsumexp); break;
+    case AttentionFamily::lanes: launch_lanes(call, plan, out, logsumexp); break;
     case AttentionFamily::matrix:
       launch_family(kernel::flash_attn_fwd_matrix(call.problem.dtype), call, plan, out, logsumexp);
       break;

@@ -1,7 +1,9 @@
 #include "ops/attention_plan.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "ops/attention_shapes.h"
@@ -145,6 +147,65 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   return plan;
 }
 
+// Into how many parts the keys of each of `groups` heads go. A workgroup fills a multiprocessor, so they run in rounds;
+// a round takes its steps of the keys, two more to begin and to end, and some to put many parts together.
+int lanes_splits(int64_t groups, int64_t steps) {
+  constexpr int64_t kProcessors = 132;
+  int64_t best = 1, least = std::numeric_limits<int64_t>::max();
+  for (int64_t splits = 1; splits <= std::min(steps, kProcessors); ++splits) {
+    const int64_t rounds = (groups * splits + kProcessors - 1) / kProcessors;
+    const int64_t cost = rounds * ((steps + splits - 1) / splits + 2 + (splits > 1 ? 1 + splits / 24 : 0));
+    if (cost < least) {
+      least = cost;
+      best = splits;
+    }
+  }
+  return static_cast<int>(best);
+}
+
+AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, AttentionPass pass, bool asked) {
+  AttentionPlan plan;
+  if (pass != AttentionPass::forward || !problem.narrow || problem.kv_heads == 0 || problem.batch == 0 ||
+      problem.head_dim > 256 || problem.v_dim > 256 || problem.batch > caps.max_group_count[2] ||
+      problem.kv_heads > caps.max_group_count[1])
+    return plan;
+  const int64_t rows = problem.heads / problem.kv_heads * problem.q_len, groups = problem.batch * problem.kv_heads;
+  const auto cluster = static_cast<int>(caps.min_subgroup_size);
+  if (rows < 1 || rows > 16 || !caps.subgroup_shuffle || cluster < 4 || caps.max_push_constant_bytes < 256) return plan;
+  plan.rows = 1;
+  while (plan.rows < rows && plan.rows < 4) plan.rows *= 2;
+  while (plan.rows * plan.parts < rows) plan.parts *= 2;
+  const auto chunks = static_cast<int>((std::max(problem.head_dim, problem.v_dim) + 7) / 8);
+  plan.columns = plan.rows;
+  while (plan.columns < chunks && plan.columns < cluster) plan.columns *= 2;
+  // 128 registers hold what flies in 512 invocations, if it is packed. A CPU's compiler likes small workgroups.
+  const bool cpu = caps.kind == Caps::Kind::cpu;
+  plan.local = cpu ? cluster * plan.parts : problem.packed ? 512 : 256;
+  plan.tile = cpu ? 2 : problem.packed ? 4 : 8;
+  if (const char* shape = std::getenv("AULE_ATTENTION_SHAPE"); asked && shape != nullptr)
+    std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
+  // What flash_decode_lanes declares.
+  const int width = round_up((problem.v_dim + 7) / 8, plan.columns) * 8;
+  const auto fits = [&] {
+    const int clusters = plan.local / cluster, pieces = plan.rows * plan.parts * width / 4;
+    const int bytes = clusters * (plan.step * width * 4 + plan.rows * 8) + (pieces < plan.local ? plan.local : 1) * 24;
+    return static_cast<uint32_t>(bytes + 16) <= caps.max_shared_bytes;
+  };
+  plan.step = plan.rows;
+  while (plan.step > 1 && !fits()) plan.step /= 2;
+  const auto most = static_cast<int>(caps.max_workgroup_invocations);
+  while (plan.local > cluster * plan.parts && (plan.local > most || !fits())) plan.local /= 2;
+  if (plan.local > most || !fits() || plan.local % static_cast<int>(caps.max_subgroup_size) != 0 ||
+      plan.local % (cluster * plan.parts) != 0)
+    return plan;
+  const int64_t step = plan.local / plan.columns / plan.parts * plan.tile;
+  const int64_t steps = std::max<int64_t>((problem.k_len + step - 1) / step, 1);
+  plan.splits = problem.num_splits > 0 ? static_cast<int>(std::min({problem.num_splits, steps, int64_t{512}}))
+                                       : lanes_splits(groups, steps);
+  plan.family = AttentionFamily::lanes;
+  return plan;
+}
+
 }  // namespace
 
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& asked_problem,
@@ -154,8 +215,13 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
-  if (problem.num_splits != 1 &&
-      (variant == "decode" || (variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256))) {
+  // Masks, softcap, dropout and ragged lengths have been right on software devices only, so they must be asked for.
+  const bool decodes = variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256;
+  if (problem.num_splits != 1 && (variant == "lanes" || (decodes && problem.plain))) {
+    const AttentionPlan plan = plan_lanes(caps, problem, pass, variant == "lanes");
+    if (plan.family != AttentionFamily::none) return plan;
+  }
+  if (problem.num_splits != 1 && (variant == "decode" || decodes)) {
     const AttentionPlan plan = plan_decode(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
@@ -182,6 +248,7 @@ const char* attention_family_name(AttentionFamily family) {
     case AttentionFamily::matrix: return "matrix";
     case AttentionFamily::staged: return "staged";
     case AttentionFamily::decode: return "decode";
+    case AttentionFamily::lanes: return "lanes";
     default: return "none";
   }
 }

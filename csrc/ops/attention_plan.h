@@ -3,6 +3,7 @@
 // rows   a lane owns rows, operands pass by subgroup shuffles, no barrier: CPU devices (lavapipe), head sizes to 128
 // tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
 // decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
+// lanes  the same without barriers between keys, twice as fast; masks, ragged lengths and the like when asked
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
 // staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256; backward when asked
 #pragma once
@@ -19,13 +20,16 @@ struct AttentionProblem {
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
   bool ragged = false;  // sequences of their own lengths; q_len and k_len are the most
+  bool plain = false;   // no bias, no softcap, no dropout, not ragged
+  bool narrow = false;  // strides have 32 bits
+  bool packed = false;  // eight elements of query, key and value make one load of 16 bytes
   int device = 0;       // whose measured shapes are looked up
   // Of the keys: 0 as many as are good; 1 none, and a sequence's result does not depend on the rest of the batch.
   int64_t num_splits = 0;
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
-enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, staged, decode };
+enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, staged, decode, lanes };
 
 struct AttentionPlan {
   AttentionFamily family = AttentionFamily::none;
@@ -41,14 +45,17 @@ struct AttentionPlan {
   int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
-                                       // (decode: with its own keys)
+                                       // (decode, lanes: with its own keys)
+                                       // lanes also: columns lanes share `tile` keys and `rows` rows, `parts` subgroups
+                                       // the keys; `step` of the rows are put together at a time
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode asks for one family; a family that cannot serve the problem is
-// passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row of the
-// matrix family, for measurements, AULE_ATTENTION_TILES(_DQ, _DKDV) the shape of the tiles family (attention_shapes.h).
+// AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode|lanes asks for one family; a family that cannot serve the
+// problem is passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row
+// of the matrix family, for measurements (with the variant lanes it is local,tile), AULE_ATTENTION_TILES(_DQ, _DKDV) the
+// shape of the tiles family (attention_shapes.h).
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);

@@ -156,16 +156,21 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
   static const MatrixLayout no_matrices;
   const int device = call.query.device().index();
   const DType dtype = call.problem.dtype;
-  bool matrices = dtype == DType::f16 || dtype == DType::bf16;
-  // Strides in elements and the bytes of one head have 32 bits there.
+  const bool halves = dtype == DType::f16 || dtype == DType::bf16;
+  bool narrow = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
   for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
-    for (int64_t i = 0; t->defined() && i < t->dim(); ++i) matrices = matrices && t->stride(i) < (int64_t{1} << 31);
+    for (int64_t i = 0; t->defined() && i < t->dim(); ++i) narrow = narrow && t->stride(i) < (int64_t{1} << 31);
     if (!t->defined()) continue;
     const int64_t most = t->is_same(call.query) ? call.problem.q_len : call.problem.k_len;  // rows of one sequence
     const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
-  return attention_plan(caps_of(device), matrices ? matrix_layout(device, dtype) : no_matrices, call.problem, pass);
+  AttentionProblem problem = call.problem;
+  problem.plain = !call.bias.defined() && call.softcap == 0 && attention_mode(call) == 0;
+  problem.narrow = narrow;
+  problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
+  return attention_plan(caps_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
+                        pass);
 }
 
 bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands) {

@@ -28,7 +28,7 @@ struct RaggedBatch {
   at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
   at::Tensor seqused_k;           // int32 [B], or undefined
   at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
-  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but decode
+  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but decode and lanes
   int64_t total_q = 0, total_k = 0;
 };
 
@@ -130,10 +130,12 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.seed = call.philox.seed;
   p.offset = call.philox.offset;
   p.state = call.philox.state_address;
-  p.groups = groups;
-  p.heads = static_cast<int>(call.problem.heads);
+  if constexpr (requires { p.groups; }) {  // flash_decode_lanes has them in its grid and its constants
+    p.groups = groups;
+    p.heads = static_cast<int>(call.problem.heads);
+    p.q_len = static_cast<int>(call.problem.q_len);
+  }
   p.kv_heads = static_cast<int>(call.problem.kv_heads);
-  p.q_len = static_cast<int>(call.problem.q_len);
   if constexpr (requires { p.page_count; }) p.page_count = static_cast<int>(call.key.size(0));
   p.k_len = static_cast<int>(call.problem.k_len);
   p.head_dim = static_cast<int>(call.problem.head_dim);
@@ -153,11 +155,13 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
 int bias_code(const AttentionCall& call);
 int attention_mode(const AttentionCall& call);
 
-// The forward by `plan`; family decode is launch_decode. `out` is 4-D with dense rows.
+// The forward by `plan`; families decode and lanes have functions of their own. `out` is 4-D with dense rows.
 void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
                     const at::Tensor& logsumexp);
 void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
                    const at::Tensor& logsumexp);
+void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                  const at::Tensor& logsumexp);
 
 // Operands and results of the backward beside the call itself, 4-D with dense rows.
 struct AttentionBackward {

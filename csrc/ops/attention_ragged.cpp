@@ -87,8 +87,8 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
 
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
   const auto plan = attention_plan(call, AttentionPass::forward);
-  if (plan.family != AttentionFamily::decode || call.ragged.cu_seq_q.defined())
-    make_sequences(call, {{out, call.ragged.cu_seq_q}});
+  const bool reads_lists = plan.family == AttentionFamily::decode || plan.family == AttentionFamily::lanes;
+  if (!reads_lists || call.ragged.cu_seq_q.defined()) make_sequences(call, {{out, call.ragged.cu_seq_q}});
   launch_forward(call, plan, out, logsumexp);
 }
 

@@ -110,6 +110,8 @@ stream::CommandStream& current_stream(c10::DeviceIndex device) {
   return *last.stream;
 }
 
+bool is_capturing(c10::DeviceIndex device) { return current_stream(device).capturing(); }
+
 const Caps& device_caps(c10::DeviceIndex device) { return vulkan::device_caps(resolve(device)); }
 
 std::string tuning_file(c10::DeviceIndex device) {

@@ -18,6 +18,7 @@ c10::Stream exchange_stream(c10::Stream stream);
 c10::Stream private_stream(c10::DeviceIndex device);  // of the pool, for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
+bool is_capturing(c10::DeviceIndex device = -1);  // the current stream, a graph
 
 // Throws when this process is a fork of one that used the device.
 void check_not_forked();

@@ -12,7 +12,9 @@ layout(local_size_x_id = 4) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
-#ifdef ATTENTION_MATRIX
+#if defined(ATTENTION_LANES)
+#include "attention/lanes_params.glsl"
+#elif defined(ATTENTION_MATRIX)
 #include "attention/matrix_params.glsl"
 #else
 struct Params {
@@ -68,29 +70,31 @@ vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_
 ivec4 sequence;
 int batch;  // set when RAGGED
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer SequenceRef { ivec4 v; };
+int key_count() { return RAGGED ? sequence.w : p.k_len; }
+int diagonal_shift() { return RAGGED ? sequence.w - sequence.y : p.shift; }
+// Rows to clamp to; an empty sequence starts at a row that may be read.
+int last_key() { return RAGGED ? max(sequence.w, 1) - 1 : p.k_len - 1; }
+#ifndef ATTENTION_LANES
 void begin_sequence(int b) {
   if (RAGGED) sequence = SequenceRef(p.sequences + uint64_t(uint(b)) * 16).v;
   batch = b;
 }
 int query_count() { return RAGGED ? sequence.y : p.q_len; }
-int key_count() { return RAGGED ? sequence.w : p.k_len; }
-int diagonal_shift() { return RAGGED ? sequence.w - sequence.y : p.shift; }
-// Rows to clamp to; an empty sequence starts at a row that may be read.
 int last_query() { return RAGGED ? max(sequence.y, 1) - 1 : p.q_len - 1; }
-int last_key() { return RAGGED ? max(sequence.w, 1) - 1 : p.k_len - 1; }
 // Index of what is kept per query row: [B, H, Lq], ragged [H, total_q].
 int64_t stats_index(int bh, int row) {
   if (RAGGED) return int64_t(bh % p.heads) * p.total_q + (sequence.x + row);
   return int64_t(bh) * p.q_len + row;
 }
+#endif
 
-#if !defined(ATTENTION_MATRIX) || defined(ATTENTION_PAGED)
+#if !defined(ATTENTION_MATRIX) || defined(ATTENTION_PAGED) || defined(ATTENTION_LANES)
 // The page that holds a row of this batch element.
 int page_of(int row) {
   return clamp(I32Ref(p.pages + uint64_t(int64_t(batch) * p.page_step + row / PAGE) * 4).v, 0, p.page_count - 1);
 }
 #endif
-#ifndef ATTENTION_MATRIX
+#if !defined(ATTENTION_MATRIX) && !defined(ATTENTION_LANES)
 // Row 0 of a head's queries or keys, and where another row of keys is from there, in bytes.
 uint64_t query_rows(uint64_t base, int64_t stride[3], int b, int h) {
   const int64_t first = RAGGED ? int64_t(sequence.x) * stride[2] : int64_t(0);
@@ -109,9 +113,11 @@ uint64_t key_offset(int64_t page_stride, int64_t step_bytes, int row) {
 // First and last + 1 key that rows [row, row_last] may see.
 int keys_begin(int row) { return max(0, row + diagonal_shift() - p.left); }
 int keys_end(int row_last) { return min(key_count(), row_last + diagonal_shift() + p.right + 1); }
+#ifndef ATTENTION_LANES
 // The same seen from keys [key, key_last].
 int queries_begin(int key) { return max(0, key - diagonal_shift() - p.right); }
 int queries_end(int key_last) { return min(query_count(), key_last - diagonal_shift() + p.left + 1); }
+#endif
 
 // delta = sum_d dO[d] * O[d] uses the stored output, and where that is rounded to 16 bits so is delta: by up to 0.02 at
 // D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more as

@@ -20,7 +20,7 @@ struct Params {
 
 void main() {
   const int local = int(gl_WorkGroupSize.x), group = int(gl_WorkGroupID.x), t = int(gl_LocalInvocationID.x);
-  [[dont_unroll]] for (int b = group * local + t; b < p.batch; b += GROUPS * local) U32x4Ref(p.sequences + uint64_t(b) * 16).v = uvec4(sequence_of(b));
+  [[dont_unroll]] for (int b = group * local + t; b < p.batch; b += GROUPS * local) U32x4Ref(p.sequences + uint64_t(b) * 16).v = uvec4(sequence_of(b, p.q_len));
   [[unroll]] for (int i = 0; i < 3; ++i) {  // of those not given all is 0
     const int rows = p.tail_rows[i], dim = p.tail_dim[i], size = p.tail_heads[i] * dim;
     const int from = clamp(count_at(p.tail_list[i], p.batch), 0, rows);

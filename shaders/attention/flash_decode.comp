@@ -77,7 +77,7 @@ void main() {
   const int t = int(gl_LocalInvocationID.x), splits = p.splits;
   const int split = int(group) % splits, b_kv = int(group) / splits;
   const int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, members = p.heads / p.kv_heads, rows = members * p.q_len;
-  if (RAGGED) sequence = sequence_of(b);
+  if (RAGGED) sequence = sequence_of(b, p.q_len);
   batch = b;
   const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim, shift = diagonal_shift();
   const int q_last = last_query();

@@ -21,7 +21,7 @@ void main() {
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
   const int t = int(gl_LocalInvocationID.x), splits = p.splits, v_dim = p.v_dim, q_len = p.q_len;
   const int row = int(group) % q_len, bh = int(group) / q_len, b = bh / p.heads, h = bh % p.heads;
-  if (RAGGED) sequence = sequence_of(b);
+  if (RAGGED) sequence = sequence_of(b, p.q_len);
   const int members = p.heads / p.kv_heads, rows = members * q_len, r = h % members * q_len + row;
   const int64_t first = int64_t(b * p.kv_heads + h / members) * splits * rows + r;  // of split 0; the next is `rows` on
   const uint64_t partial = p.partial;

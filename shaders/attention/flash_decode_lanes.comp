@@ -1,0 +1,430 @@
+#pragma aule feature subgroup_shuffle
+#pragma aule params wide
+// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao et
+// al. 2023). Memory-bound: every key and value is read once.
+//
+// Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group, row =
+// member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared memory and
+// without a barrier: a lane holds eight columns (PER times, where LANES are too few) of the queries, of the accumulators, and
+// of the keys and values that are under way while those before them are worked on. All teams take equally many steps, so that
+// subgroups never part.
+//
+// Rows are stored in a lane relative to its own: q[j] is row own_row ^ j, so that the sums over the lanes, and P on its way
+// back, pass between lanes without a choice of registers. Each lane ends with the sums of one row and HELD keys
+// (SAME lanes with the same ones), so the softmax of ROWS * KEYS scores is done once. The reference maximum m belongs to a
+// team and moves only when a score exceeds it by 2^32, which float32 sums bear.
+// Then the teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as float32:
+// partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats [B * Hkv, splits, rows, 2] =
+// {m, sum of 2^(s - m)}, scores s in log2 units. The last workgroup of a head to arrive puts the splits together:
+// O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
+//
+// RAGGED: lengths come from the device, and splits that get no key write weights of 0. QUERIES is then the most queries of
+// a sequence; rows beyond a sequence's own are not stored.
+//
+// On an H200, 32 / 8 heads of D 128, float16, 128 workgroups of 512, us beside x + 1 over as many bytes and
+// scaled_dot_product_attention of CUDA: 16 k keys 23.4 (18.6, 25.2; flash_decode 36). With PASS 2: 16 k 23.9, 128 k 127.0
+// (130.0, 127.0), 4 k 12.1 (6.4, 13.3); four queries over 16 k 55.3 (18.6, 192); 32 / 32 heads over 4 k 21.4 (18.6, 23.5).
+// 16 k with PASS 2 in parts: the last workgroup's work 2.1; parameters through the ring instead of push constants 0.1;
+// divisions and loops that are not unrolled at the beginning and end 2. With all fences in one invocation and PASS 4, for
+// measurement only (other devices' barriers need not order the others' stores): 23.2, 384 invocations 24.2, 256 27.4, 256
+// of KEYS 8 24.8, 512 of KEYS 2 25.6, of KEYS 8 35.5 (it spills); bfloat16 23.1, in 264 workgroups 27.3. The same team in
+// 264 workgroups of 256 with a kernel of its own for the splits 33.1, of which 4.4 for that kernel.
+#define ATTENTION_LANES
+#include "attention/attention.glsl"
+#include "attention/sequences.glsl"
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+layout(constant_id = 5) const int MEMBERS = 4;   // query heads of a key head
+layout(constant_id = 6) const int QUERIES = 1;   // of a sequence
+layout(constant_id = 7) const int CHUNKS = 8;    // of 8 columns of q and k
+layout(constant_id = 8) const int CHUNKS_V = 8;  // of 8 columns of v
+layout(constant_id = 9) const bool ALIGNED = false;  // 16-byte loads
+layout(constant_id = 10) const int CLUSTER = 32;     // lanes of the smallest subgroup
+layout(constant_id = 11) const int LANES = 8;        // a power of two, at most CLUSTER
+layout(constant_id = 12) const int KEYS = 4;         // a power of two
+layout(constant_id = 13) const int PASS = 4;         // a divisor of ROWS
+
+const int HEAD_ROWS = MEMBERS * QUERIES;
+const int ROWS = HEAD_ROWS <= 1 ? 1 : HEAD_ROWS <= 2 ? 2 : 4;  // of a team, at most LANES
+const int BLOCKS = HEAD_ROWS <= 4 ? 1 : HEAD_ROWS <= 8 ? 2 : 4;
+const int PER = (CHUNKS + LANES - 1) / LANES, PER_V = (CHUNKS_V + LANES - 1) / LANES;
+const int TEAMS = CLUSTER / LANES;  // of a cluster
+const int CLUSTERS = LOCAL / CLUSTER / BLOCKS;
+const int STEP = CLUSTERS * TEAMS * KEYS;  // keys of a step of the workgroup
+const int ROW_LANES = LANES / ROWS;        // neighbours with the same row
+const int KEY_LANES = KEYS < ROW_LANES ? KEYS : ROW_LANES;
+const int SAME = ROW_LANES / KEY_LANES, HELD = KEYS / KEY_LANES;
+const int WIDTH = PER_V * LANES * 8;  // columns in shared memory
+const int PITCH = CHUNKS_V * 8;
+const float RISE = 32.0;
+
+shared vec4 sums[LOCAL / CLUSTER * PASS * WIDTH / 4];
+shared vec2 tops[LOCAL / CLUSTER * ROWS];  // {m, l} of a cluster
+shared uint arrived;
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PartialRef { vec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
+struct Eight { vec4 low, high; };
+
+// Eight columns as they come (aligned 16-bit ones fill `a`), so that many loads fly before the first is unpacked.
+struct Raw { uvec4 a, b; };
+Raw load_raw(uint64_t row, int chunk, int dim) {
+  Raw x;
+  x.b = uvec4(0);
+  const int column = chunk * 8;
+  if (ALIGNED && DT == AULE_DT_F32) {
+    Chunk32Ref at = Chunk32Ref(row + uint64_t(uint(column)) * 4);
+    x.a = floatBitsToUint(at.low);
+    x.b = floatBitsToUint(at.high);
+  } else if (ALIGNED) {
+    x.a = ChunkRef(row + uint64_t(uint(column)) * 2).v;
+  } else {
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      const int a = min(column + i, dim - 1), c = min(column + 4 + i, dim - 1);
+      const float low = load_float(row, uint64_t(a), DT), high = load_float(row, uint64_t(c), DT);
+      x.a[i] = floatBitsToUint(column + i < dim ? low : 0.0);
+      x.b[i] = floatBitsToUint(column + 4 + i < dim ? high : 0.0);
+    }
+  }
+  return x;
+}
+Eight unpack(Raw x) {
+  Eight y;
+  if (ALIGNED && DT != AULE_DT_F32) {
+    y.low = vec4(pair(x.a.x), pair(x.a.y));
+    y.high = vec4(pair(x.a.z), pair(x.a.w));
+  } else {
+    y.low = uintBitsToFloat(x.a);
+    y.high = uintBitsToFloat(x.b);
+  }
+  return y;
+}
+
+// A workgroup of one subgroup needs no more than its own barrier, which software devices like better.
+void meet() {
+  if (LOCAL > CLUSTER) {
+    barrier();
+  } else {
+    subgroupMemoryBarrier();
+    subgroupBarrier();
+  }
+}
+uint64_t times(uint stride, int n) { return uint64_t(stride) * uint64_t(uint(n)); }
+// Row 0 of a head's queries (and results) or keys, and where another row of keys is from there, in bytes.
+uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
+  return base + (times(stride[0], b) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.x) : uint64_t(0))) * ELEM_BYTES;
+}
+uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
+  return base + ((PAGED ? uint64_t(0) : times(stride[0], b)) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * ELEM_BYTES;
+}
+uint64_t key_offset(uint64_t page_bytes, uint64_t step_bytes, int row) {
+  if (PAGED) return page_bytes * uint64_t(uint(page_of(row))) + step_bytes * uint64_t(uint(row % PAGE));
+  return step_bytes * uint64_t(uint(row));
+}
+
+// A row's four columns, of the sums `x` and `sum`.
+void store_result(int b, int kv_h, int r, int column, vec4 x, float sum, float top) {
+  const int query = r % QUERIES, h = kv_h * MEMBERS + r / QUERIES;
+  if (query >= (RAGGED ? sequence.y : QUERIES)) return;  // beyond a sequence's own
+  const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
+  const uint64_t row = query_rows(p.out_, p.out_stride, b, h) + times(p.out_stride[2], query) * ELEM_BYTES;
+  [[unroll]] for (int i = 0; i < 4; ++i)
+    if (column + i < p.v_dim) store_float(row, uint64_t(uint(column + i)), DT, x[i] * inverse);
+  if (column == 0) {
+    const uint64_t heads = uint64_t(uint(p.kv_heads * MEMBERS));  // logsumexp is [B, H, Lq], ragged [H, total_q]
+    const uint64_t at = RAGGED ? uint64_t(uint(h)) * uint64_t(uint(p.total_q)) + uint64_t(uint(sequence.x + query))
+                               : (uint64_t(uint(b)) * heads + uint64_t(uint(h))) * QUERIES + uint64_t(uint(query));
+    F32Ref(p.logsumexp + at * 4).v = sum == 0.0 ? NEG_INF : (top + log2(sum)) * 0.6931471805599453;
+  }
+}
+
+// The splits of a head, by the last workgroup of it. A piece is four columns of a row; STREAMS invocations share the splits
+// of each, FLYING loads at a time.
+const int PIECES = LOCAL < ROWS * BLOCKS * WIDTH / 4 ? LOCAL : ROWS * BLOCKS * WIDTH / 4;
+const int STREAMS = LOCAL / PIECES, FLYING = 4;
+shared vec4 combined[STREAMS > 1 ? LOCAL : 1];
+shared vec2 combined_sums[STREAMS > 1 ? LOCAL : 1];
+void combine_splits(int t, int b, int kv_h, int piece0) {
+  const int piece = piece0 + t % PIECES, stream = t / PIECES, r = min(piece * 4 / PITCH, HEAD_ROWS - 1), column = piece * 4 % PITCH;
+  const uint64_t first = times(uint(p.splits * HEAD_ROWS), b * p.kv_heads + kv_h) + uint64_t(uint(r));
+  const uint64_t stats = p.stats + first * 8, partial = p.partial + (first * PITCH + uint64_t(uint(column))) * 4;
+  float top = LOWEST, sum = 0.0;
+  vec4 x = vec4(0.0);
+  [[dont_unroll]] for (int s0 = stream; s0 < p.splits; s0 += STREAMS * FLYING) {
+    vec4 y[FLYING];
+    vec2 s[FLYING];
+    [[unroll]] for (int i = 0; i < FLYING; ++i) {
+      const uint at = uint(min(s0 + i * STREAMS, p.splits - 1) * HEAD_ROWS);
+      s[i] = SumRef(stats + uint64_t(at * 8u)).v;
+      y[i] = PartialRef(partial + uint64_t(at * uint(PITCH * 4))).v;
+    }
+    float above = top;
+    [[unroll]] for (int i = 0; i < FLYING; ++i) above = max(above, s[i].x);
+    const float factor = exp2(top - above);
+    x *= factor;
+    sum *= factor;
+    top = above;
+    [[unroll]] for (int i = 0; i < FLYING; ++i) {
+      const float f = s0 + i * STREAMS < p.splits ? exp2(s[i].x - top) : 0.0;
+      x += f * y[i];
+      sum += f * s[i].y;
+    }
+  }
+  if (STREAMS > 1) {
+    combined[t] = x;
+    combined_sums[t] = vec2(top, sum);
+    meet();  // what each stream has is written
+    if (stream == 0) {
+      vec2 others[STREAMS];
+      [[unroll]] for (int i = 0; i < STREAMS; ++i) {
+        others[i] = combined_sums[i * PIECES + t];
+        top = max(top, others[i].x);
+      }
+      x = vec4(0.0);
+      sum = 0.0;
+      [[unroll]] for (int i = 0; i < STREAMS; ++i) {
+        const float f = exp2(others[i].x - top);
+        x += f * combined[i * PIECES + t];
+        sum += f * others[i].y;
+      }
+    }
+  }
+  if (stream == 0 && piece < HEAD_ROWS * PITCH / 4) store_result(b, kv_h, r, column, x, sum, top);
+}
+
+void main() {
+  const int lane = int(gl_SubgroupInvocationID), t = int(gl_SubgroupID * gl_SubgroupSize) + lane;
+  const int split = int(gl_WorkGroupID.x), kv_h = int(gl_WorkGroupID.y), b = int(gl_WorkGroupID.z);
+  if (RAGGED) sequence = sequence_of(b, QUERIES);
+  batch = b;
+  const int head_dim = p.head_dim, v_dim = p.v_dim, splits = p.splits;
+  const int q_last = RAGGED ? max(sequence.y, 1) - 1 : QUERIES - 1;
+
+  // Where this invocation is: cluster of its block of rows, team, lane of the team, row and first key among the team's.
+  const int block = t / CLUSTER % BLOCKS, cluster = t / CLUSTER / BLOCKS, team = lane / LANES % TEAMS, c = lane % LANES;
+  const int own_row = c / ROW_LANES, own_key = c / SAME % KEY_LANES;
+
+  // The splits take the keys that some row may see in turn, a step at a time.
+  const int begin = keys_begin(0) + split * STEP, end = keys_end(q_last), stride = splits * STEP;
+  const int first = cluster * KEYS * TEAMS + team;  // the next of a team is TEAMS on
+  const uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h), v_base = key_rows(p.value, p.value_stride, b, kv_h);
+  const uint64_t k_page = uint64_t(p.key_stride[0]) * ELEM_BYTES, v_page = uint64_t(p.value_stride[0]) * ELEM_BYTES;
+  const uint64_t k_step = uint64_t(p.key_stride[2]) * ELEM_BYTES, v_step = uint64_t(p.value_stride[2]) * ELEM_BYTES;
+
+  // Keys past the last load a row that exists.
+#define LOAD_K(key0) \
+  [[unroll]] for (int i = 0; i < KEYS; ++i) { \
+    const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1)); \
+    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1), head_dim); \
+  }
+#define LOAD_V(key0) \
+  [[unroll]] for (int i = 0; i < KEYS; ++i) { \
+    const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1)); \
+    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = load_raw(row, min(c + n * LANES, CHUNKS_V - 1), v_dim); \
+  }
+  Raw k[KEYS * PER], v[KEYS * PER_V];
+  if (begin < end) {
+    LOAD_K(begin)
+    LOAD_V(begin)
+  }
+
+  Eight q[ROWS * PER];
+  [[unroll]] for (int j = 0; j < ROWS; ++j) {
+    const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
+    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
+    [[unroll]] for (int n = 0; n < PER; ++n) {
+      const int chunk = c + n * LANES;
+      q[j * PER + n] = unpack(load_raw(row, min(chunk, CHUNKS - 1), head_dim));
+      if (CHUNKS % LANES != 0 && chunk >= CHUNKS) q[j * PER + n] = Eight(vec4(0.0), vec4(0.0));
+    }
+  }
+  // Of the row whose scores this lane ends with: the keys that it sees, its bias, its number for dropout.
+  const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES, head = kv_h * MEMBERS + row / QUERIES;
+  const int shift = diagonal_shift(), seen_from = query + shift - p.left, seen_to = min(query + shift + p.right, end - 1);
+  uint64_t bias_row = p.bias;
+  if (BIAS_DT >= 0)
+    bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) + times(p.bias_stride[2], query));
+  const float scale = SOFTCAP || BIAS_DT >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
+  Philox philox;
+  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+
+  float m = LOWEST, l = 0.0;  // of own_row; l of this lane's keys only
+  Eight o[ROWS * PER_V];
+  [[unroll]] for (int i = 0; i < ROWS * PER_V; ++i) o[i] = Eight(vec4(0.0), vec4(0.0));
+
+  [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += stride) {
+    float s[ROWS * KEYS];
+    [[unroll]] for (int i = 0; i < KEYS; ++i) {
+      [[unroll]] for (int n = 0; n < PER; ++n) {
+        Eight x = unpack(k[i * PER + n]);
+        if (CHUNKS % LANES != 0 && c + n * LANES >= CHUNKS) x = Eight(vec4(0.0), vec4(0.0));  // not another's infinity
+        [[unroll]] for (int j = 0; j < ROWS; ++j) {
+          float y = n == 0 ? x.low[0] * q[j * PER + n].low[0] : fma(x.low[0], q[j * PER + n].low[0], s[j * KEYS + i]);
+          [[unroll]] for (int d = 1; d < 4; ++d) y = fma(x.low[d], q[j * PER + n].low[d], y);
+          [[unroll]] for (int d = 0; d < 4; ++d) y = fma(x.high[d], q[j * PER + n].high[d], y);
+          s[j * KEYS + i] = y;
+        }
+      }
+    }
+    const int next = key0 + stride;
+    if (next < end) { LOAD_K(next) }
+
+    // Sums over the lanes: half of the rows, then half of the keys go to the other half of the lanes.
+    [[unroll]] for (int kept = ROWS / 2; kept > 0; kept /= 2)
+      [[unroll]] for (int i = 0; i < kept * KEYS; ++i) s[i] += subgroupShuffleXor(s[i + kept * KEYS], uint(kept * ROW_LANES));
+    [[unroll]] for (int kept = KEYS / 2; kept >= HELD; kept /= 2) {
+      const int to = SAME * kept / HELD;
+      const bool upper = (c & to) != 0;
+      [[unroll]] for (int i = 0; i < kept; ++i)
+        s[i] = (upper ? s[i + kept] : s[i]) + subgroupShuffleXor(upper ? s[i] : s[i + kept], uint(to));
+    }
+    [[unroll]] for (int to = SAME / 2; to > 0; to /= 2)
+      [[unroll]] for (int i = 0; i < HELD; ++i) s[i] += subgroupShuffleXor(s[i], uint(to));
+
+    bool rises = false;
+    [[unroll]] for (int i = 0; i < HELD; ++i) {
+      const int key = key0 + first + (own_key * HELD + i) * TEAMS;
+      float x = s[i] * scale;
+      if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
+      bool visible = key >= seen_from && key <= seen_to;
+      if (BIAS_DT >= 0) {
+        const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)));
+        visible = visible && bias != NEG_INF;
+        x += bias;
+      }
+      if (SOFTCAP || BIAS_DT >= 0) x *= LOG2E;
+      s[i] = visible ? max(x, LOWEST) : NEG_INF;
+      rises = rises || s[i] > m + RISE;
+    }
+    if (subgroupAny(rises)) {
+      float top = m;
+      [[unroll]] for (int i = 0; i < HELD; ++i) top = max(top, s[i]);
+      [[unroll]] for (int to = SAME; to < ROW_LANES; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
+      const float factor = exp2(m - top);
+      m = top;
+      l *= factor;
+      [[unroll]] for (int j = 0; j < ROWS; ++j) {
+        const float f = j == 0 ? factor : subgroupShuffleXor(factor, uint(j * ROW_LANES));
+        [[unroll]] for (int n = 0; n < PER_V; ++n) {
+          o[j * PER_V + n].low *= f;
+          o[j * PER_V + n].high *= f;
+        }
+      }
+    }
+    [[unroll]] for (int i = 0; i < HELD; ++i) {
+      s[i] = exp2(s[i] - m);
+      l += s[i];
+      if (DROPOUT) {
+        const int key = key0 + first + (own_key * HELD + i) * TEAMS;
+        const uvec4 draw = dropout_draw(philox, b * p.kv_heads * MEMBERS + head, query, key, QUERIES);
+        s[i] = dropout_keeps(draw, query, key, dropout_threshold()) ? s[i] * p.dropout_scale : 0.0;
+      }
+    }
+    // And the way back: all keys of the own row, then those of the others.
+    [[unroll]] for (int kept = HELD; kept < KEYS; kept *= 2) {
+      const int to = SAME * kept / HELD;
+      const bool upper = (c & to) != 0;
+      [[unroll]] for (int i = 0; i < kept; ++i) {
+        const float here = s[i], there = subgroupShuffleXor(here, uint(to));
+        s[i] = upper ? there : here;
+        s[i + kept] = upper ? here : there;
+      }
+    }
+    [[unroll]] for (int j = 1; j < ROWS; ++j)
+      [[unroll]] for (int i = 0; i < KEYS; ++i) s[j * KEYS + i] = subgroupShuffleXor(s[i], uint(j * ROW_LANES));
+
+    [[unroll]] for (int i = 0; i < KEYS; ++i) {
+      [[unroll]] for (int n = 0; n < PER_V; ++n) {
+        const Eight x = unpack(v[i * PER_V + n]);
+        [[unroll]] for (int j = 0; j < ROWS; ++j) {
+          o[j * PER_V + n].low += s[j * KEYS + i] * x.low;
+          o[j * PER_V + n].high += s[j * KEYS + i] * x.high;
+        }
+      }
+    }
+    if (next < end) { LOAD_V(next) }
+  }
+
+  // The teams of a cluster, by shuffles.
+  float top = m;
+  [[unroll]] for (int to = LANES; to < CLUSTER; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
+  const float factor = exp2(m - top);
+  l *= factor;
+  [[unroll]] for (int to = SAME; to < ROW_LANES; to *= 2) l += subgroupShuffleXor(l, uint(to));
+  [[unroll]] for (int to = LANES; to < CLUSTER; to *= 2) l += subgroupShuffleXor(l, uint(to));
+  [[unroll]] for (int j = 0; j < ROWS; ++j) {
+    const float f = j == 0 ? factor : subgroupShuffleXor(factor, uint(j * ROW_LANES));
+    [[unroll]] for (int n = 0; n < PER_V; ++n) {
+      o[j * PER_V + n].low *= f;
+      o[j * PER_V + n].high *= f;
+      [[unroll]] for (int to = LANES; to < CLUSTER; to *= 2) {
+        [[unroll]] for (int i = 0; i < 4; ++i) {
+          o[j * PER_V + n].low[i] += subgroupShuffleXor(o[j * PER_V + n].low[i], uint(to));
+          o[j * PER_V + n].high[i] += subgroupShuffleXor(o[j * PER_V + n].high[i], uint(to));
+        }
+      }
+    }
+  }
+  // The clusters of a block, through shared memory: sums[cluster][block][j][column], of row own_row(column) ^ j.
+  const bool writes = team == 0;
+  if (writes && c % ROW_LANES == 0) tops[t / CLUSTER * ROWS + own_row] = vec2(top, l);
+  const uint64_t at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * splits + split);
+  [[unroll]] for (int j0 = 0; j0 < ROWS; j0 += PASS) {
+    if (writes) {
+      [[unroll]] for (int j = 0; j < PASS; ++j) {
+        [[unroll]] for (int n = 0; n < PER_V; ++n) {
+          const int to = ((t / CLUSTER * PASS + j) * WIDTH + (c + n * LANES) * 8) / 4;
+          sums[to] = o[(j0 + j) * PER_V + n].low;
+          sums[to + 1] = o[(j0 + j) * PER_V + n].high;
+        }
+      }
+    }
+    meet();  // every cluster's part is written
+    [[dont_unroll]] for (int i = t; i < BLOCKS * PASS * WIDTH / 4; i += LOCAL) {
+      const int column = i * 4 % WIDTH, j = i * 4 / WIDTH % PASS, of = i * 4 / WIDTH / PASS;
+      const int own = column / 8 % LANES / ROW_LANES ^ (j0 + j), r = of * ROWS + own;
+      vec2 others[CLUSTERS];
+      float most = LOWEST, sum = 0.0;
+      [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
+        others[n] = tops[(n * BLOCKS + of) * ROWS + own];
+        most = max(most, others[n].x);
+      }
+      vec4 x = vec4(0.0);
+      [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
+        const float f = exp2(others[n].x - most);
+        x += f * sums[((n * BLOCKS + of) * PASS + j) * WIDTH / 4 + column / 4];
+        sum += f * others[n].y;
+      }
+      if (r < HEAD_ROWS && column < PITCH) {
+        if (splits == 1) {
+          store_result(b, kv_h, r, column, x, sum, most);
+        } else {
+          PartialRef(p.partial + ((at + uint64_t(uint(r))) * PITCH + uint64_t(uint(column))) * 4).v = x;
+          if (column == 0) SumRef(p.stats + (at + uint64_t(uint(r))) * 8).v = vec2(most, sum);
+        }
+      }
+    }
+    if (j0 + PASS < ROWS) meet();  // they have been read
+  }
+  if (splits == 1) return;
+  const uint64_t counter = p.counters + uint64_t(uint(b * p.kv_heads + kv_h)) * 4;
+  memoryBarrierBuffer();
+  meet();  // this workgroup's part is written
+  if (t == 0) {
+    memoryBarrierBuffer();  // for all to see
+    arrived = atomicAdd(CounterRef(counter).v, 1u);
+    memoryBarrierBuffer();
+  }
+  meet();  // its number is known
+  if (int(arrived) != splits - 1) return;
+  memoryBarrierBuffer();
+  if (t == 0) CounterRef(counter).v = 0u;  // for the next call
+  [[dont_unroll]] for (int piece = 0; piece < HEAD_ROWS * PITCH / 4; piece += PIECES) {
+    if (piece > 0) meet();  // what the streams had has been read
+    combine_splits(t, b, kv_h, piece);
+  }
+}
