@@ -11,6 +11,8 @@
 namespace aule::ops {
 namespace {
 
+constexpr uint32_t kAmd = 0x1002;
+
 int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
 // Everything of a lane's rows is in registers, in truth on the stack of the driver's code: 16 KiB of it is half a
@@ -110,7 +112,6 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
-  constexpr uint32_t kAmd = 0x1002;
   if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
   plan.local = warps * layout.subgroup;
@@ -178,9 +179,10 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
   const auto chunks = static_cast<int>((std::max(problem.head_dim, problem.v_dim) + 7) / 8);
   plan.columns = plan.rows;
   while (plan.columns < chunks && plan.columns < cluster) plan.columns *= 2;
-  // 128 registers hold what flies in 512 invocations, if it is packed. A CPU's compiler likes small workgroups.
+  // 128 registers hold what flies in 512 invocations, if it is packed; not those of CDNA3, which spills six. A CPU's
+  // compiler likes small workgroups.
   const bool cpu = caps.kind == Caps::Kind::cpu;
-  plan.local = cpu ? cluster * plan.parts : problem.packed ? 512 : 256;
+  plan.local = cpu ? cluster * plan.parts : problem.packed && caps.vendor_id != kAmd ? 512 : 256;
   plan.tile = cpu ? 2 : problem.packed ? 4 : 8;
   if (const char* shape = std::getenv("AULE_ATTENTION_SHAPE"); asked && shape != nullptr)
     std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
