@@ -183,7 +183,7 @@ def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, devi
 
     ``matrix``: cooperative matrices whose layout is known; ``staged``: of unknown layout; ``tiles``: shared memory and
     plain arithmetic (float32 on GPUs, and devices without matrices); ``rows``: software devices. Few queries over many
-    keys take ``decode``.
+    keys take ``lanes``, or ``decode`` where those do not serve.
 
     Parameters
     ----------
