@@ -10,7 +10,7 @@ status=0
 if [[ -x tools/modern_lavapipe.sh ]]; then
   if tools/modern_lavapipe.sh build/modern-lavapipe; then
     echo "== on a current lavapipe, with cooperative matrices"
-    # Matrices, attention, and what reads optional addresses, in two processes (not pytest's: those would be started without
+    # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not pytest's: those would be started without
     # the driver's loader; so are processes that tests start). Six minutes of two cores.
     on_current() {
       TORCH_AULE_TEST_LAUNCHER=$PWD/build/modern-lavapipe/run build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider "$@"
@@ -18,7 +18,8 @@ if [[ -x tools/modern_lavapipe.sh ]]; then
     on_current test/test_attention_matrix.py test/test_tune.py > build/on_current.log 2>&1 &
     other=$!
     on_current test/test_attention_staged.py test/test_matmul.py test/test_softmax.py test/test_attention.py \
-      test/test_attention_modules.py test/test_optim.py test/test_random.py || status=1
+      test/test_attention_modules.py test/test_attention_decode.py test/test_attention_cache.py \
+      test/test_attention_tiles.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
     wait "$other" || status=1
     cat build/on_current.log
     AULE_DISABLE_SUBGROUP_SHUFFLE=1 build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider test/test_matmul.py \
