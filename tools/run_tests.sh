@@ -10,8 +10,9 @@ status=0
 if [[ -x tools/modern_lavapipe.sh ]]; then
   if tools/modern_lavapipe.sh build/modern-lavapipe; then
     echo "== on a current lavapipe, with cooperative matrices"
-    # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not pytest's: those would be started without
-    # the driver's loader; so are processes that tests start). Six minutes of two cores.
+    # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
+    # pytest's: those would be started without the driver's loader; so are processes that tests start). Two minutes of two
+    # cores, or seven where no pipeline is cached.
     on_current() {
       TORCH_AULE_TEST_LAUNCHER=$PWD/build/modern-lavapipe/run build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider "$@"
     }
