@@ -7,15 +7,12 @@ import torch
 
 import torch_aule
 from test_attention import TOLERANCE, poison
-from test_attention_decode import needs_lanes
+from test_attention_decode import DECODE
+
+every_family = pytest.mark.parametrize("family", [*DECODE, "rows", "tiles"], indirect=True)
 
 
-@pytest.fixture(autouse=True, params=["decode", pytest.param("lanes", marks=needs_lanes)])
-def decode_family(request, monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
-
-
-@pytest.fixture(params=["rows", "tiles"])
+@pytest.fixture(autouse=True, params=DECODE)
 def family(request, monkeypatch):
     monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
 
@@ -111,14 +108,16 @@ def test_lengths_on_the_device(dtype, page):
     compare(dtype, 3, 4, 2, 300, 24, 40, [128, 2, 300], page, causal=True)
 
 
-def test_families(family):
+@every_family
+def test_families():
     compare(torch.float16, 1, 8, 2, 900, 16, 16, [900, 0, 1, 317])
     compare(torch.float32, 3, 4, 2, 300, 24, 40, [128, 2, 300], 16, causal=True)
     compare(torch.float32, 70, 4, 2, 90, 16, 16, [90, 70, 3], 7, causal=True, softcap=2.0)  # too many for decode
 
 
+@every_family
 @pytest.mark.parametrize("page", [None, 5])
-def test_options(family, page):
+def test_options(page):
     compare(torch.float32, 2, 4, 4, 600, 9, 13, [600, 77, 1], page, causal=True, window=(50, -1))
     compare(torch.float32, 4, 2, 1, 40, 16, 16, [40, 3], page, window=(3, 1), scale=0.3)
     compare(torch.float32, 1, 2, 1, 40, 16, 16, [40, 3], page, softcap=2.0)
@@ -132,7 +131,8 @@ def test_random_lengths():
         compare(torch.float32, 2, 4, 2, capacity, 16, 16, lengths, page=7, causal=True)
 
 
-def test_lengths_and_pages_beyond_the_cache_stay_inside(family):
+@every_family
+def test_lengths_and_pages_beyond_the_cache_stay_inside():
     q, k = torch.randn(2, 1, 2, 8).to("aule"), torch.randn(2, 20, 2, 8).to("aule")
     kept = torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=torch.tensor([10**9, -5], device="aule"))
     close(kept, expected(q, k, k, [20, 0])[0], torch.float32)

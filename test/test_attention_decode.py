@@ -9,10 +9,11 @@ from torch_aule.attention import active_attention_variants
 
 has_lanes = torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
 needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_decode_lanes needs 256 bytes of push constants")
-lanes_only = pytest.mark.parametrize("family", [pytest.param("lanes", marks=needs_lanes)], indirect=True)
+DECODE = ["decode", pytest.param("lanes", marks=needs_lanes)]
+lanes_only = pytest.mark.parametrize("family", DECODE[1:], indirect=True)
 
 
-@pytest.fixture(autouse=True, params=["decode", pytest.param("lanes", marks=needs_lanes)])
+@pytest.fixture(autouse=True, params=DECODE)
 def family(request, monkeypatch):
     monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
     return request.param

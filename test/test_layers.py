@@ -168,13 +168,17 @@ def test_no_file_is_too_long():
     assert not wrong, "\n".join(wrong)
 
 
-def test_shaders_with_64_bit_min_max_clamp_are_refused():
+@pytest.fixture
+def shader_compiler():
     sys.path.insert(0, str(SHADERS))
     try:
         import compile as shader_compiler
     finally:
         sys.path.remove(str(SHADERS))
+    return shader_compiler
 
+
+def test_shaders_with_64_bit_min_max_clamp_are_refused(shader_compiler):
     def module(width, function):  # OpTypeInt %1; %3 = OpExtInst %1 %2 function
         instructions = (4 << 16 | 21, 1, width, 1, 5 << 16 | 12, 1, 3, 2, function)
         return struct.pack("=14I", 0x07230203, 0, 0, 9, 0, *instructions)
@@ -186,13 +190,7 @@ def test_shaders_with_64_bit_min_max_clamp_are_refused():
             shader_compiler.check_builtins(module(64, function), "k")
 
 
-def test_shaders_with_constants_that_are_none_are_refused():
-    sys.path.insert(0, str(SHADERS))
-    try:
-        import compile as shader_compiler
-    finally:
-        sys.path.remove(str(SHADERS))
-
+def test_shaders_with_constants_that_are_none_are_refused(shader_compiler):
     def check(expression):
         text = f"""#version 460
             layout(local_size_x = 1) in;

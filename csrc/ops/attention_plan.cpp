@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "kernels/multiprocessors.h"
 #include "ops/attention_shapes.h"
 
 namespace aule::ops {
@@ -100,8 +101,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   return plan;
 }
 
-// One block of rows of a subgroup, one stage. Forward tiles as the sketch measured on an H200: D 64 4 subgroups, D
-// 128 8.
+// One block of rows of a subgroup, one stage. Forward tiles as measured on an H200: D 64 4 subgroups, D 128 8.
 AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
@@ -148,13 +148,12 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   return plan;
 }
 
-// Into how many parts the keys of each of `groups` heads go. A workgroup fills a multiprocessor, so they run in rounds;
-// a round takes its steps of the keys, two more to begin and to end, and some to put many parts together.
-int lanes_splits(int64_t groups, int64_t steps) {
-  constexpr int64_t kProcessors = 132;
+// Into how many parts the keys of each of `groups` heads go. A workgroup fills one of the `processors`, so they run in
+// rounds; a round takes its steps of the keys, two more to begin and to end, and some to put many parts together.
+int lanes_splits(int64_t groups, int64_t steps, int64_t processors) {
   int64_t best = 1, least = std::numeric_limits<int64_t>::max();
-  for (int64_t splits = 1; splits <= std::min(steps, kProcessors); ++splits) {
-    const int64_t rounds = (groups * splits + kProcessors - 1) / kProcessors;
+  for (int64_t splits = 1; splits <= std::min(steps, processors); ++splits) {
+    const int64_t rounds = (groups * splits + processors - 1) / processors;
     const int64_t cost = rounds * ((steps + splits - 1) / splits + 2 + (splits > 1 ? 1 + splits / 24 : 0));
     if (cost < least) {
       least = cost;
@@ -188,22 +187,22 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
     std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
   // What flash_decode_lanes declares.
   const int width = round_up((problem.v_dim + 7) / 8, plan.columns) * 8;
-  const auto fits = [&] {
+  const auto has_room = [&] {
     const int clusters = plan.local / cluster, pieces = plan.rows * plan.parts * width / 4;
     const int bytes = clusters * (plan.step * width * 4 + plan.rows * 8) + (pieces < plan.local ? plan.local : 1) * 24;
     return static_cast<uint32_t>(bytes + 16) <= caps.max_shared_bytes;
   };
   plan.step = plan.rows;
-  while (plan.step > 1 && !fits()) plan.step /= 2;
+  while (plan.step > 1 && !has_room()) plan.step /= 2;
   const auto most = static_cast<int>(caps.max_workgroup_invocations);
-  while (plan.local > cluster * plan.parts && (plan.local > most || !fits())) plan.local /= 2;
-  if (plan.local > most || !fits() || plan.local % static_cast<int>(caps.max_subgroup_size) != 0 ||
+  while (plan.local > cluster * plan.parts && (plan.local > most || !has_room())) plan.local /= 2;
+  if (plan.local > most || !has_room() || plan.local % static_cast<int>(caps.max_subgroup_size) != 0 ||
       plan.local % (cluster * plan.parts) != 0)
     return plan;
   const int64_t step = plan.local / plan.columns / plan.parts * plan.tile;
   const int64_t steps = std::max<int64_t>((problem.k_len + step - 1) / step, 1);
   plan.splits = problem.num_splits > 0 ? static_cast<int>(std::min({problem.num_splits, steps, int64_t{512}}))
-                                       : lanes_splits(groups, steps);
+                                       : lanes_splits(groups, steps, multiprocessors(problem.device));
   plan.family = AttentionFamily::lanes;
   return plan;
 }

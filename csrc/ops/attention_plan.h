@@ -5,7 +5,7 @@
 // decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
 // lanes  the same without barriers between keys, twice as fast; masks, ragged lengths and the like when asked
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
-// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256; backward when asked
+// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256
 #pragma once
 #include <cstdint>
 

@@ -81,7 +81,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   p.loss = args.write(loss);
   p.total_weight = args.write(total);
   p.chunks = static_cast<uint32_t>(groups);
-  const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps_of(self).max_workgroup_invocations));
+  const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
   launch(stream, kernel::nll_loss_sum(DType::f32), Spec{DType::f32, reduction == at::Reduction::Mean, widest}, p, args,
          Grid{1});
   return {loss.to(type), total, lse};

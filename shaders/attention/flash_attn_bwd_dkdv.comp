@@ -88,7 +88,7 @@ void main() {
       scores(s, k, first, q, query0, v, g);
       scores(dp, v, first, g, query0, none, none);
       fetch_strip(g, query0, column);
-      bool whole = BIAS_DT < 0 && query0 + BN <= end && first + BM - 1 - query0 - diagonal_shift() <= p.right && first - (query0 + BN - 1) - diagonal_shift() >= -p.left;
+      bool whole = query0 + BN <= end && seen_whole(query0, query0 + BN - 1, first, first + BM - 1);
       if (whole) score_gradients(s, dp, w, true);
       else score_gradients(s, dp, w, false);
       bool last = query0 + BN >= end;

@@ -9,7 +9,7 @@
 layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
 
 struct Weights {
-  int first, row0, key0, end, bh, column, pass;
+  int row0, key0, end, bh, column, pass;
   uint64_t bias;
   Philox philox;
   RowFactor lse, delta;
@@ -60,7 +60,6 @@ void main() {
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, end, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   Weights w;
-  w.first = first;
   w.row0 = row0;
   w.end = end;
   w.bh = bh;
@@ -89,7 +88,7 @@ void main() {
       scores(s, q, first, k, key0, g, v);
       scores(dp, g, first, v, key0, none, none);
       if (pass == 1) fetch_strip(k, key0, column);
-      bool whole = BIAS_DT < 0 && key0 + BN <= end && key0 + BN - 1 - first - diagonal_shift() <= p.right && key0 - (first + BM - 1) - diagonal_shift() >= -p.left;
+      bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);
       if (whole) score_gradients(s, dp, w, true, sum);
       else score_gradients(s, dp, w, false, sum);
       if (pass == 1) accumulate(dq, s, k, key0, column, SCORES, q, first, k, key0 + BN);

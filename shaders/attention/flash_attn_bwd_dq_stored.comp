@@ -18,7 +18,8 @@
 // 199 / 210, 175 / 200; 269 / 304, 227 / 292); D 96 261 / 286, 226 / 240 (209 / 224, 186 / 216; 261 / 294, 197 / 252); D 256
 // 136 / 152, 126 / 150 (129 / 131, 122 / 138; 228 / 255, 194 / 243); D 64 231 / 248, 199 / 179 (234 / 248, 200 / 232). D 128
 // by workspace: 256 MiB 241 / 154, 191 / 82; 512 242 / 231, 213 / 159; 2048 241 / 265, 215 / 250; 4096 241 / 263, 214 / 259.
-// These are of a causal dS stored whole; as a triangle twice the heads fit, which was not timed. dK/dV tiles of 16 rows:
+// These are of a causal dS stored whole. Later, as a triangle, which twice the heads fit, and rested between samples, D 128 with
+// 1024 MiB: 281 / 316, causal 237 / 273 (264 / 296, 220 / 281). dK/dV tiles of 16 rows:
 // 226 / 259; of 64: 242 / 265; four subgroups: 216 / 238.
 #define ATTENTION_ADDRESSES grad_scores, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks

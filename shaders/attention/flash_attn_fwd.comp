@@ -48,7 +48,7 @@ void main() {
     ScoreTile s;
     scores(s, q, first, k, key0, none, none);
     fetch_strip(v, key0, column);
-    bool whole = BIAS_DT < 0 && key0 + BN <= end && key0 + BN - 1 - first - shift <= right && key0 - (first + BM - 1) - shift >= -left;
+    bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);
     [[unroll]] for (int i = 0; i < R * C; ++i) {
       float slope;
       s.v[i] = capped(s.v[i], scale, softcap, slope);

@@ -64,45 +64,10 @@ shared vec4 sums[LOCAL / CLUSTER * PASS * WIDTH / 4];
 shared vec2 tops[LOCAL / CLUSTER * ROWS];  // {m, l} of a cluster
 shared uint arrived;
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PartialRef { vec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
-struct Eight { vec4 low, high; };
-
-// Eight columns as they come (aligned 16-bit ones fill `a`), so that many loads fly before the first is unpacked.
-struct Raw { uvec4 a, b; };
-Raw load_raw(uint64_t row, int chunk, int dim) {
-  Raw x;
-  x.b = uvec4(0);
-  const int column = chunk * 8;
-  if (ALIGNED && DT == AULE_DT_F32) {
-    Chunk32Ref at = Chunk32Ref(row + uint64_t(uint(column)) * 4);
-    x.a = floatBitsToUint(at.low);
-    x.b = floatBitsToUint(at.high);
-  } else if (ALIGNED) {
-    x.a = ChunkRef(row + uint64_t(uint(column)) * 2).v;
-  } else {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
-      const int a = min(column + i, dim - 1), c = min(column + 4 + i, dim - 1);
-      const float low = load_float(row, uint64_t(a), DT), high = load_float(row, uint64_t(c), DT);
-      x.a[i] = floatBitsToUint(column + i < dim ? low : 0.0);
-      x.b[i] = floatBitsToUint(column + 4 + i < dim ? high : 0.0);
-    }
-  }
-  return x;
-}
-Eight unpack(Raw x) {
-  Eight y;
-  if (ALIGNED && DT != AULE_DT_F32) {
-    y.low = vec4(pair(x.a.x), pair(x.a.y));
-    y.high = vec4(pair(x.a.z), pair(x.a.w));
-  } else {
-    y.low = uintBitsToFloat(x.a);
-    y.high = uintBitsToFloat(x.b);
-  }
-  return y;
-}
+#include "attention/eights.glsl"
 
 // A workgroup of one subgroup needs no more than its own barrier, which software devices like better.
 void meet() {
@@ -219,12 +184,12 @@ void main() {
 #define LOAD_K(key0) \
   [[unroll]] for (int i = 0; i < KEYS; ++i) { \
     const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1), head_dim); \
+    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim); \
   }
 #define LOAD_V(key0) \
   [[unroll]] for (int i = 0; i < KEYS; ++i) { \
     const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = load_raw(row, min(c + n * LANES, CHUNKS_V - 1), v_dim); \
+    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = load_raw(row, min(c + n * LANES, CHUNKS_V - 1) * 8, v_dim); \
   }
   Raw k[KEYS * PER], v[KEYS * PER_V];
   if (begin < end) {
@@ -238,7 +203,7 @@ void main() {
     const uint64_t row = query_rows(p.query, p.query_stride, b, h) + times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
     [[unroll]] for (int n = 0; n < PER; ++n) {
       const int chunk = c + n * LANES;
-      q[j * PER + n] = unpack(load_raw(row, min(chunk, CHUNKS - 1), head_dim));
+      q[j * PER + n] = unpack(load_raw(row, min(chunk, CHUNKS - 1) * 8, head_dim));
       if (CHUNKS % LANES != 0 && chunk >= CHUNKS) q[j * PER + n] = Eight(vec4(0.0), vec4(0.0));
     }
   }

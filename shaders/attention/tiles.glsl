@@ -221,6 +221,11 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
   }
 }
 
+// Whether each of these queries sees each of these keys, all of which exist: a tile that needs no mask.
+bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
+  return BIAS_DT < 0 && last_key - first_query - diagonal_shift() <= p.right && first_key - last_query - diagonal_shift() >= -p.left;
+}
+
 // The largest or the sum of each row's values, for every invocation of the row.
 #if SHUFFLE
 void over_rows(inout RowFactor x, bool sums) {

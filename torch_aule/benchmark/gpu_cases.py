@@ -118,11 +118,15 @@ class Environment:
         self.values = values
 
     def __enter__(self):
+        self.before = {name: os.environ.get(name) for name in self.values}
         os.environ.update(self.values)
 
     def __exit__(self, *error):
-        for name in self.values:
-            os.environ.pop(name, None)
+        for name, value in self.before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def attention_key(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, batch_heads=None, form="") -> tuple:
@@ -144,13 +148,14 @@ def _attention(sizes, n, d, causal, backward, dtype, *, group=1, dropout=0.0, ba
             torch.randn(batch, kv_heads, n, d, device=device, dtype=dtype).requires_grad_(backward) for _ in range(2)
         )
 
+        settings = Environment(FORMS.get(form, {}) if device == "aule" else {})
+
         def forward():
             with settings:
                 return F.scaled_dot_product_attention(
                     q, k, v, is_causal=causal, dropout_p=dropout, enable_gqa=group != 1
                 )
 
-        settings = Environment(FORMS.get(form, {}) if device == "aule" else {})
         if not backward:
             return forward
         out = forward()

@@ -1,0 +1,39 @@
+// Eight columns of a row of query, key or value, for the decoding kernels. Expects ALIGNED: 16-byte loads serve.
+#ifndef AULE_ATTENTION_EIGHTS_GLSL
+#define AULE_ATTENTION_EIGHTS_GLSL
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk32Ref { vec4 low, high; };
+struct Eight { vec4 low, high; };
+
+// Eight columns as they come (aligned 16-bit ones fill `a`), so that many loads fly before the first is unpacked.
+struct Raw { uvec4 a, b; };
+Raw load_raw(uint64_t row, int column, int dim) {
+  Raw x;
+  x.b = uvec4(0);
+  if (ALIGNED && DT == AULE_DT_F32) {
+    Chunk32Ref at = Chunk32Ref(row + uint64_t(uint(column)) * 4);
+    x.a = floatBitsToUint(at.low);
+    x.b = floatBitsToUint(at.high);
+  } else if (ALIGNED) {
+    x.a = ChunkRef(row + uint64_t(uint(column)) * 2).v;
+  } else {
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      const int a = min(column + i, dim - 1), c = min(column + 4 + i, dim - 1);
+      const float low = load_float(row, uint64_t(a), DT), high = load_float(row, uint64_t(c), DT);
+      x.a[i] = floatBitsToUint(column + i < dim ? low : 0.0);
+      x.b[i] = floatBitsToUint(column + 4 + i < dim ? high : 0.0);
+    }
+  }
+  return x;
+}
+Eight unpack(Raw x) {
+  Eight y;
+  if (ALIGNED && DT != AULE_DT_F32) {
+    y.low = vec4(pair(x.a.x), pair(x.a.y));
+    y.high = vec4(pair(x.a.z), pair(x.a.w));
+  } else {
+    y.low = uintBitsToFloat(x.a);
+    y.high = uintBitsToFloat(x.b);
+  }
+  return y;
+}
+#endif
