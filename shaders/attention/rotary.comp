@@ -22,7 +22,7 @@ layout(constant_id = 6) const int W = 1;
 layout(constant_id = 7) const bool BY_TOKEN = false;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
-#include "common/half.glsl"
+#include "common/row_blocks.glsl"
 #include "common/indexing.glsl"
 
 struct Params {
@@ -32,18 +32,11 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer BlockRef { uvec4 v; };
-const int MOST = 8;  // the largest W
-
+const int HELD = W == 1 ? AULE_DT_F32 : DT;  // the dtype of what load_raw_many() returns
 // W elements as they lie in memory, at most 16 bytes; a single one as a float.
 uvec4 load_raw_many(uint64_t base, uint64_t i) {
   if (W > 1) return BlockRef(base + i * (DT == AULE_DT_F32 ? 4 : 2)).v;
   return uvec4(floatBitsToUint(load_float(base, i, DT)), 0u, 0u, 0u);
-}
-float value(uvec4 b, int k, int dt) {
-  if (W == 1 || dt == AULE_DT_F32) return uintBitsToFloat(b[k & 3]);
-  if (dt == AULE_DT_F16) return unpackHalf2x16(b[k / 2])[k & 1];
-  return uintBitsToFloat((k & 1) == 0 ? b[k / 2] << 16 : b[k / 2] & 0xffff0000u);
 }
 void load_table(uint64_t base, uint64_t i, out float v[MOST]) {
   if (DT_TABLE == AULE_DT_F32 && W >= 4) {
@@ -54,28 +47,15 @@ void load_table(uint64_t base, uint64_t i, out float v[MOST]) {
     }
   } else if (DT_TABLE != AULE_DT_F32 && W == 8) {
     const uvec4 b = BlockRef(base + i * 2).v;
-    [[unroll]] for (int k = 0; k < MOST; ++k) v[k] = value(b, k, DT_TABLE);
+    [[unroll]] for (int k = 0; k < MOST; ++k) v[k] = element_of(b, uint(k), DT_TABLE);
   } else {
     [[unroll]] for (int k = 0; k < MOST; ++k)
       if (k < W) v[k] = load_float(base, i + k, DT_TABLE);
   }
 }
 void store_many(uint64_t base, uint64_t i, float v[MOST]) {
-  if (DT == AULE_DT_F32 && W == 4) {
-    BlockRef(base + i * 4).v = floatBitsToUint(vec4(v[0], v[1], v[2], v[3]));
-  } else if (DT != AULE_DT_F32 && W == 8) {
-    uvec4 b;
-    const bool halves = DT == AULE_DT_F16 && packs_halves();
-    [[unroll]] for (int k = 0; k < 4; ++k) {
-      if (DT == AULE_DT_BF16) b[k] = float_to_bf16(v[2 * k]) | float_to_bf16(v[2 * k + 1]) << 16;
-      else if (halves) b[k] = packHalf2x16(vec2(v[2 * k], v[2 * k + 1]));
-      else b[k] = float_to_f16(v[2 * k]) | float_to_f16(v[2 * k + 1]) << 16;
-    }
-    BlockRef(base + i * 2).v = b;
-  } else {
-    [[unroll]] for (int k = 0; k < MOST; ++k)
-      if (k < W) store_float(base, i + k, DT, v[k]);
-  }
+  if (W > 1) BlockRef(base + i * (DT == AULE_DT_F32 ? 4 : 2)).v = packed_block(v);
+  else store_float(base, i, DT, v[0]);
 }
 
 void main() {
@@ -118,8 +98,8 @@ void main() {
   float a[MOST], b[MOST], u[MOST], v[MOST];
   [[unroll]] for (int k = 0; k < MOST; ++k) {
     if (k >= W) continue;
-    a[k] = value(left, k, DT);
-    b[k] = value(right, k, DT);
+    a[k] = element_of(left, uint(k), HELD);
+    b[k] = element_of(right, uint(k), HELD);
   }
   [[unroll]] for (int k = 0; k < MOST; ++k) {
     if (k >= W) continue;

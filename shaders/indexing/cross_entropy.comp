@@ -24,7 +24,7 @@ layout(constant_id = 2) const int LOCAL = 256;
 layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
 #include "common/errors.glsl"
-#include "indexing/row_blocks.glsl"
+#include "common/row_blocks.glsl"
 
 struct Params {
   uint64_t x, target, lse, partial, error;

@@ -6,7 +6,7 @@
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int DT = 0;
 #include "common/indexing.glsl"
-#include "common/dtype.glsl"
+#include "common/row_blocks.glsl"
 
 struct Params {
   uint64_t x, part;
@@ -16,17 +16,8 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer BlockRef { uvec4 v; };
-const int E = DT == AULE_DT_F32 ? 4 : 8, MOST = 8;
 const uint SLICES = 8u, UNROLL = 4u;
 shared float sums[SLICES][32 * E];
-
-float element(uvec4 w, int i) {
-  if (DT == AULE_DT_F32) return uintBitsToFloat(w[i & 3]);
-  const uint word = w[i / 2];
-  if (DT == AULE_DT_F16) return (i & 1) == 0 ? unpackHalf2x16(word).x : unpackHalf2x16(word).y;
-  return uintBitsToFloat((i & 1) == 0 ? word << 16 : word & 0xffff0000u);
-}
 
 void main() {
   const uint group = linear_group(), split = group / p.blocks, block = group - split * p.blocks;
@@ -34,7 +25,7 @@ void main() {
   const uint id = gl_LocalInvocationID.x, lane = id & 31u, slice = id / 32u;
   const uint column = (block * 32u + lane) * E, last = min(p.rows, (split + 1u) * p.chunk);
   float s[MOST];
-  [[unroll]] for (int i = 0; i < MOST; ++i) s[i] = 0.0;
+  [[unroll]] for (uint i = 0u; i < MOST; ++i) s[i] = 0.0;
   if (column < p.n) {
     for (uint row = split * p.chunk + slice; row < last; row += SLICES * UNROLL) {
       uvec4 w[UNROLL];
@@ -44,11 +35,11 @@ void main() {
         if (at < last) w[u] = BlockRef(p.x + uint64_t(int64_t(at) * p.row_stride + int64_t(column)) * (16 / E)).v;
       }
       [[unroll]] for (uint u = 0u; u < UNROLL; ++u)
-        [[unroll]] for (int i = 0; i < MOST; ++i)
+        [[unroll]] for (uint i = 0u; i < MOST; ++i)
           if (i < E) s[i] += element(w[u], i);
     }
   }
-  [[unroll]] for (int i = 0; i < MOST; ++i)
+  [[unroll]] for (uint i = 0u; i < MOST; ++i)
     if (i < E) sums[slice][lane * E + i] = s[i];
   barrier();  // all slices written
   if (id >= 32u * E || block * 32u * E + id >= p.n) return;

@@ -8,12 +8,13 @@ const uint E = DT == AULE_DT_F32 ? 4u : 8u;
 const int MOST = 8;  // the largest E
 
 uvec4 load_block(uint64_t base, uint64_t block) { return BlockRef(base + block * 16).v; }
-float element(uvec4 w, uint i) {
-  if (DT == AULE_DT_F32) return uintBitsToFloat(w[i]);
+float element_of(uvec4 w, uint i, int dt) {
+  if (dt == AULE_DT_F32) return uintBitsToFloat(w[i & 3u]);
   const uint word = w[i / 2u];
-  if (DT == AULE_DT_F16) return (i & 1u) == 0u ? unpackHalf2x16(word).x : unpackHalf2x16(word).y;
+  if (dt == AULE_DT_F16) return (i & 1u) == 0u ? unpackHalf2x16(word).x : unpackHalf2x16(word).y;
   return uintBitsToFloat((i & 1u) == 0u ? word << 16 : word & 0xffff0000u);
 }
+float element(uvec4 w, uint i) { return element_of(w, i, DT); }
 uvec4 packed_block(float x[MOST]) {
   if (DT == AULE_DT_F32) return floatBitsToUint(vec4(x[0], x[1], x[2], x[3]));
   uvec4 w;
