@@ -32,6 +32,7 @@
 #define ATTENTION_LANES
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
+#extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -68,6 +69,12 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer Pa
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
 #include "attention/eights.glsl"
+
+// What the workgroup wrote to buffers before is seen by it afterwards, and by whoever sees what it releases then.
+void meet_with_buffers() {
+  controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
+                 gl_SemanticsAcquireRelease);
+}
 
 // A workgroup of one subgroup needs no more than its own barrier, which software devices like better.
 void meet() {
@@ -191,21 +198,22 @@ void main() {
     const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1)); \
     [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = load_raw(row, min(c + n * LANES, CHUNKS_V - 1) * 8, v_dim); \
   }
-  Raw k[KEYS * PER], v[KEYS * PER_V];
+  // The queries first: behind the first keys and values they would come when those are there.
+  Raw q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
+  [[unroll]] for (int j = 0; j < ROWS; ++j) {
+    const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
+    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
+    [[unroll]] for (int n = 0; n < PER; ++n)
+      q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim);
+  }
   if (begin < end) {
     LOAD_K(begin)
     LOAD_V(begin)
   }
-
   Eight q[ROWS * PER];
-  [[unroll]] for (int j = 0; j < ROWS; ++j) {
-    const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
-    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
-    [[unroll]] for (int n = 0; n < PER; ++n) {
-      const int chunk = c + n * LANES;
-      q[j * PER + n] = unpack(load_raw(row, min(chunk, CHUNKS - 1) * 8, head_dim));
-      if (CHUNKS % LANES != 0 && chunk >= CHUNKS) q[j * PER + n] = Eight(vec4(0.0), vec4(0.0));
-    }
+  [[unroll]] for (int i = 0; i < ROWS * PER; ++i) {
+    q[i] = unpack(q_loaded[i]);
+    if (CHUNKS % LANES != 0 && c + i % PER * LANES >= CHUNKS) q[i] = Eight(vec4(0.0), vec4(0.0));
   }
   // Of the row whose scores this lane ends with: the keys that it sees, its bias, its number for dropout.
   const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES, head = kv_h * MEMBERS + row / QUERIES;
@@ -377,16 +385,11 @@ void main() {
   }
   if (splits == 1) return;
   const uint64_t counter = p.counters + uint64_t(uint(b * p.kv_heads + kv_h)) * 4;
-  memoryBarrierBuffer();
-  meet();  // this workgroup's part is written
-  if (t == 0) {
-    memoryBarrierBuffer();  // for all to see
-    arrived = atomicAdd(CounterRef(counter).v, 1u);
-    memoryBarrierBuffer();
-  }
-  meet();  // its number is known
+  meet_with_buffers();  // this workgroup's part is written
+  if (t == 0)
+    arrived = atomicAdd(CounterRef(counter).v, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+  meet_with_buffers();  // its number is known
   if (int(arrived) != splits - 1) return;
-  memoryBarrierBuffer();
   if (t == 0) CounterRef(counter).v = 0u;  // for the next call
   [[dont_unroll]] for (int piece = 0; piece < HEAD_ROWS * PITCH / 4; piece += PIECES) {
     if (piece > 0) meet();  // what the streams had has been read
