@@ -85,6 +85,31 @@ def test_a_rescale_after_small_scores(dtype):
     check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [SMALL_SHAPE, TWO_STAGES])
+def test_scores_that_outgrow_the_first_tile(dtype, causal, shape, monkeypatch):
+    """A key in none of the tiles whose maxima the forward looks at, far above them for some rows, then for all."""
+    if ON_CPU:
+        monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+    length, key = (96, 35) if ON_CPU else (512, 200)
+    q, k, v, grad = inputs(1, 2, 2, length, length, 16, 16, dtype)
+    k[..., key, :] = 12 * q[..., -16, :]
+    check(run(q, k, v, grad, causal=causal), reference(q, k, v, grad, causal=causal), dtype)
+    k[..., key, :] = 8
+    q = q.abs() + 1
+    check(run(q, k, v, grad, causal=causal), reference(q, k, v, grad, causal=causal), dtype)
+
+
+def test_a_row_without_numbers_leaves_the_others_alone(dtype):
+    q, k, v, grad = inputs(1, 1, 1, 64, 96, 16, 16, dtype)
+    q[..., 5, :] = math.nan
+    out, lse = torch.ops.aule.flash_attn_fwd(q, k, v)[:2]
+    assert out[..., 5, :].isnan().all() and lse[..., 5].isnan().all()
+    rest = [i for i in range(64) if i != 5]
+    expected = torch.nn.functional.scaled_dot_product_attention(*(t.cpu().double() for t in (q, k, v)))
+    assert float((out.cpu().double() - expected)[..., rest, :].abs().max()) < 1e-2
+
+
 def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
     check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
@@ -113,7 +138,9 @@ def test_accumulators_that_are_no_operands(dtype, monkeypatch):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
 
 
-@pytest.mark.parametrize("shape", ["2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,1,32,2,2", "2,2,8,1,1"])
+@pytest.mark.parametrize(
+    "shape", ["2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,1,32,2,2", "2,2,8,1,1", "2,1,16,1,2,0,2"]
+)
 def test_every_order_of_loads(dtype, shape, monkeypatch):
     """The next tile is written behind the first half of this one, or in the middle of its only step."""
     if not ON_CPU:

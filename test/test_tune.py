@@ -45,7 +45,7 @@ def test_the_planner_reads_what_was_measured(tmp_path):
 def test_candidates_fit():
     for dim in tune.DIMS:
         for backward in (False, True):
-            for warps, rows, tile, step, stages, _ in tune.candidates(backward, dim, 48 << 10):
+            for warps, rows, tile, step, stages, *_ in tune.candidates(backward, dim, 48 << 10):
                 assert step * 16 <= tile and stages * tile * 4 * dim <= 48 << 10 and warps * rows > 0
     assert tune.candidates(False, 64, 48 << 10) and not tune.candidates(False, 256, 1024)
 

@@ -93,6 +93,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0)
     return plan;
   plan.direct = shape.direct;
+  plan.fences = shape.fences;
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
   const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
   const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;

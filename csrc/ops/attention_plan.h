@@ -41,7 +41,7 @@ struct AttentionPlan {
   int shape = 0, steps = 0;            // tiles: specialization constants of tiles.glsl
   bool shuffles = false;               // tiles: a row's lanes are in one subgroup
   int block = 0;                       // rows of a workgroup
-  int direct = 0;                      // matrix: MatrixShape::direct
+  int direct = 0, fences = 0;          // matrix: those of MatrixShape
   int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
@@ -53,9 +53,9 @@ struct AttentionPlan {
 inline constexpr int64_t kMaxHeadDim = 512;
 
 // AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode|lanes asks for one family; a family that cannot serve the
-// problem is passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] replaces the table's row
-// of the matrix family, for measurements (with the variant lanes it is local,tile), AULE_ATTENTION_TILES(_DQ, _DKDV) the
-// shape of the tiles family (attention_shapes.h).
+// problem is passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] replaces the
+// table's row of the matrix family, for measurements (with the variant lanes it is local,tile),
+// AULE_ATTENTION_TILES(_DQ, _DKDV) the shape of the tiles family (attention_shapes.h).
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);

@@ -225,7 +225,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
                       (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
                       (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
-                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | more_flags;
+                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | plan.fences << 20 | more_flags;
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

@@ -19,11 +19,12 @@ namespace {
 // What was tried and its timings stand in the shaders' head comments.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 64, 4, 1, 4096}, {80, 4, 2, 32, 1, 1},
-                                    {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2},      {192, 8, 1, 32, 2, 1},
-                                    {256, 8, 1, 16, 1, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1, 4096}, {80, 4, 2, 32, 1, 1},  {96, 4, 2, 32, 2, 1, 1},
-                                          {128, 8, 2, 16, 1, 2},      {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kForward[] = {
+    {32, 4, 2, 32, 2, 1, 1},     {64, 4, 2, 64, 2, 1, 1},     {80, 4, 2, 32, 1, 1},       {96, 4, 2, 32, 2, 1, 1},
+    {128, 8, 2, 32, 1, 1, 0, 1}, {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
+constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1},        {80, 4, 2, 32, 1, 1},
+                                          {96, 4, 2, 32, 2, 1, 1},     {128, 4, 2, 32, 1, 1},
+                                          {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 1}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
 // and wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {
@@ -36,9 +37,9 @@ constexpr MatrixShape kDkDv[] = {
 // which the portable kernels serve.
 constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 8, 1, 16, 1, 2}};
 constexpr MatrixShape kDqOthers[] = {
-    {64, 4, 1, 64, 1, 1}, {96, 8, 1, 32, 1, 2}, {128, 8, 1, 32, 1, 1, 0, 2}, {192, 8, 1, 16, 1, 1}};
+    {64, 4, 1, 64, 1, 1}, {96, 8, 1, 32, 1, 2}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDvOthers[] = {
-    {64, 4, 1, 32, 1, 1}, {96, 8, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 2}, {192, 8, 1, 16, 1, 1}};
+    {64, 4, 1, 32, 1, 1}, {96, 8, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
 constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
@@ -54,10 +55,12 @@ using Measured = std::array<std::vector<MatrixShape>, kTables.size()>;
 
 bool sound(const MatrixShape& s) {
   return s.dim >= 16 && s.dim <= 256 && s.warps >= 1 && s.warps <= 32 && s.rows >= 1 && s.rows <= 4 && s.tile >= 8 &&
-         s.tile <= 128 && s.tile % 8 == 0 && s.step >= 1 && s.stages >= 1 && s.stages <= 2;
+         s.tile <= 128 && s.tile % 8 == 0 && s.step >= 1 && s.stages >= 1 && s.stages <= 2 && s.fences >= 0 &&
+         s.fences <= 2;
 }
 
-// Lines "pass dim warps rows tile step stages [direct]"; others, and rows that make no kernel, are passed over.
+// Lines "pass dim warps rows tile step stages [direct [fences]]"; others, and rows that make no kernel, are passed
+// over.
 Measured read_measured(const std::string& path) {
   Measured measured;
   std::ifstream file(path);
@@ -67,6 +70,7 @@ Measured read_measured(const std::string& path) {
     MatrixShape s;
     if (!(words >> pass >> s.dim >> s.warps >> s.rows >> s.tile >> s.step >> s.stages) || !sound(s)) continue;
     if (int direct = 0; words >> direct) s.direct = direct;
+    if (int fences = 0; words >> fences) s.fences = fences;
     for (size_t i = 0; i < kTables.size(); ++i) {
       if (pass == kTables[i].name) measured[i].push_back(s);
     }
@@ -168,8 +172,8 @@ MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
   if (const char* asked = std::getenv(kTables[i].variable); asked != nullptr && shape.dim != 0) {
     MatrixShape other{shape.dim};
     other.parts = shape.parts;
-    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages,
-                    &other.direct) >= 5 &&
+    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages,
+                    &other.direct, &other.fences) >= 5 &&
         sound(other))
       shape = other;
   }

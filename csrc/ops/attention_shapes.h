@@ -13,11 +13,12 @@ struct MatrixShape {
   // Stationary operands come straight from memory where rows are whole and aligned and at least so many others pass:
   // it starts later but leaves the loop more registers. 0: never.
   int direct = 0;
+  int fences = 0;  // forward: FENCES of flash_attn_fwd_matrix.comp
   int parts = 0;   // backward: subgroups that share rows, each with its columns; 0: 2 above 128 columns, else 1
 };
 
-// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct] overrides
-// the tables.
+// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct[,fences]]
+// overrides the tables.
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim);
 
 // The portable kernels (tiles.glsl).

@@ -8,51 +8,72 @@
 // FlashAttention forward on matrix units whose accumulators' layout is known (FlashAttention-2, Dao 2023).
 //
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles pass
-// through registers into shared memory. Softmax in log2 units with a lazy rescale: the reference maximum m of a row moves
-// only when some row of the subgroup exceeds it by more than 8, so P <= 256, safe in float16.
-//   STAGES 1: write tile | barrier | start loads of the next tile | S, softmax, O += P V | barrier
+// through registers into shared memory. Scores are in log2 units, O and l sums of P = 2^(s - m), m the reference maximum of
+// a row. Any m gives the same O / l as long as no P overflows, so maxima are looked for in few tiles: the first, and those
+// that some row sees in part (causal: around the diagonal). The others take m as it is, with no maximum and no vote between
+// product and exponentials. That no P was more than float16 holds is known afterwards, for the sum of a lane's P is at least
+// the largest of them. Where it may have been more (a score 16 above those looked at, a factor of e^11 in P), the block is
+// done again with all tiles looked at. With bias or soft cap all tiles are: m moves when some row exceeds it by more than 8.
+//   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V | barrier
-//             a tile of one step: start loads of next K and V | S, softmax, O += P V | write both | barrier
+//             a tile of one step: start loads of next K and V | S, exponentials, O += P V | write both | barrier
 //
-// Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192; CUDA's FlashAttention-2 in
-// the same run: D 64 304 / 304, causal 264 / 290; D 128 351 / 335, causal 284 / 317):
+// Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192). All tiles looked at with a
+// vote that moves m when a score exceeds it by 8; CUDA's FlashAttention-2 in the same run: D 64 304 / 304, causal
+// 264 / 290; D 128 351 / 335, causal 284 / 317:
 //   D 64   functions with matrices at file scope (memory instead of registers)               38 / 39    causal 34 / 38
 //          the same code as macros and locals, parameters from the ring, rows clamped        285 / 321
 //          unmasked loop alone where nothing needs a mask (EXACT)                             301 / 334
 //          parameters as push constants, 32-bit row offsets, first maximum from an element    325 / 336  causal 259 / 301
 //          row steps as constants, no clamp where the tiles are whole                         326 / 340  causal 268 / 316
 //          the same with 64-bit pointers and immediate offsets                                317 / 328  causal 251 / 297
-//          tile 32 x 2 stages 266 / 289; tile 16 x 2 stages 305 / 320; 8 subgroups 220 / 233
-//          Q straight from memory instead of through patches                                  317 / 330  causal 261 / 318
+//          8 subgroups                                                                        220 / 233
 //   D 128  8 subgroups, tile 32, 2 stages                                                     304 / 329  causal 235 / 294
-//          the same, Q straight from memory                                                   314 / 344  causal 230 / 296
 //          8 subgroups, tile 16: K loaded, written in the middle, then V                      222 / 268  causal 175 / 223
-//          8 subgroups, tile 16: both loaded at the start, written at the end                 315 / 335  causal 240 / 301
-//          4 subgroups, tile 16, both at the start (two workgroups of a multiprocessor)       308 / 327  causal 252 / 295
-//          one stage: 4 subgroups, tile 32 276 / 299; 8 subgroups, tile 32 300 / 319
-//          one 16-row block per subgroup: tile 64, one stage 288 / 304  causal 247 / 288; tile 32, two stages 259 / 275
-//   Later, rested between samples, CUDA 305 / 313, causal 272 / 302 (D 64), 354 / 362 and 305 / 339 (D 128), with the rows
-//   of Q and O in whole lines (matrix_tiles.glsl; before, loading Q took 5,900 clocks, straight from memory 10,300, storing O
-//   4,200, of some 190,000 at N 2048), and OPAQUE_ZERO there:
-//          D 64 331 / 342, Q straight from memory 328 / 347 (hence from 4096 keys on); causal 280 / 321, straight 277 / 329
-//          D 128 329 / 349, straight 310 / 336; causal, tile 16, 256 / 311; 4 subgroups, tile 16, 267 / 308
+//          one 16-row block per subgroup: tile 64, one stage                                  288 / 304  causal 247 / 288
+//   Rested between samples, CUDA 305 / 313, causal 272 / 302 (D 64), 354 / 362 and 305 / 339 (D 128), with the rows of Q and
+//   O in whole lines (matrix_tiles.glsl; before, loading Q took 5,900 clocks, straight from memory 10,300, storing O 4,200,
+//   of some 190,000 at N 2048), and OPAQUE_ZERO there:
+//          D 64 331 / 342, Q straight from memory 328 / 347, causal 280 / 321; D 128 329 / 349, causal, tile 16, 256 / 311
 //          the same without OPAQUE_ZERO: D 64 316 / 327; D 128 316 / 333, causal 224 / 280
-//          results as words instead of matrix stores to the patch: D 64 328 / 338, D 128 the same
 //          half of the subgroups half a step behind the others, by waiting: slower by just the wait
 //          scores block by block, exponentials of the next block before this one's products: the same within 0.2 %
-//          a quarter of the exponentials as three cheap instructions (wrong, for timing): D 128 340 / 364, D 64 325 / 334; a
-//          polynomial takes eight, so the special function unit is a limit but not one that pays to evade
-//   At N 4096: D 32 275, causal 246 (CUDA 222, 207); D 80 281, 250 (274, 253); D 96 342, 292 (340, 303);
-//          D 192 298, 271 (321, 294); D 256 305, 264 (325, 289), with tile 16 and loads in the middle 279, 243.
+//          a quarter of the exponentials as three cheap instructions (wrong, for timing): D 128 340 / 364, D 64 325 / 334
+//          the divisions of the group's number as shifts (890 clocks at the beginning): the same
+// The sum instead of the maxima, in the same run as CUDA's 305 / 312, 273 / 303, 352 / 360, 305 / 339:
+//   D 64   the sum checked behind each step, before the products: loop that tries twice 251 / 267, with the products in it
+//          336 / 352, both cases written out 328 / 344; causal 254 / 283, 269 / 306, 278 / 316
+//          checked at the end, tile 64, 4 blocks at a time 359 / 379, Q straight from memory 366 / 401; 2 blocks 360 / 382
+//          and 370 / 406; 1 block 361 / 395 and 350 / 385; 8 subgroups 340 / 372
+//          causal, 2 blocks, 308 / 378, straight from memory 295 / 365; 4 blocks 297 / 353
+//   D 128  8 subgroups, tile 32, 2 stages 234 / 246 (spilled registers), one stage - / 332
+//          4 subgroups, tile 32, one stage 333 / 355, causal 280 / 339
+//          8 subgroups, tile 32, one stage, FENCES 1 366 / 388, causal 261 / 339; a barrier of the subgroup there - / 367;
+//          FENCES 1 with a branch that clears one accumulator only 298 / 341, before the exponentials 340 / 362, both 340 / 363
+//          with the load of V behind the first block 315 / 361; 4 subgroups with that 332 / 352, causal 285 / 341
+//   At N 4096, before / after (CUDA): D 32 276 / 314, causal 245 / 275 (222, 206); D 80 275 / 326, 247 / 288 (274, 256);
+//          D 96 347 / 377, 297 / 320 (349, 321); D 192 286 / 305, 269 / 278, FENCES 1 305, causal 289 (320, 294);
+//          D 256 307 / 164 (spilled), FENCES 1 302, 2 324, causal FENCES 1 288 (326, 303)
 //   A branch around blocks of keys that no row of the subgroup sees, in the masked loop: causal 243 / 286 (D 64), 167 / 202
 //   (D 128, tile 16), and where a tile has several steps the unmasked loop lost a tenth as well.
-//   One loop that branches around the mask instead of two: causal 260 / 305 (D 64), 228 / 279 (D 128).
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
 #define ATTENTION_PAGED
 #include "attention/matrix.glsl"
 #include "attention/matrix_tiles.glsl"
 #include "attention/matrix_dropout.glsl"
+
+// The lane's sums that float16 weights bear: no weight is more than the sum of all.
+#ifdef T_bfloat16_t
+const float MOST = 1e30;
+#else
+const float MOST = 65504.0;
+#endif
+// Some lane's sum is more; in shared memory that the backward kernels' split heads need.
+#define OVERFLOWS partials[0]
+// Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a time
+// where heads are wide. 1 after a block's products, 2 before its exponentials as well.
+const int FENCES = FLAGS >> 20 & 3;
 
 MatA q_frag[ROWS * FRAGS];
 Acc s[ROWS * STEP];
@@ -105,6 +126,7 @@ void hide(int key0) {
   }
 }
 
+// The reference maxima follow the scores: at once, or where every tile is looked at when one exceeds its by 2^8.
 void rescale() {
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     float top[SLOTS];
@@ -114,7 +136,7 @@ void rescale() {
     bool over = false;
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       top[t] *= score_scale;
-      over = over || top[t] > m[r * SLOTS + t] + 8.0;
+      over = over || top[t] > m[r * SLOTS + t] + (PLAIN ? 0.0 : 8.0);
     }
     if (subgroupAny(over)) {
       float factor[SLOTS];
@@ -160,9 +182,14 @@ void weigh(int stage, int block, int key0) {
   }
 }
 
-void pass(int from, int to, int last, bool masked) {
-  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
+#define FENCE \
+  if (p.groups == 0xffffffffu) { [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0); }
+
+// Visits [from, to) of the tiles [begin, end): the first, then the others from the last on.
+#define TILE_OF(visit) ((visit) == 0 ? begin : end - (visit))
+void pass(int from, int to, bool careful) {
+  [[dont_unroll]] for (int visit = from; visit < to; ++visit) {
+    const int tile = TILE_OF(visit), following = TILE_OF(min(visit + 1, visits - 1)), stage = STAGES == 1 ? 0 : visit & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);
@@ -174,9 +201,11 @@ void pass(int from, int to, int last, bool masked) {
       const int key0 = tile * TILE + block * MAT_N;
       scores(stage, block);
       if (!PLAIN) modify(key0);
-      if (masked) hide(key0);
-      rescale();
+      if (careful && !EXACT) hide(key0);
+      if (careful || !PLAIN) rescale();
+      if (FENCES > 1) FENCE
       weigh(stage, block, key0);
+      if (FENCES > 0) FENCE
       if (STAGES == 2 && BLOCKS != STEP && block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
         put_a(stage ^ 1);
         fetch_b(following);
@@ -191,33 +220,50 @@ void pass(int from, int to, int last, bool masked) {
 void main() {
 #include "attention/matrix_query_block.glsl"
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
+  const int begin_tile = min(begin, last_tile), visits = max(end - begin, 0);
   const int corner = warp * PATCH_SIZE;
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
   if (DIRECT) {
-    fetch_a(min(begin, last_tile));
-    fetch_b(min(begin, last_tile));
+    fetch_a(begin_tile);
+    fetch_b(begin_tile);
     LOAD_FRAGMENTS(q_frag, q_head, uint(p.query_stride[2]), D)
   } else {  // all loads are on their way before the first is used
     FETCH_ROWS(q_rows, q_head, uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
-    fetch_a(min(begin, last_tile));
-    fetch_b(min(begin, last_tile));
+    fetch_a(begin_tile);
+    fetch_b(begin_tile);
     ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
     barrier();  // the patches have been read
   }
 
-  [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
-  [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {
-    m[i] = LOWEST;
-    l[i] = 0.0;  // this lane's elements only
+  // Tiles that are looked at: the first, where some models' largest scores are, and those that some row sees in part or,
+  // so that each row has a key in one of them, the last that all see.
+  int careful = min(visits, EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE)));
+  const int seen_whole = BOUNDED_LEFT ? min(visits, end - full_begin + 1) : visits;
+  OVERFLOWS = 0.0;
+  [[dont_unroll]] for (int attempt = 0; attempt < 2; ++attempt) {
+    [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
+    [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {
+      m[i] = LOWEST;
+      l[i] = 0.0;  // this lane's elements only
+    }
+    if (STAGES == 2) {
+      put_a(0);
+      put_b(0);
+      barrier();  // the first tile is written
+    }
+    pass(0, careful, true);
+    pass(careful, seen_whole, false);
+    if (BOUNDED_LEFT) pass(max(careful, seen_whole), visits, true);
+    if (!PLAIN) break;
+    bool over = false;
+    [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) over = over || !(l[i] <= MOST);
+    if (over) OVERFLOWS = 1.0;
+    barrier();  // all have said so
+    if (OVERFLOWS == 0.0) break;
+    careful = visits;
+    fetch_a(begin_tile);
+    fetch_b(begin_tile);
   }
-  if (STAGES == 2) {
-    put_a(begin & 1);
-    put_b(begin & 1);
-    barrier();  // the first tile is written
-  }
-  if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
-  pass(full_begin, full_end, last_tile, false);
-  if (!EXACT) pass(full_end, end, last_tile, true);
 
   float inverse[ROWS * SLOTS];
   [[unroll]] for (int r = 0; r < ROWS; ++r)
