@@ -217,9 +217,8 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
-  // Masks, softcap, dropout and ragged lengths have been right on software devices only, so they must be asked for.
   const bool decodes = variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256;
-  if (problem.num_splits != 1 && (variant == "lanes" || (decodes && problem.plain))) {
+  if (problem.num_splits != 1 && (variant == "lanes" || decodes)) {
     const AttentionPlan plan = plan_lanes(caps, problem, pass, variant == "lanes");
     if (plan.family != AttentionFamily::none) return plan;
   }

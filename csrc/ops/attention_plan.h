@@ -2,8 +2,8 @@
 //
 // rows   a lane owns rows, operands pass by subgroup shuffles, no barrier: CPU devices (lavapipe), head sizes to 128
 // tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
-// decode few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
-// lanes  the same without barriers between keys, twice as fast; masks, ragged lengths and the like when asked
+// lanes  few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
+// decode the same with barriers between keys and half as fast, for devices whose push constants are few
 // matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
 // staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256
 #pragma once
@@ -20,7 +20,6 @@ struct AttentionProblem {
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
   bool ragged = false;  // sequences of their own lengths; q_len and k_len are the most
-  bool plain = false;   // no bias, no softcap, no dropout, not ragged
   bool narrow = false;  // strides have 32 bits
   bool packed = false;  // eight elements of query, key and value make one load of 16 bytes
   int device = 0;       // whose measured shapes are looked up

@@ -166,7 +166,6 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
   AttentionProblem problem = call.problem;
-  problem.plain = !call.bias.defined() && call.softcap == 0 && attention_mode(call) == 0;
   problem.narrow = narrow;
   problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   return attention_plan(caps_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,

@@ -72,7 +72,7 @@ const float MOST = 65504.0;
 // Some lane's sum is more; in shared memory that the backward kernels' split heads need.
 #define OVERFLOWS partials[0]
 // Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a time
-// where heads are wide. 1 after a block's products, 2 before its exponentials as well.
+// where heads are wide. 1 after a block's products, 2 also between its products.
 const int FENCES = FLAGS >> 20 & 3;
 
 MatA q_frag[ROWS * FRAGS];
@@ -200,10 +200,10 @@ void pass(int from, int to, bool careful) {
     [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
       const int key0 = tile * TILE + block * MAT_N;
       scores(stage, block);
+      if (FENCES > 1) FENCE
       if (!PLAIN) modify(key0);
       if (careful && !EXACT) hide(key0);
       if (careful || !PLAIN) rescale();
-      if (FENCES > 1) FENCE
       weigh(stage, block, key0);
       if (FENCES > 0) FENCE
       if (STAGES == 2 && BLOCKS != STEP && block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
@@ -220,7 +220,7 @@ void pass(int from, int to, bool careful) {
 void main() {
 #include "attention/matrix_query_block.glsl"
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
-  const int begin_tile = min(begin, last_tile), visits = max(end - begin, 0);
+  const int begin_tile = min(begin, last_tile), visits = end - begin;
   const int corner = warp * PATCH_SIZE;
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
   if (DIRECT) {
@@ -237,7 +237,7 @@ void main() {
 
   // Tiles that are looked at: the first, where some models' largest scores are, and those that some row sees in part or,
   // so that each row has a key in one of them, the last that all see.
-  int careful = min(visits, EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE)));
+  int careful = EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
   const int seen_whole = BOUNDED_LEFT ? min(visits, end - full_begin + 1) : visits;
   OVERFLOWS = 0.0;
   [[dont_unroll]] for (int attempt = 0; attempt < 2; ++attempt) {
@@ -251,6 +251,8 @@ void main() {
       put_b(0);
       barrier();  // the first tile is written
     }
+    if (attempt == 1) careful = visits;
+    careful = min(careful, visits);  // here, for before the loop it costs causal D 64 a twentieth
     pass(0, careful, true);
     pass(careful, seen_whole, false);
     if (BOUNDED_LEFT) pass(max(careful, seen_whole), visits, true);
@@ -260,7 +262,6 @@ void main() {
     if (over) OVERFLOWS = 1.0;
     barrier();  // all have said so
     if (OVERFLOWS == 0.0) break;
-    careful = visits;
     fetch_a(begin_tile);
     fetch_b(begin_tile);
   }
