@@ -60,6 +60,34 @@ def test_reset_and_no_cache_folder(tmp_path, monkeypatch, capsys):
     assert tune.main([]) == 1 and "TORCH_AULE_CACHE_DIR" in capsys.readouterr().err
 
 
+def test_spilled_memory_is_told():
+    """What drivers of three vendors call it; scalar registers go to vector registers and do not count."""
+    assert tune.spilled([("Register Count", 255), ("Local Memory Size", 128), ("Stack Size", 0)]) == 128
+    assert tune.spilled([("VGPRs", 256), ("Spilled SGPRs", 9), ("Spilled VGPRs", 6), ("Scratch size", 64)]) == 6
+    assert tune.spilled([("Instruction Count", 100), ("Spill count", 3)]) == 3
+    assert tune.spilled([]) == 0
+    with tune.SpilledMemory() as memory:
+        torch.ones(3, device="aule").cosh_().cpu()
+    assert memory.most >= 0
+    assert torch_aule._C.keep_pipeline_statistics(False) == []
+
+
+def test_shapes_that_spill_are_passed_over(monkeypatch, capsys):
+    if not torch_aule._C.matrix_layout(0, False)["known"]:
+        pytest.skip("the device has no cooperative matrices with a known layout")
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE", "2,1,16,1,1")
+    monkeypatch.setattr(tune, "PASSES", tune.PASSES[:1])
+    monkeypatch.setattr(tune, "right", lambda actual, expected: True)
+    monkeypatch.setattr(tune.Problem, "__call__", lambda self: [])
+    most = iter([4, 8, 4])  # the shipped shape's, then those of two others
+    monkeypatch.setattr(tune.SpilledMemory, "__exit__", lambda self, *_: setattr(self, "most", next(most)))
+    monkeypatch.setattr(tune.Problem, "milliseconds", lambda self: float(os.environ.get(tune.PASSES[0][1], "9")[0]))
+    lines = tune.tune(dims=(16,), length=64, elements=2 * 64 * 16, shapes=[(1, 1, 16, 1, 1), (2, 1, 16, 1, 1)])
+    assert lines == ["forward 16 2 1 16 1 1"]
+    assert "spills 8" in capsys.readouterr().err
+
+
 def test_tuning(monkeypatch):
     if not torch_aule._C.matrix_layout(0, False)["known"]:
         with pytest.raises(RuntimeError, match="nothing to tune"):

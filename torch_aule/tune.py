@@ -1,8 +1,8 @@
 """Measures how to cut the attention kernels for matrix units on this device: ``python -m torch_aule.tune``.
 
-The shipped shapes were chosen on one GPU. This tries others, passes over those that give wrong numbers or fail to
-build, and keeps the fastest per pass and head size in a file that the planner reads from then on (``--reset`` removes
-it).
+The shipped shapes were chosen on one GPU. This tries others, passes over those that give wrong numbers, fail to build
+or spill more registers to memory than the shipped shape, and keeps the fastest per pass and head size in a file that
+the planner reads from then on (``--reset`` removes it).
 """
 
 from __future__ import annotations
@@ -72,6 +72,29 @@ def trial(variable: str, shape: tuple[int, ...] | None):
         os.environ.pop(variable, None)
         if before is not None:
             os.environ[variable] = before
+
+
+class SpilledMemory:
+    """What the kernels compiled inside the block keep in memory because registers do not suffice.
+
+    ``most`` is that of the worst kernel, in the driver's unit (VK_KHR_pipeline_executable_properties); 0 where the
+    driver does not tell, and for kernels that were compiled before.
+    """
+
+    most = 0
+
+    def __enter__(self) -> SpilledMemory:
+        torch_aule._C.keep_pipeline_statistics(True)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.most = max(self.most, *(spilled(values) for _, values in torch_aule._C.keep_pipeline_statistics(False)), 0)
+
+
+def spilled(values: list[tuple[str, int]]) -> int:
+    """Of one kernel. Scalar registers do not count: they go to lanes of vector registers."""
+    names = ("spilled vgprs", "spill count", "local memory size")  # as AMD's, Intel's and NVIDIA's drivers call it
+    return max((value for name, value in values if name.lower() in names), default=0)
 
 
 class Problem:
@@ -148,26 +171,32 @@ def tune(
     shared = torch_aule._C.device_properties(torch.aule.current_device())["max_shared_bytes"]
     lines = []
     for (name, variable, backward, causal), dim in itertools.product(PASSES, dims):
-        checks = [Problem(backward, causal, 2, n, dim) for n in (200, 256)]  # ragged and whole blocks of rows
-        expected = [check.reference() for check in checks]
+        with SpilledMemory() as shipped:
+            checks = [Problem(backward, causal, 2, n, dim) for n in (200, 256)]  # ragged and whole blocks of rows
+            expected = [check.reference() for check in checks]
 
-        def sound(checks=checks, expected=expected) -> bool:
-            return all(right(check(), e) for check, e in zip(checks, expected, strict=True))
+            def sound(checks=checks, expected=expected) -> bool:
+                return all(right(check(), e) for check, e in zip(checks, expected, strict=True))
 
-        timed = Problem(backward, causal, max(1, elements // length // dim), length, dim)
-        with trial(variable, None):
-            default = timed.milliseconds()
+            timed = Problem(backward, causal, max(1, elements // length // dim), length, dim)
+            with trial(variable, None):
+                default = timed.milliseconds()
+                is_sound = sound()
         best, best_ms = None, default
-        with trial(variable, None):
-            if not sound():
-                warnings.warn(f"{name} D {dim}: the shipped shape gives wrong numbers on this device", stacklevel=2)
-                best_ms = float("inf")
+        if not is_sound:
+            warnings.warn(f"{name} D {dim}: the shipped shape gives wrong numbers on this device", stacklevel=2)
+            best_ms = float("inf")
         trials = shapes or candidates(backward, dim, shared)
         for shape in track(trials, f"{name} D {dim}", console=console, transient=True):
             with trial(variable, shape):
                 try:
-                    if not sound():
+                    with SpilledMemory() as candidate:
+                        is_sound = sound()
+                    if not is_sound:
                         warnings.warn(f"{name} D {dim}: shape {shape} gives wrong numbers on this device", stacklevel=2)
+                        continue
+                    if candidate.most > shipped.most:
+                        console.print(f"{name} D {dim}: {shape} passed over: spills {candidate.most}")
                         continue
                     ms = timed.milliseconds()
                 except RuntimeError as error:

@@ -24,7 +24,7 @@ constexpr MatrixShape kForward[] = {
     {128, 8, 2, 32, 1, 1, 0, 1}, {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
 constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1},        {80, 4, 2, 32, 1, 1},
                                           {96, 4, 2, 32, 2, 1, 1},     {128, 4, 2, 32, 1, 1},
-                                          {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 1}};
+                                          {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
 // and wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {

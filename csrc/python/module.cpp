@@ -229,6 +229,7 @@ PYBIND11_MODULE(_C, m) {
       rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
     return rows;
   });
+  m.def("keep_pipeline_statistics", &runtime::keep_pipeline_statistics);
   m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });
   m.def("validation_message_count", &runtime::validation_message_count);
   m.def("validation_messages", &runtime::validation_messages);

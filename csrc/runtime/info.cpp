@@ -9,6 +9,7 @@
 #include "stream/errors.h"
 #include "vulkan/device.h"
 #include "vulkan/instance.h"
+#include "vulkan/pipeline_statistics.h"
 
 namespace aule::runtime {
 namespace {
@@ -31,6 +32,9 @@ std::vector<KernelInfo> registered_kernels(int device) {
 std::vector<std::string> active_pipelines(int device) {
   if (!vulkan::device_created(device)) return {};
   return kernels::active_pipelines(device);
+}
+std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
+  return vulkan::keep_pipeline_statistics(keep);
 }
 std::string unavailable_reason() { return vulkan::unavailable_reason(); }
 int device_count() noexcept { return vulkan::device_count(); }

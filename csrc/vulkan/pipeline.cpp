@@ -204,7 +204,7 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   for (size_t i = 0; i < r.constant_count; ++i)
     pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
   if (r.constant_count != 0) pipeline->label += ")";
-  if (statistics) print_pipeline_statistics(device_, pipeline->handle, pipeline->label);
+  if (statistics) report_pipeline_statistics(device_, pipeline->handle, pipeline->label);
   pipeline->params_ring = r.params_ring;
   pipeline->params_bytes = r.params_bytes;
   static std::atomic<uint32_t> next_id{0};

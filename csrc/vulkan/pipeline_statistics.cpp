@@ -1,24 +1,39 @@
 #include "vulkan/pipeline_statistics.h"
 
-#include <cstdint>
+#include <atomic>
 #include <cstdio>
-#include <vector>
+#include <mutex>
+#include <utility>
 
 #include "vulkan/device_impl.h"
 #include "vulkan/environment.h"
 
 namespace aule::vulkan {
+namespace {
 
-bool wants_pipeline_statistics(const DeviceImpl& device) {
+bool are_printed() {
   static const bool asked = environment_flag("AULE_PIPELINE_STATISTICS");
-  return asked && device.caps->pipeline_executable_properties;
+  return asked;
 }
 
-void print_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const std::string& label) {
+std::atomic<bool> are_kept{false};
+std::mutex kept_mutex;
+std::vector<PipelineStatistics>& kept() {
+  static auto& statistics = *new std::vector<PipelineStatistics>;
+  return statistics;
+}
+
+}  // namespace
+
+bool wants_pipeline_statistics(const DeviceImpl& device) {
+  return (are_printed() || are_kept) && device.caps->pipeline_executable_properties;
+}
+
+void report_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const std::string& label) {
   VkPipelineInfoKHR of_pipeline{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};
   uint32_t executables = 0;
   if (device.vk.vkGetPipelineExecutablePropertiesKHR(device.handle, &of_pipeline, &executables, nullptr) < 0) return;
-  std::string line = label + ":";
+  PipelineStatistics statistics{label, {}};
   for (uint32_t i = 0; i < executables; ++i) {
     const VkPipelineExecutableInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, i};
     uint32_t count = 0;
@@ -30,10 +45,24 @@ void print_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const st
       // The upper half of a number is constant junk on one vendor's driver.
       const uint64_t value = row.value.u64 & 0xffffffffu;
       if (row.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR) continue;
-      line += std::string(" ") + row.name + " " + std::to_string(value) + ";";
+      statistics.second.emplace_back(row.name, value);
     }
   }
-  std::fprintf(stderr, "%s\n", line.c_str());
+  if (are_printed()) {
+    std::string line = label + ":";
+    for (const auto& [name, value] : statistics.second) line += " " + name + " " + std::to_string(value) + ";";
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  if (are_kept) {
+    std::lock_guard lock(kept_mutex);
+    kept().push_back(std::move(statistics));
+  }
+}
+
+std::vector<PipelineStatistics> keep_pipeline_statistics(bool keep) {
+  are_kept = keep;
+  std::lock_guard lock(kept_mutex);
+  return std::exchange(kept(), {});
 }
 
 }  // namespace aule::vulkan

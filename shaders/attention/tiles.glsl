@@ -16,18 +16,23 @@
 // AULE_ATTENTION_TILES takes: LOCAL, TX, R, C, DEPTH, STRIP, STAGES, UNROLL_S, UNROLL_O.
 //   forward D 64       128,8,8,8,8,1,2,2,8 28.5   256,16,8,8,8,1,2,2,16 27.6   256,16,8,4,16,1,2,4,16 25.3
 //                      128,8,8,4,8,1,2,2,8 23.8   128,16,8,4,16,1,2,4,16 23.1
-//   forward D 128      (later in that run, the clock in doubt) 256,16,8,8,8,1,2,2,16 15.3
-//                      256,16,8,4,16,1,2,4,16 14.0   128,8,8,4,8,1,2,2,8 9.0   128,16,8,4,16,1,2,4,16 7.0
+//   forward D 128      256,16,8,8,8,1,2,2,16 and the others at half the clock, hence left out; see below
 //   backward D 64      dQ and dK/dV 128,16,8,4,16,1,2,4,16 19.8; dQ 256,16,8,4,16,.. 20.5, 128,16,4,4,16,.. 19.0,
 //                      128,16,8,2,16,.. 19.0, 128,8,8,4,8,1,2,2,8 18.5; dK/dV 256,16,8,4,16,.. 20.1, 128,16,8,2,16,.. 19.2,
 //                      128,8,4,8,8,1,2,2,8 18.8, 128,16,4,4,16,.. 18.6
 //   backward D 128     dQ 128,16,8,4,16,..; dK/dV 256,16,4,4,16,1,2,4,16 17.4, 128,16,4,4,16,.. 16.2 (dQ 256,16,8,4,16,..
 //                      16.3), 256,32,8,2,8,1,1,2,16 14.8, 128,16,8,2,16,.. 14.7, 128,16,8,4,16,.. 11.0
 // What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched between
-// two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. CUDA's memory-efficient kernels: 34.5 and 44.7,
-// 34.2 and 36.2; cuBLAS, 4096^3: 50.9. That compiler takes 228 to 255 registers, does not unroll the strips, so that the
-// scores' tile stands in local memory then (160 to 288 bytes), and spills some registers into shared memory: 12 bytes of
-// an invocation in forward D 128, 60 in dQ D 128 by 256,16,8,4, 188 in dK/dV D 128 by 128,16,8,4.
+// two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. That compiler takes 228 to 255 registers and
+// spills some into shared memory.
+// The shapes of attention_shapes.cpp, in turns with a 4096^3 product at 42 TFLOPS throughout, forward / backward:
+//   strips unrolled by a hint that the compiler did not follow, so that scores stood in local memory (160 to 288 bytes)
+//     D 64 28.4 / 21.4, causal 24.5 / 19.0; D 128 31.1 / 19.6, 26.3 / 17.3; float16 26.5 / 20.5, 23.5 / 18.4; 28.9 / 18.8,
+//     24.7 / 16.9
+//   strips as a loop whose body names each column (accumulate) and shuffles with constants (over_rows)
+//     D 64 28.9 / 23.1, causal 24.9 / 20.6; D 128 33.1 / 20.4, 27.7 / 18.0; float16 26.5 / 21.3, 23.5 / 19.1; 29.0 / 18.8,
+//     24.7 / 17.1
+//   CUDA's memory-efficient kernels in the same run, float32: D 64 34.9 / 35.1, D 128 45.0 / 36.6
 #ifndef AULE_ATTENTION_TILES_GLSL
 #define AULE_ATTENTION_TILES_GLSL
 #if SHUFFLE
@@ -190,13 +195,15 @@ const int NOTHING = 0, SCORES = 1, STRIPS = 2;
 // the scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
 void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a, int then_first_a,
                 Rows then_b, int then_first) {
-  [[unroll]] for (int strip = 0; strip < C; strip += STRIP) {
+  [[dont_unroll]] for (int strip = 0; strip < C; strip += STRIP) {
     if (STAGES == 1) barrier();  // the only half has been read
-    [[unroll]] for (int j = 0; j < STRIP; ++j) {
-      [[unroll]] for (int h = 0; h < R4; ++h) {
-        const int at = 4 * h * C + strip + j;
-        tile_a[turn * A_HALF + (j * TX + tx()) * A_STRIP + ty() * R4 + h] =
-            vec4(s.v[at], s.v[at + C], s.v[at + 2 * C], s.v[at + 3 * C]);
+    [[unroll]] for (int j = 0; j < C; ++j) {
+      if (STRIP == C || j / STRIP * STRIP == strip) {  // no register is indexed by a variable
+        [[unroll]] for (int h = 0; h < R4; ++h) {
+          const int at = 4 * h * C + j;
+          tile_a[turn * A_HALF + (j % STRIP * TX + tx()) * A_STRIP + ty() * R4 + h] =
+              vec4(s.v[at], s.v[at + C], s.v[at + 2 * C], s.v[at + 3 * C]);
+        }
       }
     }
     put_strip(b, first + strip * TX, column);
@@ -228,13 +235,18 @@ bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
 
 // The largest or the sum of each row's values, for every invocation of the row.
 #if SHUFFLE
-void over_rows(inout RowFactor x, bool sums) {
+void over_lanes(inout RowFactor x, bool sums, uint mask) {
   [[unroll]] for (int i = 0; i < R; ++i) {
-    [[unroll]] for (int mask = 1; mask < TX; mask *= 2) {
-      const float other = subgroupShuffleXor(x.v[i], uint(mask));
-      x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
-    }
+    const float other = subgroupShuffleXor(x.v[i], mask);
+    x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
   }
+}
+void over_rows(inout RowFactor x, bool sums) {
+  if (TX > 1) over_lanes(x, sums, 1u);
+  if (TX > 2) over_lanes(x, sums, 2u);
+  if (TX > 4) over_lanes(x, sums, 4u);
+  if (TX > 8) over_lanes(x, sums, 8u);
+  if (TX > 16) over_lanes(x, sums, 16u);
 }
 #else
 shared float partial[BM * TX];
