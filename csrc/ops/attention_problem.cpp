@@ -115,7 +115,9 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
               call.query.sizes());
   call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
   call.softcap = static_cast<float>(flags.softcap);
-  call.dropout_p = static_cast<float>(flags.dropout_p);
+  // What the kernels' 8 bits give; below 1 something is kept, so that the expectation is right.
+  const double steps = flags.dropout_p == 1 ? 256 : std::min(std::round(flags.dropout_p * 256), 255.0);
+  call.dropout_p = static_cast<float>(steps / 256);
   call.shift = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
   const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
   call.left = static_cast<int>(bound(flags.window_left));
@@ -129,7 +131,8 @@ int bias_code(const AttentionCall& call) {
 
 int attention_mode(const AttentionCall& call) {
   const bool paged = call.ragged.pages.defined();
-  return (call.dropout_p > 0 ? 1 : 0) | (call.ragged.given ? 2 : 0) |
+  const int dropout = (call.philox.state_address != 0 ? 1 | 8 : 1) | static_cast<int>(call.dropout_p * 256) << 8;
+  return (call.dropout_p > 0 ? dropout : 0) | (call.ragged.given ? 2 : 0) |
          (paged ? 4 | static_cast<int>(call.key.size(2)) << 8 : 0);
 }
 
@@ -221,10 +224,16 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const int64_t own = pass == AttentionPass::dkdv ? call.problem.k_len : call.problem.q_len;
     const bool direct =
         plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+    // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
+    const bool cells = call.dropout_p > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
+                       l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 &&
+                       l.cols == 0x98109810 && plan.rows <= 2 &&
+                       (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
     const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
                       (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
                       (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
-                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | plan.fences << 20 | more_flags;
+                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | (cells ? 65536 : 0) | plan.fences << 20 |
+                      more_flags;
     for (const int word :
          {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
       spec.push(word);

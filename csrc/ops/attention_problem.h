@@ -146,7 +146,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.scale = call.scale;
   p.softcap = call.softcap;
   p.dropout_p = call.dropout_p;
-  p.dropout_scale = call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 0;
+  p.dropout_scale = call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 1;  // at 1 all is dropped
   set_sequences(p, call.ragged, args);
   return p;
 }

@@ -45,11 +45,13 @@ struct Params {
 // Positions 0 to 4 of every kernel's specialization constants.
 layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients
 layout(constant_id = 1) const int BIAS_DT = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
-layout(constant_id = 2) const int MODE = 0;      // bits: 1 dropout, 2 ragged, 4 paged; from bit 8 on the rows of a page
+// Bits: 1 dropout, 2 ragged, 4 paged, 8 dropout's seed is in memory; from bit 8 on the rows of a page, or the threshold.
+layout(constant_id = 2) const int MODE = 0;
 layout(constant_id = 3) const bool SOFTCAP = false;
 layout(constant_id = 4) const int LOCAL = 8;  // local size
 
 const bool DROPOUT = (MODE & 1) != 0;
+const bool DROPOUT_STATE = (MODE & 8) != 0;
 const bool RAGGED = (MODE & 2) != 0;  // sequences of their own lengths, read on the device: causal from the last key
 const bool PAGED = (MODE & 4) != 0;   // keys and values are pages [page, Hkv, PAGE, D], which `pages` puts into order
 const int PAGE = PAGED ? MODE >> 8 : 1;
@@ -140,17 +142,66 @@ uint64_t bias_bytes() { return BIAS_DT == AULE_DT_BOOL ? 1 : (BIAS_DT == AULE_DT
 // Overflow of exp in a hand-made tanh is why the built-in one is clamped: beyond 15 it is 1 in float32.
 float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 
-// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same mask: 16
-// bits, half key % 2 of word query % 4 of the draw numbered by (batch and head, query / 4) and key / 2. The probability is
-// thus a multiple of 2^-16; FlashAttention's has 8 bits.
-uvec4 dropout_draw(Philox g, int bh, int row, int key, int q_len) {
-  const uint64_t block = uint64_t(uint(bh)) * uint64_t(uint(q_len + 3) / 4u) + uint64_t(uint(row) / 4u);
-  return philox_draw_of_rounds(g, block << 28 | uint64_t(uint(key) / 2u), 0u, 7);
+// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same mask.
+// Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements, whose mask is one word:
+//   cell  4 * (query % 8) + key / 2 % 4: what one lane of NVIDIA's accumulators holds of a unit
+//   bit   16 * (key % 2) + 8 * (query / 16 % 2) + 4 * (key / 16 % 2) + 2 * (query / 8 % 2) + key / 8 % 2
+// A cell makes a draw of eight words: Philox with key 0 after eight and after six rounds, from a counter of key / 32 and the
+// cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten rounds with the seed as key
+// and the offset as counter. The keys of rounds are thus constants.
+// Bit i of the words is a number of 8 bits, from the first word the highest, and element i is kept if that is at least the
+// threshold. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the threshold has a 1, `kept | w`
+// where it has a 0. What six rounds make decides only among the sixteenth of the elements whose upper four bits are the
+// threshold's (after five, some bits of a word are correlated by 1/150; of six nothing was found). The probability is a
+// multiple of 1/256, as FlashAttention's; p.dropout_p is that already.
+const int THRESHOLD = MODE >> 8 & 511;
+struct Dropout {
+  uvec4 start;
+};
+Dropout dropout_begin() {
+  return Dropout(philox_draw(philox_begin(p.seed, p.offset, DROPOUT_STATE ? p.state : uint64_t(0)), 0u, 0u));
 }
-uint dropout_threshold() { return uint(p.dropout_p * 65536.0 + 0.5); }
-bool dropout_keeps(uvec4 draw, int row, int key, uint threshold) {
-  const uint low = (row & 1) == 0 ? draw.x : draw.y, high = (row & 1) == 0 ? draw.z : draw.w;
-  const uint word = (row & 2) == 0 ? low : high;
-  return ((key & 1) == 0 ? word & 0xffffu : word >> 16) >= threshold;
+uint dropout_compare(uint kept, uint w, int bit) { return (THRESHOLD >> bit & 1) != 0 ? kept & w : kept | w; }
+uint dropout_word(Dropout d, int bh, uint row_unit, uint key_unit, uint cell) {
+  const uvec4 low = philox_rounds(d.start ^ uvec4(key_unit << 5 | cell, row_unit, uint(bh), 0u), uvec2(0u), 0, 6);
+  const uvec4 high = philox_rounds(low, uvec2(0u), 6, 8);
+  uint kept = ~0u;
+  kept = dropout_compare(kept, low.w, 0);
+  kept = dropout_compare(kept, low.z, 1);
+  kept = dropout_compare(kept, low.y, 2);
+  kept = dropout_compare(kept, low.x, 3);
+  kept = dropout_compare(kept, high.w, 4);
+  kept = dropout_compare(kept, high.z, 5);
+  kept = dropout_compare(kept, high.y, 6);
+  kept = dropout_compare(kept, high.x, 7);
+  return THRESHOLD < 256 ? kept : 0u;
+}
+// dS is kept * dP - delta; times the scale at the end only, so delta waits for that divided by it.
+float dropout_unscale() { return DROPOUT ? 1.0 / p.dropout_scale : 1.0; }
+uint dropout_cell(int row, int key) { return uint((row & 7) << 2 | (key >> 1 & 3)); }
+uint dropout_bit(int row, int key) {
+  return uint((key & 1) << 4 | (row & 16) >> 1 | (key & 16) >> 2 | (row & 8) >> 2 | (key & 8) >> 3);
+}
+bool dropout_keeps(Dropout d, int bh, int row, int key) {
+  return (dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, dropout_cell(row, key)) >> dropout_bit(row, key) & 1u) != 0u;
+}
+// Bit i: key 32 * key_unit + i of this row; or query 32 * row_unit + i of this key.
+uint dropout_row(Dropout d, int bh, int row, uint key_unit) {
+  uint kept = 0u;
+  [[dont_unroll]] for (uint t = 0u; t < 4u; ++t) {
+    const uint w = dropout_word(d, bh, uint(row) / 32u, key_unit, uint(row & 7) << 2 | t) >> ((row & 16) >> 1 | (row & 8) >> 2);
+    const uint even = (w & 1u) | (w & 2u) << 7 | (w & 16u) << 12 | (w & 32u) << 19;
+    const uint odd = (w >> 16 & 1u) | (w >> 16 & 2u) << 7 | (w >> 16 & 16u) << 12 | (w >> 16 & 32u) << 19;
+    kept |= (even | odd << 1) << 2u * t;
+  }
+  return kept;
+}
+uint dropout_column(Dropout d, int bh, uint row_unit, int key) {
+  uint kept = 0u;
+  [[dont_unroll]] for (uint g = 0u; g < 8u; ++g) {
+    const uint w = dropout_word(d, bh, row_unit, uint(key) / 32u, g << 2 | uint(key >> 1 & 3)) >> dropout_bit(0, key);
+    kept |= ((w & 1u) | (w & 4u) << 6 | (w & 256u) << 8 | (w & 1024u) << 14) << g;
+  }
+  return kept;
 }
 #endif

@@ -8,9 +8,8 @@
 #include "attention/tiles.glsl"
 
 struct Weights {
-  int key0, query0, end, bh;
+  int first, key0, query0, end, bh;
   uint64_t bias;
-  Philox philox;
   float lse[C], delta[C];
 };
 
@@ -19,7 +18,6 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
   const int q_len = query_count();
   [[unroll]] for (int j = 0; j < C; ++j) {
     const int row = w.query0 + tx() + TX * j;
-    uvec4 draw;
     [[unroll]] for (int i = 0; i < R; ++i) {
       const int key = w.key0 + i, seen = key - row - diagonal_shift();
       const bool inside = key < key_count() && row < w.end;
@@ -28,8 +26,7 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
       if (DROPOUT) {
-        if (i % 2 == 0) draw = dropout_draw(w.philox, w.bh, row, key, q_len);
-        const bool keep = dropout_keeps(draw, row, key, dropout_threshold());
+        const bool keep = is_kept(key - (w.first & ~31), row - (w.query0 & ~31), row, key);
         gp = keep ? gp * p.dropout_scale : 0.0;
         kept = keep ? prob * p.dropout_scale : 0.0;
       }
@@ -55,15 +52,17 @@ void main() {
   begin_sequence(b);
   int k_len = key_count();
   if (RAGGED && first >= k_len) return;
-  int begin = queries_begin(first), end = queries_end(min(first + BM, k_len) - 1);
+  int begin = queries_begin(first) & ~(DROPOUT ? 31 : 0), end = queries_end(min(first + BM, k_len) - 1);
   Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, 0, k_len, p.head_dim);
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, k_len, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   Weights w;
+  w.first = first;
   w.key0 = first + ty() * R;
   w.end = end;
   w.bias = 0;
-  if (DROPOUT) w.philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   ResultTile dk, dv;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
@@ -86,6 +85,7 @@ void main() {
       }
       ScoreTile s, dp;
       scores(s, k, first, q, query0, v, g);
+      if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
       scores(dp, v, first, g, query0, none, none);
       fetch_strip(g, query0, column);
       bool whole = query0 + BN <= end && seen_whole(query0, query0 + BN - 1, first, first + BM - 1);

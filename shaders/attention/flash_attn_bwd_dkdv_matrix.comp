@@ -40,8 +40,8 @@ vec2 next_stats[STATS_LOADS];
 int b, h, bh, row0, part;
 uint64_t bias_base, stats_base, ds_base;
 int query_blocks;  // of stored dS
-Philox philox;
-uint threshold;
+Dropout dropout;
+uint kept;  // of this unit, drawn before the last products of the one before
 
 // A query beyond the last has log-sum-exp infinity, hence P = 0, and needs no mask.
 void fetch_stats(int tile) {
@@ -50,7 +50,7 @@ void fetch_stats(int tile) {
     next_stats[i] = vec2(POS_INF, 0.0);
     if (row <= tile_last) {
       const uint64_t stats = stats_base + uint64_t(uint(row)) * 8;
-      next_stats[i] = vec2(F32Ref(stats).v * LOG2E, F32Ref(stats + 4).v);
+      next_stats[i] = vec2(F32Ref(stats).v * LOG2E, F32Ref(stats + 4).v * dropout_unscale());
     }
   }
 }
@@ -91,7 +91,7 @@ void products(int stage, int block) {
 }
 
 #define DS_PAIR(M, e) pack_two(M[NIBBLE(ELEM_OF_A, e)], M[NIBBLE(ELEM_OF_A, e + 1)])
-void accumulate(int stage, int block, int query0, bool masked) {
+void accumulate(int stage, int block, int query0, int then, bool masked) {
   MatA weight[ROWS], ds[ROWS];
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int most[SLOTS], least[SLOTS];  // the key sees queries in [least, most], relative to this lane's first column
@@ -102,8 +102,8 @@ void accumulate(int stage, int block, int query0, bool masked) {
         most[t] = diagonal + p.left;
       }
     }
-    uvec4 bits;
-    if (DROPOUT && QUADS) bits = dropout_block_transposed(philox, bh, query0, row0 + r * MAT_M, p.q_len);
+    uvec4 words;
+    if (DROPOUT && !CELLS) words = unit_words(dropout, bh, query0, row0 + r * MAT_M);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int column = lane_col() + NIBBLE(ELEM_COLS, e);
       const vec2 stats = row_stats[stage * TILE + block * MAT_N + column];
@@ -120,15 +120,14 @@ void accumulate(int stage, int block, int query0, bool masked) {
         if (BOUNDED_LEFT) hidden = hidden || NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
         x = hidden ? NEG_INF : x;
       }
-      float prob = exp2(x), gp = dp[r][e], kept = prob;
+      const float prob = exp2(x), gp = dp[r][e];
+      float weighs = prob;
       if (DROPOUT) {
-        const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
-                                 : dropout_keeps(dropout_draw(philox, bh, query, key, p.q_len), query, key, threshold);
-        gp = keeps ? gp * p.dropout_scale : 0.0;
-        kept = keeps ? prob : 0.0;  // the scale waits for the end
+        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) : words_keep(words, query, key);
+        weighs = keeps ? prob : 0.0;  // the scale waits for the end
       }
-      const float d = prob * (gp - stats.y);
-      PUT_A(weight[r], 0, e, kept)
+      const float d = DROPOUT ? fma(weighs, gp, -(prob * stats.y)) : prob * (gp - stats.y);
+      PUT_A(weight[r], 0, e, weighs)
       PUT_A(ds[r], 1, e, SOFTCAP ? d * slope : d)
     }
     TAKE_A(weight[r], 0)
@@ -138,6 +137,7 @@ void accumulate(int stage, int block, int query0, bool masked) {
       ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(ds[r], 0), DS_PAIR(ds[r], 2), DS_PAIR(ds[r], 4), DS_PAIR(ds[r], 6));
     }
   }
+  if (CELLS && LAST_OF_UNIT(block, query0, then)) kept = transposed_cell(dropout, bh, then, row0);
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;
     coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + i * MAT_N) / 8), uint(PITCH_V), ROW_MAJOR);
@@ -152,14 +152,14 @@ void accumulate(int stage, int block, int query0, bool masked) {
 
 void pass(int from, int to, int last, bool masked) {
   [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int stage = STAGES == 1 ? 0 : tile & 1;
-    fetch_a(min(tile + 1, last));
-    fetch_b(min(tile + 1, last));
-    fetch_stats(min(tile + 1, last));
+    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
+    fetch_a(following);
+    fetch_b(following);
+    fetch_stats(following);
     [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
       const int query0 = tile * TILE + block * MAT_N;
       products(stage, block);
-      accumulate(stage, block, query0, masked);
+      accumulate(stage, block, query0, block + 1 < BLOCKS ? query0 + MAT_N : following * TILE, masked);
     }
     if (STAGES == 1) barrier();  // the tile has been read
     put_a(STAGES == 1 ? 0 : stage ^ 1);
@@ -185,8 +185,7 @@ void main() {
   row0 = first + warp / SPLIT * ROWS * MAT_M;
   part = SPLIT == 1 ? 0 : warp % SPLIT;
   tile_last = last_query();
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
-  if (DROPOUT) threshold = dropout_threshold();
+  if (DROPOUT) dropout = dropout_begin();
 
   const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
   const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(d0 * 2);
@@ -231,13 +230,14 @@ void main() {
     put_b(STAGES == 1 ? 0 : begin & 1);
     put_stats(STAGES == 1 ? 0 : begin & 1);
     barrier();  // the first tile is written
+    if (CELLS) kept = transposed_cell(dropout, bh, begin * TILE, row0);
     if (!EXACT) pass(begin, full_begin, last_tile, true);
     pass(full_begin, full_end, last_tile, false);
     if (BOUNDED_LEFT) pass(full_end, end, last_tile, true);
   }
 
   barrier();  // the last tile has been read
-#define BY_SCALE(r, e) (p.scale * UNCUT)
+#define BY_SCALE(r, e) (p.scale * UNCUT * (DROPOUT ? p.dropout_scale : 1.0))
 #define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * UNCUT : UNCUT)
   const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
   const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);

@@ -24,7 +24,6 @@ void main() {
   if (RAGGED && first >= k_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap, dropout_scale = p.dropout_scale;
-  uint threshold = dropout_threshold();
 
   float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
   uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h);
@@ -62,12 +61,13 @@ void main() {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h + int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
   }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   // One loop over (head of the group, query): two nested ones would carry every accumulator through two masks.
   int head = 0, row = begin;
   uint64_t q_row = q_base, g_row = g_base;
+  uint kept[R];  // of 32 queries
   [[dont_unroll]] for (int step = share * rows; step > 0; --step) {
     float s[R], dp[R];
     vec2 q_two[DP / CHUNK], g_two[DVP / CHUNK];
@@ -90,6 +90,9 @@ void main() {
     }
     vec2 stat = uintBitsToFloat(unpackUint2x32(PairRef(stats).v));  // {logsumexp, delta}
     float weight[R];
+    if (DROPOUT && (row == begin || (row & 31) == 0)) {
+      [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_column(dropout, bh0 + head, uint(row) / 32u, key0 + r);
+    }
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r], slope = 1.0;
       if (SOFTCAP) {
@@ -104,8 +107,7 @@ void main() {
       float gp = dp[r];
       weight[r] = prob;
       if (DROPOUT) {
-        uvec4 draw = dropout_draw(philox, bh0 + head, row, key0 + r, q_len);
-        bool keep = dropout_keeps(draw, row, key0 + r, threshold);
+        bool keep = (kept[r] >> (row & 31) & 1u) != 0u;
         gp = keep ? gp * dropout_scale : 0.0;
         weight[r] = keep ? prob * dropout_scale : 0.0;
       }

@@ -9,9 +9,8 @@
 layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
 
 struct Weights {
-  int row0, key0, end, bh, column, pass;
+  int first, row0, key0, end, bh, column, pass;
   uint64_t bias;
-  Philox philox;
   RowFactor lse, delta;
 };
 
@@ -20,7 +19,6 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
   const int q_len = query_count();
   [[unroll]] for (int j = 0; j < C; ++j) {
     const int key = w.key0 + tx() + TX * j;
-    uvec4 draw;
     [[unroll]] for (int i = 0; i < R; ++i) {
       const int row = w.row0 + i, seen = key - row - diagonal_shift();
       const bool inside = key < w.end && row < q_len;
@@ -30,8 +28,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
       float gp = dp.v[i * C + j];
       if (DROPOUT) {
-        if (i % 4 == 0) draw = dropout_draw(w.philox, w.bh, row, key, q_len);
-        gp = dropout_keeps(draw, row, key, dropout_threshold()) ? gp * p.dropout_scale : 0.0;
+        gp = is_kept(row - (w.first & ~31), key - (w.key0 & ~31), row, key) ? gp * p.dropout_scale : 0.0;
       }
       if (DT != AULE_DT_F32) sum.v[i] += prob * gp;
       const float ds = prob * (gp - w.delta.v[i]);
@@ -53,20 +50,22 @@ void main() {
   begin_sequence(b);
   int q_len = query_count();
   if (RAGGED && first >= q_len) return;
-  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
+  int begin = keys_begin(first) & ~(DROPOUT ? 31 : 0), end = keys_end(min(first + BM, q_len) - 1);
   Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
   Rows g = Rows(query_rows(p.grad_out, p.grad_out_stride, b, h), p.grad_out_stride[2] * ELEM_BYTES, 0, q_len, p.v_dim);
   Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, 0, end, p.head_dim);
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, end, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   Weights w;
+  w.first = first;
   w.row0 = row0;
   w.end = end;
   w.bh = bh;
   w.column = column;
   w.bias = 0;
   if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
-  if (DROPOUT) w.philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   ResultTile dq;
   RowFactor sum;
@@ -86,6 +85,7 @@ void main() {
       w.key0 = key0;
       ScoreTile s, dp;
       scores(s, q, first, k, key0, g, v);
+      if (DROPOUT) draw_kept(dropout, bh, first, key0, false);
       scores(dp, g, first, v, key0, none, none);
       if (pass == 1) fetch_strip(k, key0, column);
       bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);

@@ -26,8 +26,8 @@ float lse[ROWS * SLOTS], delta[ROWS * SLOTS];
 // Uniform facts of this workgroup.
 int b, h, bh, row0, part;
 uint64_t bias_base;
-Philox philox;
-uint threshold;
+Dropout dropout;
+uint kept;  // of this unit, drawn before the last products of the one before
 
 void products(int stage, int block) {
   DECLARE_SUMS
@@ -59,7 +59,7 @@ void products(int stage, int block) {
 }
 
 // s := P, dp := the gradient of P, slope := that of the soft cap.
-void weigh(int key0, bool masked) {
+void weigh(int block, int key0, bool masked) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], relative to this lane's first
     if (masked) {
@@ -69,8 +69,8 @@ void weigh(int key0, bool masked) {
         least[t] = diagonal - p.left - key0 - lane_col();
       }
     }
-    uvec4 bits;
-    if (DROPOUT && QUADS) bits = dropout_block(philox, bh, row0 + r * MAT_M, key0, p.q_len);
+    uvec4 words;
+    if (DROPOUT && !CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int t = r * SLOTS + SLOT(e);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
@@ -88,26 +88,26 @@ void weigh(int key0, bool masked) {
       }
       s[r][e] = exp2(x);
       if (DROPOUT) {
-        const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
-                                 : dropout_keeps(dropout_draw(philox, bh, row, key, p.q_len), row, key, threshold);
-        dp[r][e] = keeps ? dp[r][e] * p.dropout_scale : 0.0;
+        const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, SECOND_BLOCK(block, key0), e)) : words_keep(words, row, key);
+        dp[r][e] = keeps ? dp[r][e] : 0.0;  // the scale waits for the end
       }
     }
   }
 }
 
-void accumulate(int stage, int block, int key0) {
+void accumulate(int stage, int block, int key0, int then) {
   MatA ds[ROWS];
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const float d = s[r][e] * (dp[r][e] - delta[r * SLOTS + SLOT(e)]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       if (GRAD_BIAS && part == 0 && row < p.q_len && key <= tile_last)
-        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = d;
+        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = DROPOUT ? d * p.dropout_scale : d;
       PUT_A(ds[r], 0, e, SOFTCAP ? d * slope[r][e] : d)
     }
     TAKE_A(ds[r], 0)
   }
+  if (CELLS && LAST_OF_UNIT(block, key0, then)) kept = own_cell(dropout, bh, row0, then);
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
     MatB k;
     coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + i * MAT_N) / 8), uint(PITCH), ROW_MAJOR);
@@ -126,8 +126,10 @@ void sum_delta(int from, int to) {
     put_b(0);
     barrier();  // the tile is written
     [[dont_unroll]] for (int block = 0; block < BLOCKS; ++block) {
+      const int key0 = tile * TILE + block * MAT_N;
+      if (CELLS) kept = own_cell(dropout, bh, row0, key0);
       products(0, block);
-      weigh(tile * TILE + block * MAT_N, true);
+      weigh(block, key0, true);
       [[unroll]] for (int r = 0; r < ROWS; ++r)
         [[unroll]] for (int e = 0; e < ELEMS; ++e) sum[r * SLOTS + SLOT(e)] += s[r][e] * dp[r][e];
     }
@@ -137,26 +139,27 @@ void sum_delta(int from, int to) {
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
       const int64_t index = stats_index(bh, min(row, last_query()));
-      delta[r * SLOTS + t] = row_sum(sum[r * SLOTS + t]) + delta_of_logsumexp(index);
-      if (lane() % LANE_DIV == 0 && part == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = delta[r * SLOTS + t];
+      const float whole = row_sum(sum[r * SLOTS + t]) * (DROPOUT ? p.dropout_scale : 1.0) + delta_of_logsumexp(index);
+      delta[r * SLOTS + t] = whole * dropout_unscale();
+      if (lane() % LANE_DIV == 0 && part == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = whole;
     }
 }
 
 void pass(int from, int to, int last, bool masked) {
   [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int stage = STAGES == 1 ? 0 : tile & 1;
+    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);
       barrier();  // the tile is written
     }
-    fetch_a(min(tile + 1, last));
-    fetch_b(min(tile + 1, last));
+    fetch_a(following);
+    fetch_b(following);
     [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
       const int key0 = tile * TILE + block * MAT_N;
       products(stage, block);
-      weigh(key0, masked);
-      accumulate(stage, block, key0);
+      weigh(block, key0, masked);
+      accumulate(stage, block, key0, block + 1 < BLOCKS ? key0 + MAT_N : following * TILE);
     }
     if (STAGES == 2) {
       put_a(stage ^ 1);
@@ -196,7 +199,7 @@ void main() {
       const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t), last_query());
       const uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * 8;
       lse[r * SLOTS + t] = F32Ref(stats).v * LOG2E;
-      delta[r * SLOTS + t] = F32Ref(stats + 4).v;
+      delta[r * SLOTS + t] = F32Ref(stats + 4).v * dropout_unscale();
     }
   if (sums) {
     sum_delta(begin, end);
@@ -209,11 +212,12 @@ void main() {
     put_b(begin & 1);
     barrier();  // the first tile is written
   }
+  if (CELLS) kept = own_cell(dropout, bh, row0, begin * TILE);
   if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
   pass(full_begin, full_end, last_tile, false);
   if (!EXACT) pass(full_end, end, last_tile, true);
 
-#define BY_SCALE(r, e) (p.scale * UNCUT)
+#define BY_SCALE(r, e) (p.scale * UNCUT * (DROPOUT ? p.dropout_scale : 1.0))
   const uint64_t dq_head = query_rows(p.grad_query, p.grad_query_stride, b, h) + uint64_t(d0 * 2);
   STORE_ROWS(dq, BY_SCALE, dq_head, uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim - d0, D_PART)
 }

@@ -25,7 +25,6 @@ void main() {
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_scale = p.dropout_scale;
-  uint threshold = dropout_threshold();
 
   float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
@@ -63,8 +62,8 @@ void main() {
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] + int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
     if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
   }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   // Steps below 0 pass the keys once more, for delta alone: not a second loop, which would be as much code again.
   bool again = sums_delta(end - begin, W * R);
@@ -74,6 +73,7 @@ void main() {
     sum[r] = 0.0;
     if (DT != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
   }
+  uint kept[R];  // of 32 keys
   [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
     int key = step < 0 ? end + step : begin + step;
     float s[R], dp[R];
@@ -94,8 +94,9 @@ void main() {
         [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
       }
     }
-    uvec4 draw;
-    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
+    if (DROPOUT && (key == begin || (key & 31) == 0)) {
+      [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
+    }
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r], slope = 1.0;
       if (SOFTCAP) {
@@ -111,7 +112,7 @@ void main() {
       bool visible = seen >= -left && seen <= right && x > NEG_INF;
       float prob = visible ? exp(x - lse[r]) : 0.0;
       float gp = dp[r];
-      if (DROPOUT) gp = dropout_keeps(draw, row0 + r, key, threshold) ? gp * dropout_scale : 0.0;
+      if (DROPOUT) gp = (kept[r] >> (key & 31) & 1u) != 0u ? gp * dropout_scale : 0.0;
       float ds = prob * (gp - delta[r]);
       if (DT != AULE_DT_F32) {
         sum[r] += step < 0 ? prob * gp : 0.0;

@@ -112,7 +112,7 @@ void main() {
     barrier();  // the tile has been read
   }
   const int corner = warp * PATCH_SIZE;
-#define BY_SCALE(r, e) (p.scale * UNCUT)
+#define BY_SCALE(r, e) (p.scale * UNCUT * (DROPOUT ? p.dropout_scale : 1.0))
   const uint64_t dq_head = query_rows(p.grad_query, p.grad_query_stride, b, h) + uint64_t(column0 * 2);
   STORE_ROWS(dq, BY_SCALE, dq_head, uint(p.grad_query_stride[2]) * 2u, last_query(), p.head_dim - column0, WIDTH)
 }

@@ -20,7 +20,7 @@ void main() {
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
-  int begin = keys_begin(first), end = keys_end(min(first + BM, q_len) - 1);
+  int begin = keys_begin(first) & ~(DROPOUT ? 31 : 0), end = keys_end(min(first + BM, q_len) - 1);
   Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
   Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, p.key_stride[0] * ELEM_BYTES, end, p.head_dim);
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, p.value_stride[0] * ELEM_BYTES, end, p.v_dim);
@@ -32,8 +32,8 @@ void main() {
     bias_q = p.bias_stride[2];
     bias_k = p.bias_stride[3];
   }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   ResultTile o;
   RowFactor m, l;
@@ -46,6 +46,7 @@ void main() {
   fetch_scores(q, first, k, begin, 0);
   [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
     ScoreTile s;
+    if (DROPOUT) draw_kept(dropout, bh, first, key0, false);
     scores(s, q, first, k, key0, none, none);
     fetch_strip(v, key0, column);
     bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);
@@ -84,10 +85,9 @@ void main() {
     if (DROPOUT) {
       [[unroll]] for (int j = 0; j < C; ++j) {
         int key = key0 + tx() + TX * j;
-        [[unroll]] for (int h = 0; h < R4; ++h) {
-          uvec4 draw = dropout_draw(philox, bh, row0 + 4 * h, key, q_len);
-          [[unroll]] for (int i = 4 * h; i < 4 * h + 4; ++i)
-            s.v[i * C + j] = dropout_keeps(draw, row0 + i, key, dropout_threshold()) ? s.v[i * C + j] * p.dropout_scale : 0.0;
+        [[unroll]] for (int i = 0; i < R; ++i) {
+          const int row = row0 + i;
+          s.v[i * C + j] = is_kept(row - (first & ~31), key - (key0 & ~31), row, key) ? s.v[i * C + j] * p.dropout_scale : 0.0;
         }
       }
     }

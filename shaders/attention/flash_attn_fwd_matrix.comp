@@ -67,7 +67,7 @@
 #ifdef T_bfloat16_t
 const float MOST = 1e30;
 #else
-const float MOST = 65504.0;
+const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are doubled
 #endif
 // Some lane's sum is more; in shared memory that the backward kernels' split heads need.
 #define OVERFLOWS partials[0]
@@ -84,8 +84,9 @@ float m[ROWS * SLOTS], l[ROWS * SLOTS];
 int b, h, bh, row0;
 uint64_t bias_base;
 float score_scale;
-Philox philox;
-uint threshold;
+Dropout dropout;
+uint kept;  // of the unit of kept_unit
+int kept_unit = -1;
 
 // s = Q K^T of the blocks [block, block + STEP) of the tile.
 void scores(int stage, int block) {
@@ -153,24 +154,36 @@ void rescale() {
   }
 }
 
+// Before the elements of a block are masked.
+void take_cell(int block, int key0) {
+  if (WHOLE_UNITS ? (block & 1) == 0 : key0 >> 5 != kept_unit) kept = own_cell(dropout, bh, row0, key0);
+  kept_unit = key0 >> 5;
+}
+
 // O += P V of the blocks that `s` holds.
 void weigh(int stage, int block, int key0) {
   [[unroll]] for (int c = 0; c < STEP; ++c) {
+    const int second = SECOND_BLOCK(block + c, key0);
     MatA weight[ROWS];
+    if (CELLS) take_cell(block + c, key0 + c * MAT_N);
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
-      uvec4 bits;
-      if (DROPOUT && QUADS) bits = dropout_block(philox, bh, row0 + r * MAT_M, key0 + c * MAT_N, p.q_len);
-      [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      uvec4 words;
+      if (DROPOUT && !CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0 + c * MAT_N);
+      [[unroll]] for (int e = 0; e < ELEMS; e += RUN) {
         float x = exp2(fma(s[r * STEP + c][e], score_scale, -m[r * SLOTS + SLOT(e)]));
         l[r * SLOTS + SLOT(e)] += x;
-        if (DROPOUT) {  // the scale waits for the end
-          const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e);
-          const int key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
-          const bool keeps = QUADS ? dropout_keeps_element(bits, e, threshold)
-                                   : dropout_keeps(dropout_draw(philox, bh, row, key, p.q_len), row, key, threshold);
-          x = keeps ? x : 0.0;
+        if (RUN == 2) {
+          const float y = exp2(fma(s[r * STEP + c][e + 1], score_scale, -m[r * SLOTS + SLOT(e + 1)]));
+          l[r * SLOTS + SLOT(e + 1)] += y;
+          PUT_PAIR(weight[r], e, x, y, kept, CELL_BIT(r, second, e))
+        } else {
+          if (DROPOUT) {  // the scale waits for the end
+            const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
+            const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, second, e)) : words_keep(words, row, key);
+            x = keeps ? x : 0.0;
+          }
+          PUT_A(weight[r], 0, e, x)
         }
-        PUT_A(weight[r], 0, e, x)
       }
       TAKE_A(weight[r], 0)
     }
@@ -266,12 +279,13 @@ void main() {
     fetch_b(begin_tile);
   }
 
+  const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * UNCUT;
   float inverse[ROWS * SLOTS];
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     [[unroll]] for (int t = 0; t < SLOTS; ++t) {
       const float sum = row_sum(l[r * SLOTS + t]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
-      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * UNCUT / sum;  // a row that sees nothing is 0
+      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
       if (lane() % LANE_DIV == 0 && row <= last_query())
         F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
     }

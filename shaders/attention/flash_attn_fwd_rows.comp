@@ -26,7 +26,6 @@ void main() {
   if (RAGGED && first >= q_len) return;
   int shift = diagonal_shift(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_scale = p.dropout_scale;
-  uint threshold = dropout_threshold();
 
   float q[R * DP], o[R * DVP], m[R], l[R];
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
@@ -52,9 +51,10 @@ void main() {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] + int64_t(min(row0 + r, q_len - 1)) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
   }
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
+  uint kept[R];  // of 32 keys
   [[dont_unroll]] for (int key = begin; key < end; ++key) {
     if (PAGED) {
       k_row = key_rows(p.key, p.key_stride, b, kv_h) + key_offset(p.key_stride[0], int64_t(k_step), key);
@@ -70,8 +70,9 @@ void main() {
       }
     }
     float f[R];
-    uvec4 draw;
-    if (DROPOUT) draw = dropout_draw(philox, bh, row0, key, q_len);
+    if (DROPOUT && (key == begin || (key & 31) == 0)) {
+      [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
+    }
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r];
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
@@ -87,7 +88,7 @@ void main() {
       m[r] = top;
       float weight = exp(x - ref);
       l[r] = l[r] * f[r] + weight;
-      if (DROPOUT) weight = dropout_keeps(draw, row0 + r, key, threshold) ? weight * dropout_scale : 0.0;
+      if (DROPOUT) weight = (kept[r] >> (key & 31) & 1u) != 0u ? weight * dropout_scale : 0.0;
       s[r] = weight;
     }
     [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {

@@ -20,6 +20,7 @@
 
 const int LANES = SUBGROUP / MAT_M;  // of a row; the planner sees to it that it is whole and divides TILE
 const int PER = TILE / LANES;
+const bool ROW_WORD = 32 % PER == 0;  // a lane's columns are in one unit of dropout
 const int WIDTH = TILE > 16 ? TILE : 16;
 const int SCORE_PITCH = WIDTH + 4, WEIGHT_PITCH = WIDTH + 8;
 shared float scores_of[WARPS * MAT_M * SCORE_PITCH];
@@ -33,8 +34,7 @@ float x[PER];
 int b, h, bh, row0;
 uint64_t bias_base;
 float score_scale;
-Philox philox;
-uint threshold;
+Dropout dropout;
 int row, part;  // query, and which of its LANES lanes this is
 uint own_scores, own_weights, at_scores, at_weights;
 float m, l;
@@ -82,11 +82,13 @@ void visit(int tile, bool masked) {
     put_factor(factor);
   }
 
+  uint kept;
+  if (DROPOUT && ROW_WORD) kept = dropout_row(dropout, bh, row, uint(key0) / 32u);
   [[unroll]] for (int i = 0; i < PER; ++i) {
     float weight = exp2(fma(x[i], score_scale, -m));
     l += weight;
     if (DROPOUT) {  // the scale waits for the end
-      const bool keeps = dropout_keeps(dropout_draw(philox, bh, row, key0 + i, p.q_len), row, key0 + i, threshold);
+      const bool keeps = ROW_WORD ? (kept >> ((key0 & 31) + i) & 1u) != 0u : dropout_keeps(dropout, bh, row, key0 + i);
       weight = keeps ? weight : 0.0;
     }
     weights_of[at_weights + uint(part * PER + i)] = T(weight);

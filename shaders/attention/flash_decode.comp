@@ -50,8 +50,8 @@ void main() {
   const uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h), v_base = key_rows(p.value, p.value_stride, b, kv_h);
   const int64_t k_step = p.key_stride[2] * ELEM_BYTES, v_step = p.value_stride[2] * ELEM_BYTES;
   const float scale = p.scale, softcap = p.softcap;
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
     const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
@@ -124,7 +124,7 @@ void main() {
       l[r] += x;
       if (DROPOUT) {
         const int row = min(r, rows - 1), query = row % q_len, bh = b * p.heads + kv_h * members + row / q_len;
-        x = dropout_keeps(dropout_draw(philox, bh, query, safe, q_len), query, safe, dropout_threshold()) ? x * p.dropout_scale : 0.0;
+        x = dropout_keeps(dropout, bh, query, safe) ? x * p.dropout_scale : 0.0;
       }
       weight[t * ROWS + r] = x;
     }

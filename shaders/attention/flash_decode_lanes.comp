@@ -222,8 +222,8 @@ void main() {
   if (BIAS_DT >= 0)
     bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) + times(p.bias_stride[2], query));
   const float scale = SOFTCAP || BIAS_DT >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
-  Philox philox;
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
+  Dropout dropout;
+  if (DROPOUT) dropout = dropout_begin();
 
   float m = LOWEST, l = 0.0;  // of own_row; l of this lane's keys only
   Eight o[ROWS * PER_V];
@@ -293,8 +293,7 @@ void main() {
       l += s[i];
       if (DROPOUT) {
         const int key = key0 + first + (own_key * HELD + i) * TEAMS;
-        const uvec4 draw = dropout_draw(philox, b * p.kv_heads * MEMBERS + head, query, key, QUERIES);
-        s[i] = dropout_keeps(draw, query, key, dropout_threshold()) ? s[i] * p.dropout_scale : 0.0;
+        s[i] = dropout_keeps(dropout, b * p.kv_heads * MEMBERS + head, query, key) ? s[i] * p.dropout_scale : 0.0;
       }
     }
     // And the way back: all keys of the own row, then those of the others.

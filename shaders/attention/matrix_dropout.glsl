@@ -1,51 +1,90 @@
-// The dropout mask of one block of scores in the lanes that hold it: see dropout_draw() in attention.glsl.
+// The dropout mask of blocks of scores in the lanes that hold them: see dropout_word() in attention.glsl.
 //
-// Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4), its 8 elements
-// belong to 4 draws, which 4 lanes share: each lane makes one of them and hands out the others' words, a draw for 8
-// elements. With other layouts every element makes its own draw.
+// Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4) it holds what a
+// cell of the unit is, of two blocks of rows and two of columns: one word in one register, drawn on every second block of
+// the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw the words of a
+// unit, one or several per lane, for every block, and fetch each element's by a shuffle.
 //
 // Ladder (NVIDIA H200, driver 580.159, float16, N 4096, p 0.1, heads * N * D = 2^26, TFLOPS forward / backward at D 64 and
-// D 128; without dropout 330 / 284 and 331 / 249; CUDA's FlashAttention-2 in the same run 226 / 235 and 281 / 278, without
-// dropout 303 / 273 and 356 / 289):
-//   this, in an earlier run                                                       193 / 188    253 / 212
-//   8 bits of an element instead of 16: a lane's 32 elements of 32 x 32 scores are one word, made of the 8 words of two
-//   draws by AND and OR, which compares all 32 with the threshold at once; transposed it takes 2 shuffles
-//     drawn before S                                                              254 / 116    277 / 211
-//     drawn after S                                                               248 / 226    278 / 213
-//     before, and P masked as pairs of halves, multiplied by 0 or 2; with AND     257; 186     281; 274
-//     before, constant bits for the draws; 4 rounds; 2 rounds   D 128: 318 / 247; 292 / 222; 296 / 229
-//   The 8 bits were timed only: no GPU has checked their mask, and lavapipe has another layout. The D 64 rows were taken on
-//   a GPU that grew hot (285 / 270 without dropout at their end); drawn before S, D 64 has 96 bytes of local memory.
+// D 128; CUDA's FlashAttention-2 227 / 235 and 269 / 278, without dropout 307 / 274 and 340 / 291):
+//   16 bits of an element, a draw for 8, handed out by shuffles (the forward's maxima in all tiles)   193 / 188  253 / 212
+//   8 bits, a run with 378 / 274 and 352 / 252 without dropout (D 128 in blocks of 4 subgroups):
+//     a draw of nine rounds with the seed as key for 32 elements, where its block is masked           307 / 238  339 / 223
+//     before the products of the block before                                                         306 / 245  321 / 227
+//     a round at a time between those products                                                        314 / 243  314 / 193
+//     the three with P masked as pairs of halves                                          318; 308; 311  -; 314; 314
+//   the same with 383 / 272 and 379 / 246 without dropout:
+//     eight rounds, key 0, where its block is masked, backward before the products before             310 / 236  344 / 229
+//     P masked as pairs of halves                                                                     314        331
+//     steps of one block, and with pairs                                                              312; 321   -
+//     D 64 with FENCES 1, 2: 292, 288; D 128 with 0, 2: 287, 312
+//   Before, with nine rounds and 345 / 267: forward 278, without masks (wrong) 303. Masks cost as much as draws.
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
+const bool CELLS = (FLAGS & 65536) != 0;  // the host knows that layout, and blocks come in whole pairs or one at a time
+const int LANE_WORDS = SUBGROUP < 32 ? 32 / SUBGROUP : 1;
+const bool WHOLE_UNITS = BLOCKS % 2 == 0;  // tiles are
+// Whether a block of the operand that passes in tiles is the second of its unit.
+#define SECOND_BLOCK(block, start) (WHOLE_UNITS ? (block) & 1 : (start) >> 4 & 1)
 
-const bool QUADS = SUBGROUP == 32 && LANE_MAP == 0x02020104 && ELEM_ROWS == 0x88880000 && ELEM_COLS == 0x98109810;
+#define CELL_KEEPS(word, bit) (((word) & (1u << (bit))) != 0u)
+// Element e of block (i, j) of a cell: i counts the unit's blocks of queries, j those of keys.
+#define CELL_BIT(i, j, e) (16 * ((e) & 1) + 8 * (i) + 4 * (j) + ((e) >> 1))
+// The same of a transposed accumulator, whose rows are keys, in transposed_cell().
+#define TRANSPOSED_BIT(i, j, e) (16 * ((e) & 1) + 8 * (i) + 4 * (j) + ((e) & 2) + ((e) >> 2))
 
-// Word i of the result is word j of lane i's argument, where i and j count the lanes that differ in bits `low` and `high`.
-uvec4 handed_out(uvec4 w, uint low, uint high) {
-  const bool a = (gl_SubgroupInvocationID & low) != 0u, b = (gl_SubgroupInvocationID & high) != 0u;
-  const uint xy = subgroupShuffleXor(a ? w.x : w.y, low), zw = subgroupShuffleXor(a ? w.z : w.w, low);
-  w = a ? uvec4(xy, w.y, zw, w.w) : uvec4(w.x, xy, w.z, zw);
-  const uint xz = subgroupShuffleXor(b ? w.x : w.z, high), yw = subgroupShuffleXor(b ? w.y : w.w, high);
-  return b ? uvec4(xz, yw, w.z, w.w) : uvec4(w.x, w.y, xz, yw);
+// The word of this lane's cell in the unit at (row, key); a subgroup's own rows begin with bit 0.
+uint own_cell(Dropout d, int bh, int row, int key) {
+  const uint word = dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, gl_SubgroupInvocationID);
+  return ROWS == 1 ? word >> ((row & 16) >> 1) : word;
 }
+// The same where the rows are keys: its elements have one key parity, g % 2, and queries of both: half a word each of two
+// cells.
+uint transposed_cell(Dropout d, int bh, int query, int key) {
+  const uint word = dropout_word(d, bh, uint(query) / 32u, uint(key) / 32u, gl_SubgroupInvocationID);
+  const uint from = (gl_SubgroupInvocationID & 3u) << 3 | gl_SubgroupInvocationID >> 3;
+  const uint even = subgroupShuffle(word, from), odd = subgroupShuffle(word, from + 4u);
+  const uint both = (gl_SubgroupInvocationID & 4u) != 0u ? even >> 16 | (odd & 0xffff0000u) : (even & 0xffffu) | odd << 16;
+  return ROWS == 1 ? both >> ((key & 16) >> 2) : both;
+}
+#ifdef T_float16_t
+// Elements of P that are masked at once: two, times 2 or 0, as halves.
+const int RUN = CELLS ? (D <= 64 ? 2 : 1) : 1;
+#define PUT_PAIR(M, e, x, y, word, bit)                                                            \
+  {                                                                                                \
+    const uint factors_ = ((bit) < 15 ? (word) << ((14 - (bit)) & 15) : (word) >> 1) & 0x40004000u; \
+    const f16vec2 two_ = f16vec2(x, y) * unpackFloat2x16(factors_);                                \
+    M[NIBBLE(ELEM_OF_A, e)] = two_.x;                                                              \
+    M[NIBBLE(ELEM_OF_A, e + 1)] = two_.y;                                                          \
+  }
+#else
+const int RUN = 1;
+#define PUT_PAIR(M, e, x, y, word, bit)
+#endif
+// Whether the cell is another one when the block at `start` is done and the one at `then` comes.
+#define LAST_OF_UNIT(block, start, then) (WHOLE_UNITS ? ((block) & 1) == 1 : ((start) ^ (then)) >> 5 != 0)
 
-// Bits of the block at (row0, key0), multiples of 16, whose accumulator has queries as rows: element e has half e % 2 of
-// word e / 2.
-uvec4 dropout_block(Philox g, int bh, int row0, int key0, int q_len) {
-  const int which = lane() >> 2 & 3;
-  const int row = row0 + (lane() >> 2 & 4) + 8 * (which >> 1), key = key0 + 2 * (lane() & 3) + 8 * (which & 1);
-  return handed_out(dropout_draw(g, bh, row, key, q_len), 4u, 8u);
+// Other layouts: the words of the unit that the block at (row, key) is in, cell lane + SUBGROUP * i in word i.
+uint lane_word(Dropout d, int bh, int row, int key, int i) {
+  return dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, uint(lane() + i * SUBGROUP) & 31u);
 }
-// The same where keys are the rows.
-uvec4 dropout_block_transposed(Philox g, int bh, int row0, int key0, int q_len) {
-  const int which = (lane() & 1) | (lane() >> 1 & 2);
-  const int row = row0 + (lane() & 2) * 2 + 8 * (which & 1), key = key0 + (lane() >> 2 & 6) + 8 * (which >> 1);
-  const uvec4 w = dropout_draw(g, bh, row, key, q_len);
-  return handed_out(uvec4((w.x & 0xffffu) | w.y << 16, (w.z & 0xffffu) | w.w << 16, w.x >> 16 | (w.y & 0xffff0000u),
-                          w.z >> 16 | (w.w & 0xffff0000u)), 1u, 4u);
+uvec4 unit_words(Dropout d, int bh, int row, int key) {
+  uvec4 words = uvec4(lane_word(d, bh, row, key, 0));
+  if (LANE_WORDS > 1) words.y = lane_word(d, bh, row, key, 1);
+  if (LANE_WORDS > 2) words.zw = uvec2(lane_word(d, bh, row, key, 2), lane_word(d, bh, row, key, 3));
+  return words;
 }
-bool dropout_keeps_element(uvec4 words, int e, uint threshold) {
-  return ((e & 1) == 0 ? words[e >> 1] & 0xffffu : words[e >> 1] >> 16) >= threshold;
+bool words_keep(uvec4 words, int row, int key) {
+  const uint cell = dropout_cell(row, key), from = cell % SUBGROUP, i = cell / SUBGROUP;
+  uint word = subgroupShuffle(words.x, from);
+  if (LANE_WORDS > 1) {
+    const uint other = subgroupShuffle(words.y, from);
+    word = i == 1u ? other : word;
+  }
+  if (LANE_WORDS > 2) {
+    const uint third = subgroupShuffle(words.z, from), fourth = subgroupShuffle(words.w, from);
+    word = i == 2u ? third : i == 3u ? fourth : word;
+  }
+  return CELL_KEEPS(word, dropout_bit(row, key));
 }
 #endif

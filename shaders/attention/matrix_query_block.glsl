@@ -1,5 +1,5 @@
 // The first statements of main() in the kernels whose workgroup owns a block of queries: where it stands, which tiles of
-// keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, philox and threshold.
+// keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -15,8 +15,7 @@
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
   if (BIAS_DT >= 0) bias_base = bias_head(b, h);
-  if (DROPOUT) philox = philox_begin(p.seed, p.offset, p.state);
-  if (DROPOUT) threshold = dropout_threshold();
+  if (DROPOUT) dropout = dropout_begin();
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
   const int last = min(first + BLOCK, query_count()) - 1;

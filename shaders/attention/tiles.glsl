@@ -66,6 +66,10 @@ const int STRIP_LOADS = (STRIP_QUADS + LOCAL - 1) / LOCAL, MOST_LOADS = B_LOADS 
 shared vec4 tile_a[STAGES * A_HALF];
 shared vec4 tile_b[STAGES * B_HALF];
 
+// Dropout's words of the units that the scores' tile is in: [of queries and keys as in the tile][cell].
+const int UNITS_M = (BM + 31) / 32, UNITS_N = (BN + 31) / 32;
+shared uint kept_words[DROPOUT ? UNITS_M * UNITS_N * 32 : 1];
+
 // Arrays sized by constants pass through functions only inside structs.
 struct ScoreTile { float v[R * C]; };
 struct ResultTile { float v[R * PER_LANE]; };
@@ -73,6 +77,18 @@ struct RowFactor { float v[R]; };
 // Rows of one head: bytes from row to row, and from page to page when PAGED; rows from `end` on and elements from `dim`
 // on are zeros.
 struct Rows { uint64_t base; int64_t step, page; int end, dim; };
+
+// BN columns begin at a multiple of 32 or of BN. Stands where a barrier is between it and the uses of before and after.
+void draw_kept(Dropout d, int bh, int m0, int n0, bool rows_are_keys) {
+  [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < UNITS_M * UNITS_N * 32; i += LOCAL) {
+    const uint m = uint(m0 / 32 + i / (UNITS_N * 32)), n = uint(n0 / 32 + i / 32 % UNITS_N);
+    kept_words[i] = dropout_word(d, bh, rows_are_keys ? n : m, rows_are_keys ? m : n, uint(i & 31));
+  }
+}
+// Whether score (query, key) is kept, m and n its distance from the unit at the tile's start.
+bool is_kept(int m, int n, int query, int key) {
+  return (kept_words[uint((m / 32 * UNITS_N + n / 32) * 32) + dropout_cell(query, key)] >> dropout_bit(query, key) & 1u) != 0u;
+}
 
 // What the next step puts into shared memory, and the half that it goes to.
 vec4 next_a[DIRECT ? 1 : A_LOADS], next_b[DIRECT ? 1 : MOST_LOADS];

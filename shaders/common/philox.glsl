@@ -25,23 +25,23 @@ Philox philox_begin(uint64_t seed, uint64_t offset, uint64_t state) {
   return Philox(uvec2(uint(seed), uint(seed >> 32)), offset);
 }
 
-// Four independent 32-bit draws for `subsequence`; `step` selects further draws of the same subsequence. Seven rounds pass
-// the paper's tests, ten are its margin of safety.
-uvec4 philox_draw_of_rounds(Philox g, uint64_t subsequence, uint step, int rounds) {
-  uint64_t o = g.offset / 4 + uint64_t(step);
-  uvec4 c = uvec4(uint(o), uint(o >> 32), uint(subsequence), uint(subsequence >> 32));
-  uvec2 k = g.key;
-  for (int round = 0; round < rounds; ++round) {
+// Rounds [from, to) of a counter.
+uvec4 philox_rounds(uvec4 c, uvec2 key, int from, int to) {
+  [[unroll]] for (int round = from; round < to; ++round) {
     uint hi0, lo0, hi1, lo1;
     umulExtended(0xD2511F53u, c.x, hi0, lo0);
     umulExtended(0xCD9E8D57u, c.z, hi1, lo1);
+    const uvec2 k = key + uint(round) * uvec2(0x9E3779B9u, 0xBB67AE85u);
     c = uvec4(hi1 ^ c.y ^ k.x, lo1, hi0 ^ c.w ^ k.y, lo0);
-    k += uvec2(0x9E3779B9u, 0xBB67AE85u);
   }
   return c;
 }
 
-uvec4 philox_draw(Philox g, uint64_t subsequence, uint step) { return philox_draw_of_rounds(g, subsequence, step, 10); }
+// Four independent 32-bit draws for `subsequence`; `step` selects further draws of the same subsequence.
+uvec4 philox_draw(Philox g, uint64_t subsequence, uint step) {
+  uint64_t o = g.offset / 4 + uint64_t(step);
+  return philox_rounds(uvec4(uint(o), uint(o >> 32), uint(subsequence), uint(subsequence >> 32)), g.key, 0, 10);
+}
 
 // [0, 1) with 24 bits; (0, 1] is 1 - this.
 float uniform01(uint bits) { return float(bits >> 8) * (1.0 / 16777216.0); }
