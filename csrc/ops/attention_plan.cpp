@@ -76,7 +76,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
   // Two operands and the accumulators of 16 rows fill the registers at 128 columns of a subgroup.
   const auto widest = static_cast<int>(std::max(problem.head_dim, problem.v_dim));
-  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, round_up(widest, 16));
+  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, problem.plain, round_up(widest, 16));
   if (shape.dim == 0) return plan;
   const char* parts = std::getenv("AULE_ATTENTION_PARTS");
   const bool wide = widest > 128 || shape.parts == 2 || (parts != nullptr && *parts == '2');

@@ -20,6 +20,7 @@ struct AttentionProblem {
   DType dtype = DType::f32;
   bool banded = false;  // causal or windowed
   bool ragged = false;  // sequences of their own lengths; q_len and k_len are the most
+  bool plain = true;    // scores are scale * q k with scale > 0: no bias, no soft cap
   bool narrow = false;  // strides have 32 bits
   bool packed = false;  // eight elements of query, key and value make one load of 16 bytes
   int device = 0;       // whose measured shapes are looked up

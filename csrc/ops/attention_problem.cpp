@@ -155,6 +155,12 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
   return state;
 }
 
+namespace {
+
+bool plain_scores(const AttentionCall& call) { return !call.bias.defined() && call.softcap == 0 && call.scale > 0; }
+
+}  // namespace
+
 AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
   static const MatrixLayout no_matrices;
   const int device = call.query.device().index();
@@ -169,6 +175,7 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
   AttentionProblem problem = call.problem;
+  problem.plain = plain_scores(call);
   problem.narrow = narrow;
   problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   return attention_plan(caps_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
@@ -212,7 +219,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
                            static_cast<int>(l.rows), static_cast<int>(l.cols), static_cast<int>(l.a_elem),
                            static_cast<int>(l.slots), static_cast<int>(l.slot_rows)})
       spec.push(word);
-    const bool plain = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
+    const bool plain = plain_scores(call);
     // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
     const bool ragged = call.ragged.given;
     const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;

@@ -25,6 +25,10 @@ constexpr MatrixShape kForward[] = {
 constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1},        {80, 4, 2, 32, 1, 1},
                                           {96, 4, 2, 32, 2, 1, 1},     {128, 4, 2, 32, 1, 1},
                                           {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
+// With bias or soft cap.
+constexpr MatrixShape kForwardModified[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 32, 2, 1},  {80, 4, 2, 32, 1, 1},
+                                            {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2}, {192, 8, 1, 32, 2, 1},
+                                            {256, 8, 1, 16, 1, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
 // and wider heads are shared by two subgroups.
 constexpr MatrixShape kDq[] = {
@@ -47,10 +51,11 @@ struct Table {
   const char* variable;
   std::span<const MatrixShape> nvidia, others;
 };
-const std::array<Table, 4> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward, kForwardOthers},
+const std::array<Table, 5> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward, kForwardOthers},
                                     {"forward_banded", "AULE_ATTENTION_SHAPE", kForwardBanded, kForwardOthers},
                                     {"dq", "AULE_ATTENTION_SHAPE_DQ", kDq, kDqOthers},
-                                    {"dkdv", "AULE_ATTENTION_SHAPE_DKDV", kDkDv, kDkDvOthers}}};
+                                    {"dkdv", "AULE_ATTENTION_SHAPE_DKDV", kDkDv, kDkDvOthers},
+                                    {"forward_modified", "AULE_ATTENTION_SHAPE", kForwardModified, kForwardOthers}}};
 using Measured = std::array<std::vector<MatrixShape>, kTables.size()>;
 
 bool sound(const MatrixShape& s) {
@@ -162,8 +167,8 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
   return shape;
 }
 
-MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim) {
-  const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : banded ? 1 : 0;
+MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim) {
+  const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : !plain ? 4 : banded ? 1 : 0;
   const bool nvidia = runtime::device_caps(static_cast<c10::DeviceIndex>(device)).vendor_id == kNvidia;
   const MatrixShape shipped = find(nvidia ? kTables[i].nvidia : kTables[i].others, dim),
                     measured = find(measured_on(device)[i], dim);

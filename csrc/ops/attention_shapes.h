@@ -17,9 +17,9 @@ struct MatrixShape {
   int parts = 0;   // backward: subgroups that share rows, each with its columns; 0: 2 above 128 columns, else 1
 };
 
-// The shape for padded head size `dim`. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct[,fences]]
-// overrides the tables.
-MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, int dim);
+// The shape for padded head size `dim`; `plain`: scores without bias and soft cap. AULE_ATTENTION_SHAPE(_DQ,
+// _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] overrides the tables.
+MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim);
 
 // The portable kernels (tiles.glsl).
 struct TilesShape {

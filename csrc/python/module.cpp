@@ -167,7 +167,7 @@ PYBIND11_MODULE(_C, m) {
     const auto which = pass == "dq"     ? ops::AttentionPass::dq
                        : pass == "dkdv" ? ops::AttentionPass::dkdv
                                         : ops::AttentionPass::forward;
-    const auto s = ops::matrix_shape(index_of(device), which, banded, dim);
+    const auto s = ops::matrix_shape(index_of(device), which, banded, /*plain=*/true, dim);
     return py::make_tuple(s.warps, s.rows, s.tile, s.step, s.stages);
   });
   m.def("tuning_file", [](int device) { return runtime::tuning_file(index_of(device)); });
