@@ -114,6 +114,22 @@ def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
     check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
+def test_dropout_of_weights_near_the_largest_half(dtype, monkeypatch):
+    """A key whose score is 15.6 above those of the first tile, in log2: a weight of 49,000 that dropout may double."""
+    length, key = (96, 35) if ON_CPU else (512, 200)
+    q, k, v, _ = inputs(1, 2, 2, length, length, 16, 16, dtype)
+    q[:] = 1
+    k[:] = 0
+    k[..., key, :] = 15.6 * math.log(2) / 4  # sum of 16, times the scale of 1 / 4
+    outs = []
+    for family in ("matrix", "tiles"):
+        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+        torch.aule.manual_seed(7)
+        outs.append(torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.4)[0].cpu().double())
+    assert outs[0].isfinite().all()
+    torch.testing.assert_close(outs[0], outs[1], rtol=0, atol=2e-2)
+
+
 def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):
     q, k, v, grad = inputs(1, 2, 2, 40, 40, 16, 16, dtype)
     q, k, v = (t.requires_grad_() for t in (q, k, v))
