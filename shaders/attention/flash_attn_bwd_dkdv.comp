@@ -8,9 +8,10 @@
 #include "attention/tiles.glsl"
 
 struct Weights {
-  int first, key0, query0, end, bh;
+  int key0, query0, end, bh;
   uint64_t bias;
   float lse[C], delta[C];
+  KeptTile kept;
 };
 
 // From transposed scores and dP to dS, in place of the scores, and to the dropped weights, in place of dP.
@@ -26,7 +27,7 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
       if (DROPOUT) {
-        const bool keep = is_kept(key - (w.first & ~31), row - (w.query0 & ~31), row, key);
+        const bool keep = kept_at(w.kept, i, j);
         gp = keep ? gp * p.dropout_scale : 0.0;
         kept = keep ? prob * p.dropout_scale : 0.0;
       }
@@ -57,7 +58,6 @@ void main() {
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, k_len, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   Weights w;
-  w.first = first;
   w.key0 = first + ty() * R;
   w.end = end;
   w.bias = 0;
@@ -77,6 +77,7 @@ void main() {
     if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
     [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
       w.query0 = query0;
+      if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
       [[unroll]] for (int j = 0; j < C; ++j) {
         int row = min(query0 + tx() + TX * j, query_count() - 1);
         const vec2 stats = uintBitsToFloat(U32x2Ref(p.stats + uint64_t(stats_index(w.bh, row)) * 8).v);
@@ -85,7 +86,7 @@ void main() {
       }
       ScoreTile s, dp;
       scores(s, k, first, q, query0, v, g);
-      if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
+      if (DROPOUT) read_kept(w.kept, first, query0, true);
       scores(dp, v, first, g, query0, none, none);
       fetch_strip(g, query0, column);
       bool whole = query0 + BN <= end && seen_whole(query0, query0 + BN - 1, first, first + BM - 1);

@@ -28,7 +28,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
       float gp = dp.v[i * C + j];
       if (DROPOUT) {
-        gp = is_kept(row - (w.first & ~31), key - (w.key0 & ~31), row, key) ? gp * p.dropout_scale : 0.0;
+        gp = is_kept(w.first, ty() * R + i, w.key0, tx() + TX * j, false) ? gp * p.dropout_scale : 0.0;
       }
       if (DT != AULE_DT_F32) sum.v[i] += prob * gp;
       const float ds = prob * (gp - w.delta.v[i]);

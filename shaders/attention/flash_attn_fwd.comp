@@ -84,11 +84,8 @@ void main() {
     }
     if (DROPOUT) {
       [[unroll]] for (int j = 0; j < C; ++j) {
-        int key = key0 + tx() + TX * j;
-        [[unroll]] for (int i = 0; i < R; ++i) {
-          const int row = row0 + i;
-          s.v[i * C + j] = is_kept(row - (first & ~31), key - (key0 & ~31), row, key) ? s.v[i * C + j] * p.dropout_scale : 0.0;
-        }
+        [[unroll]] for (int i = 0; i < R; ++i)
+          s.v[i * C + j] = is_kept(first, ty() * R + i, key0, tx() + TX * j, false) ? s.v[i * C + j] * p.dropout_scale : 0.0;
       }
     }
     accumulate(o, s, v, key0, column, SCORES, q, first, k, key0 + BN);

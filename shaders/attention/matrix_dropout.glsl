@@ -18,6 +18,9 @@
 //     P masked as pairs of halves                                                                     314        331
 //     steps of one block, and with pairs                                                              312; 321   -
 //     D 64 with FENCES 1, 2: 292, 288; D 128 with 0, 2: 287, 312
+//   D 64, a run with 379 / 269 without and 310 / 234 with dropout:
+//     forward drawn before S; that in steps of one block, with FENCES 0, 1, 2                         314; 299, 279, 272
+//     seven rounds; the call's bits as the keys of rounds                                             308 / 240; 309 / 240
 //   Before, with nine rounds and 345 / 267: forward 278, without masks (wrong) 303. Masks cost as much as draws.
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL

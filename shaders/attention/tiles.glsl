@@ -85,8 +85,11 @@ void draw_kept(Dropout d, int bh, int m0, int n0, bool rows_are_keys) {
     kept_words[i] = dropout_word(d, bh, rows_are_keys ? n : m, rows_are_keys ? m : n, uint(i & 31));
   }
 }
-// Whether score (query, key) is kept, m and n its distance from the unit at the tile's start.
-bool is_kept(int m, int n, int query, int key) {
+// Whether a score is kept: the distances of its row and column from the tile's start, which is at (m0, n0).
+bool is_kept(int m0, int m, int n0, int n, bool rows_are_keys) {
+  if (BM % 32 != 0) m += m0 & 31;
+  if (BN % 32 != 0) n += n0 & 31;
+  const int query = rows_are_keys ? n : m, key = rows_are_keys ? m : n;
   return (kept_words[uint((m / 32 * UNITS_N + n / 32) * 32) + dropout_cell(query, key)] >> dropout_bit(query, key) & 1u) != 0u;
 }
 
@@ -101,6 +104,19 @@ int lane() { return int(gl_LocalInvocationID.x); }
 #endif
 int ty() { return lane() / TX; }
 int tx() { return lane() % TX; }
+
+// is_kept() of all of an invocation's scores, read ahead where registers are few.
+const int WORD_COLS = 32 / R, KEPT_WORDS = (C + WORD_COLS - 1) / WORD_COLS;
+struct KeptTile { uint v[KEPT_WORDS]; };
+void read_kept(out KeptTile kept, int m0, int n0, bool rows_are_keys) {
+  [[unroll]] for (int w = 0; w < KEPT_WORDS; ++w) {
+    kept.v[w] = 0u;
+    [[dont_unroll]] for (int j = 0; j < min(WORD_COLS, C - w * WORD_COLS); ++j)
+      [[unroll]] for (int i = 0; i < R; ++i)
+        kept.v[w] |= uint(is_kept(m0, ty() * R + i, n0, tx() + TX * (w * WORD_COLS + j), rows_are_keys)) << (j * R + i);
+  }
+}
+bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j % WORD_COLS * R + i) & 1u) != 0u; }
 
 vec4 load_quad(uint64_t row, int d, int left) {
   vec4 v = vec4(0.0);
