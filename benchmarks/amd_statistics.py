@@ -268,7 +268,7 @@ def matrix_attention_constants(name: str) -> list[tuple[str, int, list[int]]]:
         rows_of = sum(e * subgroup // 16 << 4 * e for e in range(slots))
         each = sum(e << 4 * e for e in range(slots))
         row = next(row for row in planned if dim <= row[0])
-        first, parts = row[1:6], 2 if "bwd" in name and (row[7:] == (2,) or dim > 128) else 1
+        first, parts = row[1:6], 2 if "bwd" in name and (row[8:] == (2,) or dim > 128) else 1
         for shape in dict.fromkeys((first, *SMALLER_SHAPES)):
             warps, rows, tile, step, stages = shape
             words = [BF16 if "bfloat16" in name else F16, -1, 0, 0, warps * subgroup, 16, 16, subgroup, lane_map,

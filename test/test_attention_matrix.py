@@ -167,12 +167,21 @@ def test_every_order_of_loads(dtype, shape, monkeypatch):
     compare(dtype, (1, 1, 1, 40, 64, 16, 16))
 
 
-def test_heads_split_between_subgroups(dtype, monkeypatch):
+@pytest.mark.parametrize("dq, dkdv", [("2,1,16,1,1", "2,1,16,1,2"), ("4,1,32,2,1", "4,1,32,1,1")])
+def test_heads_shared_by_two_subgroups(dtype, dq, dkdv, monkeypatch):
     """As the backward of head sizes above 128 is."""
     monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DQ", "2,1,16,1,1")
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", "2,1,16,1,2")
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DQ", dq)
+    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", dkdv)
     compare(dtype, (1, 4, 2, 45, 77, 20, 24), causal=True, bottom_right=True)
+
+
+def test_what_two_subgroups_tell_each_other(dtype, monkeypatch):
+    """P times the soft cap's slope, and which elements dropout keeps."""
+    monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
+    bias = torch.randn(1, 2, 37, 50, device="aule")
+    compare(dtype, (1, 2, 1, 37, 50, 16, 16), bias=bias, softcap=2.0)
+    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_operands_straight_from_memory(dtype, monkeypatch):

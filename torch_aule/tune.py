@@ -43,16 +43,16 @@ def candidates(backward: bool, dim: int, shared_bytes: int) -> list[tuple[int, .
     Each is (subgroups, row blocks of each, tile, column blocks in flight, stages, operands straight from memory, fences
     that keep the compiler from holding more blocks in registers).
     """
-    parts = 2 if backward and dim > 128 else 1  # subgroups that share the columns of wide heads
+    parts = 2 if backward and dim > 128 else 1  # subgroups that share the rows of wide heads
     found = []
     for warps, rows, tile, step, stages, direct, fences in itertools.product(
         (4, 8), (1, 2), (16, 32, 64), (1, 2, 4), (1, 2), (0, 1), (0, 1, 2)
     ):
-        if step * 16 > tile or (backward and step > 1):
+        if step * 16 > tile or (backward and parts == 1 and step > 1):
             continue
         if fences and (backward or rows * dim < 128):  # where accumulators are few there is nothing to keep back
             continue
-        if stages * tile * (4 * (dim + 8) + 8) + (parts - 1) * warps * rows * 2048 > shared_bytes:
+        if stages * tile * (4 * (dim + 8) + 8) + (parts - 1) * warps * rows * step * 768 > shared_bytes:
             continue
         if rows * dim // parts > (256 if not backward else 128):  # accumulators and operands stay in registers
             continue

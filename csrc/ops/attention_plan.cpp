@@ -59,14 +59,21 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
 
 // Whether the device has the shared memory that matrix.glsl and matrix_tiles.glsl declare for the plan beside `more`
 // bytes, and so many invocations. More memory than it has is not refused by every driver: one hangs.
-bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, int patch_most, int more) {
+bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, AttentionPass pass, int patch_most,
+          int more) {
   const int warps = plan.local / layout.subgroup;
-  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim) / plan.parts, patch_most);
+  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim), patch_most);
   const int tiles = plan.stages * plan.tile * 2 * (plan.dim + plan.v_dim + 16);
   const int patches = warps * layout.m * (patch_columns + 8) * 2;
-  // Scores that two subgroups put together.
-  const int partials = plan.parts == 1 ? 0 : warps * plan.rows * 2 * layout.m * layout.n * 4;
-  return static_cast<uint32_t>(std::max(tiles, patches) + partials + more + 32) <= caps.max_shared_bytes &&
+  // What subgroups that share rows tell each other: P, on two sides where it comes more than once from a tile, or for
+  // dQ P and its gradient; see GIFTS.
+  const int floats = layout.m * layout.n * 4, sides = plan.tile / layout.n > plan.step ? 2 : 1;
+  const int pairs = warps / 2 * plan.rows * plan.step;
+  const int gifts = plan.parts == 1 ? 0
+                    : pass == AttentionPass::dkdv
+                        ? (pairs * sides + 1) * floats
+                        : pairs * (layout.m * layout.n / layout.subgroup == 8 ? floats * 3 / 2 : floats * 2);
+  return static_cast<uint32_t>(std::max(tiles, patches) + gifts + more + 32) <= caps.max_shared_bytes &&
          static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
 }
 
@@ -83,6 +90,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.parts = pass != AttentionPass::forward && wide ? 2 : 1;
   plan.dim = round_up(problem.head_dim, 16 * plan.parts);
   plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
+  if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);  // the same code for both
   const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
   plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');
   plan.local = shape.warps * layout.subgroup;
@@ -90,6 +98,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.tile = shape.tile;
   plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
   plan.stages = shape.stages;
+  if (plan.parts == 2 && layout.m * layout.n / layout.subgroup % 4 != 0) return plan;
   if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0)
     return plan;
   plan.direct = shape.direct;
@@ -97,7 +106,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
   const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
   const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;
-  if (!fits(caps, plan, layout, plan.parts == 1 ? 128 : 64, stats + strips)) return plan;
+  if (!fits(caps, plan, layout, pass, plan.parts == 1 ? 128 : 64, stats + strips)) return plan;
   plan.family = AttentionFamily::matrix;
   return plan;
 }
@@ -111,9 +120,11 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.parts = !forward && std::max(problem.head_dim, problem.v_dim) > 96 ? 2 : 1;
   plan.dim = round_up(problem.head_dim, 16 * plan.parts);
   plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
+  if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);  // the same code for both
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
   if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
+  if (plan.parts == 2 && m * n / layout.subgroup % 4 != 0) return plan;
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
   plan.local = warps * layout.subgroup;
   plan.rows = plan.step = plan.stages = 1;
@@ -121,7 +132,7 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.block = warps / plan.parts * m;
   const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
                              : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4);
-  if (n % lanes != 0 || n / lanes > 8 || !fits(caps, plan, layout, 64, scores)) return plan;
+  if (n % lanes != 0 || n / lanes > 8 || !fits(caps, plan, layout, pass, 64, scores)) return plan;
   plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
   plan.family = AttentionFamily::staged;
   return plan;

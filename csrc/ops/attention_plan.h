@@ -42,7 +42,7 @@ struct AttentionPlan {
   bool shuffles = false;               // tiles: a row's lanes are in one subgroup
   int block = 0;                       // rows of a workgroup
   int direct = 0, fences = 0;          // matrix: those of MatrixShape
-  int parts = 1;                       // matrix: subgroups that share rows, each with its part of the columns
+  int parts = 1;                       // matrix: subgroups that share rows; 2: one has S, one dP, and each a result
   bool hand_over = false;              // matrix: accumulators become A operands within a lane
   int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
                                        // (decode, lanes: with its own keys)

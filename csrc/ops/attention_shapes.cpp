@@ -30,11 +30,11 @@ constexpr MatrixShape kForwardModified[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 
                                             {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2}, {192, 8, 1, 32, 2, 1},
                                             {256, 8, 1, 16, 1, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
-// and wider heads are shared by two subgroups.
+// and wider heads are shared by two subgroups. dQ at D 192 has 32 rows, each with half of its columns.
 constexpr MatrixShape kDq[] = {
-    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
+    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 2, 16, 1, 2}, {256, 8, 1, 32, 2, 1}};
 constexpr MatrixShape kDkDv[] = {
-    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 1, 1}, {256, 8, 1, 16, 1, 1}};
+    {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
 
 // Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers
 // (benchmarks/results/amd-radv-25.0.7.md): from D 128 backward two subgroups share the rows. None was found for D 256,

@@ -14,7 +14,7 @@ struct MatrixShape {
   // it starts later but leaves the loop more registers. 0: never.
   int direct = 0;
   int fences = 0;  // forward: FENCES of flash_attn_fwd_matrix.comp
-  int parts = 0;   // backward: subgroups that share rows, each with its columns; 0: 2 above 128 columns, else 1
+  int parts = 0;   // backward: subgroups that share rows, one with S and one with dP; 0: 2 above 128 columns, else 1
 };
 
 // The shape for padded head size `dim`; `plain`: scores without bias and soft cap. AULE_ATTENTION_SHAPE(_DQ,

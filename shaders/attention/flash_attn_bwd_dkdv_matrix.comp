@@ -11,19 +11,31 @@
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
 // memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
 // become its A operands, and dK and dV have one writer: no atomics, deterministic.
-// Heads wider than 128 columns: two subgroups share 16 keys, each holds half of the columns, and S and dP are sums of two
-// partial products that pass through shared memory.
+// Heads wider than 128 columns: two subgroups share 16 keys. The first one holds K, makes P and sums dV; the second one
+// holds V, makes dP, is given P through shared memory and sums dK. They run the same instructions on other addresses.
 //
 // Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in the
 // same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 / 301), causal
-// 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284), D 192 133 (248), D 256 162 (246). Others, D 128:
+// 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284). Others, D 128:
 //   both passes with tile 32 (dQ in two stages) 228 / 245, causal 197 / 235
 //   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
 //   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
 //   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
+// Wide heads at N 4096, plain: ms of this pass and TFLOPS of its own products (D 128 6.28, 350 in the same run):
+//   D 256: tile 16, two stages                                                          8.15   270
+//     one stage; tile 32; tile 32, both blocks in flight                          8.80   250; 8.87   248; 8.82   249
+//     the last with the branches of the forward's FENCES after blocks: 1; 2             9.11   241; 9.99   220
+//     tile 32, both, without (wrong, for timing) the barrier after P; loads of tiles    8.20   269; 7.08   311
+//   D 192: tile 32, both blocks in flight; FENCES 2                                     8.80   249; 9.02   243
+//     tile 48, P in halves; tile 16, three stages and one barrier for each              10.01  219; 11.83  185
+//   D 256 in other runs: each of the two has half of the columns, partial sums pass     9.33   236
+//     P given in a branch, or `part == 0 ? a : b` of what depends on accumulators       36.61  60
 #define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value, grad_scores
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3], first_head
+#define GIFTS ((WARPS / 2 * SIDES * ROWS * STEP + 1) * GIFT)
 #include "attention/matrix.glsl"
+const int SIDES = BLOCKS > STEP ? 2 : 1;  // so that one may be written while the other one is read
+const int GIFT = MAT_M * MAT_N / 4;
 #include "attention/matrix_tiles.glsl"
 #include "attention/matrix_dropout.glsl"
 #include "attention/matrix_staged.glsl"
@@ -32,7 +44,7 @@ const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
 
 MatA k_frag[ROWS * FRAGS], v_frag[ROWS * FRAGS_V];
-Elements s[ROWS], dp[ROWS];
+Elements s[SPLIT == 1 ? ROWS : ROWS * STEP], dp[ROWS];
 Acc dk[ROWS * FRAGS], dv[ROWS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
 
@@ -67,27 +79,15 @@ void products(int stage, int block) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d) {
     MatB q;
-    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + d * MAT_N) / 8), uint(PITCH), COLUMN_MAJOR);
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) S_SUM[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, S_SUM[r]);
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + d * MAT_N) / 8), uint(PITCH_V), COLUMN_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, DP_SUM[r]);
   }
   TAKE_SUMS
-  if (SPLIT == 2) {
-    if (BLOCKS > 1) barrier();  // the partials before these have been read
-    [[unroll]] for (int r = 0; r < ROWS; ++r) {
-      PUT_PARTIAL(s[r], r, 0)
-      PUT_PARTIAL(dp[r], r, 1)
-    }
-    barrier();  // both parts are written
-    [[unroll]] for (int r = 0; r < ROWS; ++r) {
-      ADD_PARTIAL(s[r], r, 0)
-      ADD_PARTIAL(dp[r], r, 1)
-    }
-  }
 }
 
 #define DS_PAIR(M, e) pack_two(M[NIBBLE(ELEM_OF_A, e)], M[NIBBLE(ELEM_OF_A, e + 1)])
@@ -132,7 +132,7 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
     }
     TAKE_A(weight[r], 0)
     TAKE_A(ds[r], 1)
-    if (STORES_DS && part == 0) {
+    if (STORES_DS) {
       const uint at = ds_index(row0 / MAT_M + r, query0 / MAT_N, query_blocks) * DS_BYTES;
       ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(ds[r], 0), DS_PAIR(ds[r], 2), DS_PAIR(ds[r], 4), DS_PAIR(ds[r], 6));
     }
@@ -140,13 +140,86 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
   if (CELLS && LAST_OF_UNIT(block, query0, then)) kept = transposed_cell(dropout, bh, then, row0);
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + (part * DV_PART + i * MAT_N) / 8), uint(PITCH_V), ROW_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dv[r * FRAGS_V + i] = coopMatMulAdd(weight[r], g, dv[r * FRAGS_V + i]);
   }
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
     MatB q;
-    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + (part * D_PART + i * MAT_N) / 8), uint(PITCH), ROW_MAJOR);
+    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dk[r * FRAGS + i] = coopMatMulAdd(ds[r], q, dk[r * FRAGS + i]);
+  }
+}
+
+#define GIFT_AT(side, r, i) ((((int(gl_SubgroupID) / 2 * SIDES + side) * ROWS + (r)) * STEP + (i)) * GIFT + lane())
+// Where the second one of a pair puts what nobody reads, for a branch around it would be one around accumulators' elements.
+#define NOBODYS_GIFT (WARPS / 2 * SIDES * ROWS * STEP * GIFT + lane())
+// SPLIT: the i-th block in flight of a pair of subgroups. This one's product becomes P or dP; P goes to the other one.
+void give(int stage, int block, int i, int side, int query0, bool masked) {
+  const int operand = stage * STAGE_SIZE + part * TILE_A + block * MAT_N * PITCH;
+  DECLARE_SUMS
+  [[unroll]] for (int r = 0; r < ROWS; ++r) OWN_SUM(i, r) = Acc(0.0);
+  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
+    MatB q;
+    coopMatLoad(q, tiles, uint(operand + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) OWN_SUM(i, r) = coopMatMulAdd(k_frag[r * FRAGS + d], q, OWN_SUM(i, r));
+  }
+  TAKE_OWN(i)
+  if (CELLS && !(WHOLE_UNITS && (block & 1) == 1)) kept = transposed_cell(dropout, bh, query0, row0);
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    const int key0 = row0 + r * MAT_M + lane_row();
+    const int diagonal = key0 - diagonal_shift() - query0 - lane_col();
+    uvec4 words;
+    if (DROPOUT && !CELLS) words = unit_words(dropout, bh, query0, row0 + r * MAT_M);
+    float given[ELEMS];
+    [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      const int column = lane_col() + NIBBLE(ELEM_COLS, e), key = key0 + NIBBLE(ELEM_ROWS, e), query = query0 + column;
+      const float score = s[i * ROWS + r][e], logsumexp = row_stats[stage * TILE + block * MAT_N + column].x;
+      float x, slope = 1.0;
+      if (PLAIN) {
+        x = fma(score, (p.scale * LOG2E), -logsumexp);
+      } else {
+        if (SOFTCAP) slope = softcap_slope(score);
+        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - logsumexp, 0.0);
+      }
+      if (masked) {
+        bool hidden = NIBBLE(ELEM_COLS, e) < diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) - p.right;
+        if (BOUNDED_LEFT) hidden = hidden || NIBBLE(ELEM_COLS, e) > diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) + p.left;
+        x = hidden ? NEG_INF : x;
+      }
+      const float prob = exp2(x);
+      float own = BY_PART(prob, score);
+      if (DROPOUT) {
+        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) : words_keep(words, query, key);
+        own = keeps ? own : 0.0;  // the scale waits for the end
+      }
+      given[e] = SOFTCAP ? prob * slope : prob;
+      s[i * ROWS + r][e] = own;
+    }
+    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) gifts[(part == 0 ? GIFT_AT(side, r, i) : NOBODYS_GIFT) + j * SUBGROUP] = GIVEN_BITS(j);
+  }
+}
+// dV += P^T dO, or dK += dS^T Q.
+void accumulate_own(int stage, int block, int i, int side, int query0) {
+  MatA weight[ROWS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    vec4 taken[ELEMS / 4];
+    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) taken[j] = uintBitsToFloat(gifts[GIFT_AT(side, r, i) + j * SUBGROUP]);
+    [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+      const float delta = row_stats[stage * TILE + block * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e)].y, own = s[i * ROWS + r][e];
+      const float d = taken[e / 4][e % 4] * (own - delta);
+      PUT_A(weight[r], 0, e, BY_PART(own, d))
+    }
+    TAKE_A(weight[r], 0)
+    if (STORES_DS && part == 1) {
+      const uint at = ds_index(row0 / MAT_M + r, query0 / MAT_N, query_blocks) * DS_BYTES;
+      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(weight[r], 0), DS_PAIR(weight[r], 2), DS_PAIR(weight[r], 4), DS_PAIR(weight[r], 6));
+    }
+  }
+  const int operand = stage * STAGE_SIZE + (1 - part) * TILE_A + block * MAT_N * PITCH;
+  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
+    MatB q;
+    coopMatLoad(q, tiles, uint(operand + d * MAT_N / 8), uint(PITCH), ROW_MAJOR);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) dk[r * FRAGS + d] = coopMatMulAdd(weight[r], q, dk[r * FRAGS + d]);
   }
 }
 
@@ -156,10 +229,19 @@ void pass(int from, int to, int last, bool masked) {
     fetch_a(following);
     fetch_b(following);
     fetch_stats(following);
-    [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
-      const int query0 = tile * TILE + block * MAT_N;
-      products(stage, block);
-      accumulate(stage, block, query0, block + 1 < BLOCKS ? query0 + MAT_N : following * TILE, masked);
+    if (SPLIT == 1) {
+      [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
+        const int query0 = tile * TILE + block * MAT_N;
+        products(stage, block);
+        accumulate(stage, block, query0, block + 1 < BLOCKS ? query0 + MAT_N : following * TILE, masked);
+      }
+    } else {
+      [[unroll]] for (int first = 0; first < BLOCKS; first += STEP) {
+        const int side = SIDES == 1 ? 0 : first / STEP & 1;
+        [[unroll]] for (int i = 0; i < STEP; ++i) give(stage, first + i, i, side, tile * TILE + (first + i) * MAT_N, masked);
+        barrier();  // P is written
+        [[unroll]] for (int i = 0; i < STEP; ++i) accumulate_own(stage, first + i, i, side, tile * TILE + (first + i) * MAT_N);
+      }
     }
     if (STAGES == 1) barrier();  // the tile has been read
     put_a(STAGES == 1 ? 0 : stage ^ 1);
@@ -187,20 +269,31 @@ void main() {
   tile_last = last_query();
   if (DROPOUT) dropout = dropout_begin();
 
-  const int corner = warp * PATCH_SIZE, d0 = part * D_PART, dv0 = part * DV_PART;
-  const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(d0 * 2);
-  const uint64_t v_head = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(dv0 * 2);
-  if (DIRECT) {
-    LOAD_FRAGMENTS(k_frag, k_head, uint(p.key_stride[2]), D_PART)
-    LOAD_FRAGMENTS(v_frag, v_head, uint(p.value_stride[2]), DV_PART)
+  const int corner = warp * PATCH_SIZE;
+  const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h);
+  const uint64_t v_head = key_rows(p.value, p.value_stride, b, kv_h);
+  if (SPLIT == 2) {
+    const uint64_t head = part == 0 ? k_head : v_head;
+    const uint stride = part == 0 ? p.key_stride[2] : p.value_stride[2];
+    if (DIRECT) {
+      LOAD_FRAGMENTS(k_frag, head, stride, D)
+    } else {
+      FETCH_ROWS(rows, head, stride * 2u, last_key(), part == 0 ? p.head_dim : p.v_dim, D)
+      ROWS_TO_FRAGMENTS(k_frag, rows, D)
+    }
+  } else if (DIRECT) {
+    LOAD_FRAGMENTS(k_frag, k_head, uint(p.key_stride[2]), D)
+    LOAD_FRAGMENTS(v_frag, v_head, uint(p.value_stride[2]), DV)
   } else {
-    FETCH_ROWS(k_rows, k_head, uint(p.key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)
-    FETCH_ROWS(v_rows, v_head, uint(p.value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
-    ROWS_TO_FRAGMENTS(k_frag, k_rows, D_PART)
-    ROWS_TO_FRAGMENTS(v_frag, v_rows, DV_PART)
+    FETCH_ROWS(k_rows, k_head, uint(p.key_stride[2]) * 2u, last_key(), p.head_dim, D)
+    FETCH_ROWS(v_rows, v_head, uint(p.value_stride[2]) * 2u, last_key(), p.v_dim, DV)
+    ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
+    ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
   }
   [[unroll]] for (int i = 0; i < ROWS * FRAGS; ++i) dk[i] = Acc(0.0);
-  [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
+  if (SPLIT == 1) {
+    [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
+  }
 
   // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the block.
   const int last = min(first + BLOCK, key_count()) - 1;
@@ -226,11 +319,12 @@ void main() {
     fetch_b(min(begin, last_tile));
     fetch_stats(min(begin, last_tile));
     barrier();  // the patches, or the last tile of the head before, have been read
-    put_a(STAGES == 1 ? 0 : begin & 1);
-    put_b(STAGES == 1 ? 0 : begin & 1);
-    put_stats(STAGES == 1 ? 0 : begin & 1);
+    const int begin_stage = STAGES == 1 ? 0 : begin & 1;
+    put_a(begin_stage);
+    put_b(begin_stage);
+    put_stats(begin_stage);
     barrier();  // the first tile is written
-    if (CELLS) kept = transposed_cell(dropout, bh, begin * TILE, row0);
+    if (CELLS && SPLIT == 1) kept = transposed_cell(dropout, bh, begin * TILE, row0);
     if (!EXACT) pass(begin, full_begin, last_tile, true);
     pass(full_begin, full_end, last_tile, false);
     if (BOUNDED_LEFT) pass(full_end, end, last_tile, true);
@@ -239,8 +333,16 @@ void main() {
   barrier();  // the last tile has been read
 #define BY_SCALE(r, e) (p.scale * UNCUT * (DROPOUT ? p.dropout_scale : 1.0))
 #define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * UNCUT : UNCUT)
-  const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h) + uint64_t(d0 * 2);
-  const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h) + uint64_t(dv0 * 2);
-  STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim - d0, D_PART)
-  STORE_ROWS(dv, BY_DROPOUT, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim - dv0, DV_PART)
+#define BY_OWN(r, e) own_factor
+  const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h);
+  const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h);
+  if (SPLIT == 2) {
+    const uint64_t head = part == 0 ? dv_head : dk_head;
+    const uint step = (part == 0 ? p.grad_value_stride[2] : p.grad_key_stride[2]) * 2u;
+    const float own_factor = part == 0 ? BY_DROPOUT(0, 0) : BY_SCALE(0, 0);
+    STORE_ROWS(dk, BY_OWN, head, step, last_key(), part == 0 ? p.v_dim : p.head_dim, D)
+  } else {
+    STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim, D)
+    STORE_ROWS(dv, BY_DROPOUT, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim, DV)
+  }
 }

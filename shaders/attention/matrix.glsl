@@ -45,7 +45,7 @@ const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are tho
 const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
 // Stationary operands come from memory as matrices, which needs whole, aligned, unpadded rows; else through patches.
 const bool DIRECT = (FLAGS & 512) != 0;
-// Subgroups that share rows, each with its part of the columns: backward of wide heads.
+// Subgroups that share rows: backward of wide heads. One multiplies S, the other one dP.
 const int SPLIT = (FLAGS & 1024) != 0 ? 2 : 1;
 // Conversions to T truncate. P and dS are then 0.28 % too small on average (half of the last place, of 8 bits, over
 // mantissas of logarithmic distribution), which the factor of the result makes good at no cost: what remains has the
@@ -57,11 +57,10 @@ const int WARPS = LOCAL / SUBGROUP;
 const int BLOCK = WARPS / SPLIT * ROWS * MAT_M;
 const int CHUNKS = D / 8, CHUNKS_V = DV / 8;          // of 16 bytes
 const int PITCH = CHUNKS + 1, PITCH_V = CHUNKS_V + 1;
-const int D_PART = D / SPLIT, DV_PART = DV / SPLIT;   // columns of a subgroup
-const int FRAGS = D_PART / MAT_N, FRAGS_V = DV_PART / MAT_N;
+const int FRAGS = D / MAT_N, FRAGS_V = DV / MAT_N;
 const int BLOCKS = TILE / MAT_N;
 // A patch is MAT_M rows of one subgroup's own, on their way between memory and A operands; wide heads go in pieces.
-const int WIDEST = D > DV ? D_PART : DV_PART;
+const int WIDEST = D > DV ? D : DV;
 const int PATCH_MOST = SPLIT == 1 && STAGED == 0 ? 128 : 64;
 const int PATCH_COLS = WIDEST < PATCH_MOST ? WIDEST : PATCH_MOST;
 const int PATCH_PITCH = PATCH_COLS / 8 + 1;

@@ -12,6 +12,7 @@
 #define S_SUM s_sum
 #define DP_SUM dp_sum
 #define DECLARE_SUMS Acc s_sum[ROWS], dp_sum[ROWS];
+#define OWN_SUM(i, r) s_sum[r]
 
 const int SCRATCH_PITCH = 20;  // 16 columns, and no bank conflict
 shared float scratch[WARPS * MAT_M * SCRATCH_PITCH];
@@ -28,6 +29,10 @@ uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M +
     TAKE_ELEMENTS(s[r], s_sum[r])                                                                                      \
     TAKE_ELEMENTS(dp[r], dp_sum[r])                                                                                    \
   }
+#define TAKE_OWN(i)                                                                                                    \
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {                                                                          \
+    TAKE_ELEMENTS(s[(i) * ROWS + r], s_sum[r])                                                                         \
+  }
 
 // The factor is the same for all elements.
 #undef STORE_ROWS
@@ -39,5 +44,7 @@ uint scratch_at(int row, int column) { return uint((int(gl_SubgroupID) * MAT_M +
 #define DP_SUM dp
 #define DECLARE_SUMS
 #define TAKE_SUMS
+#define OWN_SUM(i, r) s[(i) * ROWS + (r)]
+#define TAKE_OWN(i)
 #endif
 #endif

@@ -16,7 +16,17 @@ shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
 // Whole multiples of 16 bytes, all of them: matrix accesses to what follows must be aligned to that, and a driver lays out
 // one float of an array that is never used (suspected where gradients of the tier of unknown layout were wrong on an H200).
 shared T strips[HAND_OVER ? 8 : WARPS * 2 * STRIP];  // two of each subgroup
-shared float partials[SPLIT == 1 ? 4 : WARPS * ROWS * 2 * MAT_M * MAT_N];
+#ifdef GIFTS
+// What subgroups that share rows tell each other: elements of accumulators in the order of their lanes.
+shared uvec4 gifts[SPLIT == 1 ? 1 : GIFTS];
+#else
+shared float partials[4];
+#endif
+#define GIVEN_BITS(j) floatBitsToUint(vec4(given[4 * (j)], given[4 * (j) + 1], given[4 * (j) + 2], given[4 * (j) + 3]))
+// FIRST of part 0, else SECOND. By bits: a conditional becomes a branch in one vendor's compiler, and accumulators whose
+// elements meet one go to memory.
+#define BY_PART(FIRST, SECOND)                                                                                         \
+  uintBitsToFloat((floatBitsToUint(FIRST) & uint(part - 1)) | (floatBitsToUint(SECOND) & ~uint(part - 1)))
 
 uint strip_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * STRIP); }
 uint pack_pair(T a, T b) {
@@ -50,15 +60,6 @@ uvec4 strip_chunk(int which, int row, int column) {
     coopMatLoad(M, strips, strip_at(WHICH), uint(STRIP_PITCH), ROW_MAJOR);                                             \
     WAIT_FOR_SUBGROUP                                                                                                  \
   }
-
-// Accumulators that each of the SPLIT subgroups of these rows summed over its own columns: M becomes their sum. Barriers:
-// the caller's loop has one between two calls.
-#define PUT_PARTIAL(M, r, WHICH)                                                                                       \
-  [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                           \
-    partials[((int(gl_SubgroupID) * ROWS + (r)) * 2 + (WHICH)) * MAT_M * MAT_N + e * SUBGROUP + lane()] = M[e];
-#define ADD_PARTIAL(M, r, WHICH)                                                                                       \
-  [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                           \
-    M[e] += partials[(((int(gl_SubgroupID) ^ 1) * ROWS + (r)) * 2 + (WHICH)) * MAT_M * MAT_N + e * SUBGROUP + lane()];
 
 uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
