@@ -69,8 +69,8 @@ const float MOST = 1e30;
 #else
 const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are doubled
 #endif
-// Some lane's sum is more; in shared memory that the backward kernels' split heads need.
-#define OVERFLOWS partials[0]
+// Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see matrix_tiles.glsl).
+shared float overflows[4];
 // Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a time
 // where heads are wide. 1 after a block's products, 2 also between its products.
 const int FENCES = FLAGS >> 20 & 3;
@@ -252,7 +252,7 @@ void main() {
   // so that each row has a key in one of them, the last that all see.
   int careful = EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
   const int seen_whole = BOUNDED_LEFT ? min(visits, end - full_begin + 1) : visits;
-  OVERFLOWS = 0.0;
+  overflows[0] = 0.0;
   [[dont_unroll]] for (int attempt = 0; attempt < 2; ++attempt) {
     [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
     [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {
@@ -272,9 +272,9 @@ void main() {
     if (!PLAIN) break;
     bool over = false;
     [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) over = over || !(l[i] <= MOST);
-    if (over) OVERFLOWS = 1.0;
+    if (over) overflows[0] = 1.0;
     barrier();  // all have said so
-    if (OVERFLOWS == 0.0) break;
+    if (overflows[0] == 0.0) break;
     fetch_a(begin_tile);
     fetch_b(begin_tile);
   }

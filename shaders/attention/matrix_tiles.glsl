@@ -19,8 +19,6 @@ shared T strips[HAND_OVER ? 8 : WARPS * 2 * STRIP];  // two of each subgroup
 #ifdef GIFTS
 // What subgroups that share rows tell each other: elements of accumulators in the order of their lanes.
 shared uvec4 gifts[SPLIT == 1 ? 1 : GIFTS];
-#else
-shared float partials[4];
 #endif
 #define GIVEN_BITS(j) floatBitsToUint(vec4(given[4 * (j)], given[4 * (j) + 1], given[4 * (j) + 2], given[4 * (j) + 3]))
 // FIRST of part 0, else SECOND. By bits: a conditional becomes a branch in one vendor's compiler, and accumulators whose
