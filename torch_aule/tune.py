@@ -88,7 +88,8 @@ class SpilledMemory:
         return self
 
     def __exit__(self, *_) -> None:
-        self.most = max(self.most, *(spilled(values) for _, values in torch_aule._C.keep_pipeline_statistics(False)), 0)
+        kernels = torch_aule._C.keep_pipeline_statistics(False)
+        self.most = max((spilled(values) for _, values in kernels), default=0)
 
 
 def spilled(values: list[tuple[str, int]]) -> int:

@@ -57,6 +57,16 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   return plan;
 }
 
+// Of an accumulator in a lane, also where the layout is unknown.
+int lane_elements(const MatrixLayout& layout) { return layout.m * layout.n / layout.subgroup; }
+
+// For `plan.parts` subgroups side by side. Two run the same code, one for query and key, one for value.
+void pad_heads(AttentionPlan& plan, const AttentionProblem& problem) {
+  plan.dim = round_up(problem.head_dim, 16 * plan.parts);
+  plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
+  if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);
+}
+
 // Whether the device has the shared memory that matrix.glsl and matrix_tiles.glsl declare for the plan beside `more`
 // bytes, and so many invocations. More memory than it has is not refused by every driver: one hangs.
 bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, AttentionPass pass, int patch_most,
@@ -69,10 +79,9 @@ bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layou
   // dQ P and its gradient; see GIFTS.
   const int floats = layout.m * layout.n * 4, sides = plan.tile / layout.n > plan.step ? 2 : 1;
   const int pairs = warps / 2 * plan.rows * plan.step;
-  const int gifts = plan.parts == 1 ? 0
-                    : pass == AttentionPass::dkdv
-                        ? (pairs * sides + 1) * floats
-                        : pairs * (layout.m * layout.n / layout.subgroup == 8 ? floats * 3 / 2 : floats * 2);
+  const int gifts = plan.parts == 1               ? 0
+                    : pass == AttentionPass::dkdv ? (pairs * sides + 1) * floats
+                                                  : pairs * (lane_elements(layout) == 8 ? floats * 3 / 2 : floats * 2);
   return static_cast<uint32_t>(std::max(tiles, patches) + gifts + more + 32) <= caps.max_shared_bytes &&
          static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
 }
@@ -88,9 +97,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   const char* parts = std::getenv("AULE_ATTENTION_PARTS");
   const bool wide = widest > 128 || shape.parts == 2 || (parts != nullptr && *parts == '2');
   plan.parts = pass != AttentionPass::forward && wide ? 2 : 1;
-  plan.dim = round_up(problem.head_dim, 16 * plan.parts);
-  plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
-  if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);  // the same code for both
+  pad_heads(plan, problem);
   const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
   plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');
   plan.local = shape.warps * layout.subgroup;
@@ -98,7 +105,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.tile = shape.tile;
   plan.step = std::min(shape.step * 16, shape.tile) / layout.n;  // the table counts 16 columns
   plan.stages = shape.stages;
-  if (plan.parts == 2 && layout.m * layout.n / layout.subgroup % 4 != 0) return plan;
+  if (plan.parts == 2 && lane_elements(layout) % 4 != 0) return plan;
   if (shape.warps % plan.parts != 0 || shape.tile % layout.n != 0 || shape.tile / layout.n % plan.step != 0)
     return plan;
   plan.direct = shape.direct;
@@ -118,13 +125,11 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   if (!layout.usable || caps.max_push_constant_bytes < 256) return plan;
   const bool forward = pass == AttentionPass::forward;
   plan.parts = !forward && std::max(problem.head_dim, problem.v_dim) > 96 ? 2 : 1;
-  plan.dim = round_up(problem.head_dim, 16 * plan.parts);
-  plan.v_dim = round_up(problem.v_dim, 16 * plan.parts);
-  if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);  // the same code for both
+  pad_heads(plan, problem);
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
   if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
-  if (plan.parts == 2 && m * n / layout.subgroup % 4 != 0) return plan;
+  if (plan.parts == 2 && lane_elements(layout) % 4 != 0) return plan;
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
   plan.local = warps * layout.subgroup;
   plan.rows = plan.step = plan.stages = 1;

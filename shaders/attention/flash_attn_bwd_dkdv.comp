@@ -16,7 +16,6 @@ struct Weights {
 
 // From transposed scores and dP to dS, in place of the scores, and to the dropped weights, in place of dP.
 void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whole) {
-  const int q_len = query_count();
   [[unroll]] for (int j = 0; j < C; ++j) {
     const int row = w.query0 + tx() + TX * j;
     [[unroll]] for (int i = 0; i < R; ++i) {
