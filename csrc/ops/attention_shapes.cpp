@@ -116,7 +116,8 @@ int64_t tiles_shared_bytes(const TilesShape& s, int64_t dim) {
   const int64_t ty = s.local / s.lanes, bm = ty * s.rows, bn = s.lanes * s.columns, wide = s.strip * s.lanes;
   const int64_t a = std::max(ty * (s.rows * s.depth / 4 + 1), wide * (bm / 4 + 1));
   const int64_t b = std::max(bn * (s.depth / 4 + 1), wide * tiles_columns(s, dim) / 4);
-  return 16 * s.stages * (a + b);
+  const int64_t kept = (bm + 31) / 32 * ((bn + 31) / 32) * 128;  // dropout's words
+  return 16 * s.stages * (a + b) + kept;
 }
 
 bool fits(const TilesShape& s, const Caps& caps, int64_t dim) {
