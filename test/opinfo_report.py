@@ -1,13 +1,19 @@
-"""How many of PyTorch's operators run natively: ``python test/opinfo_report.py [names...]``.
+"""How many of PyTorch's operators run, and how: ``python test/opinfo_report.py [names...]``.
 
 Runs the operator database in worker processes (an operator that kills its process is reported as a crash), prints a
-table and writes benchmarks/results/opinfo-<device>.json. ``--backward`` asks for gradients too, ``--dtype`` for another
-dtype, ``--samples`` for more samples, ``--list`` for each operator that is not native.
+table per mode and direction with a row per dtype, and writes benchmarks/results/opinfo-<device>.json and .md.
+
+    python test/opinfo_report.py                                     float32, forward, strict
+    python test/opinfo_report.py --dtypes all --modes strict,default --directions forward,backward --jobs 8
+    python test/opinfo_report.py --dtypes complex64 fft.fft --list   one operator, with what was seen
+
+In strict mode every cell should be native or refused; in default mode native or computed on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -15,18 +21,22 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-HANG_SECONDS = 120
+HANG_SECONDS = 180
 ERRORS = tempfile.TemporaryFile("w+")  # what the workers say; shown when one does not start
+DTYPES = """float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 complex32
+            uint16 uint32 uint64""".split()
+WORST_FIRST = ["crash", "wrong", "error", "refused", "unsupported", "fallback", "native", "none"]
+FAULTS = ("crash", "wrong", "error", "unsupported")
 
 
-def worker(options) -> None:
-    """Reads entry names from stdin, writes one JSON line for each."""
+def worker(samples: int) -> None:
+    """Reads cells from stdin (a JSON list a line: name, dtype, mode, direction), writes one JSON line for each."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -38,34 +48,37 @@ def worker(options) -> None:
     torch.set_num_threads(1)
     from opinfo_runner import ENTRIES, Outcome, run_entry
 
-    dtype = getattr(torch, options.dtype) if options.dtype else None
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever an operator prints goes elsewhere
     print(json.dumps({"device": torch.aule.get_device_name(), "driver": torch.aule.get_device_properties().driver_info,
                       "torch": torch.__version__}), file=out)  # fmt: skip
-    for name in sys.stdin:
-        op = ENTRIES[name.strip()]
+    for line in sys.stdin:
+        name, dtype, mode, direction = json.loads(line)
+        torch.aule.set_strict(mode == "strict")
         started = time.perf_counter()
-        if options.backward and not op.supports_autograd:
-            result = {"status": "none", "detail": "no gradient"}
-        elif dtype is not None and dtype not in op.dtypes:
-            result = {"status": "none", "detail": "not a dtype of this operator"}
-        else:
-            try:
-                outcome = run_entry(op, dtype, limit=options.samples, backward=options.backward)
-            except Exception as error:
-                outcome = Outcome("error", f"{type(error).__name__}: {error}"[:200])
-            result = {"status": outcome.status, "detail": outcome.detail, "samples": outcome.samples}
-        result.update(name=name.strip(), seconds=round(time.perf_counter() - started, 3))
+        try:
+            backward = direction == "backward"
+            outcome = run_entry(ENTRIES[name], getattr(torch, dtype), limit=samples, backward=backward)
+        except Exception as error:
+            outcome = Outcome("error", f"{type(error).__name__}: {error}"[:200])
+        result = {"name": name, "dtype": dtype, "mode": mode, "direction": direction, "status": outcome.status}
+        result |= {"detail": outcome.detail, "samples": outcome.samples}
+        result["seconds"] = round(time.perf_counter() - started, 3)
+        if outcome.settled:
+            ours, cpus = max(outcome.settled)
+            result["settled"] = {"times": len(outcome.settled), "error": ours, "cpu_error": cpus}
         print(json.dumps(result), file=out)
 
 
 class Worker:
-    def __init__(self, options):
-        command = [sys.executable, __file__, "--worker", "--samples", str(options.samples)]
-        command += ["--backward"] * options.backward + (["--dtype", options.dtype] if options.dtype else [])
-        environment = dict(os.environ, TORCH_AULE_STRICT="1")
+    """A process that runs cells one by one."""
+
+    def __init__(self, samples: int):
+        environment = dict(os.environ, TORCH_AULE_STRICT="1", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), environment.get("PYTHONPATH")]))
+        # A driver that needs its own C library is started by a program: helpers.run_python.
+        launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
+        command = [*launcher, sys.executable, __file__, "--worker", "--samples", str(samples)]
         self.process = subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=ERRORS
         )
@@ -80,9 +93,9 @@ class Worker:
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
-    def ask(self, name):
+    def ask(self, cell):
         try:
-            self.process.stdin.write(name + "\n")
+            self.process.stdin.write(json.dumps(cell) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             return None
@@ -98,107 +111,130 @@ class Worker:
         return f"exit status {self.process.wait()}"
 
 
-def run_all(names, options):
-    """Results of all names, in order, and what the workers say about the device."""
-    jobs = max(1, min(options.jobs, len(names)))
-    with ThreadPoolExecutor(jobs) as pool:
-        parts = list(pool.map(lambda k: run_some(names[k::jobs], options), range(jobs)))
-    results = {result["name"]: result for part, _ in parts for result in part}
-    return [results[name] for name in names], parts[0][1]
+def run_all(cells, options):
+    """Results of the cells, and what the workers say about the device. Workers are started anew when one dies."""
+    left, lock, results, abouts = iter(cells), threading.Lock(), [], []
+    deadline = time.monotonic() + options.seconds
 
-
-def run_some(names, options):
-    """The same for the share of one worker, which is started anew when an operator kills it."""
-    results, about, current = [], None, None
-    try:
-        for position, name in enumerate(names):
+    def run_some():
+        current = None
+        while time.monotonic() < deadline:
+            with lock:
+                cell = next(left, None)
+            if cell is None:
+                break
             if current is None:
-                current = Worker(options)
+                current = Worker(options.samples)
                 if current.about is None:
                     ending = current.stop()
                     ERRORS.seek(0)
-                    sys.exit(f"{ERRORS.read()[-2000:]}\nno aule device, or the extension does not load ({ending})")
-                about = current.about
-            result = current.ask(name)
+                    print(ERRORS.read()[-2000:], f"no aule device, or the extension does not load ({ending})",
+                          file=sys.stderr)  # fmt: skip
+                    return
+                abouts.append(current.about)
+            result = current.ask(cell)
             if result is None:
-                result = {"name": name, "status": "crash", "detail": current.stop()}
+                result = dict(zip(("name", "dtype", "mode", "direction"), cell))
+                result |= {"status": "crash", "detail": current.stop(), "samples": 0}
                 current = None
-            results.append(result)
-            if position % 50 == 49:
-                print(f"{position + 1}/{len(names)} {name}", file=sys.stderr)
-    finally:
+            with lock:
+                results.append(result)
+                if len(results) % 200 == 0:
+                    print(f"{len(results)}/{len(cells)} {' '.join(cell)}", file=sys.stderr)
         if current is not None:
             current.stop()
-    return results, about
+
+    threads = [threading.Thread(target=run_some) for _ in range(max(1, min(options.jobs, len(cells))))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if not abouts:
+        sys.exit("no worker started")
+    order = {tuple(cell): i for i, cell in enumerate(cells)}
+    results.sort(key=lambda r: order[r["name"], r["dtype"], r["mode"], r["direction"]])
+    return results, abouts[0]
 
 
-def summarize(results) -> dict:
-    """Counts by entry and by operator. An operator counts as native when all its entries are."""
+def tables(results) -> str:
+    """Markdown: a table per mode and direction with a row per dtype, by operators; entries in brackets where faults."""
     from opinfo_runner import ENTRIES
 
-    by_operator = defaultdict(list)
-    for result in results:
-        by_operator[ENTRIES[result["name"]].name].append(result["status"])
-    worst_first = ["crash", "wrong", "error", "refused", "unsupported", "native", "none"]
-    operators = Counter(min(statuses, key=worst_first.index) for statuses in by_operator.values())
-    return {
-        "operators": dict(operators, total=len(by_operator)),
-        "entries": dict(Counter(r["status"] for r in results), total=len(results)),
-    }
+    groups = defaultdict(lambda: defaultdict(list))
+    for r in results:
+        groups[r["mode"], r["direction"]][r["dtype"]].append(r)
+    lines = []
+    for (mode, direction), by_dtype in groups.items():
+        shown = [s for s in ("native", "fallback", "refused", "unsupported", "error", "wrong", "crash")
+                 if mode == "default" or s != "fallback"]  # fmt: skip
+        lines += [f"\n{mode} mode, {direction}:\n", f"| dtype | operators | {' | '.join(shown)} | settled by float64 |"]
+        lines += ["|---|---:|" + "---:|" * (len(shown) + 1)]
+        for dtype, of_dtype in by_dtype.items():
+            operators = defaultdict(list)
+            for r in of_dtype:
+                if r["status"] != "none":
+                    operators[ENTRIES[r["name"]].name].append(r["status"])
+            counts = Counter(min(statuses, key=WORST_FIRST.index) for statuses in operators.values())
+            settled = sum("settled" in r for r in of_dtype)
+            cells = " | ".join(str(counts[s]) for s in shown)
+            lines.append(f"| {dtype} | {len(operators)} | {cells} | {settled} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="entries or operators; default: all")
     parser.add_argument("--samples", type=int, default=12)
-    parser.add_argument("--backward", action="store_true")
-    parser.add_argument("--dtype")
+    parser.add_argument("--dtypes", default="float32", help="comma list, or all")
+    parser.add_argument("--modes", default="strict", help="strict, default, or both with a comma")
+    parser.add_argument("--directions", default="forward", help="forward, backward, or both with a comma")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
-    parser.add_argument("--list", action="store_true", help="print every entry that is not native")
-    parser.add_argument("--save", help="where to write the results; default: benchmarks/results/opinfo-<device>.json")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="ask for no more cells after this time")
+    parser.add_argument("--list", action="store_true", help="print every cell that is not native or on the CPU")
+    parser.add_argument("--save", help="file to write, without .json; default: benchmarks/results/opinfo-DEVICE")
     parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return worker(options)
+        return worker(options.samples)
 
-    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     sys.path.insert(0, str(HERE))
-    import torch  # noqa: F401
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    import torch
 
     from opinfo_runner import ENTRIES, STATUSES
 
+    dtypes = DTYPES if options.dtypes == "all" else options.dtypes.split(",")
     wanted = set(options.names)
-    names = [name for name, op in ENTRIES.items() if not wanted or {name, op.name} & wanted]
-    results, about = run_all(names, options)
+    cells = []
+    for mode, direction, dtype in itertools.product(options.modes.split(","), options.directions.split(","), dtypes):
+        for name, op in ENTRIES.items():
+            listed = op.supported_backward_dtypes("cpu") if direction == "backward" else op.supported_dtypes("cpu")
+            if getattr(torch, dtype) in listed and (not wanted or {name, op.name} & wanted):
+                if direction == "forward" or (op.supports_autograd and getattr(torch, dtype).is_floating_point
+                                              or getattr(torch, dtype).is_complex):  # fmt: skip
+                    cells.append([name, dtype, mode, direction])
+    results, about = run_all(cells, options)
 
-    summary = summarize(results)
-    direction = "backward" if options.backward else "forward"
-    print(f"{about['device']}, driver {about['driver']}, torch {about['torch']}, {direction}, "
-          f"{options.dtype or 'float32'}, {options.samples} samples")  # fmt: skip
-    for status, meaning in STATUSES.items():
-        print(f"  {status:12} {summary['operators'].get(status, 0):4} operators "
-              f"{summary['entries'].get(status, 0):4} entries   {meaning}")  # fmt: skip
-    print(f"  {'total':12} {summary['operators']['total']:4} operators {summary['entries']['total']:4} entries")
-    missing = Counter(r["detail"] for r in results if r["status"] == "refused")
-    if missing:
-        print("missing kernels, most wanted first:")
-        for op, count in missing.most_common():
-            print(f"  {count:4} {op}")
-    for result in results:
-        if result["status"] in ("wrong", "error", "crash", "unsupported") or (
-            options.list and result["status"] == "refused"
-        ):
-            print(f"{result['status']:12} {result['name']}: {result['detail']}")
+    head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, {options.samples} samples an entry"
+    head += f", {len(results)} of {len(cells)} cells" if len(results) < len(cells) else f", {len(cells)} cells"
+    text = f"{head}\n{tables(results)}\n"
+    print(text)
+    for status in Counter(r["status"] for r in results):
+        print(f"  {status:12} {STATUSES[status]}")
+    for r in results:
+        if r["status"] in FAULTS or (options.list and r["status"] == "refused"):
+            print(f"{r['status']:8} {r['mode']:7} {r['direction']:8} {r['dtype']:10} {r['name']}: {r['detail']}")
     if options.save or not (options.no_save or wanted):
         slug = re.sub(r"[^a-z0-9]+", "-", about["device"].lower()).strip("-")
-        kind = ("-backward" if options.backward else "") + (f"-{options.dtype}" if options.dtype else "")
-        path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}{kind}.json")
+        path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            json.dumps({**about, **summary, "samples": options.samples, "results": results}, indent=1) + "\n"
+        rows = ",\n".join(json.dumps(r) for r in results)
+        path.with_name(path.name + ".json").write_text(
+            f'{{"about": {json.dumps(about)}, "samples": {options.samples}, "results": [\n{rows}\n]}}\n'
         )
-        print(f"written to {path}")
+        path.with_name(path.name + ".md").write_text(text)
+        print(f"written to {path}.json and .md")
 
 
 if __name__ == "__main__":

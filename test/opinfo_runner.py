@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
 from helpers import like_strided
+from opinfo_compare import Comparison, compare, tolerances, widen
 
 # Results are random or unset: only their shapes and dtypes are compared.
 VALUES_UNDEFINED = {
@@ -39,10 +40,12 @@ class Outcome:
     status: str
     detail: str = ""
     samples: int = 0
+    settled: list = field(default_factory=list)  # (our error, the CPU's) against float64, where only that settled it
 
 
 STATUSES = {
     "native": "every sample agrees with the CPU, with no operator on the CPU",
+    "fallback": "every sample agrees with the CPU, some operators ran there",
     "refused": "strict mode refused an operator without a kernel",
     "unsupported": "a kernel declined the arguments with a clear error",
     "wrong": "a result differs from the CPU's",
@@ -115,62 +118,6 @@ def _tensors(result):
     return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
 
 
-def _compare(actual, expected, values: bool) -> str:
-    """Empty when the results agree, else what differs."""
-    a_leaves, e_leaves = tree_flatten(actual)[0], tree_flatten(expected)[0]
-    if len(a_leaves) != len(e_leaves):
-        return f"{len(a_leaves)} results instead of {len(e_leaves)}"
-    for a, e in zip(a_leaves, e_leaves):
-        if not isinstance(e, torch.Tensor):
-            if isinstance(e, (bool, int, str, torch.Size, torch.dtype)) and a != e:
-                return f"{a} instead of {e}"
-            if isinstance(e, float) and values and not torch.allclose(
-                torch.tensor(a), torch.tensor(e), rtol=1e-4, atol=1e-5, equal_nan=True
-            ):
-                return f"{a} instead of {e}"
-            continue
-        if not isinstance(a, torch.Tensor):
-            return f"{type(a).__name__} instead of a tensor"
-        if a.dtype != e.dtype:
-            return f"dtype {a.dtype} instead of {e.dtype}"
-        if a.shape != e.shape:
-            return f"shape {tuple(a.shape)} instead of {tuple(e.shape)}"
-        if a.numel() and a.device.type == "cpu" and e.device.type != "cpu":
-            return "result left on the CPU"
-        if not values or a.layout != torch.strided:
-            continue
-        message = _compare_values(a.detach().cpu(), e.detach())
-        if message:
-            return message
-    return ""
-
-
-def _compare_values(a: torch.Tensor, e: torch.Tensor) -> str:
-    if not (e.dtype.is_floating_point or e.dtype.is_complex):
-        different = (a != e).sum().item()
-        return f"{different} of {e.numel()} values differ" if different else ""
-    rtol, atol = {
-        torch.float16: (5e-3, 5e-3),
-        torch.bfloat16: (3e-2, 3e-2),
-        torch.float64: (1e-6, 1e-7),
-    }.get(e.dtype, (1e-4, 2e-5))
-    finite = e[torch.isfinite(e)].abs()
-    if finite.numel():
-        # sums of large terms: rounding is relative to the terms, which the size of the results hints at
-        atol = max(atol, rtol * 0.1 * finite.mean().item())
-    close = torch.isclose(a, e, rtol=rtol, atol=atol, equal_nan=True)
-    if close.all():
-        return ""
-    worst = torch.where(
-        close, torch.zeros((), dtype=torch.float64), torch.nan_to_num((a - e).abs().double(), nan=1e300)
-    )
-    at = int(worst.argmax())
-    return (
-        f"{(~close).sum().item()} of {e.numel()} values differ, worst at {at}: "
-        f"{a.flatten()[at].item()} instead of {e.flatten()[at].item()}"
-    )
-
-
 _REFUSED = re.compile(r"strict", re.IGNORECASE)
 
 
@@ -198,61 +145,91 @@ def _describe(sample) -> str:
 
 
 def run_entry(op, dtype=None, *, limit: int = 6, backward: bool = False) -> Outcome:
-    """Forward (or forward and backward) of an entry on the device against the CPU."""
+    """Forward (or forward and backward) of an entry on the device against the CPU, in the mode that is set."""
     dtype = dtype or forward_dtype(op)
-    done = 0
+    table = tolerances(op, dtype)
+    outcome = Outcome("native")
+    torch.aule.reset_fallback_report()
     for sample in pick_samples(op, dtype, limit, backward):
-        values = op.name not in VALUES_UNDEFINED
-        if op.name in RANDOM_ONLY_WITH_DROPOUT:
-            values = not (sample.kwargs.get("dropout_p") or any(type(a) is float and 0 < a < 1 for a in sample.args))
-        if op.name == "nn.functional.rrelu" and not sample.kwargs.get("training"):
-            values = True
-        function = op.get_op()
+        values = _has_values(op, sample)
 
         def call(change):
             args = tree_map(change, (sample.input, list(sample.args), sample.kwargs))
-            result = function(args[0], *args[1], **args[2])
+            torch.manual_seed(77)
+            result = op.get_op()(args[0], *args[1], **args[2])
             if op.op is not None and sample.output_process_fn_grad is not None and backward:
                 result = sample.output_process_fn_grad(result)
             return args, result
 
         try:
-            torch.manual_seed(77)
             cpu_args, expected = call(_copy)
+            cpu_grads, weights = _gradients(cpu_args, expected) if backward else ([], None)
         except Exception:
             continue  # the CPU itself refuses this sample
         try:
-            torch.manual_seed(77)
             args, actual = call(_move)
-            message = _compare(actual, expected, values)
-            if not message and backward:
-                message = _compare_gradients(args, actual, cpu_args, expected, values)
+            found = compare(actual, expected, values, table, lambda: call(widen)[1])
+            if not found.message and backward and cpu_grads:
+                grads, _ = _gradients(args, actual, weights, expected)
+                found.settled += (more := _compare_gradients(
+                    grads, cpu_grads, values, table, lambda: _wide_gradients(call, weights, expected)
+                )).settled
+                found.message = more.message
             torch.aule.synchronize()
         except Exception as error:
-            outcome = _classify(error)
-            outcome.detail += f"  [{_describe(sample)}]" if outcome.status != "refused" else ""
-            outcome.samples = done
-            return outcome
-        if message:
-            return Outcome("wrong", f"{message}  [{_describe(sample)}]", done)
-        done += 1
-    return Outcome("native", samples=done) if done else Outcome("none")
+            refused = _classify(error)
+            refused.detail += f"  [{_describe(sample)}]" if refused.status != "refused" else ""
+            refused.samples = outcome.samples
+            return refused
+        if found.message:
+            return Outcome("wrong", f"{found.message}  [{_describe(sample)}]", outcome.samples)
+        outcome.settled += found.settled
+        outcome.samples += 1
+    if not outcome.samples:
+        return Outcome("none")
+    if report := torch.aule.fallback_report():
+        outcome.status = "fallback"
+        outcome.detail = ", ".join(sorted(row.op for row in report))
+    return outcome
 
 
-def _compare_gradients(args, actual, cpu_args, expected, values: bool) -> str:
+def _has_values(op, sample) -> bool:
+    """Whether the results are determined by the inputs."""
+    if op.name in RANDOM_ONLY_WITH_DROPOUT:
+        return not (sample.kwargs.get("dropout_p") or any(type(a) is float and 0 < a < 1 for a in sample.args))
+    if op.name == "nn.functional.rrelu":
+        return not sample.kwargs.get("training")
+    return op.name not in VALUES_UNDEFINED
+
+
+def _gradients(args, results, weights=None, expected=None):
+    """Gradients of all inputs for random weights of the results (those given, if any)."""
     inputs = [t for t in _tensors(args) if t.requires_grad]
-    cpu_inputs = [t for t in _tensors(cpu_args) if t.requires_grad]
-    pairs = [(a, e) for a, e in zip(_tensors(actual), _tensors(expected)) if e.requires_grad]
-    if not pairs or not cpu_inputs:
-        return ""
-    weights = [torch.randn_like(e) for _, e in pairs]
-    cpu_grads = torch.autograd.grad([e for _, e in pairs], cpu_inputs, weights, allow_unused=True)
-    grads = torch.autograd.grad([a for a, _ in pairs], inputs, [w.to("aule") for w in weights], allow_unused=True)
+    outputs = _tensors(results)
+    chosen = [i for i, e in enumerate(_tensors(results if expected is None else expected)) if e.requires_grad]
+    if not chosen or not inputs:
+        return [], None
+    outputs = [outputs[i] for i in chosen]
+    if weights is None:
+        weights = [torch.randn_like(e) for e in outputs]
+    given = [w.to(device=o.device, dtype=o.dtype) for w, o in zip(weights, outputs)]
+    return list(torch.autograd.grad(outputs, inputs, given, allow_unused=True)), weights
+
+
+def _wide_gradients(call, weights, expected):
+    args, results = call(widen)
+    return [torch.zeros(()) if g is None else g for g in _gradients(args, results, weights, expected)[0]]
+
+
+def _compare_gradients(grads, cpu_grads, values, table, reference) -> Comparison:
     for i, (a, e) in enumerate(zip(grads, cpu_grads)):
         if (a is None) != (e is None):
-            return f"gradient {i} {'missing' if a is None else 'unexpected'}"
-        if e is not None:
-            message = _compare(a, e, values)
-            if message:
-                return f"gradient {i}: {message}"
-    return ""
+            return Comparison(f"gradient {i} {'missing' if a is None else 'unexpected'}")
+    pairs = [(a, e) for a, e in zip(grads, cpu_grads) if e is not None]
+    kept = [i for i, e in enumerate(cpu_grads) if e is not None]
+    found = compare(
+        [a for a, _ in pairs], [e for _, e in pairs], values, table, lambda: [reference()[i] for i in kept]
+    )
+    if found.message:
+        found.message = f"gradient: {found.message}"
+    return found
