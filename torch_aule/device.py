@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 
 import torch
 
@@ -143,9 +142,17 @@ class DeviceProperties:
         )
 
 
-@cache
+_known_properties: dict[int, DeviceProperties] = {}
+
+
 def _properties(index: int) -> DeviceProperties:
-    return DeviceProperties(_C.device_properties(index))
+    if index not in _known_properties:
+        values = _C.device_properties(index)
+        properties = DeviceProperties(values)
+        if not values["created"]:  # some things are asked of the device when it is created
+            return properties
+        _known_properties[index] = properties
+    return _known_properties[index]
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

@@ -54,6 +54,11 @@ def _device_lines(index: int) -> list[str]:
         f"  has           {', '.join(have) or '-'}",
         f"  has not       {', '.join(lack) or '-'}",
     ]
+    if values["driver_loop_limit"] or values["max_loop_iterations"]:
+        driver = values["driver_loop_limit"] or "no number of"
+        asked = "" if values["created"] else " (assumed: the device was not created)"
+        planned = f", kernels plan with {values['max_loop_iterations'] or 'no limit'}"
+        lines.append(f"  loops         end after {driver} iterations of one invocation{asked}{planned}")
     for shape in values.get("coopmat_shapes", []):
         lines.append(f"  matrix unit   {shape}")
     used = _C.active_pipelines(index)
@@ -104,4 +109,6 @@ def print_backend_info() -> None:
 if __name__ == "__main__":
     import torch_aule  # noqa: F401  registers the backend
 
+    for index in range(torch.aule.device_count()):
+        torch.empty(1, device=f"aule:{index}")  # some things only the created device answers
     print_backend_info()

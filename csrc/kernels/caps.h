@@ -25,6 +25,11 @@ struct Caps {
   uint32_t max_group_count[3] = {0, 0, 0};
   uint64_t max_allocation_bytes = 0, max_buffer_bytes = 0, device_heap_bytes = 0;
   float timestamp_period_ns = 0;  // 0: no timestamps
+  // Some software drivers end a shader's loops without a word once one invocation has gone round them so many times, all
+  // its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created; until then
+  // a software device shows what is assumed. Planners obey the first, which AULE_MAX_LOOP_ITERATIONS=N sets (0: none);
+  // the second is what the driver does.
+  uint32_t max_loop_iterations = 0, driver_loop_limit = 0;
   // optional features
   bool unified_memory = false;  // every device-local byte is host visible (integrated GPU, CPU): copies need no staging
   bool float16 = false;         // 16-bit float arithmetic (16-bit storage is baseline)

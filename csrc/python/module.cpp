@@ -55,6 +55,8 @@ py::dict device_properties(int device) {
   FIELD(max_allocation_bytes);
   FIELD(max_buffer_bytes);
   FIELD(timestamp_period_ns);
+  FIELD(max_loop_iterations);
+  FIELD(driver_loop_limit);
   FIELD(unified_memory);
   FIELD(float16);
   FIELD(bfloat16);
@@ -77,6 +79,7 @@ py::dict device_properties(int device) {
   FIELD(device_fault);
   FIELD(pipeline_executable_properties);
 #undef FIELD
+  d["created"] = runtime::device_created(index_of(device));
   d["kind"] = kind_name(caps.kind);
   d["total_memory"] = caps.device_heap_bytes;
   py::list shapes;

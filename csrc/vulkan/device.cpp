@@ -8,6 +8,7 @@
 #include "vulkan/device_impl.h"
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
+#include "vulkan/loop_probe.h"
 #include "vulkan/physical.h"
 #include "vulkan/pipeline.h"
 
@@ -24,7 +25,8 @@ std::unique_ptr<DeviceImpl> create(int index) {
   auto impl = std::make_unique<DeviceImpl>();
   Instance& inst = instance();
   impl->index = index;
-  impl->caps = &physical.caps;
+  impl->own_caps = physical.caps;
+  impl->caps = &impl->own_caps;
   impl->physical = physical.handle;
   impl->instance_vk = &inst.vk;
   impl->labels = inst.debug_labels;
@@ -55,6 +57,7 @@ std::unique_ptr<DeviceImpl> create(int index) {
   inst.vk.vkGetPhysicalDeviceMemoryProperties2(physical.handle, &memory);
   impl->memory_properties = memory.memoryProperties;
   impl->memory = std::make_unique<MemoryPool>(*impl);
+  if (physical.software) set_loop_limit(impl->own_caps, probe_loop_limit(*impl));
   impl->pipelines = std::make_unique<PipelineStore>(*impl);
   impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
   std::memset(impl->error_record->mapped, 0, 256);
@@ -119,6 +122,8 @@ const Caps& device_caps(int index) {
   if (index < 0 || static_cast<size_t>(index) >= visible.size())
     throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
                    " device(s) visible. " + unavailable_reason());
+  if (const Device* created = g_devices.at(static_cast<size_t>(index)).load(std::memory_order_acquire))
+    return created->caps();  // it knows what only the device itself answers
   return visible[static_cast<size_t>(index)].caps;
 }
 

@@ -16,7 +16,7 @@ namespace aule::vulkan {
 int device_count() noexcept;                 // 0 without loader or device, never throws
 uint32_t device_multiprocessors(int index);  // 0: unknown
 std::string unavailable_reason();            // why device_count() is 0, for people
-const Caps& device_caps(int index);          // without creating the device; throws NoDevice
+const Caps& device_caps(int index);          // does not create the device; throws NoDevice
 bool device_created(int index) noexcept;
 
 // Test hook: the next submission answers as if the driver had lost the device. TORCH_AULE_INJECT_DEVICE_LOST=<n> does

@@ -21,7 +21,8 @@ class PipelineStore;
 
 struct DeviceImpl {
   int index = 0;
-  const Caps* caps = nullptr;
+  Caps own_caps;               // the enumerated ones, and what was asked of the device when it was created
+  const Caps* caps = nullptr;  // own_caps
   VkPhysicalDevice physical = VK_NULL_HANDLE;
   VkDevice handle = VK_NULL_HANDLE;
   DeviceFunctions vk;

@@ -16,8 +16,10 @@
   X(vkGetDeviceQueue) X(vkDeviceWaitIdle) X(vkQueueWaitIdle) X(vkAllocateMemory) X(vkFreeMemory) X(vkMapMemory) \
   X(vkUnmapMemory) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements2) \
   X(vkBindBufferMemory2) X(vkGetBufferDeviceAddress) X(vkQueueBindSparse) X(vkCreateShaderModule) \
-  X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkCreateComputePipelines) X(vkCreatePipelineCache) \
-  X(vkGetPipelineCacheData) X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) \
+  X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout) X(vkCreateComputePipelines) \
+  X(vkDestroyPipeline) X(vkCreateDescriptorSetLayout) X(vkCreateDescriptorPool) X(vkAllocateDescriptorSets) \
+  X(vkUpdateDescriptorSets) X(vkCmdBindDescriptorSets) X(vkCreatePipelineCache) X(vkGetPipelineCacheData) \
+  X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) \
   X(vkFreeCommandBuffers) X(vkResetCommandBuffer) X(vkResetCommandPool) X(vkBeginCommandBuffer) \
   X(vkEndCommandBuffer) X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch) X(vkCmdDispatchBase) \
   X(vkCmdPipelineBarrier2) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdWriteTimestamp2) X(vkCmdResetQueryPool) \

@@ -11,6 +11,7 @@
 #include "vulkan/environment.h"
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
+#include "vulkan/loop_probe.h"
 
 namespace aule {
 
@@ -139,6 +140,8 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   caps.driver_version = p.driverVersion;
   caps.api_version = p.apiVersion;
   caps.kind = kind_of(p.deviceType);
+  d.software = caps.kind == Caps::Kind::cpu;
+  set_loop_limit(caps, d.software ? kAssumedLoopLimit : 0);
   caps.subgroup_size = v11.subgroupSize;
   caps.min_subgroup_size = sizes.minSubgroupSize != 0 ? sizes.minSubgroupSize : v11.subgroupSize;
   caps.max_subgroup_size = sizes.maxSubgroupSize != 0 ? sizes.maxSubgroupSize : v11.subgroupSize;

@@ -16,6 +16,7 @@ struct PhysicalDevice {
   std::string missing;  // baseline requirements that it lacks; empty: usable
   uint32_t queue_family = 0, queue_count = 0, timestamp_bits = 0;
   bool sparse_queue = false;
+  bool software = false;  // a CPU, whatever the switches of features.h make of caps.kind
   uint32_t multiprocessors = 0;  // what holds workgroups; 0: no extension tells
   std::vector<std::string> extensions;
   bool has_extension(const char* name) const;

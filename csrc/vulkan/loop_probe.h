@@ -1,0 +1,21 @@
+// Does this driver end long loops early? lavapipe of Mesa 22.3 counts all back edges that one invocation takes, in all
+// its loops together, and ends every loop after the 65535th without a word.
+#pragma once
+#include <cstdint>
+
+#include "kernels/caps.h"
+
+namespace aule::vulkan {
+
+struct DeviceImpl;
+
+// The smallest limit known: what is assumed of a software device that was not asked or whose answer makes no sense.
+constexpr uint32_t kAssumedLoopLimit = 65535;
+
+// Back edges that one invocation may take, 0: no limit was met in a million. Runs one invocation of
+// shaders/device/loop_limit.glsl on a device that has its queues and memory; never throws.
+uint32_t probe_loop_limit(DeviceImpl& device) noexcept;
+// Both fields of `caps`; AULE_MAX_LOOP_ITERATIONS overrides the planners' one.
+void set_loop_limit(Caps& caps, uint32_t driver_limit);
+
+}  // namespace aule::vulkan
