@@ -2,8 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <c10/util/Exception.h>
+
 #include <array>
+#include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "kernels_matrix.gen.h"
 #include "ops/tensor_arg.h"
@@ -14,12 +18,6 @@ namespace {
 
 // Component types of Vulkan, cut to 8 bits as Caps keeps them.
 constexpr auto kFloat16 = uint8_t{0}, kFloat32 = uint8_t{1}, kBFloat16 = static_cast<uint8_t>(1000141000u);
-
-constexpr int kMaxLanes = 128, kMaxElements = 8;
-struct Probe {
-  uint32_t a_length, b_length, acc_length, subgroup;
-  uint32_t index[3][kMaxLanes][kMaxElements];  // A, B, accumulator
-};
 
 // The largest square k x n that an accumulator can be handed on in.
 void choose_shape(const Caps& caps, DType dtype, MatrixLayout& out) {
@@ -34,111 +32,51 @@ void choose_shape(const Caps& caps, DType dtype, MatrixLayout& out) {
   out.usable = out.m != 0;
 }
 
-Probe run_probe(int device, DType dtype, const MatrixLayout& shape, int local) {
-  Probe probe{};
+std::vector<uint32_t> run_probe(int device, DType dtype, const MatrixLayout& shape, int local) {
+  std::vector<uint32_t> words(kProbeWords);
   on_private_stream(device, [&] {
-    const at::Tensor out = at::empty({static_cast<int64_t>(sizeof(Probe) / 4)},
-                                     at::TensorOptions().dtype(at::kInt).device(
-                                         at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device))));
+    const at::Tensor out =
+        at::empty({static_cast<int64_t>(kProbeWords)}, at::TensorOptions().dtype(at::kInt).device(at::Device(
+                                                           at::kPrivateUse1, static_cast<c10::DeviceIndex>(device))));
     auto& stream = current(device);
+    // The memory may hold the answer for the other dtype, which a kernel that does not run would leave there.
+    fill_words(stream, address_of(out), 4 * kProbeWords, 0);
     TensorArgs args;
     MatrixLayoutParams p{};
     p.out_ = args.write(out);
     launch(stream, kernel::matrix_layout(dtype), Spec{shape.m, shape.n, local}, p, args, Grid{});
-    download_bytes(stream, &probe, address_of(out), sizeof(Probe));
+    download_bytes(stream, words.data(), address_of(out), 4 * kProbeWords);
   });
-  return probe;
+  return words;
 }
 
-// Splits the accumulator's index table into a part of the lane and a part of the element; false when it is not such a
-// sum or a row does not stay within an aligned group of lanes.
-bool read_layout(const Probe& probe, MatrixLayout& out) {
-  const auto lanes = static_cast<int>(probe.subgroup);
-  const auto elements = static_cast<int>(probe.acc_length);
-  if (lanes < 1 || lanes > kMaxLanes || elements < 1 || elements > kMaxElements || elements * lanes != out.m * out.n)
-    return false;
-  const auto row = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] / 16); };
-  const auto col = [&](int lane, int e) { return static_cast<int>(probe.index[2][lane][e] % 16); };
-  const int row0 = row(0, 0), col0 = col(0, 0);
-  int div = 1;
-  while (div < lanes && row(div, 0) == row0) ++div;
-  out.lane_div = div;
-  out.lane_row = div < lanes ? row(div, 0) - row0 : 0;
-  out.lane_col = div > 1 ? col(1, 0) - col0 : 0;
-  if ((div & (div - 1)) != 0 || row0 != 0 || col0 != 0 || out.lane_row < 0 || out.lane_col < 0) return false;
-  int slot_row[kMaxElements];
-  for (int e = 0; e < elements; ++e) {
-    const int r = row(0, e), c = col(0, e);
-    out.rows |= static_cast<uint32_t>(r) << (4 * e);
-    out.cols |= static_cast<uint32_t>(c) << (4 * e);
-    int slot = 0;
-    while (slot < out.slot_count && slot_row[slot] != r) ++slot;
-    if (slot == out.slot_count) slot_row[out.slot_count++] = r;
-    out.slots |= static_cast<uint32_t>(slot) << (4 * e);
-  }
-  for (int lane = 0; lane < lanes; ++lane) {
-    for (int e = 0; e < elements; ++e) {
-      if (row(lane, e) != lane / div * out.lane_row + row(0, e) ||
-          col(lane, e) != lane % div * out.lane_col + col(0, e))
-        return false;
-    }
-  }
-  // A lane's rows are equal runs of its elements: kernels count on it.
-  for (int e = 0; e < elements; ++e) {
-    if (elements % out.slot_count != 0 ||
-        static_cast<int>(out.slots >> (4 * e) & 15) != e / (elements / out.slot_count))
-      return false;
-  }
-  for (int slot = 0; slot < out.slot_count; ++slot)
-    out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
-  out.elements = elements;
-  return true;
+struct Entry {
+  std::mutex mutex;
+  std::atomic<bool> found{false};
+  MatrixLayout layout;
+  std::vector<uint32_t> stated;
+};
+
+Entry& entry_of(int device, DType dtype) {
+  static std::array<std::array<Entry, 2>, 64> entries;
+  return entries.at(static_cast<size_t>(device))[dtype == DType::f16 ? 0 : 1];
 }
 
-// Whether an accumulator becomes an A operand by copying elements within a lane.
-bool read_hand_over(const Probe& probe, MatrixLayout& out) {
-  if (probe.a_length != probe.acc_length) return false;
-  const auto lanes = static_cast<int>(probe.subgroup);
-  const int elements = out.elements;
-  for (int e = 0; e < elements; ++e) {
-    int match = -1;
-    for (int a = 0; a < elements; ++a) {
-      if (probe.index[0][0][a] == probe.index[2][0][e]) match = a;
-    }
-    if (match < 0) return false;
-    for (int lane = 0; lane < lanes; ++lane) {
-      if (probe.index[0][lane][match] != probe.index[2][lane][e]) return false;
-    }
-    out.a_elem |= static_cast<uint32_t>(match) << (4 * e);
-  }
-  out.b_is_a_transposed = out.m == out.n && probe.b_length == probe.a_length;
-  for (int lane = 0; lane < lanes && out.b_is_a_transposed; ++lane) {
-    for (int e = 0; e < elements; ++e) {
-      const uint32_t in_a = probe.index[0][lane][e], in_b = probe.index[1][lane][e];
-      if (in_b != in_a % 16 * 16 + in_a / 16) out.b_is_a_transposed = false;
-    }
-  }
-  return true;
-}
-
-MatrixLayout find_layout(int device, DType dtype) {
-  MatrixLayout out;
+MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& stated) {
   const Caps& caps = caps_of(device);
-  if (!caps.cooperative_matrix || caps.subgroup_size == 0 || caps.subgroup_size > kMaxLanes) return out;
-  if (dtype == DType::f16 ? !caps.float16 : !caps.bfloat16) return out;
-  choose_shape(caps, dtype, out);
-  if (!out.usable) return out;
-  Probe probe = run_probe(device, dtype, out, static_cast<int>(caps.subgroup_size));
-  out.cuts = (probe.subgroup & 65536) != 0;
-  probe.subgroup &= 65535;
-  out.subgroup = static_cast<int>(probe.subgroup);
-  MatrixLayout known = out;
-  known.known = true;
-  // Without shuffles a known layout is of no use.
-  if (probe.subgroup != caps.subgroup_size || !caps.subgroup_shuffle || !read_layout(probe, known)) return out;
-  MatrixLayout handed = known;
-  handed.hand_over = true;
-  return read_hand_over(probe, handed) ? handed : known;
+  if (!caps.cooperative_matrix || caps.subgroup_size == 0 || caps.subgroup_size > kProbeLanes) return {};
+  if (dtype == DType::f16 ? !caps.float16 : !caps.bfloat16) return {};
+  MatrixLayout shape;
+  choose_shape(caps, dtype, shape);
+  if (!shape.usable) return {};
+  const std::vector<uint32_t> words =
+      stated.empty() ? run_probe(device, dtype, shape, static_cast<int>(caps.subgroup_size)) : stated;
+  MatrixLayout layout = read_matrix_probe(words, shape.m, shape.n, caps.min_subgroup_size, caps.max_subgroup_size);
+  // Without shuffles, and in subgroups of another size than kernels count with, a known layout is of no use.
+  if (!caps.subgroup_shuffle || layout.subgroup != static_cast<int>(caps.subgroup_size)) {
+    layout = {.usable = layout.usable, .m = layout.m, .n = layout.n, .subgroup = layout.subgroup, .cuts = layout.cuts};
+  }
+  return layout;
 }
 
 }  // namespace
@@ -155,11 +93,22 @@ void on_private_stream(int device, const std::function<void()>& body) {
 }
 
 const MatrixLayout& matrix_layout(int device, DType dtype) {
-  static std::array<std::array<MatrixLayout, 2>, 64> layouts;
-  static std::array<std::array<std::once_flag, 2>, 64> found;
-  const size_t type = dtype == DType::f16 ? 0 : 1, index = static_cast<size_t>(device);
-  std::call_once(found.at(index)[type], [&] { layouts.at(index)[type] = find_layout(device, dtype); });
-  return layouts.at(index)[type];
+  Entry& entry = entry_of(device, dtype);
+  if (!entry.found.load(std::memory_order_acquire)) {
+    std::lock_guard lock(entry.mutex);
+    if (!entry.found.load(std::memory_order_relaxed)) {
+      entry.layout = find_layout(device, dtype, entry.stated);
+      entry.found.store(true, std::memory_order_release);
+    }
+  }
+  return entry.layout;
+}
+
+void state_matrix_probe(int device, DType dtype, std::vector<uint32_t> words) {
+  Entry& entry = entry_of(device, dtype);
+  std::lock_guard lock(entry.mutex);
+  TORCH_CHECK(!entry.found.load(), "state_matrix_probe: the layout of aule:", device, " is in use already");
+  entry.stated = std::move(words);
 }
 
 }  // namespace aule::ops

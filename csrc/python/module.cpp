@@ -89,8 +89,7 @@ py::dict device_properties(int device) {
   return d;
 }
 
-py::dict matrix_layout(int device, bool bfloat16) {
-  const auto& l = ops::matrix_layout(index_of(device), bfloat16 ? DType::bf16 : DType::f16);
+py::dict layout_dict(const ops::MatrixLayout& l) {
   py::dict d;
 #define FIELD(name) d[#name] = l.name
   FIELD(usable);
@@ -107,6 +106,7 @@ py::dict matrix_layout(int device, bool bfloat16) {
   FIELD(rows);
   FIELD(cols);
   FIELD(a_elem);
+  FIELD(b_is_a_transposed);
   FIELD(slot_count);
   FIELD(slots);
   FIELD(slot_rows);
@@ -165,7 +165,17 @@ PYBIND11_MODULE(_C, m) {
   m.def("exchange_device",
         [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
   m.def("device_properties", &device_properties);
-  m.def("matrix_layout", &matrix_layout);
+  const auto matrix_dtype = [](bool bfloat16) { return bfloat16 ? DType::bf16 : DType::f16; };
+  m.def("matrix_layout", [matrix_dtype](int device, bool bfloat16) {
+    return layout_dict(ops::matrix_layout(index_of(device), matrix_dtype(bfloat16)));
+  });
+  m.def("state_matrix_probe", [matrix_dtype](int device, bool bfloat16, const std::vector<uint32_t>& words) {
+    ops::state_matrix_probe(index_of(device), matrix_dtype(bfloat16), words);
+  });
+  m.def("read_matrix_probe",
+        [](const std::vector<uint32_t>& words, int rows, int columns, uint32_t least, uint32_t most) {
+          return layout_dict(ops::read_matrix_probe(words, rows, columns, least, most));
+        });
   m.def("attention_shape", [](int device, const std::string& pass, bool banded, int dim) {
     const auto which = pass == "dq"     ? ops::AttentionPass::dq
                        : pass == "dkdv" ? ops::AttentionPass::dkdv
@@ -231,6 +241,9 @@ PYBIND11_MODULE(_C, m) {
     for (const auto& k : runtime::registered_kernels(device))
       rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
     return rows;
+  });
+  m.def("compile_kernel", [](int device, const std::string& name, const std::vector<uint32_t>& constants) {
+    runtime::compile_kernel(index_of(device), name, constants);
   });
   m.def("keep_pipeline_statistics", &runtime::keep_pipeline_statistics);
   m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });

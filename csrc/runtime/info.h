@@ -14,6 +14,8 @@ struct KernelInfo {
 };
 std::vector<KernelInfo> registered_kernels(int device);
 std::vector<std::string> active_pipelines(int device);
+// Builds a variant's pipeline without running it: its constants by position, those that are left out as in the shader.
+void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants);
 // What the driver tells of the pipelines created since it was last asked to `keep` that: (label, [(name, value)]).
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep);
 std::string unavailable_reason();

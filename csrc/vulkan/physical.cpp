@@ -127,9 +127,13 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
     properties.pNext = &cores;
   }
   vk.vkGetPhysicalDeviceProperties2(handle, &properties);
-  const uint32_t amd = cores.shaderEngineCount * cores.shaderArraysPerEngineCount * cores.computeUnitsPerShaderArray;
-  if (builtins.shaderSMCount != 0) d.multiprocessors = builtins.shaderSMCount;
-  if (amd != 0) d.multiprocessors = amd;
+  const uint64_t amd =
+      uint64_t{cores.shaderEngineCount} * cores.shaderArraysPerEngineCount * cores.computeUnitsPerShaderArray;
+  // Grids and splits are multiples of the count: one that no GPU has is a driver's fault, and as good as none.
+  constexpr uint64_t kMostMultiprocessors = 4096;
+  for (const uint64_t count : {uint64_t{builtins.shaderSMCount}, amd}) {
+    if (count != 0 && count <= kMostMultiprocessors) d.multiprocessors = static_cast<uint32_t>(count);
+  }
   const auto& p = properties.properties;
   caps.name = p.deviceName;
   caps.driver_name = v12.driverName;

@@ -33,8 +33,13 @@ void report_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const s
   VkPipelineInfoKHR of_pipeline{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};
   uint32_t executables = 0;
   if (device.vk.vkGetPipelineExecutablePropertiesKHR(device.handle, &of_pipeline, &executables, nullptr) < 0) return;
+  std::vector<VkPipelineExecutablePropertiesKHR> properties(executables);
+  for (auto& p : properties) p.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR;
+  if (device.vk.vkGetPipelineExecutablePropertiesKHR(device.handle, &of_pipeline, &executables, properties.data()) < 0)
+    return;
   PipelineStatistics statistics{label, {}};
   for (uint32_t i = 0; i < executables; ++i) {
+    statistics.second.emplace_back("Subgroup size", properties[i].subgroupSize);
     const VkPipelineExecutableInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, i};
     uint32_t count = 0;
     device.vk.vkGetPipelineExecutableStatisticsKHR(device.handle, &info, &count, nullptr);

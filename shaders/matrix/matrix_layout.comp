@@ -4,7 +4,8 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 // Where a device keeps the elements of a cooperative matrix: loads a matrix whose element (r, c) is r * 16 + c as A, B and
 // accumulator, and writes what every lane sees. One workgroup of one subgroup; run once per device and dtype.
-// out_: {elements of A, of B, of the accumulator, subgroup size and 65536 if conversions to T cut}, then [use][lane][8].
+// out_: {elements of A, of B, of the accumulator, subgroup size and 65536 if conversions to T cut}, then [use][lane][8],
+// then A * B as float32 [16][16], by which the host knows whether to believe any of it (csrc/ops/matrix_probe.h).
 #include "matrix/matrix_types.glsl"
 layout(local_size_x_id = 2) in;
 struct Params { uint64_t out_; };
@@ -30,6 +31,7 @@ void main() {
   coopMatLoad(a, narrow, 0, 16, ROW_MAJOR);
   coopMatLoad(b, narrow, 0, 16, ROW_MAJOR);
   coopMatLoad(c, wide, 0, 16, ROW_MAJOR);
+  Acc product = coopMatMulAdd(a, b, Acc(0.0));
   for (uint e = 0; e < a.length(); ++e) put(0, e, float(a[e]));
   for (uint e = 0; e < b.length(); ++e) put(1, e, float(b[e]));
   for (uint e = 0; e < c.length(); ++e) put(2, e, c[e]);
@@ -38,4 +40,9 @@ void main() {
     const bool cuts = float(above) == 1.0;
     U32x4Ref(p.out_).v = uvec4(a.length(), b.length(), c.length(), gl_SubgroupSize | (cuts ? 65536u : 0u));
   }
+  barrier();  // `wide` is read
+  coopMatStore(product, wide, 0, 16, ROW_MAJOR);
+  barrier();  // the product is written
+  for (uint i = gl_LocalInvocationIndex; i < 256; i += gl_WorkGroupSize.x)
+    F32Ref(p.out_ + 16 + 3 * 128 * 8 * 4 + i * 4).v = wide[i];
 }
