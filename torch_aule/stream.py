@@ -1,4 +1,13 @@
-"""Streams and events. Both are PyTorch's own classes; the work is done by the backend's device guard."""
+"""Streams and events. Both are PyTorch's own classes; the work is done by the backend's device guard.
+
+Work is recorded first and submitted to the device later, several commands at a time: when enough commands or enough
+estimated time has been recorded or the device has run dry, when a stream or the device is synchronized or queried,
+when an event without timing is recorded, when an event is queried, synchronized or waited for by another stream, and
+when another stream or device becomes current in this thread. Programs written for CUDA, where a launched kernel starts
+by itself, thus find their work running. Streams still need `wait_stream` or an event between them, as on CUDA: nothing
+else orders two streams, but for blocking copies from host memory, which are complete for work of any stream submitted
+after them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +48,20 @@ def default_stream(device: DeviceLike = None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make `stream` current on its device, and its device current. None changes nothing."""
+    """Make `stream` current on its device, and its device current. None changes nothing.
+
+    What the former stream has recorded is submitted, without waiting for it (not while it captures a graph).
+
+    Parameters
+    ----------
+    stream : torch.Stream, optional
+        A stream of an aule device.
+
+    Raises
+    ------
+    ValueError
+        If the stream belongs to another kind of device.
+    """
     if stream is None:
         return
     if stream.device.type != "aule":
@@ -58,7 +80,10 @@ def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream
 
 
 class StreamContext:
-    """Context in which a stream, and its device, are current. A stream of None changes nothing."""
+    """Context in which a stream, and its device, are current. A stream of None changes nothing.
+
+    On entry and on exit the stream that is left submits what it has recorded.
+    """
 
     def __init__(self, stream: Stream | None):
         self.stream = stream
@@ -80,5 +105,16 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Context in which `stream` is current, as ``torch.cuda.stream``."""
+    """Context in which `stream` is current, as ``torch.cuda.stream``.
+
+    Parameters
+    ----------
+    stream : torch.Stream, optional
+        A stream of an aule device; None changes nothing.
+
+    Returns
+    -------
+    StreamContext
+        To be used in a ``with`` statement. See the module's text for when work is submitted.
+    """
     return StreamContext(stream)

@@ -161,9 +161,16 @@ PYBIND11_MODULE(_C, m) {
     runtime::check_not_forked();
   });
   m.def("current_device", [] { return static_cast<int>(runtime::current_device()); });
-  m.def("set_device", [](int device) { runtime::set_device(static_cast<c10::DeviceIndex>(device)); });
-  m.def("exchange_device",
-        [](int device) { return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device))); });
+  // A program that turns to another device leaves work running here. The device guard around each operator does not
+  // come this way: it would submit after every one.
+  m.def("set_device", [](int device) {
+    if (device != runtime::current_device()) runtime::submit_recorded(-1);
+    runtime::set_device(static_cast<c10::DeviceIndex>(device));
+  });
+  m.def("exchange_device", [](int device) {
+    if (device >= 0 && device != runtime::current_device()) runtime::submit_recorded(-1);
+    return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device)));
+  });
   m.def("device_properties", &device_properties);
   const auto matrix_dtype = [](bool bfloat16) { return bfloat16 ? DType::bf16 : DType::f16; };
   m.def("matrix_layout", [matrix_dtype](int device, bool bfloat16) {

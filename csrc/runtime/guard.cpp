@@ -67,7 +67,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     else if (e->marker.stream != nullptr)
       e->marker.stream->release(e->marker);
     e->device = device < 0 ? stream.device_index() : device;
-    e->marker = command_stream(stream).record(/*timing=*/flag == c10::EventFlag::BACKEND_DEFAULT);
+    e->marker = command_stream(stream).record(/*timing=*/flag == c10::EventFlag::BACKEND_DEFAULT, /*submit=*/true);
   }
   void block(void* event, const c10::Stream& stream) const override {
     const auto* e = static_cast<const Event*>(event);

@@ -1,7 +1,9 @@
 #include "runtime/streams.h"
 
 #include <c10/util/Exception.h>
+#ifndef _WIN32
 #include <pthread.h>
+#endif
 
 #include <array>
 #include <atomic>
@@ -24,7 +26,9 @@ struct ThreadState {
 thread_local ThreadState t_state;
 
 std::atomic<bool> g_forked{false};
+#ifndef _WIN32
 std::once_flag g_fork_handler;
+#endif
 
 c10::DeviceIndex resolve(c10::DeviceIndex device) { return device < 0 ? t_state.device : device; }
 
@@ -42,6 +46,7 @@ void check_not_forked() {
       !g_forked.load(std::memory_order_relaxed),
       "Cannot use aule in a forked subprocess after the parent used the device: a Vulkan device does not survive "
       "fork(). Use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')).");
+#ifndef _WIN32  // Windows starts processes, it does not fork them
   // A child is only spoilt when the parent had created a device by then.
   std::call_once(g_fork_handler, [] {
     pthread_atfork(nullptr, nullptr, [] {
@@ -50,6 +55,7 @@ void check_not_forked() {
       }
     });
   });
+#endif
 }
 
 bool in_bad_fork() noexcept { return g_forked.load(std::memory_order_relaxed); }
@@ -76,8 +82,16 @@ c10::Stream current_c10_stream(c10::DeviceIndex device) {
 
 c10::Stream exchange_stream(c10::Stream stream) {
   const c10::Stream before = current_c10_stream(stream.device_index());
+  if (before.id() != stream.id()) submit_recorded(before.device_index());
   t_state.stream.at(static_cast<size_t>(resolve(stream.device_index()))) = stream.id();
   return before;
+}
+
+void submit_recorded(c10::DeviceIndex device) noexcept {
+  if (in_bad_fork()) return;
+  device = resolve(device);
+  auto* stream = stream::CommandStream::existing(device, t_state.stream.at(static_cast<size_t>(device)));
+  if (stream != nullptr) stream->submit_recorded();
 }
 
 c10::Stream private_stream(c10::DeviceIndex device) {

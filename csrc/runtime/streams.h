@@ -14,7 +14,10 @@ void set_device(c10::DeviceIndex device);  // throws when out of range
 c10::DeviceIndex exchange_device(c10::DeviceIndex device);
 
 c10::Stream current_c10_stream(c10::DeviceIndex device);  // -1: current device
+// Submits what the stream that is left has recorded, without waiting: a CUDA program expects launched work to run.
 c10::Stream exchange_stream(c10::Stream stream);
+// The same for the current stream of a device, when a program turns to another device.
+void submit_recorded(c10::DeviceIndex device) noexcept;
 c10::Stream private_stream(c10::DeviceIndex device);  // of the pool, for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);

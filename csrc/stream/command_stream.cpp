@@ -138,6 +138,14 @@ uint64_t CommandStream::flush() {
   return impl_->flush();
 }
 
+void CommandStream::submit_recorded() noexcept {
+  try {
+    std::lock_guard lock(impl_->mutex);
+    if (!impl_->capture && impl_->current && impl_->current->commands > 0) impl_->flush();
+  } catch (...) {  // a lost device stays lost, and what could not be submitted is still recorded
+  }
+}
+
 uint64_t CommandStream::pending_value() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->pending();

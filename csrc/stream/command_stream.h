@@ -36,6 +36,7 @@ class CommandStream {
   static constexpr int kDefaultId = 0;
   // Streams 1..32 are the pool, priority is a hint (0 normal, below 0 high). Creates the device on first use.
   static CommandStream& get(int device, int64_t id);
+  static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
   static int64_t next_pool_id(int device, int priority);
 
   int device_index() const;
@@ -48,19 +49,22 @@ class CommandStream {
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void fill(uint64_t dst, uint64_t bytes, uint32_t word);
   // Copies `host` away before returning (directly into the mapped allocation when memory is unified and nothing
-  // recorded or running touches the range, else through the staging ring), then records the transfer.
+  // recorded or running touches the range, else through the staging ring), then records the transfer. Work submitted
+  // later by any stream of the device runs after it, as if the host had waited for it.
   void upload(uint64_t dst, const void* host, uint64_t bytes);
   // Waits for everything recorded before, then reads.
   void download(void* host, uint64_t src, uint64_t bytes);
 
-  uint64_t flush();                // submit what is recorded; returns the value it will signal
-  uint64_t pending_value() const;  // the value signalled once all recorded so far is done
-  bool done(uint64_t value);       // submits first when the value is still only recorded
-  void wait(uint64_t value);       // likewise; polls before it sleeps; raises device errors (see errors.h)
+  uint64_t flush();                 // submit what is recorded; returns the value it will signal
+  void submit_recorded() noexcept;  // the same if there are commands; a failure is reported by the next call
+  uint64_t pending_value() const;   // the value signalled once all recorded so far is done
+  bool done(uint64_t value);        // submits first when the value is still only recorded
+  void wait(uint64_t value);        // likewise; polls before it sleeps; raises device errors (see errors.h)
   void synchronize();
   bool idle();  // everything recorded so far has completed
 
-  Marker record(bool timing);
+  // `submit`: also submits what was recorded before. Not with timing, which would cut a measured stretch in two.
+  Marker record(bool timing, bool submit = false);
   void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
   static double elapsed_ms(const Marker& start, const Marker& end);
   void release(Marker& marker);  // gives a timestamp slot back
@@ -78,6 +82,7 @@ class CommandStream {
   ~CommandStream();
 
  private:
+  friend struct StreamImpl;
   std::unique_ptr<StreamImpl> impl_;
 };
 

@@ -59,7 +59,7 @@ VkQueryPool pool_of(DeviceImpl& d, int32_t slot) {
 
 }  // namespace
 
-Marker CommandStream::record(bool timing) {
+Marker CommandStream::record(bool timing, bool submit) {
   StreamImpl& s = *impl_;
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
@@ -74,6 +74,7 @@ Marker CommandStream::record(bool timing) {
     ++b.commands;
   }
   marker.value = s.pending();
+  if (submit && !timing && s.current && s.current->commands > 0) s.flush();
   return marker;
 }
 

@@ -16,6 +16,8 @@ struct DeviceStreams {
   std::mutex mutex;
   std::array<std::atomic<CommandStream*>, kPoolStreams + 1> streams{};
   std::atomic<uint32_t> next_normal{0}, next_high{0};
+  std::atomic<uint32_t> created{0};
+  std::atomic<uint64_t> uploads{0};  // submitted by any stream
 };
 DeviceStreams& streams_of(int device) {
   static auto* all = new DeviceStreams[64];
@@ -46,7 +48,47 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   VK_CHECK(impl->d->vk.vkCreateSemaphore(impl->d->handle, &info, nullptr, &impl->timeline));
   auto* stream = new CommandStream(std::move(impl));
   slot.store(stream, std::memory_order_release);
+  // Until now the first stream was alone, and kept uploads with the work around them.
+  if (all.created.fetch_add(1) == 1) {
+    for (auto& other : all.streams) {
+      CommandStream* first = other.load(std::memory_order_acquire);
+      if (first == nullptr || first == stream) continue;
+      std::lock_guard first_lock(first->impl_->mutex);
+      first->impl_->upload_recorded();
+    }
+  }
   return *stream;
+}
+
+CommandStream* CommandStream::existing(int device, int64_t id) noexcept {
+  if (device < 0 || device >= 64 || id < 0 || id > kPoolStreams) return nullptr;
+  return streams_of(device).streams[static_cast<size_t>(id)].load(std::memory_order_acquire);
+}
+
+void StreamImpl::upload_recorded() {
+  DeviceStreams& all = streams_of(d->index);
+  if (all.created.load() < 2) return submit_if_due();
+  uploaded.store(flush(), std::memory_order_release);
+  all.uploads.fetch_add(1);
+}
+
+void StreamImpl::add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits) {
+  DeviceStreams& all = streams_of(d->index);
+  const uint64_t uploads = all.uploads.load();
+  if (uploads == uploads_awaited) return;
+  uploads_awaited = uploads;
+  for (auto& slot : all.streams) {
+    const CommandStream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr || stream->impl_.get() == this) continue;
+    const StreamImpl& other = *stream->impl_;
+    const uint64_t value = other.uploaded.load(std::memory_order_acquire);
+    if (value <= other.completed.load(std::memory_order_acquire)) continue;
+    VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+    wait.semaphore = other.timeline;
+    wait.value = value;
+    wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    waits.push_back(wait);
+  }
 }
 
 int64_t CommandStream::next_pool_id(int device, int priority) {

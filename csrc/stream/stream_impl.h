@@ -107,6 +107,10 @@ struct StreamImpl {
   uint32_t begun = 0;         // batches
   bool time_next = true;      // the next batch to begin must be timed
 
+  // Uploads through staging memory, which other streams' later submissions wait for.
+  std::atomic<uint64_t> uploaded{0};  // value of the last one submitted
+  uint64_t uploads_awaited = 0;       // count of the device's uploads when this stream last looked
+
   // Somebody was given the error record's address: the next dispatch may write what the host will read.
   std::atomic<bool> error_record_used{false};
 
@@ -127,6 +131,8 @@ struct StreamImpl {
   bool busy();  // the device has work for a while
   uint64_t flush();
   uint64_t submit(Batch& b);  // ended; returns its value
+  void upload_recorded();     // submits it if the device has other streams, which may need it
+  void add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits);
   void reclaim();
   uint64_t pending() const { return submitted + (current ? 1 : 0); }
   bool is_idle();

@@ -129,9 +129,11 @@ uint64_t StreamImpl::submit(Batch& b) {
   signal.semaphore = timeline;
   signal.value = b.value;
   signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  std::vector<VkSemaphoreSubmitInfo> waits = b.waits;  // a copy: a graph's batch is submitted again
+  add_upload_waits(waits);
   VkSubmitInfo2 info{VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
-  info.waitSemaphoreInfoCount = static_cast<uint32_t>(b.waits.size());
-  info.pWaitSemaphoreInfos = b.waits.data();
+  info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
+  info.pWaitSemaphoreInfos = waits.data();
   info.commandBufferInfoCount = 1;
   info.pCommandBufferInfos = &cmd;
   info.signalSemaphoreInfoCount = 1;

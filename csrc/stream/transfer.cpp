@@ -92,7 +92,7 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
       s.reclaim();
     }
   }
-  s.submit_if_due();
+  s.upload_recorded();
 }
 
 void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
