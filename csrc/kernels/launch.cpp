@@ -4,6 +4,7 @@
 #include "kernels/kernel_row.h"
 #include "kernels/kernel_table.h"
 #include "kernels/multiprocessors.h"
+#include "kernels/recorded.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
 #include "vulkan/check.h"
@@ -11,6 +12,11 @@
 #include "vulkan/pipeline.h"
 
 namespace aule {
+namespace {
+thread_local uint64_t recorded = 0;
+}
+
+uint64_t recorded_commands() { return recorded; }
 
 void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes,
                 const Args& args, Grid grid) {
@@ -19,6 +25,7 @@ void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const voi
     throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +
                         std::to_string(pipeline.params_bytes));
   }
+  ++recorded;
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
 }
 
@@ -31,14 +38,21 @@ bool supported_row(int device, uint16_t row) {
   return (kKernelRows[row].features & ~feature_bits(vulkan::device_caps(device))) == 0;
 }
 
-void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes) { stream.copy(dst, src, bytes); }
+void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes) {
+  ++recorded;
+  stream.copy(dst, src, bytes);
+}
 void upload_bytes(CommandStream& stream, uint64_t dst, const void* host, uint64_t bytes) {
+  ++recorded;
   stream.upload(dst, host, bytes);
 }
 void download_bytes(CommandStream& stream, void* host, uint64_t src, uint64_t bytes) {
   stream.download(host, src, bytes);
 }
-void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word) { stream.fill(dst, bytes, word); }
+void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t word) {
+  ++recorded;
+  stream.fill(dst, bytes, word);
+}
 void set_error_tag_names(const char* (*name_of)(uint32_t)) { stream::set_error_tag_names(name_of); }
 uint64_t error_address(CommandStream& stream) { return stream.error_address(); }
 

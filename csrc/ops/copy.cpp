@@ -5,10 +5,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/view_as_real.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <sstream>
+
 #include "ops/copy_kernels.h"
+#include "ops/fallback.h"
 #include "ops/host_copy.h"
 #include "ops/tensor_arg.h"
 
@@ -23,12 +25,7 @@ bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
          ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
 }
 
-// Views whose conjugate or negative bit differs: the bits are copied, then the destination is corrected where it lives.
-void settle_bits(const at::Tensor& src, const at::Tensor& dst) {
-  if (src.is_neg() != dst.is_neg()) const_cast<at::Tensor&>(dst).neg_();
-  if (dst.is_complex() && src.is_conj() != dst.is_conj())
-    at::view_as_real(dst.is_conj() ? dst.conj() : dst).select(-1, 1).neg_();
-}
+bool has_bits(const at::Tensor& t) { return t.is_conj() || t.is_neg(); }
 
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const c10::OptionalDeviceGuard guard(dst.device());
@@ -37,7 +34,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
       src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
                                      src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
   at::Tensor host = convert_here ? src.to(dst.scalar_type()) : src;
-  if (host.sizes() == dst.sizes() && host.dtype() == dst.dtype() && same_dense_layout(host, dst)) {
+  if (host.sizes() == dst.sizes() && host.dtype() == dst.dtype() && same_dense_layout(host, dst) && !has_bits(dst)) {
     upload(dst, host, non_blocking);
     return;
   }
@@ -50,12 +47,12 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
 
 void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const c10::OptionalDeviceGuard guard(src.device());
-  if (src.dtype() == dst.dtype() && same_dense_layout(src, dst)) {
+  if (src.dtype() == dst.dtype() && same_dense_layout(src, dst) && !has_bits(src)) {
     download(dst, src, non_blocking);
     return;
   }
   at::Tensor dense = src;
-  if (!src.is_non_overlapping_and_dense()) {
+  if (!src.is_non_overlapping_and_dense() || has_bits(src)) {
     dense = at::empty(src.sizes(), src.options());
     copy_strided(dense, src);
   }
@@ -64,26 +61,35 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   const_cast<at::Tensor&>(dst).copy_(host);
 }
 
+// Of equal sizes, on one device. Dtypes that have no arithmetic there (float8, uint16 to uint64) convert on the host.
+void on_device(const at::Tensor& src, const at::Tensor& dst) {
+  if (C10_LIKELY(converts_on_device(dst.scalar_type(), src.scalar_type()))) {
+    copy_strided(dst, src);
+    return;
+  }
+  std::ostringstream text;
+  text << src.scalar_type() << src.sizes() << " to " << dst.scalar_type();
+  allow_host("aten::_copy_from", text.str());
+  at::Tensor host = at::empty(src.sizes(), src.options().device(at::kCPU));
+  device_to_host(src, host, /*non_blocking=*/false);
+  host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
+}
+
 }  // namespace
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
   if (dst.numel() == 0) return dst;
-  // Conjugate and negative bits of a host tensor are settled on the host ...
-  if (self.is_cpu() && (self.is_conj() || self.is_neg()))
-    return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
-  if (dst.is_cpu() && (dst.is_conj() || dst.is_neg())) {
+  // Conjugate and negative bits: those of host tensors are settled on the host, those of ours by the device's copies.
+  if (self.is_cpu() && has_bits(self)) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (dst.is_cpu() && has_bits(dst)) {
     at::Tensor plain = at::empty(dst.sizes(), dst.options());
     copy_from(self, plain, /*non_blocking=*/false);
     return const_cast<at::Tensor&>(dst).copy_(plain);
   }
-  // ... those of device views after the bits have been moved.
-  const bool bits_differ = self.is_neg() != dst.is_neg() || self.is_conj() != dst.is_conj();
-  if (bits_differ && self.dtype() != dst.dtype())
-    return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
   if (on_aule(self) && on_aule(dst)) {
     if (self.device() == dst.device()) {
-      copy_strided(dst, self.expand(dst.sizes()));
+      on_device(self.expand(dst.sizes()), dst);
     } else {
       // Between devices through the host: Vulkan has no portable peer access.
       at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
@@ -96,7 +102,6 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     TORCH_CHECK(dst.is_cpu(), "copy_: cannot copy from ", self.device(), " to ", dst.device());
     device_to_host(self.expand(dst.sizes()), dst, non_blocking);
   }
-  if (bits_differ) settle_bits(self, dst);
   return dst;
 }
 

@@ -3,6 +3,10 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/alias.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <cstring>
 
@@ -109,6 +113,64 @@ bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, u
   return true;
 }
 
+// Equal dtypes, or integers that differ in name only.
+bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
+  if (dst == src) return true;
+  return c10::isIntegralType(dst, /*includeBool=*/false) && c10::isIntegralType(src, /*includeBool=*/false) &&
+         c10::elementSize(dst) == c10::elementSize(src);
+}
+
+// The SIGNS of copy_strided.comp.
+uint32_t signs_to_flip(const at::Tensor& t, bool negate, bool conjugate) {
+  const bool real = negate, imaginary = negate != conjugate;
+  switch (t.scalar_type()) {
+    case at::kComplexDouble: return (real ? 2u : 0u) | (imaginary ? 8u : 0u);
+    case at::kComplexFloat: return (real ? 1u : 0u) | (imaginary ? 2u : 0u);
+    case at::kComplexHalf: return (real ? 16u : 0u) | (imaginary ? 1u : 0u);
+    case at::kDouble: return real ? 2u : 0u;
+    case at::kFloat: return real ? 1u : 0u;
+    case at::kHalf:
+    case at::kBFloat16: return real ? 16u : 0u;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(!real, "copy_: no negation of ", t.scalar_type(), " on device aule");
+  }
+  return 0;
+}
+
+// `t` without the negative bit.
+at::Tensor negated(const at::Tensor& t) {
+  at::Tensor plain = at::empty(t.sizes(), t.options());
+  copy_strided(plain, t);
+  return plain;
+}
+
+// The real or imaginary parts as a real tensor, whose negative bit says what the complex one's bits meant.
+at::Tensor plane(const at::Tensor& t, int part) {
+  at::Tensor memory = at::alias(t);
+  if (t.is_conj()) memory._set_conj(false);
+  if (t.is_neg()) memory._set_neg(false);
+  at::Tensor real = at::view_as_real(memory).select(-1, part);
+  if (t.is_neg() != (part == 1 && t.is_conj())) real._set_neg(true);
+  return real;
+}
+
+// Conversions to, from and between complex dtypes are conversions of their planes.
+void convert_complex(const at::Tensor& dst, const at::Tensor& src) {
+  if (dst.is_complex()) {
+    copy_strided(plane(dst, 0), src.is_complex() ? plane(src, 0) : src);
+    if (src.is_complex())
+      copy_strided(plane(dst, 1), plane(src, 1));
+    else
+      fill_zero(plane(dst, 1));
+    return;
+  }
+  copy_strided(dst, plane(src, 0));
+  if (dst.scalar_type() != at::kBool) return;
+  at::Tensor imaginary = at::empty(dst.sizes(), dst.options());
+  copy_strided(imaginary, plane(src, 1));
+  at::Tensor written = dst;
+  written.logical_or_(imaginary);
+}
+
 void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
   if (dst.numel() == 0) return;
   auto& stream = current(dst);
@@ -139,27 +201,42 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
 
 }  // namespace
 
+bool converts_on_device(c10::ScalarType dst, c10::ScalarType src) {
+  const auto known = [](c10::ScalarType t) { return has_dtype(t) || c10::isComplexType(t); };
+  return (known(dst) && known(src)) || same_bits(dst, src);
+}
+
 void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   TORCH_CHECK(dst.sizes() == src.sizes(), "copy_: expected equal sizes on the device, got ", dst.sizes(), " and ",
               src.sizes());
   if (dst.numel() == 0) return;
-  const bool same = dst.scalar_type() == src.scalar_type();
+  const bool same = same_bits(dst.scalar_type(), src.scalar_type());
+  const bool negate = dst.is_neg() != src.is_neg();
+  if (!same && (dst.is_complex() || src.is_complex())) return convert_complex(dst, src);
+  if (negate && !same) return copy_strided(dst, negated(src));
+  if (negate && c10::isIntegralType(dst.scalar_type(), /*includeBool=*/true)) {
+    copy_strided(at::_neg_view(dst), src);  // bits as they are; integers have no sign to flip
+    at::Tensor written = dst.is_neg() ? at::_neg_view(dst) : dst;
+    written.neg_();
+    return;
+  }
   const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
   const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
+  const uint32_t signs = same ? signs_to_flip(dst, negate, dst.is_conj() != src.is_conj()) : 0;
   const Via via = conversion_class(dt_dst, dt_src);
-  TORCH_CHECK(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(), " to ",
-              dst.scalar_type(), " on ", dst.device(),
-              " needs the Vulkan feature shaderFloat64, which this device lacks");
+  TORCH_CHECK_NOT_IMPLEMENTED(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(),
+                              " to ", dst.scalar_type(), " on ", dst.device(),
+                              " needs the Vulkan feature shaderFloat64, which this device lacks");
 
   auto& stream = current(dst);
   const StridedShape<2> whole = shape_of<2>({&dst, &src});
   const uint64_t to = address_of(dst), from = address_of(src);
-  if (whole.dense() && via == Via::raw) {
+  if (whole.dense() && via == Via::raw && signs == 0) {
     copy_dense_bytes(stream, caps_of(dst), to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
-    if (via == Via::raw &&
+    if (via == Via::raw && signs == 0 &&
         transpose(stream, caps_of(dst), dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
                   from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape))
       return;
@@ -168,7 +245,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
                                   static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));
     const uint64_t s = args.read(from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src),
                                  static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt_src));
-    if (shape.dense()) {
+    if (shape.dense() && via != Via::raw) {
       CopyDenseParams p{};
       p.dst = d;
       p.src = s;
@@ -189,8 +266,8 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     const bool packed_dst = shape.packed(0, kStridedPack) && aligned(d, 0, dt_dst, kStridedPack);
     const bool packed_src = shape.packed(1, kStridedPack) && aligned(s, 0, dt_src, kStridedPack);
     launch(stream, kernel::copy_strided(strided_axis(via)),
-           Spec{dt_dst, dt_src, via != Via::raw && packed_dst, via != Via::raw && packed_src, shape.ndim == 1}, p, args,
-           linear_grid(groups));
+           Spec{dt_dst, dt_src, via != Via::raw && packed_dst, via != Via::raw && packed_src, shape.ndim == 1, signs},
+           p, args, linear_grid(groups));
   });
 }
 

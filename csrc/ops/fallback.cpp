@@ -3,7 +3,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/native/CPUFallback.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <sstream>
 
+#include "kernels/recorded.h"
+#include "ops/host_twins.h"
 #include "runtime/generator.h"
 #include "runtime/streams.h"
 
@@ -63,20 +64,29 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
   return text.str();
 }
 
-void count(const std::string& name, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+// `describe()` says what the arguments are: asked for once an operator.
+template <class Describe>
+void count(const std::string& name, Describe describe) {
   bool first = false;
   std::string arguments;
   {
     std::lock_guard lock(report().mutex);
     auto [it, inserted] = report().rows.try_emplace(name, FallbackRow{name, 0, {}});
-    if (inserted) it->second.first_arguments = describe(op, stack);
+    if (inserted) it->second.first_arguments = describe();
     first = it->second.count++ == 0;
     arguments = it->second.first_arguments;
   }
   if (first) {
-    TORCH_WARN("aule: operator ", name, " has no kernel on device aule and runs on the CPU (", arguments,
-               "). Counted in torch.aule.fallback_report(); TORCH_AULE_STRICT=1 makes this an error.");
+    TORCH_WARN("aule: operator ", name, " has no kernel on device aule for (", arguments,
+               ") and runs on the CPU. Counted in torch.aule.fallback_report(); TORCH_AULE_STRICT=1 makes this an "
+               "error.");
   }
+}
+
+void check_not_strict(const std::string& name, const std::string& arguments) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_strict(), "aule: operator ", name, " has no kernel on device aule and strict mode refuses the CPU (",
+      arguments, "). Unset TORCH_AULE_STRICT, or call torch.aule.set_strict(False), to allow the fallback.");
 }
 
 // Random operators: the CPU kernel draws from a generator seeded by ours, so that torch.aule.manual_seed governs it.
@@ -96,6 +106,75 @@ void translate_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack
   }
 }
 
+// Writes that schemas do not announce: the statistics of batch normalization.
+bool written_silently(const std::string& op, const std::string& argument) {
+  return (argument == "running_mean" || argument == "running_var") && op.find("batch_norm") != std::string::npos &&
+         op.find("backward") == std::string::npos;
+}
+
+template <class F>
+void replace_tensors(c10::IValue& value, F replacement) {
+  if (value.isTensor()) {
+    const at::Tensor& t = value.toTensor();
+    if (t.defined()) value = replacement(t);
+  } else if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors = value.toTensorVector();
+    for (at::Tensor& t : tensors)
+      if (t.defined()) t = replacement(t);
+    value = c10::List<at::Tensor>(tensors);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> replaced;
+    for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector())
+      replaced.push_back(t.has_value() && t->defined() ? std::optional(replacement(*t)) : t);
+    value = std::move(replaced);
+  }
+}
+
+// The operator on twins of the device tensors. Results come to the device with the strides that the CPU gave them;
+// tensors that are written to keep their identity.
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "aule: operator ",
+                              schema.operator_name(), " has a kernel neither on device aule nor on the CPU");
+  for (const auto& result : schema.returns())
+    TORCH_CHECK(result.alias_info() == nullptr || result.alias_info()->isWrite(), "aule: operator ",
+                schema.operator_name(), " returns a view, which the CPU cannot make of device memory");
+
+  const auto& arguments = schema.arguments();
+  const size_t first = stack->size() - arguments.size();
+  HostTwins twins;
+  std::optional<c10::Device> device;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = (*stack)[first + i];
+    const bool written = (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
+                         written_silently(schema.name(), arguments[i].name());
+    replace_tensors(value, [&](const at::Tensor& t) {
+      twins.add(t, written);
+      return t;
+    });
+    if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
+      device = value.toDevice().has_index() ? value.toDevice()
+                                            : c10::Device(c10::DeviceType::PrivateUse1, runtime::current_device());
+      value = c10::Device(c10::DeviceType::CPU);
+    }
+  }
+  if (!device.has_value()) device = twins.device();
+  twins.make_all();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    replace_tensors((*stack)[first + i], [&](const at::Tensor& t) { return twins.twin_of(t); });
+
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+
+  twins.write_back();
+  if (!device.has_value()) return;
+  const size_t results = schema.returns().size();
+  for (size_t i = stack->size() - results; i < stack->size(); ++i)
+    replace_tensors((*stack)[i], [&](const at::Tensor& t) {
+      const std::optional<at::Tensor> original = twins.original_of(t);
+      return original.has_value() ? *original : device_copy(t, *device);
+    });
+}
+
 }  // namespace
 
 bool strict_from_environment() {
@@ -107,13 +186,32 @@ void set_strict(bool strict) { strict_flag() = strict; }
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.schema().operator_name());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !is_strict(), "aule: operator ", name, " has no kernel on device aule and strict mode refuses the CPU (",
-      describe(op, *stack), "). Unset TORCH_AULE_STRICT, or call torch.aule.set_strict(False), to allow the fallback.");
-  count(name, op, *stack);
+  if (is_strict()) check_not_strict(name, describe(op, *stack));
+  count(name, [&] { return describe(op, *stack); });
   translate_generator(op, stack);
-  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+  run_on_cpu(op, stack);
 }
+
+void cpu_fallback(const char* name, torch::jit::Stack* stack) {
+  std::string whole(name);
+  // Hooks that only devices like ours have: the CPU knows them by their public names.
+  if (whole == "aten::convolution_overrideable") whole = "aten::convolution";
+  if (whole == "aten::convolution_backward_overrideable") {
+    whole = "aten::convolution_backward";
+    const int64_t channels = stack->front().toTensor().size(1);
+    stack->insert(stack->begin() + 3, c10::IValue(std::vector<int64_t>{channels}));  // sizes of the bias
+  }
+  const size_t dot = whole.find('.');
+  const std::string overload = dot == std::string::npos ? "" : whole.substr(dot + 1);
+  cpu_fallback(c10::Dispatcher::singleton().findSchemaOrThrow(whole.substr(0, dot).c_str(), overload.c_str()), stack);
+}
+
+void allow_host(const char* what, const std::string& arguments) {
+  if (is_strict()) check_not_strict(what, arguments);
+  count(what, [&] { return arguments; });
+}
+
+uint64_t recorded_commands() { return aule::recorded_commands(); }
 
 std::vector<FallbackRow> fallback_report() {
   std::lock_guard lock(report().mutex);

@@ -14,6 +14,13 @@ class OperatorHandle;
 namespace aule::ops {
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+// The same for an operator whose kernel declined these arguments; `name` as in "aten::mul.Tensor".
+void cpu_fallback(const char* name, torch::jit::Stack* stack);
+// Work of `what` that a kernel hands to the host: strict mode refuses, else warned and counted.
+void allow_host(const char* what, const std::string& arguments);
+
+// Kernels, copies and fills that this thread has recorded.
+uint64_t recorded_commands();
 
 struct FallbackRow {
   std::string op;

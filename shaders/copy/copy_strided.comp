@@ -31,6 +31,9 @@ layout(constant_id = 1) const int DT_SRC = 0;
 layout(constant_id = 2) const bool DST_PACKED = false;
 layout(constant_id = 3) const bool SRC_PACKED = false;
 layout(constant_id = 4) const bool ONE_DIM = false;  // then sizes[0] is the row's length too
+// C_raw: signs to flip, bit i (0 to 3) that of 32-bit word i, bit 4 that of the lower half of word 0. Conjugation and
+// negation of what lies in memory, without arithmetic.
+layout(constant_id = 5) const uint SIGNS = 0;
 
 void main() {
   uint64_t linear = linear_invocation();
@@ -50,8 +53,13 @@ void main() {
     s += rest * p.src_strides[p.ndim - 1];
   }
 #ifdef C_raw
-  for (uint i = 0; i < count; ++i)
-    store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DT_DST, load_raw(p.src, uint64_t(s + i * p.src_strides[0]), DT_SRC));
+  const uvec4 flip =
+      ((uvec4(SIGNS) >> uvec4(0, 1, 2, 3)) & 1u) << 31 ^ uvec4(((SIGNS >> 4) & 1u) << 15, 0, 0, 0);
+  for (uint i = 0; i < count; ++i) {
+    uvec4 x = load_raw(p.src, uint64_t(s + i * p.src_strides[0]), DT_SRC);
+    if (SIGNS != 0) x ^= flip;
+    store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DT_DST, x);
+  }
 #else
   bool whole = count == uint(PACK);
   T x[PACK];
