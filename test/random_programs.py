@@ -18,9 +18,9 @@ import argparse
 import concurrent.futures
 import copy
 import random
+import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -91,13 +91,6 @@ class Machine:
         return {name: value for name, value in self.env.items() if isinstance(value, torch.Tensor)}
 
 
-@dataclass
-class Known:
-    """What the generator knows of a tensor beside its values: inexact operators on the way to it."""
-
-    depth: int = 0
-
-
 def overlaps(t: torch.Tensor) -> bool:
     """Whether two elements may share memory, in which case in-place operators are refused or undefined."""
     reach = 1
@@ -121,7 +114,9 @@ class Generator:
         self.rng = random.Random(seed)
         self.machine = Machine("cpu")
         self.lines: list[str] = []
-        self.known: dict[str, Known] = {}
+        self.depths: dict[str, int] = {}  # inexact operators on the way to a tensor, also of those that are gone
+        self.tolerances: dict[str, float] = {}  # the coarsest of the dtypes on the way to a tensor
+        self.known: list[str] = []
         self.count = 0
 
     # -- picking operands ----------------------------------------------------------------------------------------
@@ -137,7 +132,7 @@ class Generator:
     def exact(self, *conditions) -> str:
         for _ in range(8):
             name = self.pick(*conditions)
-            if not self.known[name].depth:
+            if not self.depths[name]:
                 return name
         raise LookupError
 
@@ -200,17 +195,20 @@ class Generator:
                     return  # finer than products and sums can take exactly
         exec(line, self.machine.env)
         self.lines.append(line)
+        read = [n for n in tensors if re.search(rf"\b{n}\b", line)]
         for name in touched:
-            self.known.setdefault(name, Known()).depth = max(
-                depth, self.known[name].depth if name != target and name in self.known else 0
-            )
+            self.depths[name] = max(depth, self.depths.get(name, 0) if name != target else 0)
+            tolerances = [self.tolerances.get(n, 0.0) for n in [*read, name]]
+            self.tolerances[name] = max(TOLERANCE.get(trial[name].dtype, 0.0), *tolerances)
+        if target not in self.known:
+            self.known.append(target)
 
     def name(self) -> str:
         self.count += 1
         return f"t{self.count - 1}"
 
     def depth(self, *names) -> int:
-        return max(self.known[n].depth for n in names)
+        return max(self.depths[n] for n in names)
 
     def create(self):
         t = self.name()
@@ -290,7 +288,7 @@ class Generator:
         keep = self.rng.choice(["", ", keepdim=True"])
         forms = [f"{a}.sum({d}{keep})", f"{a}.amax({d}{keep})", f"{a}.amin({d}{keep})", f"{a}.sum()", f"{a}.max()",
                  f"{a}.cumsum({d})", f"{a}.sum(({d},), dtype=torch.float32)", f"{a}.min({d}).values"]  # fmt: skip
-        if not self.known[a].depth:
+        if not self.depths[a]:
             forms += [f"{a}.any({d}{keep})", f"{a}.all({d}{keep})", f"{a}.count_nonzero({d})",
                       f"{a}.cummax({d}).values",
                       f"{a}.sort({d}, stable=True).values", f"{a}.sort({d}, stable=True).indices",
@@ -335,12 +333,15 @@ class Generator:
                  f"{a}.index_fill_(0, {i}, {k})", f"{a}.masked_fill_({mask} != 0, {k})", f"{a}[0] = {k}",
                  f"{a}.index_put_(({i},), {rows}, accumulate=True)", f"{a}[::2] = {k}", f"{a}[..., -1:] += 1",
                  f"{a}.scatter_add_(0, index({self.seed()}, {(m, *x.shape[1:])}, {n}), {rows})"]  # fmt: skip
-        return self.rng.choice(forms), a, self.depth(a)
+        line = self.rng.choice(forms)
+        # Sums in 16 bits depend on their order, and on whether each step is rounded.
+        rounds = x.dtype in (torch.float16, torch.bfloat16) and ("_add_" in line or "accumulate" in line)
+        return line, a, self.depth(a) + rounds
 
     def product(self):
         a, t = self.pick(lambda x: x.dim() in (2, 3) and x.dtype.is_floating_point), self.name()
         x = self.value(a)
-        if not self.known[a].depth and not sums_are_exact(x, 2.0**16):
+        if not self.depths[a] and not sums_are_exact(x, 2.0**16):
             raise LookupError
         n = self.rng.choice([1, 2, 5, 8, 16, 33])
         w = f"new({self.seed()}, {(x.shape[-1], n)}, {x.dtype})"
@@ -370,19 +371,20 @@ class Generator:
                   f"F.layer_norm(x, ({n},), eps=0.5).tanh().sum()", "(x.mT @ x).sum()", "x.relu().sum()",
                   "torch.cat([x, x * 2]).sum()", "x.cumsum(0).sum()", "(x.flip(0) * x).sum()"]  # fmt: skip
         body = self.rng.choice(bodies)
-        if "relu" in body and self.known[a].depth:
+        if "relu" in body and self.depths[a]:
             raise LookupError
         line = f"x = {a}.detach().clone().requires_grad_(); ({body}).backward(); {t} = x.grad; del x"
         return line, t, self.depth(a) + 1
 
     def stream(self):
-        return f"switch({self.rng.randint(0, 1)}, '{self.rng.choice(['event', 'stream'])}')", self.pick(), 0
+        any_one = self.pick()
+        return f"switch({self.rng.randint(0, 1)}, '{self.rng.choice(['event', 'stream'])}')", any_one, self.depth(any_one)
 
     def forget(self):
         if len(self.known) < 6:
             raise LookupError
-        gone = self.rng.choice(list(self.known)[:-3])
-        del self.known[gone]
+        gone = self.rng.choice(self.known[:-3])
+        self.known.remove(gone)
         del self.machine.env[gone]
         self.lines.append(f"del {gone}")
         raise LookupError
@@ -397,32 +399,41 @@ def check(seed: int) -> str:
     torch.manual_seed(seed)
     program = Generator(seed)
     lines = program.make()
-    device = Machine("aule")
-    try:
-        device.run(lines)
-        found = differences(program, device)
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
+    found = run_and_compare(program, lines)
     if not found:
         return ""
-    return "\n".join([f"program {seed}: {found}", *(f"    {line}" for line in lines)])
+    # The first line after which the tensors differ. None where only the whole program does: then look for a race.
+    guilty = next((n for n in range(1, len(lines)) if run_and_compare(program, lines[:n])), None)
+    marks = {guilty - 1: "  # <-- the first line that differs when run up to here"} if guilty else {}
+    return "\n".join([f"program {seed}: {found}", *(f"    {line}{marks.get(i, '')}" for i, line in enumerate(lines))])
 
 
-def differences(program: Generator, device: Machine) -> str:
-    for name, known in program.known.items():
-        e, a = program.value(name), device.env[name]
+def run_and_compare(program: Generator, lines: list[str]) -> str:
+    """Runs the lines on both; empty if what they leave is the same, else what differs."""
+    device, host = Machine("aule"), Machine("cpu")
+    try:
+        host.run(lines)
+        device.run(lines)
+        return differences(program, host, device)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def differences(program: Generator, host: Machine, device: Machine) -> str:
+    for name, e in host.tensors().items():
+        a, depth = device.env[name], program.depths[name]
         if a.device.type != "aule" or a.dtype != e.dtype or a.shape != e.shape:
             return f"{name} is {a.dtype} {tuple(a.shape)} on {a.device}, expected {e.dtype} {tuple(e.shape)}"
         a = a.cpu()
-        if not known.depth or not e.dtype.is_floating_point:
+        if not depth or not e.dtype.is_floating_point:
             if not torch.equal(a, e):
                 return f"{name}: {(a != e).sum().item()} of {e.numel()} values differ from the CPU's exact ones"
             continue
         largest = float(e.double().abs().max()) if e.numel() else 0.0
-        allowed = TOLERANCE[e.dtype] * 4 ** min(known.depth, 4) * max(1.0, largest)
+        allowed = program.tolerances[name] * 4 ** min(depth, 4) * max(1.0, largest)
         error = (a.double() - e.double()).abs()
         if e.numel() and not bool((error <= allowed).all()):
-            return f"{name}: differs by {error.max().item()}, {known.depth} inexact operators allow {allowed}"
+            return f"{name}: differs by {error.max().item()}, {depth} inexact operators allow {allowed}"
     return ""
 
 

@@ -433,3 +433,51 @@ def test_large_trigonometric_arguments(device):
     a = to_device(x)
     for f in [torch.sin, torch.cos]:
         torch.testing.assert_close(f(a).cpu(), f(x.double()).float(), rtol=1e-5, atol=1e-6)
+
+
+# Values that dtypes cannot hold: an operand is cast to the common dtype before it is computed with.
+MIXED = {
+    torch.uint8: [0, 1, 200, 255], torch.int8: [-128, -1, 3, 127], torch.int16: [-300, -1, 5, 2049],
+    torch.int32: [-70000, -2, 7, 2049], torch.int64: [-(2**33) - 2, -1, 300, 4097], torch.bool: [True, False, True, True],
+    torch.float16: [0.1, -2.5, 2048.0, 3.0], torch.bfloat16: [0.1, -2.5, 256.0, 3.0], torch.float32: [0.1, -2.5, 2049.0, 3.0],
+}  # fmt: skip
+# (dtype of the tensor, dtype of the other operand): one of them does not hold all values of the other.
+MIXED_PAIRS = [
+    (torch.uint8, torch.int32), (torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.int16, torch.int64),
+    (torch.int32, torch.int64), (torch.float16, torch.int32), (torch.bfloat16, torch.int16), (torch.bool, torch.int64),
+    (torch.float16, torch.float32), (torch.bfloat16, torch.float32), (torch.int32, torch.float16),
+]  # fmt: skip
+MIXED_OPS = [torch.sub, torch.maximum, torch.lt, torch.eq]
+
+
+@pytest.mark.parametrize("dtype, other", MIXED_PAIRS, ids=str)
+def test_operands_are_cast_to_the_common_dtype(device, dtype, other):
+    a, b = torch.tensor(MIXED[dtype], dtype=dtype), torch.tensor(MIXED[other], dtype=other)
+    for op in MIXED_OPS:
+        for y in (b, *b.unbind(), *([] if op is torch.maximum else b.tolist())):
+            if op is torch.sub and torch.bool in (dtype, other):
+                continue
+            if op is torch.sub and dtype.itemsize == 2 and not isinstance(y, torch.Tensor):
+                continue  # scalars keep float32's precision in 16-bit arithmetic, as on torch.cuda; the CPU rounds them
+            expected = op(a, y)
+            actual = op(a.to(device), y.clone().to(device) if isinstance(y, torch.Tensor) else y)
+            assert actual.dtype == expected.dtype, (op.__name__, dtype, y)
+            rtol = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 1e-6}.get(expected.dtype, 0)
+            assert torch.allclose(actual.cpu(), expected, rtol=rtol, atol=0), f"{op.__name__}({a}, {y}): {actual}"
+
+
+def test_a_wider_out_gets_results_of_the_common_dtype(device):
+    a, b = torch.tensor([200, 100, 7], dtype=torch.uint8), torch.tensor([100, 200, 250], dtype=torch.uint8)
+    for function in (
+        lambda x, y, out: torch.add(x, y, out=out),
+        lambda x, y, out: torch.mul(x, y, out=out),
+    ):
+        expected = function(a, b, torch.empty(3, dtype=torch.int32))
+        actual = function(a.to(device), b.to(device), torch.empty(3, dtype=torch.int32, device=device))
+        assert torch.equal(actual.cpu(), expected)
+
+
+def test_bounds_are_cast_to_the_dtype(device):
+    x = torch.tensor([0, 1, 5, 250], dtype=torch.uint8)
+    for low, high in ((-1, 3), (None, -1), (-1, None), (2, 4)):
+        assert torch.equal(x.to(device).clamp(low, high).cpu(), x.clamp(low, high)), (low, high)

@@ -1,5 +1,6 @@
 #include "ops/pointwise.h"
 
+#include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/TensorIterator.h>
@@ -39,6 +40,27 @@ DType arithmetic_of(const Row& row, c10::ScalarType common) {
   return c;
 }
 
+// The value as the common dtype holds it, where that is narrower than the arithmetic type.
+int64_t narrowed(int64_t integer, double real, c10::ScalarType common) {
+  switch (common) {
+    case at::kByte: return static_cast<uint8_t>(integer);
+    case at::kChar: return static_cast<int8_t>(integer);
+    case at::kShort: return static_cast<int16_t>(integer);
+    case at::kBool: return real != 0;
+    default: return integer;
+  }
+}
+
+// Whether kernels may load `from` for arithmetic on `common`: the value is then the one that a cast would have given.
+bool loads_as(c10::ScalarType from, c10::ScalarType common) {
+  if (from == common || from == at::kBool) return true;
+  if (common == at::kFloat || common == at::kDouble) return from != at::kDouble;
+  const bool small = from == at::kByte || from == at::kChar;
+  if (c10::isFloatingType(common)) return small;  // float16 and bfloat16
+  if (from == at::kByte) return common != at::kChar;
+  return common != at::kByte && c10::elementSize(from) <= c10::elementSize(common);
+}
+
 uint64_t encode(double real, int64_t integer, DType c) {
   switch (c) {
     case DType::f32: return std::bit_cast<uint32_t>(static_cast<float>(real));
@@ -49,7 +71,7 @@ uint64_t encode(double real, int64_t integer, DType c) {
 }
 
 // A 0-dim CPU tensor as bits of the arithmetic type, by way of the common dtype as on the CPU.
-uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c) {
+uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c, bool compares) {
   const void* data = t.const_data_ptr();
   double real = 0;
   int64_t integer = 0;
@@ -64,14 +86,11 @@ uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DTyp
       integer = s.isFloatingPoint() ? static_cast<int64_t>(real) : s.toLong();
     }
   }
-  switch (common) {
-    case at::kByte: integer = static_cast<uint8_t>(integer); break;
-    case at::kChar: integer = static_cast<int8_t>(integer); break;
-    case at::kShort: integer = static_cast<int16_t>(integer); break;
-    case at::kBool: integer = real != 0; break;
-    default: break;
-  }
-  return encode(real, integer, c);
+  // Arithmetic keeps a scalar's own precision, as torch.cuda does; comparisons are between values of the common dtype.
+  if (compares && common == at::kHalf) real = static_cast<float>(static_cast<c10::Half>(static_cast<float>(real)));
+  if (compares && common == at::kBFloat16)
+    real = static_cast<float>(static_cast<c10::BFloat16>(static_cast<float>(real)));
+  return encode(real, narrowed(integer, real, common), c);
 }
 
 bool aligned(uint64_t address, DType t, int pack) {
@@ -238,7 +257,8 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   DType c = arithmetic_of(row, common);
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
   Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
-  for (int i = 0; i < scalars.size(); ++i) plan.scalars[i] = encode(scalars.real(i), scalars.integer(i), c);
+  for (int i = 0; i < scalars.size(); ++i)
+    plan.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
 
   StridedShape<N> shape;
   shape.ndim = std::max(iter.ndim(), 1);
@@ -249,7 +269,7 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
     const at::TensorBase& t = iter.tensor_base(k);
     o.by_value = k > 0 && iter.is_cpu_scalar(k);
     if (o.by_value) {
-      o.value = encode_cpu_scalar(t, common, c);
+      o.value = encode_cpu_scalar(t, common, c, row.rule == Rule::to_bool);
       o.dtype = DType::f32;                 // not used: one pipeline for all
       shape.strides[k] = shape.strides[0];  // agrees with the output everywhere
       continue;
@@ -267,11 +287,25 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
 }
 
-// A float64 operand whose dtype did not win (0-dim beside float32, say) is converted apart: arithmetic stays float32.
+// An operand that the common dtype cannot hold is converted apart (int32 beside float16, 0-dim int32 beside uint8, 0-dim
+// float64 beside float32): arithmetic is on values of the common dtype.
 const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor& storage) {
-  if (t.scalar_type() != at::kDouble || common == at::kDouble || t.device().is_cpu()) return t;
+  if (t.device().is_cpu() || loads_as(t.scalar_type(), common)) return t;
   storage = t.to(common);
   return storage;
+}
+
+// Results of the common dtype go to a wider `out` by way of a tensor of their own: 200 + 100 in uint8 is 44 in int32 too.
+template <class Compute>
+bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute& compute) {
+  if (!out.defined() || out.scalar_type() == common || loads_as(out.scalar_type(), common)) return false;
+  const bool exact = common == at::kFloat || common == at::kDouble || common == at::kLong || common == at::kBool;
+  if (exact || !c10::canCast(common, out.scalar_type())) return false;
+  at::Tensor result;
+  compute(result);
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+  return true;
 }
 
 at::TensorIteratorConfig promoting(at::Tensor& out) {
@@ -314,14 +348,16 @@ at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const a
 
 at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars) {
-  if (a.scalar_type() != b.scalar_type() && (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble)) {
-    c10::ScalarType common = at::result_type(a, b);
-    if (common != at::kDouble && c10::isFloatingType(common)) {
-      at::Tensor a_storage, b_storage;
-      const at::Tensor &x = settle(a, common, a_storage), &y = settle(b, common, b_storage);
-      if (!x.is_same(a) || !y.is_same(b)) return binary(row, rule, out, x, y, scalars);
-    }
+  const bool mixed = a.scalar_type() != b.scalar_type();
+  const c10::ScalarType winner = mixed ? at::result_type(a, b) : a.scalar_type();
+  if (mixed && !(rule == Rule::to_float && c10::isIntegralType(winner, true))) {
+    at::Tensor a_storage, b_storage;
+    const at::Tensor &x = settle(a, winner, a_storage), &y = settle(b, winner, b_storage);
+    if (!x.is_same(a) || !y.is_same(b)) return binary(row, rule, out, x, y, scalars);
   }
+  if (rule == Rule::same &&
+      through_common_dtype(out, winner, [&](at::Tensor& t) { binary(row, rule, t, a, b, scalars); }))
+    return out;
   at::TensorIterator iter;
   switch (rule) {
     case Rule::same: iter.build_borrowing_binary_op(out, a, b); break;
@@ -337,14 +373,20 @@ at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const 
                     const Scalars& scalars) {
   at::Tensor a_storage, b_storage, c_storage;
   const at::Tensor *x = &a, *y = &b, *z = &c;
-  if (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble || c.scalar_type() == at::kDouble) {
+  c10::ScalarType winner = a.scalar_type();
+  if (winner != b.scalar_type() || winner != c.scalar_type()) {
     at::native::ResultTypeState state = at::native::update_result_type_state(a, {});
     state = at::native::update_result_type_state(c, at::native::update_result_type_state(b, state));
-    const c10::ScalarType common = at::native::result_type(state);
-    x = &settle(a, common, a_storage);
-    y = &settle(b, common, b_storage);
-    z = &settle(c, common, c_storage);
+    winner = at::native::result_type(state);
+    if (row.rule != Rule::to_float || !c10::isIntegralType(winner, true)) {
+      x = &settle(a, winner, a_storage);
+      y = &settle(b, winner, b_storage);
+      z = &settle(c, winner, c_storage);
+    }
   }
+  if (row.rule == Rule::same &&
+      through_common_dtype(out, winner, [&](at::Tensor& t) { ternary(row, t, *x, *y, *z, scalars); }))
+    return out;
   at::TensorIteratorConfig config = promoting(out);
   config.add_const_input(*x).add_const_input(*y).add_const_input(*z);
   if (row.rule == Rule::to_float) config.promote_integer_inputs_to_float(true);
