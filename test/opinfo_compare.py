@@ -1,7 +1,9 @@
 """Are two results of an operator the same? The operator database's own tolerances, and float64 where they are exceeded.
 
 A result that differs from the CPU's by more than the database allows is computed a third time, in float64. It is right
-if it lies within the tolerance of that, or if the CPU's own result is the less exact one; both errors are then kept.
+if it lies within the tolerance of that, or if the CPU's own result is the less exact one. It is called rounded, not
+wrong, if its error is at most four roundings of the largest value or eight times the CPU's own: sums in another order.
+Both errors are kept in these cases.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ class Comparison:
     """What a comparison found: `message` is empty when the results agree."""
 
     message: str = ""
-    # (ours, the CPU's): largest errors against float64 of results that only float64 could settle
-    settled: list[tuple[float, float]] = field(default_factory=list)
+    # (ours, the CPU's, rule): largest errors against float64 of results that only float64 could settle
+    settled: list[tuple[float, float, str]] = field(default_factory=list)
 
 
 def tolerances(op, dtype: torch.dtype) -> dict[torch.dtype, tuple[float, float]]:
@@ -56,8 +58,11 @@ def widen(value):
     return value
 
 
-def compare(actual, expected, values: bool, table, reference=None) -> Comparison:
-    """Compares nested results; `reference` computes the same in float64, and is only called where it must settle."""
+def compare(actual, expected, values: bool, table, reference=None, statistics=False) -> Comparison:
+    """Compares nested results; `reference` computes the same in float64, and is only called where it must settle.
+
+    With `statistics` a float32 result may stand for a 16-bit one: means and variances, kept so by torch.cuda too.
+    """
     a_leaves, e_leaves = tree_flatten(actual)[0], tree_flatten(expected)[0]
     if len(a_leaves) != len(e_leaves):
         return Comparison(f"{len(a_leaves)} results instead of {len(e_leaves)}")
@@ -66,13 +71,15 @@ def compare(actual, expected, values: bool, table, reference=None) -> Comparison
         if not isinstance(e, torch.Tensor):
             message = _compare_scalars(a, e, values)
         else:
+            if statistics and isinstance(a, torch.Tensor) and a.dtype == torch.float32 and e.element_size() == 2:
+                a = a.to(e.dtype)
             message = _compare_kinds(a, e)
             if not message and values and a.layout == torch.strided:
                 a, e = a.detach().cpu().resolve_conj().resolve_neg(), e.detach().resolve_conj().resolve_neg()
                 message = _differences(a, e, table)
                 if message and e.dtype in WIDE and reference is not None:
                     if wide is None:
-                        wide = tree_flatten(reference())[0]
+                        wide = _in_float64(reference)
                     verdict = _settle(a, e, wide[i], table) if len(wide) == len(e_leaves) else None
                     if verdict is not None:
                         found.settled.append(verdict)
@@ -81,6 +88,17 @@ def compare(actual, expected, values: bool, table, reference=None) -> Comparison
             found.message = message
             return found
     return found
+
+
+def _in_float64(reference) -> list:
+    """Leaves of what `reference` computes, integers in float64 too; empty where it cannot."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        return tree_flatten(reference())[0]
+    except Exception:
+        return []
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _compare_scalars(a, e, values) -> str:
@@ -135,23 +153,29 @@ def _differences(a: torch.Tensor, e: torch.Tensor, table) -> str:
 
 
 def _settle(a, e, r, table):
-    """(our error, the CPU's) where ours is within the tolerance of float64 or not above the CPU's; None where wrong."""
+    """(our error, the CPU's, what makes it right) or None where it is wrong."""
     if not isinstance(r, torch.Tensor) or r.shape != e.shape or r.dtype not in WIDE.values():
         return None
     rtol, atol = table[e.dtype]
     r = r.detach().resolve_conj().resolve_neg()
+    dtype, largest = e.dtype, torch.finfo(e.dtype).max
     a, e = _comparable(a).to(r.dtype), _comparable(e).to(r.dtype)
-    largest = torch.finfo(WIDE.get(e.dtype, e.dtype)).max
 
     def errors(x):
         same = (x == r) | (x.isnan() & r.isnan())
         # A finite float64 value past the narrow type's range is its infinity.
-        same |= x.isinf() & (r.abs() > largest) if x.dtype == torch.float64 else torch.zeros_like(same)
+        if not x.dtype.is_complex:
+            same |= x.isinf() & (r.abs() > largest)
         error = torch.nan_to_num((x - r).abs(), nan=float("inf"))
         return torch.where(same, torch.zeros((), dtype=error.dtype), error)
 
     ours, cpus = errors(a), errors(e)
     allowed = torch.maximum(atol + rtol * torch.nan_to_num(r.abs()), cpus)
-    if bool((ours <= allowed).all()) or ours.max() <= cpus.max() < float("inf"):
-        return ours.max().item(), cpus.max().item()
+    found = (ours.max().item(), cpus.max().item())
+    if bool((ours <= allowed).all()) or found[0] <= found[1] < float("inf"):
+        return (*found, "nearer")
+    finite = r[torch.isfinite(r)].abs()
+    scale = finite.max().item() if finite.numel() else 0.0
+    if found[0] <= max(4 * torch.finfo(dtype).eps * scale, 8 * found[1]) < float("inf"):
+        return (*found, "rounded")
     return None

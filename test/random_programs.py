@@ -377,8 +377,8 @@ class Generator:
         return line, t, self.depth(a) + 1
 
     def stream(self):
-        any_one = self.pick()
-        return f"switch({self.rng.randint(0, 1)}, '{self.rng.choice(['event', 'stream'])}')", any_one, self.depth(any_one)
+        any_one, by = self.pick(), self.rng.choice(["event", "stream"])
+        return f"switch({self.rng.randint(0, 1)}, '{by}')", any_one, self.depth(any_one)
 
     def forget(self):
         if len(self.known) < 6:

@@ -438,8 +438,9 @@ def test_large_trigonometric_arguments(device):
 # Values that dtypes cannot hold: an operand is cast to the common dtype before it is computed with.
 MIXED = {
     torch.uint8: [0, 1, 200, 255], torch.int8: [-128, -1, 3, 127], torch.int16: [-300, -1, 5, 2049],
-    torch.int32: [-70000, -2, 7, 2049], torch.int64: [-(2**33) - 2, -1, 300, 4097], torch.bool: [True, False, True, True],
-    torch.float16: [0.1, -2.5, 2048.0, 3.0], torch.bfloat16: [0.1, -2.5, 256.0, 3.0], torch.float32: [0.1, -2.5, 2049.0, 3.0],
+    torch.int32: [-70000, -2, 7, 2049], torch.int64: [-(2**33) - 2, -1, 300, 4097],
+    torch.bool: [True, False, True, True], torch.float16: [0.1, -2.5, 2048.0, 3.0],
+    torch.bfloat16: [0.1, -2.5, 256.0, 3.0], torch.float32: [0.1, -2.5, 2049.0, 3.0],
 }  # fmt: skip
 # (dtype of the tensor, dtype of the other operand): one of them does not hold all values of the other.
 MIXED_PAIRS = [
