@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torch_aule
+from dropout_mask import described_mask, drawn_masks
 from torch_aule.attention import active_attention_variants
 
 # Errors against float64 on the same (rounded) operands, as shares of the largest reference value or of 1.
@@ -174,19 +175,23 @@ def test_the_family_for_gpus(monkeypatch, dim):
     check(run(q, k, v, grad, **options), reference(q, k, v, grad, **options), torch.float32)
 
 
-def check_dropout_like_tiles(monkeypatch, family, sizes, dtype=torch.float32):
-    """After one seed `family` and the tiles drop the same weights; the kernels of both directions share the mask."""
+def check_dropout(monkeypatch, family, sizes, dtype=torch.float32, backward=True):
+    """After a seed `family` drops the weights that the mask's description says; so do the kernels of the backward."""
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    p = 0.4
+    batch, heads, _, queries, keys, dim, _ = sizes
     q, k, v, grad = inputs(*sizes, dtype)
-    results = []
-    for variant in (family, "tiles"):
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", variant)
-        torch.aule.manual_seed(7)
-        results.append(run(q, k, v, grad, dropout_p=0.4))
-    check(results[0], [None if t is None else t.detach().cpu().double() for t in results[1]], dtype)
+    torch.aule.manual_seed(7)
+    actual = run(q, k, v, grad, dropout_p=p)
+    keep = described_mask(7, 0, batch * heads, queries, keys, p).view(batch, heads, queries, keys)
+    check(actual, reference(q, k, v, grad, keep=keep.double() / (1 - p)), dtype)
+    want = described_mask(7, 0, heads, queries, keys, p)
+    for mask in drawn_masks(heads, queries, keys, p, dtype, dim, backward=backward):
+        assert torch.equal(mask, want)
 
 
-def test_dropout_is_that_of_the_other_families(monkeypatch):
-    check_dropout_like_tiles(monkeypatch, "rows", (1, 2, 2, 37, 16, 16, 16))
+def test_dropout(monkeypatch):
+    check_dropout(monkeypatch, "rows", (2, 2, 2, 37, 50, 16, 16))
 
 
 def test_dropout_is_replayed_in_backward():
@@ -196,7 +201,7 @@ def test_dropout_is_replayed_in_backward():
     eye = torch.eye(n).expand(2, 2, n, n).contiguous().to("aule")
     torch.aule.manual_seed(3)
     dropped = run(q, k, eye, grad, dropout_p=0.3)
-    p = 77 / 256  # what eight bits give
+    p = 0.3
     plain = reference(q, k, eye, grad)[0]
     keep = (dropped[0].detach().cpu().double() / plain).round(decimals=3)
     assert set(keep.unique().tolist()) == {0.0, round(1 / (1 - p), 3)}

@@ -1,59 +1,62 @@
-"""Attention's dropout mask: the one that shaders/attention/attention.glsl describes, of independent elements."""
+"""Attention's dropout: the mask that shaders/attention/attention.glsl describes, of independent elements, p as asked."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 
-WORD = np.uint64(0xFFFFFFFF)
+from dropout_mask import bits, cell_words, described_mask, drawn_masks, kept_of, numbers
+from test_attention import check, inputs, reference
 
 
-def philox(counter, key, rounds, first=0):
-    """Rounds `first` to `first + rounds` of Philox4x32."""
-    x, y, z, w = counter
-    for i in range(first, first + rounds):
-        k0 = np.uint64((key + i * 0x9E3779B9) & 0xFFFFFFFF)
-        k1 = np.uint64(((key >> 32) + i * 0xBB67AE85) & 0xFFFFFFFF)
-        a, b = x * np.uint64(0xD2511F53), z * np.uint64(0xCD9E8D57)
-        x, y, z, w = b >> np.uint64(32) ^ y ^ k0, b & WORD, a >> np.uint64(32) ^ w ^ k1, a & WORD
-    return x, y, z, w
-
-
-def cell_words(seed, offset, heads, queries, keys):
-    """The eight words of every cell, [8, heads, units of queries, units of keys, cell]."""
-    head, row_unit, key_unit, cell = np.indices((heads, -(-queries // 32), -(-keys // 32), 32)).astype(np.uint64)
-    zero = np.zeros(1, np.uint64)
-    start = philox((zero + offset // 4 % 2**32, zero + offset // 2**34, zero, zero), seed % 2**64, 10)
-    position = key_unit << np.uint64(5) | cell, row_unit, head, zero
-    low = philox([s ^ at for s, at in zip(start, position)], 0, 6)
-    return np.stack(philox(low, 0, 2, first=6) + low)
-
-
-def bits(words):
-    """[..., 32], the lowest first."""
-    return (words[..., None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)).astype(np.int64)
-
-
-def kept(words, queries, keys, threshold):
-    """Whether score [head, query, key] is kept."""
-    numbers = sum(bits(w) << 7 - i for i, w in enumerate(words))
-    query, key = np.meshgrid(np.arange(queries), np.arange(keys), indexing="ij")
-    cell = 4 * (query % 8) + key // 2 % 4
-    bit = 16 * (key % 2) + 8 * (query // 16 % 2) + 4 * (key // 16 % 2) + 2 * (query // 8 % 2) + key // 8 % 2
-    return numbers[:, query // 32, key // 32, cell, bit] >= threshold
-
-
-@pytest.mark.parametrize("p, threshold", [(0.1, 26), (0.5, 128), (0.999, 255), (0.0001, 0)])
-def test_the_mask_is_the_documented_one(p, threshold):
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.999, 1 - 2**-30, 0.0001, 1 / 512, 1.0])
+def test_the_mask_is_the_documented_one(p):
     batch, heads, queries, keys = 2, 3, 70, 64
     q, k = torch.randn(batch, heads, queries, 8), torch.randn(batch, heads, keys, 8)
     v = torch.eye(keys).expand(batch, heads, keys, keys).contiguous()
     torch.aule.manual_seed(-12345678901234567)
     for _ in range(2):  # the second call has another offset
         out, _, seed, offset = torch.ops.aule.flash_attn_fwd(q.to("aule"), k.to("aule"), v.to("aule"), None, p)
-        words = cell_words(int(seed), int(offset), batch * heads, queries, keys)
-        mask = torch.from_numpy(kept(words, queries, keys, threshold)).view(batch, heads, queries, keys)
-        weights = torch.softmax(q @ k.mT / 8**0.5, -1) * mask / (1 - threshold / 256)
-        torch.testing.assert_close(out.cpu(), weights, atol=1e-5, rtol=1e-4)
+        mask = described_mask(int(seed), int(offset), batch * heads, queries, keys, p)
+        factor = mask.view(batch, heads, queries, keys) * (1 / (1 - p) if p < 1 else 1)
+        torch.testing.assert_close(out.cpu(), (torch.softmax(q @ k.mT / 8**0.5, -1) * factor), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.0019])
+@pytest.mark.parametrize("family", ["rows", "tiles"])
+def test_every_kernel_draws_the_documented_mask(monkeypatch, family, p):
+    """Those of the other families: check_dropout() in their own files."""
+    monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    want = described_mask(7, 0, 3, 100, 130, p)
+    for mask in drawn_masks(3, 100, 130, p, dim=32):
+        assert torch.equal(mask, want)
+
+
+@pytest.mark.parametrize("p", [1e-5, 1 / 512, 0.0019, 0.1, 0.3, 0.5, 0.9])
+def test_as_many_are_dropped_as_asked(p):
+    """Of 2^24: uniform weights over values of 1 count a row's."""
+    heads, n = 4, 2048
+    q, v = torch.zeros(1, heads, n, 8, device="aule"), torch.ones(1, heads, n, 1, device="aule")
+    out, *_ = torch.ops.aule.flash_attn_fwd(q, q, v, None, p)
+    dropped = n - out.cpu().double()[..., 0] * n * (1 - p)
+    assert (dropped - dropped.round()).abs().max() < 0.1
+    dropped = dropped.round().sum().item()
+    assert abs(dropped - p * heads * n * n) < 5 * math.sqrt(heads * n * n * p * (1 - p))
+
+
+@pytest.mark.parametrize("p", [1e-5, 1 - 1e-6])
+def test_gradients_at_the_ends_of_the_range(p):
+    q, k, v, grad = inputs(1, 2, 2, 500, 400, 16, 16)
+    q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+    torch.aule.manual_seed(5)
+    out, _, seed, offset = torch.ops.aule.flash_attn_fwd(q, k, v, None, p)
+    out.backward(grad)
+    mask = described_mask(int(seed), int(offset), 2, 500, 400, p).view(1, 2, 500, 400)
+    small = 1 - p if p > 0.5 else 1.0  # what is kept is scaled by 10^6
+    got = [t * small for t in (out, q.grad, k.grad, v.grad)] + [None]
+    want = reference(q, k, v, grad * small, keep=mask.double() / (1 - p))
+    check(got, [want[0] * small, *want[1:]], torch.float32)
 
 
 def largest(a, b, self_too=True):
@@ -64,28 +67,68 @@ def largest(a, b, self_too=True):
     return np.abs(z).max()
 
 
+SHAPE = 16, 16, 8  # heads, units of queries, units of keys
+
+
+def words_of(seed, offset):
+    heads, rows, columns = SHAPE
+    return cell_words(seed, offset, heads, 32 * rows, 32 * columns)
+
+
+def as_signs(values):
+    """[cells, ...] of -1 and 1."""
+    return (2 * values - 1).astype(np.float32)
+
+
+def test_bits_are_independent():
+    """Those of a cell's twelve words, with each other and with the number that its ties share."""
+    words, ties = words_of(20, 4)
+    signs = as_signs(bits(words)).transpose(1, 2, 3, 4, 0, 5).reshape(-1, 384)
+    assert np.abs(signs[:, :256].sum(0)).max() < 5 * len(signs) ** 0.5
+    assert np.abs(signs[:, 256:].sum(0)).max() < 0.1 * len(signs)  # four rounds, see attention.glsl
+    assert largest(signs[:, :256], signs[:, :256], self_too=False) < 5.5  # of 32640
+    assert largest(signs[:, :256], signs[:, 256:]) < 5.5
+    assert largest(signs[:, 256:], signs[:, 256:], self_too=False) < 0.1 * len(signs) ** 0.5
+    upper = as_signs(bits(ties.reshape(-1, 1))[:, 0, 12:])
+    assert np.abs(upper.sum(0)).max() < 5 * len(upper) ** 0.5
+    assert largest(signs, upper) < 5.5
+    # Of one element: all 12 bits together are uniform, and no two of them tell the shared number.
+    number = numbers(words).reshape(-1, 32)
+    for i in range(32):
+        counts = np.bincount(number[:, i], minlength=4096)
+        chi = (counts - len(number) / 4096) ** 2 / (len(number) / 4096)
+        assert abs(chi.sum() - 4095) < 5 * (2 * 4095) ** 0.5
+        own = signs[:, i::32]
+        pairs = np.concatenate([own[:, [a]] * own[:, a + 1 :] for a in range(11)], 1)
+        assert largest(pairs, upper[:, 8:]) < 5.5
+
+
 def test_elements_are_independent():
-    """Bits of a cell's eight words, and the elements that they keep, with those of the cell and of its neighbours."""
-    shape = heads, rows, columns = 16, 16, 8  # units
-    words = cell_words(20, 4, heads, 32 * rows, 32 * columns)
-    signs = (2 * bits(words) - 1).astype(np.float32).transpose(1, 2, 3, 4, 0, 5).reshape(-1, 256)
-    assert np.abs(signs.sum(0)).max() < 5 * len(signs) ** 0.5
-    assert largest(signs, signs, self_too=False) < 5.5  # of 32640
-    others = cell_words(20, 8, heads, 32 * rows, 32 * columns), cell_words(21, 4, heads, 32 * rows, 32 * columns)
-    for threshold in (26, 77, 128):
-        share = 1 - threshold / 256
-
-        def scaled(words):
-            keep = sum(bits(w) << 7 - i for i, w in enumerate(words)) >= threshold
-            return ((keep - share) / (share * (1 - share)) ** 0.5).astype(np.float32)
-
-        m = scaled(words)
+    """The elements that a cell keeps, with those of the cell, of its neighbours and of other calls."""
+    columns = SHAPE[-1]
+    calls = [(numbers(words), ties) for words, ties in (words_of(20, 4), words_of(20, 8), words_of(21, 4))]
+    for p in (0.1, 0.3, 0.5):
+        m, *others = (((kept_of(*call, p) - (1 - p)) / (p * (1 - p)) ** 0.5).astype(np.float32) for call in calls)
         flat = m.reshape(-1, 32)
         assert np.abs(flat.sum(0)).max() < 5 * len(flat) ** 0.5
         assert np.abs(m.sum((2, 3, 4)) / (columns * 1024) ** 0.5).max() < 5  # of a row of units
         assert largest(flat, flat, self_too=False) < 5
-        for axis in range(len(shape) + 1):
+        for axis in range(len(SHAPE) + 1):
             here, next_ = (m.swapaxes(0, axis)[part].reshape(-1, 32) for part in (slice(-1), slice(1, None)))
             assert largest(here, next_) < 5
         for other in others:
-            assert largest(flat, scaled(other).reshape(-1, 32)) < 5
+            assert largest(flat, other.reshape(-1, 32)) < 5
+
+
+def test_those_that_tie_are_decided_as_asked():
+    """Elements whose upper 8 bits are the threshold's are dropped by the rest of it, each place of a cell alike."""
+    p = 0.1
+    share = p * 256 % 1
+    drops, ties = np.zeros(32), np.zeros(32)
+    for seed in range(8):
+        words, shared = words_of(seed, 0)
+        tied = (numbers(words[:8]) == int(p * 256)).reshape(-1, 32)
+        ties += tied.sum(0)
+        drops += (tied & ~kept_of(numbers(words), shared, p).reshape(-1, 32)).sum(0)
+    assert np.abs((drops - ties * share) / np.sqrt(ties * share * (1 - share))).max() < 4
+    assert abs(drops.sum() - ties.sum() * share) < 4 * math.sqrt(ties.sum() * share * (1 - share))

@@ -11,7 +11,7 @@ import torch
 
 import torch_aule
 from matrix_units import ON_CPU, matrix_dtypes
-from test_attention import assert_near, check, check_dropout_like_tiles, inputs, reference, run
+from test_attention import assert_near, check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 SMALL_SHAPE = "2,1,16,1,1"
@@ -124,8 +124,8 @@ def test_a_row_without_numbers_leaves_the_others_alone(dtype):
     assert float((out.cpu().double() - expected)[..., rest, :].abs().max()) < 1e-2
 
 
-def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
-    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
+def test_dropout(dtype, monkeypatch):
+    check_dropout(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_dropout_of_weights_near_the_largest_half(dtype, monkeypatch):
@@ -195,7 +195,7 @@ def test_what_two_subgroups_tell_each_other(dtype, monkeypatch):
     monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
     bias = torch.randn(1, 2, 37, 50, device="aule")
     compare(dtype, (1, 2, 1, 37, 50, 16, 16), bias=bias, softcap=2.0)
-    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
+    check_dropout(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_operands_straight_from_memory(dtype, monkeypatch):
@@ -240,7 +240,7 @@ def test_stored_scores_of_head_sizes(dtype, dim, mib, monkeypatch):
     compare(dtype, (1, 8, 2, 333, 400, dim, dim))
     compare(dtype, (1, 4, 4, 512, 512, dim, dim), causal=True)
     compare(dtype, (2, 3, 3, 70, 1000, dim, dim), causal=True, bottom_right=True, window=(300, -1), softcap=2.0)
-    check_dropout_like_tiles(monkeypatch, "matrix", (1, 2, 2, 137, 150, dim, dim), dtype)
+    check_dropout(monkeypatch, "matrix", (1, 2, 2, 137, 150, dim, dim), dtype)
 
 
 def test_deterministic(dtype):

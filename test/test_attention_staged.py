@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from matrix_units import ON_CPU, matrix_dtypes
-from test_attention import check, check_dropout_like_tiles, inputs, reference, run
+from test_attention import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("usable"))
@@ -42,8 +42,8 @@ def test_padded_heads_with_bias_and_softcap(dtype):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11), bias=bias, softcap=3.0)
 
 
-def test_dropout_is_that_of_the_other_families(dtype, monkeypatch):
-    check_dropout_like_tiles(monkeypatch, "staged", (1, 2, 2, 37, 50, 16, 16), dtype)
+def test_dropout(dtype, monkeypatch):
+    check_dropout(monkeypatch, "staged", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_deterministic(dtype):

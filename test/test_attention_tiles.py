@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from test_attention import check, check_dropout_like_tiles, inputs, reference, run
+from test_attention import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 # As AULE_ATTENTION_TILES takes them.
@@ -54,4 +54,4 @@ def test_the_lowest_bias(monkeypatch):
 
 def test_dropout(monkeypatch):
     take(monkeypatch, FEW_LANES)
-    check_dropout_like_tiles(monkeypatch, "rows", (1, 4, 2, 70, 77, 16, 16))
+    check_dropout(monkeypatch, "tiles", (1, 4, 2, 70, 77, 16, 16))

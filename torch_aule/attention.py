@@ -92,8 +92,8 @@ def flash_attention(
     scale : float, optional
         Factor of the scores, ``1 / sqrt(head_dim)`` by default; not negative.
     dropout_p : float, default 0.0
-        Probability to drop an attention weight, in ``[0, 1]``. Rounded to a multiple of 1/256 (below 1 to 255/256 at
-        most); what is kept is scaled by the inverse of the probability that this leaves.
+        Probability to drop an attention weight, in ``[0, 1]``; exact to 2^-41. What is kept is divided by
+        ``1 - dropout_p``.
     attn_mask : same kind as `q`, optional
         Bool (True: visible) or float (added to the scores), broadcastable to ``[batch, heads, q_len, k_len]``.
     window_size : (int, int), default (-1, -1)

@@ -115,9 +115,8 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
               call.query.sizes());
   call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
   call.softcap = static_cast<float>(flags.softcap);
-  // What the kernels' 8 bits give; below 1 something is kept, so that the expectation is right.
-  const double steps = flags.dropout_p == 1 ? 256 : std::min(std::round(flags.dropout_p * 256), 255.0);
-  call.dropout_p = static_cast<float>(steps / 256);
+  call.dropout_steps = static_cast<uint64_t>(std::round(std::ldexp(flags.dropout_p, 40)));
+  call.dropout_scale = flags.dropout_p < 1 ? static_cast<float>(1 / (1 - flags.dropout_p)) : 1;  // at 1 all is dropped
   call.shift = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
   const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
   call.left = static_cast<int>(bound(flags.window_left));
@@ -131,8 +130,8 @@ int bias_code(const AttentionCall& call) {
 
 int attention_mode(const AttentionCall& call) {
   const bool paged = call.ragged.pages.defined();
-  const int dropout = (call.philox.state_address != 0 ? 1 | 8 : 1) | static_cast<int>(call.dropout_p * 256) << 8;
-  return (call.dropout_p > 0 ? dropout : 0) | (call.ragged.given ? 2 : 0) |
+  const int dropout = (call.philox.state_address != 0 ? 1 | 8 : 1) | static_cast<int>(call.dropout_steps >> 32) << 8;
+  return (call.dropout_steps > 0 ? dropout : 0) | (call.ragged.given ? 2 : 0) |
          (paged ? 4 | static_cast<int>(call.key.size(2)) << 8 : 0);
 }
 
@@ -232,7 +231,7 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const bool direct =
         plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
     // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
-    const bool cells = call.dropout_p > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
+    const bool cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
                        l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 &&
                        l.cols == 0x98109810 && plan.rows <= 2 &&
                        (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));

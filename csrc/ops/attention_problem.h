@@ -36,7 +36,8 @@ struct AttentionCall {
   const char* op;
   AttentionProblem problem;
   at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
-  float scale = 1, softcap = 0, dropout_p = 0;
+  float scale = 1, softcap = 0, dropout_scale = 1;
+  uint64_t dropout_steps = 0;  // of 2^-40
   int shift = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
   RaggedBatch ragged;
@@ -145,8 +146,8 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.right = call.right;
   p.scale = call.scale;
   p.softcap = call.softcap;
-  p.dropout_p = call.dropout_p;
-  p.dropout_scale = call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 1;  // at 1 all is dropped
+  p.dropout_rest = static_cast<uint32_t>(call.dropout_steps);
+  p.dropout_scale = call.dropout_scale;
   set_sequences(p, call.ragged, args);
   return p;
 }

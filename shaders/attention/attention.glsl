@@ -35,7 +35,9 @@ struct Params {
   int splits;                 // flash_decode: parts of the keys
   int total_q, total_k;       // ragged: rows of all sequences together, or keys that a sequence has room for
   int page_step, page_count;  // pages of a sequence, and in all
-  float scale, softcap, dropout_p, dropout_scale;
+  float scale, softcap;
+  uint dropout_rest;  // of the threshold, below THRESHOLD
+  float dropout_scale;
 };
 #define ATTENTION_GRAD_LOGSUMEXP
 #include "common/params.glsl"
@@ -146,14 +148,19 @@ float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 // Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements, whose mask is one word:
 //   cell  4 * (query % 8) + key / 2 % 4: what one lane of NVIDIA's accumulators holds of a unit
 //   bit   16 * (key % 2) + 8 * (query / 16 % 2) + 4 * (key / 16 % 2) + 2 * (query / 8 % 2) + key / 8 % 2
-// A cell makes a draw of eight words: Philox with key 0 after eight and after six rounds, from a counter of key / 32 and the
-// cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten rounds with the seed as key
-// and the offset as counter. The keys of rounds are thus constants.
-// Bit i of the words is a number of 8 bits, from the first word the highest, and element i is kept if that is at least the
-// threshold. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the threshold has a 1, `kept | w`
-// where it has a 0. What six rounds make decides only among the sixteenth of the elements whose upper four bits are the
-// threshold's (after five, some bits of a word are correlated by 1/150; of six nothing was found). The probability is a
-// multiple of 1/256, as FlashAttention's; p.dropout_p is that already.
+// A cell makes a draw of twelve words: Philox with key 0 after eight, after six and after four rounds, from a counter of
+// key / 32 and the cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten rounds with
+// the seed as key and the offset as counter. The keys of rounds are thus constants.
+// Bit i of the words is a number of 12 bits, from the first word the highest, and element i is kept if that is at least the
+// threshold, p in 2^-40: its upper 8 bits are THRESHOLD, a constant (one pipeline for each of 256), the next 4 the upper bits
+// of dropout_rest. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the threshold has a 1,
+// `kept | w` where it has a 0. What six rounds make decides only among the sixteenth of the elements whose upper four bits
+// are the threshold's, and what four rounds make among one of 256. Of six nothing was found; after four, bits of one call are
+// off balance by up to 0.06 and correlated by up to 0.08, which leaves 2^-13 and 2^-20 of an element and of a pair.
+// Where all 12 bits are the threshold's its other 28 decide, by one number for the 32 elements: the third word after five
+// rounds, times a constant, so that no element's own bits tell its upper ones. The probability is p to 2^-41. In one word of
+// 34,000 two elements share that number: the covariance of two elements of a cell is at most 2^-26, so their correlation at
+// p = 0.1 is 2e-7, and below 2^-12 for any p. A number for each element would take a draw of its own: more than twice the work.
 const int THRESHOLD = MODE >> 8 & 511;
 struct Dropout {
   uvec4 start;
@@ -162,18 +169,29 @@ Dropout dropout_begin() {
   return Dropout(philox_draw(philox_begin(p.seed, p.offset, DROPOUT_STATE ? p.state : uint64_t(0)), 0u, 0u));
 }
 uint dropout_compare(uint kept, uint w, int bit) { return (THRESHOLD >> bit & 1) != 0 ? kept & w : kept | w; }
+// The same with a bit that is not constant, from the highest.
+uint dropout_compare_rest(uint kept, uint w, int bit) {
+  const uint zero = uint(int(~p.dropout_rest << bit) >> 31);
+  return kept & w | zero & (kept | w);
+}
 uint dropout_word(Dropout d, int bh, uint row_unit, uint key_unit, uint cell) {
-  const uvec4 low = philox_rounds(d.start ^ uvec4(key_unit << 5 | cell, row_unit, uint(bh), 0u), uvec2(0u), 0, 6);
-  const uvec4 high = philox_rounds(low, uvec2(0u), 6, 8);
-  uint kept = ~0u;
-  kept = dropout_compare(kept, low.w, 0);
-  kept = dropout_compare(kept, low.z, 1);
-  kept = dropout_compare(kept, low.y, 2);
-  kept = dropout_compare(kept, low.x, 3);
-  kept = dropout_compare(kept, high.w, 4);
-  kept = dropout_compare(kept, high.z, 5);
-  kept = dropout_compare(kept, high.y, 6);
-  kept = dropout_compare(kept, high.x, 7);
+  const uvec4 third = philox_rounds(d.start ^ uvec4(key_unit << 5 | cell, row_unit, uint(bh), 0u), uvec2(0u), 0, 4);
+  const uvec4 shared_ = philox_rounds(third, uvec2(0u), 4, 5);
+  const uvec4 second = philox_rounds(shared_, uvec2(0u), 5, 6);
+  const uvec4 first = philox_rounds(second, uvec2(0u), 6, 8);
+  uint kept = shared_.z * 0x9E3779B1u >= p.dropout_rest << 4 ? ~0u : 0u;
+  kept = dropout_compare_rest(kept, third.w, 3);
+  kept = dropout_compare_rest(kept, third.z, 2);
+  kept = dropout_compare_rest(kept, third.y, 1);
+  kept = dropout_compare_rest(kept, third.x, 0);
+  kept = dropout_compare(kept, second.w, 0);
+  kept = dropout_compare(kept, second.z, 1);
+  kept = dropout_compare(kept, second.y, 2);
+  kept = dropout_compare(kept, second.x, 3);
+  kept = dropout_compare(kept, first.w, 4);
+  kept = dropout_compare(kept, first.z, 5);
+  kept = dropout_compare(kept, first.y, 6);
+  kept = dropout_compare(kept, first.x, 7);
   return THRESHOLD < 256 ? kept : 0u;
 }
 // dS is kept * dP - delta; times the scale at the end only, so delta waits for that divided by it.

@@ -9,7 +9,9 @@ struct Params {
   int kv_heads, k_len, head_dim, v_dim, splits;
   int shift, left, right;
   int total_q, total_k, page_step, page_count;
-  float scale, softcap, dropout_p, dropout_scale;
+  float scale, softcap;
+  uint dropout_rest;  // of the threshold, below THRESHOLD in attention.glsl
+  float dropout_scale;
 };
 #include "common/params.glsl"
 // As in common/params.glsl: something to read where an address is 0.

@@ -14,7 +14,9 @@ struct Params {
   int page_step, page_count;
 #endif
   int shift, left, right;
-  float scale, softcap, dropout_p, dropout_scale;
+  float scale, softcap;
+  uint dropout_rest;  // of the threshold, below THRESHOLD in attention.glsl
+  float dropout_scale;
 };
 #include "common/params.glsl"
 // As in common/params.glsl: something to read where an address is 0.
