@@ -5,10 +5,12 @@ Statistical bounds are about six standard deviations wide: a correct generator f
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from dropout_mask import philox
 from helpers import FLOATS, assert_close
 
 N = 1 << 17
@@ -268,6 +270,47 @@ def test_dropout(dtype, p):
     g = torch.randn(x.shape).to(dtype)
     y.backward(g.to("aule"))
     assert_close(a.grad, torch.where(kept, (g.double() / (1 - p)).to(dtype), torch.zeros((), dtype=dtype)))
+
+
+def draws(seed, n, of_bernoulli):
+    """The 32 bits that dropout and Bernoulli compare for elements 0 to `n`, as their shaders describe."""
+    i = np.arange(n, dtype=np.uint64)
+    sub, part = (i // 512 * 128 + i % 128, i % 512 // 128) if of_bernoulli else (i // 4, i % 4)
+    zero = np.zeros_like(sub)
+    words = np.stack(philox((zero, zero, sub, zero), seed, 10))
+    return words[part.astype(np.int64), i.astype(np.int64)]
+
+
+def test_all_32_bits_of_a_draw_decide():
+    """Probabilities at a draw and one step of 2^-32 above it."""
+    n, seed = 5000, 11
+    x = torch.ones(n, device="aule")
+    fair = draws(seed, n, False)
+    for draw in np.sort(fair)[[0, 1, n // 3, n - 1]]:
+        for p in (int(draw) / 2**32, (int(draw) + 1) / 2**32):
+            mask = seeded(lambda p=p: torch.native_dropout(x, p, True)[1], seed)
+            assert np.array_equal(mask.numpy(), fair >= p * 2**32)
+    fair = draws(seed, n, True)
+    for draw in np.sort(fair)[[0, 1, n // 3, n - 1]]:
+        for p in (int(draw) / 2**32, (int(draw) + 1) / 2**32):
+            hits = seeded(lambda p=p: torch.empty(n, dtype=torch.bool, device="aule").bernoulli_(p), seed)
+            assert np.array_equal(hits.numpy(), fair < p * 2**32)
+    small = fair < 2**24  # what float32 holds
+    assert small.sum() > 5
+    for more in (0, 1):
+        probabilities = torch.from_numpy(np.where(small, (fair + np.uint64(more)) / 2.0**32, 0).astype(np.float32))
+        hits = seeded(lambda q=probabilities: torch.bernoulli(q.to("aule")), seed)
+        assert np.array_equal(hits.numpy() > 0, small & (more == 1))
+
+
+def test_the_scale_of_float64_dropout():
+    x = torch.rand(1000, dtype=torch.float64) + 0.5
+    a = x.to("aule").requires_grad_()
+    y = F.dropout(a, 0.1)
+    y.backward(torch.ones_like(y))
+    kept = y.detach().cpu() != 0
+    assert_close(y, torch.where(kept, x / 0.9, 0.0), rtol=1e-15, atol=0)
+    assert_close(a.grad, kept.double() / 0.9, rtol=1e-15, atol=0)
 
 
 def test_dropout_edges():

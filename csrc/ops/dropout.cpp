@@ -4,6 +4,9 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <bit>
+#include <cmath>
+
 #include "kernels_random.gen.h"
 #include "ops/tensor_arg.h"
 #include "runtime/generator.h"
@@ -27,7 +30,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   TORCH_CHECK(p >= 0 && p <= 1, op, ": dropout probability has to be between 0 and 1, but got ", p);
   const auto mask_options = input.options().dtype(at::kBool);
   if (input.numel() == 0 || !train.value_or(true)) return {input.clone(), at::ones_like(input, mask_options)};
-  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, mask_options)};
+  const double drop = std::round(std::ldexp(p, 32));
+  if (drop == 0x1p32) return {at::zeros_like(input), at::zeros_like(input, mask_options)};
 
   // Memory order: input, output and mask share one dense layout.
   const at::Tensor dense = input.is_non_overlapping_and_dense() ? input : input.contiguous();
@@ -45,8 +49,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   params.mask = args.write(mask);
   params.n = static_cast<uint64_t>(dense.numel());
   state.put_into(params);
-  params.keep = static_cast<float>(1.0 - p);
-  params.scale = static_cast<float>(1.0 / (1.0 - p));
+  params.drop = static_cast<uint32_t>(drop);
+  const double scale = 1.0 / (1.0 - p);
+  params.scale = static_cast<float>(scale);
+  params.scale_bits = std::bit_cast<uint64_t>(scale);
   launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return {out, mask};
@@ -76,6 +82,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.mask = args.read(kept);
   params.n = static_cast<uint64_t>(grad.numel());
   params.scale = static_cast<float>(scale);
+  params.scale_bits = std::bit_cast<uint64_t>(scale);
   launch(stream, kernel, Spec{dtype, packed(grad, out, kept)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return out;

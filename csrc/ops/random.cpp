@@ -186,7 +186,9 @@ at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator) 
 at::Tensor& bernoulli_float_(at::Tensor& self, double p, OptionalGenerator generator) {
   const char* op = "bernoulli_";
   TORCH_CHECK(0 <= p && p <= 1, op, " expects p to be in [0, 1], but got p=", p);
-  return fill(op, self, {Kind::bernoulli, p}, generator);
+  Distribution d{Kind::bernoulli, p};
+  d.range = static_cast<uint64_t>(std::round(std::ldexp(p, 32)));
+  return fill(op, self, d, generator);
 }
 
 at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {

@@ -1,7 +1,7 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// mask[i] = u[i] < keep, out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout. An invocation draws once and
-// serves 4 consecutive elements: element i takes component i % 4 of subsequence i / 4, whatever the grid.
+// mask[i] = u[i] >= drop, of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout. An invocation
+// draws once and serves 4 consecutive elements: element i takes component i % 4 of subsequence i / 4, whatever the grid.
 // PACKED (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third of the memory operations.
 #ifdef C_double
 #define AULE_DOUBLE
@@ -21,7 +21,9 @@ struct Params {
   uint64_t mask;  // bool
   uint64_t n;
   uint64_t seed, offset, state;
-  float keep, scale;
+  uint64_t scale_bits;  // of a double
+  uint drop;            // p in 2^-32
+  float scale;
 };
 #include "common/params.glsl"
 
@@ -29,7 +31,7 @@ void main() {
   uint64_t first = linear_invocation() * 4;
   if (first >= p.n) return;
   Philox g = philox_begin(p.seed, p.offset, p.state);
-  bvec4 kept = lessThan(uniform01(philox_draw(g, first / 4, 0u)), vec4(p.keep));
+  bvec4 kept = greaterThanEqual(philox_draw(g, first / 4, 0u), uvec4(p.drop));
 #ifndef C_double
   if (PACKED) {
     store_packed(p.dst, first, DT, mix(vec4(0.0), load_packed(p.src, first, DT) * p.scale, kept));
@@ -42,7 +44,7 @@ void main() {
     if (i >= p.n) continue;
     U8Ref(p.mask + i).v = uint8_t(kept[k] ? 1u : 0u);
 #ifdef C_double
-    store_double(p.dst, i, DT, kept[k] ? load_double(p.src, i, DT) * double(p.scale) : 0.0lf);
+    store_double(p.dst, i, DT, kept[k] ? load_double(p.src, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
 #else
     store_float(p.dst, i, DT, kept[k] ? load_float(p.src, i, DT) * p.scale : 0.0);
 #endif

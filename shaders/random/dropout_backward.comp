@@ -17,6 +17,7 @@ struct Params {
   uint64_t grad_in;
   uint64_t mask;  // bool
   uint64_t n;
+  uint64_t scale_bits;  // of a double
   float scale;
 };
 #include "common/params.glsl"
@@ -36,7 +37,7 @@ void main() {
     if (i >= p.n) continue;
     bool kept = uint(U8Ref(p.mask + i).v) != 0u;
 #ifdef C_double
-    store_double(p.grad_in, i, DT, kept ? load_double(p.grad_out, i, DT) * double(p.scale) : 0.0lf);
+    store_double(p.grad_in, i, DT, kept ? load_double(p.grad_out, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
 #else
     store_float(p.grad_in, i, DT, kept ? load_float(p.grad_out, i, DT) * p.scale : 0.0);
 #endif

@@ -26,10 +26,10 @@ struct Params {
   uint64_t error;
   uint64_t n;
   uint64_t seed, offset, state;
-  uint64_t range;          // integers: base + [0, range), 0 means 2^64
+  uint64_t range;           // integers: base + [0, range), 0 means 2^64; bernoulli: p in 2^-32
   int64_t base;
   uint64_t a_bits, b_bits;  // of doubles: uniform's bounds, bernoulli's p
-  float a, b;               // uniform: from, to; normal: mean, std; bernoulli: p; exponential: lambda; geometric: b = log(1 - p)
+  float a, b;               // uniform: from, to; normal: mean, std; exponential: lambda; geometric: b = log(1 - p)
   uint tag;
 };
 #include "common/params.glsl"
@@ -100,7 +100,7 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
 #ifdef C_double
       bool hit = uniform_draw(x, y) < bits_to_double(p.a_bits);
 #else
-      bool hit = uniform01(x) < p.a;
+      bool hit = uint64_t(x) < p.range;
 #endif
       STORE(p.dst, i, DT, hit ? REAL(1) : REAL(0));
       break;
@@ -111,7 +111,7 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
 #ifdef C_double
       bool hit = uniform_draw(x, y) < q;
 #else
-      bool hit = uniform01(x) < q;
+      bool hit = q >= 1.0 || x < uint(max(q, 0.0) * 4294967296.0);  // a NaN is reported
 #endif
       STORE(p.dst, i, DT, hit ? REAL(1) : REAL(0));
       break;
