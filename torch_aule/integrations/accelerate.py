@@ -1,0 +1,141 @@
+"""Hooks for accelerate: the default device, float16, memory for ``device_map="auto"``, random state in checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from types import FunctionType, ModuleType
+
+import torch
+
+from torch_aule.integrations._patch import (
+    NotAsExpected,
+    Patches,
+    attribute,
+    aule_is_default,
+    parameters_of,
+    tuple_constant,
+    wrap,
+)
+from torch_aule.integrations._registry import Hook
+from torch_aule.integrations._rng import load_rng_state, save_rng_state
+
+__all__ = ["HOOKS"]
+
+
+def _default_device(state: ModuleType, patches: Patches) -> None:
+    owner = attribute(state, "PartialState", type)
+    own = attribute(owner, "default_device", property)
+
+    @wrap(own.fget)
+    def default_device(self):
+        device = own.fget(self)
+        if device.type == "cpu" and aule_is_default():
+            return torch.device("aule", torch.aule.current_device())
+        return device
+
+    patches.set(owner, "default_device", property(default_device, own.fset, own.fdel, own.__doc__))
+
+
+def _fp16(accelerator: ModuleType, patches: Patches) -> None:
+    constructor = attribute(attribute(accelerator, "Accelerator", type), "__init__", FunctionType)
+    names = tuple_constant(constructor.__code__, "cuda", "xpu", "mps")
+    if "aule" in names:
+        raise NotAsExpected("not needed: this version takes the device itself")
+    patches.set_constant(constructor, names, (*names, "aule"))
+
+
+def _grad_scaler(modeling: ModuleType, patches: Patches) -> None:
+    own = attribute(modeling, "get_grad_scaler")
+    parameters_of(own, "distributed_type", "kwargs")
+
+    @wrap(own)
+    def get_grad_scaler(distributed_type=None, **kwargs):
+        sharded = getattr(distributed_type, "value", distributed_type) == "FSDP"
+        if sharded or sys.modules["accelerate.state"].PartialState().device.type != "aule":
+            return own(distributed_type, **kwargs)
+        return torch.amp.GradScaler("aule", **kwargs)
+
+    patches.rebind(own, get_grad_scaler)
+
+
+def _free_memory() -> tuple[dict[int, int], int]:
+    """Free bytes of each device, and how many of them the CPU counts as its own."""
+    devices, shared = {}, 0
+    for index in range(torch.aule.device_count()):
+        devices[index] = torch.aule.mem_get_info(index)[0]
+        if torch.aule.get_device_properties(index).unified_memory:
+            shared = max(shared, devices[index])
+    return devices, shared
+
+
+def _max_memory(modeling: ModuleType, patches: Patches) -> None:
+    own = attribute(modeling, "get_max_memory")
+    parameters_of(own, "max_memory")
+    to_bytes = attribute(modeling, "convert_file_size_to_int")
+
+    @wrap(own)
+    def get_max_memory(max_memory=None):
+        if not aule_is_default():
+            return own(max_memory)
+        if max_memory is None:
+            found = own()
+            if set(found) - {"cpu", "disk"}:
+                return found
+            devices, shared = _free_memory()
+            if "cpu" in found:
+                found["cpu"] = max(0, found["cpu"] - shared)
+            return {**devices, **found}
+        # Given limits: `own` would warn that there is no such device, and knows the rest. It changes texts to bytes in
+        # place, and callers rely on that.
+        max_memory.update({k: to_bytes(v) for k, v in max_memory.items() if isinstance(v, str)})
+        ours = {k: max_memory[k] for k in sorted(k for k in max_memory if type(k) is int)}
+        ours = {k: v for k, v in ours.items() if 0 <= k < torch.aule.device_count()}
+        return {**ours, **own({k: v for k, v in max_memory.items() if k not in ours})}
+
+    patches.rebind(own, get_max_memory)
+
+
+def _rng_state(checkpointing: ModuleType, patches: Patches) -> None:
+    save = attribute(checkpointing, "save_accelerator_state")
+    load = attribute(checkpointing, "load_accelerator_state")
+    save_parameters = parameters_of(save, "output_dir", "process_index")
+    load_parameters = parameters_of(load, "input_dir", "process_index")
+
+    @wrap(save)
+    def save_accelerator_state(*args, **kwargs):
+        given = save_parameters.bind(*args, **kwargs).arguments
+        result = save(*args, **kwargs)
+        save_rng_state(given["output_dir"], given["process_index"])
+        return result
+
+    @wrap(load)
+    def load_accelerator_state(*args, **kwargs):
+        given = load_parameters.bind(*args, **kwargs).arguments
+        result = load(*args, **kwargs)
+        load_rng_state(given["input_dir"], given["process_index"])
+        return result
+
+    patches.rebind(save, save_accelerator_state)
+    patches.rebind(load, load_accelerator_state)
+
+
+HOOKS = [
+    Hook(
+        "accelerate", "default_device", "accelerate.state",
+        "Accelerator() and PartialState() take aule where they would take the CPU (ACCELERATE_TORCH_DEVICE wins)",
+        _default_device, chooses_device=True,
+    ),
+    Hook("accelerate", "fp16", "accelerate.accelerator", "mixed_precision='fp16' is allowed on aule", _fp16),
+    Hook(
+        "accelerate", "grad_scaler", "accelerate.utils.modeling",
+        "float16 training on aule gets GradScaler('aule') instead of a disabled one for CUDA", _grad_scaler,
+    ),
+    Hook(
+        "accelerate", "max_memory", "accelerate.utils.modeling",
+        "device_map='auto' counts the free memory of aule devices", _max_memory, chooses_device=True,
+    ),
+    Hook(
+        "accelerate", "rng_state", "accelerate.checkpointing",
+        "save_state and load_state keep the random state of aule devices, in random_state_aule_N.pt", _rng_state,
+    ),
+]  # fmt: skip

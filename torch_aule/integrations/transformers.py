@@ -1,0 +1,159 @@
+"""Hooks for transformers: Trainer's device, bfloat16, random state, pipelines, loading, grouped queries."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from types import FunctionType, ModuleType
+
+import torch
+
+from torch_aule.integrations._patch import (
+    Patches,
+    attribute,
+    aule_is_default,
+    parameters_of,
+    wrap,
+)
+from torch_aule.integrations._registry import Hook
+from torch_aule.integrations._rng import load_rng_state, save_rng_state
+
+__all__ = ["HOOKS"]
+
+DEVICE_VARIABLE = "ACCELERATE_TORCH_DEVICE"  # accelerate and transformers read it; a user who sets it decides
+
+
+def _user_chose_another() -> bool:
+    return os.environ.get(DEVICE_VARIABLE, "aule").split(":")[0] != "aule"
+
+
+def _trainer_device(training_args: ModuleType, patches: Patches) -> None:
+    owner = attribute(training_args, "TrainingArguments", type)
+    own = attribute(owner, "_setup_devices", cached_property)
+
+    @wrap(own.func)
+    def _setup_devices(self):
+        device = own.func(self)
+        if device.type != "cpu" or self.use_cpu or DEVICE_VARIABLE in os.environ:
+            return device
+        state = getattr(self, "distributed_state", None)  # accelerate's; the Accelerator inside Trainer follows it
+        if state is not None and state.device.type == "aule":
+            return state.device
+        return device
+
+    replacement = cached_property(_setup_devices)
+    replacement.__set_name__(owner, "_setup_devices")
+    patches.set(owner, "_setup_devices", replacement)
+
+
+def _bf16(import_utils: ModuleType, patches: Patches) -> None:
+    own = attribute(import_utils, "is_torch_bf16_gpu_available")
+    parameters_of(own)
+
+    @wrap(own)
+    def is_torch_bf16_gpu_available() -> bool:
+        if own():
+            return True
+        return not _user_chose_another() and aule_is_default() and torch.aule.is_bf16_supported()
+
+    patches.rebind(own, is_torch_bf16_gpu_available)
+
+
+def _rng_state(trainer: ModuleType, patches: Patches) -> None:
+    owner = attribute(trainer, "Trainer", type)
+    save = attribute(owner, "_save_rng_state", FunctionType)
+    load = attribute(owner, "_load_rng_state", FunctionType)
+    parameters_of(save, "self", "output_dir")
+    parameters_of(load, "self", "checkpoint")
+
+    @wrap(save)
+    def _save_rng_state(self, output_dir):
+        save(self, output_dir)
+        save_rng_state(output_dir, self.args.process_index)
+
+    @wrap(load)
+    def _load_rng_state(self, checkpoint):
+        load(self, checkpoint)
+        if checkpoint is not None:
+            load_rng_state(checkpoint, self.args.process_index)
+
+    patches.set(owner, "_save_rng_state", _save_rng_state)
+    patches.set(owner, "_load_rng_state", _load_rng_state)
+
+
+def _warmup(modeling_utils: ModuleType, patches: Patches) -> None:
+    own = attribute(modeling_utils, "caching_allocator_warmup")
+    parameters_of(own, "model", "expanded_device_map", "hf_quantizer")
+
+    def is_aule(device) -> bool:
+        return device != "disk" and torch.device(device).type == "aule"
+
+    @wrap(own)
+    def caching_allocator_warmup(model, expanded_device_map, hf_quantizer):
+        others = {name: device for name, device in expanded_device_map.items() if not is_aule(device)}
+        return own(model, others, hf_quantizer)
+
+    patches.rebind(own, caching_allocator_warmup)
+
+
+def _pipeline(base: ModuleType, patches: Patches) -> None:
+    owner = attribute(base, "Pipeline", type)
+    own = attribute(owner, "__init__", FunctionType)
+    signature = parameters_of(own, "self", "model", "device")
+
+    @wrap(own)
+    def __init__(self, *args, **kwargs):
+        given = signature.bind(self, *args, **kwargs)
+        device = given.arguments.get("device")
+        device_map = getattr(given.arguments["model"], "hf_device_map", None)
+        by_number = device is None or type(device) is int and device >= 0
+        if by_number and device_map is None and not _user_chose_another() and aule_is_default():
+            given.arguments["device"] = torch.device("aule", device or 0)
+        own(*given.args, **given.kwargs)
+        if device_map is not None and self.device.type == "cpu":  # an index in the map was taken for the CPU
+            first = next(iter(device_map.values()))
+            if type(first) is int and torch.device(first).type == "aule":
+                self.device = torch.device(first)
+
+    patches.set(owner, "__init__", __init__)
+
+
+def _gqa(sdpa_attention: ModuleType, patches: Patches) -> None:
+    own = attribute(sdpa_attention, "use_gqa_in_sdpa")
+    parameters_of(own, "attention_mask", "key")
+
+    @wrap(own)
+    def use_gqa_in_sdpa(attention_mask, key, *args, **kwargs):
+        return key.device.type == "aule" or own(attention_mask, key, *args, **kwargs)
+
+    patches.rebind(own, use_gqa_in_sdpa)
+
+
+HOOKS = [
+    Hook(
+        "transformers", "trainer_device", "transformers.training_args",
+        "Trainer trains on aule where it would on the CPU (use_cpu=True and ACCELERATE_TORCH_DEVICE win)",
+        _trainer_device, chooses_device=True,
+    ),
+    Hook(
+        "transformers", "bf16", "transformers.utils.import_utils",
+        "TrainingArguments(bf16=True) is allowed", _bf16, chooses_device=True,
+    ),
+    Hook(
+        "transformers", "rng_state", "transformers.trainer",
+        "Trainer's checkpoints keep the random state of aule devices, in random_state_aule_N.pt", _rng_state,
+    ),
+    Hook(
+        "transformers", "warmup", "transformers.modeling_utils",
+        "from_pretrained allocates no block of the whole model's size on aule before it loads", _warmup,
+    ),
+    Hook(
+        "transformers", "pipeline", "transformers.pipelines.base",
+        "pipeline(device=0), and pipeline() without a device, take aule where they would take the CPU",
+        _pipeline, chooses_device=True,
+    ),
+    Hook(
+        "transformers", "gqa", "transformers.integrations.sdpa_attention",
+        "attention on aule gets keys and values of grouped queries as they are, also with a mask, not repeated", _gqa,
+    ),
+]  # fmt: skip
