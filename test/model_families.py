@@ -518,7 +518,7 @@ def qwen_image():
     )  # fmt: skip
     return model, {"hidden_states": torch.randn(1, 16, 16), "encoder_hidden_states": torch.randn(1, 7, 24),
                    "encoder_hidden_states_mask": torch.ones(1, 7, dtype=torch.long),
-                   "timestep": torch.tensor([0.3]), "img_shapes": [(1, 4, 4)]}  # fmt: skip
+                   "timestep": torch.tensor([0.03]), "img_shapes": [(1, 4, 4)]}  # fmt: skip
 
 
 def lumina2():
@@ -529,7 +529,7 @@ def lumina2():
         num_attention_heads=2, num_kv_heads=1, multiple_of=8, axes_dim_rope=(4, 4, 8), axes_lens=(32, 16, 16),
         cap_feat_dim=24,
     )  # fmt: skip
-    return model, {"hidden_states": torch.randn(1, 4, 8, 8), "timestep": torch.tensor([0.3]),
+    return model, {"hidden_states": torch.randn(1, 4, 8, 8), "timestep": torch.tensor([0.03]),
                    "encoder_hidden_states": torch.randn(1, 7, 24),
                    "encoder_attention_mask": torch.ones(1, 7, dtype=torch.bool)}  # fmt: skip
 

@@ -1,0 +1,160 @@
+"""Whole models of transformers and diffusers on the device against the CPU: outputs and every parameter's gradient.
+
+The models are tiny and random (model_families.py). Their parameters are drawn anew, with the size that keeps signals at
+size 1 through the layers: with a library's own small initial weights many outputs are near zero, and so is any error.
+"""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import to_cpu, to_device
+
+pytest.importorskip("transformers")
+pytest.importorskip("diffusers")
+
+import model_families  # noqa: E402
+
+FAMILIES = {**model_families.TRANSFORMERS, **model_families.DIFFUSERS}
+
+# Largest difference, relative to the largest value, of an output and of a parameter's gradient: thrice what was seen.
+OUTPUT_TOLERANCE = 1e-5
+GRADIENT_TOLERANCE = 5e-5
+# Families that enlarge rounding errors: dac takes sines of sines. The CPU's own error against float64 is 4e-5.
+LOOSER = {"dac": 20}
+# A gradient that is nought but for rounding (of a key's bias, say) is measured by this part of the model's largest one.
+SMALLEST_GRADIENT = 1e-2
+
+# Stopped in strict mode: the operator that the refusal names. Without strict mode the CPU computes it.
+REFUSED = {
+    "llama4": "polar|(?i:complex)",
+    "qwen_image": "(?i:complex)",
+    "lumina2": "(?i:complex)",
+    "fnet": "fft|(?i:complex)",
+    "wav2vec2": "_weight_norm_interface",
+    "wav2vec2_ctc": "_weight_norm_interface",
+    "hubert": "_weight_norm_interface",
+    "encodec": "_weight_norm_interface",
+    "vits": "_weight_norm_interface",
+}
+
+
+def redraw(model):
+    """Give every parameter a size that matters: matrices keep the size of signals, vectors vary by 0.3."""
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if id(parameter) in tables:
+                parameter.normal_()
+            elif parameter.squeeze().dim() >= 2:
+                parameter.normal_(std=(parameter[0].numel()) ** -0.5)
+            else:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+def build(family):
+    np.random.seed(torch.initial_seed() % 2**31)
+    model, inputs = FAMILIES[family]()
+    redraw(model.eval())
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
+    if norms:  # their statistics are those of these inputs: without, signals vanish in a deep network
+        for norm in norms:
+            norm.momentum = 1.0
+            norm.train()
+        with torch.no_grad():
+            model(**inputs)
+    return model.eval(), inputs
+
+
+def float_tensors(output, name="out"):
+    """(name, tensor) of the tensors that a gradient can flow from."""
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point() and output.requires_grad:
+            yield name, output
+    elif isinstance(output, dict) or hasattr(output, "items"):
+        for key, value in output.items():
+            yield from float_tensors(value, key)
+    elif isinstance(output, (tuple, list)):
+        for number, value in enumerate(output):
+            yield from float_tensors(value, f"{name}[{number}]")
+    elif hasattr(output, "__dict__"):
+        yield from float_tensors(vars(output), name)
+
+
+def run(model, inputs, weights):
+    """Outputs and gradients of a random projection of them."""
+    np.random.seed(7)  # big_bird draws its random blocks there
+    outputs = dict(float_tensors(model(**inputs)))
+    assert outputs
+    outputs.pop("loss", None)  # only training computes one
+    for name, value in outputs.items():
+        if name not in weights:
+            weights[name] = torch.randn(value.shape)
+        assert weights[name].shape == value.shape, f"{name}: {tuple(value.shape)}, not {tuple(weights[name].shape)}"
+    sum((value * weights[name].to(value.device)).sum() for name, value in outputs.items()).backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return to_cpu(outputs), to_cpu(gradients)
+
+
+def relative_error(actual, expected, least=0.0):
+    assert torch.isfinite(expected).all() and actual.shape == expected.shape
+    largest = max(expected.abs().max().item(), least)
+    return (actual - expected).abs().max().item() / largest if largest else actual.abs().max().item()
+
+
+def compare(family, device):
+    model, inputs = build(family)
+    on_device = copy.deepcopy(model).to(device)
+    weights = {}
+    outputs, gradients = run(model, inputs, weights)
+    # An output that is the same at every place, or nearly nothing, would compare equal whatever was computed.
+    weak = {name: value.std().item() for name, value in outputs.items() if value.numel() > 1 and value.std() < 1e-2}
+    assert not weak, weak
+    device_outputs, device_gradients = run(on_device, to_device(inputs, device), weights)
+    assert device_outputs.keys() == outputs.keys() and device_gradients.keys() == gradients.keys()
+    largest = max(gradient.abs().max().item() for gradient in gradients.values())
+    large = sum(gradient.abs().max().item() > SMALLEST_GRADIENT * largest for gradient in gradients.values())
+    assert large > len(gradients) / 3, f"{large} of {len(gradients)} gradients are more than nothing"
+    worst_output = max((relative_error(device_outputs[name], outputs[name]), name) for name in outputs)
+    worst_gradient = max(
+        (relative_error(device_gradients[name], gradients[name], SMALLEST_GRADIENT * largest), name)
+        for name in gradients
+    )
+    for what, (error, name) in (("output", worst_output), ("gradient", worst_gradient)):
+        print(f"{family}: {what} {error:.1e} {name}")
+    factor = LOOSER.get(family, 1)
+    assert worst_output[0] < factor * OUTPUT_TOLERANCE, worst_output
+    assert worst_gradient[0] < factor * GRADIENT_TOLERANCE, worst_gradient
+
+
+# Mixtures of experts count their experts' tokens.
+EXPERTS = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "jamba")
+NO_INTEGER_HISTC = pytest.mark.xfail(raises=RuntimeError, reason="histc takes no integers", strict=False)
+
+
+def native_families():
+    for family in FAMILIES:
+        if family not in REFUSED:
+            yield pytest.param(family, marks=NO_INTEGER_HISTC if family in EXPERTS else ())
+
+
+@pytest.mark.parametrize("family", native_families())
+def test_family(device, family):
+    torch.aule.reset_fallback_report()
+    compare(family, device)
+    assert not torch.aule.fallback_report()
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_strict_mode_refuses_by_name(device, family):
+    model, inputs = build(family)
+    with pytest.raises((NotImplementedError, RuntimeError), match=REFUSED[family]):
+        run(model.to(device), to_device(inputs, device), {})
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_fallback_computes_what_is_refused(device, family, not_strict):
+    compare(family, device)
+    assert torch.aule.fallback_report()
