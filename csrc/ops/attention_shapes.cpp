@@ -37,13 +37,13 @@ constexpr MatrixShape kDkDv[] = {
     {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
 
 // Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers
-// (benchmarks/results/amd-radv-25.0.7.md): from D 128 backward two subgroups share the rows. None was found for D 256,
+// (benchmarks/results/chips-mesa-26.2.md): from D 128 backward two subgroups share the rows. None was found for D 256,
 // which the portable kernels serve.
-constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 8, 1, 16, 1, 2}};
+constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 4, 1, 16, 1, 1}};
 constexpr MatrixShape kDqOthers[] = {
     {64, 4, 1, 64, 1, 1}, {96, 8, 1, 32, 1, 2}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDvOthers[] = {
-    {64, 4, 1, 32, 1, 1}, {96, 8, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
+    {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
 constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
