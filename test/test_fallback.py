@@ -73,7 +73,7 @@ def matrices(dtype):
     yield "steps", wide[:, 1:5, ::2][..., :4]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize(
     "function",
     [
@@ -163,6 +163,28 @@ def test_optional_tensors_and_lists(device, not_strict):
         )
         assert_close(a.hist, e.hist)
         assert_close(list(a.bin_edges), list(e.bin_edges))
+
+
+def test_products_of_conjugates(device, not_strict):
+    a, b = torch.randn(3, 4, dtype=torch.complex64), torch.randn(4, 3, dtype=torch.complex64)
+    v, w = torch.randn(5, dtype=torch.complex64), torch.randn(5, dtype=torch.complex64)
+    for function in (
+        lambda a, b, v, w: a.conj() @ b,
+        lambda a, b, v, w: a @ a.mH,
+        lambda a, b, v, w: torch.addmm(a @ a.mH, b.mH, a.mH),
+        lambda a, b, v, w: torch.bmm(a.conj()[None], b[None]),
+        lambda a, b, v, w: torch.dot(v.conj(), w),
+        lambda a, b, v, w: torch.vdot(v, w),
+        lambda a, b, v, w: torch.vdot(v.conj(), w),
+        lambda a, b, v, w: torch.linalg.vecdot(v, w),
+        lambda a, b, v, w: torch.mv(a.conj(), v[:4].conj()),
+        lambda a, b, v, w: v.conj() * w,
+        lambda a, b, v, w: v.clone().mul_(w.conj()),
+        lambda a, b, v, w: v.conj().mul_(w),
+    ):
+        e = function(*(t.clone() for t in (a, b, v, w)))
+        x = quietly(lambda: function(*(t.to(device) for t in (a, b, v, w))))
+        assert_close(x, e.resolve_conj(), rtol=1e-5, atol=1e-5)
 
 
 def test_strict_context(device):

@@ -100,6 +100,19 @@ def test_no_broad_torch_headers():
     assert not wrong, "\n".join(wrong)
 
 
+def test_rows_of_aten_reach_the_cpu():
+    """What a kernel declines runs on the CPU: ROW does that. GUARDED is for what the CPU cannot do."""
+    hooks = {"_fused_sdp_choice", "_scaled_dot_product_fused_attention_overrideable", "_flash_attention_forward",
+             "_scaled_dot_product_fused_attention_overrideable_backward", "_nested_tensor_from_mask_left_aligned",
+             "_flash_attention_backward", "_flash_attention_forward_no_dropout_inplace"}  # fmt: skip
+    wrong = []
+    for path in sorted((CSRC / "aten").glob("*.cpp")):
+        for block in re.findall(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1, m\) \{(.*?)\n\}", path.read_text(), re.DOTALL):
+            names = re.findall(r'm\.impl\("([\w.]+)",\s+GUARDED', block)
+            wrong += [f"{path.name}: {name}" for name in names if name not in hooks and path.name != "factory.cpp"]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_op_layer_names_nothing_of_vulkan():
     wrong = [
         str(p.relative_to(ROOT))

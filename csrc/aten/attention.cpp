@@ -65,8 +65,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
          GUARDED(ops::_scaled_dot_product_fused_attention_overrideable));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward",
          GUARDED(ops::_scaled_dot_product_fused_attention_overrideable_backward));
-  m.impl("_native_multi_head_attention", GUARDED(ops::_native_multi_head_attention));
-  m.impl("_transformer_encoder_layer_fwd", GUARDED(ops::_transformer_encoder_layer_fwd));
+  m.impl(ROW("_native_multi_head_attention", ops::_native_multi_head_attention));
+  m.impl(ROW("_transformer_encoder_layer_fwd", ops::_transformer_encoder_layer_fwd));
   m.impl("_nested_tensor_from_mask_left_aligned", GUARDED(ops::_nested_tensor_from_mask_left_aligned));
   m.impl("_flash_attention_backward", GUARDED(ops::_flash_attention_backward));
   if (arguments_of("aten::_flash_attention_forward") == 17)

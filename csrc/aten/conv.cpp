@@ -5,11 +5,11 @@
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("convolution_overrideable", GUARDED(ops::convolution_overrideable));
-  m.impl("convolution_backward_overrideable", GUARDED(ops::convolution_backward_overrideable));
-  m.impl("im2col", GUARDED(ops::im2col));
-  m.impl("im2col.out", GUARDED(ops::im2col_out));
-  m.impl("col2im", GUARDED(ops::col2im));
-  m.impl("col2im.out", GUARDED(ops::col2im_out));
+  m.impl(ROW("convolution_overrideable", ops::convolution_overrideable));
+  m.impl(ROW("convolution_backward_overrideable", ops::convolution_backward_overrideable));
+  m.impl(ROW("im2col", ops::im2col));
+  m.impl(ROW("im2col.out", ops::im2col_out));
+  m.impl(ROW("col2im", ops::col2im));
+  m.impl(ROW("col2im.out", ops::col2im_out));
 }
 }  // namespace aule

@@ -4,7 +4,7 @@
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("native_dropout", GUARDED(ops::native_dropout));
-  m.impl("native_dropout_backward", GUARDED(ops::native_dropout_backward));
+  m.impl(ROW("native_dropout", ops::native_dropout));
+  m.impl(ROW("native_dropout_backward", ops::native_dropout_backward));
 }
 }  // namespace aule

@@ -4,13 +4,13 @@
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("arange.start_out", GUARDED(ops::arange_out));
-  m.impl("range.out", GUARDED(ops::range_out));
-  m.impl("linspace.out", GUARDED(ops::linspace_out));
-  m.impl("logspace.out", GUARDED(ops::logspace_out));
-  m.impl("eye.out", GUARDED(ops::eye_out));
-  m.impl("eye.m_out", GUARDED(ops::eye_m_out));
-  m.impl("tril_indices", GUARDED(ops::tril_indices));
-  m.impl("triu_indices", GUARDED(ops::triu_indices));
+  m.impl(ROW("arange.start_out", ops::arange_out));
+  m.impl(ROW("range.out", ops::range_out));
+  m.impl(ROW("linspace.out", ops::linspace_out));
+  m.impl(ROW("logspace.out", ops::logspace_out));
+  m.impl(ROW("eye.out", ops::eye_out));
+  m.impl(ROW("eye.m_out", ops::eye_m_out));
+  m.impl(ROW("tril_indices", ops::tril_indices));
+  m.impl(ROW("triu_indices", ops::triu_indices));
 }
 }  // namespace aule

@@ -28,8 +28,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 }  // namespace aule
 
-// Copies read and write tensors with the conjugate or negative bit set themselves. Resolved by PyTorch, by a clone, these
-// two would call themselves without end.
+// Copies read and write tensors with the conjugate or negative bit set themselves. Resolved by PyTorch, by a clone,
+// these two would call themselves without end.
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());

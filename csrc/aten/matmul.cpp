@@ -6,19 +6,19 @@ namespace aule::aten {
 namespace {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("mm.out", GUARDED(ops::mm_out));
-  m.impl("bmm.out", GUARDED(ops::bmm_out));
-  m.impl("addmm.out", GUARDED(ops::addmm_out));
-  m.impl("_addmm_activation.out", GUARDED(ops::addmm_activation_out));
-  m.impl("baddbmm.out", GUARDED(ops::baddbmm_out));
-  m.impl("addbmm", GUARDED(ops::addbmm));
-  m.impl("addbmm_", GUARDED(ops::addbmm_));
-  m.impl("addbmm.out", GUARDED(ops::addbmm_out));
-  m.impl("addmv.out", GUARDED(ops::addmv_out));
-  m.impl("dot", GUARDED(ops::dot));
-  m.impl("vdot", GUARDED(ops::dot));
-  m.impl("_int_mm", GUARDED(ops::int_mm));
-  m.impl("_int_mm.out", GUARDED(ops::int_mm_out));
+  m.impl(ROW("mm.out", ops::mm_out));
+  m.impl(ROW("bmm.out", ops::bmm_out));
+  m.impl(ROW("addmm.out", ops::addmm_out));
+  m.impl(ROW("_addmm_activation.out", ops::addmm_activation_out));
+  m.impl(ROW("baddbmm.out", ops::baddbmm_out));
+  m.impl(ROW("addbmm", ops::addbmm));
+  m.impl(ROW("addbmm_", ops::addbmm_));
+  m.impl(ROW("addbmm.out", ops::addbmm_out));
+  m.impl(ROW("addmv.out", ops::addmv_out));
+  m.impl(ROW("dot", ops::dot));
+  m.impl(ROW("vdot", ops::dot));
+  m.impl(ROW("_int_mm", ops::int_mm));
+  m.impl(ROW("_int_mm.out", ops::int_mm_out));
 }
 
 }  // namespace

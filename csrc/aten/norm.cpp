@@ -7,19 +7,19 @@ namespace aule::aten {
 namespace {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("native_layer_norm", GUARDED(ops::native_layer_norm));
-  m.impl("native_layer_norm_backward", GUARDED(ops::native_layer_norm_backward));
-  m.impl("_fused_rms_norm", GUARDED(ops::fused_rms_norm));
-  m.impl("_fused_rms_norm_backward", GUARDED(ops::fused_rms_norm_backward));
-  m.impl("native_group_norm", GUARDED(ops::native_group_norm));
-  m.impl("native_group_norm_backward", GUARDED(ops::native_group_norm_backward));
-  m.impl("native_batch_norm", GUARDED(ops::native_batch_norm));
-  m.impl("native_batch_norm.out", GUARDED(ops::native_batch_norm_out));
-  m.impl("_native_batch_norm_legit", GUARDED(ops::native_batch_norm_legit));
-  m.impl("_native_batch_norm_legit.no_stats", GUARDED(ops::native_batch_norm_no_stats));
-  m.impl("_batch_norm_with_update", GUARDED(ops::batch_norm_with_update));
-  m.impl("native_batch_norm_backward", GUARDED(ops::native_batch_norm_backward));
-  m.impl("batch_norm_backward", GUARDED(ops::batch_norm_backward));
+  m.impl(ROW("native_layer_norm", ops::native_layer_norm));
+  m.impl(ROW("native_layer_norm_backward", ops::native_layer_norm_backward));
+  m.impl(ROW("_fused_rms_norm", ops::fused_rms_norm));
+  m.impl(ROW("_fused_rms_norm_backward", ops::fused_rms_norm_backward));
+  m.impl(ROW("native_group_norm", ops::native_group_norm));
+  m.impl(ROW("native_group_norm_backward", ops::native_group_norm_backward));
+  m.impl(ROW("native_batch_norm", ops::native_batch_norm));
+  m.impl(ROW("native_batch_norm.out", ops::native_batch_norm_out));
+  m.impl(ROW("_native_batch_norm_legit", ops::native_batch_norm_legit));
+  m.impl(ROW("_native_batch_norm_legit.no_stats", ops::native_batch_norm_no_stats));
+  m.impl(ROW("_batch_norm_with_update", ops::batch_norm_with_update));
+  m.impl(ROW("native_batch_norm_backward", ops::native_batch_norm_backward));
+  m.impl(ROW("batch_norm_backward", ops::batch_norm_backward));
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 namespace aule::aten {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("fill_.Scalar", GUARDED(ops::fill__scalar));
-  m.impl("fill_.Tensor", GUARDED(ops::fill__tensor));
-  m.impl("zero_", GUARDED(ops::zero_));
+  m.impl(ROW("fill_.Scalar", ops::fill__scalar));
+  m.impl(ROW("fill_.Tensor", ops::fill__tensor));
+  m.impl(ROW("zero_", ops::zero_));
 }
 
 }  // namespace aule::aten

@@ -42,20 +42,20 @@ struct Binary {
 
 }  // namespace aule::aten
 
-#define AULE_ROW_F(arity, row, name) m.impl(#name, GUARDED((arity<row>::functional)));
-#define AULE_ROW_O(arity, row, name) m.impl(#name ".out", GUARDED((arity<row>::out)));
+#define AULE_ROW_F(arity, row, name) m.impl(ROW(#name, (arity<row>::functional)));
+#define AULE_ROW_O(arity, row, name) m.impl(ROW(#name ".out", (arity<row>::out)));
 #define AULE_ROW_FO(arity, row, name) AULE_ROW_F(arity, row, name) AULE_ROW_O(arity, row, name)
-#define AULE_ROW_FIO(arity, row, name) AULE_ROW_FO(arity, row, name) m.impl(#name "_", GUARDED((arity<row>::in_place)));
+#define AULE_ROW_FIO(arity, row, name) AULE_ROW_FO(arity, row, name) m.impl(ROW(#name "_", (arity<row>::in_place)));
 #define AULE_ROW_TIO(arity, row, name)                        \
-  m.impl(#name ".Tensor", GUARDED((arity<row>::functional))); \
-  m.impl(#name "_.Tensor", GUARDED((arity<row>::in_place)));  \
-  m.impl(#name ".Tensor_out", GUARDED((arity<row>::out)));
+  m.impl(ROW(#name ".Tensor", (arity<row>::functional))); \
+  m.impl(ROW(#name "_.Tensor", (arity<row>::in_place)));  \
+  m.impl(ROW(#name ".Tensor_out", (arity<row>::out)));
 #define AULE_ROW_SIO(arity, row, name)                              \
   AULE_ROW_TIO(arity, row, name)                                    \
-  m.impl(#name ".Scalar", GUARDED((arity<row>::scalar)));           \
-  m.impl(#name "_.Scalar", GUARDED((arity<row>::scalar_in_place))); \
-  m.impl(#name ".Scalar_out", GUARDED((arity<row>::scalar_out)));
+  m.impl(ROW(#name ".Scalar", (arity<row>::scalar)));           \
+  m.impl(ROW(#name "_.Scalar", (arity<row>::scalar_in_place))); \
+  m.impl(ROW(#name ".Scalar_out", (arity<row>::scalar_out)));
 #define AULE_ROW_GRAD(arity, row, name) \
   AULE_ROW_F(arity, row, name)          \
-  m.impl(#name ".grad_input", GUARDED((arity<row>::out)));
+  m.impl(ROW(#name ".grad_input", (arity<row>::out)));
 #define AULE_ROW_HAND(arity, row, name)

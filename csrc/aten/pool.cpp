@@ -6,25 +6,25 @@
 namespace aule {
 using ops::Pool;
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("max_pool2d_with_indices.out", GUARDED(Pool<2>::max_out));
-  m.impl("max_pool2d_with_indices_backward.grad_input", GUARDED(Pool<2>::max_backward_out));
-  m.impl("max_pool3d_with_indices", GUARDED(Pool<3>::max));
-  m.impl("max_pool3d_with_indices.out", GUARDED(Pool<3>::max_out));
-  m.impl("max_pool3d_with_indices_backward", GUARDED(Pool<3>::max_backward));
-  m.impl("max_pool3d_with_indices_backward.grad_input", GUARDED(Pool<3>::max_backward_out));
-  m.impl("avg_pool2d.out", GUARDED(Pool<2>::avg_out));
-  m.impl("avg_pool2d_backward.grad_input", GUARDED(Pool<2>::avg_backward_out));
-  m.impl("avg_pool3d.out", GUARDED(Pool<3>::avg_out));
-  m.impl("avg_pool3d_backward.grad_input", GUARDED(Pool<3>::avg_backward_out));
-  m.impl("_adaptive_avg_pool2d", GUARDED(Pool<2>::adaptive_avg));
-  m.impl("_adaptive_avg_pool2d_backward", GUARDED(Pool<2>::adaptive_avg_backward));
-  m.impl("_adaptive_avg_pool3d", GUARDED(Pool<3>::adaptive_avg));
-  m.impl("_adaptive_avg_pool3d_backward", GUARDED(Pool<3>::adaptive_avg_backward));
-  m.impl("adaptive_avg_pool2d.out", GUARDED(Pool<2>::adaptive_avg_out));
-  m.impl("adaptive_avg_pool3d.out", GUARDED(Pool<3>::adaptive_avg_out));
-  m.impl("adaptive_max_pool2d.out", GUARDED(Pool<2>::adaptive_max_out));
-  m.impl("adaptive_max_pool2d_backward.grad_input", GUARDED(Pool<2>::adaptive_max_backward_out));
-  m.impl("adaptive_max_pool3d.out", GUARDED(Pool<3>::adaptive_max_out));
-  m.impl("adaptive_max_pool3d_backward.grad_input", GUARDED(Pool<3>::adaptive_max_backward_out));
+  m.impl(ROW("max_pool2d_with_indices.out", Pool<2>::max_out));
+  m.impl(ROW("max_pool2d_with_indices_backward.grad_input", Pool<2>::max_backward_out));
+  m.impl(ROW("max_pool3d_with_indices", Pool<3>::max));
+  m.impl(ROW("max_pool3d_with_indices.out", Pool<3>::max_out));
+  m.impl(ROW("max_pool3d_with_indices_backward", Pool<3>::max_backward));
+  m.impl(ROW("max_pool3d_with_indices_backward.grad_input", Pool<3>::max_backward_out));
+  m.impl(ROW("avg_pool2d.out", Pool<2>::avg_out));
+  m.impl(ROW("avg_pool2d_backward.grad_input", Pool<2>::avg_backward_out));
+  m.impl(ROW("avg_pool3d.out", Pool<3>::avg_out));
+  m.impl(ROW("avg_pool3d_backward.grad_input", Pool<3>::avg_backward_out));
+  m.impl(ROW("_adaptive_avg_pool2d", Pool<2>::adaptive_avg));
+  m.impl(ROW("_adaptive_avg_pool2d_backward", Pool<2>::adaptive_avg_backward));
+  m.impl(ROW("_adaptive_avg_pool3d", Pool<3>::adaptive_avg));
+  m.impl(ROW("_adaptive_avg_pool3d_backward", Pool<3>::adaptive_avg_backward));
+  m.impl(ROW("adaptive_avg_pool2d.out", Pool<2>::adaptive_avg_out));
+  m.impl(ROW("adaptive_avg_pool3d.out", Pool<3>::adaptive_avg_out));
+  m.impl(ROW("adaptive_max_pool2d.out", Pool<2>::adaptive_max_out));
+  m.impl(ROW("adaptive_max_pool2d_backward.grad_input", Pool<2>::adaptive_max_backward_out));
+  m.impl(ROW("adaptive_max_pool3d.out", Pool<3>::adaptive_max_out));
+  m.impl(ROW("adaptive_max_pool3d_backward.grad_input", Pool<3>::adaptive_max_backward_out));
 }
 }  // namespace aule

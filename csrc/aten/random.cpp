@@ -4,27 +4,27 @@
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("uniform_", GUARDED(ops::uniform_));
-  m.impl("normal_", GUARDED(ops::normal_));
-  m.impl("normal.Tensor_float", GUARDED(ops::normal_tensor_float));
-  m.impl("normal.float_Tensor", GUARDED(ops::normal_float_tensor));
-  m.impl("normal.Tensor_Tensor", GUARDED(ops::normal_tensor_tensor));
-  m.impl("normal.Tensor_float_out", GUARDED(ops::normal_tensor_float_out));
-  m.impl("normal.float_Tensor_out", GUARDED(ops::normal_float_tensor_out));
-  m.impl("normal.Tensor_Tensor_out", GUARDED(ops::normal_tensor_tensor_out));
-  m.impl("log_normal_", GUARDED(ops::log_normal_));
-  m.impl("cauchy_", GUARDED(ops::cauchy_));
-  m.impl("exponential_", GUARDED(ops::exponential_));
-  m.impl("geometric_", GUARDED(ops::geometric_));
-  m.impl("bernoulli_.float", GUARDED(ops::bernoulli_float_));
-  m.impl("bernoulli_.Tensor", GUARDED(ops::bernoulli_tensor_));
-  m.impl("bernoulli.out", GUARDED(ops::bernoulli_out));
-  m.impl("random_", GUARDED(ops::random_));
-  m.impl("random_.to", GUARDED(ops::random_to_));
-  m.impl("random_.from", GUARDED(ops::random_from_));
-  m.impl("randperm.generator_out", GUARDED(ops::randperm_out));
-  m.impl("multinomial", GUARDED(ops::multinomial));
-  m.impl("multinomial.out", GUARDED(ops::multinomial_out));
-  m.impl("poisson", GUARDED(ops::poisson));
+  m.impl(ROW("uniform_", ops::uniform_));
+  m.impl(ROW("normal_", ops::normal_));
+  m.impl(ROW("normal.Tensor_float", ops::normal_tensor_float));
+  m.impl(ROW("normal.float_Tensor", ops::normal_float_tensor));
+  m.impl(ROW("normal.Tensor_Tensor", ops::normal_tensor_tensor));
+  m.impl(ROW("normal.Tensor_float_out", ops::normal_tensor_float_out));
+  m.impl(ROW("normal.float_Tensor_out", ops::normal_float_tensor_out));
+  m.impl(ROW("normal.Tensor_Tensor_out", ops::normal_tensor_tensor_out));
+  m.impl(ROW("log_normal_", ops::log_normal_));
+  m.impl(ROW("cauchy_", ops::cauchy_));
+  m.impl(ROW("exponential_", ops::exponential_));
+  m.impl(ROW("geometric_", ops::geometric_));
+  m.impl(ROW("bernoulli_.float", ops::bernoulli_float_));
+  m.impl(ROW("bernoulli_.Tensor", ops::bernoulli_tensor_));
+  m.impl(ROW("bernoulli.out", ops::bernoulli_out));
+  m.impl(ROW("random_", ops::random_));
+  m.impl(ROW("random_.to", ops::random_to_));
+  m.impl(ROW("random_.from", ops::random_from_));
+  m.impl(ROW("randperm.generator_out", ops::randperm_out));
+  m.impl(ROW("multinomial", ops::multinomial));
+  m.impl(ROW("multinomial.out", ops::multinomial_out));
+  m.impl(ROW("poisson", ops::poisson));
 }
 }  // namespace aule

@@ -1,16 +1,23 @@
-// Registration helpers. PyTorch adds no device guard to hand-registered kernels, so every row goes through GUARDED:
+// Registration helpers. PyTorch adds no device guard to hand-registered kernels, so every row goes through a wrapper:
 //
-//   TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("mm.out", GUARDED(ops::mm_out)); }
+//   TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl(ROW("mm.out", ops::mm_out)); }
 //
-// The wrapper makes the first tensor argument's device current for the call (tensors, optional tensors, tensor lists).
+// It makes the first tensor argument's device current for the call (tensors, optional tensors, tensor lists), and runs
+// on the CPU what the kernel declines. GUARDED has the device guard alone: for what the CPU cannot do (memory, copies,
+// views) and for operators of our own.
 #pragma once
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <optional>
+#include <tuple>
 #include <type_traits>
+#include <utility>
+
+#include "ops/fallback.h"
 
 namespace aule::aten {
 
@@ -55,7 +62,102 @@ struct Guarded<fn> {
   }
 };
 
+// An operator's name, "mul.Tensor", as a template argument.
+template <size_t n>
+struct OpName {
+  char text[n + 6] = {'a', 't', 'e', 'n', ':', ':'};
+  constexpr OpName(const char (&name)[n]) { std::copy_n(name, n, text + 6); }
+};
+
+template <class T>
+constexpr bool is_written = std::is_same_v<T, at::Tensor&>;
+template <class R>
+constexpr bool returns_references = false;
+template <class... T>
+constexpr bool returns_references<std::tuple<T&...>> = true;
+
+// The results that the CPU left on the stack, as the kernel's type. References are arguments that were written to.
+template <class R>
+struct Results {
+  template <class... A>
+  static R from(torch::jit::Stack& stack, const A&...) {
+    return std::move(stack.back()).template to<R>();
+  }
+};
+template <>
+struct Results<void> {
+  template <class... A>
+  static void from(torch::jit::Stack&, const A&...) {}
+};
+template <class... T>
+struct Results<std::tuple<T...>> {
+  template <class... A>
+  static std::tuple<T...> from(torch::jit::Stack& stack, const A&...) {
+    return take(stack, std::index_sequence_for<T...>{});
+  }
+  template <size_t... i>
+  static std::tuple<T...> take(torch::jit::Stack& stack, std::index_sequence<i...>) {
+    return {std::move(stack[i]).template to<T>()...};
+  }
+};
+
+// fn with the device guard; what it declines (c10::NotImplementedError: a dtype that it has no arithmetic for, say)
+// runs on the CPU whole, or is an error in strict mode. A kernel must decline before it writes to an argument: once
+// work was recorded the error stands, for an in-place operator must not run one and a half times.
+template <auto fn, OpName name>
+struct Kernel;
+template <class R, class... A, R (*fn)(A...), OpName name>
+struct Kernel<fn, name> {
+  static constexpr bool kWrites = std::is_void_v<R> || (is_written<A> || ...);
+
+  static R call(A... args) {
+    c10::OptionalDeviceGuard guard(first_device(args...));
+    const uint64_t recorded = kWrites ? ops::recorded_commands() : 0;
+    try {
+      return fn(args...);
+    } catch (const c10::NotImplementedError&) {
+      if (ops::is_strict() || (kWrites && recorded != ops::recorded_commands())) throw;
+    }
+    return on_cpu(args...);
+  }
+
+  static R on_cpu(A... args) {
+    torch::jit::Stack stack;
+    stack.reserve(sizeof...(A));
+    (stack.emplace_back(args), ...);
+    ops::cpu_fallback(name.text, &stack);
+    if constexpr (std::is_same_v<R, at::Tensor&>) {
+      return *written(args...);
+    } else if constexpr (returns_references<R>) {
+      return all_written(std::make_index_sequence<sizeof...(A)>{}, std::forward_as_tuple(args...));
+    } else {
+      return Results<R>::from(stack, args...);
+    }
+  }
+
+ private:
+  static at::Tensor* written(A... args) {
+    at::Tensor* found = nullptr;
+    const auto look = [&]<class T>(std::type_identity<T>, auto& value) {
+      if constexpr (is_written<T>) found = &value;
+    };
+    (look(std::type_identity<A>{}, args), ...);
+    return found;
+  }
+  template <size_t... i, class Tuple>
+  static R all_written(std::index_sequence<i...>, Tuple args) {
+    return std::tuple_cat([&]() {
+      if constexpr (is_written<A>)
+        return std::tuple<at::Tensor&>(std::get<i>(args));
+      else
+        return std::tuple<>();
+    }()...);
+  }
+};
+
 }  // namespace aule::aten
 
 // A plain pointer, no TORCH_FN: operators of one signature then share torch's wrappers, whose compilation takes long.
 #define GUARDED(fn) (::aule::aten::Guarded<&fn>::call)
+// Both arguments of m.impl for an operator of ATen that computes.
+#define ROW(name, fn) name, (::aule::aten::Kernel<&fn, ::aule::aten::OpName(name)>::call)

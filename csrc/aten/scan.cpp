@@ -6,12 +6,12 @@ namespace aule::aten {
 namespace {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("cumsum.out", GUARDED(ops::cumsum_out));
-  m.impl("cumprod.out", GUARDED(ops::cumprod_out));
-  m.impl("_cummax_helper", GUARDED(ops::cummax_helper));
-  m.impl("_cummin_helper", GUARDED(ops::cummin_helper));
-  m.impl("_logcumsumexp", GUARDED(ops::logcumsumexp));
-  m.impl("_logcumsumexp.out", GUARDED(ops::logcumsumexp_out));
+  m.impl(ROW("cumsum.out", ops::cumsum_out));
+  m.impl(ROW("cumprod.out", ops::cumprod_out));
+  m.impl(ROW("_cummax_helper", ops::cummax_helper));
+  m.impl(ROW("_cummin_helper", ops::cummin_helper));
+  m.impl(ROW("_logcumsumexp", ops::logcumsumexp));
+  m.impl(ROW("_logcumsumexp.out", ops::logcumsumexp_out));
 }
 
 }  // namespace

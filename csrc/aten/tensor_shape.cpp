@@ -4,13 +4,13 @@
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("cat.out", GUARDED(ops::cat_out));
-  m.impl("tril.out", GUARDED(ops::tril_out));
-  m.impl("triu.out", GUARDED(ops::triu_out));
-  m.impl("flip", GUARDED(ops::flip));
-  m.impl("roll", GUARDED(ops::roll));
-  m.impl("repeat_interleave.Tensor", GUARDED(ops::repeat_interleave));
-  m.impl("unfold_backward", GUARDED(ops::unfold_backward));
-  m.impl("bincount", GUARDED(ops::bincount));
+  m.impl(ROW("cat.out", ops::cat_out));
+  m.impl(ROW("tril.out", ops::tril_out));
+  m.impl(ROW("triu.out", ops::triu_out));
+  m.impl(ROW("flip", ops::flip));
+  m.impl(ROW("roll", ops::roll));
+  m.impl(ROW("repeat_interleave.Tensor", ops::repeat_interleave));
+  m.impl(ROW("unfold_backward", ops::unfold_backward));
+  m.impl(ROW("bincount", ops::bincount));
 }
 }  // namespace aule

@@ -31,7 +31,8 @@ DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : 
 void check_arguments(const char* op, const Shape& shape, const at::Tensor& self, const at::Tensor& target,
                      const OptionalTensor& weight) {
   check_same_device(op, {&self, &target});
-  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point input, but got ", self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), op, ": expected a floating point input, but got ",
+                              self.scalar_type());
   const auto type = target.scalar_type();
   TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op,
               ": expected target of dtype int64, but got ", type);

@@ -26,8 +26,8 @@ struct Rows {
 DType arithmetic(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? DType::f64 : DType::f32; }
 
 void check_floating(const char* name, const at::Tensor& t) {
-  TORCH_CHECK(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
-              t.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
+                              t.scalar_type());
 }
 
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }

@@ -17,8 +17,8 @@ struct Extent {
 };
 
 Extent extent_of(const char* name, const at::Tensor& x) {
-  TORCH_CHECK(at::isFloatingType(x.scalar_type()), name, ": expected a floating point input, but got ",
-              x.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(x.scalar_type()), name, ": expected a floating point input, but got ",
+                              x.scalar_type());
   TORCH_CHECK(x.dim() >= 2, name, ": expected an input of at least 2 dimensions, but got ", x.dim());
   Extent e{x.size(0), x.size(1), 1};
   for (int64_t d = 2; d < x.dim(); ++d) e.hw *= x.size(d);

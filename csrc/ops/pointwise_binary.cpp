@@ -13,9 +13,16 @@
 
 namespace aule::ops {
 
+namespace {
+Scalars real(const at::Scalar& factor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!factor.isComplex(), "complex factors are not implemented on device aule");
+  return {factor};
+}
+}  // namespace
+
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_row::add, out, self, other, {alpha});
+  return binary(binary_row::add, out, self, other, real(alpha));
 }
 at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -28,7 +35,7 @@ at::Tensor& add_(at::Tensor& self, const at::Tensor& other, const at::Scalar& al
 at::Tensor& sub_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::sub_check(self, other);
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_row::sub, out, self, other, {alpha});
+  return binary(binary_row::sub, out, self, other, real(alpha));
 }
 at::Tensor sub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -102,7 +109,7 @@ at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, a
 at::Tensor& lerp_scalar_out(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
               " for `end`, but got dtype ", end.scalar_type());
-  return binary(binary_row::lerp_scalar, Rule::same, out, self, end, {weight});
+  return binary(binary_row::lerp_scalar, Rule::same, out, self, end, real(weight));
 }
 at::Tensor lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
   at::Tensor out;
@@ -119,7 +126,7 @@ at::Tensor& lerp_tensor_out(const at::Tensor& self, const at::Tensor& end, const
 
 at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
                         const at::Scalar& value, at::Tensor& out) {
-  return ternary(ternary_row::addcmul, out, self, tensor1, tensor2, {value});
+  return ternary(ternary_row::addcmul, out, self, tensor1, tensor2, real(value));
 }
 at::Tensor& addcmul_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcmul_out(self, tensor1, tensor2, value, self);
@@ -129,7 +136,7 @@ at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const
   TORCH_CHECK(
       !(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
       "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
-  return ternary(ternary_row::addcdiv, out, self, tensor1, tensor2, {value});
+  return ternary(ternary_row::addcdiv, out, self, tensor1, tensor2, real(value));
 }
 at::Tensor& addcdiv_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcdiv_out(self, tensor1, tensor2, value, self);

@@ -205,8 +205,9 @@ at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGen
 at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& out) {
   check_same_device("bernoulli", {&self, &out});
   at::native::resize_output(out, self.sizes());
-  TORCH_CHECK(self.is_floating_point(), "bernoulli: expected a floating point tensor of probabilities, but got ",
-              self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(self.is_floating_point(),
+                              "bernoulli: expected a floating point tensor of probabilities, but got ",
+                              self.scalar_type());
   if (!out.is_same(self)) return bernoulli_tensor_(out, self, generator);
   return out.copy_(bernoulli_tensor_(out, self.clone(), generator));
 }

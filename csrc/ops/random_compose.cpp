@@ -142,8 +142,8 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   const char* op = "poisson";
-  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point tensor of rates, but got ",
-              self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), op, ": expected a floating point tensor of rates, but got ",
+                              self.scalar_type());
   const at::Tensor rates = self.to(at::kFloat).contiguous();
   at::Tensor out = at::empty_like(rates);
   if (out.numel() == 0) return out.to(self.scalar_type());

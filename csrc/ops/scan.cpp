@@ -99,8 +99,8 @@ at::Tensor logcumsumexp(const at::Tensor& self, int64_t dim) {
   return ops::logcumsumexp_out(self, dim, out);
 }
 at::Tensor& logcumsumexp_out(const at::Tensor& self, int64_t dim, at::Tensor& out) {
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "logcumsumexp: expected a floating point input, but got ",
-              self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
+                              "logcumsumexp: expected a floating point input, but got ", self.scalar_type());
   at::native::resize_output(out, self.sizes());
   scan("logcumsumexp", ScanSTATE::lse, ScanOp::sum, self, dim, out);
   return out;

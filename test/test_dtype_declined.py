@@ -1,0 +1,147 @@
+"""Dtypes that kernels decline: the CPU computes the operator whole, warned and counted, or strict mode refuses it."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import INTS, assert_close
+
+
+def quietly(function, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args)
+
+
+DECLINED = {
+    "mul": (torch.complex64, lambda x: x * x),
+    "scalar": (torch.complex64, lambda x: (x + 1j) * 2 - 1),
+    "in place": (torch.complex64, lambda x: x.clone().mul_(x).add_(1).div_(2j)),
+    "out": (torch.complex64, lambda x: torch.add(x, x, out=torch.empty(0, dtype=x.dtype, device=x.device))),
+    "abs": (torch.complex64, lambda x: x.abs()),
+    "exp": (torch.complex128, lambda x: x.exp() + x.sin().tanh().sqrt()),
+    "sum": (torch.complex64, lambda x: x.sum(0) + x.mean(dim=1, keepdim=True).prod()),
+    "cumsum": (torch.complex64, lambda x: x.cumsum(1)),
+    "where": (torch.complex64, lambda x: torch.where(x.real > 0, x, -x)),
+    "masked_fill": (torch.complex64, lambda x: x.clone().masked_fill_(x.real > 0, 2j)),
+    "matmul": (torch.complex64, lambda x: x @ x.mH + torch.addmm(x.mT @ x, x.mH, x)[:4, :4].mT),
+    "equal": (torch.complex64, lambda x: (x == x.conj()) | x.isnan()),
+    "mixed": (torch.complex64, lambda x: x.real * x + x.real.mul(2j)),
+    "var": (torch.complex64, lambda x: x.var(dim=1) + torch.linalg.vector_norm(x, dim=1)),
+    "uint16": (torch.uint16, lambda x: x.float().lt(3)),
+    "uint16 ones": (torch.uint16, lambda x: torch.special.entr(x)),
+    "uint32 unique": (torch.uint32, lambda x: torch.unique(x)),
+    "float8": (torch.float8_e4m3fn, lambda x: x.float() * 2),
+    "conv": (torch.complex64, lambda x: F.conv1d(x[None], x[:, None], groups=4)),
+    "conv float64": (torch.float64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
+    "pool float64": (torch.float64, lambda x: F.avg_pool1d(x[None], 2)),
+}
+
+
+def values(dtype):
+    if dtype.is_floating_point and dtype.itemsize == 1 or dtype in (torch.uint16, torch.uint32):
+        return torch.arange(24).reshape(4, 6).remainder(7).to(dtype)
+    return torch.randn(4, 6, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_the_cpu_computes_what_a_kernel_declines(device, not_strict, name):
+    dtype, function = DECLINED[name]
+    x = values(dtype)
+    torch.aule.reset_fallback_report()
+    actual = quietly(function, x.to(device))
+    assert torch.aule.fallback_report(), "counted"
+    assert actual.device.type == "aule"
+    assert_close(actual, function(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_strict_mode_refuses_it(device, name):
+    dtype, function = DECLINED[name]
+    x = values(dtype).to(device)
+    before = x.cpu()
+    torch.aule.reset_fallback_report()
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        function(x)
+    assert torch.aule.fallback_report() == []
+    if not dtype.is_floating_point or dtype.itemsize > 1:
+        assert torch.equal(x.cpu(), before)
+
+
+@pytest.mark.parametrize("name", ["mul", "exp", "matmul", "sum", "masked_fill", "conv", "conv float64", "pool float64"])
+def test_gradients_of_what_a_kernel_declines(device, not_strict, name):
+    dtype, function = DECLINED[name]
+    x = values(dtype)
+    leaf, leaf_device = x.clone().requires_grad_(), x.to(device).requires_grad_()
+    y, z = function(leaf), quietly(function, leaf_device)
+    weight = torch.randn_like(y)
+    (g,) = torch.autograd.grad(y, leaf, weight)
+    (h,) = quietly(torch.autograd.grad, z, leaf_device, weight.to(device))
+    assert_close(h, g, rtol=1e-5, atol=1e-5)
+
+
+def test_lists_of_mixed_dtypes_are_done_once(device, not_strict):
+    x = [torch.randn(5), torch.randn(5, dtype=torch.complex64), torch.randn(3)]
+    y = [t.to(device) for t in x]
+    for function in (
+        lambda t: torch._foreach_mul_(t, 2.0),
+        lambda t: torch._foreach_add_(t, [u.clone() for u in t]),
+        lambda t: torch._foreach_addcmul_(t, [u.clone() for u in t], [u.clone() for u in t], 0.5),
+        lambda t: torch._foreach_div_(t, [2.0, 3.0, 4.0]),
+    ):
+        function(x)
+        quietly(function, y)
+        assert_close(y, x, rtol=1e-5, atol=1e-6)
+
+
+def test_running_statistics_through_the_fallback(device, not_strict):
+    layer = torch.nn.BatchNorm1d(4, dtype=torch.float64)
+    other = torch.nn.BatchNorm1d(4, dtype=torch.float64).to(device)
+    x = torch.randn(8, 4, dtype=torch.float64)
+    assert_close(quietly(other, x.to(device)), layer(x))
+    assert_close(other.running_mean, layer.running_mean)
+    assert_close(other.running_var, layer.running_var)
+
+
+EVERY = [
+    *(torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.complex64, torch.complex128, torch.complex32, torch.uint16, torch.uint32, torch.uint64, torch.bool),
+    *INTS,
+]
+
+
+@pytest.mark.parametrize("dtype", EVERY, ids=str)
+def test_creation_and_printing(device, not_strict, dtype):
+    """Zeros, ones, constants, identities and their text in every dtype; sequences where the CPU has them."""
+
+    def bits(t):
+        return t.cpu().contiguous().view(torch.uint8)
+
+    for make in (
+        lambda d: torch.zeros(3, 2, dtype=dtype, device=d),
+        lambda d: torch.ones(3, 2, dtype=dtype, device=d),
+        lambda d: torch.full((3, 2), 1, dtype=dtype, device=d),
+        lambda d: torch.empty(3, 2, dtype=dtype, device=d).fill_(1),
+        lambda d: torch.empty(4, 6, dtype=dtype, device=d)[::2, ::3].fill_(1),
+        lambda d: torch.eye(3, dtype=dtype, device=d),
+        lambda d: torch.arange(1, 7, 2, dtype=dtype, device=d),
+        lambda d: torch.linspace(0, 9, 4, dtype=dtype, device=d),
+        lambda d: torch.logspace(0, 3, 4, dtype=dtype, device=d),
+        lambda d: torch.tensor([0, 1, 1], dtype=dtype, device=d),
+    ):
+        try:
+            expected = make("cpu")
+        except (RuntimeError, TypeError):
+            continue  # nor has the CPU this dtype
+        actual = quietly(make, device)
+        if dtype.itemsize > 1 and (dtype.is_floating_point or dtype.is_complex):
+            assert_close(actual, expected)
+        else:
+            assert torch.equal(bits(actual), bits(expected))
+        assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    x = torch.ones(2, dtype=dtype)
+    assert quietly(repr, x.to(device)).startswith(repr(x)[:9])
+
+
