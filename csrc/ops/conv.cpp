@@ -61,8 +61,10 @@ void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& co
   p.n = static_cast<uint64_t>(result.numel());
   put(p, g);
   const DType dtype = fold ? dtype_of(image, "col2im") : raw_dtype_of(image);
-  launch(current(image), kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col),
-         Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  const DType sum = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const auto kernel =
+      kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col, sum);
+  launch(current(image), kernel, Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 
 void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,

@@ -64,6 +64,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   TORCH_CHECK(mask.scalar_type() == at::kBool, op, ": expected a bool mask, but got ", mask.scalar_type());
   TORCH_CHECK(mask.sizes() == grad_output.sizes(), op, ": mask ", mask.sizes(), " and grad_output ",
               grad_output.sizes(), " differ in shape");
+  if (!grad_output.is_floating_point()) return grad_output.mul(mask).mul(scale);  // of the default float dtype
   if (grad_output.numel() == 0) return at::empty_like(grad_output);
   // One dense layout for all three; the gradient's own where the mask shares it.
   const bool shared = grad_output.is_non_overlapping_and_dense() && grad_output.strides() == mask.strides();

@@ -3,6 +3,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <bit>
@@ -68,6 +70,12 @@ void check_range(const char* op, double start, double end, double step) {
 
 bool integral(double x) { return std::abs(x) < 9.0e15 && x == std::floor(x); }
 
+// Integer sequences begin and end at integers.
+double endpoint(const at::Scalar& value, const at::Tensor& out) {
+  return at::isIntegralType(out.scalar_type(), /*includeBool=*/true) ? static_cast<double>(value.to<int64_t>())
+                                                                     : value.toDouble();
+}
+
 // start + i * step for i in [0, n).
 at::Tensor& write_steps(const char* op, int64_t n, const at::Scalar& start, const at::Scalar& step, at::Tensor& out) {
   at::native::resize_output(out, {n});
@@ -113,7 +121,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex(), op, ": complex sequences are not supported on aule");
   at::native::resize_output(out, {steps});
-  Sequence s{Kind::linear, start.toDouble(), 0, end.toDouble()};
+  Sequence s{Kind::linear, endpoint(start, out), 0, endpoint(end, out)};
   if (steps == 1)
     s.end = s.start;
   else
@@ -127,7 +135,19 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex() && base > 0, op,
                               ": complex sequences and bases up to 0 are not supported on aule");
   at::native::resize_output(out, {steps});
-  Sequence s{Kind::power, start.toDouble(), 0, end.toDouble(), base};
+  const bool integers = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
+  if ((integers || out.scalar_type() == at::kDouble) && caps_of(out).float64) {
+    at::Tensor exponents = at::empty({steps}, out.options().dtype(at::kDouble));
+    ops::linspace_out(endpoint(start, out), endpoint(end, out), steps, exponents);
+    at::Tensor powers = at::pow(base, exponents);
+    if (integers) {
+      // A power that is a whole number but for the last digits is one, and must not be truncated to the next lower.
+      const at::Tensor whole = powers.round();
+      powers = at::where(powers.sub(whole).abs().le(whole.abs().mul(1e-14)), whole, powers);
+    }
+    return out.copy_(powers);
+  }
+  Sequence s{Kind::power, endpoint(start, out), 0, endpoint(end, out), base};
   if (steps == 1)
     s.end = s.start;
   else

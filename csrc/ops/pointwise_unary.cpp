@@ -88,6 +88,17 @@ at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
 
 namespace {
 
+// A bound as the tensor's dtype has it: -1 is 255 in uint8, and what is out of range raises as on the CPU.
+at::Scalar in_dtype(const at::Scalar& bound, c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kByte: return at::Scalar(static_cast<int64_t>(bound.to<uint8_t>()));
+    case at::kChar: return at::Scalar(static_cast<int64_t>(bound.to<int8_t>()));
+    case at::kShort: return at::Scalar(static_cast<int64_t>(bound.to<int16_t>()));
+    case at::kInt: return at::Scalar(static_cast<int64_t>(bound.to<int32_t>()));
+    default: return bound;
+  }
+}
+
 at::Tensor& clamp_impl(const at::Tensor& self, const at::Scalar* min, const at::Scalar* max, at::Tensor& out) {
   TORCH_CHECK(min != nullptr || max != nullptr, "clamp: at least one of min or max must not be None");
   at::Tensor converted;
@@ -102,8 +113,10 @@ at::Tensor& clamp_impl(const at::Tensor& self, const at::Scalar* min, const at::
       x = &converted;
     }
   }
-  if (min && max) return unary(unary_row::clamp, out, *x, {*min, *max});
-  return min ? unary(unary_row::clamp_min, out, *x, {*min}) : unary(unary_row::clamp_max, out, *x, {*max});
+  const auto bound = [&](const at::Scalar& s) { return in_dtype(s, x->scalar_type()); };
+  if (min && max) return unary(unary_row::clamp, out, *x, {bound(*min), bound(*max)});
+  return min ? unary(unary_row::clamp_min, out, *x, {bound(*min)})
+             : unary(unary_row::clamp_max, out, *x, {bound(*max)});
 }
 
 }  // namespace

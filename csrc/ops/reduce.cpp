@@ -119,8 +119,8 @@ at::Tensor& extreme_dims(const char* name, ReduceOp op, const at::Tensor& self, 
 // Variance or deviation, and the mean where `mean` is asked for.
 void moments(const char* name, ReduceOp op, const at::Tensor& self, at::OptionalIntArrayRef dim,
              const std::optional<at::Scalar>& correction, bool keepdim, at::Tensor& out, at::Tensor* mean) {
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), name, ": expected a floating point input, but got ",
-              self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), name,
+                              ": expected a floating point input, but got ", self.scalar_type());
   const DimMask mask = reduced_dims(dim, self.dim());
   const auto shape = reduced_shape(self, mask, keepdim);
   at::native::resize_output(out, shape);
@@ -139,10 +139,9 @@ at::Tensor& sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool ke
 
 at::Tensor& mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
                      at::Tensor& out) {
-  TORCH_CHECK(at::isFloatingType(out.scalar_type()),
-              "mean(): could not infer output dtype. Expected a floating point "
-              "dtype, but got ",
-              out.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(out.scalar_type()),
+                              "mean(): could not infer output dtype. Expected a floating point dtype, but got ",
+                              out.scalar_type());
   return sum_like("mean", ReduceOp::mean, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
 }
 
@@ -272,8 +271,8 @@ std::tuple<at::Tensor, at::Tensor> std_mean(const at::Tensor& self, at::Optional
 at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim,
                                    bool keepdim, OptionalType dtype, at::Tensor& out) {
   check_out_type("linalg.vector_norm", dtype, out);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "linalg.vector_norm: expected a floating point input, but got ",
-              self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
+                              "linalg.vector_norm: expected a floating point input, but got ", self.scalar_type());
   const double p = ord.to<double>();
   const DimMask mask = reduced_dims(dim, self.dim());
   if (p < 0 || std::isinf(p))
@@ -283,6 +282,12 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
                       : p == 2        ? ReduceOp::norm2
                       : std::isinf(p) ? (p > 0 ? ReduceOp::norm_max : ReduceOp::norm_min)
                                       : ReduceOp::norm_p;
+  if (op == ReduceOp::count && out.scalar_type() == at::kDouble) {  // counts in int64, which convert by a copy
+    at::Tensor count = at::empty({0}, out.options().dtype(at::kLong));
+    reduce_out("linalg.vector_norm", value(op, 0), self, mask, keepdim, count);
+    at::native::resize_output(out, count.sizes());
+    return out.copy_(count);
+  }
   return reduce_out("linalg.vector_norm", value(op, static_cast<float>(p)), self, mask, keepdim, out);
 }
 at::Tensor& norm_out(const at::Tensor& self, const std::optional<at::Scalar>& p, at::IntArrayRef dim, bool keepdim,
@@ -315,8 +320,8 @@ at::Tensor logsumexp(const at::Tensor& self, at::IntArrayRef dim, bool keepdim) 
   return logsumexp_out(self, dim, keepdim, out);
 }
 at::Tensor& logsumexp_out(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {
-  TORCH_CHECK(at::isFloatingType(out.scalar_type()), "logsumexp(): expected out of a floating point dtype, but got ",
-              out.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(out.scalar_type()),
+                              "logsumexp(): expected out of a floating point dtype, but got ", out.scalar_type());
   const Reduction r{ReduceOp::lse, ReduceKind::lse, 0, false};
   return reduce_out("logsumexp", r, self, reduced_dims(dim, self.dim()), keepdim, out);
 }

@@ -238,10 +238,39 @@ at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_val
   return out;
 }
 
+namespace {
+
+// As CUDA has it, which the CPU has not: integer arithmetic for the bins, counts in the input's dtype.
+at::Tensor histc_of_integers(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  int64_t low = min.to<int64_t>(), high = max.to<int64_t>();
+  at::Tensor flat = self.reshape({-1}).to(at::kLong);
+  if (low == high && flat.numel() > 0) {
+    auto [a, b] = at::aminmax(flat);
+    low = a.item<int64_t>();
+    high = b.item<int64_t>();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  TORCH_CHECK(low < high, "histc: expected max to be larger than min");
+  // One bin more collects what is out of range.
+  at::Tensor bin = flat.sub(low).mul(bins).floor_divide(at::Scalar(high - low)).clamp_max(bins - 1);
+  at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
+  at::Tensor index = at::where(inside, bin, at::full({}, bins, bin.options()));
+  return at::zeros({bins + 1}, index.options())
+      .scatter_add_(0, index, at::ones_like(index))
+      .narrow(0, 0, bins)
+      .to(self.scalar_type());
+}
+
+}  // namespace
+
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "histc: expected bins of at least 1, but got ", bins);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "histc: expected a floating point input, but got ",
-              self.scalar_type());
+  if (at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) return histc_of_integers(self, bins, min, max);
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "histc: not implemented for ",
+                              self.scalar_type(), " on device aule");
   double low = min.to<double>(), high = max.to<double>();
   at::Tensor flat = self.reshape({-1});
   if (low == high && flat.numel() > 0) {
