@@ -18,7 +18,7 @@ def philox(counter, key, rounds, first=0):
 
 
 def cell_words(seed, offset, heads, queries, keys):
-    """The twelve words of every cell, [12, heads, units of queries, units of keys, cell], and the number of its ties."""
+    """The twelve words of every cell, [12, heads, units of queries, units of keys, cell], and what decides its ties."""
     head, row_unit, key_unit, cell = np.indices((heads, -(-queries // 32), -(-keys // 32), 32)).astype(np.uint64)
     zero = np.zeros(1, np.uint64)
     start = philox((zero + offset // 4 % 2**32, zero + offset // 2**34, zero, zero), seed % 2**64, 10)
@@ -62,9 +62,9 @@ def described_mask(seed, offset, heads, queries, keys, p):
 def drawn_masks(heads, queries, keys, p, dtype=torch.float32, dim=16, seed=7, backward=True):
     """The masks [head, query, key] that the forward, dQ's and dV's kernels apply after one seed.
 
-    All scores are 0. `dim` keys at a time have values and keys of their own, so that a column of the output is a weight and
-    one of dQ is the gradient of a score: with a gradient of ones above 0 where it is kept, else not. In the same way `dim`
-    queries at a time have gradients of their own for dV.
+    All scores are 0. `dim` keys at a time have values and keys of their own, so that a column of the output is a weight
+    and one of dQ is the gradient of a score: with a gradient of ones above 0 where it is kept, else not. In the same
+    way `dim` queries at a time have gradients of their own for dV.
     """
     units = torch.eye(dim, dtype=dtype)
     q = torch.zeros(1, heads, queries, dim, dtype=dtype)

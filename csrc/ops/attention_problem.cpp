@@ -231,10 +231,10 @@ Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, Attent
     const bool direct =
         plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
     // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
-    const bool cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
-                       l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 &&
-                       l.cols == 0x98109810 && plan.rows <= 2 &&
-                       (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
+    const bool cells =
+        call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
+        l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
+        plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
     const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
                       (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
                       (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
