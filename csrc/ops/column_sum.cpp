@@ -6,6 +6,7 @@
 
 #include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -25,6 +26,7 @@ bool column_sum(const char* name, const at::Tensor& x, int64_t rows, int64_t n, 
   const int64_t wanted = std::max<int64_t>(1, kGroupsEach * multiprocessors(x.device().index()) / blocks);
   const int64_t chunk = std::max<int64_t>(kRowsOfSplit, (rows + wanted - 1) / wanted),
                 splits = (rows + chunk - 1) / chunk;
+  if (!may_walk(caps, chunk / kRowsOfSplit + splits / 8)) return false;
 
   const at::Tensor part = at::empty({splits, n}, x.options().dtype(at::kFloat));
   {

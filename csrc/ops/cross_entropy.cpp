@@ -9,6 +9,7 @@
 #include "kernels/multiprocessors.h"
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -52,7 +53,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   constexpr int64_t kLongBlocks = 2048, kStaying = 1024;  // invocations of a multiprocessor
   const uint32_t local = blocks > kLongBlocks ? kLocal : 32;
   int64_t groups = rows;
-  if (blocks <= kLongBlocks && reduction != at::Reduction::None)
+  if (blocks <= kLongBlocks && reduction != at::Reduction::None && !walks_limited(caps))
     groups = std::min(rows, kStaying / local * multiprocessors(self.device().index()));
   const at::Tensor partial = at::empty({groups, 2}, floats);
   {

@@ -10,6 +10,7 @@
 
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -111,7 +112,12 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   const auto kernel = kernel::nll_loss(compute_type(dtype));
   check_kernel(op, shape.input, kernel.row);
   const at::Tensor dense_target = target.contiguous();
-  const auto chunks = static_cast<uint32_t>(std::min<int64_t>(shape.positions(), 1024));
+  uint32_t chunks = static_cast<uint32_t>(std::min<int64_t>(shape.positions(), 1024));
+  const Caps& caps = caps_of(shape.input);
+  if (sum && walks_limited(caps)) {
+    chunks = std::max(chunks, ceil_div(shape.positions(), longest_walk(caps)));
+    check_walk(op, caps, chunks / 64);  // of nll_loss_sum.comp's one workgroup
+  }
   const bool direct = !sum && output.is_contiguous();
   at::Tensor dst;
   if (sum) {

@@ -7,6 +7,7 @@
 
 #include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/norm_rows.h"
 
 namespace aule::ops {
@@ -43,6 +44,7 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   const int64_t processors = multiprocessors(x.device().index());
   const int64_t resident = processors * std::max<int64_t>(2, (halves && !rms ? 512 : 1024) / local);
   const int64_t groups = std::min({rows, resident, std::max(processors, rows / 8)});
+  if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted
 
   const auto options = x.options().dtype(at::kFloat);
   const at::Tensor part_w = dw.defined() ? at::empty({groups, n}, options) : at::Tensor();

@@ -5,6 +5,7 @@
 
 #include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/norm_rows.h"
 
 namespace aule::ops {
@@ -24,6 +25,7 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
   const int64_t each = (quads + local - 1) / local, items = each + (each & 1);  // in pairs
   const int64_t resident = std::max<int64_t>(1, kResident / local) * multiprocessors(x.device().index());
   const int64_t groups = std::min(rows, resident);
+  if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted
   TensorArgs args;
   NormFwdRowsParams p{};
   p.x = args.read(x);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/reduce_plan.h"
 #include "ops/tensor_arg.h"
 
@@ -13,7 +14,8 @@ namespace aule::ops {
 void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& grad, const at::Tensor& x,
                      const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dw, const at::Tensor& db) {
   if (s.n_out == 0 || (!dw.defined() && !db.defined())) return;
-  const bool cpu = caps_of(x).kind == Caps::Kind::cpu;
+  const Caps& caps = caps_of(x);
+  const bool cpu = caps.kind == Caps::Kind::cpu;
   const bool group = !cpu && s.hop != 1;
   const DType c = stat_type(x) == at::kDouble ? DType::f64 : DType::f32;
   // Chunks of the sum: enough to fill the device, long enough to be worth adding up again.
@@ -21,7 +23,8 @@ void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& gra
                    address_of(grad) % 16 == 0 && address_of(x) % 16 == 0;
   const int64_t outputs = vec ? s.n_out / 4 : s.n_out;
   const int64_t wanted = (cpu ? 128 : group ? 512 : 32768) / outputs, shortest = group ? 2048 : 32;
-  const int64_t splits = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, s.n_red / shortest));
+  int64_t splits = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, s.n_red / shortest));
+  if (walks_limited(caps)) splits = std::max<int64_t>(splits, ceil_div(s.n_red, longest_walk(caps)));
   const int64_t chunk = std::max<int64_t>(1, (s.n_red + splits - 1) / splits);
   const int64_t chunks = std::max<int64_t>(1, (s.n_red + chunk - 1) / chunk);
   if (s.n_red == 0) {

@@ -8,6 +8,7 @@
 
 #include "kernels_reduce.gen.h"
 #include "ops/column_sum.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -88,8 +89,17 @@ struct Shape {
   int64_t chunk;   // reduced elements per invocation or workgroup
 };
 
-// Chunks must fill the device and stay long enough to be worth a second pass.
-Shape choose(const Caps& caps, const Plan& plan) {
+// Reduced elements of which the kernel makes no more iterations than one invocation may: a block of 512 costs one and
+// those of its elements, which go by fours where their addresses need no division.
+int64_t longest_chunk(const Caps& caps, const Plan& plan, ReduceKind kind) {
+  constexpr int64_t kBlock = 512;
+  const auto walk = static_cast<int64_t>(longest_walk(caps));
+  const int64_t cost = kind != ReduceKind::moments && plan.red.size() <= 1 ? kBlock / 4 + 1 : kBlock + 1;
+  return walk < cost ? std::max<int64_t>(1, walk - 1) : walk / cost * kBlock;
+}
+
+// Chunks must fill the device, stay long enough to be worth a second pass, and be no longer than a loop may be.
+Shape choose(const Caps& caps, const Plan& plan, ReduceKind kind) {
   const bool cpu = caps.kind == Caps::Kind::cpu;
   const bool column = !plan.kept.empty() && plan.kept[0].in == 1;
   Shape s{};
@@ -111,7 +121,11 @@ Shape choose(const Caps& caps, const Plan& plan) {
     wanted = (int64_t{1} << 18) / plan.n_out;
     shortest = 32;
   }
-  const int64_t splits = std::max<int64_t>(1, std::min(wanted, plan.n_red / shortest));
+  int64_t splits = std::max<int64_t>(1, std::min(wanted, plan.n_red / shortest));
+  if (walks_limited(caps)) {
+    const int64_t longest = longest_chunk(caps, plan, kind) * (s.group ? s.local : 1);
+    splits = std::max(splits, (plan.n_red + longest - 1) / longest);
+  }
   s.chunk = (plan.n_red + splits - 1) / splits;
   if (!s.group) s.local = cpu ? (plan.n_out * splits <= 4096 ? 8 : 32) : 128;
   return s;
@@ -138,8 +152,9 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   const DType result = out.defined() ? dtype_of(out, name) : DType::i64;
   const DType c = arithmetic_type(r, in, r.kind == ReduceKind::arg ? in : result);
   auto& stream = current(self);
-  const Shape shape = choose(caps_of(self), plan);
-  const int64_t splits = plan.n_red == 0 ? 1 : ceil_div(plan.n_red, shape.chunk);
+  const Caps& caps = caps_of(self);
+  const Shape shape = choose(caps, plan, r.kind);
+  int64_t splits = plan.n_red == 0 ? 1 : ceil_div(plan.n_red, shape.chunk);
   const bool wide = self.numel() > kMaxSize || plan.n_out * splits > kMaxSize;
 
   ReduceParams p{};
@@ -176,17 +191,33 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
     go(0, args, shape.group, shape.local, 1);
     return;
   }
-  at::Tensor scratch =
-      at::empty({static_cast<int64_t>(state_bytes(r.kind, c)) * splits * plan.n_out}, self.options().dtype(at::kByte));
+  const auto states = [&](int64_t chunks) {
+    return at::empty({static_cast<int64_t>(state_bytes(r.kind, c)) * chunks * plan.n_out},
+                     self.options().dtype(at::kByte));
+  };
+  at::Tensor scratch = states(splits);
   p.out_ = args.write(scratch);
   go(1, args, shape.group, shape.local, splits);
+  // More states for an output than one invocation may walk become fewer first.
+  const bool cpu = caps.kind == Caps::Kind::cpu;
+  while (!may_walk(caps, splits)) {
+    p.n_red = splits;
+    p.chunk = std::max<uint64_t>(2, longest_walk(caps));
+    splits = ceil_div(splits, p.chunk);
+    const at::Tensor fewer = states(splits);
+    TensorArgs between;
+    p.in_ = between.read(scratch);
+    p.out_ = between.write(fewer);
+    go(3, between, false, 8, splits);
+    scratch = fewer;
+  }
 
   TensorArgs second;
   p.in_ = second.read(scratch);
   write_results(second);
   p.n_red = splits;
   p.chunk = plan.n_red;  // not under `splits`; and the count that mean divides by
-  const bool cpu = caps_of(self).kind == Caps::Kind::cpu, group = !cpu && splits >= 32;
+  const bool group = !cpu && splits >= 32;
   go(2, second, group, group ? std::min<uint32_t>(256, std::bit_ceil(static_cast<uint32_t>(splits))) : 8, 1);
 }
 

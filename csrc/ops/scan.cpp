@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -36,12 +37,18 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   p.inner = 1;
   for (int64_t d = dim + 1; d < x.dim(); ++d) p.inner *= x.size(d);
   p.rows = x.numel() / p.n;
-  const bool cpu = caps_of(x).kind == Caps::Kind::cpu;
+  const Caps& caps = caps_of(x);
+  const bool cpu = caps.kind == Caps::Kind::cpu;
   const bool group = !cpu && p.inner == 1 && p.n >= 32;
   const uint32_t local = group ? 256 : cpu ? 8 : 64;
   // Chunks fill the device when rows do not; each is long enough to be worth reading twice.
   const uint64_t wanted = (cpu ? 32 : group ? 512 : 16384) / p.rows, shortest = group ? 4096 : 256;
-  const uint64_t chunks = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(1, p.n / shortest));
+  uint64_t chunks = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(1, p.n / shortest));
+  if (walks_limited(caps)) {  // a workgroup takes a tile of `local` elements in 1 + log2(local) iterations
+    const uint64_t walk = longest_walk(caps), longest = group ? std::max<uint64_t>(1, walk / 9) * local : walk;
+    chunks = std::max<uint64_t>(chunks, ceil_div(p.n, longest));
+    check_walk(name, caps, chunks);
+  }
   p.chunk = (p.n + chunks - 1) / chunks;
   p.chunks = (p.n + p.chunk - 1) / p.chunk;
 

@@ -14,7 +14,7 @@
 //   coalesced for column reductions; what lavapipe wants always (no barrier, see below).
 // GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared memory:
 //   row and full reductions on GPUs.
-// PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: those states to output.
+// PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: states to output. 3: states to fewer.
 //
 // Accuracy: four accumulators, folded into the total every BLOCK elements, so a sum's error grows with BLOCK/4 plus
 // the number of blocks, not with the length.
@@ -37,7 +37,7 @@ layout(local_size_x_id = 6) in;
 
 struct Params {
   uint64_t in_, out_, out2;      // out2: indices (arg), mean (moments, may be 0), maximum (minmax)
-  uint64_t n_out, n_red, chunk;  // chunk: reduced elements per invocation or workgroup; PASS 0, 2: the true count
+  uint64_t n_out, n_red, chunk;  // chunk: reduced elements (PASS 3: states) per invocation or workgroup; PASS 0, 2: the true count
   uint64_t in_stride[3], red_stride[2], out_stride[3];  // in elements
   uint kept_size[2], red_size;   // all but the slowest
   float arg;                     // p of the norm; correction of var
@@ -228,7 +228,7 @@ uint64_t red_offset(uint64_t r) {
 // Elements first, first + step, ... below last of the row that starts at element `base`.
 State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uint step) {
   State total = begin();
-  if (PASS == 2) {
+  if (PASS >= 2) {
     for (uint64_t r = first; r < last; r += step) total = combine(total, StateRef(p.in_ + (r * p.n_out + o) * STATE_BYTES).s);
     return total;
   }
@@ -294,6 +294,6 @@ void main() {
   if (!inside) return;
   State s = reduce_range(o, kept_offset(o, p.in_stride), first, last, 1u);
 #endif
-  if (PASS == 1) StateRef(p.out_ + (c * p.n_out + o) * STATE_BYTES).s = s;
+  if (PASS == 1 || PASS == 3) StateRef(p.out_ + (c * p.n_out + o) * STATE_BYTES).s = s;
   else finish(s, kept_offset(o, p.out_stride));
 }
