@@ -8,6 +8,7 @@
 #include "kernels_reduce.gen.h"
 #include "ops/norm_backward_rows.h"
 #include "ops/norm_forward_rows.h"
+#include "ops/norm_long.h"
 #include "ops/norm_params.h"
 #include "ops/norm_rows.h"
 #include "ops/tensor_arg.h"
@@ -15,13 +16,7 @@
 namespace aule::ops {
 namespace {
 
-// Rows of n elements. `channels` is 0 when parameters are per element of the row; else parameter
-// (row % groups) * channels + k / hw belongs to element k.
-struct Rows {
-  int64_t rows, n;
-  int64_t hw = 1, groups = 1, channels = 0;
-  bool rms = false;
-};
+using Rows = NormRows;
 
 DType arithmetic(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? DType::f64 : DType::f32; }
 
@@ -41,9 +36,14 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
   if (!s.rms && s.channels == 0 && norm_forward_rows(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
+  const Caps& caps = caps_of(x);
+  if (!norm_rows_walkable(caps, s)) {
+    long_norm_forward(name, s, x, w, b, eps, y, mean, rstd);
+    return;
+  }
   const at::Tensor none;
   const RowLaunch r =
-      row_launch(caps_of(x), s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
+      row_launch(caps, s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
   TensorArgs args;
   NormFwdParams p{};
   p.x = args.read(x);
@@ -66,8 +66,13 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
 void backward(const char* name, const Rows& s, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w,
               const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& out) {
   if (out.numel() == 0) return;
+  const Caps& caps = caps_of(x);
+  if (!norm_rows_walkable(caps, s)) {
+    long_norm_backward(s, grad, x, w, mean, rstd, out);
+    return;
+  }
   const at::Tensor none;
-  const RowLaunch r = row_launch(caps_of(x), s.rows, s.n, 1, {&grad, &x, &out, s.channels ? &none : &w});
+  const RowLaunch r = row_launch(caps, s.rows, s.n, 1, {&grad, &x, &out, s.channels ? &none : &w});
   TensorArgs args;
   NormBwdParams p{};
   p.grad = args.read(grad);

@@ -2,12 +2,16 @@
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/sum.h>
 #include <ATen/WrapDimUtils.h>
 
 #include <limits>
 
 #include "kernels_reduce.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/norm_rows.h"
 #include "ops/tensor_arg.h"
 
@@ -44,6 +48,35 @@ at::Tensor dense_like(const at::Tensor& out) {
   return out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
 }
 
+at::ScalarType tensor_type(DType arithmetic) { return arithmetic == DType::f64 ? at::kDouble : at::kFloat; }
+
+// Rows that are too long for one invocation: maxima and sums by reductions, which share a row, the rest elementwise.
+void long_forward(const at::Tensor& self, int64_t dim, bool log, bool safe, DType c, const at::Tensor& out) {
+  const at::Tensor x = self.to(tensor_type(c));
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  at::Tensor top = at::amax(x, {dim}, /*keepdim=*/true);
+  top.masked_fill_(top.eq(kLowest), 0);  // a row of -inf only: no inf - inf
+  at::Tensor y = x.sub(top);
+  if (log) {
+    y.sub_(y.exp().sum({dim}, /*keepdim=*/true).log_());
+  } else {
+    at::Tensor sum = y.exp_().sum({dim}, /*keepdim=*/true);
+    if (safe) sum.masked_fill_(sum.eq(0), 1);
+    y.div_(sum);
+  }
+  out.copy_(y);
+}
+
+void long_backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim, bool log, DType c,
+                   const at::Tensor& out) {
+  const at::Tensor g = grad.to(tensor_type(c)), y = output.to(tensor_type(c));
+  if (log) {
+    out.copy_(g.sub(y.exp().mul_(g.sum({dim}, /*keepdim=*/true))));
+  } else {
+    out.copy_(g.sub(g.mul(y).sum({dim}, /*keepdim=*/true)).mul_(y));
+  }
+}
+
 void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bool safe, at::Tensor& out) {
   check_same_device(name, {&self, &out});
   check_floating(name, self);
@@ -51,10 +84,15 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   at::native::resize_output(out, self.sizes());
   const Extent e = extent_of(self, dim);
   if (self.numel() == 0) return;
-  at::Tensor in = self.contiguous(), dense = dense_like(out);
-  const DType dt_in = dtype_of(in, name), dt_out = dtype_of(dense, name);
+  const DType dt_in = dtype_of(self, name), dt_out = dtype_of(out, name);
   const DType c = arithmetic({dt_in, dt_out});
-  const RowLaunch r = row_launch(caps_of(self), e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64, 256);
+  const Caps& caps = caps_of(self);
+  if (!may_walk(caps, e.n / 4 + 2)) {  // eight elements at a time, twice
+    long_forward(self, dim, log, safe, c, out);
+    return;
+  }
+  at::Tensor in = self.contiguous(), dense = dense_like(out);
+  const RowLaunch r = row_launch(caps, e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64, 256);
   TensorArgs args;
   SoftmaxParams p{};
   p.in_ = args.read(in);
@@ -77,10 +115,15 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   at::native::resize_output(grad_input, grad.sizes());
   const Extent e = extent_of(grad, dim);
   if (grad.numel() == 0) return;
-  at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
-  const DType dt_g = dtype_of(g, name), dt_y = dtype_of(y, name), dt_out = dtype_of(dense, name);
+  const DType dt_g = dtype_of(grad, name), dt_y = dtype_of(output, name), dt_out = dtype_of(grad_input, name);
   const DType c = arithmetic({dt_g, dt_y, dt_out});
-  const RowLaunch r = row_launch(caps_of(grad), e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64, 512);
+  const Caps& caps = caps_of(grad);
+  if (!may_walk(caps, e.n / 2 + 2)) {  // four elements at a time, twice
+    long_backward(grad, output, dim, log, c, grad_input);
+    return;
+  }
+  at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
+  const RowLaunch r = row_launch(caps, e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64, 512);
   TensorArgs args;
   SoftmaxBackwardParams p{};
   p.grad = args.read(g);

@@ -1,0 +1,27 @@
+// Norms of rows that are longer than one invocation may walk (loop_limit.h), by reductions and elementwise kernels.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "kernels/caps.h"
+
+namespace aule::ops {
+
+// Rows of n elements. `channels` is 0 when parameters are per element of the row; else parameter
+// (row % groups) * channels + k / hw belongs to element k.
+struct NormRows {
+  int64_t rows, n;
+  int64_t hw = 1, groups = 1, channels = 0;
+  bool rms = false;
+};
+
+// Whether the row kernels, which read a row twice by fours, may walk it.
+bool norm_rows_walkable(const Caps& caps, const NormRows& rows);
+
+// As the kernels norm_fwd and norm_bwd: contiguous tensors, `mean` undefined for RMS norm, `w` and `b` optional.
+void long_norm_forward(const char* name, const NormRows& rows, const at::Tensor& x, const at::Tensor& w,
+                       const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
+                       const at::Tensor& rstd);
+void long_norm_backward(const NormRows& rows, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w,
+                        const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx);
+
+}  // namespace aule::ops
