@@ -9,6 +9,7 @@
 
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
+#include "ops/loop_limit.h"
 
 namespace aule::ops {
 namespace {
@@ -90,6 +91,39 @@ uint32_t points(const IndexPlan& plan, size_t first, size_t last) {
   return static_cast<uint32_t>(n);
 }
 
+// Where a part of a plan begins, in elements.
+struct Offset {
+  int64_t plain = 0, indexed = 0;
+  std::array<int64_t, IndexPlan::kMaxIndices> index{};
+};
+
+// Calls fn(part, offset) for parts whose walks are no longer than one invocation may make them, in the walk's order:
+// dispatched one after another they are that walk.
+template <class Fn>
+void for_each_walk(const IndexPlan& plan, size_t walked, const Fn& fn, const Offset& at = {}) {
+  const Caps& caps = caps_of(plan.plain);
+  const size_t first = plan.dims.size() - walked;
+  const uint64_t steps = points(plan, first, plan.dims.size());
+  if (may_walk(caps, steps)) {
+    fn(plan, at);
+    return;
+  }
+  size_t d = first;
+  while (plan.dims[d].size == 1) ++d;
+  const Dim& dim = plan.dims[d];
+  const uint64_t inner = steps / static_cast<uint64_t>(dim.size);
+  const int64_t part = std::max<int64_t>(1, static_cast<int64_t>(longest_walk(caps) / inner));
+  for (int64_t begin = 0; begin < dim.size; begin += part) {
+    IndexPlan piece = plan;
+    piece.dims[d].size = std::min(part, dim.size - begin);
+    Offset from = at;
+    from.plain += begin * dim.plain_stride;
+    from.indexed += begin * dim.indexed_stride;
+    for (size_t k = 0; k < plan.index.size(); ++k) from.index[k] += begin * dim.index_stride[k];
+    for_each_walk(piece, walked, fn, from);
+  }
+}
+
 bool narrow_int(int64_t x) {
   return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max();
 }
@@ -113,13 +147,14 @@ void push_shape(Spec& spec, const IndexPlan& plan, size_t walked, uint32_t group
 }
 
 template <class Params>
-void fill_params(Params& p, const IndexPlan& plan, size_t walked, TensorArgs& args, CommandStream& stream) {
+void fill_params(Params& p, const IndexPlan& plan, const Offset& at, size_t walked, TensorArgs& args,
+                 CommandStream& stream) {
   using Stride = std::remove_reference_t<decltype(p.plain_stride[0])>;
   constexpr size_t kDims = sizeof(p.size) / sizeof(p.size[0]);
   TORCH_CHECK(plan.dims.size() <= kDims, plan.op, ": more than ", kDims,
               " dimensions that cannot be merged are not supported on aule");
   for (size_t k = 0; k < plan.index.size(); ++k) {
-    p.index[k] = args.read(plan.index[k]);
+    p.index[k] = args.read(plan.index[k]) + static_cast<uint64_t>(at.index[k]) * plan.index[k].element_size();
     p.bound[k] = static_cast<Stride>(plan.bound[k]);
     p.step[k] = static_cast<Stride>(plan.step[k]);
   }
@@ -143,13 +178,16 @@ uint32_t group_size(const at::Tensor& t, size_t walked) {
 }
 
 template <class Params>
-void launch_move(KernelRef<Params> kernel, const IndexPlan& plan, bool put, DType dtype, size_t walked) {
+void launch_move(KernelRef<Params> kernel, const IndexPlan& plan, const Offset& at, bool put, DType dtype,
+                 size_t walked) {
   auto& stream = current(plan.plain);
   TensorArgs args;
   Params p{};
-  fill_params(p, plan, walked, args, stream);
-  p.plain = put ? args.read(plan.plain) : args.write(plan.plain);
-  p.indexed = put ? args.write(plan.indexed) : args.read(plan.indexed);
+  fill_params(p, plan, at, walked, args, stream);
+  // Only walks are cut, and what is walked is not widened: the elements are the tensors'.
+  const uint64_t bytes = plan.plain.element_size();
+  p.plain = (put ? args.read(plan.plain) : args.write(plan.plain)) + static_cast<uint64_t>(at.plain) * bytes;
+  p.indexed = (put ? args.write(plan.indexed) : args.read(plan.indexed)) + static_cast<uint64_t>(at.indexed) * bytes;
   const uint32_t group = group_size(plan.plain, walked);
   Spec spec{dtype, index_dtype(plan), put};
   push_shape(spec, plan, walked, group);
@@ -161,24 +199,26 @@ void move(IndexPlan& plan, bool put) {
   const bool ordered = put && at::globalContext().deterministicAlgorithms();
   const size_t walked = merge_dims(plan, ordered);
   const DType dtype = widen(plan);
-  if (compact(plan)) {
-    launch_move(kernel::index_move(), plan, put, dtype, walked);
-  } else {
-    launch_move(kernel::index_move_wide(), plan, put, dtype, walked);
-  }
+  for_each_walk(plan, walked, [&](const IndexPlan& part, const Offset& at) {
+    if (compact(part)) {
+      launch_move(kernel::index_move(), part, at, put, dtype, walked);
+    } else {
+      launch_move(kernel::index_move_wide(), part, at, put, dtype, walked);
+    }
+  });
 }
 
 template <class Params>
-void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, Combine op, const at::Scalar& alpha, DType dtype,
-                    size_t walked, bool ordered) {
+void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, const Offset& at, Combine op,
+                    const at::Scalar& alpha, DType dtype, size_t walked, bool ordered) {
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(plan.indexed.device().index(), kernel.row), plan.op,
                               ": this device has no float64 arithmetic");
   auto& stream = current(plan.indexed);
   TensorArgs args;
   Params p{};
-  fill_params(p, plan, walked, args, stream);
-  p.plain = args.read(plan.plain);
-  p.indexed = args.read_write(plan.indexed);
+  fill_params(p, plan, at, walked, args, stream);
+  p.plain = args.read(plan.plain) + static_cast<uint64_t>(at.plain) * plan.plain.element_size();
+  p.indexed = args.read_write(plan.indexed) + static_cast<uint64_t>(at.indexed) * plan.indexed.element_size();
   if (is_floating(dtype))
     p.alpha = static_cast<float>(alpha.toDouble());
   else
@@ -270,13 +310,16 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
 
   const DType compute = dtype == DType::f64 ? DType::f64 : DType::f32;
   const bool native = dtype == DType::f32 && op == Combine::add && !ordered && caps_of(plan.indexed).float32_atomic_add;
-  if (compact(plan)) {
-    launch_combine(kernel::index_combine(compute, native ? IndexCombineADD::native : IndexCombineADD::cas), plan, op,
-                   alpha, dtype, walked, ordered);
-  } else {
-    launch_combine(kernel::index_combine_wide(compute, native ? IndexCombineWideADD::native : IndexCombineWideADD::cas),
-                   plan, op, alpha, dtype, walked, ordered);
-  }
+  for_each_walk(plan, walked, [&](const IndexPlan& part, const Offset& at) {
+    if (compact(part)) {
+      launch_combine(kernel::index_combine(compute, native ? IndexCombineADD::native : IndexCombineADD::cas), part, at,
+                     op, alpha, dtype, walked, ordered);
+    } else {
+      launch_combine(
+          kernel::index_combine_wide(compute, native ? IndexCombineWideADD::native : IndexCombineWideADD::cas), part,
+          at, op, alpha, dtype, walked, ordered);
+    }
+  });
 }
 
 }  // namespace aule::ops

@@ -20,6 +20,7 @@
 
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -230,6 +231,8 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(out.device().index(), kernel.row), op,
                               ": this device has no float64 arithmetic");
+  // An invocation adds up the windows that have its element.
+  check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));
   int64_t inner = 1;
   for (size_t d = dim + 1; d < input_sizes.size(); ++d) inner *= input_sizes[d];
   auto& stream = current(out);
