@@ -23,12 +23,17 @@ int map(int d, int o) {
   return clamp(i, 0, last);
 }
 
-// The outputs that map to `i` along one axis: candidate k of a few (-1: none).
-int candidates(int d, int i) { return REFLECT ? 3 : i == 0 || i == p.in_size[d] - 1 ? p.out_size[d] : 1; }
+// The outputs that map to `i` along one axis: candidate k of a few (-1: none). Repeated edges have a run of them.
+int first_of(int d, int i) { return i == 0 ? 0 : max(i + p.pad[d], 0); }
+int candidates(int d, int i) {
+  if (REFLECT) return 3;
+  int end = i == p.in_size[d] - 1 ? p.out_size[d] : i + p.pad[d] + 1;
+  return max(min(end, p.out_size[d]) - first_of(d, i), 0);
+}
 int candidate(int d, int i, int k) {
   int o;
   if (REFLECT) o = k == 0 ? i + p.pad[d] : k == 1 ? p.pad[d] - i : p.pad[d] + 2 * (p.in_size[d] - 1) - i;
-  else o = candidates(d, i) == 1 ? i + p.pad[d] : k;
+  else o = first_of(d, i) + k;
   if (REFLECT && k == 1 && i == 0) return -1;
   if (REFLECT && k == 2 && i == p.in_size[d] - 1) return -1;
   return o >= 0 && o < p.out_size[d] && map(d, o) == i ? o : -1;
