@@ -129,18 +129,7 @@ def compare(family, device):
     assert worst_gradient[0] < factor * GRADIENT_TOLERANCE, worst_gradient
 
 
-# Mixtures of experts count their experts' tokens.
-EXPERTS = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "jamba")
-NO_INTEGER_HISTC = pytest.mark.xfail(raises=RuntimeError, reason="histc takes no integers", strict=False)
-
-
-def native_families():
-    for family in FAMILIES:
-        if family not in REFUSED:
-            yield pytest.param(family, marks=NO_INTEGER_HISTC if family in EXPERTS else ())
-
-
-@pytest.mark.parametrize("family", native_families())
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in REFUSED])
 def test_family(device, family):
     torch.aule.reset_fallback_report()
     compare(family, device)
