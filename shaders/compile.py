@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from emit import emit_family, emit_table, write_if_changed  # noqa: E402
 from shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
-from spirv import ShaderError, check_builtins, reflect_params, spirv_words  # noqa: E402
+from spirv import ShaderError, check_builtins, check_guard, reflect_params, spirv_words  # noqa: E402
 
 MAX_PUSH_BYTES = 128  # what every Vulkan device promises
 MAX_WIDE_PUSH_BYTES = 256  # `#pragma aule params wide`: every device with cooperative matrices has them
@@ -149,6 +149,7 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
             messages.setdefault(text, []).append(variant.label)
             continue
         check_builtins(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
+        check_guard(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
         write_if_changed(cache / f"{variant.key}.spv", spirv)
         variant.spirv = spirv
     if messages:

@@ -13,6 +13,8 @@ OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
 OP_CONSTANT_TRUE, OP_SPEC_CONSTANT_OP = 41, 52
 COMPOSITES = (79, 81, 82)  # shuffle, extract, insert: their operands are literals too
 DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 6, 35
+OP_KILL, OP_TERMINATE_INVOCATION = 252, 4416
+DECORATION_DESCRIPTOR_SET = 34
 MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
 
 
@@ -130,3 +132,18 @@ def check_builtins(spirv: bytes, where: str) -> None:
         elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
             raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
         at += count
+
+
+def check_guard(spirv: bytes, where: str) -> None:
+    """Refuses what would blind the guard against loops that a driver ends early (csrc/vulkan/spirv_loop_guard.h).
+
+    The guard calls `main` and then looks whether loops still run, so every invocation must come back from `main`; and
+    descriptor set 0 is the guard's.
+    """
+    words = spirv_words(spirv, where)
+    at = 5
+    while at < len(words):
+        op = words[at] & 0xFFFF
+        if op in (OP_KILL, OP_TERMINATE_INVOCATION) or op == OP_DECORATE and words[at + 2] == DECORATION_DESCRIPTOR_SET:
+            raise ShaderError(f"{where}: the guard of long loops allows no descriptor set and no end but main's")
+        at += words[at] >> 16

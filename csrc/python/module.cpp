@@ -151,6 +151,7 @@ PYBIND11_MODULE(_C, m) {
 
   m.def("device_count", &runtime::device_count);
   m.def("unavailable_reason", &runtime::unavailable_reason);
+  m.def("loop_guard_of_kernels", &runtime::loop_guard_of_kernels);
   m.def("is_initialized", [] {
     for (int i = 0; i < runtime::device_count(); ++i)
       if (runtime::device_created(i)) return true;

@@ -10,6 +10,7 @@
 #include "vulkan/device.h"
 #include "vulkan/instance.h"
 #include "vulkan/pipeline_statistics.h"
+#include "vulkan/spirv_loop_guard.h"
 
 namespace aule::runtime {
 namespace {
@@ -45,6 +46,15 @@ void compile_kernel(int device, const std::string& name, const std::vector<uint3
 }
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
   return vulkan::keep_pipeline_statistics(keep);
+}
+std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels() {
+  std::vector<std::tuple<std::string, uint32_t, std::string>> result;
+  for (uint16_t row = 0; row < kKernelRowCount; ++row) {
+    const KernelRow& r = kKernelRows[row];
+    auto guarded = vulkan::guard_loops(reinterpret_cast<const uint32_t*>(r.spirv), r.spirv_bytes / 4, 1);
+    result.emplace_back(r.name, guarded.loops, guarded.not_understood);
+  }
+  return result;
 }
 std::string unavailable_reason() { return vulkan::unavailable_reason(); }
 int device_count() noexcept { return vulkan::device_count(); }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@ void compile_kernel(int device, const std::string& name, const std::vector<uint3
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep);
 std::string unavailable_reason();
 int device_count() noexcept;
+// What the loop guard (vulkan/spirv_loop_guard.h) makes of every kernel: name, loops, why it does not understand it.
+std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels();
 bool device_created(int device) noexcept;
 void create_device(int device);
 void synchronize(int device);

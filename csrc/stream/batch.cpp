@@ -3,6 +3,7 @@
 
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
+#include "vulkan/loop_guard.h"
 
 namespace aule::stream {
 namespace {
@@ -88,6 +89,10 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
   VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   info.flags = flags;
   VK_CHECK(d.vk.vkBeginCommandBuffer(b.cmd, &info));
+  if (d.loop_guard) {
+    const VkDescriptorSet set = d.loop_guard->set();
+    d.vk.vkCmdBindDescriptorSets(b.cmd, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipelines->layout(), 0, 1, &set, 0, nullptr);
+  }
   b.timed = timed && b.timing != VK_NULL_HANDLE;
   if (b.timed) {
     d.vk.vkCmdResetQueryPool(b.cmd, b.timing, 0, 2);

@@ -42,6 +42,7 @@ void StreamImpl::record(const Recorded& r) {
     error_record_used.store(false, std::memory_order_relaxed);
     b.writes_host = true;
   }
+  if (r.pipeline->loop_guard) b.writes_host = true;
   const auto& vk = d->vk;
   VkPipeline handle = r.pipeline->handle;
   if (b.bound != handle) {

@@ -7,6 +7,7 @@
 #include "kernels/dtype.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
+#include "vulkan/loop_guard.h"
 #include "vulkan/memory.h"
 
 namespace aule::stream {
@@ -49,7 +50,11 @@ void raise(Raised kind, const std::string& text) {
 }
 
 void raise_recorded_error(int device) {
-  auto* shared = static_cast<Record*>(vulkan::Device::get(device).impl().error_record->mapped);
+  const vulkan::DeviceImpl& impl = vulkan::Device::get(device).impl();
+  if (impl.loop_guard) {
+    if (const std::string report = impl.loop_guard->take_report(); !report.empty()) throw vulkan::Error(report);
+  }
+  auto* shared = static_cast<Record*>(impl.error_record->mapped);
   std::atomic_ref<uint32_t> code(shared->code);
   if (code.load(std::memory_order_acquire) == 0) return;
   Record copy;

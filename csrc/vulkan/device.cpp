@@ -6,8 +6,10 @@
 
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
+#include "vulkan/environment.h"
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
+#include "vulkan/loop_guard.h"
 #include "vulkan/loop_probe.h"
 #include "vulkan/physical.h"
 #include "vulkan/pipeline.h"
@@ -57,10 +59,12 @@ std::unique_ptr<DeviceImpl> create(int index) {
   inst.vk.vkGetPhysicalDeviceMemoryProperties2(physical.handle, &memory);
   impl->memory_properties = memory.memoryProperties;
   impl->memory = std::make_unique<MemoryPool>(*impl);
-  if (physical.software) set_loop_limit(impl->own_caps, probe_loop_limit(*impl));
-  impl->pipelines = std::make_unique<PipelineStore>(*impl);
   impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
   std::memset(impl->error_record->mapped, 0, 256);
+  if (physical.software) set_loop_limit(impl->own_caps, probe_loop_limit(*impl));
+  if (impl->caps->driver_loop_limit != 0 && !environment_flag("AULE_DISABLE_LOOP_GUARD"))
+    impl->loop_guard = std::make_unique<LoopGuard>(*impl);
+  impl->pipelines = std::make_unique<PipelineStore>(*impl);
   return impl;
 }
 

@@ -17,6 +17,7 @@ struct Queue {
   std::mutex mutex;  // vkQueueSubmit2 wants external synchronisation
 };
 
+class LoopGuard;
 class PipelineStore;
 
 struct DeviceImpl {
@@ -34,8 +35,9 @@ struct DeviceImpl {
   bool sparse_queue = false;
   VkPhysicalDeviceMemoryProperties memory_properties{};
   std::unique_ptr<MemoryPool> memory;
+  std::unique_ptr<LoopGuard> loop_guard;  // null where the driver ends no loops
   std::unique_ptr<PipelineStore> pipelines;
-  Segment* error_record = nullptr;  // host-visible, see shaders/common/errors.glsl
+  Segment* error_record = nullptr;  // host-visible, see shaders/common/errors.glsl; 256 bytes, loop_guard.h has its own
 
   // A lost device stays lost: the first failure's text is kept and thrown again by every later call.
   std::atomic<bool> lost{false};

@@ -1,5 +1,7 @@
 #include "vulkan/loop_probe.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 
@@ -13,16 +15,17 @@ namespace aule::vulkan {
 namespace {
 
 constexpr uint32_t kIterations = 1u << 20;  // about a millisecond of a processor
+constexpr uint32_t kAgain = 100;              // of a second loop
 // A driver that gave up earlier than this could not run a shader of anybody's: such an answer is nonsense.
 constexpr uint32_t kLeastLimit = 1024;
 
 // shaders/device/loop_limit.glsl
 struct Push {
   uint64_t answer;
-  uint32_t n, seed;
+  uint32_t n, seed, again;
 };
 struct Answer {
-  uint32_t count, inverted, state;
+  uint32_t count, inverted, state, again;
 };
 
 Answer run(DeviceImpl& d) {
@@ -58,7 +61,7 @@ Answer run(DeviceImpl& d) {
   VK_CHECK(vk.vkBeginCommandBuffer(cmd, &begin));
   Segment* memory = d.memory->allocate(MemoryKind::host, 256);
   std::memset(memory->mapped, 0, sizeof(Answer));  // nonsense, should nothing run
-  const Push push{memory->address, kIterations, 0x12345678};
+  const Push push{memory->address, kIterations, 0x12345678, kAgain};
   vk.vkCmdBindPipeline(cmd, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   vk.vkCmdPushConstants(cmd, info.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof push, &push);
   vk.vkCmdDispatch(cmd, 1, 1, 1);
@@ -95,7 +98,12 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
   try {
     const Answer answer = run(device);
     const bool sense = answer.inverted == ~answer.count && answer.count >= kLeastLimit && answer.count <= kIterations;
-    if (sense) return answer.count == kIterations ? 0 : answer.count;
+    if (sense && answer.count == kIterations) return 0;
+    if (sense && answer.again == kAgain)
+      std::fprintf(stderr, "torch_aule: %s %s ends each loop of a shader after %u iterations, and not all together as other "
+                   "drivers do: a kernel that needs more would not be noticed\n", device.caps->driver_name.c_str(),
+                   device.caps->driver_info.c_str(), answer.count);
+    if (sense) return answer.count;
   } catch (const std::exception&) {  // the next use of the device will say what is wrong with it
   }
   return kAssumedLoopLimit;
@@ -105,7 +113,7 @@ void set_loop_limit(Caps& caps, uint32_t driver_limit) {
   caps.driver_loop_limit = driver_limit;
   const double wanted = environment_number("AULE_MAX_LOOP_ITERATIONS", -1);
   const bool given = wanted >= 0 && wanted <= UINT32_MAX;
-  caps.max_loop_iterations = given ? static_cast<uint32_t>(wanted) : driver_limit;
+  caps.max_loop_iterations = given ? static_cast<uint32_t>(wanted) : driver_limit - std::min(driver_limit, kGuardTurns);
 }
 
 }  // namespace aule::vulkan

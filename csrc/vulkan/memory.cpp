@@ -142,6 +142,7 @@ struct MemoryPoolImpl {
       info.size = bytes;
       info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                    VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+      if (caps.driver_loop_limit != 0) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;  // loop_guard.h
       VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s->vk_buffer));
       const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr,
                                                 s->vk_buffer};

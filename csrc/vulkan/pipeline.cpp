@@ -13,6 +13,7 @@
 #include "vulkan/device_impl.h"
 #include "vulkan/environment.h"
 #include "vulkan/instance.h"
+#include "vulkan/loop_guard.h"
 #include "vulkan/pipeline_statistics.h"
 #include "vulkan/spirv_prune.h"
 
@@ -124,6 +125,12 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
   layout.pPushConstantRanges = &range;
+  VkDescriptorSetLayout guard = VK_NULL_HANDLE;
+  if (device.loop_guard) {
+    guard = device.loop_guard->set_layout();
+    layout.setLayoutCount = 1;
+    layout.pSetLayouts = &guard;
+  }
   VK_CHECK(device.vk.vkCreatePipelineLayout(device.handle, &layout, nullptr, &layout_));
 
   const char* wanted = std::getenv("TORCH_AULE_PIPELINE_CACHE");
@@ -176,6 +183,19 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
     module_info.codeSize = pruned.size() * 4;
     module_info.pCode = pruned.data();
   }
+  auto pipeline = std::make_unique<Pipeline>();
+  pipeline->label = r.name;
+  for (size_t i = 0; i < r.constant_count; ++i)
+    pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
+  if (r.constant_count != 0) pipeline->label += ")";
+  std::vector<uint32_t> guarded;
+  if (device_.loop_guard)
+    guarded = device_.loop_guard->guarded(module_info.pCode, module_info.codeSize / 4, pipeline->label);
+  if (!guarded.empty()) {
+    module_info.codeSize = guarded.size() * 4;
+    module_info.pCode = guarded.data();
+    pipeline->loop_guard = true;
+  }
   VkShaderModule module = VK_NULL_HANDLE;
   VK_CHECK(vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module));
 
@@ -194,16 +214,11 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  auto pipeline = std::make_unique<Pipeline>();
   const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
   vk.vkDestroyShaderModule(device_.handle, module, nullptr);
   if (result != VK_SUCCESS)
     device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
 
-  pipeline->label = r.name;
-  for (size_t i = 0; i < r.constant_count; ++i)
-    pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
-  if (r.constant_count != 0) pipeline->label += ")";
   if (statistics) report_pipeline_statistics(device_, pipeline->handle, pipeline->label);
   pipeline->params_ring = r.params_ring;
   pipeline->params_bytes = r.params_bytes;

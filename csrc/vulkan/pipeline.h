@@ -1,4 +1,4 @@
-// Compute pipelines: one layout for all (push constants only, no descriptors), created on first use from a row of the
+// Compute pipelines: one layout for all (push constants only; the loop guard's descriptor set on devices that need one), created on first use from a row of the
 // kernel table and its specialization constants, with the driver's pipeline cache kept on disk.
 #pragma once
 #include <cstddef>
@@ -23,6 +23,7 @@ class Pipeline {
   VkPipeline handle = VK_NULL_HANDLE;
   std::string label;  // "softmax_fwd<C=float>(0,1)": debug labels, errors
   bool params_ring = false;
+  bool loop_guard = false;  // it may write the loop guard's record
   uint32_t params_bytes = 0;
   uint32_t id = 0;  // dense, per process: the cost model's index
 };

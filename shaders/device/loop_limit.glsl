@@ -2,19 +2,26 @@
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
-// answer = {iterations that a loop of n ran, the same inverted, what keeps a compiler from computing it beforehand}.
+// answer = {iterations that a loop of n ran, the same inverted, what keeps a compiler from computing it beforehand,
+// iterations that a second loop of 100 ran}.
 // One invocation, see csrc/vulkan/loop_probe.cpp.
 layout(local_size_x = 1) in;
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Answer { uint count, inverted, state; };
-layout(push_constant, scalar) uniform Push { uint64_t answer; uint n; uint seed; } p;
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Answer { uint count, inverted, state, again; };
+layout(push_constant, scalar) uniform Push { uint64_t answer; uint n, seed, again; } p;
 void main() {
   uint count = 0, state = p.seed;
   for (uint i = 0; i < p.n; ++i) {
     state = (state >> 1) ^ ((state & 1u) != 0u ? 0xedb88320u : 0u);  // a CRC's step: no closed form
     ++count;
   }
+  uint again = 0;
+  for (uint i = 0; i < p.again; ++i) {
+    state = (state >> 1) ^ ((state & 1u) != 0u ? 0xedb88320u : 0u);
+    ++again;
+  }
   Answer a = Answer(p.answer);
   a.count = count;
   a.inverted = ~count;
   a.state = state;
+  a.again = again;
 }

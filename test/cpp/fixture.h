@@ -13,11 +13,13 @@
 
 namespace aule {
 
-constexpr uint16_t kScaleAdd = 0, kRingAdd = 1, kReport = 2, kNever = 3;
+constexpr uint16_t kScaleAdd = 0, kRingAdd = 1, kReport = 2, kWalk = 3, kNever = 4;
 
 struct ScaleAddParams { uint64_t o, i; uint32_t n, add; };
 struct RingAddParams { uint64_t o, i; uint32_t n, add[35]; };
 struct ReportParams { uint64_t record; uint32_t tag, bound, n, pad; };
+
+struct WalkParams { uint64_t o; uint32_t n, m, lanes, pad; };
 
 struct Words {
   vulkan::Segment* segment;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fixture.h"
+#include "long_loops.h"
 #include "kernels/kernel_table.h"
 #include "stream/cost.h"
 #include "stream/hazards.h"
@@ -469,6 +470,7 @@ int main(int argc, char** argv) {
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
       TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards), TEST(costs),
+      TEST(long_loops),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);

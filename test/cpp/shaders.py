@@ -46,6 +46,60 @@ void main() {
   ErrorRef r = ErrorRef(p.record);
   if (atomicCompSwap(r.code, 0u, 1u) == 0u) { r.kernel = p.tag; r.value = int64_t(id); r.bound = int64_t(p.bound); }
 }"""),
+    # out[i] = iterations of loops of lengths n and m, put together in KIND ways (test/cpp/long_loops.h)
+    "walk": (False, 24, """
+layout(local_size_x = 32) in;
+layout(constant_id = 0) const uint KIND = 0;
+layout(push_constant, scalar) uniform Push { uint64_t o; uint n; uint m; uint lanes; uint pad; } p;
+shared uint together;
+uint walk(uint n) {
+  uint count = 0;
+  for (uint i = 0; i < n; ++i) count += ((i ^ count) & p.pad) + 1u;
+  return count;
+}
+uint search(uint n, uint wanted) {  // leaves by return
+  for (uint i = 0; i < n; ++i) if ((i ^ p.pad) == wanted) return i;
+  return n;
+}
+uint both(uint n) {  // continue, break, and a condition at the end
+  uint count = 0, odd = 0;
+  do {
+    if (count == n) break;
+    ++count;
+    if ((count & 1u) == p.pad) continue;
+    ++odd;
+  } while (odd != n);
+  return count;
+}
+void main() {
+  uint id = gl_GlobalInvocationID.x, count = 0;
+  uint n = p.n + (p.lanes == 0u ? 0u : id % p.lanes);  // lanes go on for longer than others
+  switch (KIND) {
+    case 0: count = walk(n); break;
+    case 1: for (uint j = 0; j < p.m; ++j) count += walk(n); break;
+    case 2: count = walk(n); count = count * 3 + walk(p.m); break;
+    case 3: if (id % 2u == 0u) count = walk(n); else count = walk(p.m); break;
+    case 4: count = search(n, p.m); break;
+    case 5: count = both(n); break;
+    case 6:
+      for (uint j = 0; j < p.m; ++j) {
+        uint one = walk(n);
+        if (gl_LocalInvocationID.x == 5u) together = one;
+        barrier();
+        count += together;
+        barrier();
+      }
+      break;
+    case 7:
+      for (uint i = 0; i < n; ++i) {
+        if (i > 10u) for (uint j = 0; j < p.m; ++j) ++count;
+        for (uint j = 0; j < 3; ++j) count += j;
+        if (count == 0xffffffffu) { Words(p.o).at[id] = 7; return; }
+      }
+      break;
+  }
+  Words(p.o).at[id] = count;
+}"""),
 }
 
 
