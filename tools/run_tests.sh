@@ -30,6 +30,14 @@ if [[ -x tools/modern_lavapipe.sh ]]; then
   fi
 fi
 
+echo "== compiled for chips that are not there: RDNA4, Apple M1, Adreno"
+"$py" benchmarks/chip_statistics.py --smoke
+case $? in
+  0) ;;
+  77) echo "== left out: the compilers of chips could not be fetched (see above)" ;;
+  *) status=1 ;;
+esac
+
 echo "== on the installed driver, under the validation layers"
 TORCH_AULE_VALIDATION=1 "$py" -m pytest -q -n "${TORCH_AULE_TEST_JOBS:-2}" test || status=1
 exit $status
