@@ -16,6 +16,7 @@
 #include "kernels_matmul.gen.h"
 #include "ops/matmul_fma.h"
 #include "ops/matmul_int8.h"
+#include "ops/matmul_long.h"
 #include "ops/matmul_matrix.h"
 #include "ops/matmul_params.h"
 #include "ops/matmul_pieces.h"
@@ -198,6 +199,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
     return;
   }
 
+  if (gemm_in_slices(op, a, b, g.has_c ? added : at::Tensor(), beta, alpha, out)) return;
   // A result with strides past 31 bits or of a dtype that the kernel does not write goes through a temporary.
   if (!narrow_enough(out) || (g.has_c && !narrow_enough(added))) {
     at::Tensor dense = at::empty(out.sizes(), out.options());
