@@ -3,10 +3,14 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "kernels_conv.gen.h"
 #include "ops/conv_tiles.h"
+#include "ops/loop_limit.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -51,9 +55,38 @@ void put(Params& p, const Geometry& g) {
   put(p.dilation, g.dilation);
 }
 
+// Iterations of loops over `e`, one in the other.
+uint64_t nested(const Extent& e) {
+  return static_cast<uint64_t>(e[0]) * (1 + static_cast<uint64_t>(e[1]) * (1 + static_cast<uint64_t>(e[2])));
+}
+size_t longest(const Extent& e) { return static_cast<size_t>(std::max_element(e.begin(), e.end()) - e.begin()); }
+// Of the taps of a side no more than there are windows lead from an element of the image into one.
+uint64_t fold_walk(const ConvGeometry& g) {
+  const auto hit = [&](size_t d) { return static_cast<uint64_t>(std::min(g.kernel[d], g.out_size[d])); };
+  const auto all = [&](size_t d) { return static_cast<uint64_t>(g.kernel[d]); };
+  return all(0) + hit(0) * (all(1) + hit(1) * all(2));
+}
+// The same windows with `count` taps of dimension `d` from `first` on.
+Geometry with_taps(Geometry g, size_t d, int32_t first, int32_t count) {
+  g.pad[d] -= first * g.dilation[d];
+  g.kernel[d] = count;
+  return g;
+}
+
 void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& columns, bool fold) {
   const at::Tensor& result = fold ? image : columns;
   if (result.numel() == 0) return;
+  if (fold && g.taps() > 1 && !may_walk(caps_of(image), fold_walk(g))) {  // half of the taps, then the other half
+    const size_t d = longest(g.kernel);
+    const int32_t half = g.kernel[d] / 2, k = g.kernel[d];
+    const auto by_tap = columns.view({image.size(0), image.size(1), g.kernel[0], g.kernel[1], g.kernel[2], -1});
+    const auto dim = static_cast<int64_t>(d) + 2;
+    const at::Tensor rest = at::empty_like(image);
+    run_unfold(with_taps(g, d, 0, half), image, by_tap.narrow(dim, 0, half).contiguous(), fold);
+    run_unfold(with_taps(g, d, half, k - half), rest, by_tap.narrow(dim, half, k - half).contiguous(), fold);
+    image.add_(rest);
+    return;
+  }
   UnfoldColumnsParams p{};
   TensorArgs args;
   p.image = fold ? args.write(image) : args.read(image);
@@ -67,8 +100,8 @@ void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& co
   launch(current(image), kernel, Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 
-void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
-                int64_t groups) {
+void launch_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w,
+                   const at::Tensor& y, int64_t groups) {
   const at::Tensor& result = grad == ConvDirectGRAD::none ? y : grad == ConvDirectGRAD::input ? x : w;
   if (result.numel() == 0) return;
   ConvDirectParams p{};
@@ -84,6 +117,73 @@ void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, con
   p.co = static_cast<int32_t>(y.size(1) / groups);
   launch(current(x), kernel::conv_direct(grad), Spec{dtype_of(x, "convolution")}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
+}
+
+// Iterations of one invocation. What it sums over besides taps and positions are images, or channels of one group.
+uint64_t direct_walk(const Geometry& g, ConvDirectGRAD grad, int64_t summed) {
+  const auto n = static_cast<uint64_t>(summed), taps = static_cast<uint64_t>(g.taps());
+  if (grad == ConvDirectGRAD::weight) return n * (nested(g.out_size) + 1);
+  return grad == ConvDirectGRAD::none ? n * (taps + 1) : taps * (n + 4);
+}
+
+// Half of what is summed over, along its longest side, then the other half, until one invocation may walk it.
+// All operands have three spatial dimensions, are contiguous and float32.
+void add_halves(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
+                int64_t groups) {
+  const bool weight = grad == ConvDirectGRAD::weight, input = grad == ConvDirectGRAD::input;
+  const at::Tensor& result = weight ? w : input ? x : y;
+  const int64_t images = x.size(0), channels = (input ? y : x).size(1) / groups, summed = weight ? images : channels;
+  const uint64_t walk = direct_walk(g, grad, summed);
+  if (may_walk(caps_of(x), walk)) return launch_direct(g, grad, x, w, y, groups);
+  const Extent& sides = weight ? g.out_size : g.kernel;
+  const size_t d = longest(sides);
+  const bool along_side = sides[d] > summed;
+  const int64_t size = along_side ? sides[d] : summed;
+  if (size == 1) check_walk("convolution", caps_of(x), walk);
+  const auto add_part = [&](int64_t from, int64_t count, const at::Tensor& to) {
+    const auto cut = [&](const at::Tensor& t, int64_t dim) { return t.narrow(dim, from, count).contiguous(); };
+    const auto cut_channels = [&](const at::Tensor& t) {  // of every group
+      const at::Tensor some = cut(t.view({images, groups, channels, t.size(2), t.size(3), t.size(4)}), 2);
+      return some.view({images, groups * count, t.size(2), t.size(3), t.size(4)});
+    };
+    const auto dim = static_cast<int64_t>(d) + 2;
+    if (weight && along_side) {
+      Geometry part = g;
+      part.out_size[d] = static_cast<int32_t>(count);
+      part.pad[d] -= static_cast<int32_t>(from) * g.stride[d];
+      return add_halves(part, grad, x, to, cut(y, dim), groups);
+    }
+    if (weight) return add_halves(g, grad, cut(x, 0), to, cut(y, 0), groups);
+    if (along_side) {
+      const Geometry part = with_taps(g, d, static_cast<int32_t>(from), static_cast<int32_t>(count));
+      return add_halves(part, grad, input ? to : x, cut(w, dim), input ? y : to, groups);
+    }
+    if (!input) return add_halves(g, grad, cut_channels(x), cut(w, 1), to, groups);
+    const at::Tensor rows = cut(w.view({groups, channels, -1}), 1);
+    add_halves(g, grad, to, rows.view({groups * count, w.size(1), w.size(2), w.size(3), w.size(4)}), cut_channels(y),
+               groups);
+  };
+  const at::Tensor rest = at::empty_like(result);
+  add_part(0, size / 2, result);
+  add_part(size / 2, size - size / 2, rest);
+  result.add_(rest);
+}
+
+void run_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
+                int64_t groups) {
+  const bool weight = grad == ConvDirectGRAD::weight, input = grad == ConvDirectGRAD::input;
+  const int64_t summed = weight ? x.size(0) : (input ? y : x).size(1) / groups;
+  if (may_walk(caps_of(x), direct_walk(g, grad, summed))) return launch_direct(g, grad, x, w, y, groups);
+  const at::Tensor& result = weight ? w : input ? x : y;
+  const auto wide = [&](const at::Tensor& t) {
+    const at::Tensor full = t.dim() == 5 ? t : t.dim() == 4 ? t.unsqueeze(2) : t.unsqueeze(2).unsqueeze(2);
+    if (t.scalar_type() == at::kFloat) return full;
+    return t.is_same(result) ? at::empty(full.sizes(), t.options().dtype(at::kFloat)) : full.to(at::kFloat);
+  };
+  const at::Tensor wide_x = wide(x), wide_w = wide(w), wide_y = wide(y);
+  add_halves(g, grad, wide_x, wide_w, wide_y, groups);
+  if (result.scalar_type() != at::kFloat)
+    result.copy_((weight ? wide_w : input ? wide_x : wide_y).view(result.sizes()));
 }
 
 // Images per chunk, so that a chunk's columns stay under kColumnsBytes.

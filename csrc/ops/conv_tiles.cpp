@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "kernels_conv.gen.h"
+#include "ops/loop_limit.h"
 #include "ops/matrix_layout.h"
 #include "ops/tensor_arg.h"
 
@@ -204,6 +205,8 @@ bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channel
                 positions =
                     x.size(0) * std::max(int64_t{g.size[1]} * g.size[2], int64_t{g.out_size[1]} * g.out_size[2]);
   const int64_t wide = round_up(std::max(channels, out_channels), e);
+  if (!may_walk(caps, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
+    return false;  // its sums are not cut
   if (positions >= largest || positions * wide / e >= largest * 4 || taps * wide >= largest ||
       wide * wide / groups * taps >= largest)
     return false;
