@@ -6,18 +6,15 @@
 
 #include "kernels_conv.gen.h"
 #include "ops/into.h"
+#include "ops/pool_window.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
 constexpr uint32_t kLocal = 64;
-using Extent = std::array<int32_t, 3>;
-
-struct Window {
-  bool adaptive = false;
-  Extent in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
-};
+using Window = PoolWindow;
+using Extent = Window::Extent;
 
 Extent spatial(const at::Tensor& t, int dims) {
   Extent e{1, 1, 1};
@@ -94,8 +91,8 @@ void put(Params& p, const Window& w) {
   put(p.pad, w.pad);
 }
 
-void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out,
-             const at::Tensor& indices) {
+void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out,
+                const at::Tensor& indices) {
   const bool forward = direction == MaxPoolDIRECTION::forward;
   MaxPoolParams p{};
   TensorArgs args;
@@ -108,9 +105,18 @@ void run_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& in, 
   launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
-void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad,
-             std::optional<int64_t> divisor) {
-  TORCH_CHECK(!divisor.has_value() || *divisor != 0, "avg_pool: divisor_override must not be zero");
+
+}  // namespace
+
+void launch_max_forward(const PoolWindow& w, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices) {
+  launch_max(w, MaxPoolDIRECTION::forward, in, out, indices);
+}
+void launch_max_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in,
+                         const at::Tensor& indices) {
+  launch_max(w, MaxPoolDIRECTION::backward, grad, grad_in, indices);
+}
+void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const at::Tensor& out, bool count_pad,
+                std::optional<int64_t> divisor) {
   AvgPoolParams p{};
   TensorArgs args;
   p.in_ = args.read(in);
@@ -118,14 +124,27 @@ void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, 
   p.n = static_cast<uint64_t>(out.numel());
   put(p, w);
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
-  launch(current(in), kernel::avg_pool(direction), Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(in), kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward),
+         Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+}
+
+namespace {
+
+void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad,
+             std::optional<int64_t> divisor) {
+  TORCH_CHECK(!divisor.has_value() || *divisor != 0, "avg_pool: divisor_override must not be zero");
+  const bool forward = direction == AvgPoolDIRECTION::forward;
+  if (forward ? long_avg_forward(w, in, out, count_pad, divisor) : long_avg_backward(w, in, out, count_pad, divisor))
+    return;
+  launch_avg(w, forward, in, out, count_pad, divisor);
 }
 
 void max_forward(const Window& w, const at::Tensor& self, const at::Tensor& out, const at::Tensor& indices) {
   const at::Tensor x = self.contiguous();
   into(out, [&](const at::Tensor& o) {
-    into(indices, [&](const at::Tensor& i) { run_max(w, MaxPoolDIRECTION::forward, x, o, i); });
+    into(indices, [&](const at::Tensor& i) {
+      if (!long_max_forward(w, x, o, i)) launch_max_forward(w, x, o, i);
+    });
   });
 }
 void max_gradient(const Window& w, const at::Tensor& grad_output, const at::Tensor& indices,
@@ -135,7 +154,9 @@ void max_gradient(const Window& w, const at::Tensor& grad_output, const at::Tens
     grad_input.zero_();
     return;
   }
-  into(grad_input, [&](const at::Tensor& o) { run_max(w, MaxPoolDIRECTION::backward, g, o, i); });
+  into(grad_input, [&](const at::Tensor& o) {
+    if (!long_max_backward(w, g, o, i)) launch_max_backward(w, g, o, i);
+  });
 }
 
 }  // namespace
