@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels_attention.gen.h"
+#include "ops/attention_long.h"
 #include "ops/attention_problem.h"
 #include "ops/attention_stored.h"
 
@@ -148,6 +149,10 @@ at::Tensor AttentionResult::take() const {
 }
 
 void launch_backward(const AttentionBackward& backward) {
+  if (!long_backward(backward)) launch_backward_block(backward);
+}
+
+void launch_backward_block(const AttentionBackward& backward) {
   const AttentionCall& call = backward.call;
   const DType dtype = call.problem.dtype;
   const auto dq_plan = attention_plan(call, AttentionPass::dq);

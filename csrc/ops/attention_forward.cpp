@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels_attention.gen.h"
+#include "ops/attention_long.h"
 #include "ops/attention_problem.h"
 
 namespace aule::ops {
@@ -48,6 +49,10 @@ void launch_family(KernelRef<Params> kernel, const AttentionCall& call, const At
 
 }  // namespace
 
+void launch_forward_block(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  launch_forward(call, attention_plan(call, AttentionPass::forward), out, logsumexp);
+}
+
 void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
                     const at::Tensor& logsumexp) {
   TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
@@ -77,7 +82,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   const auto plan = attention_plan(call, AttentionPass::forward);
   at::Tensor out = output_like_query(query, problem.v_dim);
   at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
-  if (dropout_p > 0) call.philox = runtime::philox_for(std::nullopt, query.device().index(), 4);
+  if (dropout_p > 0)
+    call.philox = runtime::philox_for(std::nullopt, query.device().index(),
+                                      4 * static_cast<uint64_t>(attention_blocks(call).count));
   const auto [seed, offset] = philox_tensors(call.philox);
   if (out.numel() == 0) return {out, logsumexp, seed, offset};
   if (problem.k_len == 0) {  // nobody sees anything
@@ -88,7 +95,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  launch_forward(call, plan, rows, logsumexp);
+  if (!long_forward(call, rows, logsumexp)) launch_forward(call, plan, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
 }

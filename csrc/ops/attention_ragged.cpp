@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "kernels_attention.gen.h"
+#include "ops/attention_long.h"
 #include "ops/attention_problem.h"
+#include "ops/loop_limit.h"
 
 namespace aule::ops {
 
@@ -80,12 +82,20 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
     p.tail_dim[i] = static_cast<int>(result.size(3));
     ++i;
   }
-  const bool cpu = caps_of(call.query).kind == Caps::Kind::cpu;
-  const uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
+  const Caps& caps = caps_of(call.query);
+  const bool cpu = caps.kind == Caps::Kind::cpu;
+  uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
+  uint64_t walk = static_cast<uint64_t>(problem.batch) / 8;
+  for (int t = 0; t < 3; ++t)
+    walk +=
+        static_cast<uint64_t>(p.tail_rows[t]) * (1 + static_cast<uint64_t>(p.tail_heads[t]) * p.tail_dim[t] / 8 + 1);
+  while (groups < 32768 && !may_walk(caps, walk / groups + 8)) groups *= 2;
+  check_walk(call.op, caps, walk / groups + 8);
   launch(current(call.query), kernel::flash_attn_sequences(), Spec{groups, cpu ? 8 : 128}, p, args, Grid{groups});
 }
 
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  if (long_ragged_forward(call, out, logsumexp)) return;
   const auto plan = attention_plan(call, AttentionPass::forward);
   const bool reads_lists = plan.family == AttentionFamily::decode || plan.family == AttentionFamily::lanes;
   if (!reads_lists || call.ragged.cu_seq_q.defined()) make_sequences(call, {{out, call.ragged.cu_seq_q}});

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "ops/attention_long.h"
 #include "ops/attention_problem.h"
 
 namespace aule::ops {
@@ -185,18 +186,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> _flash_attention_backward(
   if (nothing(call) || max_k == 0) return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value)};
 
   const Packed grad_query(at::empty_like(query)), grad_key(at::empty_like(key)), grad_value(at::empty_like(value));
+  AttentionBackward backward{call, heads_first(grad_out), heads_first(out), logsumexp.contiguous(),
+                             {},   grad_query.rows,       grad_key.rows,    grad_value.rows,
+                             {}};
+  if (long_ragged_backward(backward)) return {grad_query.take(), grad_key.take(), grad_value.take()};
   make_sequences(call, {{grad_query.rows, call.ragged.cu_seq_q},
                         {grad_key.rows, call.ragged.cu_seq_k},
                         {grad_value.rows, call.ragged.cu_seq_k}});
-  launch_backward({call,
-                   heads_first(grad_out),
-                   heads_first(out),
-                   logsumexp.contiguous(),
-                   {},
-                   grad_query.rows,
-                   grad_key.rows,
-                   grad_value.rows,
-                   {}});
+  launch_backward_block(backward);
   return {grad_query.take(), grad_key.take(), grad_value.take()};
 }
 
