@@ -26,6 +26,7 @@ FLAGS += [f"-I{d}" for d in (ROOT / "csrc", ROOT / "shaders", ROOT / "shaders" /
 ON_DEVICE = [
     "hazards",
     "costs",
+    "queues",
     "dispatch",
     "chain",
     "copies",

@@ -98,6 +98,13 @@ def test_memory_fraction(device):
         assert torch.ones(10, device=device).cpu().sum().item() == 10
     finally:
         torch.aule.set_per_process_memory_fraction(1.0)
+    torch.aule.set_per_process_memory_fraction(0)  # as torch.cuda: nothing more is reserved
+    try:
+        assert torch.aule.get_per_process_memory_fraction() == 0
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(int(total * 0.05), dtype=torch.uint8, device=device)
+    finally:
+        torch.aule.set_per_process_memory_fraction(1.0)
     for bad in (-0.1, 1.5):
         with pytest.raises(ValueError):
             torch.aule.set_per_process_memory_fraction(bad)

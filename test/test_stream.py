@@ -13,7 +13,9 @@ def test_objects(device):
     assert s.device.type == "aule" and s.device.index == 0 and s.stream_id != 0
     assert torch.aule.default_stream().stream_id == 0
     assert torch.aule.current_stream() == torch.aule.default_stream() == torch.accelerator.current_stream()
-    assert torch.aule.Stream is torch.Stream and torch.aule.Event is torch.Event
+    assert issubclass(torch.aule.Stream, torch.Stream) and torch.aule.Event is torch.Event
+    assert isinstance(s, torch.aule.Stream) and isinstance(torch.aule.current_stream(), torch.aule.Stream)
+    assert not isinstance(torch.Stream(device="cpu"), torch.aule.Stream)
     assert torch.Stream(device=device, priority=-1).stream_id != 0
     with pytest.raises(ValueError):
         torch.aule.set_stream(_CpuStream())
@@ -176,3 +178,22 @@ def test_backward_on_a_side_stream(device):
     y.backward()
     torch.aule.current_stream().wait_stream(s)
     assert_close(x.grad, 2 * x.detach())
+
+
+def test_priorities(device):
+    low, high = torch.aule.Stream.priority_range()
+    assert low == 0 and high in (0, -1)
+    assert torch.aule.Stream.priority_range("aule:0") == (low, high)
+    normal, urgent = torch.aule.Stream(), torch.aule.Stream(priority=-1)
+    assert normal.priority == 0 and urgent.priority == high
+    assert torch.aule.Stream(device="aule:0", priority=-5).priority == high  # limited to the range, as in torch.cuda
+    assert torch.aule.current_stream().priority == 0
+    with pytest.raises(RuntimeError):
+        torch.aule.Stream(device="aule:63")
+    x = torch.ones(1000, device=device)
+    urgent.wait_stream(torch.aule.current_stream())
+    with urgent:
+        assert torch.aule.current_stream() == urgent
+        y = x + 1
+    torch.aule.current_stream().wait_stream(urgent)
+    assert y.cpu().unique().tolist() == [2.0]

@@ -112,9 +112,21 @@ def recommended_max_memory(device: DeviceLike = None) -> int:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Let this process reserve at most `fraction` (0 to 1) of the device's memory.
+    """Let this process reserve at most a fraction of the device's memory.
 
     An allocation beyond it raises ``torch.OutOfMemoryError``, after cached segments have been given back.
+
+    Parameters
+    ----------
+    fraction : float
+        From 0, where nothing more can be reserved, to 1.
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `fraction` is no number, or not between 0 and 1.
     """
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
         raise TypeError(f"fraction must be a number, got {type(fraction).__name__}")

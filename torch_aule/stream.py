@@ -1,4 +1,4 @@
-"""Streams and events. Both are PyTorch's own classes; the work is done by the backend's device guard.
+"""Streams and events. Both are PyTorch's own, to which `Stream` adds priorities; the device guard does the work.
 
 Work is recorded first and submitted to the device later, several commands at a time: when enough commands or enough
 estimated time has been recorded or the device has run dry, when a stream or the device is synchronized or queried,
@@ -12,7 +12,7 @@ after them.
 from __future__ import annotations
 
 import torch
-from torch import Event, Stream
+from torch import Event
 
 from torch_aule import _C
 from torch_aule._utils import DeviceLike, checked_index
@@ -30,6 +30,53 @@ __all__ = [
 
 _DEFAULT_STREAM_ID = 0
 _DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value
+
+
+class _StreamType(type(torch.Stream)):
+    """Any torch.Stream of an aule device is a `torch.aule.Stream`."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, torch.Stream) and instance.device.type == "aule"
+
+
+class Stream(torch.Stream, metaclass=_StreamType):
+    """A stream of an aule device, from a pool that is shared between its users.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+    priority : int, default 0
+        Below 0 is high, as in ``torch.cuda``. Streams of high priority have queues of their own, which Vulkan gives the
+        higher priority. How much that means is the driver's choice. On a device with one queue it has no effect, and
+        :meth:`priority_range` is ``(0, 0)``.
+    """
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs):
+        if kwargs:  # stream_id, device_index and device_type, of a stream that exists
+            return super().__new__(cls, **kwargs)
+        return super().__new__(cls, device=torch.device("aule", checked_index(device)), priority=priority)
+
+    @property
+    def priority(self) -> int:
+        """0, or -1 for high priority; always 0 on a device with one queue."""
+        return _C.stream_priority(self.stream_id, self.device_index)
+
+    @staticmethod
+    def priority_range(device: DeviceLike = None) -> tuple[int, int]:
+        """Lowest and highest priority of a device's streams.
+
+        Parameters
+        ----------
+        device : torch.device, str or int, optional
+            Default: the current device.
+
+        Returns
+        -------
+        (int, int)
+            ``(0, -1)``, or ``(0, 0)`` on a device with one queue, where priorities have no effect.
+        """
+        return 0, _C.highest_stream_priority(checked_index(device))
 
 
 def _make(stream_id: int, index: int) -> Stream:

@@ -201,6 +201,12 @@ PYBIND11_MODULE(_C, m) {
         c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)), id));
   });
 
+  m.def("highest_stream_priority", [](int device) { return runtime::highest_stream_priority(index_of(device)); });
+  m.def("stream_priority", [](int64_t id, int device) {
+    return runtime::stream_priority(
+        c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)), id));
+  });
+
   m.def("memory_stats", [](int device) { return runtime::memory_stats(index_of(device)); });
   m.def("memory_snapshot", &memory_snapshot);
   m.def("empty_cache", torch::wrap_pybind_function_no_gil([](int device) { runtime::empty_cache(index_of(device)); }));

@@ -95,7 +95,7 @@ void DeviceCache::empty_cache() {
 }
 
 void DeviceCache::set_fraction(double fraction) {
-  TORCH_CHECK_VALUE(fraction > 0 && fraction <= 1, "set_per_process_memory_fraction: fraction must be in (0, 1], got ",
+  TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "set_per_process_memory_fraction: fraction must be in [0, 1], got ",
                     fraction);
   std::lock_guard lock(mutex_);
   fraction_ = fraction;

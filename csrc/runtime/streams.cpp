@@ -124,6 +124,16 @@ stream::CommandStream& current_stream(c10::DeviceIndex device) {
   return *last.stream;
 }
 
+int highest_stream_priority(c10::DeviceIndex device) {
+  device = resolve(device);
+  check_index(device);
+  return vulkan::device_has_priorities(device) ? -1 : 0;
+}
+
+int stream_priority(c10::Stream stream) {
+  return stream::CommandStream::has_high_priority(stream.id()) ? highest_stream_priority(stream.device_index()) : 0;
+}
+
 bool is_capturing(c10::DeviceIndex device) { return current_stream(device).capturing(); }
 
 const Caps& device_caps(c10::DeviceIndex device) { return vulkan::device_caps(resolve(device)); }

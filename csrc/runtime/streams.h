@@ -23,6 +23,10 @@ stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 bool is_capturing(c10::DeviceIndex device = -1);  // the current stream, a graph
 
+// Priorities as torch numbers them: 0, and -1 (high) where the device has queues of both kinds.
+int stream_priority(c10::Stream stream);
+int highest_stream_priority(c10::DeviceIndex device);
+
 // Throws when this process is a fork of one that used the device.
 void check_not_forked();
 bool in_bad_fork() noexcept;

@@ -34,10 +34,12 @@ struct Marker {
 class CommandStream {
  public:
   static constexpr int kDefaultId = 0;
-  // Streams 1..32 are the pool, priority is a hint (0 normal, below 0 high). Creates the device on first use.
+  // Streams 1..32 are the pool; a priority below 0 is high, and takes queues of high priority where there are such.
+  // Creates the device on first use.
   static CommandStream& get(int device, int64_t id);
   static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
   static int64_t next_pool_id(int device, int priority);
+  static bool has_high_priority(int64_t id) noexcept;
 
   int device_index() const;
   vulkan::Device& device() const;

@@ -6,6 +6,7 @@
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
 #include "vulkan/environment.h"
+#include "vulkan/queues.h"
 
 namespace aule::stream {
 namespace {
@@ -39,7 +40,10 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   impl->device = &owner;
   impl->d = &owner.impl();
   impl->id = id;
-  impl->queue = impl->d->queues[static_cast<size_t>(id) % impl->d->queues.size()].get();
+  const bool high = has_high_priority(id);
+  const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
+  impl->queue =
+      impl->d->queues[vulkan::queue_of_stream(static_cast<uint32_t>(impl->d->queues.size()), high, turn)].get();
   impl->budget_ns = std::max(1e-3, vulkan::environment_number("TORCH_AULE_TIME_BUDGET_MS", 300)) * 1e6;
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
@@ -96,6 +100,8 @@ int64_t CommandStream::next_pool_id(int device, int priority) {
   if (priority < 0) return 1 + kNormalStreams + all.next_high.fetch_add(1) % (kPoolStreams - kNormalStreams);
   return 1 + all.next_normal.fetch_add(1) % kNormalStreams;
 }
+
+bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams; }
 
 void synchronize_device(int device) {
   if (!vulkan::device_created(device)) return;

@@ -1,5 +1,6 @@
 #include "vulkan/device.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -13,12 +14,12 @@
 #include "vulkan/loop_probe.h"
 #include "vulkan/physical.h"
 #include "vulkan/pipeline.h"
+#include "vulkan/queues.h"
 
 namespace aule::vulkan {
 namespace {
 
 constexpr size_t kMaxDevices = 64;
-constexpr uint32_t kMaxQueues = 8;
 std::array<std::atomic<Device*>, kMaxDevices> g_devices{};  // live until process exit
 std::mutex g_create_mutex;
 
@@ -39,7 +40,8 @@ std::unique_ptr<DeviceImpl> create(int index) {
   FeatureChain features;
   const std::vector<const char*> extensions = enable_features(physical, features);
   const uint32_t queue_count = std::min(physical.queue_count, kMaxQueues);
-  const std::vector<float> priorities(queue_count, 1.0f);
+  std::vector<float> priorities(queue_count, kNormalPriority);
+  std::fill(priorities.end() - high_priority_queues(queue_count), priorities.end(), kHighPriority);
   const VkDeviceQueueCreateInfo queues{
       VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
   VkDeviceCreateInfo info{};
@@ -118,6 +120,10 @@ void DeviceImpl::fail(VkResult result, const char* call, const char* file, int l
 int device_count() noexcept { return static_cast<int>(enumeration().visible.size()); }
 uint32_t device_multiprocessors(int index) {
   return enumeration().visible.at(static_cast<size_t>(index)).multiprocessors;
+}
+bool device_has_priorities(int index) {
+  return high_priority_queues(std::min(enumeration().visible.at(static_cast<size_t>(index)).queue_count, kMaxQueues)) >
+         0;
 }
 std::string unavailable_reason() { return enumeration().reason; }
 

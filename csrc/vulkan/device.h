@@ -15,6 +15,7 @@ namespace aule::vulkan {
 
 int device_count() noexcept;                 // 0 without loader or device, never throws
 uint32_t device_multiprocessors(int index);  // 0: unknown
+bool device_has_priorities(int index);       // several queues, some of high priority
 std::string unavailable_reason();            // why device_count() is 0, for people
 const Caps& device_caps(int index);          // does not create the device; throws NoDevice
 bool device_created(int index) noexcept;

@@ -15,12 +15,31 @@
 #include "stream/hazards.h"
 #include "vulkan/instance.h"
 #include "vulkan/pipeline.h"
+#include "vulkan/queues.h"
 #include "vulkan/device_impl.h"
 #include "stream/errors.h"
 
 namespace aule {
 namespace {
 
+
+// Streams of high priority share no queue with the others, and every queue serves one, where there are two or more.
+void queues() {
+  for (uint32_t count = 1; count <= vulkan::kMaxQueues; ++count) {
+    const uint32_t high = vulkan::high_priority_queues(count);
+    CHECK(high < count && (high > 0) == (count > 1));
+    std::vector<uint8_t> used(count, 0);
+    for (uint32_t turn = 0; turn < 32; ++turn) {
+      for (bool wants_high : {false, true}) {
+        const uint32_t queue = vulkan::queue_of_stream(count, wants_high, turn);
+        CHECK(queue < count);
+        CHECK((queue >= count - high) == (wants_high && high > 0));
+        used[queue] = 1;
+      }
+    }
+    CHECK(std::count(used.begin(), used.end(), 1) == count);
+  }
+}
 
 // Against a byte map: a barrier is due exactly when a read was written or a write was read or written since the last.
 void hazards() {
@@ -470,7 +489,7 @@ int main(int argc, char** argv) {
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
       TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards), TEST(costs),
-      TEST(long_loops),
+      TEST(long_loops), TEST(queues),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);
