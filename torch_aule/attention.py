@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_aule import _C, _attention_cpu
+
 __all__ = ["active_attention_variants", "aule_attention", "flash_attention"]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -81,6 +83,9 @@ def flash_attention(
     ``softmax(softcap(scale * q @ k.T) + attn_mask) @ v`` over the visible keys, by online softmax over tiles. Memory
     grows linearly with the length. Differentiable in `q`, `k`, `v` and a floating `attn_mask` for tensors.
 
+    CPU tensors and NumPy arrays are computed on the current device. A machine without a Vulkan device computes them on
+    the CPU, and the first call warns "Falling back to CPU simulation backend".
+
     Parameters
     ----------
     q : torch.Tensor or numpy.ndarray
@@ -150,15 +155,7 @@ def flash_attention(
             if not attn_mask.is_floating_point():
                 raise TypeError(f"flash_attention: expected a bool or float attn_mask, but got {attn_mask.dtype}")
             attn_mask = attn_mask.to(torch.float32)
-    device = home if home.type == "aule" else torch.device("aule")
-    q, k, v = (t.to(device) for t in (q, k, v))
-    attn_mask = None if attn_mask is None else attn_mask.to(device)
-
-    out, lse, _, _ = torch.ops.aule.flash_attn_fwd(
-        q,
-        k,
-        v,
-        attn_mask,
+    options = (
         float(dropout_p),
         bool(causal),
         None if scale is None else float(scale),
@@ -167,6 +164,14 @@ def flash_attention(
         float(softcap),
         bool(causal_bottom_right),
     )
+    if home.type == "cpu" and _C.device_count() == 0:
+        _attention_cpu.say_once(_C.unavailable_reason())
+        out, lse = _attention_cpu.attention(q, k, v, attn_mask, *options)
+    else:
+        device = home if home.type == "aule" else torch.device("aule")
+        q, k, v = (t.to(device) for t in (q, k, v))
+        attn_mask = None if attn_mask is None else attn_mask.to(device)
+        out, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v, attn_mask, *options)
     if q.dim() == 3:
         lse = lse.squeeze(0)
     results = [t.to(home) for t in ((out, lse) if return_lse else (out,))]

@@ -1,0 +1,125 @@
+"""A machine without a Vulkan device: everything imports, and attention on NumPy arrays and CPU tensors is computed."""
+
+import math
+import warnings
+
+import pytest
+import torch
+
+from helpers import assert_close, check_python
+from torch_aule import _attention_cpu
+from torch_aule.attention import flash_attention
+
+NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json", "TORCH_AULE_STRICT": "1"}
+
+
+def test_attention_falls_back_to_the_cpu_and_says_so_once():
+    check_python(
+        """
+import warnings
+import numpy as np, torch, torch_aule
+assert not torch.aule.is_available()
+rng = np.random.default_rng()
+q, k, v = (rng.standard_normal((2, 3, 9, 8)).astype(np.float32) for _ in range(3))
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    out = torch_aule.flash_attention(q, k, v)
+    again, lse = torch_aule.flash_attention(*(torch.from_numpy(t).requires_grad_() for t in (q, k, v)), return_lse=True)
+said = [str(w.message) for w in seen if "Falling back to CPU simulation backend" in str(w.message)]
+assert len(said) == 1 and torch.aule.unavailable_reason() in said[0] and "driver" in said[0], said
+expected = torch.nn.functional.scaled_dot_product_attention(*map(torch.from_numpy, (q, k, v)), is_causal=True)
+assert isinstance(out, np.ndarray) and np.abs(out - expected.numpy()).max() < 1e-5
+again.sum().backward()
+assert torch.allclose(again, expected, atol=1e-5) and lse.shape == (2, 3, 9)
+try:
+    torch.ones(1, device="aule")
+except RuntimeError as error:
+    assert torch.aule.unavailable_reason() in str(error), error
+else:
+    raise AssertionError("a tensor on a device that is not there")
+""",
+        **NOWHERE,
+    )
+
+
+def test_a_missing_loader_is_named():
+    check_python(
+        """
+import torch, torch_aule
+assert "Vulkan driver not detected" in torch.aule.unavailable_reason(), torch.aule.unavailable_reason()
+q = torch.randn(1, 1, 4, 8)
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    torch_aule.flash_attention(q, q, q)
+assert any("Falling back to CPU simulation backend" in str(w.message) for w in seen)
+""",
+        TORCH_AULE_VULKAN_LIBRARY="/nowhere/libvulkan.so.1",
+    )
+
+
+CASES = [
+    {},
+    {"causal": True},
+    {"causal": True, "causal_bottom_right": True},
+    {"window": (3, 2)},
+    {"window": (2, -1), "causal_bottom_right": True},
+    {"softcap": 2.0, "causal": True},
+    {"scale": 0.3, "mask": "float"},
+    {"mask": "bool"},
+]
+
+
+@pytest.mark.parametrize(
+    "case, dtype",
+    [(case, torch.float32) for case in CASES] + [({"causal": True}, torch.float16), ({"mask": "bool"}, torch.bfloat16)],
+    ids=str,
+)
+def test_cpu_equals_the_device(device, case, dtype):
+    """Forward, log-sum-exp and gradients of the CPU's form and of the kernels."""
+    q = torch.randn(2, 4, 300, 16, dtype=dtype)
+    k, v = torch.randn(2, 2, 37, 16, dtype=dtype), torch.randn(2, 2, 37, 24, dtype=dtype)
+    mask = {"float": torch.randn(300, 37, dtype=dtype), "bool": torch.rand(2, 1, 300, 37) < 0.3}.get(case.get("mask"))
+    if mask is not None and mask.dtype is torch.bool:
+        mask[:, :, 5] = False  # a row that sees no key
+    grad = torch.randn(2, 4, 300, 24, dtype=dtype)
+    results = []
+    for where in ("cpu", device):
+        q1, k1, v1 = (t.detach().to(where).requires_grad_() for t in (q, k, v))
+        window = case.get("window", (-1, -1))
+        options = (0.0, case.get("causal", False), case.get("scale"), *window)
+        options = (*options, case.get("softcap", 0.0), case.get("causal_bottom_right", False))
+        m = None if mask is None else mask.to(where)
+        forward = _attention_cpu.attention if where == "cpu" else torch.ops.aule.flash_attn_fwd
+        out, lse = forward(q1, k1, v1, m, *options)[:2]
+        out.backward(grad.to(where))
+        results.append((out, lse, q1.grad, k1.grad, v1.grad))
+    tolerance = {torch.float32: 2e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}[dtype]
+    for host, kernel in zip(*results, strict=True):
+        scale = max(1.0, host[host.isfinite()].abs().max().item())
+        assert_close(kernel.cpu(), host, rtol=0, atol=tolerance * scale)
+
+
+def test_dropout_on_the_cpu():
+    q = torch.randn(1, 2, 64, 8)
+    ones = torch.ones(1, 2, 512, 1)
+    k = torch.randn(1, 2, 512, 8)
+    out, _ = _attention_cpu.attention(q, k, ones, None, 0.25, False, None, -1, -1, 0.0, False)
+    assert abs(out.mean().item() - 1) < 0.05 and out.std().item() > 0
+    out, _ = _attention_cpu.attention(q, k, ones, None, 1.0, False, None, -1, -1, 0.0, False)
+    assert not out.any()
+
+
+def test_no_keys_and_no_queries_on_the_cpu():
+    q, nothing = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 0, 8)
+    options = (None, 0.0, False, None, -1, -1, 0.0, False)
+    out, lse = _attention_cpu.attention(q, nothing, nothing, *options)
+    assert not out.any() and (lse == -math.inf).all()
+    out, lse = _attention_cpu.attention(nothing, q, q, *options)
+    assert out.shape == (1, 2, 0, 8) and lse.shape == (1, 2, 0)
+
+
+def test_no_word_where_there_is_a_device(device):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flash_attention(*(torch.randn(1, 1, 4, 8) for _ in range(3)))
