@@ -68,7 +68,7 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import _dlpack, _module, backend
+    from torch_aule import _dlpack, _module, _printing, backend
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
@@ -76,6 +76,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend()
     _module.install(NAME)
     _dlpack.install(NAME)
+    _printing.install(NAME)
     importlib.import_module("torch_aule._attention_ops")
     importlib.import_module("torch_aule._loss_ops")
     importlib.import_module("torch_aule._rotary_ops")

@@ -25,21 +25,27 @@ bool aligned(uint64_t address, int64_t offset_elems, DType t, int pack) {
   return (address + static_cast<uint64_t>(offset_elems) * dtype_size(t)) % unit == 0;
 }
 
-enum class Via { raw, float32, int64, float64 };
+enum class Via { raw, float32, int64, float64, float64_bits };
 
-Via conversion_class(DType dst, DType src) {
+Via conversion_class(DType dst, DType src, const Caps& caps) {
   if (dst == src) return Via::raw;
-  if (dst == DType::f64 || src == DType::f64) return Via::float64;
+  if (dst == DType::f64 || src == DType::f64) return caps.float64 ? Via::float64 : Via::float64_bits;
   return is_floating(dst) || is_floating(src) ? Via::float32 : Via::int64;
 }
 CopyDenseC dense_axis(Via via) {
-  return via == Via::float64 ? CopyDenseC::double_ : via == Via::int64 ? CopyDenseC::int64 : CopyDenseC::float_;
+  switch (via) {
+    case Via::int64: return CopyDenseC::int64;
+    case Via::float64: return CopyDenseC::double_;
+    case Via::float64_bits: return CopyDenseC::double_bits;
+    default: return CopyDenseC::float_;
+  }
 }
 CopyStridedC strided_axis(Via via) {
   switch (via) {
     case Via::raw: return CopyStridedC::raw;
     case Via::float32: return CopyStridedC::float_;
     case Via::int64: return CopyStridedC::int64;
+    case Via::float64_bits: return CopyStridedC::double_bits;
     default: return CopyStridedC::double_;
   }
 }
@@ -223,10 +229,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
   const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
   const uint32_t signs = same ? signs_to_flip(dst, negate, dst.is_conj() != src.is_conj()) : 0;
-  const Via via = conversion_class(dt_dst, dt_src);
-  TORCH_CHECK_NOT_IMPLEMENTED(via != Via::float64 || caps_of(dst).float64, "copy_: converting ", src.scalar_type(),
-                              " to ", dst.scalar_type(), " on ", dst.device(),
-                              " needs the Vulkan feature shaderFloat64, which this device lacks");
+  const Via via = conversion_class(dt_dst, dt_src, caps_of(dst));
 
   auto& stream = current(dst);
   const StridedShape<2> whole = shape_of<2>({&dst, &src});

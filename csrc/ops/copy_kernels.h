@@ -6,7 +6,7 @@
 namespace aule::ops {
 
 // Both on one aule device, of equal sizes (src expanded by the caller; its strides may be 0), not overlapping.
-// Equal dtypes move bits, others convert as PyTorch's CPU does; float64 conversions need the device's float64.
+// Equal dtypes move bits, others convert as PyTorch's CPU does, float64 by integer code on devices without float64.
 // Dtypes without arithmetic (float8, uint16 to uint64) raise NotImplementedError unless only bits move.
 void copy_strided(const at::Tensor& dst, const at::Tensor& src);
 

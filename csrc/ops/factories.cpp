@@ -31,10 +31,12 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   if (out.numel() == 0) return out;
   const DType dtype = dtype_of(out, op);
   const int device = out.device().index();
-  // Truncated to integers, the last digit of a fraction decides: take float64 where the device has it.
+  // Truncated to integers, the last digit of a fraction decides: take float64, by integer code where the device has
+  // none.
   const bool exact = dtype == DType::f64 || (!is_floating(dtype) && s.kind != Kind::integer);
   auto kernel = kernel::sequence(exact ? DType::f64 : DType::f32);
-  if (exact && !supported_row(device, kernel.row)) {
+  const bool bits = exact && !supported_row(device, kernel.row) && s.kind != Kind::power;
+  if (exact && !bits && !supported_row(device, kernel.row)) {
     TORCH_CHECK_NOT_IMPLEMENTED(dtype != DType::f64, op, ": this device has no float64 arithmetic");
     kernel = kernel::sequence(DType::f32);
   }
@@ -42,6 +44,19 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   at::Tensor dense = direct ? out : at::empty_like(out, at::MemoryFormat::Contiguous);
   auto& stream = current(out);
   TensorArgs args;
+  if (bits) {
+    SequenceDoubleBitsParams p{};
+    p.dst = args.write(dense);
+    p.n = static_cast<uint64_t>(dense.numel());
+    p.integer_start = s.integer_start;
+    p.integer_step = s.integer_step;
+    p.start = std::bit_cast<uint64_t>(s.start);
+    p.step = std::bit_cast<uint64_t>(s.step);
+    p.end = std::bit_cast<uint64_t>(s.end);
+    const Spec spec{dtype, static_cast<int>(s.kind)};
+    launch(stream, kernel::sequence_double_bits(), spec, p, args, linear_grid(ceil_div(p.n, 128)));
+    return direct ? out : out.copy_(dense);
+  }
   SequenceParams p{};
   p.dst = args.write(dense);
   p.n = static_cast<uint64_t>(dense.numel());

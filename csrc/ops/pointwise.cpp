@@ -97,6 +97,24 @@ bool aligned(uint64_t address, DType t, int pack) {
   return address % std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack)) == 0;
 }
 
+// Rows that float64 has by integer code, on a device without float64.
+constexpr bool in_double_bits(const Row& row) {
+#define DOUBLE_UNARY(number, name, expr)       \
+  static_assert(unary_row::name.id == number); \
+  if (row.arity == 1 && row.id == number) return true;
+#define DOUBLE_BINARY(number, name, expr)       \
+  static_assert(binary_row::name.id == number); \
+  if (row.arity == 2 && row.id == number) return true;
+#define DOUBLE_TERNARY(number, name, expr)       \
+  static_assert(ternary_row::name.id == number); \
+  if (row.arity == 3 && row.id == number) return true;
+#include "pointwise/double_bits_ops.def"
+#undef DOUBLE_UNARY
+#undef DOUBLE_BINARY
+#undef DOUBLE_TERNARY
+  return false;
+}
+
 struct Operand {
   uint64_t address = 0, value = 0;
   DType dtype = DType::f32;
@@ -110,6 +128,7 @@ struct Plan {
   bool gpu;
   std::array<Operand, N> operands;
   std::array<uint64_t, 3> scalars{};
+  bool double_bits = false;  // float64 by integer code
 
   uint64_t register_operand(Args& args, int k, uint64_t address, int64_t extent) const {
     const uint64_t bytes = static_cast<uint64_t>(extent) * dtype_size(operands[k].dtype);
@@ -221,6 +240,15 @@ struct Plan {
     const bool lanes =
         caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
+      if (double_bits) {
+        if constexpr (N == 2)
+          launch_piece<UnaryDoubleBitsParams>(stream, kernel::unary_double_bits(), shape, offsets, false);
+        else if constexpr (N == 3)
+          launch_piece<BinaryDoubleBitsParams>(stream, kernel::binary_double_bits(), shape, offsets, false);
+        else
+          launch_piece<TernaryDoubleBitsParams>(stream, kernel::ternary_double_bits(), shape, offsets, false);
+        return;
+      }
       const bool dense = shape.dense();
       if (lanes && dense && !row.special && shape.sizes[0] >= kLanesMin) {
         const int64_t done = launch_lanes(stream, shape, offsets);
@@ -257,6 +285,9 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   DType c = arithmetic_of(row, common);
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
   Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
+  plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;
+  TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(row), row.name,
+                              ": this device has no float64 arithmetic");
   for (int i = 0; i < scalars.size(); ++i)
     plan.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
 

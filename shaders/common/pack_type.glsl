@@ -1,4 +1,4 @@
-// The arithmetic type T of a variant (axis C: raw, float, int, int64, double) and its loads and stores.
+// The arithmetic type T of a variant (axis C: raw, float, int, int64, double, double_bits) and its loads and stores.
 // Include after pack.glsl.
 #ifdef C_raw
 #define T uvec4
@@ -36,4 +36,13 @@ T scalar_T(uint64_t bits) { return int64_t(bits); }
 #define unpack_T unpack_double
 #define pack_T pack_double
 T scalar_T(uint64_t bits) { return packDouble2x32(unpackUint2x32(bits)); }
+#endif
+#ifdef C_double_bits  // float64 without the device's float64
+#include "common/double_bits.glsl"
+#define T uint64_t
+#define load_T load_double_bits
+#define store_T store_double_bits
+#define unpack_T unpack_double_bits
+#define pack_T pack_double_bits
+T scalar_T(uint64_t bits) { return bits; }
 #endif

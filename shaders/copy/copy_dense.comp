@@ -1,8 +1,8 @@
 // dst[i] = convert(src[i]) over two dense tensors of the same order. Same dtype never comes here (a byte copy does it).
 // C is the type the value passes through: float for a float destination or source, int64 between integers,
-// double when either side is float64.
+// double when either side is float64, or its bits where the device has no float64.
 // One invocation moves 8 elements: 16-byte accesses for 2-byte and wider types.
-#pragma aule axis C float int64 double
+#pragma aule axis C float int64 double double_bits
 #pragma aule feature float64 if C=double
 #ifdef C_double
 #define AULE_DOUBLE

@@ -2,7 +2,7 @@
 // Strides are in elements, 32 bits; the host merges dimensions and splits what is larger.
 // One invocation moves 4 elements along dimension 0, so that the divisions are paid once in four;
 // DST_PACKED / SRC_PACKED: that side is dense along dimension 0 and aligned, and takes one wide access.
-#pragma aule axis C raw float int64 double
+#pragma aule axis C raw float int64 double double_bits
 #pragma aule feature float64 if C=double
 #ifdef C_double
 #define AULE_DOUBLE

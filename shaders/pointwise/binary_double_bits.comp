@@ -1,0 +1,12 @@
+// out = op(a, b) in float64 by integer code, for devices without float64; op is a row of double_bits_ops.def. Operands
+// of any strides, see strided.glsl.
+#pragma aule params ring
+#define C_double_bits
+#define PACK 4
+#define ARITY 2
+#include "common/dtype.glsl"
+#include "common/pack.glsl"
+#include "common/pack_type.glsl"
+#include "pointwise/double_bits_rows.glsl"
+#define APPLY(i) apply(a[i], b[i])
+#include "pointwise/strided.glsl"
