@@ -88,6 +88,24 @@ def test_includes(folder):
     assert not wrong, "\n".join(["not allowed by csrc/README.md:", *wrong])
 
 
+def test_headers_of_one_system_are_guarded():
+    """MSVC has none of these; what needs them stands under a condition that names the system."""
+    wrong = []
+    for path in [p for p in CSRC.glob("**/*") if p.suffix in (".h", ".cpp")]:
+        conditions = []
+        for number, text in enumerate(path.read_text().splitlines(), 1):
+            if re.match(r"\s*#\s*if", text):
+                conditions.append(text)
+            elif re.match(r"\s*#\s*el", text):
+                conditions[-1] += text
+            elif re.match(r"\s*#\s*endif", text):
+                conditions.pop()
+            elif re.search(r"#\s*include <(pthread|unistd|dlfcn|fcntl|sys/\w+|windows)\.h>", text):
+                if not any("_WIN32" in c for c in conditions):
+                    wrong.append(f"{path.relative_to(ROOT)}:{number}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_broad_torch_headers():
     """Each costs tens of seconds of compilation; per-operator headers say what a file uses."""
     broad = {"ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h", "torch/torch.h", "torch/all.h"}

@@ -38,6 +38,9 @@ case $? in
   *) status=1 ;;
 esac
 
+echo "== as for Windows"
+tools/check_windows.sh || status=1
+
 echo "== on the installed driver, under the validation layers"
 TORCH_AULE_VALIDATION=1 "$py" -m pytest -q -n "${TORCH_AULE_TEST_JOBS:-2}" test || status=1
 exit $status

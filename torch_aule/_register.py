@@ -82,6 +82,7 @@ def register() -> None:
     importlib.import_module("torch_aule._rotary_ops")
     importlib.import_module("torch_aule._attention_vmap")
     importlib.import_module("torch_aule._fake_convolution")
+    importlib.import_module("torch_aule._aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()
 
 

@@ -143,6 +143,7 @@ void apply_disable_switches(Caps& caps) {
   AULE_SWITCH(memory_budget, "MEMORY_BUDGET") AULE_SWITCH(device_fault, "DEVICE_FAULT")
   AULE_SWITCH(pipeline_executable_properties, "PIPELINE_EXECUTABLE_PROPERTIES")
 #undef AULE_SWITCH
+  if (environment_flag("TORCH_AULE_DISABLE_COOPMAT")) caps.cooperative_matrix = false;  // another name
   if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
   // A software device then takes the kernels that are meant for GPUs.
   if (environment_flag("AULE_DISABLE_CPU_KERNELS") && caps.kind == Caps::Kind::cpu) caps.kind = Caps::Kind::other;

@@ -184,7 +184,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only the sizes that have a stated aim, fewer rounds")
     parser.add_argument("--save", metavar="FILE", help="write the JSON lines there too")
     parser.add_argument("--compare", metavar="FILE", help="compare with lines saved before")
-    parser.add_argument("--threshold", type=float, default=0.15, help="change that counts in --compare (default 0.15)")
+    parser.add_argument("--threshold", type=float, default=0.05, help="change that counts in --compare (default 0.05)")
     parser.add_argument("--fail-on-regression", action="store_true", help="exit 1 when --compare finds a slower case")
     parser.add_argument("--markdown", action="store_true", help="print tables instead of JSON lines")
     parser.add_argument("--device", type=int, default=0, help="index of the aule device")
