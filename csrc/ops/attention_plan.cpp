@@ -131,7 +131,8 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
   if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
   if (plan.parts == 2 && lane_elements(layout) % 4 != 0) return plan;
-  const int lanes = layout.subgroup / m, warps = forward && widest > 64 ? 8 : 4;
+  // 512 invocations have 128 registers each on RDNA3.5, and spill there.
+  const int lanes = layout.subgroup / m, warps = forward && widest > 64 && layout.subgroup <= 32 ? 8 : 4;
   plan.local = warps * layout.subgroup;
   plan.rows = plan.step = plan.stages = 1;
   plan.tile = widest <= 128 && caps.kind != Caps::Kind::cpu ? 32 : 16;

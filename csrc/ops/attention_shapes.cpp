@@ -41,9 +41,9 @@ constexpr MatrixShape kDkDv[] = {
 // which the portable kernels serve.
 constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 4, 1, 16, 1, 1}};
 constexpr MatrixShape kDqOthers[] = {
-    {64, 4, 1, 64, 1, 1}, {96, 8, 1, 32, 1, 2}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
+    {64, 4, 1, 64, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDvOthers[] = {
-    {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 8, 1, 32, 1, 1, 0, 0, 2}, {192, 8, 1, 16, 1, 1}};
+    {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
 constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
