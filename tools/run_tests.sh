@@ -41,6 +41,22 @@ esac
 echo "== as for Windows"
 tools/check_windows.sh || status=1
 
+# lavapipe's subgroups are as wide as its vectors. What computes in subgroups, with the narrowest and the widest ones; other
+# drivers ignore the variable.
+other_subgroups="test_layouts and not matmul or infinities or masked or many_rows or extremes or nan or ties or long_sums or
+  sum_and_product or sort_is_stable or nonzero or vectors"
+for width in 128 512; do
+  echo "== on the installed driver, with vectors of $width bits"
+  LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider test/test_softmax.py test/test_norm.py \
+    test/test_reduce.py test/test_scan.py test/test_sort.py test/test_matmul.py \
+    -k "${other_subgroups//$'\n'/}" > "build/vectors_$width.log" 2>&1 &
+  passes[width]=$!
+done
+for width in 128 512; do
+  wait "${passes[width]}" || status=1
+  cat "build/vectors_$width.log"
+done
+
 echo "== on the installed driver, under the validation layers"
 TORCH_AULE_VALIDATION=1 "$py" -m pytest -q -n "${TORCH_AULE_TEST_JOBS:-2}" test || status=1
 exit $status
