@@ -280,9 +280,9 @@ struct Plan {
 
 template <int N>
 void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
-  if (iter.numel() == 0) return;
   const at::TensorBase& out = iter.tensor_base(0);
-  DType c = arithmetic_of(row, common);
+  DType c = arithmetic_of(row, common);  // declines before all else: an empty complex abs is complex in our rules
+  if (iter.numel() == 0) return;
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
   Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
   plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;

@@ -270,9 +270,9 @@ std::tuple<at::Tensor, at::Tensor> std_mean(const at::Tensor& self, at::Optional
 
 at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim,
                                    bool keepdim, OptionalType dtype, at::Tensor& out) {
-  check_out_type("linalg.vector_norm", dtype, out);
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
                               "linalg.vector_norm: expected a floating point input, but got ", self.scalar_type());
+  check_out_type("linalg.vector_norm", dtype, out);
   const double p = ord.to<double>();
   const DimMask mask = reduced_dims(dim, self.dim());
   if (p < 0 || std::isinf(p))

@@ -20,6 +20,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
           const at::Tensor& out2 = {}) {
   check_same_device(name, {&self, &out, &out2});
   dim = at::maybe_wrap_dim(dim, self.dim());
+  dtype_of(self, name), dtype_of(out, name);  // decline before the copies below are recorded
   if (self.numel() == 0) return;
   // float64 to integers is not the kernel's: its arithmetic type is that of the output
   const at::Tensor x =
