@@ -16,6 +16,7 @@ _BY_FILE = {
     "test_matrix_layout.py": "matrix_layout",
     "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits "
     "gemm_tiles gemv gemv_matrix gemv_wide",
+    "test_no_float64.py": "sequence_double_bits binary_double_bits ternary_double_bits unary_double_bits",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
     "test_gpu_kernels.py": "column_sum norm_bwd_rows norm_fwd_rows norm_params_sum cross_entropy_backward",
     "test_optim.py": "foreach fused_adam fused_sgd",

@@ -24,6 +24,7 @@ def batching():
     )
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="beside CUDA transformers takes its streams from there")
 def test_generate_batch_gives_the_tokens_of_the_cpu(device):
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,

@@ -102,3 +102,16 @@ def test_nan_bits_survive(device):
     x = torch.tensor([0x7F800001, -0x400000, 0x7FC12345], dtype=torch.int32)
     y = x.to(device).view(torch.float32)[::2].clone().view(torch.int32)
     assert_close(y, x[::2].contiguous())
+
+
+def test_a_tensor_of_a_third_device_has_no_address_of_the_host(device):
+    """It goes through the host, if it has values at all: its pointer is nothing to read from."""
+    ours = torch.zeros(3, device=device)
+    with pytest.raises(NotImplementedError, match="meta"):
+        ours.copy_(torch.empty(3, device="meta"))
+    assert ours.cpu().tolist() == [0, 0, 0]
+    if torch.cuda.is_available():
+        x = torch.randn(5, 7)
+        assert torch.equal(x.cuda().to(device).cpu(), x)
+        assert torch.equal(x.to(device).to("cuda").cpu(), x)
+        assert torch.equal(x.t().to(device).to("cuda", torch.float64).cpu(), x.t().double())

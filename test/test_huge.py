@@ -1,7 +1,8 @@
 """Tensors of more than 2^31 elements and 2^32 bytes, on devices with the memory for them.
 
-Inputs repeat a block of prime length, so that the CPU knows every element by its index, and an index that lost its upper
-bits finds another one. Results are compared in slices: both ends, around 2^31 elements, 2^31 and 2^32 bytes, and between.
+Inputs repeat a block of prime length, so that the CPU knows every element by its index, and an index that lost its
+upper bits finds another one. Results are compared in slices: both ends, around 2^31 elements, 2^31 and 2^32 bytes, and
+between.
 TORCH_AULE_HUGE_ELEMS=<n> runs the same programs at another size, on any device (300000 takes seconds).
 """
 
@@ -223,7 +224,8 @@ def test_products():
     left, right = (torch.rand(m, 32) - 0.5).half(), (torch.rand(32, m) - 0.5).half()
     y = left.to("aule") @ right.to("aule")
     for first in (0, m // 2, m - 4):
-        assert_close(y[first : first + 4], (left[first : first + 4].double() @ right.double()).half(), rtol=1e-2, atol=1e-2)
+        expected = (left[first : first + 4].double() @ right.double()).half()
+        assert_close(y[first : first + 4], expected, rtol=1e-2, atol=1e-2)
     del y
     batch = ELEMS // (16 * 32)  # many batches
     c = Pattern(torch.float16, batch * 16 * 32)

@@ -108,7 +108,8 @@ def test_shaders_that_would_blind_the_guard_are_refused():
         sys.path.remove(str(SHADERS))
 
     def check(declaration, body):
-        spirv, log = compile_text(f"#version 460\nlayout(local_size_x = 1) in;\n{declaration}\nvoid main() {{ {body} }}")
+        head = f"#version 460\nlayout(local_size_x = 1) in;\n{declaration}\n"
+        spirv, log = compile_text(f"{head}void main() {{ {body} }}")
         assert not log
         check_guard(spirv, "k")
 

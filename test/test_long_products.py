@@ -80,7 +80,7 @@ def randn(*sizes):
 @pytest.mark.parametrize("shape", [(3, 3), (5, 20), (1, 1), (1, 3), (3, 1)], ids=str)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_product_along_a_long_k(device, dtype, shape, transposed):
-    a, b = randn(shape[0], N), randn(N, shape[1])
+    a, b = randn(shape[0], N) + 0.5, randn(N, shape[1]) + 0.5  # or a single result may be next to nothing
     if transposed:
         a, b = a.t().contiguous().t(), b.t().contiguous().t()
     check(torch.mm, a, b, dtype=dtype, grad=shape == (3, 3))
@@ -103,7 +103,7 @@ def test_products_that_add(device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.half, torch.float64], ids=str)
 def test_vectors(device, dtype):
-    check(torch.dot, randn(2 * N), randn(2 * N), dtype=dtype)
+    check(torch.dot, randn(2 * N) + 0.5, randn(2 * N) + 0.5, dtype=dtype)
     check(torch.mv, randn(3, N), randn(N), dtype=dtype)
     check(lambda a, b: torch.mv(a.t(), b), randn(N, 3), randn(N), dtype=dtype)
     check(torch.outer, randn(N), randn(3), dtype=dtype)

@@ -97,10 +97,12 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
       host_to_device(host, dst, /*non_blocking=*/false);
     }
   } else if (on_aule(dst)) {
-    host_to_device(self, dst, non_blocking);
-  } else {
-    TORCH_CHECK(dst.is_cpu(), "copy_: cannot copy from ", self.device(), " to ", dst.device());
+    // Memory of another kind of device (CUDA beside us) is no address of the host's: the host lies between.
+    host_to_device(self.is_cpu() ? self : self.to(at::kCPU), dst, non_blocking && self.is_cpu());
+  } else if (dst.is_cpu()) {
     device_to_host(self.expand(dst.sizes()), dst, non_blocking);
+  } else {
+    const_cast<at::Tensor&>(dst).copy_(self.to(at::kCPU), /*non_blocking=*/false);
   }
   return dst;
 }
