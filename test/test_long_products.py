@@ -392,6 +392,8 @@ def test_long_bags(device, mode):
     entries = 3 * N
     indices = torch.randint(0, 50, (entries,))
     indices[2 * N :] = 0  # the highest row of a bag is found in its last part, or its first
+    # The gradient of row 0 adds N equal terms one by one, as the CPU does: float32 is off by up to N / 2 roundings.
+    tolerance = None if mode == "max" else 4e-3
     for offsets in ([0], [0, 0, 5, N + 7, N + 7, N + 8, entries]):
         for dtype in (torch.float32, torch.bfloat16):
             for padding in (None, 7):
@@ -401,6 +403,7 @@ def test_long_bags(device, mode):
                     torch.tensor(offsets),
                     randn(50, 3),
                     dtype=dtype,
+                    tolerance=tolerance and max(tolerance, TOLERANCE[dtype]),
                 )
     if mode == "sum":
         check(
@@ -409,6 +412,7 @@ def test_long_bags(device, mode):
             torch.tensor([0, 7]),
             randn(50, 3),
             randn(entries),
+            tolerance=tolerance,
         )
 
 
