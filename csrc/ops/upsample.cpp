@@ -147,12 +147,13 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   put_spatial(p.out_size, out_size, dims);
   for (int d = 0; d < dims; ++d)
     p.pad[2 - d] = static_cast<int32_t>(padding[static_cast<size_t>(2 * d)]);  // padding lists the last axis first
-  uint64_t outputs = 1;  // of an edge's cell
-  for (size_t d = 0; d < 3; ++d)
-    outputs *= 2 + static_cast<uint64_t>(p.in_size[d] == 1
-                                             ? p.out_size[d]
-                                             : 2 + std::max({p.pad[d], p.out_size[d] - p.in_size[d] - p.pad[d], 0}));
-  if (direction == EdgePadDIRECTION::backward) check_walk("pad_backward", caps_of(out), outputs);
+  uint64_t walk = 0;  // iterations of an edge cell's three nested loops, the last axis innermost
+  for (size_t d = 3; d-- > 0;) {
+    const int edge = std::max({p.pad[d], p.out_size[d] - p.in_size[d] - p.pad[d], 0});
+    const int outputs = mode == EdgePad::reflection ? 3 : p.in_size[d] == 1 ? p.out_size[d] : 2 + edge;
+    walk = static_cast<uint64_t>(outputs) * (1 + walk);
+  }
+  if (direction == EdgePadDIRECTION::backward) check_walk("pad_backward", caps_of(out), walk);
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
   launch(current(in), kernel::edge_pad(direction), Spec{dtype, mode == EdgePad::reflection}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
