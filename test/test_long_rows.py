@@ -280,8 +280,7 @@ def test_plans_for_small_limits():
     """This file once more, planned for a device that allows 1024 iterations: cuts in several steps, on any driver."""
     if not torch.aule.get_device_properties().kind == "cpu":
         pytest.skip("a real GPU: no driver of one is known to end loops, and its planners' other paths need no limit")
-    code = (
-        "import pytest, sys\n"
-        f"sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', {str(ROOT / 'test' / 'test_long_rows.py')!r}]))"
-    )
-    check_python(code, AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="20011", timeout=300)
+    # Gradients of resampling are refused there: a cell of 750 outputs cannot be cut.
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not resampling", str(ROOT / "test" / "test_long_rows.py")]
+    code = f"import pytest, sys\nsys.exit(pytest.main({options!r}))"
+    check_python(code, AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007", timeout=280)
