@@ -44,7 +44,7 @@ tools/check_windows.sh || status=1
 # lavapipe's subgroups are as wide as its vectors. What computes in subgroups, with the narrowest and the widest ones; other
 # drivers ignore the variable.
 other_subgroups="test_layouts and not matmul or infinities or masked or many_rows or extremes or nan or ties or long_sums or
-  sum_and_product or sort_is_stable or nonzero or vectors"
+  sum_and_product or sort_is_stable or nonzero or test_vectors"
 for width in 128 512; do
   echo "== on the installed driver, with vectors of $width bits"
   LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider test/test_softmax.py test/test_norm.py \
