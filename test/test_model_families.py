@@ -24,7 +24,7 @@ OUTPUT_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 5e-5
 # Families that enlarge rounding errors: dac takes sines of sines. The CPU's own error against float64 is 4e-5.
 LOOSER = {"dac": 20}
-# Families that choose the nearest code of a codebook: where two are about as near, rounding decides, so inputs are fixed.
+# Families that choose the nearest code of a codebook. Where two are about as near, rounding decides: fixed inputs.
 FIXED = {"encodec", "dac"}
 # A gradient that is nought but for rounding (of a key's bias, say) is measured by this part of the model's largest one.
 SMALLEST_GRADIENT = 1e-2
@@ -58,7 +58,7 @@ def redraw(model):
 
 def build(family):
     if family in FIXED:
-        torch.manual_seed(1)
+        torch.manual_seed(6)
     np.random.seed(torch.initial_seed() % 2**31)
     model, inputs = FAMILIES[family]()
     redraw(model.eval())
