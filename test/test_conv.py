@@ -62,6 +62,31 @@ def test_convolution_half(dtype):
     assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("case", CONVS + TRANSPOSED, ids=str)
+def test_16_bit_convolutions_round_at_most_twice(case, dtype, record_property):
+    """Once after the sum, once after the bias. The CPU rounds transposed ones more often: both errors are recorded."""
+    dims, c_in, c_out, spatial, kernel, options = case
+    transposed = case in TRANSPOSED
+    groups = options.get("groups", 1)
+    function = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
+    x = torch.randn(2, c_in, *spatial, dtype=dtype)
+    w = torch.randn(*((c_in, c_out // groups) if transposed else (c_out, c_in // groups)), *kernel, dtype=dtype)
+    b = torch.randn(c_out, dtype=dtype)
+    exact = function(x.double(), w.double(), b.double(), **options)
+    sizes = function(x.double().abs(), w.double().abs(), b.double().abs(), **options)
+    step = torch.finfo(dtype).eps / 2  # of a number's own size; the sum before the bias may be larger than the result
+
+    def error(result):
+        return ((result.cpu().double() - exact).abs() / sizes).max().item() / step
+
+    ours, cpus = error(function(x.to("aule"), w.to("aule"), b.to("aule"), **options)), error(function(x, w, b, **options))
+    record_property("error_in_roundings", {"aule": ours, "cpu": cpus})
+    assert ours <= 2.01, f"{ours:.2f} roundings from float64, the CPU {cpus:.2f}"
+    if transposed and groups == 1:
+        assert ours <= max(cpus, 1.01), f"{ours:.2f} roundings from float64, the CPU {cpus:.2f}"
+
+
 def test_convolution_layouts_and_empty():
     x, w = torch.randn(2, 6, 7, 3).permute(0, 3, 1, 2), torch.randn(4, 3, 3, 3).transpose(2, 3)
     assert_close(F.conv2d(x.to("aule"), w.to("aule")), F.conv2d(x, w), rtol=1e-4, atol=1e-4)

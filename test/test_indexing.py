@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from helpers import FLOATS, INTS, assert_close, like_strided
 
@@ -222,6 +223,44 @@ def test_contended_sums(dtype):
     got = torch.zeros(5, dtype=dtype, device="aule").scatter_add_(0, index.to("aule"), src.to("aule"))
     want = torch.zeros(5, dtype=torch.int64).scatter_add_(0, index, src.long()).to(dtype)
     assert_close(got, want, rtol=0, atol=0)
+
+
+SUMS = {
+    "scatter_add": lambda x, i, v: x.scatter_add(0, i[:, None].expand(v.shape), v),
+    "scatter_reduce": lambda x, i, v: x.scatter_reduce(0, i[:, None].expand(v.shape), v, "sum"),
+    "index_add": lambda x, i, v: x.index_add(0, i, v),
+    "index_put": lambda x, i, v: x.index_put((i,), v, accumulate=True),
+    "put": lambda x, i, v: x.flatten().put(i[:, None] * 3 + torch.arange(3, device=i.device), v, accumulate=True),
+    "gradient of indexing": lambda x, i, v: torch.autograd.grad(x.requires_grad_()[i], x, v)[0],
+    "gradient of gather": lambda x, i, v: torch.autograd.grad(
+        x.requires_grad_().gather(0, i[:, None].expand(v.shape)), x, v
+    )[0],
+    "gradient of embedding": lambda x, i, v: torch.autograd.grad(F.embedding(i, x.requires_grad_()), x, v)[0],
+    "gradient of embedding_bag": lambda x, i, v: torch.autograd.grad(
+        F.embedding_bag(i, x.requires_grad_(), torch.arange(i.numel(), device=i.device), mode="sum"), x, v
+    )[0],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", SUMS)
+def test_16_bit_sums_are_rounded_once(name, dtype):
+    """Ones would stop adding up at 256 in bfloat16, at 2048 in float16, were every sum rounded to its dtype."""
+    n = 9001
+    x, values = torch.randn(5, 3, dtype=dtype), torch.rand(n, 3).to(dtype)
+    index = torch.randint(0, 3, (n,))
+    got = SUMS[name](x.to("aule"), index.to("aule"), values.to("aule"))
+    want = SUMS[name](x.double(), index, values.double())
+    torch.testing.assert_close(got.cpu().double(), want, rtol=torch.finfo(dtype).eps / 2 * 1.01, atol=0)
+
+
+def test_16_bit_sums_into_views():
+    x, values = torch.randn(8, 12, dtype=torch.bfloat16), torch.randn(700, 4, dtype=torch.bfloat16)
+    index = torch.randint(0, 6, (700,))
+    got, want = x.to("aule"), x.double()
+    got[1:, 2::3].index_add_(0, index.to("aule"), values.to("aule"))
+    want[1:, 2::3].index_add_(0, index, values.double())
+    torch.testing.assert_close(got.cpu().double(), want, rtol=2**-8 * 1.01, atol=1e-4)
 
 
 def test_masks():

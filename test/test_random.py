@@ -365,5 +365,6 @@ def test_rrelu():
     assert below.min() > 0.0999 and below.max() < 0.3001
     close_to(below.mean(), 0.2, 0.2 / math.sqrt(12), below.numel())
     y.backward(torch.ones_like(y))
-    assert_close(x.grad, slope.float(), rtol=1e-4)
+    drawn = x.detach().cpu() != 0  # zero says nothing of its slope, and one draw in 10^7 is one
+    assert_close(x.grad[drawn.to("aule")], slope.float()[drawn], rtol=1e-4)
     assert_close(F.rrelu(x, 0.1, 0.3), F.leaky_relu(x.detach().cpu(), 0.2))

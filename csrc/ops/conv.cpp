@@ -11,6 +11,7 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv_tiles.h"
 #include "ops/loop_limit.h"
+#include "ops/matmul.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -198,7 +199,7 @@ at::Tensor columns_of(const Geometry& g, const at::Tensor& x) {
   return columns;
 }
 
-// y[N, O, *] = x[N, C, *] * w[O, C/groups, *]: all contiguous.
+// y[N, O, *] = x[N, C, *] * w[O, C/groups, *]: all contiguous; y of 16-bit operands may be float32, without groups.
 void forward(const Geometry& g, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y, int64_t groups) {
   if (y.numel() == 0) return;
   if (groups != 1) return run_direct(g, ConvDirectGRAD::none, x, w, y, groups);
@@ -207,10 +208,11 @@ void forward(const Geometry& g, const at::Tensor& x, const at::Tensor& w, const 
   for (int64_t at = 0, step = chunk_of(g, x); at < x.size(0); at += step) {
     const int64_t count = std::min(step, x.size(0) - at);
     at::Tensor part = flat.narrow(0, at, count);
-    at::bmm_out(part, matrix.expand({count, -1, -1}), columns_of(g, x.narrow(0, at, count)));
+    gemm("convolution", matrix.expand({count, -1, -1}), columns_of(g, x.narrow(0, at, count)), {}, 0, 1, part);
   }
 }
 
+// The columns of 16-bit operands are float32, so that their sums are rounded once; gx may then be float32 too.
 void backward_input(const Geometry& g, const at::Tensor& gx, const at::Tensor& w, const at::Tensor& gy,
                     int64_t groups) {
   if (gx.numel() == 0) return;
@@ -219,12 +221,17 @@ void backward_input(const Geometry& g, const at::Tensor& gx, const at::Tensor& w
   const at::Tensor flat = gy.view({gy.size(0), gy.size(1), g.positions()});
   for (int64_t at = 0, step = chunk_of(g, gx); at < gx.size(0); at += step) {
     const int64_t count = std::min(step, gx.size(0) - at);
-    const at::Tensor columns = at::bmm(matrix.expand({count, -1, -1}), flat.narrow(0, at, count));
     at::Tensor part = gx.narrow(0, at, count);
-    if (g.is_identity())
+    const at::TensorOptions wide = gx.options().dtype(at::kFloat);
+    const at::Tensor columns = at::empty({count, matrix.size(1), flat.size(2)}, wide);
+    gemm("convolution", matrix.expand({count, -1, -1}), flat.narrow(0, at, count), {}, 0, 1, columns);
+    if (g.is_identity()) {
       part.view(columns.sizes()).copy_(columns);
-    else
-      run_unfold(g, part, columns, /*fold=*/true);
+    } else {
+      const at::Tensor image = part.scalar_type() == at::kFloat ? part : at::empty(part.sizes(), wide);
+      run_unfold(g, image, columns, /*fold=*/true);
+      if (!image.is_same(part)) part.copy_(image);
+    }
   }
 }
 
@@ -308,7 +315,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     out = out.contiguous(format_of(x, w));
     if (in_kernel) return out;
   } else {
-    out = at::empty(shape, x.options());
+    // The bias is added before the result is rounded.
+    out = at::empty(shape, has_bias && groups == 1 ? x.options().dtype(at::kFloat) : x.options());
     if (transposed)
       backward_input(g, out, w.contiguous(), x.contiguous(), groups);
     else
@@ -319,7 +327,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     per_channel[1] = -1;
     out.add_(bias->view(per_channel));
   }
-  return out.contiguous(format_of(x, w));
+  return out.to(x.scalar_type()).contiguous(format_of(x, w));
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(

@@ -130,16 +130,30 @@ void replace_tensors(c10::IValue& value, F replacement) {
   }
 }
 
-// The operator on twins of the device tensors. Results come to the device with the strides that the CPU gave them;
-// tensors that are written to keep their identity.
-void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void check_the_cpu_can(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "aule: operator ",
                               schema.operator_name(), " has a kernel neither on device aule nor on the CPU");
   for (const auto& result : schema.returns())
     TORCH_CHECK(result.alias_info() == nullptr || result.alias_info()->isWrite(), "aule: operator ",
                 schema.operator_name(), " returns a view, which the CPU cannot make of device memory");
+}
 
+// Results come to the device with the strides that the CPU gave them; tensors that are written to keep their identity.
+void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, HostTwins& twins,
+                  std::optional<c10::Device> device) {
+  twins.write_back();
+  if (!device.has_value()) return;
+  for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i)
+    replace_tensors((*stack)[i], [&](const at::Tensor& t) {
+      const std::optional<at::Tensor> original = twins.original_of(t);
+      return original.has_value() ? *original : device_copy(twins.narrowed(t), *device);
+    });
+}
+
+// The operator on twins of the device tensors; `wide`: in float32 where they are narrower. False if none of them is.
+bool run_on_twins(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool wide) {
+  const c10::FunctionSchema& schema = op.schema();
   const auto& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
   HostTwins twins;
@@ -160,19 +174,36 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   if (!device.has_value()) device = twins.device();
   twins.make_all();
+  if (wide && !twins.widen()) return false;
   for (size_t i = 0; i < arguments.size(); ++i)
     replace_tensors((*stack)[first + i], [&](const at::Tensor& t) { return twins.twin_of(t); });
 
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  take_results(schema, stack, twins, device);
+  return true;
+}
 
-  twins.write_back();
-  if (!device.has_value()) return;
-  const size_t results = schema.returns().size();
-  for (size_t i = stack->size() - results; i < stack->size(); ++i)
-    replace_tensors((*stack)[i], [&](const at::Tensor& t) {
-      const std::optional<at::Tensor> original = twins.original_of(t);
-      return original.has_value() ? *original : device_copy(t, *device);
-    });
+// The CPU has fewer kernels of 16-bit types than torch.cuda.
+bool says_too_narrow(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  for (const char* part : {"not implemented for 'Half'", "not implemented for 'BFloat16'",
+                           "not implemented for 'ComplexHalf'", "doesn't support tensors of type: Half"})
+    if (text.find(part) != std::string::npos) return true;
+  return false;
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_the_cpu_can(op);
+  const size_t arguments = op.schema().arguments().size(), first = stack->size() - arguments;
+  const torch::jit::Stack given(stack->begin() + static_cast<int64_t>(first), stack->end());
+  try {
+    run_on_twins(op, stack, /*wide=*/false);
+  } catch (const c10::Error& error) {
+    if (!says_too_narrow(error)) throw;
+    stack->resize(first);
+    stack->insert(stack->end(), given.begin(), given.end());
+    if (!run_on_twins(op, stack, /*wide=*/true)) throw;
+  }
 }
 
 }  // namespace

@@ -42,6 +42,11 @@ at::Tensor plain(const at::Tensor& t) {
   return view;
 }
 
+at::ScalarType wider(at::ScalarType type) {
+  if (type == at::kHalf || type == at::kBFloat16) return at::kFloat;
+  return type == at::kComplexHalf ? at::kComplexFloat : type;
+}
+
 at::Tensor download_alone(const at::Tensor& t) {
   at::Tensor host = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
   if (t.numel() > 0) {
@@ -114,6 +119,35 @@ std::optional<at::Tensor> HostTwins::original_of(const at::Tensor& host) const {
   for (const Pair& pair : pairs_)
     if (pair.twin.is_same(host)) return pair.original;
   return std::nullopt;
+}
+
+bool HostTwins::widen() {
+  bool found = false, single = false;
+  for (const Pair& pair : pairs_) {
+    const at::ScalarType type = pair.twin.scalar_type();
+    found = found || wider(type) != type;
+    single = single || type == at::kFloat || type == at::kComplexFloat;
+    for (const Pair& other : pairs_)
+      if (&other != &pair && other.twin.is_alias_of(pair.twin)) return false;
+  }
+  if (!found) return false;
+  for (Pair& pair : pairs_) {
+    const at::Tensor narrow = pair.twin;
+    const at::ScalarType type = narrow.scalar_type();
+    if (wider(type) == type) continue;
+    if (!single) narrow_real_ = type == at::kBFloat16 ? at::kBFloat16 : at::kHalf;
+    pair.twin = at::empty_strided(narrow.sizes(), narrow.strides(), narrow.options().dtype(wider(type)));
+    pair.twin.copy_(plain(narrow));
+    set_bits(pair.twin, narrow);
+  }
+  return true;
+}
+
+at::Tensor HostTwins::narrowed(const at::Tensor& result) const {
+  if (!narrow_real_.has_value()) return result;  // float32 took part in the call: it stays
+  if (result.scalar_type() == at::kFloat) return result.to(*narrow_real_);
+  if (result.scalar_type() == at::kComplexFloat && *narrow_real_ == at::kHalf) return result.to(at::kComplexHalf);
+  return result;
 }
 
 void HostTwins::write_back() {

@@ -20,6 +20,11 @@ class HostTwins {
   at::Tensor twin_of(const at::Tensor& t) const;
   // The device tensor whose twin this is.
   std::optional<at::Tensor> original_of(const at::Tensor& host) const;
+  // Twins of 16-bit floats become float32 ones, of complex32 complex64. False, and nothing is done, where there are none
+  // or where twins share memory.
+  bool widen();
+  // A result of the call with widened twins, as narrow as the call without would give it.
+  at::Tensor narrowed(const at::Tensor& result) const;
   // Tensors that the call writes to become what their twins are now: sizes, strides and values.
   void write_back();
   // The first device among the tensors.
@@ -31,6 +36,7 @@ class HostTwins {
     bool written;
   };
   std::vector<Pair> pairs_;
+  std::optional<at::ScalarType> narrow_real_;  // what widen() took away
 };
 
 // A device tensor with the host tensor's sizes, strides, bits and values.

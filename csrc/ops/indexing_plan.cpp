@@ -1,6 +1,7 @@
 #include "ops/indexing_plan.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
@@ -237,6 +238,14 @@ int64_t ordered_width(const IndexPlan& plan) {
   return n;
 }
 
+// 16-bit sums and products want float32: a place that many values meet in would stop growing at 256 in bfloat16. Not
+// where the float32 copy of a large target would cost far more than the few values that go there.
+bool rounds_at_every_step(const IndexPlan& plan, Combine op) {
+  const at::ScalarType type = plan.indexed.scalar_type();
+  return (type == at::kHalf || type == at::kBFloat16) && (op == Combine::add || op == Combine::mul) &&
+         plan.indexed.numel() <= std::max<int64_t>(int64_t{1} << 24, 8 * plan.plain.numel());
+}
+
 }  // namespace
 
 bool IndexPlan::empty() const {
@@ -296,6 +305,15 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
     pair.size = 2;
     pair.plain_stride = pair.indexed_stride = 1;
     plan.dims.push_back(pair);
+  }
+  if (rounds_at_every_step(plan, op)) {
+    const at::Tensor narrow = plan.indexed;
+    const at::Tensor wide =
+        at::empty_strided(narrow.sizes(), narrow.strides(), narrow.options().dtype(at::kFloat)).copy_(narrow);
+    plan.indexed = wide;
+    run_combine(std::move(plan), op, alpha);
+    narrow.copy_(wide);
+    return;
   }
   const DType dtype = dtype_of(plan.indexed, plan.op);
   const bool real = is_floating(dtype);

@@ -200,7 +200,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   }
 
   if (gemm_in_slices(op, a, b, g.has_c ? added : at::Tensor(), beta, alpha, out)) return;
-  // A result with strides past 31 bits or of a dtype that the kernel does not write goes through a temporary.
+  // A result with strides past 31 bits goes through a temporary.
   if (!narrow_enough(out) || (g.has_c && !narrow_enough(added))) {
     at::Tensor dense = at::empty(out.sizes(), out.options());
     gemm(op, a, b, g.has_c ? added.contiguous() : at::Tensor(), beta, alpha, dense);
@@ -217,6 +217,13 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   g.b = view_of(b, args.read(b));
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
+
+  if (g.result != g.in && g.result == DType::f32) {  // which of the kernels of 16-bit matrices only one writes
+    if (gemm_on_matrices(g, beta, alpha, args, out)) return;
+    return gemm(op, a.to(at::kFloat), b.to(at::kFloat), g.has_c ? added : at::Tensor(), beta, alpha, out);
+  }
+  TORCH_INTERNAL_ASSERT(g.result == g.in || !is_floating(g.in), op, ": no kernel makes ", out.scalar_type(), " of ",
+                        a.scalar_type());
 
   if (alpha.isIntegral(true) && alpha.toLong() == 1 && gemm_of_int8(g, args, out)) return;
   if (gemm_of_few_rows(g, beta, alpha, args, out) || gemm_on_matrices(g, beta, alpha, args, out)) return;

@@ -5,11 +5,13 @@
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
 
 #include <cmath>
@@ -151,6 +153,10 @@ at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keep
 }
 at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
                        at::Tensor& out) {
+  if (self.is_complex()) {  // as torch.cuda; the CPU refuses
+    const at::Tensor numbers = at::where(at::isnan(self), at::zeros({}, self.options()), self);
+    return at::sum_out(out, numbers, dim, keepdim, dtype);
+  }
   return sum_like("nansum", ReduceOp::nansum, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
 }
 

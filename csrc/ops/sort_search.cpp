@@ -93,6 +93,7 @@ void write_nonzero(const at::Tensor& flags, const at::Tensor& before, at::IntArr
   p.numel = flags.numel();
   p.limit = out.size(0);
   p.dims = static_cast<uint32_t>(sizes.size());
+  p.by_columns = !out.is_contiguous();
   for (size_t d = 0; d < sizes.size(); ++d) p.sizes[d] = sizes[d];
   if (p.numel == 0 || out.numel() == 0) return;
   const uint32_t local = local_size(flags);
@@ -115,7 +116,8 @@ at::Tensor nonzero_of(const at::Tensor& self) {
   if (self.numel() == 0) return at::empty({0, self.dim()}, options);
   at::Tensor flags = self.to(at::kBool).contiguous().view({-1});
   at::Tensor before = running_count(flags);
-  at::Tensor out = at::empty({before[-1].item<int64_t>(), self.dim()}, options);
+  // Column by column in memory, as on PyTorch's own devices: indexing takes the columns one by one.
+  at::Tensor out = at::empty({self.dim(), before[-1].item<int64_t>()}, options).t();
   write_nonzero(flags, before, self.sizes(), out);
   return out;
 }

@@ -8,7 +8,7 @@ layout(local_size_x_id = 1) in;
 struct Params {
   uint64_t flags, before, out_, numel, limit;  // limit: rows of out
   uint64_t sizes[10];                          // slowest first
-  uint dims;
+  uint dims, by_columns;                       // by_columns: out lies column by column
 };
 #include "common/params.glsl"
 
@@ -20,7 +20,8 @@ void main() {
   uint64_t rest = i;
   for (uint d = p.dims; d-- > 0u;) {
     uint64_t q = rest / p.sizes[d];
-    I64Ref(p.out_ + (k * p.dims + d) * 8).v = int64_t(rest - q * p.sizes[d]);
+    const uint64_t at = p.by_columns != 0u ? d * p.limit + k : k * p.dims + d;
+    I64Ref(p.out_ + at * 8).v = int64_t(rest - q * p.sizes[d]);
     rest = q;
   }
 }
