@@ -16,6 +16,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("native_batch_norm", ops::native_batch_norm));
   m.impl(ROW("native_batch_norm.out", ops::native_batch_norm_out));
   m.impl(ROW("_native_batch_norm_legit", ops::native_batch_norm_legit));
+  m.impl(ROW("_native_batch_norm_legit.out", ops::native_batch_norm_legit_out));
+  m.impl(ROW("_native_batch_norm_legit.no_stats_out", ops::native_batch_norm_no_stats_out));
   m.impl(ROW("_native_batch_norm_legit.no_stats", ops::native_batch_norm_no_stats));
   m.impl(ROW("_batch_norm_with_update", ops::batch_norm_with_update));
   m.impl(ROW("native_batch_norm_backward", ops::native_batch_norm_backward));

@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -129,7 +130,7 @@ struct Kernel<fn, name> {
     if constexpr (std::is_same_v<R, at::Tensor&>) {
       return *written(args...);
     } else if constexpr (returns_references<R>) {
-      return all_written(std::make_index_sequence<sizeof...(A)>{}, std::forward_as_tuple(args...));
+      return last_written(args...);
     } else {
       return Results<R>::from(stack, args...);
     }
@@ -144,14 +145,18 @@ struct Kernel<fn, name> {
     (look(std::type_identity<A>{}, args), ...);
     return found;
   }
-  template <size_t... i, class Tuple>
-  static R all_written(std::index_sequence<i...>, Tuple args) {
-    return std::tuple_cat([&]() {
-      if constexpr (is_written<A>)
-        return std::tuple<at::Tensor&>(std::get<i>(args));
-      else
-        return std::tuple<>();
-    }()...);
+  // Results come last among what is written: running statistics of batch normalization stand before them.
+  static R last_written(A... args) {
+    std::array<at::Tensor*, sizeof...(A)> found{};
+    size_t n = 0;
+    const auto look = [&]<class T>(std::type_identity<T>, auto& value) {
+      if constexpr (is_written<T>) found[n++] = &value;
+    };
+    (look(std::type_identity<A>{}, args), ...);
+    constexpr size_t results = std::tuple_size_v<R>;
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return R(*found[n - results + i]...);
+    }(std::make_index_sequence<results>{});
   }
 };
 

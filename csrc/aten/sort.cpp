@@ -15,6 +15,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("nanmedian", ops::nanmedian));
   m.impl(ROW("nanmedian.dim_values", ops::nanmedian_dim_out));
   m.impl(ROW("mode", ops::mode));
+  m.impl(ROW("mode.values", ops::mode_out));
 
   m.impl(ROW("searchsorted.Tensor", ops::searchsorted));
   m.impl(ROW("searchsorted.Tensor_out", ops::searchsorted_out));

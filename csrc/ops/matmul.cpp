@@ -9,6 +9,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sum.h>
 
+#include <array>
 #include <bit>
 #include <limits>
 #include <utility>
@@ -137,15 +138,21 @@ void check_dim(const char* op, const char* argument, const at::Tensor& t, int64_
 // A 2-D or 1-D result as the batch of one that gemm wants.
 at::Tensor batch_of(const at::Tensor& t) { return t.unsqueeze(0); }
 
+// What is added to a result of these sizes; where `out` itself is, and is about to grow, as it was.
+at::Tensor addend(const at::Tensor& self, at::IntArrayRef sizes, const at::Tensor& out) {
+  if (!self.defined()) return self;
+  return (self.is_same(out) && self.sizes() != sizes ? self.clone() : self).expand(sizes);
+}
+
 at::Tensor& product(const char* op, const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   check_dim(op, "mat1", mat1, 2);
   check_dim(op, "mat2", mat2, 2);
   TORCH_CHECK(mat1.size(1) == mat2.size(0), op, ": mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x",
               mat1.size(1), " and ", mat2.size(0), "x", mat2.size(1), ")");
+  const at::Tensor added = addend(self, {mat1.size(0), mat2.size(1)}, out);
   at::native::resize_output(out, {mat1.size(0), mat2.size(1)});
-  gemm(op, batch_of(mat1), batch_of(mat2), self.defined() ? batch_of(self.expand(out.sizes())) : self, beta, alpha,
-       batch_of(out));
+  gemm(op, batch_of(mat1), batch_of(mat2), added.defined() ? batch_of(added) : added, beta, alpha, batch_of(out));
   return out;
 }
 
@@ -156,8 +163,10 @@ at::Tensor& batch_product(const char* op, const at::Tensor& self, const at::Tens
   TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1), op,
               ": expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ",
               batch2.sizes());
-  at::native::resize_output(out, {batch1.size(0), batch1.size(1), batch2.size(2)});
-  gemm(op, batch1, batch2, self.defined() ? self.expand(out.sizes()) : self, beta, alpha, out);
+  const std::array<int64_t, 3> sizes{batch1.size(0), batch1.size(1), batch2.size(2)};
+  const at::Tensor added = addend(self, sizes, out);
+  at::native::resize_output(out, sizes);
+  gemm(op, batch1, batch2, added, beta, alpha, out);
   return out;
 }
 
@@ -260,6 +269,7 @@ at::Tensor& addbmm_out(const at::Tensor& self, const at::Tensor& batch1, const a
                        const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   check_dim("addbmm", "batch1", batch1, 3);
   check_dim("addbmm", "batch2", batch2, 3);
+  dtype_of(batch1, "addbmm");  // declines before the copies below are recorded
   TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1),
               "addbmm: expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ",
               batch2.sizes());
@@ -287,9 +297,10 @@ at::Tensor& addmv_out(const at::Tensor& self, const at::Tensor& mat, const at::T
   check_dim("addmv", "vec", vec, 1);
   TORCH_CHECK(mat.size(1) == vec.size(0), "addmv: expected vec to have ", mat.size(1), " elements, but got ",
               vec.size(0));
+  const at::Tensor added = addend(self, {mat.size(0)}, out);
   at::native::resize_output(out, {mat.size(0)});
-  gemm("addmv", batch_of(mat), vec.unsqueeze(0).unsqueeze(2), self.expand(out.sizes()).unsqueeze(0).unsqueeze(2), beta,
-       alpha, out.unsqueeze(0).unsqueeze(2));
+  gemm("addmv", batch_of(mat), vec.unsqueeze(0).unsqueeze(2), added.unsqueeze(0).unsqueeze(2), beta, alpha,
+       out.unsqueeze(0).unsqueeze(2));
   return out;
 }
 

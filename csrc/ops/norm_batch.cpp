@@ -148,7 +148,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
   return {y, mean, invstd, at::empty({0}, input.options().dtype(at::kByte))};
 }
 
-std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_batch_norm_out(
+ThreeResults native_batch_norm_out(
     const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
     const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double momentum, double eps,
     at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
@@ -161,6 +161,20 @@ std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_batch_norm_out(
   save_mean.copy_(mean);
   save_invstd.copy_(invstd);
   return {out, save_mean, save_invstd};
+}
+
+ThreeResults native_batch_norm_legit_out(const at::Tensor& input, const OptionalTensor& weight,
+                                         const OptionalTensor& bias, at::Tensor& running_mean, at::Tensor& running_var,
+                                         bool training, double momentum, double eps, at::Tensor& out,
+                                         at::Tensor& save_mean, at::Tensor& save_invstd) {
+  return ops::native_batch_norm_out(input, weight, bias, running_mean, running_var, training, momentum, eps, out,
+                                    save_mean, save_invstd);
+}
+
+ThreeResults native_batch_norm_no_stats_out(const at::Tensor& input, const OptionalTensor& weight,
+                                            const OptionalTensor& bias, bool training, double momentum, double eps,
+                                            at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
+  return ops::native_batch_norm_out(input, weight, bias, {}, {}, training, momentum, eps, out, save_mean, save_invstd);
 }
 
 ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor& input, const OptionalTensor& weight,

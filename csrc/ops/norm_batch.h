@@ -15,7 +15,15 @@ ThreeTensors native_batch_norm_no_stats(const at::Tensor& input, const OptionalT
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_update(
     const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, at::Tensor& running_mean,
     at::Tensor& running_var, double momentum, double eps);
-std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_batch_norm_out(
+using ThreeResults = std::tuple<at::Tensor&, at::Tensor&, at::Tensor&>;
+ThreeResults native_batch_norm_legit_out(const at::Tensor& input, const OptionalTensor& weight,
+                                         const OptionalTensor& bias, at::Tensor& running_mean, at::Tensor& running_var,
+                                         bool training, double momentum, double eps, at::Tensor& out,
+                                         at::Tensor& save_mean, at::Tensor& save_invstd);
+ThreeResults native_batch_norm_no_stats_out(const at::Tensor& input, const OptionalTensor& weight,
+                                            const OptionalTensor& bias, bool training, double momentum, double eps,
+                                            at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd);
+ThreeResults native_batch_norm_out(
     const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
     const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double momentum, double eps,
     at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd);

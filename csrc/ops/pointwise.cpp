@@ -361,6 +361,7 @@ at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Sc
 }
 
 at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  if (a.is_complex()) arithmetic_of(row, a.scalar_type());  // declines; a real `out` of abs is none of our rules
   at::TensorIterator iter;
   switch (rule) {
     case Rule::same: iter.build_borrowing_unary_op(out, a); break;

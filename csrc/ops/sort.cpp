@@ -211,6 +211,14 @@ TwoResults nanmedian_dim_out(const at::Tensor& self, int64_t dim, bool keepdim, 
 at::Tensor median(const at::Tensor& self) { return median_all("median", self, false); }
 at::Tensor nanmedian(const at::Tensor& self) { return median_all("nanmedian", self, true); }
 
+TwoResults mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  const auto [v, i] = ops::mode(self, dim, keepdim);
+  at::native::resize_output(values, v.sizes());
+  at::native::resize_output(indices, i.sizes());
+  values.copy_(v);
+  indices.copy_(i);
+  return {values, indices};
+}
 TwoTensors mode(const at::Tensor& self, int64_t dim, bool keepdim) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   at::Tensor values = at::empty({0}, self.options()), indices = at::empty({0}, self.options().dtype(at::kLong));

@@ -22,5 +22,6 @@ TwoResults nanmedian_dim_out(const at::Tensor& self, int64_t dim, bool keepdim, 
 at::Tensor median(const at::Tensor& self);
 at::Tensor nanmedian(const at::Tensor& self);
 TwoTensors mode(const at::Tensor& self, int64_t dim, bool keepdim);
+TwoResults mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
 
 }  // namespace aule::ops
