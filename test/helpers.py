@@ -41,7 +41,7 @@ def like_strided(t: torch.Tensor, device="aule") -> torch.Tensor:
             moved = t.detach().to(device)
         else:
             flat = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
-            moved = flat.to(device).as_strided(t.size(), t.stride(), t.storage_offset())
+            moved = flat.to(device, copy=True).as_strided(t.size(), t.stride(), t.storage_offset())
             moved = moved.conj() if t.is_conj() else moved
             moved = moved._neg_view() if t.is_neg() else moved
     return moved.requires_grad_(t.requires_grad)

@@ -51,7 +51,7 @@ def widen(value):
     """Floating-point tensors, dtypes and default dtypes of a call as float64 or complex128."""
     if isinstance(value, torch.Tensor) and value.dtype in WIDE:
         with torch.no_grad():
-            wide = value.detach().to(WIDE[value.dtype])
+            wide = value.detach().to(WIDE[value.dtype], copy=True)
         return wide.requires_grad_(value.requires_grad)
     if isinstance(value, torch.dtype):
         return WIDE.get(value, value)

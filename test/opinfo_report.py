@@ -4,7 +4,7 @@ Runs the operator database in worker processes (an operator that kills its proce
 table per mode and direction with a row per dtype, and writes benchmarks/results/opinfo-<device>.json and .md.
 
     python test/opinfo_report.py                                     float32, forward, strict
-    python test/opinfo_report.py --dtypes all --modes strict,default --directions forward,backward --jobs 8
+    python test/opinfo_report.py --dtypes all --modes strict,default --directions forward,backward,in_place,out --jobs 8
     python test/opinfo_report.py --dtypes complex64 fft.fft --list   one operator, with what was seen
 
 In strict mode every cell should be native or refused; in default mode native or computed on the CPU.
@@ -60,8 +60,7 @@ def worker(samples: int) -> None:
         torch.aule.set_strict(mode == "strict")
         started = time.perf_counter()
         try:
-            backward = direction == "backward"
-            outcome = run_entry(ENTRIES[name], getattr(torch, dtype), limit=samples, backward=backward)
+            outcome = run_entry(ENTRIES[name], getattr(torch, dtype), limit=samples, direction=direction)
         except Exception as error:
             outcome = Outcome("error", f"{type(error).__name__}: {error}"[:200])
         result = {"name": name, "dtype": dtype, "mode": mode, "direction": direction, "status": outcome.status}
@@ -191,7 +190,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=12)
     parser.add_argument("--dtypes", default="float32", help="comma list, or all")
     parser.add_argument("--modes", default="strict", help="strict, default, or both with a comma")
-    parser.add_argument("--directions", default="forward", help="forward, backward, or both with a comma")
+    parser.add_argument("--directions", default="forward", help="of forward, backward, in_place, out, with commas")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="ask for no more cells after this time")
     parser.add_argument("--list", action="store_true", help="print every cell that is not native or on the CPU")
@@ -206,18 +205,16 @@ def main() -> None:
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     import torch
 
-    from opinfo_runner import ENTRIES, STATUSES
+    from opinfo_runner import ENTRIES, STATUSES, has_direction
 
     dtypes = DTYPES if options.dtypes == "all" else options.dtypes.split(",")
     wanted = set(options.names)
     cells = []
     for mode, direction, dtype in itertools.product(options.modes.split(","), options.directions.split(","), dtypes):
         for name, op in ENTRIES.items():
-            listed = op.supported_backward_dtypes("cpu") if direction == "backward" else op.supported_dtypes("cpu")
-            if getattr(torch, dtype) in listed and (not wanted or {name, op.name} & wanted):
-                if direction == "forward" or (op.supports_autograd and getattr(torch, dtype).is_floating_point
-                                              or getattr(torch, dtype).is_complex):  # fmt: skip
-                    cells.append([name, dtype, mode, direction])
+            chosen = not wanted or {name, op.name} & wanted
+            if chosen and has_direction(op, getattr(torch, dtype), direction):
+                cells.append([name, dtype, mode, direction])
     results, about = run_all(cells, options)
 
     head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, {options.samples} samples an entry"

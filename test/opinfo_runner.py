@@ -160,8 +160,36 @@ def _describe(sample) -> str:
     return ", ".join(map(str, arguments))[:160]
 
 
-def run_entry(op, dtype=None, *, limit: int = 6, backward: bool = False) -> Outcome:
-    """Forward (or forward and backward) of an entry on the device against the CPU, in the mode that is set."""
+# Forward; forward and backward; in place; into tensors given as `out=`.
+DIRECTIONS = ("forward", "backward", "in_place", "out")
+
+
+def has_direction(op, dtype: torch.dtype, direction: str) -> bool:
+    """Whether the database says that the CPU computes this form of the operator in this dtype."""
+    if direction == "backward":
+        is_differentiable = dtype.is_floating_point or dtype.is_complex
+        return op.supports_autograd and is_differentiable and dtype in op.supported_backward_dtypes("cpu")
+    if dtype not in op.supported_dtypes("cpu"):
+        return False
+    return direction == "forward" or (op.inplace_variant is not None if direction == "in_place" else op.supports_out)
+
+
+def call_entry(op, direction: str, args, kwargs):
+    """The operator in one of its forms; `out=` gets empty tensors of the results' dtypes and devices."""
+    if direction == "in_place":
+        result = op.inplace_variant(*args, **kwargs)
+        assert result is args[0], "an in-place operator returns what it wrote to"
+        return result
+    result = op.get_op()(*args, **kwargs)
+    if direction != "out":
+        return result
+    out = tree_map(lambda t: torch.empty(0, dtype=t.dtype, device=t.device), result)
+    return op.get_op()(*args, **kwargs, out=out)
+
+
+def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> Outcome:
+    """One form of an entry on the device against the CPU, in the mode that is set."""
+    backward = direction == "backward"
     dtype = dtype or forward_dtype(op)
     table = tolerances(op, dtype)
     outcome = Outcome("native")
@@ -173,7 +201,7 @@ def run_entry(op, dtype=None, *, limit: int = 6, backward: bool = False) -> Outc
             rest = _copy if change is _move and op.name in STAYS else change
             args = tree_map(change, sample.input), tree_map(rest, list(sample.args)), tree_map(rest, sample.kwargs)
             torch.manual_seed(77)
-            result = op.get_op()(args[0], *args[1], **args[2])
+            result = call_entry(op, direction, (args[0], *args[1]), args[2])
             if op.op is not None and sample.output_process_fn_grad is not None and backward:
                 result = sample.output_process_fn_grad(result)
             return args, result

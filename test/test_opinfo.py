@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import skips
-from opinfo_runner import ENTRIES, run_entry
+from opinfo_runner import ENTRIES, has_direction, run_entry
 
 SAMPLES = 4
 
@@ -53,7 +53,8 @@ def check(name: str, outcome, refused: dict, unsupported: dict) -> None:
     if outcome.status == "none":
         pytest.skip("the database has no sample for this dtype")
     if name in refused:
-        assert outcome.status == "refused", f"{outcome.status}, listed as refused: {refused[name]}. {outcome.detail}"
+        listed = f"{outcome.status}, listed as refused: {refused[name]}. {outcome.detail}"
+        assert outcome.status == "refused", listed
         pytest.xfail(refused[name])
     if name in unsupported:
         assert outcome.status == "unsupported", f"{outcome.status}, listed as: {unsupported[name]}. {outcome.detail}"
@@ -72,7 +73,7 @@ def test_forward(device, name):
 def test_backward(device, name):
     if name in skips.refused or name in skips.unsupported or name in skips.not_comparable:
         pytest.skip("its forward is on the skip list")
-    check(name, run_entry(ENTRIES[name], limit=SAMPLES, backward=True), skips.backward_refused, {})
+    check(name, run_entry(ENTRIES[name], limit=SAMPLES, direction="backward"), skips.backward_refused, {})
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,19 @@ def test_other_dtypes(device, dtype, name):
     if dtype == torch.float64 and not torch.aule.get_device_properties().float64:
         pytest.skip("the device has no float64")
     check(name, run_entry(ENTRIES[name], dtype, limit=2), {}, {})
+
+
+@pytest.mark.parametrize("name", [name for name, op in ENTRIES.items() if has_direction(op, torch.float32, "in_place")])
+def test_in_place(device, name):
+    if name in skips.not_comparable:
+        pytest.skip(skips.not_comparable[name])
+    check(name, run_entry(ENTRIES[name], torch.float32, limit=2, direction="in_place"), skips.refused, {})
+
+
+@pytest.mark.parametrize("name", [name for name, op in ENTRIES.items() if has_direction(op, torch.float32, "out")])
+def test_out(device, name):
+    if name in skips.not_comparable:
+        pytest.skip(skips.not_comparable[name])
+    outcome = run_entry(ENTRIES[name], torch.float32, limit=2, direction="out")
+    if outcome.status != "native":  # a form with out= may be native where the functional one has a sample that is not
+        check(name, outcome, skips.refused, {})

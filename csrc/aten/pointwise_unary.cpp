@@ -27,6 +27,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("logit", ops::logit));
   m.impl(ROW("logit_", ops::logit_));
   m.impl(ROW("logit.out", ops::logit_out));
+  m.impl(ROW("mvlgamma.out", ops::mvlgamma_out));
   m.impl(ROW("polygamma.out", ops::polygamma_out));
   m.impl(ROW("clamp", ops::clamp));
   m.impl(ROW("clamp_", ops::clamp_));

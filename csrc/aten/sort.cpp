@@ -20,6 +20,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("searchsorted.Tensor", ops::searchsorted));
   m.impl(ROW("searchsorted.Tensor_out", ops::searchsorted_out));
   m.impl(ROW("searchsorted.Scalar", ops::searchsorted_scalar));
+  m.impl(ROW("searchsorted.Scalar_out", ops::searchsorted_scalar_out));
   m.impl(ROW("bucketize.Tensor", ops::bucketize));
   m.impl(ROW("bucketize.Tensor_out", ops::bucketize_out));
   m.impl(ROW("bucketize.Scalar", ops::bucketize_scalar));
@@ -34,6 +35,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("nonzero.out", ops::nonzero_out));
   m.impl(ROW("nonzero_static", ops::nonzero_static));
   m.impl(ROW("histc", ops::histc));
+  m.impl(ROW("histc.out", ops::histc_out));
 }
 
 }  // namespace

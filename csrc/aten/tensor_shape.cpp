@@ -5,6 +5,7 @@
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("cat.out", ops::cat_out));
+  m.impl(ROW("narrow_copy.out", ops::narrow_copy_out));
   m.impl(ROW("tril.out", ops::tril_out));
   m.impl(ROW("triu.out", ops::triu_out));
   m.impl(ROW("flip", ops::flip));

@@ -1,6 +1,7 @@
-// For kernels that write contiguous results only.
+// Results that are made elsewhere than in `out`.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
 namespace aule::ops {
@@ -13,6 +14,12 @@ void into(const at::Tensor& out, const Run& run) {
   const at::Tensor dense = at::empty(out.sizes(), out.options());
   run(dense);
   out.copy_(dense);
+}
+
+// What an operator's functional form gave, as its form with `out=` gives it.
+inline at::Tensor& hand_over(const at::Tensor& result, at::Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
 }
 
 }  // namespace aule::ops

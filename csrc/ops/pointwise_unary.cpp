@@ -3,12 +3,14 @@
 #include <ATen/Dispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/mvlgamma.h>
 #include <ATen/TensorIterator.h>
 
 #include <cmath>
 #include <limits>
 
 #include "ops/copy_kernels.h"
+#include "ops/into.h"
 #include "ops/pointwise.h"
 
 namespace aule::ops {
@@ -83,6 +85,10 @@ at::Tensor logit(const at::Tensor& self, std::optional<double> eps) {
   return ops::logit_out(self, eps, out);
 }
 at::Tensor& logit_(at::Tensor& self, std::optional<double> eps) { return ops::logit_out(self, eps, self); }
+
+at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out) {
+  return hand_over(at::mvlgamma(self, p), out);
+}
 
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "polygamma: expected n >= 0, got ", n);

@@ -22,6 +22,7 @@ at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out);
 at::Tensor logit(const at::Tensor& self, std::optional<double> eps);
 at::Tensor& logit_(at::Tensor& self, std::optional<double> eps);
 at::Tensor& logit_out(const at::Tensor& self, std::optional<double> eps, at::Tensor& out);
+at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out);
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out);
 
 using OptionalScalar = std::optional<at::Scalar>;

@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "kernels_sort.gen.h"
+#include "ops/into.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -165,6 +166,11 @@ at::Tensor searchsorted_scalar(const at::Tensor& sequence, const at::Scalar& sel
                                std::optional<std::string_view> side, const OptionalTensor& sorter) {
   return ops::searchsorted(sequence, scalar_like(self, sequence), out_int32, right, side, sorter);
 }
+at::Tensor& searchsorted_scalar_out(const at::Tensor& sequence, const at::Scalar& self, bool out_int32, bool right,
+                                    std::optional<std::string_view> side, const OptionalTensor& sorter,
+                                    at::Tensor& out) {
+  return ops::searchsorted_out(sequence, scalar_like(self, sequence), out_int32, right, side, sorter, out);
+}
 at::Tensor bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right) {
   TORCH_CHECK(boundaries.dim() == 1, "bucketize: expected boundaries of one dimension, but got ", boundaries.dim());
   return ops::searchsorted(boundaries, self, out_int32, right, std::nullopt, std::nullopt);
@@ -290,10 +296,16 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   at::Tensor bin = flat.sub(low).mul(bins / (high - low)).floor().clamp_max(bins - 1);
   at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
   at::Tensor index = at::where(inside, bin, at::full({}, bins, bin.options())).to(at::kLong);
-  return at::zeros({bins + 1}, self.options())
-      .scatter_add_(0, index, at::ones_like(flat))
+  // Counted as integers: float32 has no 2^24 + 1.
+  const auto counts = self.options().dtype(flat.numel() < (int64_t{1} << 31) ? at::kInt : at::kLong);
+  return at::zeros({bins + 1}, counts)
+      .scatter_add_(0, index, at::ones({}, counts).expand_as(flat))
       .narrow(0, 0, bins)
-      .contiguous();
+      .to(self.scalar_type());
+}
+at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
+                      at::Tensor& out) {
+  return hand_over(ops::histc(self, bins, min, max), out);
 }
 
 }  // namespace aule::ops

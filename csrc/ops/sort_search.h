@@ -37,6 +37,11 @@ at::Tensor nonzero(const at::Tensor& self);
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out);
 at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value);
 
+at::Tensor& searchsorted_scalar_out(const at::Tensor& sequence, const at::Scalar& self, bool out_int32, bool right,
+                                    std::optional<std::string_view> side, const OptionalTensor& sorter,
+                                    at::Tensor& out);
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max);
+at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
+                      at::Tensor& out);
 
 }  // namespace aule::ops

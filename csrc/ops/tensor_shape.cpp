@@ -21,6 +21,7 @@
 #include "kernels_indexing.gen.h"
 #include "ops/device_assert.h"
 #include "ops/loop_limit.h"
+#include "ops/into.h"
 #include "ops/tensor_arg.h"
 
 namespace aule::ops {
@@ -150,6 +151,9 @@ at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagona
 
 }  // namespace
 
+at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out) {
+  return hand_over(self.narrow(dim, start, length), out);
+}
 at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
   return triangle_out("tril", self, diagonal, 1, out);
 }

@@ -8,6 +8,7 @@
 namespace aule::ops {
 
 at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out);
+at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out);
 at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out);
 at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out);
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims);
