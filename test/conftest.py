@@ -5,6 +5,10 @@ import os
 # Read when the extension starts, so they must stand before the import.
 os.environ.setdefault("TORCH_AULE_STRICT", "1")
 
+# Workers of one machine share its cores, and so do the processes that tests start.
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _workers)))
+
 import pytest  # noqa: E402
 import torch  # noqa: E402
 

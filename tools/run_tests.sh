@@ -24,7 +24,7 @@ if [[ -x tools/modern_lavapipe.sh ]]; then
     wait "$other" || status=1
     cat build/on_current.log
     AULE_DISABLE_SUBGROUP_SHUFFLE=1 build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider test/test_matmul.py \
-      -k matrix_units || status=1
+      test/test_conv.py -k "matrix_units or convolution" || status=1
   else
     echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
   fi

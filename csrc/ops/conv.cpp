@@ -306,12 +306,13 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   const Geometry g =
       transposed ? Geometry{{result, size, kernel, s, pad, dil}} : Geometry{{size, result, kernel, s, pad, dil}};
   const bool has_bias = bias.has_value() && bias->defined(),
-             in_kernel = has_bias && !transposed && bias->is_contiguous() && bias->scalar_type() == x.scalar_type();
+             in_kernel = has_bias && bias->is_contiguous() && bias->scalar_type() == x.scalar_type();
   at::Tensor out;
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
   if (c10::multiply_integers(shape) != 0 && x.numel() != 0 && in_tiles(g, x, shape[1], groups)) {
-    out = transposed ? conv_tiles_backward_input(g, w.contiguous(), x, groups)
-                     : conv_tiles_forward(g, x, w, in_kernel ? *bias : at::Tensor(), groups);
+    const at::Tensor added = in_kernel ? *bias : at::Tensor();
+    out = transposed ? conv_tiles_backward_input(g, w.contiguous(), x, added, groups)
+                     : conv_tiles_forward(g, x, w, added, groups);
     out = out.contiguous(format_of(x, w));
     if (in_kernel) return out;
   } else {
@@ -348,7 +349,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                                       : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
     if (output_mask[0])
       gx = (transposed ? conv_tiles_forward(g, gy, w, {}, groups)
-                       : conv_tiles_backward_input(g, w.contiguous(), gy, groups))
+                       : conv_tiles_backward_input(g, w.contiguous(), gy, {}, groups))
                .contiguous(format);
     if (output_mask[1])
       gw = (transposed ? conv_tiles_backward_weight(g, gy, x, groups) : conv_tiles_backward_weight(g, x, gy, groups))

@@ -229,14 +229,19 @@ at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const 
 }
 
 at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                     int64_t groups) {
+                                     const at::Tensor& bias, int64_t groups) {
+  const auto put_nothing = [&](const at::Tensor& places) {  // where no tap leads
+    bias.defined() ? places.copy_(bias) : places.zero_();
+  };
   if (is_pointwise(g, groups)) {
     const int64_t channels = weight.size(1), out_channels = weight.size(0);
-    const at::Tensor out =
-        at::mm(rows_of(channels_last(grad), out_channels), weight.contiguous().view({out_channels, channels}))
-            .view({grad.size(0), g.out_size[1], g.out_size[2], channels});
+    const at::Tensor rows = rows_of(channels_last(grad), out_channels),
+                     w = weight.contiguous().view({out_channels, channels});
+    const at::Tensor out = (bias.defined() ? at::addmm(bias, rows, w) : at::mm(rows, w))
+                               .view({grad.size(0), g.out_size[1], g.out_size[2], channels});
     if (g.stride[1] * g.stride[2] == 1) return back(out, grad.dim());
-    const at::Tensor all = at::zeros({grad.size(0), g.size[1], g.size[2], channels}, grad.options());
+    const at::Tensor all = at::empty({grad.size(0), g.size[1], g.size[2], channels}, grad.options());
+    put_nothing(all);
     at_strides(g, all).copy_(out);
     return back(all, grad.dim());
   }
@@ -272,7 +277,7 @@ at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& we
       if (reached) {
         const at::Tensor w =
             channels_last(turned.slice(2, first_y, std::nullopt, step_y).slice(3, first_x, std::nullopt, step_x));
-        part = positions(taps, image, w, {}, height, width, groups * channels, groups);
+        part = positions(taps, image, w, bias, height, width, groups * channels, groups);
       }
       if (g.stride[1] == 1 && g.stride[2] == 1) return back(part, grad.dim());
       if (!out.defined()) out = at::empty({grad.size(0), g.size[1], g.size[2], groups * channels}, grad.options());
@@ -280,7 +285,7 @@ at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& we
       if (reached)
         places.copy_(part);
       else
-        places.zero_();
+        put_nothing(places);
     }
   }
   return back(out, grad.dim());

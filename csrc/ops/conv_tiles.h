@@ -20,8 +20,9 @@ bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channel
 // Results are channels-last. Tensors have 3 or 4 dimensions, the weight [out channels, channels / groups, ...].
 at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
                               const at::Tensor& bias, int64_t groups);
+// A transposed convolution may add its bias.
 at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                     int64_t groups);
+                                     const at::Tensor& bias, int64_t groups);
 at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
                                       int64_t groups);
 
