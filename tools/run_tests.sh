@@ -23,8 +23,8 @@ if [[ -x tools/modern_lavapipe.sh ]]; then
       test/test_attention_tiles.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
     wait "$other" || status=1
     cat build/on_current.log
-    AULE_DISABLE_SUBGROUP_SHUFFLE=1 build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider test/test_matmul.py \
-      test/test_conv.py -k "matrix_units or convolution" || status=1
+    AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
+      -k "matrix_units or convolution" || status=1
   else
     echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
   fi
