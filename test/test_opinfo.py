@@ -97,13 +97,13 @@ def test_other_dtypes(device, dtype, name):
 def test_in_place(device, name):
     if name in skips.not_comparable:
         pytest.skip(skips.not_comparable[name])
-    check(name, run_entry(ENTRIES[name], torch.float32, limit=2, direction="in_place"), skips.refused, {})
+    check(name, run_entry(ENTRIES[name], torch.float32, limit=1, direction="in_place"), skips.refused, {})
 
 
 @pytest.mark.parametrize("name", [name for name, op in ENTRIES.items() if has_direction(op, torch.float32, "out")])
 def test_out(device, name):
     if name in skips.not_comparable:
         pytest.skip(skips.not_comparable[name])
-    outcome = run_entry(ENTRIES[name], torch.float32, limit=2, direction="out")
+    outcome = run_entry(ENTRIES[name], torch.float32, limit=1, direction="out")
     if outcome.status != "native":  # a form with out= may be native where the functional one has a sample that is not
         check(name, outcome, skips.refused, {})

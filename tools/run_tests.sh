@@ -7,39 +7,47 @@ py=$PWD/.venv/bin/python
 export TORCH_AULE_STRICT=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 TORCHINDUCTOR_FORCE_DISABLE_CACHES=1
 status=0
 
-if [[ -x tools/modern_lavapipe.sh ]]; then
-  if tools/modern_lavapipe.sh build/modern-lavapipe; then
-    echo "== on a current lavapipe, with cooperative matrices"
-    # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
-    # pytest's: those would be started without the driver's loader; so are processes that tests start). Two minutes of two
-    # cores, or seven where no pipeline is cached.
-    on_current() {
-      TORCH_AULE_TEST_LAUNCHER=$PWD/build/modern-lavapipe/run build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider "$@"
-    }
-    on_current test/test_attention_matrix.py test/test_tune.py > build/on_current.log 2>&1 &
-    other=$!
-    on_current test/test_attention_staged.py test/test_matmul.py test/test_softmax.py test/test_attention.py \
-      test/test_attention_modules.py test/test_attention_decode.py test/test_attention_cache.py \
-      test/test_attention_tiles.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
-    wait "$other" || status=1
-    cat build/on_current.log
-    AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
-      -k "matrix_units or convolution" || status=1
-  else
-    echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
-  fi
+# What only compiles. It runs beside the tests.
+compilers() {
+  local failed=0
+  echo "== compiled for chips that are not there: RDNA4, Apple M1, Adreno"
+  "$py" benchmarks/chip_statistics.py --smoke
+  case $? in
+    0) ;;
+    77) echo "== left out: the compilers of chips could not be fetched (see above)" ;;
+    *) failed=1 ;;
+  esac
+  echo "== as for Windows"
+  tools/check_windows.sh || failed=1
+  return "$failed"
+}
+
+# Processes that tests start want the driver's loader too.
+on_current() {
+  TORCH_AULE_TEST_LAUNCHER=$PWD/build/modern-lavapipe/run build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider "$@"
+}
+
+if tools/modern_lavapipe.sh build/modern-lavapipe; then
+  echo "== on a current lavapipe, with cooperative matrices"
+  # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
+  # pytest's: those would be started without the driver's loader). Two minutes of two cores, or seven where no pipeline
+  # is cached.
+  { on_current test/test_attention_matrix.py test/test_tune.py; first=$?
+    compilers && exit "$first"
+    exit 1
+  } > build/on_current.log 2>&1 &
+  other=$!
+  on_current test/test_attention_staged.py test/test_matmul.py test/test_softmax.py test/test_attention.py \
+    test/test_attention_modules.py test/test_attention_decode.py test/test_attention_cache.py \
+    test/test_attention_tiles.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
+  AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
+    -k "matrix_units or convolution" || status=1
+  wait "$other" || status=1
+  cat build/on_current.log
+else
+  echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
+  compilers || status=1
 fi
-
-echo "== compiled for chips that are not there: RDNA4, Apple M1, Adreno"
-"$py" benchmarks/chip_statistics.py --smoke
-case $? in
-  0) ;;
-  77) echo "== left out: the compilers of chips could not be fetched (see above)" ;;
-  *) status=1 ;;
-esac
-
-echo "== as for Windows"
-tools/check_windows.sh || status=1
 
 # lavapipe's subgroups are as wide as its vectors. What computes in subgroups, with the narrowest and the widest ones; other
 # drivers ignore the variable.
