@@ -14,7 +14,7 @@ from spirv import Member, ShaderError
 
 SHADERS = Path(__file__).resolve().parent
 ROOT = SHADERS.parent
-INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "kernels"]
+INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "core"]
 
 EXTENSIONS = [
     "GL_EXT_buffer_reference",

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
-#include "kernels/caps.h"
-#include "kernels/kernel_row.h"
+#include "core/caps.h"
+#include "core/kernel_source.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
 #include "vulkan/device_impl.h"

@@ -1,7 +1,7 @@
 #include "kernels/launch.h"
 
-#include "kernels/caps.h"
-#include "kernels/kernel_row.h"
+#include "core/caps.h"
+#include "core/kernel_source.h"
 #include "kernels/kernel_table.h"
 #include "kernels/multiprocessors.h"
 #include "kernels/recorded.h"

@@ -9,8 +9,8 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/caps.h"
-#include "kernels/dtype.h"
+#include "core/caps.h"
+#include "core/dtype.h"
 #include "ops/matrix_layout.h"
 
 namespace aule::ops {

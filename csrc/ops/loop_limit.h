@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 
 namespace aule::ops {
 

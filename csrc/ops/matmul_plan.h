@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 #include "kernels/launch.h"
 
 namespace aule::ops {

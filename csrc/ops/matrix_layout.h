@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/dtype.h"
+#include "core/dtype.h"
 #include "kernels/launch.h"
 #include "ops/matrix_probe.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 
 namespace aule::ops {
 

@@ -10,7 +10,7 @@
 
 // No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not
 // rebuild every op.
-#include "kernels/caps.h"
+#include "core/caps.h"
 #include "kernels/launch.h"
 
 namespace aule::ops {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 
 namespace aule::runtime {
 

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "kernels/kernel_row.h"
+#include "core/kernel_source.h"
 #include "kernels/kernel_table.h"
 #include "kernels/launch.h"
 #include "stream/command_stream.h"

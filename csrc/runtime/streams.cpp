@@ -9,10 +9,10 @@
 #include <atomic>
 #include <mutex>
 
+#include "core/environment.h"
 #include "runtime/device_caps.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
-#include "vulkan/environment.h"
 
 namespace aule::runtime {
 namespace {

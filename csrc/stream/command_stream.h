@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/launch.h"
+#include "core/access.h"
 
 namespace aule::vulkan {
 class Device;
@@ -22,6 +22,7 @@ class Pipeline;
 namespace aule::stream {
 
 struct StreamImpl;
+class CommandStream;
 class CapturedGraph;  // re-submittable command buffers; see capture_begin
 
 // A point in a stream's order. The batch that will signal it may not be submitted yet.
@@ -92,3 +93,7 @@ void synchronize_device(int device);  // all streams of the device
 // Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
 void raise_device_errors(int device);
 }  // namespace aule::stream
+
+namespace aule {
+using stream::CommandStream;
+}

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/dtype.h"
+#include "core/dtype.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
 #include "vulkan/loop_guard.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/launch.h"
+#include "core/access.h"
 
 namespace aule::stream {
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <exception>
 
+#include "core/environment.h"
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
-#include "vulkan/environment.h"
 #include "vulkan/queues.h"
 
 namespace aule::stream {

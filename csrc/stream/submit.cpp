@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "core/environment.h"
 #include "stream/stream_impl.h"
-#include "vulkan/environment.h"
 
 namespace aule::stream {
 namespace {

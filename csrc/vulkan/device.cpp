@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/environment.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
-#include "vulkan/environment.h"
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
 #include "vulkan/loop_guard.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 #include "vulkan/memory.h"
 
 namespace aule::vulkan {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 #include "vulkan/device.h"
 #include "vulkan/loader.h"
 

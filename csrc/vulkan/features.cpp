@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "vulkan/environment.h"
+#include "core/environment.h"
 #include "vulkan/instance.h"
 
 namespace aule::vulkan {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/environment.h"
 #include "vulkan/check.h"
-#include "vulkan/environment.h"
 
 namespace aule::vulkan {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <exception>
 
+#include "core/environment.h"
 #include "device_shaders.gen.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
-#include "vulkan/environment.h"
 #include "vulkan/memory.h"
 
 namespace aule::vulkan {

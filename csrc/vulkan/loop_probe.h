@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 
 namespace aule::vulkan {
 

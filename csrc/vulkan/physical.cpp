@@ -7,8 +7,8 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/environment.h"
 #include "vulkan/check.h"
-#include "vulkan/environment.h"
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
 #include "vulkan/loop_probe.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/caps.h"
+#include "core/caps.h"
 #include "vulkan/loader.h"
 
 namespace aule::vulkan {

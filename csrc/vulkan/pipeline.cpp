@@ -9,9 +9,9 @@
 #include <fstream>
 #include <mutex>
 
+#include "core/environment.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
-#include "vulkan/environment.h"
 #include "vulkan/instance.h"
 #include "vulkan/loop_guard.h"
 #include "vulkan/pipeline_statistics.h"

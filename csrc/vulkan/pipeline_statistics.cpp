@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/environment.h"
 #include "vulkan/device_impl.h"
-#include "vulkan/environment.h"
 
 namespace aule::vulkan {
 namespace {

@@ -112,7 +112,7 @@ def main(out):
         rows.append(f'  {{"{name}", {name}_code, {len(code)}, 0, {params}, {"true" if ring else "false"}}},')
     rows.append(f'  {{"never", {name}_code, {len(code)}, 0x80000000u, {params}, false}},')  # needs a feature nobody has
     with open(out, "w") as f:
-        f.write('#include "kernels/kernel_row.h"\nnamespace aule {\nnamespace {\n' + "\n".join(arrays))
+        f.write('#include "core/kernel_source.h"\nnamespace aule {\nnamespace {\n' + "\n".join(arrays))
         f.write("\n}\nconst KernelRow kKernelRows[] = {\n" + "\n".join(rows) + "\n};\n")
         f.write(f"const uint16_t kKernelRowCount = {len(rows)};\nconst uint64_t kKernelTableHash = 1;\n}}\n")
 

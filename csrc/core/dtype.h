@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype_codes.h"
+#include "core/dtype_codes.h"
 
 namespace aule {
 

@@ -1,0 +1,54 @@
+// What a command reads and writes, and how many workgroups it has.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace aule {
+
+struct Access {
+  uint64_t begin, end;  // device addresses, end exclusive
+  bool write;
+};
+
+class Args {
+ public:
+  uint64_t read(uint64_t address, uint64_t bytes) { return add(address, bytes, false); }
+  uint64_t write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }
+  uint64_t read_write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }
+  const Access* data() const { return overflow_.empty() ? inline_.data() : overflow_.data(); }
+  size_t size() const { return count_; }
+
+ private:
+  uint64_t add(uint64_t address, uint64_t bytes, bool is_write) {
+    if (bytes == 0) return address;
+    Access access{address, address + bytes, is_write};
+    if (count_ < inline_.size()) {
+      inline_[count_] = access;
+    } else {
+      if (overflow_.empty()) overflow_.assign(inline_.begin(), inline_.end());
+      overflow_.push_back(access);
+    }
+    ++count_;
+    return address;
+  }
+  std::array<Access, 8> inline_;
+  std::vector<Access> overflow_;
+  size_t count_ = 0;
+};
+
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+// `groups` workgroups laid out as x * y with both under the device's limit of 65535; the shader's linear id is
+// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl) and it must check its bound.
+inline Grid linear_grid(uint64_t groups) {
+  constexpr uint64_t kRow = 32768;
+  if (groups <= kRow) return Grid{static_cast<uint32_t>(groups), 1, 1};
+  return Grid{static_cast<uint32_t>(kRow), ceil_div(groups, kRow), 1};
+}
+
+}  // namespace aule
