@@ -1,4 +1,4 @@
-"""Answers of the probe of matrix layouts (csrc/ops/matrix_probe.h), made by hand.
+"""Answers of the probe of matrix layouts (csrc/ops/coopmat/probe.h), made by hand.
 
 For devices that compile and execute nothing (`chip_statistics.py`) and for the tests of what is believed. A layout is
 three functions (lane, element) -> (row, column) for A, B and the accumulator, and how many elements a lane has of each.

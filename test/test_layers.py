@@ -134,7 +134,7 @@ def test_rows_of_aten_reach_the_cpu():
 def test_the_op_layer_names_nothing_of_vulkan():
     wrong = [
         str(p.relative_to(ROOT))
-        for p in (CSRC / "ops").glob("*")
+        for p in (CSRC / "ops").glob("**/*.*")
         if re.search(r"\bVk[A-Z]\w+|\bvk[A-Z]\w+\(", p.read_text())
     ]
     assert not wrong
@@ -176,7 +176,7 @@ def test_kernel_tests_table_is_true():
 
 def test_every_kernel_is_launched():
     text = "\n".join(
-        path.read_text() for folder in ("ops", "kernels", "stream", "runtime") for path in (CSRC / folder).glob("*.*")
+        path.read_text() for folder in ("ops", "kernels", "stream", "runtime") for path in (CSRC / folder).glob("**/*.*")
     )
     launched = set(re.findall(r"\bkernel::(\w+)", text))
     assert not [path.stem for path in SHADER_FILES if path.stem not in launched]

@@ -1,5 +1,5 @@
 // Loss scaling.
-#include "ops/amp.h"
+#include "ops/optim/amp.h"
 #include "aten/register.h"
 
 namespace aule::aten {

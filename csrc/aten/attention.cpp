@@ -1,15 +1,15 @@
 // Attention: PyTorch's SDPA hooks, and our own ops torch.ops.aule.flash_attn_{fwd,bwd}. Their autograd formula and
 // fake kernels are in torch_aule/_attention_ops.py.
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "aten/register.h"
-#include "ops/attention_modules.h"
-#include "ops/attention_ragged.h"
-#include "ops/attention_varlen.h"
+#include "ops/attention/modules.h"
+#include "ops/attention/kv_cache.h"
+#include "ops/attention/varlen.h"
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choice)

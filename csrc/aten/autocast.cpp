@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace at::autocast {
 

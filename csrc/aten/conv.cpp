@@ -1,5 +1,5 @@
 // Rows: convolution.
-#include "ops/conv.h"
+#include "ops/conv/conv.h"
 
 #include "aten/register.h"
 

@@ -1,4 +1,4 @@
-#include "ops/dropout.h"
+#include "ops/random/dropout.h"
 
 #include "aten/register.h"
 

@@ -1,7 +1,7 @@
-#include "ops/embedding.h"
+#include "ops/embedding/embedding.h"
 
 #include "aten/register.h"
-#include "ops/embedding_bag.h"
+#include "ops/embedding/bag.h"
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -1,4 +1,4 @@
-#include "ops/factories.h"
+#include "ops/factory/sequences.h"
 
 #include "aten/register.h"
 

@@ -1,8 +1,8 @@
 // Rows: creation, views, storage, copies.
-#include "ops/factory.h"
+#include "ops/factory/storage.h"
 
 #include "aten/register.h"
-#include "ops/copy.h"
+#include "ops/copy/copy.h"
 #include "ops/stream_ops.h"
 
 namespace aule {

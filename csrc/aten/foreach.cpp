@@ -1,5 +1,5 @@
 // Operations over lists of tensors; those without a row here are PyTorch's loops over single tensors.
-#include "ops/foreach.h"
+#include "ops/optim/foreach.h"
 #include "aten/register.h"
 
 namespace aule::aten {

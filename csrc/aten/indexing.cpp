@@ -1,4 +1,4 @@
-#include "ops/indexing.h"
+#include "ops/indexing/indexing.h"
 #include "aten/register.h"
 
 namespace aule {

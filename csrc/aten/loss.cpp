@@ -1,4 +1,4 @@
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -6,7 +6,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "aten/register.h"
-#include "ops/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 namespace aule {
 namespace {

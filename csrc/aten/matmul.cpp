@@ -1,4 +1,4 @@
-#include "ops/matmul.h"
+#include "ops/matmul/matmul.h"
 
 #include "aten/register.h"
 

@@ -1,7 +1,7 @@
-#include "ops/norm.h"
+#include "ops/norm/norm.h"
 
 #include "aten/register.h"
-#include "ops/norm_batch.h"
+#include "ops/norm/batch.h"
 
 namespace aule::aten {
 namespace {

@@ -1,5 +1,5 @@
 // Fused optimizer steps.
-#include "ops/optim.h"
+#include "ops/optim/optim.h"
 #include "aten/register.h"
 
 namespace aule::aten {

@@ -1,6 +1,6 @@
 // Activations with arguments of their own, and their backwards; the others are rows (pointwise_unary,
 // pointwise_binary).
-#include "ops/pointwise_activation.h"
+#include "ops/pointwise/activation.h"
 #include "aten/register.h"
 
 namespace aule::aten {

@@ -1,5 +1,5 @@
 // Binary and ternary rows, and the arithmetic with arguments of its own.
-#include "ops/pointwise_binary.h"
+#include "ops/pointwise/binary.h"
 #include "aten/pointwise_register.h"
 
 #define BINARY_FLOAT(id, name, forms, ...) AULE_ROW_##forms(Binary, ops::binary_row::name, name)

@@ -1,6 +1,6 @@
 // fill_ and zero_.
 #include "aten/register.h"
-#include "ops/copy_kernels.h"
+#include "ops/copy/kernels.h"
 
 namespace aule::aten {
 

@@ -1,5 +1,5 @@
 // Elementwise losses.
-#include "ops/pointwise_loss.h"
+#include "ops/pointwise/loss.h"
 #include "aten/register.h"
 
 namespace aule::aten {

@@ -3,7 +3,7 @@
 #include <ATen/ScalarOps.h>
 
 #include "aten/register.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace aule::aten {
 

@@ -1,5 +1,5 @@
 // Unary rows, and the unary ops with arguments of their own.
-#include "ops/pointwise_unary.h"
+#include "ops/pointwise/unary.h"
 #include "aten/pointwise_register.h"
 
 #define UNARY_REAL(id, name, forms, ...) AULE_ROW_##forms(Unary, ops::unary_row::name, name)

@@ -1,5 +1,5 @@
 // Rows: pooling.
-#include "ops/pool.h"
+#include "ops/conv/pool.h"
 
 #include "aten/register.h"
 

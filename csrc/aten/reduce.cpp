@@ -1,4 +1,4 @@
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 #include "aten/register.h"
 
 namespace aule::aten {

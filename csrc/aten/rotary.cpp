@@ -1,5 +1,5 @@
 // torch.ops.aule.rotary_embedding; its gradient and fake kernel are in torch_aule/_rotary_ops.py.
-#include "ops/rotary.h"
+#include "ops/attention/rotary.h"
 
 #include "aten/register.h"
 

@@ -1,4 +1,4 @@
-#include "ops/scan.h"
+#include "ops/reduce/scan.h"
 
 #include "aten/register.h"
 

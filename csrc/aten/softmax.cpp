@@ -1,4 +1,4 @@
-#include "ops/softmax.h"
+#include "ops/norm/softmax.h"
 
 #include "aten/register.h"
 

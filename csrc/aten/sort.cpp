@@ -1,7 +1,7 @@
-#include "ops/sort.h"
+#include "ops/sort/sort.h"
 
 #include "aten/register.h"
-#include "ops/sort_search.h"
+#include "ops/sort/search.h"
 
 namespace aule::aten {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/tensor_shape.h"
+#include "ops/shape.h"
 
 #include "aten/register.h"
 

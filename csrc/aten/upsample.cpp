@@ -1,5 +1,5 @@
 // Rows: interpolation and edge padding.
-#include "ops/upsample.h"
+#include "ops/conv/resample.h"
 
 #include <ATen/ops/empty.h>
 

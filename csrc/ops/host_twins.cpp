@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "ops/copy.h"
-#include "ops/factory.h"
-#include "ops/tensor_arg.h"
+#include "ops/copy/copy.h"
+#include "ops/factory/storage.h"
+#include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {

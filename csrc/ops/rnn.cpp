@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
-#include "ops/tensor_arg.h"
+#include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {

@@ -6,9 +6,9 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "ops/attention_shapes.h"
+#include "ops/attention/tuning_table.h"
+#include "ops/coopmat/layout.h"
 #include "ops/fallback.h"
-#include "ops/matrix_layout.h"
 #include "runtime/allocator.h"
 #include "runtime/device_caps.h"
 #include "runtime/generator.h"

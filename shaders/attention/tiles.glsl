@@ -25,7 +25,7 @@
 // What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched between
 // two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. That compiler takes 228 to 255 registers and
 // spills some into shared memory.
-// The shapes of attention_shapes.cpp, in turns with a 4096^3 product at 42 TFLOPS throughout, forward / backward:
+// The shapes of attention/tuning_table.cpp, in turns with a 4096^3 product at 42 TFLOPS throughout, forward / backward:
 //   strips unrolled by a hint that the compiler did not follow, so that scores stood in local memory (160 to 288 bytes)
 //     D 64 28.4 / 21.4, causal 24.5 / 19.0; D 128 31.1 / 19.6, 26.3 / 17.3; float16 26.5 / 20.5, 23.5 / 18.4; 28.9 / 18.8,
 //     24.7 / 16.9

@@ -5,7 +5,7 @@
 #include "dtype_codes.h"
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer ErrorRef {
   uint code;      // AULE_ERR_*, 0 while nothing happened
-  uint kernel;    // the op's tag, given by the host in params (see ops/device_assert.h)
+  uint kernel;    // the op's tag, given by the host in params (see ops/tensor/device_assert.h)
   int64_t value;  // offending index
   int64_t bound;  // allowed: [-bound, bound) or [0, bound)
 };

@@ -1,0 +1,233 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kernels_attention.gen.h"
+#include "ops/attention/call.h"
+#include "ops/attention/ds_workspace.h"
+#include "ops/attention/long_keys.h"
+
+namespace aule::ops {
+namespace {
+
+struct Backward : AttentionBackward {
+  at::Tensor stats;  // float32 {logsumexp, delta} per query row
+};
+
+template <class Params>
+Params backward_params(const Backward& b, TensorArgs& args, uint32_t groups) {
+  auto p = attention_params<Params>(b.call, args, groups);
+  p.grad_out = args.read(b.grad_out);
+  set_strides(p.grad_out_stride, b.grad_out);
+  return p;
+}
+
+uint64_t group_count(int64_t heads, int64_t length, const AttentionPlan& plan) {
+  return static_cast<uint64_t>(heads) * ceil_div(static_cast<uint64_t>(length), static_cast<uint64_t>(plan.block)) *
+         static_cast<uint64_t>(plan.splits);
+}
+
+void launch_delta(const Backward& b, int lanes) {
+  const auto& problem = b.call.problem;
+  const int64_t batch = b.grad_out.size(0), q_len = b.grad_out.size(2);  // of a ragged batch 1 and all rows together
+  const int64_t rows = batch * problem.heads * q_len;
+  const int local = lanes == 1 ? 8 : 128;
+  const bool chunked = lanes != 1 && problem.dtype != DType::f32 && multiples_of(8, {&b.grad_out, &b.out});
+  TensorArgs args;
+  auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(batch * problem.heads));
+  p.q_len = static_cast<int>(q_len);
+  p.out_ = args.read(b.out);
+  set_strides(p.out_stride, b.out);
+  p.logsumexp = args.read(b.logsumexp);
+  if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
+  p.stats = args.write(b.stats);
+  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes),
+         Spec{problem.dtype, -1, false, false, local, chunked}, p, args,
+         linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
+}
+
+template <class Params>
+void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, int flags = 0) {
+  const auto& problem = b.call.problem;
+  const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
+  TensorArgs args;
+  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
+  p.stats = problem.dtype == DType::f32 ? args.read(b.stats) : args.read_write(b.stats);  // 16 bits: sums delta again
+  if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
+  p.grad_query = args.write(b.grad_query);
+  set_strides(p.grad_query_stride, b.grad_query);
+  if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
+  const Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
+                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
+                                   {&b.call.key, &b.call.value}, b.grad_bias.defined(), flags);
+  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
+}
+
+// Key heads whose dS is in the workspace, or none.
+struct Chunk {
+  int64_t first = 0, heads = 0;
+  at::Tensor scores;
+  int flags = 0;
+};
+
+template <class Params>
+void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, const Chunk& chunk = {}) {
+  const auto& problem = b.call.problem;
+  const bool stores = chunk.heads != 0;
+  const uint64_t groups = group_count(stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len, plan);
+  TensorArgs args;
+  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
+  p.stats = args.read(b.stats);
+  p.grad_key = args.write(b.grad_key);
+  p.grad_value = args.write(b.grad_value);
+  if constexpr (requires { p.grad_scores; }) {
+    if (stores) p.grad_scores = args.write(chunk.scores);
+    p.first_head = static_cast<uint32_t>(chunk.first);
+  }
+  set_strides(p.grad_key_stride, b.grad_key);
+  set_strides(p.grad_value_stride, b.grad_value);
+  const Spec spec = attention_spec(b.call, plan, AttentionPass::dkdv,
+                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
+                                   {&b.call.query, &b.grad_out}, false, stores ? kStoresDs | chunk.flags : 0);
+  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
+}
+
+void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk& chunk) {
+  AttentionCall call = b.call;
+  const auto& problem = b.call.problem;
+  const uint64_t groups = group_count(chunk.heads * (problem.heads / problem.kv_heads), problem.q_len, stored.dq);
+  TensorArgs args;
+  auto p = attention_params<FlashAttnBwdDqStoredParams>(b.call, args, static_cast<uint32_t>(groups));
+  p.grad_scores = args.read(chunk.scores);
+  p.grad_query = args.write(b.grad_query);
+  set_strides(p.grad_query_stride, b.grad_query);
+  p.first_head = static_cast<uint32_t>(chunk.first);
+  p.key_blocks = static_cast<uint32_t>(stored.key_blocks);
+  call.problem.v_dim = stored.dq.v_dim;  // the other operand of the product is dS, of whole blocks
+  const Spec spec = attention_spec(call, stored.dq, AttentionPass::dq, {&b.call.key, &b.grad_query},
+                                   {&b.call.key, &b.call.key}, false, stored.flags);
+  launch(current(b.call.query), kernel::flash_attn_bwd_dq_stored(problem.dtype), spec, p, args, linear_grid(groups));
+}
+
+// False: not served, or no memory for it.
+bool launch_stored(const Backward& b, const AttentionPlan& dq_plan, const AttentionPlan& dkdv_plan) {
+  const auto& problem = b.call.problem;
+  if (b.grad_bias.defined()) return false;
+  StoredScores stored = plan_stored_scores(b.call, dq_plan, dkdv_plan);
+  if (stored.heads == 0) return false;
+  const std::vector<at::Tensor> halves = stored_scores_workspace(b.call, stored);
+  if (halves.empty()) return false;
+  // Blocks of queries that see few keys have their delta summed anew there.
+  if (problem.banded || problem.k_len <= 64 + dq_plan.block)
+    launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, kOnlyDelta);
+  const int64_t heads = problem.batch * problem.kv_heads;
+  const auto chunk_at = [&](int64_t first) {
+    return Chunk{first, std::min(stored.heads, heads - first),
+                 halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.flags & kTriangle};
+  };
+  const auto dkdv = kernel::flash_attn_bwd_dkdv_matrix(problem.dtype, false);
+  launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));
+  for (int64_t first = 0; first < heads; first += stored.heads) {
+    launch_dq_stored(b, stored, chunk_at(first));
+    const int64_t next = first + stored.heads;
+    if (next < heads) launch_dkdv(dkdv, b, dkdv_plan, chunk_at(next));  // beside it, where there are two halves
+  }
+  return true;
+}
+
+}  // namespace
+
+AttentionResult::AttentionResult(const at::Tensor& like) : full(at::empty_like(like)) {
+  const at::Tensor four = full.dim() == 3 ? full.unsqueeze(0) : full;
+  rows = dense_rows(four) ? four : at::empty(four.sizes(), four.options());
+  copied_ = !rows.is_same(four);
+}
+at::Tensor AttentionResult::take() const {
+  if (copied_) (full.dim() == 3 ? full.unsqueeze(0) : full).copy_(rows);
+  return full;
+}
+
+void launch_backward(const AttentionBackward& backward) {
+  if (!long_backward(backward)) launch_backward_block(backward);
+}
+
+void launch_backward_block(const AttentionBackward& backward) {
+  const AttentionCall& call = backward.call;
+  const DType dtype = call.problem.dtype;
+  const auto dq_plan = attention_plan(call, AttentionPass::dq);
+  const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
+  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none,
+                              call.op, ": this device has no kernel for query ", call.query.sizes(), ", value ",
+                              call.value.sizes());
+  const auto sizes = call.query.sizes();
+  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
+  launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
+  if (launch_stored(b, dq_plan, dkdv_plan)) return;
+  // dQ before dK and dV: it may correct the stored delta.
+  switch (dq_plan.family) {
+    case AttentionFamily::matrix:
+    case AttentionFamily::staged:
+      launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_plan.family == AttentionFamily::staged), b, dq_plan);
+      break;
+    case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
+    default: launch_dq(kernel::flash_attn_bwd_dq(dq_plan.shuffles ? 1 : 0), b, dq_plan);
+  }
+  switch (dkdv_plan.family) {
+    case AttentionFamily::matrix:
+    case AttentionFamily::staged:
+      launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_plan.family == AttentionFamily::staged), b, dkdv_plan);
+      break;
+    case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
+    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(dkdv_plan.shuffles ? 1 : 0), b, dkdv_plan);
+  }
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
+    const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
+    int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
+    const OptionalTensor& grad_logsumexp) {
+  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+  AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
+  const auto& problem = call.problem;
+  TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), call.op,
+              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ",
+              grad_out.sizes(), " of ", grad_out.scalar_type());
+  const c10::SmallVector<int64_t, 3> stat_sizes{problem.batch, problem.heads, problem.q_len};
+  TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), call.op, ": expected logsumexp of shape ",
+              at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
+  check_same_device(call.op, {&query, &grad_out, &out, &logsumexp});
+  if (dropout_p > 0) call.philox = philox_state(philox_seed, philox_offset);
+  const bool wants_bias = bias_requires_grad && call.bias.defined();
+  const auto no_bias = [&] { return at::empty({0}, query.options()); };
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
+    return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
+            wants_bias ? at::zeros_like(*attn_bias) : no_bias()};
+
+  AttentionBackward b{call, attention_operand(grad_out), attention_operand(out), logsumexp.contiguous(), {}, {}, {}, {},
+                      {}};
+  if (grad_logsumexp.has_value() && grad_logsumexp->defined())
+    b.grad_logsumexp = grad_logsumexp->to(at::kFloat).contiguous();
+  // Positions outside the band are never visited, hence zeros.
+  if (wants_bias)
+    b.grad_bias =
+        at::zeros({problem.batch, problem.heads, problem.q_len, problem.k_len}, query.options().dtype(at::kFloat));
+  const AttentionResult grad_query(query), grad_key(key), grad_value(value);
+  b.grad_query = grad_query.rows;
+  b.grad_key = grad_key.rows;
+  b.grad_value = grad_value.rows;
+
+  launch_backward(b);
+  at::Tensor grad_bias;
+  if (wants_bias) {
+    at::Tensor full = query.dim() == 3 ? b.grad_bias.squeeze(0) : b.grad_bias;
+    grad_bias = full.sum_to_size(attn_bias->sizes()).to(attn_bias->scalar_type());
+  } else {
+    grad_bias = no_bias();
+  }
+  return {grad_query.take(), grad_key.take(), grad_value.take(), grad_bias};
+}
+
+}  // namespace aule::ops

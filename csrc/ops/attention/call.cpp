@@ -1,0 +1,261 @@
+#include "ops/attention/call.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace aule::ops {
+namespace {
+
+constexpr int64_t kMaxLength = int64_t{1} << 28;  // sums of two lengths and a window stay in 32 bits
+
+}  // namespace
+
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
+      {{"query", &query}, {"key", &key}, {"value", &value}}};
+  for (const auto& [name, t] : operands) {
+    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op, ": expected ", name,
+                " on device aule, but it is on ", t->device());
+    TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(),
+                " like query, but it is on ", t->device());
+    const auto dtype = t->scalar_type();
+    TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ", name,
+                " of dtype float32, float16 or bfloat16, but got ", dtype);
+    TORCH_CHECK(dtype == query.scalar_type(), op, ": expected ", name, " of dtype ", query.scalar_type(),
+                " like query, but got ", dtype);
+    TORCH_CHECK(t->size(-1) >= 1 && t->size(-1) <= kMaxHeadDim, op, ": expected a head size of ", name, " from 1 to ",
+                kMaxHeadDim, ", but got ", t->size(-1));
+    TORCH_CHECK(t->size(-2) <= kMaxLength, op, ": ", name, " is too long: ", t->size(-2), " rows");
+  }
+  TORCH_CHECK(key.size(-1) == query.size(-1), op, ": expected key of head size ", query.size(-1),
+              " like query, but got ", key.size(-1));
+  TORCH_CHECK(value.size(-2) == key.size(-2), op, ": expected value of length ", key.size(-2), " like key, but got ",
+              value.size(-2));
+  TORCH_CHECK(value.size(-3) == key.size(-3), op, ": expected value of ", key.size(-3), " heads like key, but got ",
+              value.size(-3));
+  TORCH_CHECK(key.size(-3) == query.size(-3) || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0), op,
+              ": expected a number of key heads that divides the ", query.size(-3), " query heads, but got ",
+              key.size(-3));
+}
+
+namespace {
+
+void check_operands(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
+      {{"query", &query}, {"key", &key}, {"value", &value}}};
+  for (const auto& [name, t] : operands) {
+    TORCH_CHECK(t->dim() == 3 || t->dim() == 4, op, ": expected ", name,
+                " of 4 dimensions (batch, heads, length, head size), or 3 without batch, but got ", t->sizes());
+    TORCH_CHECK(t->dim() == query.dim(), op, ": expected ", name, " of ", query.dim(),
+                " dimensions like query, but got ", t->sizes());
+    TORCH_CHECK(t->dim() == 3 || t->size(0) == query.size(0), op, ": expected ", name, " of batch size ", query.size(0),
+                " like query, but got ", t->sizes());
+  }
+  check_heads(op, query, key, value);
+}
+
+at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tensor& query,
+                         const AttentionProblem& problem) {
+  TORCH_CHECK(bias.device() == query.device(), op, ": expected attn_bias on ", query.device(),
+              " like query, but it is on ", bias.device());
+  const auto dtype = bias.scalar_type();
+  TORCH_CHECK(dtype == at::kBool || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op,
+              ": expected attn_bias of dtype bool, float32, float16 or bfloat16, but got ", dtype);
+  const std::array<int64_t, 4> full{problem.batch, problem.heads, problem.q_len, problem.k_len};
+  const at::IntArrayRef target(full.data() + (4 - query.dim()), query.dim());
+  bool fits = bias.dim() <= query.dim();
+  for (int64_t i = 1; fits && i <= bias.dim(); ++i) fits = bias.size(-i) == 1 || bias.size(-i) == full[4 - i];
+  TORCH_CHECK(fits, op, ": expected attn_bias of a shape that broadcasts to ", target, ", but got ", bias.sizes());
+  return bias.expand(full);
+}
+
+}  // namespace
+
+bool dense_rows(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1; }
+
+at::Tensor attention_operand(const at::Tensor& t) {
+  const at::Tensor full = t.dim() == 3 ? t.unsqueeze(0) : t;
+  return dense_rows(full) ? full : full.contiguous();
+}
+
+AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                             const OptionalTensor& attn_bias, const AttentionFlags& flags) {
+  check_operands(op, query, key, value);
+  AttentionCall call;
+  call.op = op;
+  call.query = attention_operand(query);
+  call.key = attention_operand(key);
+  call.value = attention_operand(value);
+  AttentionProblem& problem = call.problem;
+  problem.device = call.query.device().index();
+  problem.batch = call.query.size(0);
+  problem.heads = call.query.size(1);
+  problem.kv_heads = call.key.size(1);
+  problem.q_len = call.query.size(2);
+  problem.k_len = call.key.size(2);
+  problem.head_dim = call.query.size(3);
+  problem.v_dim = call.value.size(3);
+  problem.dtype = dtype_of(query, op);
+  if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
+  set_flags(call, flags);
+  return call;
+}
+
+void set_flags(AttentionCall& call, const AttentionFlags& flags) {
+  const char* op = call.op;
+  AttentionProblem& problem = call.problem;
+  TORCH_CHECK(flags.dropout_p >= 0 && flags.dropout_p <= 1, op, ": expected dropout_p between 0 and 1, but got ",
+              flags.dropout_p);
+  TORCH_CHECK(flags.softcap >= 0 && std::isfinite(flags.softcap), op, ": expected softcap of at least 0, but got ",
+              flags.softcap);
+  TORCH_CHECK(problem.batch * problem.heads <= kMaxLength, op, ": too many heads in the batch: query is ",
+              call.query.sizes());
+  call.scale = static_cast<float>(flags.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_dim))));
+  call.softcap = static_cast<float>(flags.softcap);
+  call.dropout_steps = static_cast<uint64_t>(std::round(std::ldexp(flags.dropout_p, 40)));
+  call.dropout_scale = flags.dropout_p < 1 ? static_cast<float>(1 / (1 - flags.dropout_p)) : 1;  // at 1 all is dropped
+  call.shift = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
+  const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
+  call.left = static_cast<int>(bound(flags.window_left));
+  call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
+  problem.banded = call.right < kUnbounded || call.left < kUnbounded;
+}
+
+int bias_code(const AttentionCall& call) {
+  return call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
+}
+
+int attention_mode(const AttentionCall& call) {
+  const bool paged = call.ragged.pages.defined();
+  const int dropout = (call.philox.state_address != 0 ? 1 | 8 : 1) | static_cast<int>(call.dropout_steps >> 32) << 8;
+  return (call.dropout_steps > 0 ? dropout : 0) | (call.ragged.given ? 2 : 0) |
+         (paged ? 4 | static_cast<int>(call.key.size(2)) << 8 : 0);
+}
+
+std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
+  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCPU);
+  const bool captured = state.state_address != 0;
+  const auto word = [&](uint64_t bits) { return at::scalar_tensor(static_cast<int64_t>(bits), options); };
+  return {word(captured ? state.state_address : state.seed), word(captured ? state.offset | 1 : state.offset)};
+}
+
+runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset) {
+  const auto first = static_cast<uint64_t>(*seed.const_data_ptr<int64_t>());
+  const auto second = static_cast<uint64_t>(*offset.const_data_ptr<int64_t>());
+  runtime::PhiloxState state;
+  state.offset = second & ~uint64_t{1};
+  if ((second & 1) != 0)
+    state.state_address = first;
+  else
+    state.seed = first;
+  return state;
+}
+
+namespace {
+
+bool plain_scores(const AttentionCall& call) { return !call.bias.defined() && call.softcap == 0 && call.scale > 0; }
+
+}  // namespace
+
+AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
+  static const MatrixLayout no_matrices;
+  const int device = call.query.device().index();
+  const DType dtype = call.problem.dtype;
+  const bool halves = dtype == DType::f16 || dtype == DType::bf16;
+  bool narrow = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
+  for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
+    for (int64_t i = 0; t->defined() && i < t->dim(); ++i) narrow = narrow && t->stride(i) < (int64_t{1} << 31);
+    if (!t->defined()) continue;
+    const int64_t most = t->is_same(call.query) ? call.problem.q_len : call.problem.k_len;  // rows of one sequence
+    const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
+    matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
+  }
+  AttentionProblem problem = call.problem;
+  problem.plain = plain_scores(call);
+  problem.narrow = narrow;
+  problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
+  return attention_plan(caps_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
+                        pass);
+}
+
+bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands) {
+  for (const at::Tensor* t : operands) {
+    bool fits = address_of(*t) % static_cast<uint64_t>(elems * t->element_size()) == 0 && t->size(-1) % elems == 0;
+    for (int i = 0; i < 3; ++i) fits = fits && (t->size(i) == 1 || t->stride(i) % elems == 0);
+    if (!fits) return false;
+  }
+  return true;
+}
+
+namespace {
+
+// The layout in which lanes read accumulators back from shared memory: a lane holds consecutive columns of one row.
+MatrixLayout runs_of_rows(const MatrixLayout& found) {
+  MatrixLayout l = found;
+  l.lane_div = l.subgroup / l.m;
+  l.lane_row = 1;
+  l.lane_col = l.n / l.lane_div;
+  l.rows = l.a_elem = l.slots = l.slot_rows = 0;
+  l.cols = 0x76543210;
+  l.slot_count = 1;
+  return l;
+}
+
+}  // namespace
+
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
+                    bool grad_bias, int more_flags) {
+  const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
+  Spec spec{call.problem.dtype, bias_code(call), attention_mode(call), call.softcap > 0, plan.local};
+  if (plan.family == AttentionFamily::matrix || plan.family == AttentionFamily::staged) {
+    const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
+    const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
+    for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,
+                           static_cast<int>(l.rows), static_cast<int>(l.cols), static_cast<int>(l.a_elem),
+                           static_cast<int>(l.slots), static_cast<int>(l.slot_rows)})
+      spec.push(word);
+    const bool plain = plain_scores(call);
+    // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
+    const bool ragged = call.ragged.given;
+    const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;
+    const bool whole = !ragged && passing % ((more_flags & kStoresDs) != 0 ? 8 * l.m : plan.tile) == 0;
+    const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || whole);
+    // sums_delta() in attention.glsl
+    const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
+    const bool aligned = multiples_of(8, operands);
+    const int64_t own = pass == AttentionPass::dkdv ? call.problem.k_len : call.problem.q_len;
+    const bool direct =
+        plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+    // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
+    const bool cells =
+        call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
+        l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
+        plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
+    const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
+                      (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
+                      (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
+                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | (cells ? 65536 : 0) | plan.fences << 20 |
+                      more_flags;
+    for (const int word :
+         {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
+      spec.push(word);
+    for (const at::Tensor* t : tiled) spec.push(static_cast<int>(t->size(2) == 1 ? 0 : 2 * t->stride(2)));
+    return spec;
+  }
+  if (plan.family == AttentionFamily::tiles) {
+    for (const int word : {plan.columns, plan.splits, plan.rows, multiples_of(4, operands) ? 1 : 0, grad_bias ? 1 : 0,
+                           plan.shape, plan.steps})
+      spec.push(word);
+    return spec;
+  }
+  for (const int word : {plan.dim, plan.v_dim, plan.rows, !multiples_of(2, operands) ? 0 : padded ? 1 : 2})
+    spec.push(word);
+  if (pass == AttentionPass::dq) spec.push(grad_bias);
+  return spec;
+}
+
+}  // namespace aule::ops

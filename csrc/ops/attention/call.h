@@ -1,0 +1,193 @@
+// The checked and normalised arguments of one attention call, and what both directions do with them.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
+#include "ops/tensor/tensor_arg.h"
+#include "runtime/generator.h"
+
+namespace aule::ops {
+
+inline constexpr int64_t kUnbounded = int64_t{1} << 30;  // of a window: wider than any sequence
+
+struct AttentionFlags {
+  double dropout_p = 0, softcap = 0;
+  std::optional<double> scale;
+  bool is_causal = false, causal_bottom_right = false;
+  int64_t window_left = -1, window_right = -1;
+};
+
+// Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
+// Queries are then one tensor [1, H, total_q, D]; keys [1, Hkv, total_k, D], a row of a cache [B, Hkv, total_k, D] for
+// each, or pages [N, Hkv, rows of a page, D].
+struct RaggedBatch {
+  bool given = false;
+  at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
+  at::Tensor seqused_k;           // int32 [B], or undefined
+  at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
+  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but decode and lanes
+  int64_t total_q = 0, total_k = 0;
+};
+
+struct AttentionCall {
+  const char* op;
+  AttentionProblem problem;
+  at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
+  float scale = 1, softcap = 0, dropout_scale = 1;
+  uint64_t dropout_steps = 0;  // of 2^-40
+  int shift = 0, left = 0, right = 0;
+  runtime::PhiloxState philox;
+  RaggedBatch ragged;
+};
+
+// The part of a call that does not depend on shapes; `problem` and the operands are set.
+void set_flags(AttentionCall& call, const AttentionFlags& flags);
+// Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together.
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
+
+// Raises for whatever the kernels do not take, naming `op` and the argument.
+AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                             const OptionalTensor& attn_bias, const AttentionFlags& flags);
+
+// A tensor as the kernels take it: 4-D and dense in its last dimension, copied only when it is not.
+at::Tensor attention_operand(const at::Tensor& t);
+bool dense_rows(const at::Tensor& t);
+
+// Every address, row and head size of the operands is a multiple of `elems` elements.
+bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands);
+
+// A list of int32 on the query's device of `sizes` (-1: any), or undefined where it is not given.
+at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
+                      at::IntArrayRef sizes);
+// Rows in the layout of FlashAttention's callers, (.., rows, heads, D), as the kernels take them.
+at::Tensor heads_first(const at::Tensor& t);
+// `query` packed as [total_q, H, D]; keys [total_k, Hkv, D], or a cache or pages [.., rows, Hkv, D]. `max_q`, `max_k`:
+// of one sequence.
+AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          RaggedBatch ragged, int64_t batch, int64_t max_q, int64_t max_k, const AttentionFlags& flags);
+// A result [1, heads, rows, D] whose rows from the last element of `list` on are to be zeros.
+struct RaggedTail {
+  at::Tensor result, list;
+};
+// Makes call.ragged.sequences and clears the tails; family decode does without the first.
+void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
+// out [1, H, total_q, Dv], logsumexp [H, total_q].
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+
+// The plan for `call` on its device.
+AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass);
+
+// The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured the seed tensor
+// holds the address of the device's state instead, which the offset's lowest bit (offsets are multiples of 4) tells.
+std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state);
+runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset);
+
+template <class Int, size_t N>
+void set_strides(Int (&strides)[N], const at::Tensor& t) {
+  for (size_t i = 0; i < N; ++i) {
+    const int64_t stride = t.size(static_cast<int64_t>(i)) == 1 ? 0 : t.stride(static_cast<int64_t>(i));
+    strides[i] = static_cast<Int>(stride);
+    TORCH_CHECK(static_cast<int64_t>(strides[i]) == stride, "flash_attn: a stride of ", stride,
+                " elements is too large");
+  }
+}
+
+template <class Params>
+void set_sequences(Params& p, const RaggedBatch& ragged, TensorArgs& args) {
+  if (!ragged.given) return;
+  if constexpr (requires { p.sequences; })
+    if (ragged.sequences.defined()) p.sequences = args.read(ragged.sequences);
+  if constexpr (requires { p.total_q; }) p.total_q = static_cast<int>(ragged.total_q);
+  if constexpr (requires { p.cu_seq_q; }) {
+    if (ragged.cu_seq_q.defined()) p.cu_seq_q = args.read(ragged.cu_seq_q);
+    if (ragged.cu_seq_k.defined()) p.cu_seq_k = args.read(ragged.cu_seq_k);
+    if (ragged.seqused_k.defined()) p.seqused_k = args.read(ragged.seqused_k);
+    p.total_k = static_cast<int>(ragged.total_k);
+  }
+  if constexpr (requires { p.pages; }) {
+    if (!ragged.pages.defined()) return;
+    p.pages = args.read(ragged.pages);
+    p.page_step = static_cast<int>(ragged.pages.size(1));
+  }
+}
+
+// The members that every attention kernel reads; addresses of results are set by the caller.
+template <class Params>
+Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t groups) {
+  Params p{};
+  p.query = args.read(call.query);
+  p.key = args.read(call.key);
+  p.value = args.read(call.value);
+  set_strides(p.query_stride, call.query);
+  set_strides(p.key_stride, call.key);
+  set_strides(p.value_stride, call.value);
+  if (call.bias.defined()) {
+    p.bias = args.read(call.bias);
+    set_strides(p.bias_stride, call.bias);
+  }
+  p.seed = call.philox.seed;
+  p.offset = call.philox.offset;
+  p.state = call.philox.state_address;
+  if constexpr (requires { p.groups; }) {  // flash_decode_lanes has them in its grid and its constants
+    p.groups = groups;
+    p.heads = static_cast<int>(call.problem.heads);
+    p.q_len = static_cast<int>(call.problem.q_len);
+  }
+  p.kv_heads = static_cast<int>(call.problem.kv_heads);
+  if constexpr (requires { p.page_count; }) p.page_count = static_cast<int>(call.key.size(0));
+  p.k_len = static_cast<int>(call.problem.k_len);
+  p.head_dim = static_cast<int>(call.problem.head_dim);
+  p.v_dim = static_cast<int>(call.problem.v_dim);
+  p.shift = call.shift;
+  p.left = call.left;
+  p.right = call.right;
+  p.scale = call.scale;
+  p.softcap = call.softcap;
+  p.dropout_rest = static_cast<uint32_t>(call.dropout_steps);
+  p.dropout_scale = call.dropout_scale;
+  set_sequences(p, call.ragged, args);
+  return p;
+}
+
+// Specialization constants BIAS_DT and MODE of attention.glsl.
+int bias_code(const AttentionCall& call);
+int attention_mode(const AttentionCall& call);
+
+// The forward by `plan`; families decode and lanes have functions of their own. `out` is 4-D with dense rows.
+void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                    const at::Tensor& logsumexp);
+void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                   const at::Tensor& logsumexp);
+void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                  const at::Tensor& logsumexp);
+
+// Operands and results of the backward beside the call itself, 4-D with dense rows.
+struct AttentionBackward {
+  const AttentionCall& call;
+  at::Tensor grad_out, out, logsumexp, grad_logsumexp;     // the last may be undefined
+  at::Tensor grad_query, grad_key, grad_value, grad_bias;  // grad_bias: zeroed float32 [B, H, Lq, Lk], or undefined
+};
+void launch_backward(const AttentionBackward& backward);
+
+// A new tensor like `like` as the caller gets it, and the 4-D one with dense rows that a kernel writes.
+struct AttentionResult {
+  at::Tensor full, rows;
+  explicit AttentionResult(const at::Tensor& like);
+  at::Tensor take() const;
+
+ private:
+  bool copied_;
+};
+
+// Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl /
+// matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.
+Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
+                    bool grad_bias = false, int flags = 0);
+// Bits of `flags`, as in matrix.glsl.
+inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192, kTriangle = 32768;
+
+}  // namespace aule::ops

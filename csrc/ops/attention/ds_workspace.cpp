@@ -1,0 +1,105 @@
+#include "ops/attention/ds_workspace.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+namespace aule::ops {
+namespace {
+
+constexpr int kDsBlocks = 8;  // DS_ROWS of matrix.glsl, in rows of a matrix
+
+// The last size that the device had no memory for; 0: none yet.
+std::atomic<int64_t>& failed_on(int device) {
+  static std::array<std::atomic<int64_t>, 64> bytes;
+  return bytes.at(static_cast<size_t>(device));
+}
+int64_t most_bytes(int device, const char* asked) {
+  const auto bytes = static_cast<int64_t>(std::min(std::atof(asked), 1e6) * 1048576);
+  const int64_t failed = failed_on(device).load();
+  return failed == 0 ? bytes : std::min(bytes, failed / 2);
+}
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+bool in_pairs(const MatrixLayout& layout) {
+  constexpr uint32_t kEven = 0x0f0f0f0f;
+  return layout.lane_col % 2 == 0 && (layout.cols & 0x01010101) == 0 &&
+         (layout.rows & kEven) == (layout.rows >> 4 & kEven) &&
+         (layout.cols >> 4 & kEven) == (layout.cols & kEven) + 0x01010101;
+}
+
+// Subgroups side by side until each has at most five blocks of 16 columns, whose accumulators leave room for 4 blocks
+// of rows; where one has all columns, two.
+bool shape_dq(AttentionPlan& plan, const MatrixLayout& layout, int key_block) {
+  const int columns = plan.dim / 16;
+  int across = 1;
+  while (across < 4 && (columns % across != 0 || columns / across > 5)) ++across;
+  if (columns % across != 0) across = 1;
+  if (columns / across > 8) return false;
+  plan.rows = across > 1 && columns / across <= 5 ? 4 : 2;
+  plan.local = kDsBlocks / plan.rows * across * layout.subgroup;
+  plan.tile = key_block % 32 == 0 ? 32 : 16;
+  plan.step = plan.stages = plan.parts = 1;
+  plan.direct = 0;
+  plan.block = plan.v_dim = kDsBlocks * layout.m;
+  return key_block % plan.tile == 0 && plan.tile % layout.m == 0;
+}
+
+}  // namespace
+
+StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv) {
+  StoredScores stored;
+  const AttentionProblem& problem = call.problem;
+  const char* asked = std::getenv("AULE_ATTENTION_WORKSPACE");
+  if (asked == nullptr || dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix ||
+      call.ragged.given)
+    return stored;
+  const MatrixLayout& layout = matrix_layout(problem.device, problem.dtype);
+  const Caps& caps = caps_of(problem.device);
+  stored.dq = dkdv;
+  if (!dkdv.hand_over || layout.m != layout.n || layout.elements != 8 || !shape_dq(stored.dq, layout, dkdv.block))
+    return stored;
+  if (stored.dq.block % dkdv.tile != 0 || static_cast<uint32_t>(stored.dq.local) > caps.max_workgroup_invocations)
+    return stored;
+  // As declared in flash_attn_bwd_dq_stored.comp, at most.
+  const int tile_bytes = stored.dq.tile * 2 * (stored.dq.dim + 8 + 2 * (stored.dq.block + 8));
+  const int warps = stored.dq.local / layout.subgroup, widest = std::max(stored.dq.dim, stored.dq.block);
+  const int patch_bytes = warps * layout.m * 2 * (std::min(widest, 128) + 8), strips = warps * 2 * layout.m * 24 * 2;
+  if (static_cast<uint32_t>(std::max(tile_bytes, patch_bytes) + strips) > caps.max_shared_bytes) return stored;
+
+  const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
+  const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&
+                        problem.q_len == problem.k_len && dkdv.block == stored.dq.block;
+  stored.flags = (in_pairs(layout) ? kPairs : 0) | (triangle ? kTriangle : 0);
+  stored.key_blocks = static_cast<int>(keys / layout.m);
+  stored.head_bytes =
+      problem.heads / problem.kv_heads * (triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
+  if (pitch * keys * 2 >= int64_t{1} << 32) return stored;  // offsets in a head have 32 bits
+  const int64_t budget = most_bytes(problem.device, asked);
+  const int64_t heads = problem.batch * problem.kv_heads;
+  stored.halves = 2 * stored.head_bytes <= budget && stored.head_bytes * heads > budget ? 2 : 1;
+  const int64_t room = budget / stored.halves / stored.head_bytes;
+  if (room == 0) return stored;
+  const int64_t chunks = (heads + room - 1) / room;
+  stored.heads = (heads + chunks - 1) / chunks;  // alike, so that the last is no small one
+  return stored;
+}
+
+std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan) {
+  std::vector<at::Tensor> halves;
+  try {
+    for (int i = 0; i < plan.halves; ++i)
+      halves.push_back(at::empty({plan.heads * plan.head_bytes}, call.query.options().dtype(at::kByte)));
+  } catch (const c10::OutOfMemoryError&) {
+    halves.clear();
+    failed_on(call.problem.device) = plan.heads * plan.head_bytes * plan.halves;
+  }
+  return halves;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,103 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels_attention.gen.h"
+#include "ops/attention/call.h"
+#include "ops/attention/long_keys.h"
+
+namespace aule::ops {
+namespace {
+
+// PyTorch's compiler fixed the layout: that of the query, or, with another head size, the same order of dimensions.
+at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
+  if (query.size(-1) == v_dim) return at::empty_like(query);
+  std::vector<int64_t> sizes = query.sizes().vec(), order(sizes.size()), strides(sizes.size());
+  sizes.back() = v_dim;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return query.stride(a) > query.stride(b); });
+  int64_t stride = 1;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    strides[*i] = stride;
+    stride *= sizes[*i];
+  }
+  return at::empty_strided(sizes, strides, query.options());
+}
+
+template <class Params>
+void launch_family(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan,
+                   const at::Tensor& out, const at::Tensor& logsumexp) {
+  const auto& problem = call.problem;
+  const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
+                          ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(plan.block)) *
+                          static_cast<uint64_t>(plan.splits);
+  auto& stream = current(call.query);
+  TensorArgs args;
+  auto p = attention_params<Params>(call, args, static_cast<uint32_t>(groups));
+  p.out_ = args.write(out);
+  set_strides(p.out_stride, out);
+  p.logsumexp = args.write(logsumexp);
+  launch(stream, kernel,
+         attention_spec(call, plan, AttentionPass::forward, {&call.query, &call.key, &call.value, &out},
+                        {&call.key, &call.value}),
+         p, args, linear_grid(groups));
+}
+
+}  // namespace
+
+void launch_forward_block(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  launch_forward(call, attention_plan(call, AttentionPass::forward), out, logsumexp);
+}
+
+void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                    const at::Tensor& logsumexp) {
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
+                              call.query.sizes(), ", value ", call.value.sizes(), " of dtype ",
+                              call.query.scalar_type());
+  switch (plan.family) {
+    case AttentionFamily::decode: launch_decode(call, plan, out, logsumexp); break;
+    case AttentionFamily::lanes: launch_lanes(call, plan, out, logsumexp); break;
+    case AttentionFamily::matrix:
+      launch_family(kernel::flash_attn_fwd_matrix(call.problem.dtype), call, plan, out, logsumexp);
+      break;
+    case AttentionFamily::staged:
+      launch_family(kernel::flash_attn_fwd_staged(call.problem.dtype), call, plan, out, logsumexp);
+      break;
+    case AttentionFamily::rows: launch_family(kernel::flash_attn_fwd_rows(), call, plan, out, logsumexp); break;
+    default: launch_family(kernel::flash_attn_fwd(plan.shuffles ? 1 : 0), call, plan, out, logsumexp);
+  }
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
+    double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
+    double softcap, bool causal_bottom_right) {
+  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+  AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
+  const auto& problem = call.problem;
+  const auto plan = attention_plan(call, AttentionPass::forward);
+  at::Tensor out = output_like_query(query, problem.v_dim);
+  at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
+  if (dropout_p > 0)
+    call.philox = runtime::philox_for(std::nullopt, query.device().index(),
+                                      4 * static_cast<uint64_t>(attention_blocks(call).count));
+  const auto [seed, offset] = philox_tensors(call.philox);
+  if (out.numel() == 0) return {out, logsumexp, seed, offset};
+  if (problem.k_len == 0) {  // nobody sees anything
+    out.zero_();
+    logsumexp.fill_(-std::numeric_limits<double>::infinity());
+    return {out, logsumexp, seed, offset};
+  }
+
+  const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
+  const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
+  if (!long_forward(call, rows, logsumexp)) launch_forward(call, plan, rows, logsumexp);
+  if (!rows.is_same(out4)) out4.copy_(rows);
+  return {out, logsumexp, seed, offset};
+}
+
+}  // namespace aule::ops

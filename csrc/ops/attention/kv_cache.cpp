@@ -1,0 +1,153 @@
+#include "ops/attention/kv_cache.h"
+
+#include <ATen/ops/empty.h>
+
+#include <limits>
+
+#include "kernels_attention.gen.h"
+#include "ops/attention/call.h"
+#include "ops/attention/long_keys.h"
+#include "ops/tensor/loop_limit.h"
+
+namespace aule::ops {
+
+at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
+                      at::IntArrayRef sizes) {
+  if (!t.has_value() || !t->defined()) return {};
+  TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(),
+              " like query, but it is on ", t->device());
+  TORCH_CHECK(t->scalar_type() == at::kInt, op, ": expected ", name, " of dtype int32, but got ", t->scalar_type());
+  bool fits = t->dim() == static_cast<int64_t>(sizes.size());
+  for (int64_t i = 0; fits && i < t->dim(); ++i) fits = sizes[i] < 0 || t->size(i) == sizes[i];
+  TORCH_CHECK(fits, op, ": expected ", name, " of shape ", sizes, " (-1: any), but got ", t->sizes());
+  return t->contiguous();
+}
+
+at::Tensor heads_first(const at::Tensor& t) { return attention_operand(t.transpose(-3, -2)); }
+
+AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          RaggedBatch ragged, int64_t batch, int64_t max_q, int64_t max_k,
+                          const AttentionFlags& flags) {
+  AttentionCall call;
+  call.op = op;
+  call.query = heads_first(query);
+  call.key = heads_first(key);
+  call.value = heads_first(value);
+  check_heads(op, call.query, call.key, call.value);
+  TORCH_CHECK(key.size(0) == value.size(0), op, ": expected value of shape like key, ", key.sizes(), ", but got ",
+              value.sizes());
+  constexpr int64_t kMaxPage = 1 << 16;  // the specialization constant has 24 bits for it
+  const bool paged = ragged.pages.defined();
+  TORCH_CHECK(!paged || (key.size(-3) >= 1 && key.size(-3) <= kMaxPage), op, ": expected pages of 1 to ", kMaxPage,
+              " rows, but got key ", key.sizes());
+  ragged.given = true;
+  ragged.total_q = call.query.size(2);
+  ragged.total_k = paged ? ragged.pages.size(1) * key.size(-3) : call.key.size(2);
+  call.ragged = std::move(ragged);
+  AttentionProblem& problem = call.problem;
+  problem.device = query.device().index();
+  problem.batch = batch;
+  problem.heads = query.size(-2);
+  problem.kv_heads = key.size(-2);
+  problem.q_len = max_q;
+  problem.k_len = max_k;
+  problem.head_dim = query.size(-1);
+  problem.v_dim = value.size(-1);
+  problem.dtype = dtype_of(query, op);
+  problem.ragged = true;
+  set_flags(call, flags);
+  return call;
+}
+
+void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails) {
+  RaggedBatch& ragged = call.ragged;
+  const auto& problem = call.problem;
+  TensorArgs args;
+  FlashAttnSequencesParams p{};
+  set_sequences(p, ragged, args);
+  ragged.sequences = at::empty({problem.batch, 4}, call.query.options().dtype(at::kInt));
+  p.sequences = args.write(ragged.sequences);
+  p.batch = static_cast<int>(problem.batch);
+  p.q_len = static_cast<int>(problem.q_len);
+  p.bytes = static_cast<int>(call.query.element_size());
+  size_t i = 0;
+  for (const auto& [result, list] : tails) {
+    if (!list.defined()) continue;
+    p.tail[i] = args.write(result);
+    p.tail_list[i] = args.read(list);
+    p.tail_stride[2 * i] = result.stride(1);
+    p.tail_stride[2 * i + 1] = result.stride(2);
+    p.tail_rows[i] = static_cast<int>(result.size(2));
+    p.tail_heads[i] = static_cast<int>(result.size(1));
+    p.tail_dim[i] = static_cast<int>(result.size(3));
+    ++i;
+  }
+  const Caps& caps = caps_of(call.query);
+  const bool cpu = caps.kind == Caps::Kind::cpu;
+  uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
+  uint64_t walk = static_cast<uint64_t>(problem.batch) / 8;
+  for (int t = 0; t < 3; ++t)
+    walk +=
+        static_cast<uint64_t>(p.tail_rows[t]) * (1 + static_cast<uint64_t>(p.tail_heads[t]) * p.tail_dim[t] / 8 + 1);
+  while (groups < 32768 && !may_walk(caps, walk / groups + 8)) groups *= 2;
+  check_walk(call.op, caps, walk / groups + 8);
+  launch(current(call.query), kernel::flash_attn_sequences(), Spec{groups, cpu ? 8 : 128}, p, args, Grid{groups});
+}
+
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  if (long_ragged_forward(call, out, logsumexp)) return;
+  const auto plan = attention_plan(call, AttentionPass::forward);
+  const bool reads_lists = plan.family == AttentionFamily::decode || plan.family == AttentionFamily::lanes;
+  if (!reads_lists || call.ragged.cu_seq_q.defined()) make_sequences(call, {{out, call.ragged.cu_seq_q}});
+  launch_forward(call, plan, out, logsumexp);
+}
+
+std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, const at::Tensor& key_cache,
+                                                     const at::Tensor& value_cache, const OptionalTensor& seqused_k,
+                                                     const OptionalTensor& block_table, bool is_causal,
+                                                     std::optional<double> scale, int64_t window_left,
+                                                     int64_t window_right, double softcap, int64_t num_splits) {
+  const char* op = "flash_attn_decode";
+  for (const auto& [name, t] : {std::pair{"query", &query}, {"key_cache", &key_cache}, {"value_cache", &value_cache}})
+    TORCH_CHECK(t->dim() == 4, op, ": expected ", name, " of 4 dimensions (batch or pages, rows, heads, head size), ",
+                "but got ", t->sizes());
+  const int64_t batch = query.size(0), q_len = query.size(1);
+  RaggedBatch ragged;
+  ragged.seqused_k = index_list(op, "seqused_k", seqused_k, query, {batch});
+  ragged.pages = index_list(op, "block_table", block_table, query, {batch, -1});
+  const bool paged = ragged.pages.defined();
+  TORCH_CHECK(!paged || ragged.seqused_k.defined(), op, ": expected seqused_k beside block_table");
+  TORCH_CHECK(paged || key_cache.size(0) == batch, op, ": expected key_cache of batch size ", batch,
+              " like query, but got ", key_cache.sizes());
+  const at::Tensor packed = query.reshape({batch * q_len, query.size(2), query.size(3)});
+  const int64_t max_k = key_cache.size(1) * (paged ? ragged.pages.size(1) : 1);
+  const AttentionFlags flags{0, softcap, scale, is_causal, true, window_left, window_right};
+  AttentionCall call = ragged_call(op, packed, key_cache, value_cache, std::move(ragged), batch, q_len, max_k, flags);
+  call.problem.num_splits = num_splits;
+
+  at::Tensor out = at::empty({batch, q_len, query.size(2), value_cache.size(3)}, query.options());
+  at::Tensor logsumexp = at::empty({query.size(2), batch, q_len}, query.options().dtype(at::kFloat));
+  if (out.numel() != 0 && (max_k == 0 || key_cache.numel() == 0)) {  // nobody sees anything
+    out.zero_();
+    logsumexp.fill_(-std::numeric_limits<double>::infinity());
+  } else if (out.numel() != 0) {
+    ragged_forward(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp);
+  }
+  return {out, logsumexp.transpose(0, 1)};
+}
+
+at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,
+                           const at::Tensor& block_table, const at::Tensor& context_lens, std::optional<double> scale,
+                           bool is_causal, int64_t window_left, int64_t window_right, double softcap) {
+  TORCH_CHECK(query.dim() == 3 || query.dim() == 4,
+              "paged_attention: expected query of shape (batch, heads, head size) or (batch, rows, heads, head size), "
+              "but got ",
+              query.sizes());
+  const bool single = query.dim() == 3;
+  const at::Tensor out =
+      std::get<0>(flash_attn_decode(single ? query.unsqueeze(1) : query, key_cache, value_cache, context_lens,
+                                    block_table, is_causal, scale, window_left, window_right, softcap, 0));
+  return single ? out.squeeze(1) : out;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,28 @@
+// Attention over more keys or queries than one invocation may walk (loop_limit.h): in blocks of queries by keys. Of
+// the forward's results over blocks of keys each counts by its log-sum-exp; gradients add up. Arithmetic between blocks
+// is float32, and dropout draws anew for each block, in both directions alike. Sequences of a ragged batch are taken
+// one by one, and for that the host reads their lengths.
+#pragma once
+#include "ops/attention/call.h"
+
+namespace aule::ops {
+
+struct AttentionBlocks {
+  int64_t queries = 0, keys = 0;  // of a block
+  int64_t count = 1;              // of blocks
+};
+// Blocks that every pass may walk; one, of everything, on devices without a limit.
+AttentionBlocks attention_blocks(const AttentionCall& call);
+
+// True when the call was too long and has been served; false, and nothing done, otherwise.
+bool long_forward(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+bool long_backward(const AttentionBackward& backward);
+// Before make_sequences(), which then has nothing to do.
+bool long_ragged_forward(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+bool long_ragged_backward(const AttentionBackward& backward);
+
+// One block, by the kernels.
+void launch_forward_block(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+void launch_backward_block(const AttentionBackward& backward);
+
+}  // namespace aule::ops

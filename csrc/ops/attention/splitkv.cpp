@@ -1,0 +1,122 @@
+// Forward of few queries over many keys: flash_decode over splits of the keys, then flash_decode_combine; or
+// flash_decode_lanes, whose last workgroup puts the splits together.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "kernels_attention.gen.h"
+#include "ops/attention/call.h"
+#include "runtime/streams.h"
+
+namespace aule::ops {
+namespace {
+
+int eights(int64_t columns) { return static_cast<int>((columns + 7) / 8); }
+
+// `count` zeros, which the kernel leaves zero: one tensor for all calls on a stream, since they follow one another
+// there. A captured graph may run on any stream, so each call in one has its own.
+at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
+  constexpr int64_t kKept = 4096;
+  const auto ints = query.options().dtype(at::kInt);
+  if (count > kKept || runtime::is_capturing(query.device().index())) return at::zeros({count}, ints);
+  static std::mutex mutex;
+  static auto& of_streams = *new std::unordered_map<const CommandStream*, at::Tensor>;  // devices are gone at exit
+  std::lock_guard lock(mutex);
+  at::Tensor& counters = of_streams[&current(query)];
+  if (!counters.defined()) counters = at::zeros({kKept}, ints);
+  return counters;
+}
+
+}  // namespace
+
+void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                   const at::Tensor& logsumexp) {
+  const auto& problem = call.problem;
+  const int64_t parts = problem.batch * problem.kv_heads * plan.splits,
+                rows = problem.heads / problem.kv_heads * problem.q_len;
+  const auto float_options = call.query.options().dtype(at::kFloat);
+  const int64_t pitch = (problem.v_dim + 7) / 8 * 8;
+  const at::Tensor partial = at::empty({parts, rows, pitch}, float_options),
+                   stats = at::empty({parts, rows, 2}, float_options);
+  auto& stream = current(call.query);
+  {
+    TensorArgs args;
+    auto p = attention_params<FlashDecodeParams>(call, args, static_cast<uint32_t>(parts));
+    p.partial = args.write(partial);
+    p.stats = args.write(stats);
+    p.splits = plan.splits;
+    const Spec spec{problem.dtype,
+                    bias_code(call),
+                    attention_mode(call),
+                    call.softcap > 0,
+                    plan.local,
+                    plan.rows,
+                    eights(problem.head_dim),
+                    eights(problem.v_dim),
+                    multiples_of(8, {&call.query, &call.key, &call.value})};
+    launch(stream, kernel::flash_decode(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
+  }
+  TensorArgs args;
+  const auto groups = static_cast<uint64_t>(problem.batch * problem.heads * problem.q_len);
+  FlashDecodeCombineParams p{};
+  p.partial = args.read(partial);
+  p.stats = args.read(stats);
+  p.out_ = args.write(out);
+  p.logsumexp = args.write(logsumexp);
+  set_strides(p.out_stride, out);
+  p.groups = static_cast<uint32_t>(groups);
+  p.heads = static_cast<int>(problem.heads);
+  p.kv_heads = static_cast<int>(problem.kv_heads);
+  p.q_len = static_cast<int>(problem.q_len);
+  p.v_dim = static_cast<int>(problem.v_dim);
+  p.splits = plan.splits;
+  set_sequences(p, call.ragged, args);
+  const int local = caps_of(call.query).kind == Caps::Kind::cpu ? 64 : 256;
+  int lanes = 1;  // for a row in pieces of four columns
+  while (lanes * 4 < pitch) lanes *= 2;
+  const Spec spec{problem.dtype, -1, attention_mode(call), false, local, lanes, static_cast<int>(pitch)};
+  launch(stream, kernel::flash_decode_combine(), spec, p, args, linear_grid(groups));
+}
+
+void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+                  const at::Tensor& logsumexp) {
+  const auto& problem = call.problem;
+  const int64_t groups = problem.batch * problem.kv_heads, members = problem.heads / problem.kv_heads;
+  TensorArgs args;
+  auto p = attention_params<FlashDecodeLanesParams>(call, args, 0);
+  p.splits = plan.splits;
+  p.out_ = args.write(out);
+  p.logsumexp = args.write(logsumexp);
+  set_strides(p.out_stride, out);
+  at::Tensor partial, stats, counters;
+  if (plan.splits > 1) {
+    const auto floats = call.query.options().dtype(at::kFloat);
+    partial = at::empty({groups, plan.splits, members * problem.q_len, eights(problem.v_dim) * 8}, floats);
+    stats = at::empty({groups, plan.splits, members * problem.q_len, 2}, floats);
+    counters = arrival_counters(call.query, groups);
+    p.partial = args.write(partial);
+    p.stats = args.write(stats);
+    p.counters = args.write(counters);
+  }
+  const Spec spec{problem.dtype,
+                  bias_code(call),
+                  attention_mode(call),
+                  call.softcap > 0,
+                  plan.local,
+                  static_cast<int>(members),
+                  static_cast<int>(problem.q_len),
+                  eights(problem.head_dim),
+                  eights(problem.v_dim),
+                  multiples_of(8, {&call.query, &call.key, &call.value}),
+                  static_cast<int>(caps_of(call.query).min_subgroup_size),
+                  plan.columns,
+                  plan.tile,
+                  plan.step};
+  launch(current(call.query), kernel::flash_decode_lanes(), spec, p, args,
+         Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),
+              static_cast<uint32_t>(problem.batch)});
+}
+
+}  // namespace aule::ops

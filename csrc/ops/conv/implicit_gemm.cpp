@@ -1,0 +1,332 @@
+#include "ops/conv/implicit_gemm.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "kernels_conv.gen.h"
+#include "ops/coopmat/layout.h"
+#include "ops/tensor/loop_limit.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+// Rows and columns of out per workgroup and per subgroup, the step along k, and the microseconds that one core of an
+// H200 takes for 64 k of such a tile.
+struct Tile {
+  uint32_t bm, bn, wm, wn, bk;
+  double cost;
+};
+constexpr std::array<Tile, 4> kMatrixTiles = {
+    {{128, 128, 64, 32, 64, 0.95}, {128, 64, 64, 32, 64, 0.6}, {64, 64, 32, 32, 64, 0.37}, {32, 32, 16, 16, 32, 0.3}}};
+constexpr std::array<Tile, 2> kFloatTiles = {{{128, 128, 0, 0, 16, 0}, {64, 64, 0, 0, 16, 0}}};
+constexpr uint64_t kCores = 128;  // Vulkan does not tell how many cores a device has
+
+int64_t chunk_of(const at::Tensor& t) { return 16 / t.element_size(); }
+int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+// floor(n / d) = (high word of n * factor + n) >> shift for n below 2^31.
+void set_division(uint32_t (&by)[2], uint32_t d) {
+  const auto shift = static_cast<uint32_t>(std::bit_width(d - 1));
+  by[0] = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+  by[1] = shift;
+}
+
+at::Tensor four_dims(const at::Tensor& t) { return t.dim() == 3 ? t.unsqueeze(2) : t; }
+// [..., channels] with the last padded to whole chunks, dense; `t` is [.., channels at 1, ..].
+at::Tensor channels_last(const at::Tensor& t) {
+  const at::Tensor last = four_dims(t).permute({0, 2, 3, 1});
+  const int64_t channels = last.size(3), padded = round_up(channels, chunk_of(t));
+  if (padded == channels && (!last.is_contiguous() || address_of(last) % 16 == 0)) return last.contiguous();
+  at::Tensor out = at::empty({last.size(0), last.size(1), last.size(2), padded}, t.options());
+  if (padded != channels) out.narrow(3, channels, padded - channels).zero_();
+  out.narrow(3, 0, channels).copy_(last);
+  return out;
+}
+at::Tensor back(const at::Tensor& last, int64_t dims) {
+  const at::Tensor t = last.permute({0, 3, 1, 2});
+  return dims == 3 ? t.squeeze(2) : t;
+}
+
+struct Plan {
+  int mat_m = 16, mat_n = 16;
+  uint32_t threads = 0;
+  Tile tile{};
+  uint64_t tiles = 0;
+};
+
+bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, bool weights, Plan& plan) {
+  const Caps& caps = caps_of(t);
+  const auto count = [&](const Tile& tile) { return uint64_t{ceil_div(m, tile.bm)} * ceil_div(n, tile.bn); };
+  if (t.scalar_type() == at::kFloat) {
+    plan.threads = 256;
+    if (caps.max_workgroup_invocations < 256) return false;
+    for (const Tile& tile : kFloatTiles) {
+      plan.tile = tile;
+      if (count(tile) >= kCores) break;
+    }
+    plan.tiles = count(plan.tile);
+    return true;
+  }
+  const MatrixLayout& layout =
+      matrix_layout(static_cast<int>(t.get_device()), t.scalar_type() == at::kHalf ? DType::f16 : DType::bf16);
+  if (!layout.usable) return false;
+  plan.mat_m = layout.m;
+  plan.mat_n = layout.n;
+  double best = 0;
+  for (const Tile& tile : kMatrixTiles) {
+    const uint32_t subgroups = (tile.bm / tile.wm) * (tile.bn / tile.wn),
+                   threads = subgroups * static_cast<uint32_t>(layout.subgroup);
+    const uint32_t a_row = (weights ? tile.bm : tile.bk) / 8, b_row = (weights ? tile.bn : tile.bk) / 8,
+                   a_rows = weights ? tile.bk : tile.bm, b_rows = weights ? tile.bk : tile.bn;
+    const uint32_t bytes =
+        (a_rows * (a_row + 1) + b_rows * (b_row + 1)) * 16 + subgroups * static_cast<uint32_t>(layout.m * layout.n) * 4;
+    if (threads > caps.max_workgroup_invocations || bytes > caps.max_shared_bytes) continue;
+    if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
+      continue;
+    // Small subgroups have few registers for the matrices of a large tile.
+    if (tile.wm * tile.wn / static_cast<uint32_t>(layout.subgroup) > 64) continue;
+    // Positions that weights sum over are shared between workgroups until the device is full.
+    const uint64_t tiles = count(tile);
+    double time = static_cast<double>(weights ? tiles : ceil_div(tiles * groups, kCores)) * tile.cost;
+    if (caps.kind == Caps::Kind::cpu) time = tile.bm;  // the smallest, which is compiled soonest
+    if (plan.threads != 0 && time >= best) continue;
+    best = time;
+    plan.tile = tile;
+    plan.threads = threads;
+    plan.tiles = tiles;
+  }
+  return plan.threads != 0;
+}
+
+// The members that describe the gathered tensor and the positions: rows of `positions` {height, width}.
+void set_gather(ConvTilesParams& p, const at::Tensor& x, int32_t height, int32_t width, int64_t groups) {
+  p.channels = static_cast<uint32_t>(x.size(3) / groups);
+  p.pixel = static_cast<uint32_t>(x.size(3));
+  p.x_group = p.channels;
+  p.groups = static_cast<uint32_t>(groups);
+  p.height = static_cast<int32_t>(x.size(1));
+  p.width = static_cast<int32_t>(x.size(2));
+  p.area = static_cast<uint32_t>(height) * static_cast<uint32_t>(width);
+  p.row_width = static_cast<uint32_t>(width);
+  set_division(p.by_area, p.area);
+  set_division(p.by_row_width, p.row_width);
+  set_division(p.by_channels, p.channels);
+}
+
+// Where a result's row or column of place y is made from: y * mul + off + tap * step.
+struct Taps {
+  int32_t kernel[2], mul[2], off[2], step[2];
+};
+
+Taps taps_of(const ConvGeometry& g) {
+  return {
+      {g.kernel[1], g.kernel[2]}, {g.stride[1], g.stride[2]}, {-g.pad[1], -g.pad[2]}, {g.dilation[1], g.dilation[2]}};
+}
+
+void set_taps(ConvTilesParams& p, const Taps& taps) {
+  p.kernel_width = taps.kernel[1];
+  set_division(p.by_kernel_width, static_cast<uint32_t>(taps.kernel[1]));
+  for (size_t d = 0; d < 2; ++d) {
+    p.mul[d] = taps.mul[d];
+    p.off[d] = taps.off[d];
+    p.step[d] = taps.step[d];
+  }
+}
+
+// x, w and the result are channels-last; w is [groups * n, taps * channels].
+at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, int32_t height,
+                     int32_t width, int64_t out_channels, int64_t groups) {
+  const at::Tensor out = at::empty({x.size(0), height, width, out_channels}, x.options());
+  ConvTilesParams p{};
+  TensorArgs args;
+  p.x = args.read(x);
+  p.w = args.read(w);
+  p.out_ = args.write(out);
+  if (bias.defined()) p.bias = args.read(bias);
+  set_gather(p, x, height, width, groups);
+  set_taps(p, taps);
+  p.m = static_cast<uint32_t>(x.size(0)) * p.area;
+  p.n = static_cast<uint32_t>(out_channels / groups);
+  p.k = static_cast<uint32_t>(taps.kernel[0] * taps.kernel[1]) * p.channels;
+  p.w_ld = p.k;
+  p.w_group = p.n * p.k;
+  p.out_ld = static_cast<uint32_t>(out_channels);
+  p.out_group = p.n;
+  p.splits = 1;
+  Plan plan;
+  TORCH_INTERNAL_ASSERT(make_plan(x, p.m, p.n, p.groups, /*weights=*/false, plan));
+  const Tile& tile = plan.tile;
+  const int out_vec = p.n % 8 == 0 && x.scalar_type() != at::kFloat;
+  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::positions),
+         Spec{plan.mat_m, plan.mat_n, plan.threads, tile.bm, tile.bn, tile.wm, tile.wn, tile.bk, out_vec,
+              bias.defined() ? 1 : 0, p.channels % tile.bk == 0 ? 1 : 0},
+         p, args, linear_grid(plan.tiles * p.groups));
+  return out;
+}
+
+// A kernel of one tap and no padding: a product of matrices whose rows are positions.
+bool is_pointwise(const ConvGeometry& g, int64_t groups) {
+  return groups == 1 && g.kernel[1] * g.kernel[2] == 1 && g.pad[1] == 0 && g.pad[2] == 0;
+}
+// [images, height, width, channels] at every stride-th place.
+at::Tensor at_strides(const ConvGeometry& g, const at::Tensor& image) {
+  at::Tensor t = image;
+  for (size_t d = 1; d <= 2; ++d) {
+    if (g.stride[d] != 1) t = t.slice(static_cast<int64_t>(d), 0, std::nullopt, g.stride[d]);
+  }
+  return t;
+}
+at::Tensor rows_of(const at::Tensor& image, int64_t channels) {
+  return image.contiguous().view({-1, image.size(3)}).narrow(1, 0, channels);
+}
+
+}  // namespace
+
+bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
+                     int64_t groups) {
+  const Caps& caps = caps_of(x);
+  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle)
+    return false;  // columns and gemm_lanes.comp have no barrier
+  if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
+  const int64_t e = chunk_of(x);
+  if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;
+  // A few channels are mostly padding.
+  if (channels / groups < 3 || out_channels / groups < 3) return false;
+  const int64_t taps = int64_t{g.kernel[1]} * g.kernel[2], largest = int64_t{1} << 30,
+                positions =
+                    x.size(0) * std::max(int64_t{g.size[1]} * g.size[2], int64_t{g.out_size[1]} * g.out_size[2]);
+  const int64_t wide = round_up(std::max(channels, out_channels), e);
+  if (!may_walk(caps, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
+    return false;  // its sums are not cut
+  if (positions >= largest || positions * wide / e >= largest * 4 || taps * wide >= largest ||
+      wide * wide / groups * taps >= largest)
+    return false;
+  Plan plan;
+  return make_plan(x, 64, 64, 1, false, plan) && make_plan(x, 64, 64, 1, true, plan);
+}
+
+at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
+                              const at::Tensor& bias, int64_t groups) {
+  const at::Tensor image = channels_last(x);
+  if (is_pointwise(g, groups)) {
+    const int64_t channels = weight.size(1), out_channels = weight.size(0);
+    const at::Tensor rows = rows_of(at_strides(g, image), channels),
+                     w = weight.contiguous().view({out_channels, channels}).t();
+    const at::Tensor out = bias.defined() ? at::addmm(bias, rows, w) : at::mm(rows, w);
+    return back(out.view({x.size(0), g.out_size[1], g.out_size[2], out_channels}), x.dim());
+  }
+  const at::Tensor w = channels_last(weight);
+  return back(positions(taps_of(g), image, w, bias, g.out_size[1], g.out_size[2], weight.size(0), groups), x.dim());
+}
+
+at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
+                                     const at::Tensor& bias, int64_t groups) {
+  const auto put_nothing = [&](const at::Tensor& places) {  // where no tap leads
+    bias.defined() ? places.copy_(bias) : places.zero_();
+  };
+  if (is_pointwise(g, groups)) {
+    const int64_t channels = weight.size(1), out_channels = weight.size(0);
+    const at::Tensor rows = rows_of(channels_last(grad), out_channels),
+                     w = weight.contiguous().view({out_channels, channels});
+    const at::Tensor out = (bias.defined() ? at::addmm(bias, rows, w) : at::mm(rows, w))
+                               .view({grad.size(0), g.out_size[1], g.out_size[2], channels});
+    if (g.stride[1] * g.stride[2] == 1) return back(out, grad.dim());
+    const at::Tensor all = at::empty({grad.size(0), g.size[1], g.size[2], channels}, grad.options());
+    put_nothing(all);
+    at_strides(g, all).copy_(out);
+    return back(all, grad.dim());
+  }
+  // [groups * channels, taps, out channels / groups]: out channels are what is summed over.
+  const at::Tensor four = four_dims(weight);
+  const int64_t per_group = four.size(0) / groups, channels = four.size(1);
+  const at::Tensor turned = four.view({groups, per_group, channels, four.size(2), four.size(3)})
+                                .transpose(1, 2)
+                                .reshape({groups * channels, per_group, four.size(2), four.size(3)});
+  const at::Tensor image = channels_last(grad);
+  // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
+  const auto class_of = [&](int32_t rest, size_t e, Taps& taps) {
+    const size_t d = e - 1;
+    const int32_t s = g.stride[e], step = s / std::gcd(s, g.dilation[e]);
+    int32_t first = 0;
+    while (first < g.kernel[e] && (rest + g.pad[e] - first * g.dilation[e]) % s != 0) ++first;
+    taps.kernel[d] = first < g.kernel[e] ? (g.kernel[e] - first + step - 1) / step : 0;
+    taps.mul[d] = 1;
+    taps.off[d] = (rest + g.pad[e] - first * g.dilation[e]) / s;
+    taps.step[d] = -g.dilation[e] * step / s;
+    return std::pair{first, step};
+  };
+  at::Tensor out;
+  for (int32_t y = 0; y < std::min(g.stride[1], g.size[1]); ++y) {
+    for (int32_t x = 0; x < std::min(g.stride[2], g.size[2]); ++x) {
+      Taps taps{};
+      const auto [first_y, step_y] = class_of(y, 1, taps);
+      const auto [first_x, step_x] = class_of(x, 2, taps);
+      const int32_t height = (g.size[1] - y + g.stride[1] - 1) / g.stride[1],
+                    width = (g.size[2] - x + g.stride[2] - 1) / g.stride[2];
+      const bool reached = taps.kernel[0] != 0 && taps.kernel[1] != 0;
+      at::Tensor part;
+      if (reached) {
+        const at::Tensor w =
+            channels_last(turned.slice(2, first_y, std::nullopt, step_y).slice(3, first_x, std::nullopt, step_x));
+        part = positions(taps, image, w, bias, height, width, groups * channels, groups);
+      }
+      if (g.stride[1] == 1 && g.stride[2] == 1) return back(part, grad.dim());
+      if (!out.defined()) out = at::empty({grad.size(0), g.size[1], g.size[2], groups * channels}, grad.options());
+      const at::Tensor places = out.slice(1, y, std::nullopt, g.stride[1]).slice(2, x, std::nullopt, g.stride[2]);
+      if (reached)
+        places.copy_(part);
+      else
+        put_nothing(places);
+    }
+  }
+  return back(out, grad.dim());
+}
+
+at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
+                                      int64_t groups) {
+  const at::Tensor image = channels_last(x), gy = channels_last(grad);
+  const int64_t out_channels = grad.size(1);
+  if (is_pointwise(g, groups)) {
+    const at::Tensor out = at::mm(rows_of(gy, out_channels).t(), rows_of(at_strides(g, image), x.size(1)));
+    return back(out.view({out_channels, 1, 1, x.size(1)}), x.dim());
+  }
+  ConvTilesParams p{};
+  TensorArgs args;
+  p.x = args.read(image);
+  p.w = args.read(gy);
+  set_gather(p, image, g.out_size[1], g.out_size[2], groups);
+  set_taps(p, taps_of(g));
+  p.m = static_cast<uint32_t>(out_channels / groups);
+  p.n = static_cast<uint32_t>(g.kernel[1] * g.kernel[2]) * p.channels;
+  p.k = static_cast<uint32_t>(image.size(0)) * p.area;
+  p.w_ld = static_cast<uint32_t>(gy.size(3));
+  p.w_group = p.m;
+  Plan plan;
+  TORCH_INTERNAL_ASSERT(make_plan(x, p.m, p.n, p.groups, /*weights=*/true, plan));
+  // The positions are shared between as many workgroups as fill the device, each with some steps to do.
+  const Tile& tile = plan.tile;
+  const uint64_t products = plan.tiles * p.groups;
+  p.splits = static_cast<uint32_t>(
+      std::clamp<uint64_t>(2 * kCores / products, 1, std::max<uint64_t>(1, p.k / (uint64_t{tile.bk} * 8))));
+  const at::Tensor partial = at::empty({p.splits, out_channels, p.n}, x.options().dtype(at::kFloat));
+  p.out_ = args.write(partial);
+  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::weights),
+         Spec{plan.mat_m, plan.mat_n, plan.threads, tile.bm, tile.bn, tile.wm, tile.wn, tile.bk, 0, 0, 0}, p, args,
+         linear_grid(products * p.splits));
+  const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
+  const at::Tensor last = total.view({out_channels, g.kernel[1], g.kernel[2], p.channels})
+                              .narrow(3, 0, x.size(1) / groups)
+                              .to(x.scalar_type());
+  return back(last, x.dim());
+}
+
+}  // namespace aule::ops

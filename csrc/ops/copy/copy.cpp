@@ -1,0 +1,128 @@
+#include "ops/copy/copy.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <sstream>
+
+#include "ops/copy/host.h"
+#include "ops/copy/kernels.h"
+#include "ops/fallback.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+bool on_aule(const at::Tensor& t) { return t.device().type() == c10::DeviceType::PrivateUse1; }
+
+// Same sizes, same strides, no gaps: the bytes from element 0 on are the tensor.
+bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() &&
+         ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
+}
+
+bool has_bits(const at::Tensor& t) { return t.is_conj() || t.is_neg(); }
+
+void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  const c10::OptionalDeviceGuard guard(dst.device());
+  // Conversion happens on the device; a dtype without arithmetic there is converted where the data is, on the host.
+  const bool convert_here =
+      src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
+                                     src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
+  at::Tensor host = convert_here ? src.to(dst.scalar_type()) : src;
+  if (host.sizes() == dst.sizes() && host.dtype() == dst.dtype() && same_dense_layout(host, dst) && !has_bits(dst)) {
+    upload(dst, host, non_blocking);
+    return;
+  }
+  // Only what the source really holds travels; a broadcast happens on the device.
+  host = host.contiguous();
+  at::Tensor staged = at::empty(host.sizes(), dst.options().dtype(host.scalar_type()));
+  upload(staged, host, non_blocking);
+  copy_strided(dst, staged.expand(dst.sizes()));
+}
+
+void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  const c10::OptionalDeviceGuard guard(src.device());
+  if (src.dtype() == dst.dtype() && same_dense_layout(src, dst) && !has_bits(src)) {
+    download(dst, src, non_blocking);
+    return;
+  }
+  at::Tensor dense = src;
+  if (!src.is_non_overlapping_and_dense() || has_bits(src)) {
+    dense = at::empty(src.sizes(), src.options());
+    copy_strided(dense, src);
+  }
+  at::Tensor host = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(at::kCPU));
+  download(host, dense, /*non_blocking=*/false);
+  const_cast<at::Tensor&>(dst).copy_(host);
+}
+
+// Of equal sizes, on one device. Dtypes that have no arithmetic there (float8, uint16 to uint64) convert on the host.
+void on_device(const at::Tensor& src, const at::Tensor& dst) {
+  if (C10_LIKELY(converts_on_device(dst.scalar_type(), src.scalar_type()))) {
+    copy_strided(dst, src);
+    return;
+  }
+  std::ostringstream text;
+  text << src.scalar_type() << src.sizes() << " to " << dst.scalar_type();
+  allow_host("aten::_copy_from", text.str());
+  at::Tensor host = at::empty(src.sizes(), src.options().device(at::kCPU));
+  device_to_host(src, host, /*non_blocking=*/false);
+  host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
+}
+
+}  // namespace
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
+  if (dst.numel() == 0) return dst;
+  // Conjugate and negative bits: those of host tensors are settled on the host, those of ours by the device's copies.
+  if (self.is_cpu() && has_bits(self)) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
+  if (dst.is_cpu() && has_bits(dst)) {
+    at::Tensor plain = at::empty(dst.sizes(), dst.options());
+    copy_from(self, plain, /*non_blocking=*/false);
+    return const_cast<at::Tensor&>(dst).copy_(plain);
+  }
+  if (on_aule(self) && on_aule(dst)) {
+    if (self.device() == dst.device()) {
+      on_device(self.expand(dst.sizes()), dst);
+    } else {
+      // Between devices through the host: Vulkan has no portable peer access.
+      at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
+      device_to_host(self, host, /*non_blocking=*/false);
+      host_to_device(host, dst, /*non_blocking=*/false);
+    }
+  } else if (on_aule(dst)) {
+    // Memory of another kind of device (CUDA beside us) is no address of the host's: the host lies between.
+    host_to_device(self.is_cpu() ? self : self.to(at::kCPU), dst, non_blocking && self.is_cpu());
+  } else if (dst.is_cpu()) {
+    device_to_host(self.expand(dst.sizes()), dst, non_blocking);
+  } else {
+    const_cast<at::Tensor&>(dst).copy_(self.to(at::kCPU), /*non_blocking=*/false);
+  }
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::native::resize_output(dst, self.sizes());
+  return copy_from(self, dst, /*non_blocking=*/false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  at::Tensor host = at::empty({}, self.options().device(at::kCPU));
+  download(host, self, /*non_blocking=*/false);
+  at::Scalar value = host.item();
+  if (C10_UNLIKELY(self.is_neg() || self.is_conj())) {
+    at::Tensor bits = at::empty({}, self.options().device(at::kCPU)).fill_(value);
+    if (self.is_conj()) bits = bits.conj().resolve_conj();
+    if (self.is_neg()) bits = bits.neg();
+    value = bits.item();
+  }
+  return value;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,72 @@
+#include "ops/indexing/advanced.h"
+
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
+
+namespace aule::ops {
+
+AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
+                               const c10::List<std::optional<at::Tensor>>& indices) {
+  TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(), "too many indices for tensor of dimension ",
+                    self.dim(), " (got ", indices.size(), ")");
+  at::native::checkIndexTensorTypes(indices, /*allow_int=*/true);
+  AdvancedIndices info;
+  info.self = self;
+  info.indices = at::native::expandTensors(self, indices, /*ensure_same_device=*/true);
+  try {
+    info.indices = at::expand_outplace(info.indices);
+  } catch (std::exception&) {
+    TORCH_CHECK_INDEX(false, "shape mismatch: indexing tensors could not be broadcast together with shapes ",
+                      at::native::shapes_as_str(info.indices));
+  }
+  info.indices.resize(self.dim());
+  if (!at::native::hasContiguousSubspace(info.indices))
+    std::tie(info.self, info.indices) = at::native::transposeToFront(info.self, info.indices);
+
+  bool mixed = false;  // the kernel reads one index dtype
+  for (int64_t d = 0; d < info.self.dim(); ++d) {
+    const at::Tensor& index = info.indices[d];
+    if (!index.defined()) continue;
+    if (info.count == 0) {
+      info.first = d;
+      info.index_shape = at::DimVector(index.sizes());
+    }
+    mixed = mixed || index.scalar_type() != info.indices[info.first].scalar_type();
+    ++info.count;
+  }
+  if (mixed)
+    for (auto& index : info.indices)
+      if (index.defined()) index = index.to(at::kLong);
+  TORCH_CHECK_INDEX(static_cast<size_t>(info.count) <= IndexPlan::kMaxIndices, op, ": more than ",
+                    IndexPlan::kMaxIndices, " index tensors are not supported on aule");
+  const auto sizes = info.self.sizes();
+  info.result_shape = at::DimVector(sizes.begin(), sizes.begin() + info.first);
+  info.result_shape.append(info.index_shape.begin(), info.index_shape.end());
+  info.result_shape.append(sizes.begin() + info.first + info.count, sizes.end());
+  return info;
+}
+
+IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain) {
+  IndexPlan plan{op, plain, info.self, {}, {}, {}, {}, true};
+  for (int64_t d = info.first; d < info.first + info.count; ++d) {
+    plan.index.push_back(info.indices[d]);
+    plan.bound.push_back(info.self.size(d));
+    plan.step.push_back(info.self.stride(d));
+  }
+  const auto index_ndim = static_cast<int64_t>(info.index_shape.size());
+  for (int64_t d = 0; d < plain.dim(); ++d) {
+    IndexPlan::Dim out;
+    out.size = plain.size(d);
+    out.plain_stride = plain.stride(d);
+    const int64_t inside = d - info.first;
+    out.meets = inside >= 0 && inside < index_ndim;
+    if (out.meets) {
+      for (size_t k = 0; k < plan.index.size(); ++k) out.index_stride[k] = plan.index[k].stride(inside);
+    } else {
+      out.indexed_stride = info.self.stride(inside < 0 ? d : d - index_ndim + info.count);
+    }
+    plan.dims.push_back(out);
+  }
+  return plan;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,30 @@
+// How the row kernels (softmax, norms; shaders/reduce/rows.glsl) are launched: invocation or workgroup per row.
+#pragma once
+#include <initializer_list>
+
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+
+struct RowLaunch {
+  int group;  // 0: one invocation per row; one workgroup (GPU, rows contiguous), 1: tree, 2: subgroup sums
+  int vec;    // 1: four elements per access; 2: eight of half types; 3: the same of rows at any address
+              // (shaders/reduce/group.glsl)
+  int items;  // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
+  bool full;  // items cover the row exactly and vec is not 0
+  uint32_t local;
+  Grid grid;
+};
+
+// `alone`: an invocation per row whatever the device. `any`: the kernel takes vec 3, and this many invocations for a
+// row that is too long for the registers. `tensors`: everything that is read or written by row; contiguous, rows of n
+// elements, neighbours `inner` apart.
+RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
+                     std::initializer_list<const at::Tensor*> tensors, bool alone = false, uint32_t any = 0);
+
+// The dtype of a weight or gradient that may be missing, as kernels take it; 0: missing.
+inline int optional_code(const at::Tensor& t, const char* name) {
+  return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0;
+}
+
+}  // namespace aule::ops

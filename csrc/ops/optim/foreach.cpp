@@ -1,0 +1,193 @@
+#include "ops/optim/foreach.h"
+
+#include <ATen/ops/_foreach_add_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_addcdiv_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_addcmul_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_div_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_lerp_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_mul_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_sqrt_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_sub_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+
+#include "kernels_optim.gen.h"
+#include "ops/optim/table.h"
+
+namespace aule::ops {
+namespace {
+
+namespace slow = at::compositeexplicitautograd;  // PyTorch's loops over single tensors
+using at::Scalar;
+using at::Tensor;
+using at::TensorList;
+
+enum class Each : int {
+  add_scalar,
+  mul_scalar,
+  div_scalar,
+  add,
+  mul,
+  div,
+  addcmul,
+  addcdiv,
+  lerp,
+  sqrt
+};  // foreach.comp
+
+struct Range {
+  uint64_t begin, end;
+};
+Range range_of(const Tensor& t) {
+  const uint64_t begin = address_of(t);
+  return {begin, begin + t.numel() * t.element_size()};
+}
+
+// One dtype that the kernel computes in float32, one device, and for each tensor one dense walk through all operands.
+bool alike(TensorList self, TensorList other) {
+  if (other.size() != self.size()) return false;
+  for (size_t i = 0; i < self.size(); ++i) {
+    const Tensor &a = self[i], &b = other[i];
+    if (b.scalar_type() != self[0].scalar_type() || b.device() != self[0].device() || b.layout() != at::kStrided)
+      return false;
+    if (a.numel() >= (int64_t{1} << 31) || !walks_dense(a) || !same_walk(a, b)) return false;
+  }
+  return true;
+}
+
+// A loop would read what it has written before where tensors of one list share memory with another element's.
+bool apart(TensorList written, std::initializer_list<TensorList> operands) {
+  std::vector<Range> ranges;
+  ranges.reserve(written.size());
+  for (const Tensor& t : written)
+    if (t.numel() != 0) ranges.push_back(range_of(t));
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].begin < ranges[i - 1].end) return false;
+  for (TensorList list : operands) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].numel() == 0) continue;
+      const Range r = range_of(list[i]);
+      if (r.begin == address_of(written[i])) continue;  // the element itself: each invocation reads before it writes
+      const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
+                                          [](uint64_t at, const Range& x) { return at < x.end; });
+      if (after != ranges.end() && after->begin < r.end) return false;
+    }
+  }
+  return true;
+}
+
+bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
+  if (self.size() < 2 || (scalars.size() > 1 && scalars.size() != self.size())) return false;
+  const auto type = self[0].scalar_type();
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (self[0].device().type() != c10::DeviceType::PrivateUse1) return false;
+  if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
+  // This saves the dispatches' own time; larger tensors do better with the wider kernels of single tensors. On lavapipe
+  // those win from 2048 elements on (measured); for GPUs the bound is an estimate.
+  const int64_t small = caps_of(self[0]).kind == Caps::Kind::cpu ? 1024 : 65536;
+  int64_t elems = 0;
+  for (const Tensor& t : self) elems += t.numel();
+  if (elems > small * static_cast<int64_t>(self.size())) return false;
+  return alike(self, self) &&
+         std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
+}
+
+// `scalars`: none, one for all, or one for each tensor.
+void run(Each each, TensorList dst, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
+  const TensorList* y = operands.size() > 0 ? operands.begin() : nullptr;
+  const TensorList* z = operands.size() > 1 ? operands.begin() + 1 : nullptr;
+  for_each_table(
+      self, ForeachParams{},
+      [&](ForeachParams& p, TensorArgs& args, uint32_t slot, size_t i) {
+        p.x[slot] = args.read(self[i]);
+        if (y) p.y[slot] = args.read((*y)[i]);
+        if (z) p.z[slot] = args.read((*z)[i]);
+        p.dst[slot] = args.write(dst[i]);
+        if (!scalars.empty()) p.scalar[slot] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
+      },
+      [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
+        launch(current(self[0]), kernel::foreach (), Spec{dtype_of(self[0], "_foreach"), static_cast<int>(each)}, p,
+               args, grid);
+      });
+}
+
+// False: the loop must do it.
+bool in_place(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
+  if (!can_run(self, operands, scalars) || !apart(self, operands)) return false;
+  run(each, self, self, operands, scalars);
+  for (const Tensor& t : self)
+    t.unsafeGetTensorImpl()->bump_version();  // the dispatcher leaves it to the kernels of lists
+  return true;
+}
+
+std::vector<Tensor> fresh(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
+  std::vector<Tensor> out;
+  if (!can_run(self, operands, scalars)) return out;
+  out.reserve(self.size());
+  for (const Tensor& t : self) out.push_back(at::empty_like(t));
+  run(each, out, self, operands, scalars);
+  return out;
+}
+
+}  // namespace
+
+void foreach_add_scalar_(TensorList self, const Scalar& scalar) {
+  if (!in_place(Each::add_scalar, self, {}, scalar)) slow::_foreach_add_(self, scalar);
+}
+void foreach_add_list_(TensorList self, TensorList other, const Scalar& alpha) {
+  if (!in_place(Each::add, self, {other}, alpha)) slow::_foreach_add_(self, other, alpha);
+}
+void foreach_sub_list_(TensorList self, TensorList other, const Scalar& alpha) {
+  if (alpha.isComplex() || !in_place(Each::add, self, {other}, Scalar(-alpha.toDouble())))
+    slow::_foreach_sub_(self, other, alpha);
+}
+void foreach_mul_scalar_(TensorList self, const Scalar& scalar) {
+  if (!in_place(Each::mul_scalar, self, {}, scalar)) slow::_foreach_mul_(self, scalar);
+}
+void foreach_mul_list_(TensorList self, TensorList other) {
+  if (!in_place(Each::mul, self, {other}, {})) slow::_foreach_mul_(self, other);
+}
+void foreach_mul_scalar_list_(TensorList self, Scalars scalars) {
+  if (!in_place(Each::mul_scalar, self, {}, scalars)) slow::_foreach_mul_(self, scalars);
+}
+void foreach_div_scalar_(TensorList self, const Scalar& scalar) {
+  if (!in_place(Each::div_scalar, self, {}, scalar)) slow::_foreach_div_(self, scalar);
+}
+void foreach_div_list_(TensorList self, TensorList other) {
+  if (!in_place(Each::div, self, {other}, {})) slow::_foreach_div_(self, other);
+}
+void foreach_div_scalar_list_(TensorList self, Scalars scalars) {
+  if (!in_place(Each::div_scalar, self, {}, scalars)) slow::_foreach_div_(self, scalars);
+}
+void foreach_addcmul_scalar_(TensorList self, TensorList tensor1, TensorList tensor2, const Scalar& value) {
+  if (!in_place(Each::addcmul, self, {tensor1, tensor2}, value)) slow::_foreach_addcmul_(self, tensor1, tensor2, value);
+}
+void foreach_addcmul_scalar_list_(TensorList self, TensorList tensor1, TensorList tensor2, Scalars scalars) {
+  if (!in_place(Each::addcmul, self, {tensor1, tensor2}, scalars))
+    slow::_foreach_addcmul_(self, tensor1, tensor2, scalars);
+}
+void foreach_addcdiv_scalar_(TensorList self, TensorList tensor1, TensorList tensor2, const Scalar& value) {
+  if (!in_place(Each::addcdiv, self, {tensor1, tensor2}, value)) slow::_foreach_addcdiv_(self, tensor1, tensor2, value);
+}
+void foreach_addcdiv_scalar_list_(TensorList self, TensorList tensor1, TensorList tensor2, Scalars scalars) {
+  if (!in_place(Each::addcdiv, self, {tensor1, tensor2}, scalars))
+    slow::_foreach_addcdiv_(self, tensor1, tensor2, scalars);
+}
+void foreach_lerp_scalar_(TensorList self, TensorList tensors1, const Scalar& weight) {
+  if (!in_place(Each::lerp, self, {tensors1}, weight)) slow::_foreach_lerp_(self, tensors1, weight);
+}
+void foreach_sqrt_(TensorList self) {
+  if (!in_place(Each::sqrt, self, {}, {})) slow::_foreach_sqrt_(self);
+}
+std::vector<Tensor> foreach_add_list(TensorList self, TensorList other, const Scalar& alpha) {
+  std::vector<Tensor> out = fresh(Each::add, self, {other}, alpha);
+  return out.empty() ? slow::_foreach_add(self, other, alpha) : out;
+}
+std::vector<Tensor> foreach_sqrt(TensorList self) {
+  std::vector<Tensor> out = fresh(Each::sqrt, self, {}, {});
+  return out.empty() ? slow::_foreach_sqrt(self) : out;
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,215 @@
+#include "ops/optim/optim.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <cmath>
+
+#include "kernels_optim.gen.h"
+#include "ops/optim/table.h"
+
+namespace aule::ops {
+namespace {
+
+struct LearningRate {
+  double value = 0;
+  const Tensor* tensor = nullptr;  // on the device
+};
+
+LearningRate rate_of(const Tensor& lr, const char* op) {
+  TORCH_CHECK(lr.numel() == 1, op, ": expected lr to be one number, got a tensor of ", lr.numel(), " elements");
+  if (lr.device().is_cpu()) return {lr.item().toDouble(), nullptr};
+  TORCH_CHECK(lr.scalar_type() == at::kFloat || lr.scalar_type() == at::kHalf || lr.scalar_type() == at::kBFloat16, op,
+              ": expected lr on ", lr.device(), " to be float32, float16 or bfloat16, got ", lr.scalar_type());
+  return {0, &lr};
+}
+
+// Adam's and SGD's common parts: scalars of one device, and lists whose elements must agree with the parameter.
+struct Common {
+  const char* op;
+  TensorList params, grads;
+  LearningRate lr;
+  const OptionalTensor &grad_scale, &found_inf;
+  std::vector<Tensor> dense_grads;  // gradients brought into their parameter's order
+
+  Common(const char* name, TensorList self, TensorList gradients, LearningRate rate, const OptionalTensor& scale,
+         const OptionalTensor& inf)
+      : op(name), params(self), grads(gradients), lr(rate), grad_scale(scale), found_inf(inf) {
+    TORCH_CHECK(params.size() == grads.size(), op, ": expected as many gradients as parameters, got ", grads.size(),
+                " and ", params.size());
+    dense_grads.reserve(params.size());
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Tensor &w = params[i], &g = grads[i];
+      check_same_device(op, {&w, &g});
+      TORCH_CHECK_NOT_IMPLEMENTED(w.scalar_type() != at::kDouble, op,
+                                  ": float64 parameters are not implemented on device aule");
+      TORCH_CHECK(walks_dense(w), op, ": parameter ", i, " of sizes ", w.sizes(), " and strides ", w.strides(),
+                  " is not dense");
+      dense_grads.push_back(
+          same_walk(w, g) ? g : at::empty_like(w, g.options().memory_format(at::MemoryFormat::Preserve)).copy_(g));
+    }
+    for (const OptionalTensor* flag : {&grad_scale, &found_inf})
+      TORCH_CHECK(
+          !*flag || !(*flag)->defined() || ((*flag)->scalar_type() == at::kFloat && !(*flag)->device().is_cpu()), op,
+          ": expected grad_scale and found_inf to be float32 on the parameters' device");
+  }
+  void check_state(const Tensor& state, size_t i, const char* what) const {
+    check_same_device(op, {&params[i], &state});
+    TORCH_CHECK(same_walk(params[i], state), op, ": expected ", what, " ", i,
+                " to have the parameter's sizes and strides");
+    TORCH_CHECK(state.scalar_type() != at::kDouble, op, ": float64 states are not implemented on device aule");
+  }
+  bool unscales() const { return grad_scale && grad_scale->defined(); }
+  template <class Params>
+  void fill(Params& p, TensorArgs& args) const {
+    if (lr.tensor) p.lr_address = args.read(*lr.tensor);
+    if (unscales()) p.grad_scale = args.read(*grad_scale);
+    if (found_inf && found_inf->defined()) p.found_inf = args.read(*found_inf);
+  }
+  // Unscaled gradients are left behind for the caller, as elsewhere.
+  void finish() const {
+    if (!unscales()) return;
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (!dense_grads[i].is_same(grads[i])) grads[i].copy_(dense_grads[i]);
+  }
+  DType rate_dtype() const { return lr.tensor ? dtype_of(*lr.tensor, op) : DType::f32; }
+};
+
+bool aligned_table(const FusedAdamParams& p) {
+  uint64_t bits = 0;
+  for (uint32_t i = 0; i < p.tensors; ++i)
+    bits |= p.param[i] | p.grad[i] | p.exp_avg[i] | p.exp_avg_sq[i] | p.max_exp_avg_sq[i];
+  return bits % 16 == 0;
+}
+
+const char* adam_name(bool decoupled) { return decoupled ? "_fused_adamw_" : "_fused_adam_"; }
+
+void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grads, TensorList exp_avgs,
+                TensorList exp_avg_sqs, TensorList max_exp_avg_sqs, TensorList state_steps, LearningRate lr,
+                double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
+                const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  if (self.empty()) return;
+  const Common common(op, self, grads, lr, grad_scale, found_inf);
+  TORCH_CHECK(exp_avgs.size() == self.size() && exp_avg_sqs.size() == self.size() &&
+                  state_steps.size() == self.size() && (!amsgrad || max_exp_avg_sqs.size() == self.size()),
+              op, ": expected state lists as long as the list of parameters");
+  const c10::ScalarType type = self[0].scalar_type(), grad_type = grads[0].scalar_type(),
+                        state_type = exp_avgs[0].scalar_type();
+  for (size_t i = 0; i < self.size(); ++i) {
+    common.check_state(exp_avgs[i], i, "exp_avgs");
+    common.check_state(exp_avg_sqs[i], i, "exp_avg_sqs");
+    if (amsgrad) common.check_state(max_exp_avg_sqs[i], i, "max_exp_avg_sqs");
+    TORCH_CHECK(state_steps[i].scalar_type() == at::kFloat && state_steps[i].device() == self[i].device(), op,
+                ": expected state_steps to be float32 on ", self[i].device());
+    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
+                    exp_avgs[i].scalar_type() == state_type && exp_avg_sqs[i].scalar_type() == state_type,
+                op, ": expected one dtype per list");
+  }
+  // 16-byte accesses; a CPU makes them element by element anyway.
+  const bool gpu = caps_of(self[0]).kind != Caps::Kind::cpu;
+  for (c10::ScalarType t : {type, grad_type, state_type})
+    TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
+  FusedAdamParams base{};
+  base.lr = static_cast<float>(lr.value);
+  base.log_beta1 = static_cast<float>(std::log(beta1));
+  base.log_beta2 = static_cast<float>(std::log(beta2));
+  base.one_minus_beta1 = static_cast<float>(1 - beta1);
+  base.one_minus_beta2 = static_cast<float>(1 - beta2);
+  base.weight_decay = static_cast<float>(weight_decay);
+  base.eps = static_cast<float>(eps);
+  const Spec spec{dtype_of(type, op), dtype_of(grad_type, op), dtype_of(state_type, op), decoupled, amsgrad,
+                  maximize,           common.rate_dtype(),     common.unscales()};
+  for_each_table(
+      self, base,
+      [&](FusedAdamParams& p, TensorArgs& args, uint32_t slot, size_t i) {
+        if (slot == 0) common.fill(p, args);
+        p.param[slot] = args.read_write(self[i]);
+        p.grad[slot] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        p.exp_avg[slot] = args.read_write(exp_avgs[i]);
+        p.exp_avg_sq[slot] = args.read_write(exp_avg_sqs[i]);
+        if (amsgrad) p.max_exp_avg_sq[slot] = args.read_write(max_exp_avg_sqs[i]);
+        p.state_step[slot] = args.read(state_steps[i]);
+      },
+      [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
+        Spec whole = spec;
+        whole.push(gpu && aligned_table(p));
+        launch(current(self[0]), kernel::fused_adam(), whole, p, args, grid);
+      });
+  common.finish();
+}
+
+void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay,
+               double momentum, LearningRate lr, double dampening, bool nesterov, bool maximize, bool is_first_step,
+               const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  if (self.empty()) return;
+  const Common common(op, self, grads, lr, grad_scale, found_inf);
+  const bool has_momentum = !momentum_buffer_list.empty();
+  TORCH_CHECK(!has_momentum || momentum_buffer_list.size() == self.size(), op,
+              ": expected as many momentum buffers as parameters");
+  const c10::ScalarType type = self[0].scalar_type(), grad_type = grads[0].scalar_type();
+  const c10::ScalarType state_type = has_momentum ? momentum_buffer_list[0].scalar_type() : type;
+  for (size_t i = 0; i < self.size(); ++i) {
+    if (has_momentum) common.check_state(momentum_buffer_list[i], i, "momentum_buffer_list");
+    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
+                    (!has_momentum || momentum_buffer_list[i].scalar_type() == state_type),
+                op, ": expected one dtype per list");
+  }
+  FusedSgdParams base{};
+  base.lr = static_cast<float>(lr.value);
+  base.momentum = static_cast<float>(momentum);
+  base.one_minus_dampening = static_cast<float>(1 - dampening);
+  base.weight_decay = static_cast<float>(weight_decay);
+  const Spec spec{dtype_of(type, op), dtype_of(grad_type, op), dtype_of(state_type, op),
+                  has_momentum,       is_first_step,           nesterov,
+                  maximize,           common.rate_dtype(),     common.unscales()};
+  for_each_table(
+      self, base,
+      [&](FusedSgdParams& p, TensorArgs& args, uint32_t slot, size_t i) {
+        if (slot == 0) common.fill(p, args);
+        p.param[slot] = args.read_write(self[i]);
+        p.grad[slot] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        if (has_momentum) p.momentum_buffer[slot] = args.read_write(momentum_buffer_list[i]);
+      },
+      [&](const FusedSgdParams& p, const TensorArgs& args, Grid grid) {
+        launch(current(self[0]), kernel::fused_sgd(), spec, p, args, grid);
+      });
+  common.finish();
+}
+
+}  // namespace
+
+template <bool decoupled>
+void fused_adam_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
+                 TensorList max_exp_avg_sqs, TensorList state_steps, double lr, double beta1, double beta2,
+                 double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor& grad_scale,
+                 const OptionalTensor& found_inf) {
+  fused_adam(decoupled, adam_name(decoupled), self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
+             {lr, nullptr}, beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
+}
+template <bool decoupled>
+void fused_adam_tensor_lr_(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
+                           TensorList max_exp_avg_sqs, TensorList state_steps, const Tensor& lr, double beta1,
+                           double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
+                           const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  fused_adam(decoupled, adam_name(decoupled), self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
+             rate_of(lr, adam_name(decoupled)), beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale,
+             found_inf);
+}
+template decltype(fused_adam_<false>) fused_adam_<false>;
+template decltype(fused_adam_<true>) fused_adam_<true>;
+template decltype(fused_adam_tensor_lr_<false>) fused_adam_tensor_lr_<false>;
+template decltype(fused_adam_tensor_lr_<true>) fused_adam_tensor_lr_<true>;
+
+void fused_sgd_(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay,
+                double momentum, double lr, double dampening, bool nesterov, bool maximize, bool is_first_step,
+                const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  fused_sgd("_fused_sgd_", self, grads, momentum_buffer_list, weight_decay, momentum, {lr, nullptr}, dampening,
+            nesterov, maximize, is_first_step, grad_scale, found_inf);
+}
+void fused_sgd_tensor_lr_(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay,
+                          double momentum, const Tensor& lr, double dampening, bool nesterov, bool maximize,
+                          bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  fused_sgd("_fused_sgd_", self, grads, momentum_buffer_list, weight_decay, momentum, rate_of(lr, "_fused_sgd_"),
+            dampening, nesterov, maximize, is_first_step, grad_scale, found_inf);
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,42 @@
+// Fills the table of a multi-tensor kernel (shaders/optim/multi_tensor.glsl) and launches it, TENSORS at a time.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+
+inline constexpr uint32_t kTableTensors = 48, kTableChunk = 1024;  // TENSORS and CHUNK there
+
+// The elements in memory order may be walked as one dense run.
+inline bool walks_dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense(); }
+inline bool same_walk(const at::Tensor& a, const at::Tensor& b) {
+  return b.is_non_overlapping_and_dense() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
+}
+
+// add(p, args, slot, i) puts tensor i's addresses into slot; go(p, args, grid) launches what is collected.
+template <class Params, class Add, class Go>
+void for_each_table(at::TensorList tensors, const Params& base, const Add& add, const Go& go) {
+  size_t i = 0;
+  while (i < tensors.size()) {
+    Params p = base;
+    TensorArgs args;
+    uint32_t groups = 0;
+    p.tensors = 0;
+    for (; i < tensors.size() && p.tensors < kTableTensors; ++i) {
+      const int64_t elems = tensors[i].numel();
+      if (elems == 0) continue;
+      TORCH_CHECK(elems < (int64_t{1} << 31),
+                  "aule: a tensor of 2^31 elements or more is too large for a fused optimizer");
+      p.elems[p.tensors] = static_cast<uint32_t>(elems);
+      p.first_group[p.tensors] = groups;
+      add(p, args, p.tensors, i);
+      groups += ceil_div(static_cast<uint64_t>(elems), kTableChunk);
+      ++p.tensors;
+    }
+    if (p.tensors > 0) go(p, args, linear_grid(groups));
+  }
+}
+
+}  // namespace aule::ops

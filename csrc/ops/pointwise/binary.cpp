@@ -1,0 +1,164 @@
+#include "ops/pointwise/binary.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/BinaryOps.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ScalarOps.h>
+
+#include "ops/copy/kernels.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace aule::ops {
+
+namespace {
+Scalars real(const at::Scalar& factor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!factor.isComplex(), "complex factors are not implemented on device aule");
+  return {factor};
+}
+}  // namespace
+
+at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::native::alpha_check(at::result_type(self, other), alpha);
+  return binary(binary_row::add, out, self, other, real(alpha));
+}
+at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  at::Tensor out;
+  return ops::add_out(self, other, alpha, out);
+}
+at::Tensor& add_(at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return ops::add_out(self, other, alpha, self);
+}
+
+at::Tensor& sub_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
+  at::native::sub_check(self, other);
+  at::native::alpha_check(at::result_type(self, other), alpha);
+  return binary(binary_row::sub, out, self, other, real(alpha));
+}
+at::Tensor sub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  at::Tensor out;
+  return ops::sub_out(self, other, alpha, out);
+}
+at::Tensor& sub_(at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return ops::sub_out(self, other, alpha, self);
+}
+at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return ops::sub(other, self, alpha);
+}
+
+at::Tensor& div_mode_out(const at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode,
+                         at::Tensor& out) {
+  if (!rounding_mode) return binary(binary_row::div, out, self, other);
+  TORCH_CHECK(*rounding_mode == "trunc" || *rounding_mode == "floor",
+              "div: expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *rounding_mode, "'");
+  return binary(*rounding_mode == "trunc" ? binary_row::div_trunc : binary_row::div_floor, out, self, other);
+}
+at::Tensor div_mode(const at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode) {
+  at::Tensor out;
+  return div_mode_out(self, other, rounding_mode, out);
+}
+at::Tensor& div_mode_(at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode) {
+  return div_mode_out(self, other, rounding_mode, self);
+}
+at::Tensor remainder_scalar_tensor(const at::Scalar& self, const at::Tensor& other) {
+  at::Tensor out;
+  return binary(binary_row::remainder, out, at::native::wrapped_scalar_tensor(self), other);
+}
+
+at::Tensor& pow_out(const at::Tensor& self, const at::Tensor& exponent, at::Tensor& out) {
+  const c10::ScalarType common = at::result_type(self, exponent);
+  TORCH_CHECK_NOT_IMPLEMENTED(common != at::kBool, "pow: not implemented for Bool");
+  const bool integral = c10::isIntegralType(common, false);
+  return binary(integral ? binary_row::pow_int : binary_row::pow_float, Rule::same, out, self, exponent);
+}
+at::Tensor pow(const at::Tensor& self, const at::Tensor& exponent) {
+  at::Tensor out;
+  return ops::pow_out(self, exponent, out);
+}
+
+at::Tensor& pow_tensor_scalar_out(const at::Tensor& self, const at::Scalar& exponent, at::Tensor& out) {
+  const c10::ScalarType common = at::result_type(self, exponent);
+  if (!c10::isFloatingType(common)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!exponent.isComplex(), "pow: complex exponents are not implemented on device aule");
+    TORCH_CHECK(!c10::isIntegralType(common, true) || exponent.toLong() >= 0,
+                "Integers to negative integer powers are not allowed.");
+    return ops::pow_out(self, at::native::wrapped_scalar_tensor(exponent), out);
+  }
+  const double e = exponent.toDouble();
+  const Row* row = e == 2      ? &unary_row::square
+                   : e == 3    ? &unary_row::cube
+                   : e == 0.5  ? &unary_row::sqrt
+                   : e == -0.5 ? &unary_row::rsqrt
+                   : e == -1   ? &unary_row::reciprocal
+                   : e == -2   ? &unary_row::inverse_square
+                               : &unary_row::pow_scalar;
+  return unary(*row, out, self, {exponent});
+}
+at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent) {
+  at::Tensor out;
+  return pow_tensor_scalar_out(self, exponent, out);
+}
+at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, at::Tensor& out) {
+  const c10::ScalarType common = at::result_type(exponent, self);
+  if (!c10::isFloatingType(common)) return ops::pow_out(at::native::wrapped_scalar_tensor(self), exponent, out);
+  return unary(unary_row::scalar_pow, out, exponent, {self});
+}
+
+at::Tensor& lerp_scalar_out(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {
+  TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
+              " for `end`, but got dtype ", end.scalar_type());
+  return binary(binary_row::lerp_scalar, Rule::same, out, self, end, real(weight));
+}
+at::Tensor lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
+  at::Tensor out;
+  return lerp_scalar_out(self, end, weight, out);
+}
+at::Tensor& lerp_scalar_(at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
+  return lerp_scalar_out(self, end, weight, self);
+}
+at::Tensor& lerp_tensor_out(const at::Tensor& self, const at::Tensor& end, const at::Tensor& weight, at::Tensor& out) {
+  TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
+              " for `end`, but got dtype ", end.scalar_type());
+  return ternary(ternary_row::lerp, out, self, end, weight);
+}
+
+at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
+                        const at::Scalar& value, at::Tensor& out) {
+  return ternary(ternary_row::addcmul, out, self, tensor1, tensor2, real(value));
+}
+at::Tensor& addcmul_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
+  return ops::addcmul_out(self, tensor1, tensor2, value, self);
+}
+at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
+                        const at::Scalar& value, at::Tensor& out) {
+  TORCH_CHECK(
+      !(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
+      "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
+  return ternary(ternary_row::addcdiv, out, self, tensor1, tensor2, real(value));
+}
+at::Tensor& addcdiv_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
+  return ops::addcdiv_out(self, tensor1, tensor2, value, self);
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  at::Tensor out;
+  return where_out(condition, self, other, out);
+}
+
+at::Tensor& masked_fill__tensor(at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "masked_fill_: expected a 0-dimensional value tensor, but got one with ", value.dim(),
+              " dimensions");
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_: expected a boolean mask, but got dtype ",
+              mask.scalar_type());
+  at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, mask);
+  const at::Tensor mask_like_self = mask.expand(self.sizes());
+  return where_out(mask_like_self, value.to(self.scalar_type()), self, self);
+}
+at::Tensor& masked_fill__scalar(at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  return ops::masked_fill__tensor(self, mask, at::scalar_tensor(value, at::device(at::kCPU).dtype(self.scalar_type())));
+}
+
+}  // namespace aule::ops

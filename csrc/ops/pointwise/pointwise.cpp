@@ -1,0 +1,450 @@
+#include "ops/pointwise/pointwise.h"
+
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/TensorIterator.h>
+
+#include <bit>
+
+#include "kernels_pointwise.gen.h"
+#include "ops/tensor/strided_shape.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
+constexpr int kLanesElems = 4 * 8 * kDensePack,
+              kLanesMin = 1 << 16;  // of a workgroup of *_lanes.comp; worth its pipeline
+enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
+
+// The type a kernel computes in.
+DType arithmetic_of(const Row& row, c10::ScalarType common) {
+  DType c;
+  uint8_t needs;
+  switch (common) {
+    case at::kFloat:
+    case at::kHalf:
+    case at::kBFloat16: c = DType::f32, needs = kInFloat; break;
+    case at::kDouble: c = DType::f64, needs = kInDouble; break;
+    case at::kLong: c = DType::i64, needs = kInInt; break;
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+    case at::kBool: c = DType::i32, needs = kInInt; break;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, row.name, ": not implemented for ", common, " on device aule");
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(row.arithmetic & needs, row.name, ": not implemented for ", common, " on device aule");
+  return c;
+}
+
+// The value as the common dtype holds it, where that is narrower than the arithmetic type.
+int64_t narrowed(int64_t integer, double real, c10::ScalarType common) {
+  switch (common) {
+    case at::kByte: return static_cast<uint8_t>(integer);
+    case at::kChar: return static_cast<int8_t>(integer);
+    case at::kShort: return static_cast<int16_t>(integer);
+    case at::kBool: return real != 0;
+    default: return integer;
+  }
+}
+
+// Whether kernels may load `from` for arithmetic on `common`: the value is then the one that a cast would have given.
+bool loads_as(c10::ScalarType from, c10::ScalarType common) {
+  if (from == common || from == at::kBool) return true;
+  if (common == at::kFloat || common == at::kDouble) return from != at::kDouble;
+  const bool small = from == at::kByte || from == at::kChar;
+  if (c10::isFloatingType(common)) return small;  // float16 and bfloat16
+  if (from == at::kByte) return common != at::kChar;
+  return common != at::kByte && c10::elementSize(from) <= c10::elementSize(common);
+}
+
+uint64_t encode(double real, int64_t integer, DType c) {
+  switch (c) {
+    case DType::f32: return std::bit_cast<uint32_t>(static_cast<float>(real));
+    case DType::f64: return std::bit_cast<uint64_t>(real);
+    case DType::i32: return static_cast<uint32_t>(static_cast<int32_t>(integer));
+    default: return static_cast<uint64_t>(integer);
+  }
+}
+
+// A 0-dim CPU tensor as bits of the arithmetic type, by way of the common dtype as on the CPU.
+uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c, bool compares) {
+  const void* data = t.const_data_ptr();
+  double real = 0;
+  int64_t integer = 0;
+  switch (t.scalar_type()) {
+    case at::kDouble: real = *static_cast<const double*>(data), integer = static_cast<int64_t>(real); break;
+    case at::kLong: integer = *static_cast<const int64_t*>(data), real = static_cast<double>(integer); break;
+    case at::kBool: integer = *static_cast<const bool*>(data), real = static_cast<double>(integer); break;
+    default: {
+      const c10::Scalar s = at::Tensor(t).item();
+      TORCH_CHECK_NOT_IMPLEMENTED(!s.isComplex(), "complex scalars are not implemented on device aule");
+      real = s.toDouble();
+      integer = s.isFloatingPoint() ? static_cast<int64_t>(real) : s.toLong();
+    }
+  }
+  // Arithmetic keeps a scalar's own precision, as torch.cuda does; comparisons are between values of the common dtype.
+  if (compares && common == at::kHalf) real = static_cast<float>(static_cast<c10::Half>(static_cast<float>(real)));
+  if (compares && common == at::kBFloat16)
+    real = static_cast<float>(static_cast<c10::BFloat16>(static_cast<float>(real)));
+  return encode(real, narrowed(integer, real, common), c);
+}
+
+bool aligned(uint64_t address, DType t, int pack) {
+  return address % std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack)) == 0;
+}
+
+// Rows that float64 has by integer code, on a device without float64.
+constexpr bool in_double_bits(const Row& row) {
+#define DOUBLE_UNARY(number, name, expr)       \
+  static_assert(unary_row::name.id == number); \
+  if (row.arity == 1 && row.id == number) return true;
+#define DOUBLE_BINARY(number, name, expr)       \
+  static_assert(binary_row::name.id == number); \
+  if (row.arity == 2 && row.id == number) return true;
+#define DOUBLE_TERNARY(number, name, expr)       \
+  static_assert(ternary_row::name.id == number); \
+  if (row.arity == 3 && row.id == number) return true;
+#include "pointwise/double_bits_ops.def"
+#undef DOUBLE_UNARY
+#undef DOUBLE_BINARY
+#undef DOUBLE_TERNARY
+  return false;
+}
+
+struct Operand {
+  uint64_t address = 0, value = 0;
+  DType dtype = DType::f32;
+  bool by_value = false;
+};
+
+template <int N>  // operands with the output, which is 0
+struct Plan {
+  const Row& row;
+  DType c;
+  bool gpu;
+  std::array<Operand, N> operands;
+  std::array<uint64_t, 3> scalars{};
+  bool double_bits = false;  // float64 by integer code
+
+  uint64_t register_operand(Args& args, int k, uint64_t address, int64_t extent) const {
+    const uint64_t bytes = static_cast<uint64_t>(extent) * dtype_size(operands[k].dtype);
+    return k == 0 ? args.write(address, bytes) : args.read(address, bytes);
+  }
+
+  template <class Params, class Kernel>
+  void launch_piece(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+                    const std::array<int64_t, N>& offsets, bool dense) const {
+    Params p{};
+    Args args;
+    Spec spec{row.id};
+    const int pack = dense ? kDensePack : kStridedPack;
+    bool packed = true, split = true;
+    for (int k = 0; k < N; ++k) {
+      const Operand& o = operands[k];
+      int mode = kByValue;
+      if (o.by_value) {
+        p.value[k - 1] = o.value;
+      } else {
+        const uint64_t address = register_operand(
+            args, k, o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype), shape.extent(k));
+        if (k == 0)
+          p.out_ = address;
+        else
+          p.in_[k - 1] = address;
+        mode = shape.packed(k, pack) && aligned(address, o.dtype, pack) ? kPacked : kStrided;
+        if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstantRow;
+        packed = packed && mode == kPacked;
+        split = split && dtype_size(o.dtype) == dtype_size(operands[0].dtype);
+      }
+      spec.push(o.dtype);
+      spec.push(mode);
+    }
+    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    uint32_t groups;
+    if constexpr (requires { p.n; }) {
+      p.n = static_cast<uint32_t>(shape.sizes[0]);
+      const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDensePack * kDenseLocal;
+      for (int k = N; k < 4; ++k) spec.push(0), spec.push(0);  // operands that this kernel lacks
+      spec.push(whole);
+      spec.push(whole && split && dtype_size(operands[0].dtype) >= 2);
+      groups = ceil_div(p.n, kDensePack * kDenseLocal);
+    } else {
+      p.ndim = static_cast<uint32_t>(shape.ndim);
+      p.row_chunks = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedPack);
+      uint64_t chunks = p.row_chunks;
+      for (int i = 1; i < shape.ndim; ++i) chunks *= static_cast<uint64_t>(shape.sizes[i]);
+      p.chunks = static_cast<uint32_t>(chunks);
+      for (int i = 0; i < shape.ndim; ++i) {
+        p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
+        for (int k = 0; k < N; ++k) p.strides[8 * k + i] = static_cast<uint32_t>(shape.strides[k][i]);
+      }
+      groups = ceil_div(chunks, kStridedLocal);
+    }
+    launch(stream, kernel, spec, p, args, linear_grid(groups));
+  }
+
+  // Whole workgroups from the front, on a device that *_lanes.comp is for; says how many elements that were.
+  template <class Params, class Kernel>
+  int64_t launch_lanes(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+                       const std::array<int64_t, N>& offsets) const {
+    Params p{};
+    Args args;
+    Spec spec{row.id};
+    const int64_t groups = shape.sizes[0] / kLanesElems;
+    for (int k = 0; k < N; ++k) {
+      const Operand& o = operands[k];
+      if (o.by_value) {
+        p.value[k - 1] = o.value;
+      } else {
+        const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
+        if (!aligned(address, o.dtype, kDensePack)) return 0;
+        register_operand(args, k, address, groups * kLanesElems);
+        if (k == 0)
+          p.out_ = address;
+        else
+          p.in_[k - 1] = address;
+      }
+      spec.push(o.dtype);
+      spec.push(o.by_value ? kByValue : kPacked);
+    }
+    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
+    constexpr int64_t kAxis = 512;  // three digits of as_uniform(); no workgroup may be without work
+    for (int64_t done = 0; done < groups;) {
+      const int64_t left = groups - done, x = std::min(left, kAxis), y = std::min(left / x, kAxis);
+      launch(stream, kernel, spec, p, args, Grid{static_cast<uint32_t>(x), static_cast<uint32_t>(y)});
+      done += x * y;
+      const auto elems = static_cast<uint64_t>(x * y) * kLanesElems;
+      p.out_ += elems * dtype_size(operands[0].dtype);
+      for (int k = 1; k < N; ++k)
+        if (!operands[k].by_value) p.in_[k - 1] += elems * dtype_size(operands[k].dtype);
+    }
+    return groups * kLanesElems;
+  }
+
+  int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape,
+                       const std::array<int64_t, N>& offsets) const {
+    if constexpr (N == 2)
+      return launch_lanes<UnaryLanesParams>(stream, kernel::unary_lanes(), shape, offsets);
+    else if constexpr (N == 3)
+      return launch_lanes<BinaryLanesParams>(stream, kernel::binary_lanes(), shape, offsets);
+    else
+      return launch_lanes<TernaryLanesParams>(stream, kernel::ternary_lanes(), shape, offsets);
+  }
+
+  void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
+    const bool lanes =
+        caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
+    whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
+      if (double_bits) {
+        if constexpr (N == 2)
+          launch_piece<UnaryDoubleBitsParams>(stream, kernel::unary_double_bits(), shape, offsets, false);
+        else if constexpr (N == 3)
+          launch_piece<BinaryDoubleBitsParams>(stream, kernel::binary_double_bits(), shape, offsets, false);
+        else
+          launch_piece<TernaryDoubleBitsParams>(stream, kernel::ternary_double_bits(), shape, offsets, false);
+        return;
+      }
+      const bool dense = shape.dense();
+      if (lanes && dense && !row.special && shape.sizes[0] >= kLanesMin) {
+        const int64_t done = launch_lanes(stream, shape, offsets);
+        shape.sizes[0] -= done;
+        for (int64_t& offset : offsets) offset += done;
+        if (shape.sizes[0] == 0) return;
+      }
+      if constexpr (N == 2) {
+        if (row.special)
+          launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
+        else if (dense)
+          launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
+        else
+          launch_piece<UnaryStridedParams>(stream, kernel::unary_strided(c), shape, offsets, false);
+      } else if constexpr (N == 3) {
+        if (dense)
+          launch_piece<BinaryParams>(stream, kernel::binary(c), shape, offsets, true);
+        else
+          launch_piece<BinaryStridedParams>(stream, kernel::binary_strided(c), shape, offsets, false);
+      } else {
+        if (dense)
+          launch_piece<TernaryParams>(stream, kernel::ternary(c), shape, offsets, true);
+        else
+          launch_piece<TernaryStridedParams>(stream, kernel::ternary_strided(c), shape, offsets, false);
+      }
+    });
+  }
+};
+
+template <int N>
+void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+  const at::TensorBase& out = iter.tensor_base(0);
+  DType c = arithmetic_of(row, common);  // declines before all else: an empty complex abs is complex in our rules
+  if (iter.numel() == 0) return;
+  if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
+  Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
+  plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;
+  TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(row), row.name,
+                              ": this device has no float64 arithmetic");
+  for (int i = 0; i < scalars.size(); ++i)
+    plan.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
+
+  StridedShape<N> shape;
+  shape.ndim = std::max(iter.ndim(), 1);
+  if (iter.ndim() == 0) shape.sizes[0] = 1;
+  for (int i = 0; i < iter.ndim(); ++i) shape.sizes[i] = iter.shape()[i];
+  for (int k = 0; k < N; ++k) {
+    Operand& o = plan.operands[k];
+    const at::TensorBase& t = iter.tensor_base(k);
+    o.by_value = k > 0 && iter.is_cpu_scalar(k);
+    if (o.by_value) {
+      o.value = encode_cpu_scalar(t, common, c, row.rule == Rule::to_bool);
+      o.dtype = DType::f32;                 // not used: one pipeline for all
+      shape.strides[k] = shape.strides[0];  // agrees with the output everywhere
+      continue;
+    }
+    o.dtype = dtype_of(t.scalar_type(), row.name);
+    o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
+    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, row.name, ": float64 operand in ", common,
+                          " arithmetic");
+    if (iter.ndim() == 0) shape.strides[k][0] = 1;
+    const auto strides = iter.strides(k);
+    for (int i = 0; i < iter.ndim(); ++i) shape.strides[k][i] = strides[i] / static_cast<int64_t>(dtype_size(o.dtype));
+  }
+  if (iter.numel() == 1)
+    for (int k = 0; k < N; ++k) shape.strides[k][0] = 1;
+  plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
+}
+
+// An operand that the common dtype cannot hold is converted apart (int32 beside float16, 0-dim int32 beside uint8, 0-dim
+// float64 beside float32): arithmetic is on values of the common dtype.
+const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor& storage) {
+  if (t.device().is_cpu() || loads_as(t.scalar_type(), common)) return t;
+  storage = t.to(common);
+  return storage;
+}
+
+// Results of the common dtype go to a wider `out` by way of a tensor of their own: 200 + 100 in uint8 is 44 in int32 too.
+template <class Compute>
+bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute& compute) {
+  if (!out.defined() || out.scalar_type() == common || loads_as(out.scalar_type(), common)) return false;
+  const bool exact = common == at::kFloat || common == at::kDouble || common == at::kLong || common == at::kBool;
+  if (exact || !c10::canCast(common, out.scalar_type())) return false;
+  at::Tensor result;
+  compute(result);
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+  return true;
+}
+
+at::TensorIteratorConfig promoting(at::Tensor& out) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).promote_inputs_to_common_dtype(true);
+  config.cast_common_dtype_to_outputs(true).enforce_safe_casting_to_output(true);
+  return config;
+}
+
+}  // namespace
+
+void run_pointwise(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+  switch (row.arity) {
+    case 1: run_plan<2>(row, iter, common, scalars); break;
+    case 2: run_plan<3>(row, iter, common, scalars); break;
+    default: run_plan<4>(row, iter, common, scalars); break;
+  }
+}
+
+at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  return unary(row, row.rule, out, a, scalars);
+}
+
+at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  if (a.is_complex()) arithmetic_of(row, a.scalar_type());  // declines; a real `out` of abs is none of our rules
+  at::TensorIterator iter;
+  switch (rule) {
+    case Rule::same: iter.build_borrowing_unary_op(out, a); break;
+    case Rule::to_float: iter.build_borrowing_unary_float_op(out, a); break;
+    case Rule::to_bool: iter.build_borrowing_unary_force_boolean_op(out, a); break;
+  }
+  const c10::ScalarType common = rule == Rule::to_float ? iter.common_dtype() : a.scalar_type();
+  run_plan<2>(row, iter, common, scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const Scalars& scalars) {
+  return binary(row, row.rule, out, a, b, scalars);
+}
+
+at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const Scalars& scalars) {
+  const bool mixed = a.scalar_type() != b.scalar_type();
+  const c10::ScalarType winner = mixed ? at::result_type(a, b) : a.scalar_type();
+  if (mixed && !(rule == Rule::to_float && c10::isIntegralType(winner, true))) {
+    at::Tensor a_storage, b_storage;
+    const at::Tensor &x = settle(a, winner, a_storage), &y = settle(b, winner, b_storage);
+    if (!x.is_same(a) || !y.is_same(b)) return binary(row, rule, out, x, y, scalars);
+  }
+  if (rule == Rule::same &&
+      through_common_dtype(out, winner, [&](at::Tensor& t) { binary(row, rule, t, a, b, scalars); }))
+    return out;
+  at::TensorIterator iter;
+  switch (rule) {
+    case Rule::same: iter.build_borrowing_binary_op(out, a, b); break;
+    case Rule::to_float: iter.build_borrowing_binary_float_op(out, a, b); break;
+    case Rule::to_bool: iter.build_borrowing_comparison_op(out, a, b); break;
+  }
+  run_plan<3>(row, iter, iter.common_dtype(), scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+                    const Scalars& scalars) {
+  at::Tensor a_storage, b_storage, c_storage;
+  const at::Tensor *x = &a, *y = &b, *z = &c;
+  c10::ScalarType winner = a.scalar_type();
+  if (winner != b.scalar_type() || winner != c.scalar_type()) {
+    at::native::ResultTypeState state = at::native::update_result_type_state(a, {});
+    state = at::native::update_result_type_state(c, at::native::update_result_type_state(b, state));
+    winner = at::native::result_type(state);
+    if (row.rule != Rule::to_float || !c10::isIntegralType(winner, true)) {
+      x = &settle(a, winner, a_storage);
+      y = &settle(b, winner, b_storage);
+      z = &settle(c, winner, c_storage);
+    }
+  }
+  if (row.rule == Rule::same &&
+      through_common_dtype(out, winner, [&](at::Tensor& t) { ternary(row, t, *x, *y, *z, scalars); }))
+    return out;
+  at::TensorIteratorConfig config = promoting(out);
+  config.add_const_input(*x).add_const_input(*y).add_const_input(*z);
+  if (row.rule == Rule::to_float) config.promote_integer_inputs_to_float(true);
+  at::TensorIterator iter = config.build();
+  run_plan<4>(row, iter, iter.common_dtype(), scalars);
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
+              "where: expected condition to be a boolean tensor, but got a tensor with dtype ",
+              condition.scalar_type());
+  const c10::ScalarType common = at::result_type(self, other);
+  TORCH_CHECK(!out.defined() || out.scalar_type() == common, "where: expected out to have dtype ", common, ", but got ",
+              out.defined() ? out.scalar_type() : common);
+  at::Tensor a_storage, b_storage;
+  const at::Tensor& a = settle(self, common, a_storage);
+  const at::Tensor& b = settle(other, common, b_storage);
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).check_all_same_dtype(false);
+  config.declare_static_dtype(common).add_const_input(condition).add_const_input(a).add_const_input(b);
+  at::TensorIterator iter = config.build();
+  run_plan<4>(ternary_row::where, iter, common, {});
+  if (!out.defined()) out = iter.output();
+  return out;
+}
+
+}  // namespace aule::ops

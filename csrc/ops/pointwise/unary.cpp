@@ -1,0 +1,164 @@
+#include "ops/pointwise/unary.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/mvlgamma.h>
+#include <ATen/TensorIterator.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/copy/kernels.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/tensor/contiguous_out.h"
+
+namespace aule::ops {
+namespace {
+
+// An op that leaves integers as they are.
+at::Tensor& copy_integers(const at::Tensor& self, at::Tensor& out) {
+  return unary(unary_row::conj_physical, out, self);
+}
+
+}  // namespace
+
+at::Tensor& logical_not_out(const at::Tensor& self, at::Tensor& out) {
+  at::TensorIterator iter = at::TensorIteratorConfig()
+                                .check_all_same_dtype(false)
+                                .set_check_mem_overlap(true)
+                                .add_output(out)
+                                .add_const_input(self)
+                                .build();
+  run_pointwise(unary_row::logical_not, iter, self.scalar_type(), {});
+  return out;
+}
+at::Tensor logical_not(const at::Tensor& self) {
+  at::Tensor out;
+  return unary(unary_row::logical_not, out, self);
+}
+at::Tensor& logical_not_(at::Tensor& self) { return ops::logical_not_out(self, self); }
+
+at::Tensor& bitwise_not_out(const at::Tensor& self, at::Tensor& out) {
+  if (self.scalar_type() == at::kBool) return unary(unary_row::logical_not, Rule::same, out, self);
+  return unary(unary_row::bitwise_not, out, self);
+}
+at::Tensor bitwise_not(const at::Tensor& self) {
+  at::Tensor out;
+  return ops::bitwise_not_out(self, out);
+}
+at::Tensor& bitwise_not_(at::Tensor& self) { return ops::bitwise_not_out(self, self); }
+
+at::Tensor& round_decimals_out(const at::Tensor& self, int64_t decimals, at::Tensor& out) {
+  if (c10::isIntegralType(self.scalar_type(), true)) return copy_integers(self, out);
+  const double power = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  return unary(unary_row::round_decimals, Rule::same, out, self, {power, decimals >= 0 ? 1.0 : 0.0});
+}
+
+at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, std::optional<double> posinf,
+                           std::optional<double> neginf, at::Tensor& out) {
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(), "nan_to_num: expected out to have dtype ", self.scalar_type(),
+              ", but got ", out.scalar_type());
+  if (c10::isIntegralType(self.scalar_type(), true)) return copy_integers(self, out);
+  double largest = 0;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "nan_to_num",
+                                  [&] { largest = static_cast<double>(std::numeric_limits<scalar_t>::max()); });
+  return unary(unary_row::nan_to_num, Rule::same, out, self,
+               {nan.value_or(0.0), posinf.value_or(largest), neginf.value_or(-largest)});
+}
+
+at::Tensor& conj_physical_(at::Tensor& self) {
+  return self.is_complex() ? self.copy_(self.conj().resolve_conj()) : self;
+}
+
+at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out) { return unary(unary_row::angle, out, self); }
+at::Tensor angle(const at::Tensor& self) {
+  at::Tensor out;
+  return ops::angle_out(self, out);
+}
+
+at::Tensor& logit_out(const at::Tensor& self, std::optional<double> eps, at::Tensor& out) {
+  return unary(unary_row::logit, out, self, {eps.value_or(-1.0)});
+}
+at::Tensor logit(const at::Tensor& self, std::optional<double> eps) {
+  at::Tensor out;
+  return ops::logit_out(self, eps, out);
+}
+at::Tensor& logit_(at::Tensor& self, std::optional<double> eps) { return ops::logit_out(self, eps, self); }
+
+at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out) {
+  return hand_over(at::mvlgamma(self, p), out);
+}
+
+at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
+  TORCH_CHECK(n >= 0, "polygamma: expected n >= 0, got ", n);
+  TORCH_CHECK_NOT_IMPLEMENTED(n <= 1, "polygamma: n = ", n, " is not implemented on device aule, only 0 and 1");
+  return unary(n == 0 ? unary_row::digamma : unary_row::trigamma, out, self);
+}
+
+namespace {
+
+// A bound as the tensor's dtype has it: -1 is 255 in uint8, and what is out of range raises as on the CPU.
+at::Scalar in_dtype(const at::Scalar& bound, c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kByte: return at::Scalar(static_cast<int64_t>(bound.to<uint8_t>()));
+    case at::kChar: return at::Scalar(static_cast<int64_t>(bound.to<int8_t>()));
+    case at::kShort: return at::Scalar(static_cast<int64_t>(bound.to<int16_t>()));
+    case at::kInt: return at::Scalar(static_cast<int64_t>(bound.to<int32_t>()));
+    default: return bound;
+  }
+}
+
+at::Tensor& clamp_impl(const at::Tensor& self, const at::Scalar* min, const at::Scalar* max, at::Tensor& out) {
+  TORCH_CHECK(min != nullptr || max != nullptr, "clamp: at least one of min or max must not be None");
+  at::Tensor converted;
+  const at::Tensor* x = &self;
+  if (!c10::isFloatingType(self.scalar_type())) {  // a float bound makes an integer tensor float
+    at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
+    if (min) state = at::native::update_result_type_state(*min, state);
+    if (max) state = at::native::update_result_type_state(*max, state);
+    const c10::ScalarType common = at::native::result_type(state);
+    if (common != self.scalar_type()) {
+      converted = self.to(common);
+      x = &converted;
+    }
+  }
+  const auto bound = [&](const at::Scalar& s) { return in_dtype(s, x->scalar_type()); };
+  if (min && max) return unary(unary_row::clamp, out, *x, {bound(*min), bound(*max)});
+  return min ? unary(unary_row::clamp_min, out, *x, {bound(*min)})
+             : unary(unary_row::clamp_max, out, *x, {bound(*max)});
+}
+
+}  // namespace
+
+at::Tensor& clamp_out(const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, at::Tensor& out) {
+  return clamp_impl(self, min ? &*min : nullptr, max ? &*max : nullptr, out);
+}
+at::Tensor clamp(const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  at::Tensor out;
+  return ops::clamp_out(self, min, max, out);
+}
+at::Tensor& clamp_(at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  return ops::clamp_out(self, min, max, self);
+}
+at::Tensor& clamp_min_out(const at::Tensor& self, const at::Scalar& min, at::Tensor& out) {
+  return clamp_impl(self, &min, nullptr, out);
+}
+at::Tensor& clamp_max_out(const at::Tensor& self, const at::Scalar& max, at::Tensor& out) {
+  return clamp_impl(self, nullptr, &max, out);
+}
+at::Tensor& clamp_min_tensor_out(const at::Tensor& self, const at::Tensor& min, at::Tensor& out) {
+  return binary(binary_row::maximum, out, self, min);
+}
+at::Tensor& clamp_max_tensor_out(const at::Tensor& self, const at::Tensor& max, at::Tensor& out) {
+  return binary(binary_row::minimum, out, self, max);
+}
+at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max,
+                             at::Tensor& out) {
+  TORCH_CHECK(min || max, "clamp: at least one of min or max must not be None");
+  if (!max) return ops::clamp_min_tensor_out(self, *min, out);
+  if (!min) return ops::clamp_max_tensor_out(self, *max, out);
+  return ternary(ternary_row::clamp, out, self, *min, *max);
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,41 @@
+// Random numbers by Philox: every draw depends on seed, offset and position only.
+#pragma once
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <tuple>
+
+namespace aule::ops {
+
+using OptionalGenerator = std::optional<at::Generator>;
+
+at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator);
+at::Tensor& normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator);
+at::Tensor& log_normal_(at::Tensor& self, double mean, double std, OptionalGenerator generator);
+at::Tensor& cauchy_(at::Tensor& self, double median, double sigma, OptionalGenerator generator);
+at::Tensor& exponential_(at::Tensor& self, double lambd, OptionalGenerator generator);
+at::Tensor& geometric_(at::Tensor& self, double p, OptionalGenerator generator);
+at::Tensor& bernoulli_float_(at::Tensor& self, double p, OptionalGenerator generator);
+at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator);
+at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& out);
+at::Tensor& random_(at::Tensor& self, OptionalGenerator generator);
+at::Tensor& random_to_(at::Tensor& self, int64_t to, OptionalGenerator generator);
+at::Tensor& random_from_(at::Tensor& self, int64_t from, std::optional<int64_t> to, OptionalGenerator generator);
+
+// random/compose.cpp
+at::Tensor normal_tensor_float(const at::Tensor& mean, double std, OptionalGenerator generator);
+at::Tensor normal_float_tensor(double mean, const at::Tensor& std, OptionalGenerator generator);
+at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator);
+at::Tensor& normal_tensor_float_out(const at::Tensor& mean, double std, OptionalGenerator generator, at::Tensor& out);
+at::Tensor& normal_float_tensor_out(double mean, const at::Tensor& std, OptionalGenerator generator, at::Tensor& out);
+at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std, OptionalGenerator generator,
+                                     at::Tensor& out);
+at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out);
+at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool replacement, OptionalGenerator generator);
+at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool replacement, OptionalGenerator generator,
+                            at::Tensor& out);
+
+at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator);
+
+}  // namespace aule::ops

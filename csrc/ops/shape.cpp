@@ -1,0 +1,278 @@
+#include "ops/shape.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scatter_add.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "kernels_indexing.gen.h"
+#include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/device_assert.h"
+#include "ops/tensor/loop_limit.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+
+// One strided copy per tensor; each may convert its dtype. Vectors without elements take part whatever the other shapes
+// are.
+at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
+  const char* op = "cat";
+  const auto tensors = list.materialize();
+  TORCH_CHECK(!tensors.empty(), "torch.cat(): expected a non-empty list of Tensors");
+  const auto skipped = [](const at::Tensor& t) { return t.dim() == 1 && t.size(0) == 0; };
+  const at::Tensor* first = nullptr;
+  for (const at::Tensor& t : tensors) {
+    TORCH_CHECK(t.dim() > 0, "zero-dimensional tensor cannot be concatenated");
+    check_same_device(op, {&out, &t});
+    if (first == nullptr && !skipped(t)) first = &t;
+  }
+  const at::ScalarType common = at::native::result_type(list);
+  TORCH_CHECK(at::canCast(common, out.scalar_type()),
+              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
+  if (first == nullptr) {
+    at::native::resize_output(out, {0});
+    return out;
+  }
+  dim = at::maybe_wrap_dim(dim, first->dim());
+  at::DimVector shape(first->sizes());
+  shape[dim] = 0;
+  for (const at::Tensor& t : tensors) {
+    if (skipped(t)) continue;
+    TORCH_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ",
+                t.dim());
+    for (int64_t d = 0; d < t.dim(); ++d)
+      TORCH_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim,
+                  ". Expected size ", first->size(d), " but got size ", t.size(d), " for a tensor in the list.");
+    shape[dim] += t.size(dim);
+  }
+  at::native::resize_output(out, shape);
+  at::assert_no_internal_overlap(out);
+  int64_t at_index = 0;
+  for (const at::Tensor& t : tensors) {
+    if (skipped(t)) continue;
+    at::assert_no_overlap(out, t);
+    const int64_t length = t.size(dim);
+    if (t.numel() > 0) out.narrow(dim, at_index, length).copy_(t);
+    at_index += length;
+  }
+  return out;
+}
+
+namespace {
+
+struct Dim {
+  int64_t size, src_stride, dst_stride, shift;
+};
+
+struct Rearrangement {
+  at::DimVector shift = {};
+  at::DimVector flipped = {};
+  int triangle = 0;
+  int64_t diagonal = 0;
+};
+
+// Both sides step from the inner to the outer dimension alike, and neither wraps: one dimension.
+bool mergeable(const Dim& outer, const Dim& inner) {
+  return outer.shift == 0 && inner.shift == 0 && outer.src_stride == inner.src_stride * inner.size &&
+         outer.dst_stride == inner.dst_stride * inner.size;
+}
+
+void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, const Rearrangement& how) {
+  if (out.numel() == 0) return;
+  TORCH_CHECK(self.numel() <= std::numeric_limits<uint32_t>::max(), op,
+              ": more than 2^32 - 1 elements are not supported on aule");
+  auto& stream = current(out);
+  TensorArgs args;
+  RearrangeParams p{};
+  constexpr size_t kMaxDims = sizeof(p.size) / sizeof(p.size[0]);
+  p.src = args.read(self);
+  p.dst = args.write(out);
+  p.n = static_cast<uint32_t>(self.numel());
+  c10::SmallVector<Dim, kMaxDims> dims;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    const bool in_triangle = how.triangle != 0 && d >= self.dim() - 2;
+    Dim dim{self.size(d), self.stride(d), out.stride(d), how.shift.empty() ? 0 : how.shift[d]};
+    if (!how.flipped.empty() && how.flipped[d] != 0) {
+      p.src += static_cast<uint64_t>((dim.size - 1) * dim.src_stride) * self.element_size();
+      dim.src_stride = -dim.src_stride;
+    }
+    if (dim.size == 1 && !in_triangle) continue;
+    if (!dims.empty() && !in_triangle && mergeable(dims.back(), dim)) {
+      dims.back() = {dims.back().size * dim.size, dim.src_stride, dim.dst_stride, 0};
+    } else {
+      dims.push_back(dim);
+    }
+  }
+  TORCH_CHECK(dims.size() <= kMaxDims, op, ": more than ", kMaxDims,
+              " dimensions that cannot be merged are not supported on aule");
+  constexpr int64_t kLimit = std::numeric_limits<int32_t>::max();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    TORCH_CHECK(std::abs(dims[d].src_stride) <= kLimit && std::abs(dims[d].dst_stride) <= kLimit, op,
+                ": strides of more than 2^31 - 1 elements are not supported on aule");
+    p.size[d] = static_cast<uint32_t>(dims[d].size);
+    p.src_stride[d] = static_cast<int32_t>(dims[d].src_stride);
+    p.dst_stride[d] = static_cast<int32_t>(dims[d].dst_stride);
+    p.shift[d] = static_cast<uint32_t>(dims[d].shift);
+  }
+  p.diagonal = static_cast<int32_t>(std::clamp(how.diagonal, -kLimit, kLimit));
+  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(dims.size()), how.triangle}, p,
+         args, linear_grid(ceil_div(p.n, 128)));
+}
+
+at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagonal, int triangle, at::Tensor& out) {
+  TORCH_CHECK(self.dim() >= 2, op, ": input tensor must have at least 2 dimensions");
+  check_same_device(op, {&self, &out});
+  at::native::resize_output(out, self.sizes());
+  at::assert_no_internal_overlap(out);
+  // In place works element by element; another view of the same memory does not.
+  at::assert_no_partial_overlap(out, self);
+  if (out.scalar_type() == self.scalar_type()) {
+    rearrange(op, self, out, {{}, {}, triangle, diagonal});
+  } else {
+    at::Tensor same = at::empty_like(self);
+    rearrange(op, self, same, {{}, {}, triangle, diagonal});
+    out.copy_(same);
+  }
+  return out;
+}
+
+}  // namespace
+
+at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out) {
+  return hand_over(self.narrow(dim, start, length), out);
+}
+at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  return triangle_out("tril", self, diagonal, 1, out);
+}
+at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
+  return triangle_out("triu", self, diagonal, 2, out);
+}
+
+at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {
+  const auto mask = at::dim_list_to_bitset(dims, self.dim());
+  at::Tensor out = at::empty_like(self, at::MemoryFormat::Preserve);
+  Rearrangement how;
+  for (int64_t d = 0; d < self.dim(); ++d) how.flipped.push_back(mask[d] ? 1 : 0);
+  rearrange("flip", self, out, how);
+  return out;
+}
+
+at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  TORCH_CHECK(!shifts.empty(), "`shifts` required");
+  if (dims.empty() && shifts.size() == 1) {
+    if (self.numel() == 0) return self.clone(at::MemoryFormat::Preserve);
+    const at::Tensor flat = self.contiguous().view(self.numel());
+    return ops::roll(flat, shifts, 0).view(self.sizes());
+  }
+  TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
+              ", dims:", dims.size());
+  at::Tensor out = at::empty_like(self, at::MemoryFormat::Preserve);
+  if (self.numel() == 0) return out;
+  Rearrangement how;
+  how.shift.assign(self.dim(), 0);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t d = at::maybe_wrap_dim(dims[i], self.dim());
+    // dst[c] = src[c - shift]
+    const int64_t size = self.size(d);
+    how.shift[d] = (((how.shift[d] - shifts[i]) % size) + size) % size;
+  }
+  rearrange("roll", self, out, how);
+  return out;
+}
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
+  const char* op = "repeat_interleave";
+  TORCH_CHECK(repeats.dim() == 1, op, " only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, op,
+              ": repeats has to be Long or Int tensor");
+  if (repeats.numel() == 0) return at::empty_like(repeats);
+  const at::Tensor sums = at::cumsum(repeats, 0, at::kLong);
+  int64_t n;
+  if (output_size.has_value()) {
+    n = *output_size;
+  } else {
+    // The size of the result is a host value; the check is free once it waits.
+    TORCH_CHECK(at::min(repeats).item<int64_t>() >= 0, op, ": repeats can not be negative");
+    n = sums.select(0, -1).item<int64_t>();
+  }
+  at::Tensor out = at::empty({n}, repeats.options());
+  if (n == 0) return out;
+  auto& stream = current(repeats);
+  TensorArgs args;
+  RepeatInterleaveParams p{};
+  p.sums = args.read(sums);
+  p.dst = args.write(out);
+  p.error = error_address(stream);
+  p.n = static_cast<uint64_t>(n);
+  p.count = static_cast<uint32_t>(repeats.numel());
+  p.tag = error_tag(op);
+  launch(stream, kernel::repeat_interleave(), Spec{dtype_of(out, op)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  return out;
+}
+
+at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size,
+                           int64_t step) {
+  const char* op = "unfold_backward";
+  at::Tensor out = at::empty(input_sizes, grad.options());
+  if (out.numel() == 0) return out;
+  if (input_sizes.empty()) return out.copy_(grad.reshape({}));
+  dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(input_sizes.size()));
+  const at::Tensor dense = grad.contiguous();
+  const DType dtype = dtype_of(out, op);
+  const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
+  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(out.device().index(), kernel.row), op,
+                              ": this device has no float64 arithmetic");
+  // An invocation adds up the windows that have its element.
+  check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));
+  int64_t inner = 1;
+  for (size_t d = dim + 1; d < input_sizes.size(); ++d) inner *= input_sizes[d];
+  auto& stream = current(out);
+  TensorArgs args;
+  UnfoldBackwardParams p{};
+  p.grad = args.read(dense);
+  p.grad_input = args.write(out);
+  p.n = static_cast<uint64_t>(out.numel());
+  p.extent = static_cast<uint32_t>(input_sizes[dim]);
+  p.inner = static_cast<uint32_t>(inner);
+  p.windows = static_cast<uint32_t>(dense.size(dim));
+  p.size = static_cast<uint32_t>(size);
+  p.step = static_cast<uint32_t>(step);
+  launch(stream, kernel, Spec{dtype}, p, args, linear_grid(ceil_div(p.n, 128)));
+  return out;
+}
+
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
+  const char* op = "bincount";
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  const bool weighted = weights.has_value() && weights->defined();
+  if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
+  TORCH_CHECK(self.dim() == 1 && at::isIntegralType(self.scalar_type(), /*includeBool=*/false), op,
+              " only supports 1-d non-negative integral inputs.");
+  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->numel() == self.numel()), op,
+              ": weights should be 1-d and have the same length as input");
+  // The size of the result is a host value.
+  TORCH_CHECK(at::min(self).item<int64_t>() >= 0, op, " only supports 1-d non-negative integral inputs.");
+  const int64_t bins = std::max(at::max(self).item<int64_t>() + 1, minlength);
+  const at::Tensor index = self.to(at::kLong);
+  if (!weighted)
+    return at::zeros({bins}, index.options()).scatter_add_(0, index, at::ones({self.numel()}, index.options()));
+  const auto type = weights->scalar_type() == at::kFloat || weights->scalar_type() == at::kDouble
+                        ? weights->scalar_type()
+                        : at::kDouble;
+  return at::zeros({bins}, weights->options().dtype(type)).scatter_add_(0, index, weights->to(type));
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,90 @@
+#include "ops/tensor/tensor_arg.h"
+
+#include <c10/util/Exception.h>
+
+#include "runtime/device_caps.h"
+#include "runtime/streams.h"
+
+namespace aule::ops {
+
+bool has_dtype(c10::ScalarType t) {
+  switch (t) {
+    case at::kFloat:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kDouble:
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kBool: return true;
+    default: return false;
+  }
+}
+
+DType dtype_of(c10::ScalarType t, const char* op) {
+  switch (t) {
+    case at::kFloat: return DType::f32;
+    case at::kHalf: return DType::f16;
+    case at::kBFloat16: return DType::bf16;
+    case at::kDouble: return DType::f64;
+    case at::kChar: return DType::i8;
+    case at::kByte: return DType::u8;
+    case at::kShort: return DType::i16;
+    case at::kInt: return DType::i32;
+    case at::kLong: return DType::i64;
+    case at::kBool: return DType::b8;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, op, ": dtype ", t, " has no arithmetic on device aule");
+  }
+}
+DType dtype_of(const at::Tensor& t, const char* op) { return dtype_of(t.scalar_type(), op); }
+
+DType raw_dtype_of(const at::Tensor& t) {
+  switch (t.element_size()) {
+    case 1: return DType::raw1;
+    case 2: return DType::raw2;
+    case 4: return DType::raw4;
+    case 8: return DType::raw8;
+    case 16: return DType::raw16;
+    default: TORCH_CHECK(false, "aule: no kernel moves elements of ", t.element_size(), " bytes");
+  }
+}
+
+CommandStream& current(const at::Tensor& t) { return runtime::current_stream(t.device().index()); }
+CommandStream& current(int device) { return runtime::current_stream(static_cast<c10::DeviceIndex>(device)); }
+const Caps& caps_of(int device) { return runtime::device_caps(static_cast<c10::DeviceIndex>(device)); }
+const Caps& caps_of(const at::Tensor& t) { return runtime::device_caps(t.device().index()); }
+
+void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors) {
+  const at::Tensor* first = nullptr;
+  int position = 0;
+  for (const at::Tensor* t : tensors) {
+    ++position;
+    if (t == nullptr || !t->defined()) continue;
+    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op,
+                ": expected all tensors to be on device aule, but argument ", position, " is on ", t->device());
+    if (first == nullptr) first = t;
+    TORCH_CHECK(t->device() == first->device(), op, ": expected all tensors to be on one device, but found ",
+                first->device(), " and ", t->device());
+  }
+}
+
+uint64_t address_of(const at::Tensor& t) { return reinterpret_cast<uint64_t>(t.const_data_ptr()); }
+
+namespace {
+// Bytes from element 0 to the end of the last element that sizes and strides reach (strides are never negative).
+uint64_t extent_bytes(const at::Tensor& t) {
+  if (t.numel() == 0) return 0;
+  const auto item = static_cast<uint64_t>(t.element_size());
+  if (t.is_contiguous()) return static_cast<uint64_t>(t.numel()) * item;
+  uint64_t last = 0;
+  for (int64_t d = 0; d < t.dim(); ++d) last += static_cast<uint64_t>((t.size(d) - 1) * t.stride(d));
+  return (last + 1) * item;
+}
+}  // namespace
+
+uint64_t TensorArgs::read(const at::Tensor& t) { return Args::read(address_of(t), extent_bytes(t)); }
+uint64_t TensorArgs::write(const at::Tensor& t) { return Args::write(address_of(t), extent_bytes(t)); }
+
+}  // namespace aule::ops
