@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "kernels_conv.gen.h"
+#include "kernels_rnn.gen.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {

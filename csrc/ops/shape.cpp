@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "kernels_indexing.gen.h"
+#include "kernels_shape.gen.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"

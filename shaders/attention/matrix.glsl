@@ -11,9 +11,9 @@
 #define STAGED 0
 #endif
 #define MATRIX_CONSTANTS 5
-#include "matrix/matrix_types.glsl"
+#include "common/coopmat_types.glsl"
 #include "attention/attention.glsl"
-#include "matrix/matrix_lanes.glsl"
+#include "attention/matrix_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
 layout(constant_id = 14) const int D = 64;    // head size of query and key, padded to a multiple of 16

@@ -1,5 +1,5 @@
 // main() of index_move.comp and index_move_wide.comp.
-#include "indexing/raw.glsl"
+#include "common/raw.glsl"
 #include "indexing/walk.glsl"
 
 void main() {

@@ -22,7 +22,7 @@
 #define AULE_DOUBLE
 #endif
 #include "common/dtype.glsl"
-#include "reduce/float_bits.glsl"
+#include "common/float_bits.glsl"
 #include "reduce/reduce_ops.glsl"
 
 layout(constant_id = 0) const int DT_IN = 0;

@@ -14,7 +14,7 @@
 #define AULE_DOUBLE
 #endif
 #include "common/dtype.glsl"
-#include "reduce/float_bits.glsl"
+#include "common/float_bits.glsl"
 
 #define OP_SUM 0
 #define OP_PROD 1

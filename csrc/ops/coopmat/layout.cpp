@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "kernels_matrix.gen.h"
+#include "kernels_coopmat.gen.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/streams.h"
 

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels_indexing.gen.h"
+#include "kernels_embedding.gen.h"
 #include "ops/embedding/embedding.h"
 #include "ops/indexing/common.h"
 #include "ops/tensor/device_assert.h"

@@ -10,7 +10,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels_indexing.gen.h"
+#include "kernels_factory.gen.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {

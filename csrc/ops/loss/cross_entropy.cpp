@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "kernels/multiprocessors.h"
-#include "kernels_indexing.gen.h"
+#include "kernels_loss.gen.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels_indexing.gen.h"
+#include "kernels_loss.gen.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "kernels/multiprocessors.h"
+#include "kernels_norm.gen.h"
 #include "kernels_reduce.gen.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/loop_limit.h"

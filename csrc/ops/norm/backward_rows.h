@@ -1,4 +1,4 @@
-// Layer norm's and RMS norm's backward in one pass over the rows (shaders/reduce/norm_bwd_rows.comp).
+// Layer norm's and RMS norm's backward in one pass over the rows (shaders/norm/norm_bwd_rows.comp).
 #pragma once
 #include <ATen/core/Tensor.h>
 

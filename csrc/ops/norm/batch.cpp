@@ -3,7 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
-#include "kernels_reduce.gen.h"
+#include "kernels_norm.gen.h"
 #include "ops/norm/params.h"
 #include "ops/reduce/plan.h"
 #include "ops/tensor/tensor_arg.h"

@@ -1,4 +1,4 @@
-// Layer norm of half types by workgroups that stay (shaders/reduce/norm_fwd_rows.comp).
+// Layer norm of half types by workgroups that stay (shaders/norm/norm_fwd_rows.comp).
 #pragma once
 #include <ATen/core/Tensor.h>
 

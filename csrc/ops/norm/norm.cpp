@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "kernels_reduce.gen.h"
+#include "kernels_norm.gen.h"
 #include "ops/norm/backward_rows.h"
 #include "ops/norm/forward_rows.h"
 #include "ops/norm/long_rows.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels_reduce.gen.h"
+#include "kernels_norm.gen.h"
 #include "ops/reduce/plan.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"

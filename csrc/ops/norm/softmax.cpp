@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include "kernels_reduce.gen.h"
+#include "kernels_norm.gen.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"

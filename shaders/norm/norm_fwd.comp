@@ -38,7 +38,7 @@ layout(local_size_x_id = 10) in;
 layout(constant_id = 11) const int FULL = 0;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
+#include "norm/rows.glsl"
 
 struct Params {
   uint64_t x, y, w, b, mean, rstd;  // mean: 0 for RMS
@@ -47,13 +47,13 @@ struct Params {
   float eps;
 };
 #include "common/params.glsl"
-#include "reduce/norm_common.glsl"
+#include "norm/norm_common.glsl"
 
 const uint BLOCK = 1024;
 
 #if GROUP
-#include "reduce/group.glsl"
-#include "reduce/group_moments.glsl"
+#include "norm/group.glsl"
+#include "norm/group_moments.glsl"
 // Weight and bias are loaded before the workgroup waits for its sums.
 const bool EARLY = VEC != 0 && CHANNEL == 0;
 #endif

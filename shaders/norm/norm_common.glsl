@@ -1,5 +1,5 @@
 // What norm_fwd and norm_bwd share. Expects CHANNEL, params n, hw, groups, channels, and reduce/rows.glsl.
-#include "reduce/moments.glsl"
+#include "norm/moments.glsl"
 
 // Weight or bias of elements k .. k+3 of a row.
 V4 affine(uint64_t base, int dt, uint64_t row, uint k) {

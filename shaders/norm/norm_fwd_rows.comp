@@ -25,7 +25,7 @@ layout(constant_id = 8) const int FULL = 0;
 layout(local_size_x_id = 7) in;
 const int VEC = 2;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
+#include "norm/rows.glsl"
 
 struct Params {
   uint64_t x, y, w, b, mean, rstd;
@@ -33,9 +33,9 @@ struct Params {
   float eps;
 };
 #include "common/params.glsl"
-#include "reduce/moments.glsl"
-#include "reduce/group.glsl"
-#include "reduce/group_moments.glsl"
+#include "norm/moments.glsl"
+#include "norm/group.glsl"
+#include "norm/group_moments.glsl"
 
 Row row_of(uint64_t base, uint row) { return Row(base, uint64_t(row) * p.n, uint64_t(1), p.n); }
 

@@ -24,7 +24,7 @@ layout(constant_id = 9) const int LOCAL = 8;
 layout(local_size_x_id = 9) in;
 const int KEPT = ITEMS > 0 ? ITEMS : 1, FULL = 0;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
+#include "norm/rows.glsl"
 
 struct Params {
   uint64_t grad, x, w, mean, rstd, out_;  // mean: 0 for RMS
@@ -32,10 +32,10 @@ struct Params {
   uint n, hw, groups, channels;
 };
 #include "common/params.glsl"
-#include "reduce/norm_common.glsl"
+#include "norm/norm_common.glsl"
 
 #if GROUP
-#include "reduce/group.glsl"
+#include "norm/group.glsl"
 #endif
 
 V4 upstream(Row g, uint64_t row, uint k) {

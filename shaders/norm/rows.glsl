@@ -6,7 +6,7 @@
 #ifndef AULE_ROWS_GLSL
 #define AULE_ROWS_GLSL
 #include "common/dtype.glsl"
-#include "reduce/float_bits.glsl"
+#include "common/float_bits.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer U64x2Ref { u64vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64Ref { uint64_t v; };

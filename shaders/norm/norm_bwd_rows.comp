@@ -33,8 +33,8 @@ layout(constant_id = 12) const int FULL = 0;
 layout(constant_id = 13) const int AHEAD = 0;
 layout(local_size_x_id = 11) in;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
-#include "reduce/group.glsl"
+#include "norm/rows.glsl"
+#include "norm/group.glsl"
 
 struct Params {
   uint64_t grad, x, w, mean, rstd, out_, dw, db;  // mean: 0 for RMS; dw, db: [groups, n] float32

@@ -26,7 +26,7 @@ layout(local_size_x_id = 6) in;
 layout(constant_id = 7) const int FULL = 0;
 const int KEPT = ITEMS > 0 ? ITEMS : 4;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
+#include "norm/rows.glsl"
 
 struct Params {
   uint64_t grad, y, out_;
@@ -39,7 +39,7 @@ C part(V4 g, V4 y) { return LOG != 0 ? sum4(g) : sum4(g * y); }
 V4 result(C s, V4 g, V4 y) { return LOG != 0 ? g - exp(y) * s : y * (g - s); }
 
 #if GROUP
-#include "reduce/group.glsl"
+#include "norm/group.glsl"
 #endif
 
 void main() {

@@ -31,7 +31,7 @@ layout(local_size_x_id = 6) in;
 layout(constant_id = 7) const int FULL = 0;
 const int KEPT = ITEMS > 0 ? ITEMS : 8;
 #include "common/indexing.glsl"
-#include "reduce/rows.glsl"
+#include "norm/rows.glsl"
 
 struct Params {
   uint64_t in_, out_;
@@ -69,7 +69,7 @@ Sum last(Sum t) {
 V4 result(Sum t, V4 x) { return LOG != 0 ? x - t.m - t.s : exp(x - t.m) * t.s; }
 
 #if GROUP
-#include "reduce/group.glsl"
+#include "norm/group.glsl"
 #endif
 
 void main() {

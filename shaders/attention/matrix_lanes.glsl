@@ -1,5 +1,5 @@
 // Which row and column of an accumulator a lane's elements are, from the layout that matrix_layout.comp found
-// (csrc/ops/coopmat/layout.h). Positions MATRIX_CONSTANTS + 2 to MATRIX_CONSTANTS + 8. Include after matrix_types.glsl.
+// (csrc/ops/coopmat/layout.h). Positions MATRIX_CONSTANTS + 2 to MATRIX_CONSTANTS + 8. Include after coopmat_types.glsl.
 #ifndef AULE_MATRIX_LANES_GLSL
 #define AULE_MATRIX_LANES_GLSL
 #extension GL_KHR_shader_subgroup_shuffle : require

@@ -3,7 +3,7 @@
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
-#include "indexing/raw.glsl"
+#include "common/raw.glsl"
 
 layout(constant_id = 0) const int DT = AULE_DT_RAW4;
 layout(constant_id = 1) const int NDIM = 1;
