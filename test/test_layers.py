@@ -1,5 +1,6 @@
 """Rules about the sources: who may include whom, plain ASCII, size, a test and a head for each shader."""
 
+import graphlib
 import re
 import struct
 import subprocess
@@ -86,6 +87,38 @@ def test_includes(folder):
             ):
                 wrong.append(place)
     assert not wrong, "\n".join(["not allowed by csrc/README.md:", *wrong])
+
+
+def family_rules():
+    """The table of families in csrc/README.md: family -> families that it may include."""
+    rules = {}
+    for line in (CSRC / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 2 and re.match(r"`|every one", cells[0]):
+            for family in re.findall(r"`(\w+)`", cells[0]) or ["every one"]:
+                rules[family] = set(re.findall(r"`(\w+)`", cells[1]))
+    return rules
+
+
+def family_of(path):
+    """ops/attention/plan.h: attention; ops/rnn.h: rnn."""
+    return Path(path).parts[1].split(".")[0]
+
+
+def test_families_include_what_their_table_says():
+    rules, wrong, used = family_rules(), [], {}
+    for path in sorted((CSRC / "ops").glob("**/*.*")):
+        family = family_of(path.relative_to(CSRC))
+        for number, _, name in includes(path):
+            if not name.startswith("ops/") or family_of(name) == family:
+                continue
+            used.setdefault(family, set()).add(family_of(name))
+            if family_of(name) not in rules.get(family, set()) | rules["every one"]:
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {name}")
+    assert not wrong, "\n".join(["not among the families' roads in csrc/README.md:", *wrong])
+    stale = {f: road for f, to in rules.items() if f != "every one" for road in to if road not in used.get(f, set())}
+    assert not stale, f"roads that nobody takes: {stale}"
+    graphlib.TopologicalSorter({f: to for f, to in rules.items() if f != "every one"}).prepare()  # raises at a circle
 
 
 def test_headers_of_one_system_are_guarded():

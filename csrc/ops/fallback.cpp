@@ -5,10 +5,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <map>
-#include <mutex>
 #include <sstream>
 
 #include "kernels/recorded.h"
@@ -18,20 +14,6 @@
 
 namespace aule::ops {
 namespace {
-
-std::atomic<bool>& strict_flag() {
-  static std::atomic<bool> flag = strict_from_environment();
-  return flag;
-}
-
-struct Report {
-  std::mutex mutex;
-  std::map<std::string, FallbackRow> rows;
-};
-Report& report() {
-  static auto* r = new Report;
-  return *r;
-}
 
 std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   std::ostringstream text;
@@ -62,31 +44,6 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
     separator = ", ";
   }
   return text.str();
-}
-
-// `describe()` says what the arguments are: asked for once an operator.
-template <class Describe>
-void count(const std::string& name, Describe describe) {
-  bool first = false;
-  std::string arguments;
-  {
-    std::lock_guard lock(report().mutex);
-    auto [it, inserted] = report().rows.try_emplace(name, FallbackRow{name, 0, {}});
-    if (inserted) it->second.first_arguments = describe();
-    first = it->second.count++ == 0;
-    arguments = it->second.first_arguments;
-  }
-  if (first) {
-    TORCH_WARN("aule: operator ", name, " has no kernel on device aule for (", arguments,
-               ") and runs on the CPU. Counted in torch.aule.fallback_report(); TORCH_AULE_STRICT=1 makes this an "
-               "error.");
-  }
-}
-
-void check_not_strict(const std::string& name, const std::string& arguments) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !is_strict(), "aule: operator ", name, " has no kernel on device aule and strict mode refuses the CPU (",
-      arguments, "). Unset TORCH_AULE_STRICT, or call torch.aule.set_strict(False), to allow the fallback.");
 }
 
 // Random operators: the CPU kernel draws from a generator seeded by ours, so that torch.aule.manual_seed governs it.
@@ -208,17 +165,9 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
-bool strict_from_environment() {
-  const char* text = std::getenv("TORCH_AULE_STRICT");
-  return text != nullptr && *text != '\0' && std::string(text) != "0";
-}
-bool is_strict() { return strict_flag().load(std::memory_order_relaxed); }
-void set_strict(bool strict) { strict_flag() = strict; }
-
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.schema().operator_name());
-  if (is_strict()) check_not_strict(name, describe(op, *stack));
-  count(name, [&] { return describe(op, *stack); });
+  allow_host(name, [&] { return describe(op, *stack); });
   translate_generator(op, stack);
   run_on_cpu(op, stack);
 }
@@ -237,22 +186,6 @@ void cpu_fallback(const char* name, torch::jit::Stack* stack) {
   cpu_fallback(c10::Dispatcher::singleton().findSchemaOrThrow(whole.substr(0, dot).c_str(), overload.c_str()), stack);
 }
 
-void allow_host(const char* what, const std::string& arguments) {
-  if (is_strict()) check_not_strict(what, arguments);
-  count(what, [&] { return arguments; });
-}
-
 uint64_t recorded_commands() { return aule::recorded_commands(); }
-
-std::vector<FallbackRow> fallback_report() {
-  std::lock_guard lock(report().mutex);
-  std::vector<FallbackRow> rows;
-  for (const auto& [name, row] : report().rows) rows.push_back(row);
-  return rows;
-}
-void reset_fallback_report() {
-  std::lock_guard lock(report().mutex);
-  report().rows.clear();
-}
 
 }  // namespace aule::ops

@@ -11,7 +11,7 @@
 
 #include "ops/copy/host.h"
 #include "ops/copy/kernels.h"
-#include "ops/fallback.h"
+#include "ops/fallback_report.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -67,9 +67,11 @@ void on_device(const at::Tensor& src, const at::Tensor& dst) {
     copy_strided(dst, src);
     return;
   }
-  std::ostringstream text;
-  text << src.scalar_type() << src.sizes() << " to " << dst.scalar_type();
-  allow_host("aten::_copy_from", text.str());
+  allow_host("aten::_copy_from", [&] {
+    std::ostringstream text;
+    text << src.scalar_type() << src.sizes() << " to " << dst.scalar_type();
+    return text.str();
+  });
   at::Tensor host = at::empty(src.sizes(), src.options().device(at::kCPU));
   device_to_host(src, host, /*non_blocking=*/false);
   host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
