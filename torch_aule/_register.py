@@ -77,11 +77,7 @@ def register() -> None:
     _module.install(NAME)
     _dlpack.install(NAME)
     _printing.install(NAME)
-    importlib.import_module("torch_aule._attention_ops")
-    importlib.import_module("torch_aule._loss_ops")
-    importlib.import_module("torch_aule._rotary_ops")
-    importlib.import_module("torch_aule._attention_vmap")
-    importlib.import_module("torch_aule._fake_convolution")
+    importlib.import_module("torch_aule._ops")
     importlib.import_module("torch_aule._aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()
 

@@ -277,7 +277,7 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
                               ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }
 
-// How results lie, as on PyTorch's own devices; torch_aule/_fake_convolution.py tells the compiler.
+// How results lie, as on PyTorch's own devices; torch_aule/_ops/convolution.py tells the compiler.
 at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
   const auto last = at::MemoryFormat::ChannelsLast;
   return x.suggest_memory_format() == last || w.suggest_memory_format() == last ? last : at::MemoryFormat::Contiguous;

@@ -6,7 +6,7 @@ import torch
 
 
 def _like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
-    """The layout of the kernel's output; the twin of ``output_like_query`` in csrc/ops/attention_forward.cpp."""
+    """The layout of the kernel's output; the twin of ``output_like_query`` in csrc/ops/attention/forward.cpp."""
     if query.size(-1) == v_dim:
         return torch.empty_like(query)
     sizes = [*query.shape[:-1], v_dim]
