@@ -4,49 +4,93 @@ from __future__ import annotations
 
 import re
 
+from spirv import ShaderError
 
-def inlined(lines: list[str]) -> list[str]:
+
+# Words before a variable's type that keep it at file scope.
+FILE_SCOPE = r"const|shared|layout|struct|precise|return|buffer|precision"
+
+
+def inlined(lines: list[str], files: list[str]) -> list[str]:
     """`#pragma aule inline`: void functions of the files that say so become macros, their variables locals of main().
 
     Drivers keep cooperative matrices of file scope, or passed between functions, in memory: attention ran at 38
     instead of 321 TFLOPS on an NVIDIA H200. Parameters are values; each call site evaluates its arguments once.
+
+    Parameters
+    ----------
+    lines : list of str
+        The source with includes inlined, and `#line N FILE` where the file changes.
+    files : list of str
+        The files' names by number.
+
+    Raises
+    ------
+    ShaderError
+        With file and line: a void function that is no macro, as it stands.
     """
-    # The number of the file that each line came from, by the #line directives.
-    files, current = [], ""
+    places, number, current = [], 0, ""
     for line in lines:
-        mark = re.match(r"#line \d+ (\d+)", line)
-        current = mark[1] if mark else current
-        files.append(current)
-    marked = {file for file, line in zip(files, lines) if line.split()[:3] == ["#pragma", "aule", "inline"]}
+        mark = re.match(r"#line (\d+) (\d+)", line)
+        number, current = (int(mark[1]) - 1, mark[2]) if mark else (number + 1, current)
+        places.append((current, number))
+    marked = {file for (file, _), line in zip(places, lines) if line.split()[:3] == ["#pragma", "aule", "inline"]}
+
+    def refuse(i: int, why: str):
+        file, number = places[i]
+        name = files[int(file)] if file else "shader"
+        raise ShaderError(f"{name}:{number}: `#pragma aule inline` cannot take this: {why}")
+
     out: list[str] = []
     moved: list[str] = []
     i = 0
     while i < len(lines):
         line = lines[i]
-        own = files[i] in marked
+        own = places[i][0] in marked
         function = re.match(r"void (\w+)\(([^)]*)\) \{$", line) if own else None
-        variable = re.match(r"(?!const|shared|layout|struct|precise|return)\w+ \w+[^(){}]*;", line) if own else None
+        variable = re.match(rf"(?!{FILE_SCOPE})\w+ \w+[^(){{}}]*;", line) if own else None
         if function and function[1] != "main":
-            name, body, start = function[1], [], i
-            i += 1
-            while lines[i] != "}":
-                body.append(lines[i].split("//")[0].strip())
-                i += 1
-            text = " ".join(body)
-            parameters = [parameter.split() for parameter in function[2].split(",") if parameter.strip()]
-            values = []
-            for kind, parameter in parameters:
-                text = re.sub(rf"\b{parameter}\b", f"{parameter}_{name}", text)
-                values.append(f"const {kind} {parameter}_{name} = (_{parameter});")
-            names = ", ".join(f"_{parameter}" for _, parameter in parameters)
-            out.append(f"#define {name}({names}) {{ {' '.join(values)} {text} }}")
-            out.extend([""] * (i - start))  # line numbers stay
+            body, end = _body(lines, i, refuse)
+            out.append(_macro(function[1], function[2], body, i, refuse))
+            out.extend([""] * (end - i))  # line numbers stay
+            i = end
         elif variable:
             moved.append(line.split("//")[0])
             out.append("")
         elif line == "void main() {":
             out.append(line + " " + " ".join(moved))
+        elif own and re.match(r"\s*(inline\s+)?void\s+\w+\s*\(", line):
+            refuse(i, "a void function's head is one line, `void name(type a, type b) {`")
         else:
             out.append(line)
         i += 1
     return out
+
+
+def _body(lines: list[str], start: int, refuse) -> tuple[list[str], int]:
+    """The statements of the function that begins at `start`, and the line of its closing brace."""
+    body = []
+    for i in range(start + 1, len(lines)):
+        if lines[i] == "}":
+            return body, i
+        statement = lines[i].split("//")[0].strip()
+        if statement.startswith("#"):
+            refuse(i, "a macro's body holds no directive")
+        if re.search(r"\breturn\b", statement):
+            refuse(i, "return would leave main()")
+        if "/*" in statement:
+            refuse(i, "comments are // there")
+        body.append(statement)
+    return refuse(start, "the function has no closing brace at the line's start")
+
+
+def _macro(name: str, parameters: str, body: list[str], start: int, refuse) -> str:
+    text, values, names = " ".join(body), [], []
+    for parameter in filter(str.strip, parameters.split(",")):
+        if len(parameter.split()) != 2 or "[" in parameter:
+            refuse(start, f"a parameter is a value, `type name`, not `{parameter.strip()}`")
+        kind, own = parameter.split()
+        text = re.sub(rf"\b{own}\b", f"{own}_{name}", text)
+        values.append(f"const {kind} {own}_{name} = (_{own});")
+        names.append(f"_{own}")
+    return f"#define {name}({', '.join(names)}) {{ {' '.join(values)} {text} }}"

@@ -206,7 +206,9 @@ def parse_shader(path: Path) -> Shader:
 
 def expand(shader: Shader, compiler: str) -> None:
     # Our pragmas become empty lines, which keeps the line numbers.
-    lines = inlined(shader.source.lines) if shader.inline else shader.source.lines
+    lines = shader.source.lines
+    if shader.inline:
+        lines = inlined(lines, [shown(file) for file in shader.source.files])
     lines = ["" if line.split()[:2] == ["#pragma", "aule"] else line for line in lines]
     body = "\n".join(lines)
     for combination in itertools.product(*shader.axes.values()):

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC, SHADERS, TESTS = ROOT / "csrc", ROOT / "shaders", ROOT / "test"
-MAX_LINES = 800
+MAX_LINES = 500
 TORCH = ("torch/", "ATen/", "c10/")
 SHADER_FILES = sorted(SHADERS.glob("*/*.comp"))
 

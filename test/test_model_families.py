@@ -1,6 +1,6 @@
 """Whole models of transformers and diffusers on the device against the CPU: outputs and every parameter's gradient.
 
-The models are tiny and random (model_families.py). Their parameters are drawn anew, with the size that keeps signals at
+The models are tiny and random (model_families.py, diffusion_families.py). Their parameters are drawn anew, with the size that keeps signals at
 size 1 through the layers: with a library's own small initial weights many outputs are near zero, and so is any error.
 """
 
@@ -15,9 +15,10 @@ from helpers import to_cpu, to_device
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
 
+import diffusion_families  # noqa: E402
 import model_families  # noqa: E402
 
-FAMILIES = {**model_families.TRANSFORMERS, **model_families.DIFFUSERS}
+FAMILIES = {**model_families.TRANSFORMERS, **diffusion_families.DIFFUSERS}
 
 # Largest difference, relative to the largest value, of an output and of a parameter's gradient: thrice what was seen.
 OUTPUT_TOLERANCE = 1e-5

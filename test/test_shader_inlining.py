@@ -1,0 +1,53 @@
+"""`#pragma aule inline`: what becomes a macro, and that everything else is refused with its file and line."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+SHADERS = Path(__file__).resolve().parent.parent / "shaders"
+
+
+@pytest.fixture
+def inlined():
+    sys.path.insert(0, str(SHADERS))
+    try:
+        from inlining import inlined
+        from spirv import ShaderError
+    finally:
+        sys.path.remove(str(SHADERS))
+    inlined.error = ShaderError
+    return inlined
+
+
+def source(*lines):
+    return ["#line 1 0", "#pragma aule inline", *lines, "void main() {", "  f(2);", "}"]
+
+
+def test_functions_become_macros_and_variables_locals(inlined):
+    out = inlined(source("float total = 0.0;  // a sum", "void f(float x) {", "  total += x;", "}"), ["k.comp"])
+    assert out[2:] == ["", "#define f(_x) { const float x_f = (_x); total += x_f; }", "", "",
+                       "void main() { float total = 0.0;  ", "  f(2);", "}"]  # fmt: skip
+
+
+def test_files_that_do_not_say_so_stay(inlined):
+    lines = ["#line 1 1", "void g(inout float x) {", "  if (x > 0.0) return;", "}", *source("void f(int x) {", "}")]
+    assert inlined(lines, ["k.comp", "common.glsl"])[:4] == lines[:4]
+
+
+@pytest.mark.parametrize(
+    "line, lines, why",
+    [
+        (2, ["void f(float x,", "       float y) {", "}"], "one line"),
+        (2, ["void f(float x)", "{", "}"], "one line"),
+        (2, ["void f(inout float x) {", "}"], "a value"),
+        (2, ["void f(float x[4]) {", "}"], "a value"),
+        (3, ["void f(float x) {", "  if (x > 0.0) return;", "}"], "leave main"),
+        (3, ["void f(float x) {", "#ifdef A", "#endif", "}"], "no directive"),
+        (4, ["void f(float x) {", "  ;", "  /* half */", "}"], "comments"),
+    ],
+)
+def test_what_it_does_not_understand_is_refused_by_file_and_line(inlined, line, lines, why):
+    with pytest.raises(inlined.error, match=why) as error:
+        inlined(source(*lines), ["shaders/k.comp"])
+    assert str(error.value).startswith(f"shaders/k.comp:{line}:")
