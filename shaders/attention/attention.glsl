@@ -47,7 +47,8 @@ struct Params {
 // Positions 0 to 4 of every kernel's specialization constants.
 layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients
 layout(constant_id = 1) const int BIAS_DT = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
-// Bits: 1 dropout, 2 ragged, 4 paged, 8 dropout's seed is in memory; from bit 8 on the rows of a page, or the threshold.
+// Bits: 1 dropout, 2 ragged, 4 paged, 8 dropout's seed is in memory; from bit 8 on the rows of a page, or the
+// threshold.
 layout(constant_id = 2) const int MODE = 0;
 layout(constant_id = 3) const bool SOFTCAP = false;
 layout(constant_id = 4) const int LOCAL = 8;  // local size
@@ -68,7 +69,8 @@ const int ELEM_BYTES = DT == AULE_DT_F32 ? 4 : 2;
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
 // Two 16-bit elements in one word.
-vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) : vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
+vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) :
+    vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 
 // Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;
@@ -124,8 +126,9 @@ int queries_end(int key_last) { return min(query_count(), key_last - diagonal_sh
 #endif
 
 // delta = sum_d dO[d] * O[d] uses the stored output, and where that is rounded to 16 bits so is delta: by up to 0.02 at
-// D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more as
-// sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV kernels.
+// D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more
+// as sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV
+// kernels.
 bool sums_delta(int keys, int rows) { return DT != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
 #ifdef ATTENTION_GRAD_LOGSUMEXP
 float delta_of_logsumexp(int64_t index) {
@@ -148,19 +151,20 @@ float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 // Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements, whose mask is one word:
 //   cell  4 * (query % 8) + key / 2 % 4: what one lane of NVIDIA's accumulators holds of a unit
 //   bit   16 * (key % 2) + 8 * (query / 16 % 2) + 4 * (key / 16 % 2) + 2 * (query / 8 % 2) + key / 8 % 2
-// A cell makes a draw of twelve words: Philox with key 0 after eight, after six and after four rounds, from a counter of
-// key / 32 and the cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten rounds with
-// the seed as key and the offset as counter. The keys of rounds are thus constants.
-// Bit i of the words is a number of 12 bits, from the first word the highest, and element i is kept if that is at least the
-// threshold, p in 2^-40: its upper 8 bits are THRESHOLD, a constant (one pipeline for each of 256), the next 4 the upper bits
-// of dropout_rest. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the threshold has a 1,
-// `kept | w` where it has a 0. What six rounds make decides only among the sixteenth of the elements whose upper four bits
-// are the threshold's, and what four rounds make among one of 256. Of six nothing was found; after four, bits of one call are
-// off balance by up to 0.06 and correlated by up to 0.08, which leaves 2^-13 and 2^-20 of an element and of a pair.
-// Where all 12 bits are the threshold's its other 28 decide, by one number for the 32 elements: the third word after five
-// rounds, times a constant, so that no element's own bits tell its upper ones. The probability is p to 2^-41. In one word of
-// 34,000 two elements share that number: the covariance of two elements of a cell is at most 2^-26, so their correlation at
-// p = 0.1 is 2e-7, and below 2^-12 for any p. A number for each element would take a draw of its own: more than twice the work.
+// A cell makes a draw of twelve words: Philox with key 0 after eight, after six and after four rounds, from a counter
+// of key / 32 and the cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten
+// rounds with the seed as key and the offset as counter. The keys of rounds are thus constants.
+// Bit i of the words is a number of 12 bits, from the first word the highest, and element i is kept if that is at least
+// the threshold, p in 2^-40: its upper 8 bits are THRESHOLD, a constant (one pipeline for each of 256), the next 4 the
+// upper bits of dropout_rest. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the
+// threshold has a 1, `kept | w` where it has a 0. What six rounds make decides only among the sixteenth of the elements
+// whose upper four bits are the threshold's, and what four rounds make among one of 256. Of six nothing was found;
+// after four, bits of one call are off balance by up to 0.06 and correlated by up to 0.08, which leaves 2^-13 and 2^-20
+// of an element and of a pair. Where all 12 bits are the threshold's its other 28 decide, by one number for the 32
+// elements: the third word after five rounds, times a constant, so that no element's own bits tell its upper ones. The
+// probability is p to 2^-41. In one word of 34,000 two elements share that number: the covariance of two elements of a
+// cell is at most 2^-26, so their correlation at p = 0.1 is 2e-7, and below 2^-12 for any p. A number for each element
+// would take a draw of its own: more than twice the work.
 const int THRESHOLD = MODE >> 8 & 511;
 struct Dropout {
   uvec4 start;
@@ -201,13 +205,15 @@ uint dropout_bit(int row, int key) {
   return uint((key & 1) << 4 | (row & 16) >> 1 | (key & 16) >> 2 | (row & 8) >> 2 | (key & 8) >> 3);
 }
 bool dropout_keeps(Dropout d, int bh, int row, int key) {
-  return (dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, dropout_cell(row, key)) >> dropout_bit(row, key) & 1u) != 0u;
+  return (dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, dropout_cell(row, key)) >> dropout_bit(row,
+      key) & 1u) != 0u;
 }
 // Bit i: key 32 * key_unit + i of this row; or query 32 * row_unit + i of this key.
 uint dropout_row(Dropout d, int bh, int row, uint key_unit) {
   uint kept = 0u;
   [[dont_unroll]] for (uint t = 0u; t < 4u; ++t) {
-    const uint w = dropout_word(d, bh, uint(row) / 32u, key_unit, uint(row & 7) << 2 | t) >> ((row & 16) >> 1 | (row & 8) >> 2);
+    const uint w = dropout_word(d, bh, uint(row) / 32u, key_unit,
+        uint(row & 7) << 2 | t) >> ((row & 16) >> 1 | (row & 8) >> 2);
     const uint even = (w & 1u) | (w & 2u) << 7 | (w & 16u) << 12 | (w & 32u) << 19;
     const uint odd = (w >> 16 & 1u) | (w >> 16 & 2u) << 7 | (w >> 16 & 16u) << 12 | (w >> 16 & 32u) << 19;
     kept |= (even | odd << 1) << 2u * t;

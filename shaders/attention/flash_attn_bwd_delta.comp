@@ -1,7 +1,8 @@
 #pragma aule axis LANES 1 8
 #pragma aule params ring
 // Backward, first pass: delta[i] = sum_d dO[i,d] * O[i,d] - dLSE[i], stored beside the row's log-sum-exp, so that the
-// next passes fetch both with one load (dQ may sum delta again: sums_delta). A row that saw nothing has log-sum-exp -inf;
+// next passes fetch both with one load (dQ may sum delta again: sums_delta). A row that saw nothing has log-sum-exp
+// -inf;
 // +inf is stored, so P becomes 0.
 //
 // LANES = 1: a row per invocation, for CPU devices. LANES = 8: eight lanes per row, summed through shared memory.
@@ -19,8 +20,10 @@ void main() {
   int64_t rows = int64_t(p.groups) * p.q_len;  // here `groups` is B * H
   int64_t safe = lesser(index, rows - 1);
   int row = int(safe % p.q_len), bh = int(safe / p.q_len), b = bh / p.heads, h = bh % p.heads;
-  uint64_t o_row = p.out_ + uint64_t((int64_t(b) * p.out_stride[0] + int64_t(h) * p.out_stride[1] + int64_t(row) * p.out_stride[2]) * ELEM_BYTES);
-  uint64_t g_row = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1] + int64_t(row) * p.grad_out_stride[2]) * ELEM_BYTES);
+  uint64_t o_row = p.out_ + uint64_t((int64_t(b) * p.out_stride[0] + int64_t(h) * p.out_stride[1] +
+      int64_t(row) * p.out_stride[2]) * ELEM_BYTES);
+  uint64_t g_row = p.grad_out + uint64_t((int64_t(b) * p.grad_out_stride[0] + int64_t(h) * p.grad_out_stride[1] +
+      int64_t(row) * p.grad_out_stride[2]) * ELEM_BYTES);
   int d_v = p.v_dim;
   float sum = 0.0;
   if (CHUNKED) {
@@ -28,7 +31,8 @@ void main() {
       const uvec4 x = ChunkRef(o_row + uint64_t(d) * 2).v, y = ChunkRef(g_row + uint64_t(d) * 2).v;
       [[unroll]] for (int i = 0; i < 4; ++i) sum += dot(pair(x[i]), pair(y[i]));
     }
-  } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DT) * load_float(g_row, d, DT);
+  } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DT) *
+      load_float(g_row, d, DT);
 #if LANES > 1
   partial[local] = sum;
   barrier();  // the row's first lane reads what its neighbours wrote

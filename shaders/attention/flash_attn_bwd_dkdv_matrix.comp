@@ -8,15 +8,15 @@
 #pragma aule inline
 // FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dK and dV:
 //   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
-// Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through shared
-// memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's accumulators and
-// become its A operands, and dK and dV have one writer: no atomics, deterministic.
+// Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through
+// shared memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's
+// accumulators and become its A operands, and dK and dV have one writer: no atomics, deterministic.
 // Heads wider than 128 columns: two subgroups share 16 keys. The first one holds K, makes P and sums dV; the second one
 // holds V, makes dP, is given P through shared memory and sums dK. They run the same instructions on other addresses.
 //
-// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in the
-// same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 / 301), causal
-// 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284). Others, D 128:
+// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in
+// the same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 /
+// 301), causal 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284). Others, D 128:
 //   both passes with tile 32 (dQ in two stages) 228 / 245, causal 197 / 235
 //   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
 //   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
@@ -84,7 +84,8 @@ void products(int stage, int block) {
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V),
+        COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, DP_SUM[r]);
   }
   TAKE_SUMS
@@ -97,7 +98,8 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
     int most[SLOTS], least[SLOTS];  // the key sees queries in [least, most], relative to this lane's first column
     if (masked) {
       [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) - diagonal_shift() - query0 - lane_col();
+        const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) - diagonal_shift() - query0 -
+            lane_col();
         least[t] = diagonal - p.right;
         most[t] = diagonal + p.left;
       }
@@ -113,7 +115,8 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
         x = fma(s[r][e], (p.scale * LOG2E), -stats.x);
       } else {
         if (SOFTCAP) slope = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - stats.x, 0.0);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) :
+            uint64_t(0)) - stats.x, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < least[SLOT(e)];
@@ -123,7 +126,8 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
       const float prob = exp2(x), gp = dp[r][e];
       float weighs = prob;
       if (DROPOUT) {
-        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) : words_keep(words, query, key);
+        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) :
+            words_keep(words, query, key);
         weighs = keeps ? prob : 0.0;  // the scale waits for the end
       }
       const float d = DROPOUT ? fma(weighs, gp, -(prob * stats.y)) : prob * (gp - stats.y);
@@ -134,13 +138,15 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
     TAKE_A(ds[r], 1)
     if (STORES_DS) {
       const uint at = ds_index(row0 / MAT_M + r, query0 / MAT_N, query_blocks) * DS_BYTES;
-      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(ds[r], 0), DS_PAIR(ds[r], 2), DS_PAIR(ds[r], 4), DS_PAIR(ds[r], 6));
+      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(ds[r], 0), DS_PAIR(ds[r], 2), DS_PAIR(ds[r], 4),
+          DS_PAIR(ds[r], 6));
     }
   }
   if (CELLS && LAST_OF_UNIT(block, query0, then)) kept = transposed_cell(dropout, bh, then, row0);
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
     MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V),
+        ROW_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) dv[r * FRAGS_V + i] = coopMatMulAdd(weight[r], g, dv[r * FRAGS_V + i]);
   }
   [[unroll]] for (int i = 0; i < FRAGS; ++i) {
@@ -151,7 +157,8 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
 }
 
 #define GIFT_AT(side, r, i) ((((int(gl_SubgroupID) / 2 * SIDES + side) * ROWS + (r)) * STEP + (i)) * GIFT + lane())
-// Where the second one of a pair puts what nobody reads, for a branch around it would be one around accumulators' elements.
+// Where the second one of a pair puts what nobody reads, for a branch around it would be one around accumulators'
+// elements.
 #define NOBODYS_GIFT (WARPS / 2 * SIDES * ROWS * STEP * GIFT + lane())
 // SPLIT: the i-th block in flight of a pair of subgroups. This one's product becomes P or dP; P goes to the other one.
 void give(int stage, int block, int i, int side, int query0, bool masked) {
@@ -179,7 +186,8 @@ void give(int stage, int block, int i, int side, int query0, bool masked) {
         x = fma(score, (p.scale * LOG2E), -logsumexp);
       } else {
         if (SOFTCAP) slope = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - logsumexp, 0.0);
+        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) :
+            uint64_t(0)) - logsumexp, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) - p.right;
@@ -189,13 +197,15 @@ void give(int stage, int block, int i, int side, int query0, bool masked) {
       const float prob = exp2(x);
       float own = BY_PART(prob, score);
       if (DROPOUT) {
-        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) : words_keep(words, query, key);
+        const bool keeps = CELLS ? CELL_KEEPS(kept, TRANSPOSED_BIT(SECOND_BLOCK(block, query0), r, e)) :
+            words_keep(words, query, key);
         own = keeps ? own : 0.0;  // the scale waits for the end
       }
       given[e] = SOFTCAP ? prob * slope : prob;
       s[i * ROWS + r][e] = own;
     }
-    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) gifts[(part == 0 ? GIFT_AT(side, r, i) : NOBODYS_GIFT) + j * SUBGROUP] = GIVEN_BITS(j);
+    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) gifts[(part == 0 ? GIFT_AT(side, r, i) : NOBODYS_GIFT) +
+        j * SUBGROUP] = GIVEN_BITS(j);
   }
 }
 // dV += P^T dO, or dK += dS^T Q.
@@ -203,16 +213,19 @@ void accumulate_own(int stage, int block, int i, int side, int query0) {
   MatA weight[ROWS];
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     vec4 taken[ELEMS / 4];
-    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) taken[j] = uintBitsToFloat(gifts[GIFT_AT(side, r, i) + j * SUBGROUP]);
+    [[unroll]] for (int j = 0; j < ELEMS / 4; ++j) taken[j] =
+        uintBitsToFloat(gifts[GIFT_AT(side, r, i) + j * SUBGROUP]);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
-      const float delta = row_stats[stage * TILE + block * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e)].y, own = s[i * ROWS + r][e];
+      const float delta = row_stats[stage * TILE + block * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e)].y,
+          own = s[i * ROWS + r][e];
       const float d = taken[e / 4][e % 4] * (own - delta);
       PUT_A(weight[r], 0, e, BY_PART(own, d))
     }
     TAKE_A(weight[r], 0)
     if (STORES_DS && part == 1) {
       const uint at = ds_index(row0 / MAT_M + r, query0 / MAT_N, query_blocks) * DS_BYTES;
-      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(weight[r], 0), DS_PAIR(weight[r], 2), DS_PAIR(weight[r], 4), DS_PAIR(weight[r], 6));
+      ChunkRef(ds_base + uint64_t(at)).v = uvec4(DS_PAIR(weight[r], 0), DS_PAIR(weight[r], 2), DS_PAIR(weight[r], 4),
+          DS_PAIR(weight[r], 6));
     }
   }
   const int operand = stage * STAGE_SIZE + (1 - part) * TILE_A + block * MAT_N * PITCH;
@@ -238,9 +251,11 @@ void pass(int from, int to, int last, bool masked) {
     } else {
       [[unroll]] for (int first = 0; first < BLOCKS; first += STEP) {
         const int side = SIDES == 1 ? 0 : first / STEP & 1;
-        [[unroll]] for (int i = 0; i < STEP; ++i) give(stage, first + i, i, side, tile * TILE + (first + i) * MAT_N, masked);
+        [[unroll]] for (int i = 0; i < STEP; ++i) give(stage, first + i, i, side, tile * TILE + (first + i) * MAT_N,
+            masked);
         barrier();  // P is written
-        [[unroll]] for (int i = 0; i < STEP; ++i) accumulate_own(stage, first + i, i, side, tile * TILE + (first + i) * MAT_N);
+        [[unroll]] for (int i = 0; i < STEP; ++i) accumulate_own(stage, first + i, i, side,
+            tile * TILE + (first + i) * MAT_N);
       }
     }
     if (STAGES == 1) barrier();  // the tile has been read
@@ -255,7 +270,8 @@ void main() {
   const int blocks = (p.k_len + BLOCK - 1) / BLOCK, heads_of_group = p.heads / p.kv_heads;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
-  // Causal: the first keys are seen by the most queries. A chunk's few heads take turns, so that its end is light for all.
+  // Causal: the first keys are seen by the most queries. A chunk's few heads take turns, so that its end is light for
+  // all.
   const int chunk = int(p.groups) / blocks;
   const int first = (STORES_DS ? int(group) / chunk : int(group % uint(blocks))) * BLOCK;
   const int in_chunk = STORES_DS ? int(group) % chunk : int(group / uint(blocks)), warp = int(gl_SubgroupID);
@@ -295,12 +311,15 @@ void main() {
     [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) dv[i] = Acc(0.0);
   }
 
-  // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the block.
+  // Tiles [begin, end) hold queries that see some key; in [full_begin, full_end) every query sees every key of the
+  // block.
   const int last = min(first + BLOCK, key_count()) - 1;
   const int unit = STORES_DS ? DS_ROWS : TILE;
-  const int begin = queries_begin(first) / unit * (unit / TILE), end = (max(queries_end(last), 0) + unit - 1) / unit * (unit / TILE);
+  const int begin = queries_begin(first) / unit * (unit / TILE),
+      end = (max(queries_end(last), 0) + unit - 1) / unit * (unit / TILE);
   const int full_begin = clamp((max(last - diagonal_shift() - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
-  const int full_end = BOUNDED_LEFT ? clamp(max(first - diagonal_shift() + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
+  const int full_end = BOUNDED_LEFT ? clamp(max(first - diagonal_shift() + p.left + 1, 0) / TILE, full_begin,
+      max(full_begin, end)) : end;
   const int last_tile = max(end, 1) - 1;
 
   [[dont_unroll]] for (int member = 0; member < heads_of_group; ++member) {
@@ -312,7 +331,8 @@ void main() {
     if (BIAS_DT >= 0) bias_base = bias_head(b, h);
     if (STORES_DS) {
       query_blocks = ds_blocks(p.q_len);
-      ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) * uint64_t(ds_matrices(blocks * (BLOCK / MAT_M), query_blocks)) * DS_BYTES +
+      ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) *
+          uint64_t(ds_matrices(blocks * (BLOCK / MAT_M), query_blocks)) * DS_BYTES +
                 uint64_t(uint(lane()) * 16u);
     }
     fetch_a(min(begin, last_tile));

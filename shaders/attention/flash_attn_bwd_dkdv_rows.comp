@@ -59,7 +59,8 @@ void main() {
   uint64_t bias_base[R];
   if (BIAS_DT >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
-      bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h + int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
+      bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h +
+          int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
   }
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
@@ -100,7 +101,8 @@ void main() {
         x = softcap * t;
         slope = 1.0 - t * t;
       }
-      if (BIAS_DT >= 0) x += load_bias(bias_base[r] + bias_bytes() * uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
+      if (BIAS_DT >= 0) x += load_bias(bias_base[r] + bias_bytes() *
+          uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
       int seen = key0 + r - row - shift;
       bool visible = seen >= -left && seen <= right && x > NEG_INF;
       float prob = visible ? exp(x - stat.x) : 0.0;

@@ -1,7 +1,8 @@
 #pragma aule axis SHUFFLE 0 1
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention backward for devices without matrix units, and for float32, dQ (and the full bias gradient when asked):
+// FlashAttention backward for devices without matrix units, and for float32, dQ (and the full bias gradient when
+// asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
 // The tile map is that of flash_attn_fwd. Every gradient element has one writer and one order of summation: no atomics.
 #include "attention/tiles.glsl"
@@ -14,7 +15,8 @@ struct Weights {
   RowFactor lse, delta;
 };
 
-// From scores and dP to dS, in place of the scores; adds P * dP to `sum`. `whole`: every row sees every key of the tile.
+// From scores and dP to dS, in place of the scores; adds P * dP to `sum`. `whole`: every row sees every key of the
+// tile.
 void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, inout RowFactor sum) {
   const int q_len = query_count();
   [[unroll]] for (int j = 0; j < C; ++j) {
@@ -23,7 +25,8 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const int row = w.row0 + i, seen = key - row - diagonal_shift();
       const bool inside = key < w.end && row < q_len;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
-      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() * uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
+      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
+          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
       float gp = dp.v[i * C + j];
@@ -32,7 +35,8 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       }
       if (DT != AULE_DT_F32) sum.v[i] += prob * gp;
       const float ds = prob * (gp - w.delta.v[i]);
-      if (GRAD_BIAS && w.pass == 1 && inside && w.column == 0) F32Ref(p.grad_bias + uint64_t((int64_t(w.bh) * q_len + row) * key_count() + key) * 4).v = ds;
+      if (GRAD_BIAS && w.pass == 1 && inside && w.column == 0) F32Ref(p.grad_bias +
+          uint64_t((int64_t(w.bh) * q_len + row) * key_count() + key) * 4).v = ds;
       s.v[i * C + j] = ds * slope;
     }
   }
@@ -63,7 +67,8 @@ void main() {
   w.bh = bh;
   w.column = column;
   w.bias = 0;
-  if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
+  if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
+      int64_t(h) * p.bias_stride[1]);
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
@@ -106,5 +111,6 @@ void main() {
 
   RowFactor factor;
   [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = p.scale;
-  store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column, p.head_dim, factor);
+  store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column,
+      p.head_dim, factor);
 }

@@ -6,15 +6,16 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the full bias gradient when asked):
+// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the full bias
+// gradient when asked):
 //   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
-// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V tiles
-// pass through shared memory. One writer per element, one order of summation: deterministic.
-// Heads wider than 128 columns: two subgroups share rows. The first one holds Q and makes P, the second one holds dO and
-// makes P's gradient; they tell each other, and each sums half of dQ's columns.
+// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V
+// tiles pass through shared memory. One writer per element, one order of summation: deterministic.
+// Heads wider than 128 columns: two subgroups share rows. The first one holds Q and makes P, the second one holds dO
+// and makes P's gradient; they tell each other, and each sums half of dQ's columns.
 //
-// Wide heads on an NVIDIA H200, driver 580.159, float16, N 4096, plain, heads * N * D = 2^26: ms of this pass and TFLOPS of
-// its own products (D 128 4.68, 352 in the same run):
+// Wide heads on an NVIDIA H200, driver 580.159, float16, N 4096, plain, heads * N * D = 2^26: ms of this pass and
+// TFLOPS of its own products (D 128 4.68, 352 in the same run):
 //   D 256: tile 32, both blocks in flight; with the branches of the forward's FENCES    6.99   236; 7.50   220
 //     tile 16, two stages; one stage                                                    7.25   228; 7.55   218
 //     the first without (wrong, for timing) barriers after P; loads of tiles            7.00   236; 5.93   278
@@ -56,7 +57,8 @@ void products(int stage, int block) {
   }
   [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
     MatB v;
-    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V), COLUMN_MAJOR);
+    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V),
+        COLUMN_MAJOR);
     [[unroll]] for (int r = 0; r < ROWS; ++r) DP_SUM[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, DP_SUM[r]);
   }
   TAKE_SUMS
@@ -77,13 +79,15 @@ void weigh(int block, int key0, bool masked) {
     if (DROPOUT && !CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0);
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int t = r * SLOTS + SLOT(e);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
+          key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       float x;
       if (PLAIN) {
         x = fma(s[r][e], p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) :
+            uint64_t(0)) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
@@ -92,7 +96,8 @@ void weigh(int block, int key0, bool masked) {
       }
       s[r][e] = exp2(x);
       if (DROPOUT) {
-        const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, SECOND_BLOCK(block, key0), e)) : words_keep(words, row, key);
+        const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, SECOND_BLOCK(block, key0), e)) :
+            words_keep(words, row, key);
         dp[r][e] = keeps ? dp[r][e] : 0.0;  // the scale waits for the end
       }
     }
@@ -104,9 +109,11 @@ void accumulate(int stage, int block, int key0, int then) {
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const float d = s[r][e] * (dp[r][e] - delta[r * SLOTS + SLOT(e)]);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
+          key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       if (GRAD_BIAS && row < p.q_len && key <= tile_last)
-        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = DROPOUT ? d * p.dropout_scale : d;
+        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = DROPOUT ?
+            d * p.dropout_scale : d;
       PUT_A(ds[r], 0, e, SOFTCAP ? d * slope[r][e] : d)
     }
     TAKE_A(ds[r], 0)
@@ -141,14 +148,16 @@ void give(int stage, int block, int i, int key0, bool masked, bool summed) {
     float given[ELEMS];
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const int t = r * SLOTS + SLOT(e);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
+          key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       const float score = s[i * ROWS + r][e];
       float x;
       if (PLAIN) {
         x = fma(score, p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[i * ROWS + r][e] = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) :
+            uint64_t(0)) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > min(beyond, diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) + p.right);
@@ -158,7 +167,8 @@ void give(int stage, int block, int i, int key0, bool masked, bool summed) {
       const float prob = exp2(x);
       float gradient = score;
       if (DROPOUT) {
-        const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, SECOND_BLOCK(block, key0), e)) : words_keep(words, row, key);
+        const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, SECOND_BLOCK(block, key0), e)) :
+            words_keep(words, row, key);
         gradient = keeps ? score : 0.0;  // the scale waits for the end
       }
       const float own = BY_PART(prob, gradient);
@@ -195,9 +205,11 @@ void accumulate_own(int stage, int block, int i, int key0) {
     [[unroll]] for (int e = 0; e < ELEMS; ++e) {
       const float own = s[i * ROWS + r][e], other = taken[e], minus = delta[r * SLOTS + SLOT(e)];
       const float d = BY_PART(own, other) * (BY_PART(other, own) - minus);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
+          key = key0 + lane_col() + NIBBLE(ELEM_COLS, e);
       if (GRAD_BIAS && part == 0 && row < p.q_len && key <= tile_last)
-        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = DROPOUT ? d * p.dropout_scale : d;
+        F32Ref(p.grad_bias + uint64_t((int64_t(bh) * p.q_len + row) * p.k_len + key) * 4).v = DROPOUT ?
+            d * p.dropout_scale : d;
       PUT_A(ds[r], 0, e, SOFTCAP ? BY_PART(d * slope[i * ROWS + r][e], d) : d)
     }
     TAKE_A(ds[r], 0)
@@ -246,7 +258,8 @@ void sum_delta(int from, int to) {
       const int64_t index = stats_index(bh, min(row, last_query()));
       const float whole = row_sum(sum[r * SLOTS + t]) * (DROPOUT ? p.dropout_scale : 1.0) + delta_of_logsumexp(index);
       delta[r * SLOTS + t] = whole * dropout_unscale();
-      if (lane() % LANE_DIV == 0 && part == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = whole;
+      if (lane() % LANE_DIV == 0 && part == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v =
+          whole;
     }
 }
 
@@ -270,9 +283,11 @@ void pass(int from, int to, int last, bool masked) {
     } else {
       [[unroll]] for (int first = 0; first < BLOCKS; first += STEP) {
         if (first > 0) barrier();  // what was given has been read
-        [[unroll]] for (int i = 0; i < STEP; ++i) give(stage, first + i, i, tile * TILE + (first + i) * MAT_N, masked, false);
+        [[unroll]] for (int i = 0; i < STEP; ++i) give(stage, first + i, i, tile * TILE + (first + i) * MAT_N, masked,
+            false);
         barrier();  // P and its gradient are written
-        [[unroll]] for (int i = 0; i < STEP; ++i) accumulate_own(stage, first + i, i, tile * TILE + (first + i) * MAT_N);
+        [[unroll]] for (int i = 0; i < STEP; ++i) accumulate_own(stage, first + i, i,
+            tile * TILE + (first + i) * MAT_N);
       }
     }
     if (STAGES == 2) {

@@ -59,7 +59,8 @@ void main() {
   [[unroll]] for (int r = 0; r < R; ++r) {
     int row = min(row0 + r, q_len - 1);
     if (BIAS_DT >= 0)
-      bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] + int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
+      bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
+          int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
     if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
   }
   Dropout dropout;

@@ -5,21 +5,22 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units, dQ from the dS that the pass for dK and dV stored: dQ = scale * dS K, a plain
-// product that passes over the tiles in which no query of the block sees a key.
+// FlashAttention backward on matrix units, dQ from the dS that the pass for dK and dV stored: dQ = scale * dS K, a
+// plain product that passes over the tiles in which no query of the block sees a key.
 //
-// Workgroup (block of DS_ROWS queries, query head of the chunk), heavy causal blocks first. Its subgroups share the block:
-// ROWS * MAT_M queries by WIDTH columns each. dS arrives as accumulators of dS^T in the order of their lanes, and goes to
-// shared memory as rows of keys, from which matrix loads transpose it; it takes the place of the second operand of
-// matrix_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
+// Workgroup (block of DS_ROWS queries, query head of the chunk), heavy causal blocks first. Its subgroups share the
+// block: ROWS * MAT_M queries by WIDTH columns each. dS arrives as accumulators of dS^T in the order of their lanes,
+// and goes to shared memory as rows of keys, from which matrix loads transpose it; it takes the place of the second
+// operand of matrix_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
 //
-// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192, then causal, with
-// a workspace of 1024 MiB (both forms of one build and run; FlashAttention-2 of CUDA): D 128 241 / 265, 216 / 225 (two passes
-// 199 / 210, 175 / 200; 269 / 304, 227 / 292); D 96 261 / 286, 226 / 240 (209 / 224, 186 / 216; 261 / 294, 197 / 252); D 256
-// 136 / 152, 126 / 150 (129 / 131, 122 / 138; 228 / 255, 194 / 243); D 64 231 / 248, 199 / 179 (234 / 248, 200 / 232). D 128
-// by workspace: 256 MiB 241 / 154, 191 / 82; 512 242 / 231, 213 / 159; 2048 241 / 265, 215 / 250; 4096 241 / 263, 214 / 259.
-// These are of a causal dS stored whole. Later, as a triangle, which twice the heads fit, and rested between samples, D 128 with
-// 1024 MiB: 281 / 316, causal 237 / 273 (264 / 296, 220 / 281). dK/dV tiles of 16 rows:
+// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192, then
+// causal, with a workspace of 1024 MiB (both forms of one build and run; FlashAttention-2 of CUDA): D 128 241 / 265,
+// 216 / 225 (two passes 199 / 210, 175 / 200; 269 / 304, 227 / 292); D 96 261 / 286, 226 / 240 (209 / 224, 186 / 216;
+// 261 / 294, 197 / 252); D 256 136 / 152, 126 / 150 (129 / 131, 122 / 138; 228 / 255, 194 / 243); D 64 231 / 248, 199 /
+// 179 (234 / 248, 200 / 232). D 128 by workspace: 256 MiB 241 / 154, 191 / 82; 512 242 / 231, 213 / 159; 2048 241 /
+// 265, 215 / 250; 4096 241 / 263, 214 / 259. These are of a causal dS stored whole. Later, as a triangle, which twice
+// the heads fit, and rested between samples, D 128 with 1024 MiB: 281 / 316, causal 237 / 273 (264 / 296, 220 / 281).
+// dK/dV tiles of 16 rows:
 // 226 / 259; of 64: 242 / 265; four subgroups: 216 / 238.
 #define ATTENTION_ADDRESSES grad_scores, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks
@@ -46,7 +47,8 @@ void fetch(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_DS; ++i) {
     const int piece = int(gl_SubgroupID) + i * WARPS;
     if (WHOLE_DS || piece < PIECES)
-      next_ds[i] = ChunkRef(ds_base + uint64_t(ds_index(tile * (TILE / MAT_M) + piece / 8, query_block + piece % 8, query_blocks) * DS_BYTES)).v;
+      next_ds[i] = ChunkRef(ds_base + uint64_t(ds_index(tile * (TILE / MAT_M) + piece / 8, query_block + piece % 8,
+          query_blocks) * DS_BYTES)).v;
   }
 }
 void put() {
@@ -83,7 +85,8 @@ void main() {
   tile_last = last_key();
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   query_blocks = ds_blocks(p.q_len);
-  ds_base = p.grad_scores + uint64_t(uint(in_chunk)) * uint64_t(ds_matrices(int(p.key_blocks), query_blocks)) * DS_BYTES +
+  ds_base = p.grad_scores + uint64_t(uint(in_chunk)) * uint64_t(ds_matrices(int(p.key_blocks), query_blocks)) *
+      DS_BYTES +
             uint64_t(uint(lane()) * 16u);
   query_block = first / MAT_M;
 
@@ -100,13 +103,15 @@ void main() {
       MatA ds[ROWS];
       [[unroll]] for (int r = 0; r < ROWS; ++r) {
         const int column = (down * ROWS + r) * MAT_M;
-        if (PAIRS) coopMatLoad(ds[r], tiles, uint(TILE_A + k * MAT_N * PITCH_V + column / 8), uint(PITCH_V), COLUMN_MAJOR);
+        if (PAIRS) coopMatLoad(ds[r], tiles, uint(TILE_A + k * MAT_N * PITCH_V + column / 8), uint(PITCH_V),
+            COLUMN_MAJOR);
         else coopMatLoad(ds[r], elems, uint(k * MAT_N * PITCH_V * 8 + column), uint(PITCH_V * 8), COLUMN_MAJOR);
       }
       [[unroll]] for (int i = 0; i < WIDTH_FRAGS; ++i) {
         MatB key;
         coopMatLoad(key, tiles, uint(k * MAT_N * PITCH + column0 / 8 + i * MAT_N / 8), uint(PITCH), ROW_MAJOR);
-        [[unroll]] for (int r = 0; r < ROWS; ++r) dq[r * WIDTH_FRAGS + i] = coopMatMulAdd(ds[r], key, dq[r * WIDTH_FRAGS + i]);
+        [[unroll]] for (int r = 0; r < ROWS; ++r) dq[r * WIDTH_FRAGS + i] =
+            coopMatMulAdd(ds[r], key, dq[r * WIDTH_FRAGS + i]);
       }
     }
     barrier();  // the tile has been read

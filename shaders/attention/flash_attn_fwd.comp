@@ -2,8 +2,8 @@
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
 // FlashAttention forward for devices without matrix units, and for float32: O = softmax(Q K^T) V by online softmax
-// (FlashAttention-2, Dao 2023). Workgroup (block of BM queries, split of the value columns, b, h); tiles of BN keys pass
-// by (tiles.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
+// (FlashAttention-2, Dao 2023). Workgroup (block of BM queries, split of the value columns, b, h); tiles of BN keys
+// pass by (tiles.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
 #include "attention/tiles.glsl"
 
 void main() {
@@ -22,8 +22,10 @@ void main() {
   float scale = p.scale, softcap = p.softcap;
   int begin = keys_begin(first) & ~(DROPOUT ? 31 : 0), end = keys_end(min(first + BM, q_len) - 1);
   Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
-  Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, p.key_stride[0] * ELEM_BYTES, end, p.head_dim);
-  Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, p.value_stride[0] * ELEM_BYTES, end, p.v_dim);
+  Rows k = Rows(key_rows(p.key, p.key_stride, b, kv_h), p.key_stride[2] * ELEM_BYTES, p.key_stride[0] * ELEM_BYTES, end,
+      p.head_dim);
+  Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES,
+      p.value_stride[0] * ELEM_BYTES, end, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   uint64_t bias = 0;
   int64_t bias_q = 0, bias_k = 0;
@@ -60,7 +62,8 @@ void main() {
         [[unroll]] for (int i = 0; i < R; ++i) {
           int row = row0 + i, seen = key - row - shift;
           float x = s.v[i * C + j];
-          if (BIAS_DT >= 0 && key < end && row < q_len) x += load_bias(bias + bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
+          if (BIAS_DT >= 0 && key < end && row < q_len) x += load_bias(bias +
+              bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
           s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
         }
       }
@@ -85,7 +88,8 @@ void main() {
     if (DROPOUT) {
       [[unroll]] for (int j = 0; j < C; ++j) {
         [[unroll]] for (int i = 0; i < R; ++i)
-          s.v[i * C + j] = is_kept(first, ty() * R + i, key0, tx() + TX * j, false) ? s.v[i * C + j] * p.dropout_scale : 0.0;
+          s.v[i * C + j] = is_kept(first, ty() * R + i, key0, tx() + TX * j, false) ? s.v[i * C + j] * p.dropout_scale :
+              0.0;
       }
     }
     accumulate(o, s, v, key0, column, SCORES, q, first, k, key0 + BN);

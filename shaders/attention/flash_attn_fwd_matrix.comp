@@ -7,20 +7,21 @@
 #pragma aule inline
 // FlashAttention forward on matrix units whose accumulators' layout is known (FlashAttention-2, Dao 2023).
 //
-// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles pass
-// through registers into shared memory. Scores are in log2 units, O and l sums of P = 2^(s - m), m the reference maximum of
-// a row. Any m gives the same O / l as long as no P overflows, so maxima are looked for in few tiles: the first, and those
-// that some row sees in part (causal: around the diagonal). The others take m as it is, with no maximum and no vote between
-// product and exponentials. That no P was more than float16 holds is known afterwards, for the sum of a lane's P is at least
-// the largest of them. Where it may have been more (a score 16 above those looked at, a factor of e^11 in P), the block is
-// done again with all tiles looked at. With bias or soft cap all tiles are: m moves when some row exceeds it by more than 8.
+// Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles
+// pass through registers into shared memory. Scores are in log2 units, O and l sums of P = 2^(s - m), m the reference
+// maximum of a row. Any m gives the same O / l as long as no P overflows, so maxima are looked for in few tiles: the
+// first, and those that some row sees in part (causal: around the diagonal). The others take m as it is, with no
+// maximum and no vote between product and exponentials. That no P was more than float16 holds is known afterwards, for
+// the sum of a lane's P is at least the largest of them. Where it may have been more (a score 16 above those looked at,
+// a factor of e^11 in P), the block is done again with all tiles looked at. With bias or soft cap all tiles are: m
+// moves when some row exceeds it by more than 8.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V | barrier
 //             a tile of one step: start loads of next K and V | S, exponentials, O += P V | write both | barrier
 //
-// Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192). All tiles looked at with a
-// vote that moves m when a score exceeds it by 8; CUDA's FlashAttention-2 in the same run: D 64 304 / 304, causal
-// 264 / 290; D 128 351 / 335, causal 284 / 317:
+// Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192). All tiles looked at
+// with a vote that moves m when a score exceeds it by 8; CUDA's FlashAttention-2 in the same run: D 64 304 / 304,
+// causal 264 / 290; D 128 351 / 335, causal 284 / 317:
 //   D 64   functions with matrices at file scope (memory instead of registers)               38 / 39    causal 34 / 38
 //          the same code as macros and locals, parameters from the ring, rows clamped        285 / 321
 //          unmasked loop alone where nothing needs a mask (EXACT)                             301 / 334
@@ -71,8 +72,8 @@ const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are 
 #endif
 // Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see matrix_tiles.glsl).
 shared float overflows[4];
-// Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a time
-// where heads are wide. 1 after a block's products, 2 also between its products.
+// Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a
+// time where heads are wide. 1 after a block's products, 2 also between its products.
 const int FENCES = FLAGS >> 20 & 3;
 
 MatA q_frag[ROWS * FRAGS];
@@ -94,8 +95,10 @@ void scores(int stage, int block) {
   [[unroll]] for (int d = 0; d < FRAGS; ++d)
     [[unroll]] for (int c = 0; c < STEP; ++c) {
       MatB k;
-      coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + (block + c) * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
-      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r * STEP + c] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r * STEP + c]);
+      coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + (block + c) * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH),
+          COLUMN_MAJOR);
+      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r * STEP + c] =
+          coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r * STEP + c]);
     }
 }
 
@@ -106,7 +109,8 @@ void modify(int key0) {
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), last_query());
         const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
-        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DT >= 0 ? bias_at(bias_base, row, key) : uint64_t(0));
+        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DT >= 0 ? bias_at(bias_base, row, key) :
+            uint64_t(0));
       }
 }
 void hide(int key0) {
@@ -178,7 +182,8 @@ void weigh(int stage, int block, int key0) {
           PUT_PAIR(weight[r], e, x, y, kept, CELL_BIT(r, second, e))
         } else {
           if (DROPOUT) {  // the scale waits for the end
-            const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
+            const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
+                key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
             const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, second, e)) : words_keep(words, row, key);
             x = keeps ? x : 0.0;
           }
@@ -189,7 +194,8 @@ void weigh(int stage, int block, int key0) {
     }
     [[unroll]] for (int i = 0; i < FRAGS_V; ++i) {
       MatB v;
-      coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + (block + c) * MAT_N * PITCH_V + i * MAT_N / 8), uint(PITCH_V), ROW_MAJOR);
+      coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + (block + c) * MAT_N * PITCH_V + i * MAT_N / 8),
+          uint(PITCH_V), ROW_MAJOR);
       [[unroll]] for (int r = 0; r < ROWS; ++r) o[r * FRAGS_V + i] = coopMatMulAdd(weight[r], v, o[r * FRAGS_V + i]);
     }
   }
@@ -202,7 +208,8 @@ void weigh(int stage, int block, int key0) {
 #define TILE_OF(visit) ((visit) == 0 ? begin : end - (visit))
 void pass(int from, int to, bool careful) {
   [[dont_unroll]] for (int visit = from; visit < to; ++visit) {
-    const int tile = TILE_OF(visit), following = TILE_OF(min(visit + 1, visits - 1)), stage = STAGES == 1 ? 0 : visit & 1;
+    const int tile = TILE_OF(visit), following = TILE_OF(min(visit + 1, visits - 1)), stage = STAGES == 1 ? 0 :
+        visit & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);
@@ -248,8 +255,8 @@ void main() {
     barrier();  // the patches have been read
   }
 
-  // Tiles that are looked at: the first, where some models' largest scores are, and those that some row sees in part or,
-  // so that each row has a key in one of them, the last that all see.
+  // Tiles that are looked at: the first, where some models' largest scores are, and those that some row sees in part
+  // or, so that each row has a key in one of them, the last that all see.
   int careful = EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
   const int seen_whole = BOUNDED_LEFT ? min(visits, end - full_begin + 1) : visits;
   overflows[0] = 0.0;
@@ -287,7 +294,8 @@ void main() {
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
       inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
       if (lane() % LANE_DIV == 0 && row <= last_query())
-        F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m[r * SLOTS + t] + log2(sum)) * LN2;
+        F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
+            (m[r * SLOTS + t] + log2(sum)) * LN2;
     }
 #define BY_SUM(r, e) inverse[(r) * SLOTS + SLOT(e)]
   STORE_ROWS(o, BY_SUM, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)

@@ -8,8 +8,8 @@
 //
 // lavapipe 22.3.6, 2 cores, B1 H8 N512 D64 causal float32, in ms (JIT in s), rows x keys per step:
 //   1x1 46 (0.5)   2x1 23 (0.4)   4x1 16.5 (1.1)   2x2 22 (0.4)   4x2 19 (1.1)   2x4 26 (0.7)
-// and 4x1 with the rescaling of o fused into its sum: 14 (processor time 28; 33 without PAIR = 2). Loads fetched a chunk
-// ahead, or amid the multiplications: no gain; all of a key's loads first: 16.
+// and 4x1 with the rescaling of o fused into its sum: 14 (processor time 28; 33 without PAIR = 2). Loads fetched a
+// chunk ahead, or amid the multiplications: no gain; all of a key's loads first: 16.
 #include "attention/rows.glsl"
 
 void main() {
@@ -49,7 +49,8 @@ void main() {
   uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
   if (BIAS_DT >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
-      bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] + int64_t(min(row0 + r, q_len - 1)) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
+      bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
+          int64_t(min(row0 + r, q_len - 1)) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
   }
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();

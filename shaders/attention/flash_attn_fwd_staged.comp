@@ -7,10 +7,11 @@
 #pragma aule inline
 // FlashAttention forward on matrix units of which nothing is known but the shape (FlashAttention-2, Dao 2023).
 //
-// As flash_attn_fwd_matrix, but which lane holds which element of a matrix does not matter: each subgroup stores the scores
-// of its MAT_M queries to shared memory of its own, lanes read them back row by row (LANES lanes of a row, PER columns
-// each), and P returns as an A operand by way of the same memory. The factors of a rescale are a matrix with equal columns.
-// One block of rows of a subgroup, one stage; softmax in log2 units with the lazy rescale of flash_attn_fwd_matrix.
+// As flash_attn_fwd_matrix, but which lane holds which element of a matrix does not matter: each subgroup stores the
+// scores of its MAT_M queries to shared memory of its own, lanes read them back row by row (LANES lanes of a row, PER
+// columns each), and P returns as an A operand by way of the same memory. The factors of a rescale are a matrix with
+// equal columns. One block of rows of a subgroup, one stage; softmax in log2 units with the lazy rescale of
+// flash_attn_fwd_matrix.
 //   write tile | barrier | start loads of the next tile | S | softmax | O += P V | barrier
 #define STAGED 1
 #define ATTENTION_ADDRESSES out_, logsumexp
@@ -63,11 +64,13 @@ void visit(int tile, bool masked) {
   WAIT_FOR_SUBGROUP
 
   const int key0 = tile * TILE + part * PER;
-  const int most = min(tile_last, row + diagonal_shift() + p.right) - key0, least = row + diagonal_shift() - p.left - key0;
+  const int most = min(tile_last, row + diagonal_shift() + p.right) - key0,
+      least = row + diagonal_shift() - p.left - key0;
   float top = NEG_INF;
   [[unroll]] for (int i = 0; i < PER; ++i) {
     x[i] = scores_of[at_scores + uint(part * PER + i)];
-    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key0 + i, tile_last)) : uint64_t(0));
+    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()),
+        min(key0 + i, tile_last)) : uint64_t(0));
     if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
     top = max(top, x[i]);
   }
@@ -129,7 +132,8 @@ void main() {
   at_weights = own_weights + uint(lane() / LANES * WEIGHT_PITCH);
 
   const int corner = warp * PATCH_SIZE;
-  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
+  FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim,
+      D)
   fetch_a(min(begin, last_tile));
   fetch_b(min(begin, last_tile));
   ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
@@ -152,5 +156,6 @@ void main() {
   WAIT_FOR_SUBGROUP
 
   // Through the scores' memory.
-  STORE_ROWS_OF_FLOATS(scores_of, own_scores, SCORE_PITCH, o, 1.0, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
+  STORE_ROWS_OF_FLOATS(scores_of, own_scores, SCORE_PITCH, o, 1.0, query_rows(p.out_, p.out_stride, b, h),
+      uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
 }

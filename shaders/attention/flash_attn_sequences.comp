@@ -1,6 +1,7 @@
 #pragma aule params ring
-// Before the kernels of a ragged batch: what they need to know of each sequence in 16 bytes (sequences.glsl), and zeros in
-// the rows of up to three results that belong to no sequence, where packed tensors end with padding: nobody else writes those.
+// Before the kernels of a ragged batch: what they need to know of each sequence in 16 bytes (sequences.glsl), and zeros
+// in the rows of up to three results that belong to no sequence, where packed tensors end with padding: nobody else
+// writes those.
 layout(constant_id = 0) const int GROUPS = 1;
 layout(local_size_x_id = 1) in;
 #include "common/dtype.glsl"
@@ -20,13 +21,15 @@ struct Params {
 
 void main() {
   const int local = int(gl_WorkGroupSize.x), group = int(gl_WorkGroupID.x), t = int(gl_LocalInvocationID.x);
-  [[dont_unroll]] for (int b = group * local + t; b < p.batch; b += GROUPS * local) U32x4Ref(p.sequences + uint64_t(b) * 16).v = uvec4(sequence_of(b, p.q_len));
+  [[dont_unroll]] for (int b = group * local + t; b < p.batch;
+      b += GROUPS * local) U32x4Ref(p.sequences + uint64_t(b) * 16).v = uvec4(sequence_of(b, p.q_len));
   [[unroll]] for (int i = 0; i < 3; ++i) {  // of those not given all is 0
     const int rows = p.tail_rows[i], dim = p.tail_dim[i], size = p.tail_heads[i] * dim;
     const int from = clamp(count_at(p.tail_list[i], p.batch), 0, rows);
     [[dont_unroll]] for (int row = from + group; row < rows; row += GROUPS)
       [[dont_unroll]] for (int e = t; e < size; e += local) {
-        const uint64_t at = uint64_t(int64_t(e / dim) * p.tail_stride[i * 2] + int64_t(row) * p.tail_stride[i * 2 + 1] + int64_t(e % dim));
+        const uint64_t at = uint64_t(int64_t(e / dim) * p.tail_stride[i * 2] + int64_t(row) * p.tail_stride[i * 2 + 1] +
+            int64_t(e % dim));
         if (p.bytes == 4) U32Ref(p.tail[i] + at * 4).v = 0u;
         else U16Ref(p.tail[i] + at * 2).v = uint16_t(0);
       }

@@ -1,20 +1,20 @@
 #pragma aule params ring
-// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao et
-// al. 2023). Memory-bound: every key and value is read once.
+// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao
+// et al. 2023). Memory-bound: every key and value is read once.
 //
-// Workgroup (split of the keys, b, key head) of LOCAL invocations. The ROWS rows are the queries of all heads of the group,
-// row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores (its row in 16-byte chunks), then
-// eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows. m and l of all rows are kept
-// alike in every invocation; a fully hidden tile leaves them alone.
-// Loads of V fly in eights: one at a time, 128 k keys of 8 heads of D 128 took 260 us on an H200, where x + 1 moves as much
-// in 160. With them, B 1, 32 / 8 heads of D 128, float16, beside x + 1 over as many bytes and FlashAttention-2 of CUDA: 16 k
-// keys 41 us (20, 34; 33 without flash_decode_combine), 128 k 177 us (131, 147; 171). 256, 1024 and 2048 workgroups instead
-// of 512: 44, 48, 48 and 215, 183, 194 us; workgroups of 64: 44 and 216, of 256: 48 and 191. Writes float32 partial
-// results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats
-// [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
+// Workgroup (split of the keys, b, key head) of LOCAL invocations. The ROWS rows are the queries of all heads of the
+// group, row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores (its row in 16-byte
+// chunks), then eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows. m and l of
+// all rows are kept alike in every invocation; a fully hidden tile leaves them alone.
+// Loads of V fly in eights: one at a time, 128 k keys of 8 heads of D 128 took 260 us on an H200, where x + 1 moves as
+// much in 160. With them, B 1, 32 / 8 heads of D 128, float16, beside x + 1 over as many bytes and FlashAttention-2 of
+// CUDA: 16 k keys 41 us (20, 34; 33 without flash_decode_combine), 128 k 177 us (131, 147; 171). 256, 1024 and 2048
+// workgroups instead of 512: 44, 48, 48 and 215, 183, 194 us; workgroups of 64: 44 and 216, of 256: 48 and 191. Writes
+// float32 partial results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of
+// 2^(s - m) v and stats [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
 //
-// RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries of
-// a sequence; rows beyond a sequence's own are not stored.
+// RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries
+// of a sequence; rows beyond a sequence's own are not stored.
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
@@ -24,7 +24,8 @@ layout(constant_id = 7) const int CHUNKS_V = 8;  // of 8 columns of v, at most 3
 layout(constant_id = 8) const bool ALIGNED = false;  // 16-byte loads
 
 // One chunk of columns per invocation in the second phase: LANES_V = the power of two from CHUNKS_V up.
-const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 : CHUNKS_V <= 16 ? 16 : 32;
+const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 :
+    CHUNKS_V <= 16 ? 16 : 32;
 const int STREAMS = LOCAL / LANES_V;  // keys worked on at a time in the second phase
 const int FLYING = LANES_V < 8 ? LANES_V : 8;  // loads of V of an invocation under way; a tile is LANES_V of them
 const int PARTS = LOCAL / ROWS < 8 ? LOCAL / ROWS : 8;
@@ -55,7 +56,8 @@ void main() {
 
   [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
     const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
-    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + uint64_t(int64_t(min(r % q_len, q_last)) * p.query_stride[2] * ELEM_BYTES);
+    const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
+        uint64_t(int64_t(min(r % q_len, q_last)) * p.query_stride[2] * ELEM_BYTES);
     const Eight x = load_eight(row, i % CHUNKS * 8, head_dim);
     q_rows[i * 2] = x.low;
     q_rows[i * 2 + 1] = x.high;
@@ -84,7 +86,8 @@ void main() {
     const int keys = min(LOCAL, end - key0), v_column = column < v_dim ? column : 0;
     Raw v[FLYING];
     [[unroll]] for (int i = 0; i < FLYING; ++i)
-      v[i] = load_raw(v_base + key_offset(p.value_stride[0], v_step, key0 + min(first_stream + i * STREAMS, keys - 1)), v_column, v_dim);
+      v[i] = load_raw(v_base + key_offset(p.value_stride[0], v_step, key0 + min(first_stream + i * STREAMS, keys - 1)),
+          v_column, v_dim);
     const uint64_t k_row = k_base + key_offset(p.key_stride[0], k_step, safe);
     [[unroll]] for (int c = 0; c < CHUNKS; ++c) {
       const Eight x = load_eight(k_row, c * 8, head_dim);
@@ -97,8 +100,10 @@ void main() {
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
       float bias = 0.0;
       if (BIAS_DT >= 0)
-        bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
-                                                           int64_t(query) * p.bias_stride[2] + int64_t(safe) * p.bias_stride[3]));
+        bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
+            int64_t(h) * p.bias_stride[1] +
+                                                           int64_t(query) * p.bias_stride[2] +
+                                                               int64_t(safe) * p.bias_stride[3]));
       const int seen = key - query - shift;
       const bool visible = key < end && seen >= -p.left && seen <= p.right && bias != NEG_INF;
       score[r] = visible ? max((x + bias) * LOG2E, LOWEST) : NEG_INF;
@@ -141,7 +146,8 @@ void main() {
       }
       if (FLYING < LANES_V && first + STREAMS * FLYING < keys) {
         [[unroll]] for (int i = 0; i < FLYING; ++i)
-          v[i] = load_raw(v_base + key_offset(p.value_stride[0], v_step, key0 + min(first + (FLYING + i) * STREAMS, keys - 1)), v_column, v_dim);
+          v[i] = load_raw(v_base + key_offset(p.value_stride[0], v_step,
+              key0 + min(first + (FLYING + i) * STREAMS, keys - 1)), v_column, v_dim);
       }
     }
     barrier();  // P has been read

@@ -1,9 +1,9 @@
 #pragma aule params ring
 // The splits of flash_decode put together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
 //
-// One workgroup per query row. Its invocations share the splits, first for their statistics, then LANES of them for each of
-// the others' rows of four columns, FLYING loads at a time: with one invocation after another down the splits, 64 of them cost
-// 50 us on an H200, more than the 16 k keys before.
+// One workgroup per query row. Its invocations share the splits, first for their statistics, then LANES of them for
+// each of the others' rows of four columns, FLYING loads at a time: with one invocation after another down the splits,
+// 64 of them cost 50 us on an H200, more than the 16 k keys before.
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
@@ -53,7 +53,8 @@ void main() {
   barrier();  // the sum is written
   sum = reduced[0];
   const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
-  const uint64_t out_row = query_rows(p.out_, p.out_stride, b, h) + uint64_t(int64_t(row) * p.out_stride[2] * ELEM_BYTES);
+  const uint64_t out_row = query_rows(p.out_, p.out_stride, b, h) +
+      uint64_t(int64_t(row) * p.out_stride[2] * ELEM_BYTES);
   const bool stored = row < query_count();  // others are beyond this sequence's own
 
   const int lane = t % LANES, stream = t / LANES;
@@ -64,7 +65,8 @@ void main() {
       vec4 y[FLYING];
       [[unroll]] for (int i = 0; i < FLYING; ++i) {
         const int s = min(s0 + i * STREAMS, splits - 1);
-        y[i] = F32x4Ref(partial + uint64_t((first + int64_t(s) * rows) * PITCH + int64_t(min(column, PITCH - 4))) * 4).v;
+        y[i] = F32x4Ref(partial + uint64_t((first + int64_t(s) * rows) * PITCH + int64_t(min(column, PITCH - 4))) *
+            4).v;
       }
       [[unroll]] for (int i = 0; i < FLYING; ++i)
         if (s0 + i * STREAMS < splits) x += factor[s0 + i * STREAMS] * y[i];
@@ -79,5 +81,6 @@ void main() {
         if (column + i < v_dim) store_float(out_row, uint64_t(column + i), DT, sums[t][i] * inverse);
     barrier();  // the sums have been read
   }
-  if (t == 0 && stored) F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (top + log2(sum)) * 0.6931471805599453;
+  if (t == 0 && stored) F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
+      (top + log2(sum)) * 0.6931471805599453;
 }

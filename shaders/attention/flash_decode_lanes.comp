@@ -1,34 +1,35 @@
 #pragma aule feature subgroup_shuffle
 #pragma aule params wide
-// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao et
-// al. 2023). Memory-bound: every key and value is read once.
+// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao
+// et al. 2023). Memory-bound: every key and value is read once.
 //
-// Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group, row =
-// member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared memory and
-// without a barrier: a lane holds eight columns (PER times, where LANES are too few) of the queries, of the accumulators, and
-// of the keys and values that are under way while those before them are worked on. All teams take equally many steps, so that
-// subgroups never part.
+// Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group,
+// row = member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared
+// memory and without a barrier: a lane holds eight columns (PER times, where LANES are too few) of the queries, of the
+// accumulators, and of the keys and values that are under way while those before them are worked on. All teams take
+// equally many steps, so that subgroups never part.
 //
-// Rows are stored in a lane relative to its own: q[j] is row own_row ^ j, so that the sums over the lanes, and P on its way
-// back, pass between lanes without a choice of registers. Each lane ends with the sums of one row and HELD keys
-// (SAME lanes with the same ones), so the softmax of ROWS * KEYS scores is done once. The reference maximum m belongs to a
-// team and moves only when a score exceeds it by 2^32, which float32 sums bear.
-// Then the teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as float32:
-// partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats [B * Hkv, splits, rows, 2] =
-// {m, sum of 2^(s - m)}, scores s in log2 units. The last workgroup of a head to arrive puts the splits together:
-// O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
+// Rows are stored in a lane relative to its own: q[j] is row own_row ^ j, so that the sums over the lanes, and P on its
+// way back, pass between lanes without a choice of registers. Each lane ends with the sums of one row and HELD keys
+// (SAME lanes with the same ones), so the softmax of ROWS * KEYS scores is done once. The reference maximum m belongs
+// to a team and moves only when a score exceeds it by 2^32, which float32 sums bear.
+// Then the teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as
+// float32: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats [B * Hkv, splits,
+// rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. The last workgroup of a head to arrive puts the splits
+// together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
 //
-// RAGGED: lengths come from the device, and splits that get no key write weights of 0. QUERIES is then the most queries of
-// a sequence; rows beyond a sequence's own are not stored.
+// RAGGED: lengths come from the device, and splits that get no key write weights of 0. QUERIES is then the most queries
+// of a sequence; rows beyond a sequence's own are not stored.
 //
 // On an H200, 32 / 8 heads of D 128, float16, 128 workgroups of 512, us beside x + 1 over as many bytes and
-// scaled_dot_product_attention of CUDA: 16 k keys 23.4 (18.6, 25.2; flash_decode 36). With PASS 2: 16 k 23.9, 128 k 127.0
-// (130.0, 127.0), 4 k 12.1 (6.4, 13.3); four queries over 16 k 55.3 (18.6, 192); 32 / 32 heads over 4 k 21.4 (18.6, 23.5).
-// 16 k with PASS 2 in parts: the last workgroup's work 2.1; parameters through the ring instead of push constants 0.1;
-// divisions and loops that are not unrolled at the beginning and end 2. With all fences in one invocation and PASS 4, for
-// measurement only (other devices' barriers need not order the others' stores): 23.2, 384 invocations 24.2, 256 27.4, 256
-// of KEYS 8 24.8, 512 of KEYS 2 25.6, of KEYS 8 35.5 (it spills); bfloat16 23.1, in 264 workgroups 27.3. The same team in
-// 264 workgroups of 256 with a kernel of its own for the splits 33.1, of which 4.4 for that kernel.
+// scaled_dot_product_attention of CUDA: 16 k keys 23.4 (18.6, 25.2; flash_decode 36). With PASS 2: 16 k 23.9, 128 k
+// 127.0 (130.0, 127.0), 4 k 12.1 (6.4, 13.3); four queries over 16 k 55.3 (18.6, 192); 32 / 32 heads over 4 k 21.4
+// (18.6, 23.5). 16 k with PASS 2 in parts: the last workgroup's work 2.1; parameters through the ring instead of push
+// constants 0.1; divisions and loops that are not unrolled at the beginning and end 2. With all fences in one
+// invocation and PASS 4, for measurement only (other devices' barriers need not order the others' stores): 23.2, 384
+// invocations 24.2, 256 27.4, 256 of KEYS 8 24.8, 512 of KEYS 2 25.6, of KEYS 8 35.5 (it spills); bfloat16 23.1, in 264
+// workgroups 27.3. The same team in 264 workgroups of 256 with a kernel of its own for the splits 33.1, of which 4.4
+// for that kernel.
 #define ATTENTION_LANES
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
@@ -88,10 +89,12 @@ void meet() {
 uint64_t times(uint stride, int n) { return uint64_t(stride) * uint64_t(uint(n)); }
 // Row 0 of a head's queries (and results) or keys, and where another row of keys is from there, in bytes.
 uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
-  return base + (times(stride[0], b) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.x) : uint64_t(0))) * ELEM_BYTES;
+  return base + (times(stride[0], b) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.x) : uint64_t(0))) *
+      ELEM_BYTES;
 }
 uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
-  return base + ((PAGED ? uint64_t(0) : times(stride[0], b)) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * ELEM_BYTES;
+  return base + ((PAGED ? uint64_t(0) : times(stride[0], b)) + times(stride[1], h) +
+      (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * ELEM_BYTES;
 }
 uint64_t key_offset(uint64_t page_bytes, uint64_t step_bytes, int row) {
   if (PAGED) return page_bytes * uint64_t(uint(page_of(row))) + step_bytes * uint64_t(uint(row % PAGE));
@@ -114,14 +117,15 @@ void store_result(int b, int kv_h, int r, int column, vec4 x, float sum, float t
   }
 }
 
-// The splits of a head, by the last workgroup of it. A piece is four columns of a row; STREAMS invocations share the splits
-// of each, FLYING loads at a time.
+// The splits of a head, by the last workgroup of it. A piece is four columns of a row; STREAMS invocations share the
+// splits of each, FLYING loads at a time.
 const int PIECES = LOCAL < ROWS * BLOCKS * WIDTH / 4 ? LOCAL : ROWS * BLOCKS * WIDTH / 4;
 const int STREAMS = LOCAL / PIECES, FLYING = 4;
 shared vec4 combined[STREAMS > 1 ? LOCAL : 1];
 shared vec2 combined_sums[STREAMS > 1 ? LOCAL : 1];
 void combine_splits(int t, int b, int kv_h, int piece0) {
-  const int piece = piece0 + t % PIECES, stream = t / PIECES, r = min(piece * 4 / PITCH, HEAD_ROWS - 1), column = piece * 4 % PITCH;
+  const int piece = piece0 + t % PIECES, stream = t / PIECES, r = min(piece * 4 / PITCH, HEAD_ROWS - 1),
+      column = piece * 4 % PITCH;
   const uint64_t first = times(uint(p.splits * HEAD_ROWS), b * p.kv_heads + kv_h) + uint64_t(uint(r));
   const uint64_t stats = p.stats + first * 8, partial = p.partial + (first * PITCH + uint64_t(uint(column))) * 4;
   float top = LOWEST, sum = 0.0;
@@ -191,18 +195,21 @@ void main() {
 #define LOAD_K(key0) \
   [[unroll]] for (int i = 0; i < KEYS; ++i) { \
     const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim); \
+    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = \
+        load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim); \
   }
 #define LOAD_V(key0) \
   [[unroll]] for (int i = 0; i < KEYS; ++i) { \
     const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = load_raw(row, min(c + n * LANES, CHUNKS_V - 1) * 8, v_dim); \
+    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = \
+        load_raw(row, min(c + n * LANES, CHUNKS_V - 1) * 8, v_dim); \
   }
   // The queries first: behind the first keys and values they would come when those are there.
   Raw q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
   [[unroll]] for (int j = 0; j < ROWS; ++j) {
     const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
-    const uint64_t row = query_rows(p.query, p.query_stride, b, h) + times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
+    const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
+        times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
     [[unroll]] for (int n = 0; n < PER; ++n)
       q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim);
   }
@@ -216,11 +223,14 @@ void main() {
     if (CHUNKS % LANES != 0 && c + i % PER * LANES >= CHUNKS) q[i] = Eight(vec4(0.0), vec4(0.0));
   }
   // Of the row whose scores this lane ends with: the keys that it sees, its bias, its number for dropout.
-  const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES, head = kv_h * MEMBERS + row / QUERIES;
-  const int shift = diagonal_shift(), seen_from = query + shift - p.left, seen_to = min(query + shift + p.right, end - 1);
+  const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES,
+      head = kv_h * MEMBERS + row / QUERIES;
+  const int shift = diagonal_shift(), seen_from = query + shift - p.left,
+      seen_to = min(query + shift + p.right, end - 1);
   uint64_t bias_row = p.bias;
   if (BIAS_DT >= 0)
-    bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) + times(p.bias_stride[2], query));
+    bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) +
+        times(p.bias_stride[2], query));
   const float scale = SOFTCAP || BIAS_DT >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
@@ -248,7 +258,8 @@ void main() {
 
     // Sums over the lanes: half of the rows, then half of the keys go to the other half of the lanes.
     [[unroll]] for (int kept = ROWS / 2; kept > 0; kept /= 2)
-      [[unroll]] for (int i = 0; i < kept * KEYS; ++i) s[i] += subgroupShuffleXor(s[i + kept * KEYS], uint(kept * ROW_LANES));
+      [[unroll]] for (int i = 0; i < kept * KEYS; ++i) s[i] += subgroupShuffleXor(s[i + kept * KEYS],
+          uint(kept * ROW_LANES));
     [[unroll]] for (int kept = KEYS / 2; kept >= HELD; kept /= 2) {
       const int to = SAME * kept / HELD;
       const bool upper = (c & to) != 0;
@@ -386,7 +397,8 @@ void main() {
   const uint64_t counter = p.counters + uint64_t(uint(b * p.kv_heads + kv_h)) * 4;
   meet_with_buffers();  // this workgroup's part is written
   if (t == 0)
-    arrived = atomicAdd(CounterRef(counter).v, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+    arrived = atomicAdd(CounterRef(counter).v, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+        gl_SemanticsAcquireRelease);
   meet_with_buffers();  // its number is known
   if (int(arrived) != splits - 1) return;
   if (t == 0) CounterRef(counter).v = 0u;  // for the next call

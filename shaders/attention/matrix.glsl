@@ -1,9 +1,9 @@
 // What the attention kernels for matrix units share: constants, staging of 16-bit rows, patches of A operands.
 //
-// A workgroup of WARPS subgroups owns WARPS * ROWS * MAT_M rows (queries, or keys in dK/dV); the others pass in tiles of
-// TILE rows through shared memory, rows padded by 16 bytes so that matrix loads meet no bank conflict. Head sizes are
-// padded to a multiple of 16 with zeros on the way in. S and P never leave registers: an accumulator becomes the next
-// product's A operand by copying elements (matrix_lanes.glsl).
+// A workgroup of WARPS subgroups owns WARPS * ROWS * MAT_M rows (queries, or keys in dK/dV); the others pass in tiles
+// of TILE rows through shared memory, rows padded by 16 bytes so that matrix loads meet no bank conflict. Head sizes
+// are padded to a multiple of 16 with zeros on the way in. S and P never leave registers: an accumulator becomes the
+// next product's A operand by copying elements (matrix_lanes.glsl).
 #ifndef AULE_ATTENTION_MATRIX_GLSL
 #define AULE_ATTENTION_MATRIX_GLSL
 #define ATTENTION_MATRIX
@@ -39,7 +39,8 @@ const bool STORES_DS = (FLAGS & 2048) != 0;   // dK/dV: dS goes to memory, for f
 const bool ONLY_DELTA = (FLAGS & 4096) != 0;  // dQ: nothing but what SUMS_DELTA asks for
 // Elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a word.
 const bool PAIRS = (FLAGS & 8192) != 0;
-// Stored dS: each query sees the keys up to its own, and dK/dV's block has DS_ROWS keys: queries before it are left out.
+// Stored dS: each query sees the keys up to its own, and dK/dV's block has DS_ROWS keys: queries before it are left
+// out.
 const bool TRIANGLE = (FLAGS & 32768) != 0;
 const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are those of an A operand in the same lane
 const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
@@ -69,16 +70,18 @@ const int PATCH_LOADS = (MAT_M * PATCH_COLS / 8 + SUBGROUP - 1) / SUBGROUP;  // 
 const int STRIP_LOADS = (MAT_M * 2 + SUBGROUP - 1) / SUBGROUP;
 const bool STRIP_WHOLE = MAT_M * 2 % SUBGROUP == 0;
 const int PATCH_SIZE = MAT_M * PATCH_PITCH;
-// Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by element.
+// Where they are not, P, dS and results pass through a strip of shared memory of the subgroup's own, element by
+// element.
 const int STRIP_PITCH = 24, STRIP = MAT_M * STRIP_PITCH;
-// Stored dS: matrices in the order of their lanes, 16 bytes each, [head][block of keys][block of queries][lane]. What the
-// band lets a reader of DS_ROWS queries see is written for all of these.
+// Stored dS: matrices in the order of their lanes, 16 bytes each, [head][block of keys][block of queries][lane]. What
+// the band lets a reader of DS_ROWS queries see is written for all of these.
 const int DS_ROWS = 8 * MAT_M;
 const uint DS_BYTES = 16 * SUBGROUP;
 // Number of the matrix of these blocks in its head, and of all of a head's.
 uint ds_index(int key_block, int query_block, int query_blocks) {
   const int before = TRIANGLE ? key_block / 8 * 8 : 0;
-  return uint(before * query_blocks - before * (before - 8) / 2 + (key_block - before) * (query_blocks - before) + query_block - before);
+  return uint(before * query_blocks - before * (before - 8) / 2 + (key_block - before) * (query_blocks - before) +
+      query_block - before);
 }
 uint ds_matrices(int key_blocks, int query_blocks) {
   return uint(TRIANGLE ? query_blocks * (query_blocks + 8) / 2 : key_blocks * query_blocks);
@@ -90,16 +93,17 @@ int ds_blocks(int rows) { return (rows + DS_ROWS - 1) / DS_ROWS * 8; }  // MAT_M
   subgroupBarrier();
 const float LN2 = 0.6931471805599453;
 
-// Half of the last place on top, from the exponent, and then the conversion cuts: ties go away from zero, a NaN stays one.
-// No branch: one around elements of accumulators sends these to memory (76 instead of 325 TFLOPS forward on an H200).
+// Half of the last place on top, from the exponent, and then the conversion cuts: ties go away from zero, a NaN stays
+// one. No branch: one around elements of accumulators sends these to memory (76 instead of 325 TFLOPS forward on an
+// H200).
 T nearest(float x) {
   return T(CUTS ? x + uintBitsToFloat(floatBitsToUint(x) & 0xff800000u) * 0.00390625 : x);
 }
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ElemsRef { T v[]; };
 
-// Columns d..d+7 of the row at `row` bytes from `base`; zero from `dim` on. The base is uniform and offsets within a head
-// have 32 bits (the host sees to it): one register per address.
+// Columns d..d+7 of the row at `row` bytes from `base`; zero from `dim` on. The base is uniform and offsets within a
+// head have 32 bits (the host sees to it): one register per address.
 uvec4 load_chunk(uint64_t base, uint row, int d, int dim) {
   if (ALIGNED) {
     if (PADDED && d >= dim) return uvec4(0);
@@ -134,7 +138,8 @@ uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
   return head_at(base, stride, b, h) + (RAGGED ? uint64_t(uint(sequence.x)) * uint64_t(stride[2]) * 2 : uint64_t(0));
 }
 uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
-  return head_at(base, stride, PAGED ? 0 : b, h) + (RAGGED ? uint64_t(uint(sequence.z)) * uint64_t(stride[2]) * 2 : uint64_t(0));
+  return head_at(base, stride, PAGED ? 0 : b, h) + (RAGGED ? uint64_t(uint(sequence.z)) * uint64_t(stride[2]) * 2 :
+      uint64_t(0));
 }
 
 // One score in log2 units when it is not PLAIN.
@@ -154,9 +159,11 @@ float softcap_slope(float s) {
   return 1.0 - t * t;
 }
 uint64_t bias_head(int b, int h) {
-  return p.bias + bias_bytes() * (uint64_t(uint(b)) * uint64_t(p.bias_stride[0]) + uint64_t(uint(h)) * uint64_t(p.bias_stride[1]));
+  return p.bias + bias_bytes() * (uint64_t(uint(b)) * uint64_t(p.bias_stride[0]) +
+      uint64_t(uint(h)) * uint64_t(p.bias_stride[1]));
 }
 uint64_t bias_at(uint64_t head, int row, int key) {
-  return head + bias_bytes() * (uint64_t(uint(row)) * uint64_t(p.bias_stride[2]) + uint64_t(uint(key)) * uint64_t(p.bias_stride[3]));
+  return head + bias_bytes() * (uint64_t(uint(row)) * uint64_t(p.bias_stride[2]) +
+      uint64_t(uint(key)) * uint64_t(p.bias_stride[3]));
 }
 #endif

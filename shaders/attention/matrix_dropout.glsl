@@ -1,12 +1,12 @@
 // The dropout mask of blocks of scores in the lanes that hold them: see dropout_word() in attention.glsl.
 //
-// Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4) it holds what a
-// cell of the unit is, of two blocks of rows and two of columns: one word in one register, drawn on every second block of
-// the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw the words of a
-// unit, one or several per lane, for every block, and fetch each element's by a shuffle.
+// Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4) it holds
+// what a cell of the unit is, of two blocks of rows and two of columns: one word in one register, drawn on every second
+// block of the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw
+// the words of a unit, one or several per lane, for every block, and fetch each element's by a shuffle.
 //
-// Ladder (NVIDIA H200, driver 580.159, float16, N 4096, p 0.1, heads * N * D = 2^26, TFLOPS forward / backward at D 64 and
-// D 128; CUDA's FlashAttention-2 227 / 235 and 269 / 278, without dropout 307 / 274 and 340 / 291):
+// Ladder (NVIDIA H200, driver 580.159, float16, N 4096, p 0.1, heads * N * D = 2^26, TFLOPS forward / backward at D 64
+// and D 128; CUDA's FlashAttention-2 227 / 235 and 269 / 278, without dropout 307 / 274 and 340 / 291):
 //   16 bits of an element, a draw for 8, handed out by shuffles (the forward's maxima in all tiles)   193 / 188  253 / 212
 //   8 bits, a run with 378 / 274 and 352 / 252 without dropout (D 128 in blocks of 4 subgroups):
 //     a draw of nine rounds with the seed as key for 32 elements, where its block is masked           307 / 238  339 / 223
@@ -41,13 +41,14 @@ uint own_cell(Dropout d, int bh, int row, int key) {
   const uint word = dropout_word(d, bh, uint(row) / 32u, uint(key) / 32u, gl_SubgroupInvocationID);
   return ROWS == 1 ? word >> ((row & 16) >> 1) : word;
 }
-// The same where the rows are keys: its elements have one key parity, g % 2, and queries of both: half a word each of two
-// cells.
+// The same where the rows are keys: its elements have one key parity, g % 2, and queries of both: half a word each of
+// two cells.
 uint transposed_cell(Dropout d, int bh, int query, int key) {
   const uint word = dropout_word(d, bh, uint(query) / 32u, uint(key) / 32u, gl_SubgroupInvocationID);
   const uint from = (gl_SubgroupInvocationID & 3u) << 3 | gl_SubgroupInvocationID >> 3;
   const uint even = subgroupShuffle(word, from), odd = subgroupShuffle(word, from + 4u);
-  const uint both = (gl_SubgroupInvocationID & 4u) != 0u ? even >> 16 | (odd & 0xffff0000u) : (even & 0xffffu) | odd << 16;
+  const uint both = (gl_SubgroupInvocationID & 4u) != 0u ? even >> 16 | (odd & 0xffff0000u) :
+      (even & 0xffffu) | odd << 16;
   return ROWS == 1 ? both >> ((key & 16) >> 2) : both;
 }
 #ifdef T_float16_t

@@ -1,11 +1,13 @@
 // Which row and column of an accumulator a lane's elements are, from the layout that matrix_layout.comp found
-// (csrc/ops/coopmat/layout.h). Positions MATRIX_CONSTANTS + 2 to MATRIX_CONSTANTS + 8. Include after coopmat_types.glsl.
+// (csrc/ops/coopmat/layout.h). Positions MATRIX_CONSTANTS + 2 to MATRIX_CONSTANTS + 8. Include after
+// coopmat_types.glsl.
 #ifndef AULE_MATRIX_LANES_GLSL
 #define AULE_MATRIX_LANES_GLSL
 #extension GL_KHR_shader_subgroup_shuffle : require
 
 layout(constant_id = MATRIX_CONSTANTS + 2) const int SUBGROUP = 32;
-layout(constant_id = MATRIX_CONSTANTS + 3) const int LANE_MAP = 0;  // bytes: lanes of a row, row step, column step, slots
+// bytes: lanes of a row, row step, column step, slots
+layout(constant_id = MATRIX_CONSTANTS + 3) const int LANE_MAP = 0;
 layout(constant_id = MATRIX_CONSTANTS + 4) const int ELEM_ROWS = 0;
 layout(constant_id = MATRIX_CONSTANTS + 5) const int ELEM_COLS = 0;
 layout(constant_id = MATRIX_CONSTANTS + 6) const int ELEM_OF_A = 0;

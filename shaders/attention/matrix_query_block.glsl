@@ -1,5 +1,5 @@
-// The first statements of main() in the kernels whose workgroup owns a block of queries: where it stands, which tiles of
-// keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
+// The first statements of main() in the kernels whose workgroup owns a block of queries: where it stands, which tiles
+// of keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -21,6 +21,7 @@
   const int last = min(first + BLOCK, query_count()) - 1;
   const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin,
+      full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 

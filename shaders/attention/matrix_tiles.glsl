@@ -13,16 +13,17 @@ const int TILE_A = TILE * PITCH;               // where the second operand start
 const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
 const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
 shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
-// Whole multiples of 16 bytes, all of them: matrix accesses to what follows must be aligned to that, and a driver lays out
-// one float of an array that is never used (suspected where gradients of the tier of unknown layout were wrong on an H200).
+// Whole multiples of 16 bytes, all of them: matrix accesses to what follows must be aligned to that, and a driver lays
+// out one float of an array that is never used (suspected where gradients of the tier of unknown layout were wrong on
+// an H200).
 shared T strips[HAND_OVER ? 8 : WARPS * 2 * STRIP];  // two of each subgroup
 #ifdef GIFTS
 // What subgroups that share rows tell each other: elements of accumulators in the order of their lanes.
 shared uvec4 gifts[SPLIT == 1 ? 1 : GIFTS];
 #endif
 #define GIVEN_BITS(j) floatBitsToUint(vec4(given[4 * (j)], given[4 * (j) + 1], given[4 * (j) + 2], given[4 * (j) + 3]))
-// FIRST of part 0, else SECOND. By bits: a conditional becomes a branch in one vendor's compiler, and accumulators whose
-// elements meet one go to memory.
+// FIRST of part 0, else SECOND. By bits: a conditional becomes a branch in one vendor's compiler, and accumulators
+// whose elements meet one go to memory.
 #define BY_PART(FIRST, SECOND)                                                                                         \
   uintBitsToFloat((floatBitsToUint(FIRST) & uint(part - 1)) | (floatBitsToUint(SECOND) & ~uint(part - 1)))
 
@@ -50,7 +51,8 @@ uvec4 strip_chunk(int which, int row, int column) {
 #define PUT_A(M, WHICH, e, x)                                                                                          \
   {                                                                                                                    \
     if (HAND_OVER) M[NIBBLE(ELEM_OF_A, e)] = T(x);                                                                     \
-    else strips[strip_at(WHICH) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + lane_col() + NIBBLE(ELEM_COLS, e))] = T(x); \
+    else strips[strip_at(WHICH) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + lane_col() + \
+        NIBBLE(ELEM_COLS, e))] = T(x); \
   }
 #define TAKE_A(M, WHICH)                                                                                               \
   if (!HAND_OVER) {                                                                                                    \
@@ -63,14 +65,16 @@ uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
 int tile_last;  // the last row that exists
 
-// Where load i of a tile starts, in bytes from the head: 32 bits, and sums of constants where steps allow. A clamp per row
-// and steps that are no constants cost 5 % of causal D 64 on an H200.
+// Where load i of a tile starts, in bytes from the head: 32 bits, and sums of constants where steps allow. A clamp per
+// row and steps that are no constants cost 5 % of causal D 64 on an H200.
 #define TILE_OFFSET(tile, i, STEP, COUNT)                                                                              \
   (uint(tile) * uint(TILE * STEP) +                                                                                    \
    (STEP == COUNT * 16 ? gl_LocalInvocationIndex * 16u + uint((i) * LOCAL * 16)                                        \
     : LOCAL % COUNT == 0                                                                                               \
-        ? gl_LocalInvocationIndex / COUNT * uint(STEP) + gl_LocalInvocationIndex % COUNT * 16u + uint((i) * (LOCAL / COUNT) * STEP) \
-        : (gl_LocalInvocationIndex + (i) * LOCAL) / COUNT * uint(STEP) + (gl_LocalInvocationIndex + (i) * LOCAL) % COUNT * 16u))
+        ? gl_LocalInvocationIndex / COUNT * uint(STEP) + gl_LocalInvocationIndex % COUNT * 16u + \
+            uint((i) * (LOCAL / COUNT) * STEP) \
+        : (gl_LocalInvocationIndex + (i) * LOCAL) / COUNT * uint(STEP) + \
+            (gl_LocalInvocationIndex + (i) * LOCAL) % COUNT * 16u))
 // A page's start and the row within it.
 #ifdef ATTENTION_PAGED
 #define PAGE_BASE(BASE, STRIDE, row) (PAGED ? BASE + uint64_t(uint(page_of(row))) * uint64_t(STRIDE) * 2 : BASE)
@@ -86,7 +90,8 @@ void fetch_a(int tile) {
       if (WHOLE && ALIGNED && !PADDED) next_a[i] = ChunkRef(a_base + uint64_t(TILE_OFFSET(tile, i, A_STEP, CHUNKS))).v;
       else {
         const int row = min(tile * TILE + e / CHUNKS, tile_last);
-        next_a[i] = load_chunk(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_STEP), e % CHUNKS * 8, p.head_dim);
+        next_a[i] = load_chunk(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_STEP), e % CHUNKS * 8,
+            p.head_dim);
       }
     }
   }
@@ -95,10 +100,12 @@ void fetch_b(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (WHOLE_B || e < TILE * CHUNKS_V) {
-      if (WHOLE && ALIGNED && !PADDED) next_b[i] = ChunkRef(b_base + uint64_t(TILE_OFFSET(tile, i, B_STEP, CHUNKS_V))).v;
+      if (WHOLE && ALIGNED && !PADDED) next_b[i] = ChunkRef(b_base +
+          uint64_t(TILE_OFFSET(tile, i, B_STEP, CHUNKS_V))).v;
       else {
         const int row = min(tile * TILE + e / CHUNKS_V, tile_last);
-        next_b[i] = load_chunk(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_STEP), e % CHUNKS_V * 8, p.v_dim);
+        next_b[i] = load_chunk(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_STEP),
+            e % CHUNKS_V * 8, p.v_dim);
       }
     }
   }
@@ -112,15 +119,18 @@ void put_a(int stage) {
 void put_b(int stage) {
   [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (WHOLE_B || e < TILE * CHUNKS_V) tiles[stage * STAGE_SIZE + TILE_A + e / CHUNKS_V * PITCH_V + e % CHUNKS_V] = next_b[i];
+    if (WHOLE_B || e < TILE * CHUNKS_V) tiles[stage * STAGE_SIZE + TILE_A + e / CHUNKS_V * PITCH_V + e % CHUNKS_V] =
+        next_b[i];
   }
 }
 
-// Rows pass a patch in pieces of PATCH_COLS columns, the last of which may be narrower. In a piece, load i of a lane is chunk
-// lane() + i * SUBGROUP of 16 bytes, row after row: whole rows at a time, so that an access touches few lines of memory.
+// Rows pass a patch in pieces of PATCH_COLS columns, the last of which may be narrower. In a piece, load i of a lane is
+// chunk lane() + i * SUBGROUP of 16 bytes, row after row: whole rows at a time, so that an access touches few lines of
+// memory.
 #define PIECES(WIDTH) (((WIDTH) + PATCH_COLS - 1) / PATCH_COLS)
 #define PIECE_CHUNKS(WIDTH, d) (((WIDTH) - (d) < PATCH_COLS ? (WIDTH) - (d) : PATCH_COLS) / 8)
-// uvec4 CHUNK[] := this subgroup's ROWS * MAT_M rows from row0 on, of WIDTH columns padded from DIM, rows clamped to LAST.
+// uvec4 CHUNK[] := this subgroup's ROWS * MAT_M rows from row0 on, of WIDTH columns padded from DIM, rows clamped to
+// LAST.
 #define FETCH_ROWS(CHUNK, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                          \
   uvec4 CHUNK[ROWS * PIECES(WIDTH) * PATCH_LOADS];                                                                     \
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
@@ -143,7 +153,8 @@ void put_b(int stage) {
       WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
         if (d + i * MAT_N < (WIDTH))                                                                                   \
-          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);\
+          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), \
+              uint(PATCH_PITCH), ROW_MAJOR); \
       WAIT_FOR_SUBGROUP                                                                                                \
     }
 // The same fragments straight from memory (DIRECT): no registers on the way, which is what matters beside accumulators.
@@ -151,12 +162,13 @@ void put_b(int stage) {
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int d = 0; d < (WIDTH); d += MAT_N)                                                                \
       coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N],                                                         \
-                  ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE, ROW_MAJOR);
-// The compiler must not know that addresses of the last rows are those of the first ones: it would hold them in registers
-// through the loop between, which has none to spare.
+                  ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE, \
+                      ROW_MAJOR);
+// The compiler must not know that addresses of the last rows are those of the first ones: it would hold them in
+// registers through the loop between, which has none to spare.
 #define OPAQUE_ZERO int(p.groups >> 31)
-// Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of 16-bit
-// results to global memory are eight 2-byte stores per lane on one vendor's compiler.
+// Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of
+// 16-bit results to global memory are eight 2-byte stores per lane on one vendor's compiler.
 #define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
   {                                                                                                                    \
   const int later_corner = corner + OPAQUE_ZERO, later = lane() + OPAQUE_ZERO;                                         \
@@ -173,7 +185,8 @@ void put_b(int stage) {
       [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
         const int n = PIECE_CHUNKS(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                \
         if (e < MAT_M * n && row <= (LAST))                                                                            \
-          store_chunk(BASE, uint(row) * STEP_BYTES, d + e % n * 8, DIM, tiles[later_corner + e / n * PATCH_PITCH + e % n]);\
+          store_chunk(BASE, uint(row) * STEP_BYTES, d + e % n * 8, DIM, \
+              tiles[later_corner + e / n * PATCH_PITCH + e % n]); \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \
     }                                                                                                                  \
@@ -184,8 +197,9 @@ void put_b(int stage) {
     [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
         [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                     \
-          strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e))] = \
-              nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                                 \
+          strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + \
+              NIBBLE(ELEM_COLS, e))] = \
+              nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e)); \
       WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
@@ -199,7 +213,8 @@ void put_b(int stage) {
   [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
     [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
-        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], SCRATCH, (ORIGIN) + uint(i * MAT_N), uint(PITCH), ROW_MAJOR);\
+        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], SCRATCH, (ORIGIN) + uint(i * MAT_N), \
+            uint(PITCH), ROW_MAJOR); \
       WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \

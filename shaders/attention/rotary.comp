@@ -1,16 +1,18 @@
 // Rotary position embedding of x[batch, heads, tokens, size], the first 2 half elements of each token turned in pairs:
 //   (a, b) -> (a cos - b sin, a sin + b cos),   cos, sin: [table_rows, half], row: the token's index or its position
-// Pair j is elements j and j + half (GPT-NeoX), or 2 j and 2 j + 1 (INTERLEAVED). INVERSE turns back, which is the gradient
-// too. What lies behind 2 half elements is copied. x and y may be one tensor; strides in elements, the last dimension dense.
+// Pair j is elements j and j + half (GPT-NeoX), or 2 j and 2 j + 1 (INTERLEAVED). INVERSE turns back, which is the
+// gradient too. What lies behind 2 half elements is copied. x and y may be one tensor; strides in elements, the last
+// dimension dense.
 //
-// An invocation has W pairs of one token and head: accesses of 16 bytes where W is 16 bytes of elements (the host sees to
-// the alignment), else W is 1. BY_TOKEN: a token's heads are neighbours, as they are in memory; the tables come from the
-// caches then. A position out of range is reported.
+// An invocation has W pairs of one token and head: accesses of 16 bytes where W is 16 bytes of elements (the host sees
+// to the alignment), else W is 1. BY_TOKEN: a token's heads are neighbours, as they are in memory; the tables come from
+// the caches then. A position out of range is reported.
 //
 // 32 heads, 16384 tokens of 128 on an H200, GB/s of x and y (x + 1 has 4145), tables of float32. Tokens first in memory
-// (BY_TOKEN), heads an invocation: float16 1 3857, 2 3821, 4 3703, 8 3489; float32 4076 4053 3973 3897; bfloat16 1 3645.
-// The same by heads: float16 1 3446, 2 3389, 4 3173. Heads first in memory, by heads: float16 1 3652, 2 3584, 4 3309, 8 3170;
-// float32 3754 3520 3644 3810; by tokens float16 3568 and less. Workgroups of 128 and 256: the same, 1 % less.
+// (BY_TOKEN), heads an invocation: float16 1 3857, 2 3821, 4 3703, 8 3489; float32 4076 4053 3973 3897; bfloat16 1
+// 3645. The same by heads: float16 1 3446, 2 3389, 4 3173. Heads first in memory, by heads: float16 1 3652, 2 3584, 4
+// 3309, 8 3170; float32 3754 3520 3644 3810; by tokens float16 3568 and less. Workgroups of 128 and 256: the same, 1 %
+// less.
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int DT = 0;
 layout(constant_id = 1) const int DT_TABLE = 0;
@@ -28,7 +30,8 @@ layout(constant_id = 7) const bool BY_TOKEN = false;
 struct Params {
   uint64_t x, y, cosines, sines, positions, error;
   int64_t sx[3], sy[3];  // strides of batch, heads, tokens
-  uint total, tasks, turning, tokens, heads, table_rows, position_stride, tag;  // tasks of a token; those with pairs to turn
+  // tasks of a token; those with pairs to turn
+  uint total, tasks, turning, tokens, heads, table_rows, position_stride, tag;
 };
 #include "common/params.glsl"
 

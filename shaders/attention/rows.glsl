@@ -56,6 +56,7 @@ void store_row_pair(uint64_t row, int d, int dim, vec2 x) {
   }
 }
 
-// The driver splits a grid into contiguous halves, one per thread: light and heavy blocks of a causal triangle alternate.
+// The driver splits a grid into contiguous halves, one per thread: light and heavy blocks of a causal triangle
+// alternate.
 int interleave(int i, int n) { return (i & 1) == 0 ? i / 2 : n - 1 - i / 2; }
 #endif

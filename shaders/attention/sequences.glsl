@@ -1,13 +1,13 @@
-// The sequences of a ragged batch, read from what the caller has on the device. Everything is limited to what the tensors
-// hold, so that no length read here leads outside of them; an empty sequence starts at a row that exists.
+// The sequences of a ragged batch, read from what the caller has on the device. Everything is limited to what the
+// tensors hold, so that no length read here leads outside of them; an empty sequence starts at a row that exists.
 #ifndef AULE_ATTENTION_SEQUENCES_GLSL
 #define AULE_ATTENTION_SEQUENCES_GLSL
 int count_at(uint64_t list, int i) {
   return I32Ref(readable(list) + (list != uint64_t(0) ? uint64_t(i) * 4 : uint64_t(0))).v;
 }
 
-// {first query, queries, first key, keys} of batch element b. Queries: cu_seq_q[b] to cu_seq_q[b + 1], or q_len for each.
-// Keys: cu_seq_k likewise, or total_k for each from its own row 0 on; seqused_k[b] of them, if given.
+// {first query, queries, first key, keys} of batch element b. Queries: cu_seq_q[b] to cu_seq_q[b + 1], or q_len for
+// each. Keys: cu_seq_k likewise, or total_k for each from its own row 0 on; seqused_k[b] of them, if given.
 ivec4 sequence_of(int b, int q_len) {
   const int q_from = count_at(p.cu_seq_q, b), q_to = count_at(p.cu_seq_q, b + 1);
   const int k_from = count_at(p.cu_seq_k, b), k_to = count_at(p.cu_seq_k, b + 1), used = count_at(p.seqused_k, b);

@@ -5,12 +5,12 @@
 //   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}; steps of STRIP*TX rows of the second operand, for which an
 //           invocation puts STRIP columns of its scores beside it, transposed
 // so that every read of shared memory brings 16 bytes and lanes beside each other meet no bank conflict: rows of B end
-// with a gap of 16 bytes, and R rows of A together, for these are read as y*R + i by lanes of one i. A step travels from
-// memory into registers while the one before it is multiplied and goes into the other half of shared memory: one barrier
-// a step. A workgroup makes at most COLUMNS columns of the result; larger heads are split over workgroups, which repeat
-// the scores.
-// Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs that adds in float32, and
-// sums of 16 bits are too coarse.
+// with a gap of 16 bytes, and R rows of A together, for these are read as y*R + i by lanes of one i. A step travels
+// from memory into registers while the one before it is multiplied and goes into the other half of shared memory: one
+// barrier a step. A workgroup makes at most COLUMNS columns of the result; larger heads are split over workgroups,
+// which repeat the scores.
+// Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs that adds in float32,
+// and sums of 16 bits are too coarse.
 //
 // H200, N 2048, B*H*N*D = 2^24, float32, TFLOPS (4 N^2 D B H forward, 2.5 times that backward); shapes are what
 // AULE_ATTENTION_TILES takes: LOCAL, TX, R, C, DEPTH, STRIP, STAGES, UNROLL_S, UNROLL_O.
@@ -22,9 +22,9 @@
 //                      128,8,4,8,8,1,2,2,8 18.8, 128,16,4,4,16,.. 18.6
 //   backward D 128     dQ 128,16,8,4,16,..; dK/dV 256,16,4,4,16,1,2,4,16 17.4, 128,16,4,4,16,.. 16.2 (dQ 256,16,8,4,16,..
 //                      16.3), 256,32,8,2,8,1,1,2,16 14.8, 128,16,8,2,16,.. 14.7, 128,16,8,4,16,.. 11.0
-// What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched between
-// two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. That compiler takes 228 to 255 registers and
-// spills some into shared memory.
+// What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched
+// between two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. That compiler takes 228 to 255
+// registers and spills some into shared memory.
 // The shapes of attention/tuning_table.cpp, in turns with a 4096^3 product at 42 TFLOPS throughout, forward / backward:
 //   strips unrolled by a hint that the compiler did not follow, so that scores stood in local memory (160 to 288 bytes)
 //     D 64 28.4 / 21.4, causal 24.5 / 19.0; D 128 31.1 / 19.6, 26.3 / 17.3; float16 26.5 / 20.5, 23.5 / 18.4; 28.9 / 18.8,
@@ -47,7 +47,8 @@ layout(constant_id = 7) const int R = 4;         // rows of an invocation, a mul
 layout(constant_id = 8) const int QUADS = 0;     // nonzero: all addresses, strides and head sizes allow loads of four
 // 9: GRAD_BIAS
 layout(constant_id = 10) const int SHAPE = 0x04200408;  // bytes: TX, C, DEPTH, STRIP
-layout(constant_id = 11) const int STEPS = 0x010101;    // bytes: STAGES, the halves of shared memory; UNROLL_S; UNROLL_O
+// bytes: STAGES, the halves of shared memory; UNROLL_S; UNROLL_O
+layout(constant_id = 11) const int STEPS = 0x010101;
 
 const int TX = SHAPE & 255, C = SHAPE >> 8 & 255, DEPTH = SHAPE >> 16 & 255, STRIP = SHAPE >> 24 & 255;
 const int STAGES = STEPS & 255, UNROLL_S = STEPS >> 8 & 255, UNROLL_O = STEPS >> 16 & 255;
@@ -90,7 +91,8 @@ bool is_kept(int m0, int m, int n0, int n, bool rows_are_keys) {
   if (BM % 32 != 0) m += m0 & 31;
   if (BN % 32 != 0) n += n0 & 31;
   const int query = rows_are_keys ? n : m, key = rows_are_keys ? m : n;
-  return (kept_words[uint((m / 32 * UNITS_N + n / 32) * 32) + dropout_cell(query, key)] >> dropout_bit(query, key) & 1u) != 0u;
+  return (kept_words[uint((m / 32 * UNITS_N + n / 32) * 32) + dropout_cell(query, key)] >> dropout_bit(query,
+      key) & 1u) != 0u;
 }
 
 // What the next step puts into shared memory, and the half that it goes to.
@@ -163,8 +165,10 @@ void fetch_scores(Rows a, int first_a, Rows b, int first_b, int d) {
 void put_scores(Rows a, int first_a, Rows b, int first_b, int d) {
   const int to_a = turn * A_HALF, to_b = turn * B_HALF;
   if (DIRECT) {
-    [[dont_unroll]] for (int i = lane(); i < A_QUADS; i += LOCAL) tile_a[to_a + i + i / (R * D4)] = load_a(a, first_a + i / D4, d + i % D4 * 4);
-    [[dont_unroll]] for (int i = lane(); i < B_QUADS; i += LOCAL) tile_b[to_b + i + i / D4] = load_b(b, first_b + i / D4, d + i % D4 * 4);
+    [[dont_unroll]] for (int i = lane(); i < A_QUADS; i += LOCAL) tile_a[to_a + i + i / (R * D4)] =
+        load_a(a, first_a + i / D4, d + i % D4 * 4);
+    [[dont_unroll]] for (int i = lane(); i < B_QUADS; i += LOCAL) tile_b[to_b + i + i / D4] =
+        load_b(b, first_b + i / D4, d + i % D4 * 4);
   } else {
     [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
@@ -187,7 +191,8 @@ void fetch_strip(Rows b, int first, int column) {
 void put_strip(Rows b, int first, int column) {
   const int to = turn * B_HALF;
   if (DIRECT) {
-    [[dont_unroll]] for (int i = lane(); i < STRIP_QUADS; i += LOCAL) tile_b[to + i] = load_b(b, first + i / C4, column + i % C4 * 4);
+    [[dont_unroll]] for (int i = lane(); i < STRIP_QUADS; i += LOCAL) tile_b[to + i] =
+        load_b(b, first + i / C4, column + i % C4 * 4);
   } else {
     [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
@@ -196,8 +201,8 @@ void put_strip(Rows b, int first, int column) {
   }
 }
 
-// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]; its first step has been fetched. Fetches the first
-// step of the scores of `then_a` and `then_b`, unless their rows are empty.
+// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]; its first step has been fetched. Fetches the
+// first step of the scores of `then_a` and `then_b`, unless their rows are empty.
 void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then_a, Rows then_b) {
   [[unroll]] for (int i = 0; i < R * C; ++i) s.v[i] = 0.0;
   [[dont_unroll]] for (int d = 0; d < a.dim; d += DEPTH) {
@@ -223,9 +228,10 @@ void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then
 }
 
 const int NOTHING = 0, SCORES = 1, STRIPS = 2;
-// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]; the first strip of b has been fetched. Fetches what comes next:
-// the scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
-void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a, int then_first_a,
+// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]; the first strip of b has been fetched. Fetches what comes
+// next: the scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
+void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a,
+    int then_first_a,
                 Rows then_b, int then_first) {
   [[dont_unroll]] for (int strip = 0; strip < C; strip += STRIP) {
     if (STAGES == 1) barrier();  // the only half has been read
@@ -262,7 +268,8 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
 
 // Whether each of these queries sees each of these keys, all of which exist: a tile that needs no mask.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
-  return BIAS_DT < 0 && last_key - first_query - diagonal_shift() <= p.right && first_key - last_query - diagonal_shift() >= -p.left;
+  return BIAS_DT < 0 && last_key - first_query - diagonal_shift() <= p.right &&
+      first_key - last_query - diagonal_shift() >= -p.left;
 }
 
 // The largest or the sum of each row's values, for every invocation of the row.
@@ -308,7 +315,8 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
           const uint64_t to = at + uint64_t(d * ELEM_BYTES);
           if (DT == AULE_DT_F32) F32x4Ref(to).v = v;
           else if (DT == AULE_DT_F16) PairRef(to).v = packUint2x32(uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)));
-          else PairRef(to).v = packUint2x32(uvec2(float_to_bf16(v.x) | float_to_bf16(v.y) << 16, float_to_bf16(v.z) | float_to_bf16(v.w) << 16));
+          else PairRef(to).v = packUint2x32(uvec2(float_to_bf16(v.x) | float_to_bf16(v.y) << 16,
+              float_to_bf16(v.z) | float_to_bf16(v.w) << 16));
         }
       } else {
         [[unroll]] for (int e = 0; e < 4; ++e)

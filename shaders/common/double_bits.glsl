@@ -69,7 +69,8 @@ uint d_to_float_bits(uint64_t x) {
 }
 uint64_t d_from_int64(int64_t x) {
   if (x == int64_t(0)) return uint64_t(0);
-  uint64_t sign = x < int64_t(0) ? D_SIGN : uint64_t(0), m = sign != uint64_t(0) ? uint64_t(0) - uint64_t(x) : uint64_t(x);
+  uint64_t sign = x < int64_t(0) ? D_SIGN : uint64_t(0), m = sign != uint64_t(0) ? uint64_t(0) - uint64_t(x) :
+      uint64_t(x);
   int top = high_bit(m);
   if (top <= 52) return sign | uint64_t(top + 1023) << 52 | (m << (52 - top) & D_FRACTION);
   return sign | ((uint64_t(top + 1022) << 52) + rounded_shift(m, top - 52));

@@ -1,4 +1,5 @@
-// NaN and infinity by their bits: drivers may assume that float comparisons never meet a NaN, integers they leave alone.
+// NaN and infinity by their bits: drivers may assume that float comparisons never meet a NaN, integers they leave
+// alone.
 #ifndef AULE_FLOAT_BITS_GLSL
 #define AULE_FLOAT_BITS_GLSL
 #define AULE_INF uintBitsToFloat(0x7f800000u)

@@ -1,9 +1,9 @@
 // Two floats as halves, rounded to nearest even, by the device's own conversion where it does that.
 #ifndef AULE_HALF_GLSL
 #define AULE_HALF_GLSL
-// Vulkan leaves packHalf2x16's rounding to the driver (lavapipe and some AMD drivers truncate). The values are hidden from
-// the compiler behind gl_WorkGroupID.z, which is 0 in every grid of ours: what the device does counts, not what a compiler
-// folds. Past a half and exactly half a step, and a subnormal: one comparison for each invocation.
+// Vulkan leaves packHalf2x16's rounding to the driver (lavapipe and some AMD drivers truncate). The values are hidden
+// from the compiler behind gl_WorkGroupID.z, which is 0 in every grid of ours: what the device does counts, not what a
+// compiler folds. Past a half and exactly half a step, and a subnormal: one comparison for each invocation.
 bool packs_halves() {
   const uint zero = gl_WorkGroupID.z;
   return packHalf2x16(vec2(uintBitsToFloat(0x3f801800u | zero), uintBitsToFloat(0x3f801000u | zero))) == 0x3c003c01u &&

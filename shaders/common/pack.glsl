@@ -51,7 +51,8 @@ void store_words(uint64_t address, int bytes, Words r) {
     [[unroll]] for (int i = 0; i < PACK_WORDS / 4; ++i) {
       if (i * 16 < bytes)
         U64x2Ref(address + uint64_t(i * 16)).v =
-            u64vec2(packUint2x32(uvec2(r.w[4 * i], r.w[4 * i + 1])), packUint2x32(uvec2(r.w[4 * i + 2], r.w[4 * i + 3])));
+            u64vec2(packUint2x32(uvec2(r.w[4 * i], r.w[4 * i + 1])),
+                packUint2x32(uvec2(r.w[4 * i + 2], r.w[4 * i + 3])));
     }
   }
 }
@@ -103,7 +104,8 @@ void pack_int64(inout Words r, int i, int dt, int64_t x) {
 }
 void pack_int(inout Words r, int i, int dt, int x) {
   if (dt == AULE_DT_BOOL) put_bits(r, i, 1, x != 0 ? 1u : 0u);
-  else if (dt == AULE_DT_I32 || dt == AULE_DT_I16 || dt == AULE_DT_I8 || dt == AULE_DT_U8) put_bits(r, i, dtype_bytes(dt), uint(x));
+  else if (dt == AULE_DT_I32 || dt == AULE_DT_I16 || dt == AULE_DT_I8 || dt == AULE_DT_U8) put_bits(r, i,
+      dtype_bytes(dt), uint(x));
   else pack_int64(r, i, dt, int64_t(x));
 }
 void pack_float(inout Words r, int i, int dt, float x) {

@@ -1,5 +1,5 @@
-// Dense rows of n elements of any alignment, read from a 16-byte aligned base in aligned blocks of 16 bytes: a block at a
-// row's end may hold elements of the next row, and the last one may reach past the tensor, never past its memory.
+// Dense rows of n elements of any alignment, read from a 16-byte aligned base in aligned blocks of 16 bytes: a block at
+// a row's end may hold elements of the next row, and the last one may reach past the tensor, never past its memory.
 // Expects DT (float types of 2 or 4 bytes); E is the number of elements in a block.
 #include "common/dtype.glsl"
 #include "common/half.glsl"

@@ -1,12 +1,14 @@
-// Loads that lavapipe makes with one instruction. Include after params.glsl; Params has `uint digits[8]`, element i is i.
+// Loads that lavapipe makes with one instruction. Include after params.glsl; Params has `uint digits[8]`, element i is
+// i.
 //
-// lavapipe (Mesa 22.3, measured by reading the machine code) turns a load by address into a loop over the 8 lanes, with a
-// stalled store-to-load forward in each: 40 ns. Unless two things hold: the shader has no loop and no branch around the
-// load (unrolled loops and selects are fine), and the address is made of push constants, constants and arithmetic. Then it
-// is one scalar load that the arithmetic takes as a memory operand, and 8 of them at neighbouring addresses, selected by
-// gl_SubgroupInvocationID, become one vector load. As an index into an array of push constants is dynamically uniform by
-// Vulkan's rules, what comes out of such an array counts as a push constant too: as_uniform(x) is x, read out of `digits`
-// three bits at a time (about 8 ns a digit). Stores stay loops: 15 ns for 32 bits or 64 a lane.
+// lavapipe (Mesa 22.3, measured by reading the machine code) turns a load by address into a loop over the 8 lanes, with
+// a stalled store-to-load forward in each: 40 ns. Unless two things hold: the shader has no loop and no branch around
+// the load (unrolled loops and selects are fine), and the address is made of push constants, constants and arithmetic.
+// Then it is one scalar load that the arithmetic takes as a memory operand, and 8 of them at neighbouring addresses,
+// selected by gl_SubgroupInvocationID, become one vector load. As an index into an array of push constants is
+// dynamically uniform by Vulkan's rules, what comes out of such an array counts as a push constant too: as_uniform(x)
+// is x, read out of `digits` three bits at a time (about 8 ns a digit). Stores stay loops: 15 ns for 32 bits or 64 a
+// lane.
 #ifndef AULE_UNIFORM_GLSL
 #define AULE_UNIFORM_GLSL
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer WordRef { uint64_t v; };

@@ -49,7 +49,8 @@ void main() {
   float sum = 0.0;
   for (int z = b[0]; z < e[0]; ++z)
     for (int y = b[1]; y < e[1]; ++y)
-      for (int x = b[2]; x < e[2]; ++x) sum += load_float(p.in_, base + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT);
+      for (int x = b[2]; x < e[2]; ++x) sum += load_float(p.in_,
+          base + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT);
   store_float(p.out_, id, DT, sum / float(count));
 #else
   uint64_t plane = id / uint64_t(in_plane);

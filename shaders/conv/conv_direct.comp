@@ -1,5 +1,6 @@
 #pragma aule axis GRAD none input weight
-// Grouped convolution without columns, for groups whose matrices are thin (depthwise above all). Shapes, all contiguous:
+// Grouped convolution without columns, for groups whose matrices are thin (depthwise above all). Shapes, all
+// contiguous:
 //   x[N, G*Ci, I], w[G*Co, Ci, K], y[N, G*Co, O] with I, K, O 3-D extents (1-D and 2-D have 1 in front)
 //   none:   y[n, g*Co + co, o] = sum over ci, k of x[n, g*Ci + ci, o*stride - pad + k*dilation] * w[g*Co + co, ci, k]
 //   input:  gx = the transpose over o;   weight: gw = the correlation over n and o
@@ -35,7 +36,8 @@ void main() {
       int y = oy * p.stride[1] - p.pad[1] + (k / p.kernel[2]) % p.kernel[1] * p.dilation[1];
       int x = ox * p.stride[2] - p.pad[2] + k % p.kernel[2] * p.dilation[2];
       if (x < 0 || y < 0 || z < 0 || x >= p.size[2] || y >= p.size[1] || z >= p.size[0]) continue;
-      sum += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DT) * load_float(p.w, weight + uint64_t(k), DT);
+      sum += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DT) *
+          load_float(p.w, weight + uint64_t(k), DT);
     }
   }
   store_float(p.y, id, DT, sum);
@@ -47,7 +49,8 @@ void main() {
   int at[3] = int[3](i / (p.size[1] * p.size[2]), (i / p.size[2]) % p.size[1], i % p.size[2]);
   for (int k = 0; k < taps; ++k) {
     int t[3] = int[3](at[0] + p.pad[0] - k / (p.kernel[1] * p.kernel[2]) * p.dilation[0],
-                      at[1] + p.pad[1] - (k / p.kernel[2]) % p.kernel[1] * p.dilation[1], at[2] + p.pad[2] - k % p.kernel[2] * p.dilation[2]);
+                      at[1] + p.pad[1] - (k / p.kernel[2]) % p.kernel[1] * p.dilation[1],
+                          at[2] + p.pad[2] - k % p.kernel[2] * p.dilation[2]);
     bool inside = true;
     for (int d = 0; d < 3; ++d) {
       if (t[d] < 0 || t[d] % p.stride[d] != 0 || t[d] / p.stride[d] >= p.out_size[d]) inside = false;
@@ -57,7 +60,8 @@ void main() {
     int o = (t[0] * p.out_size[1] + t[1]) * p.out_size[2] + t[2];
     for (int co = 0; co < p.co; ++co) {
       uint64_t out_channel = uint64_t(g * p.co + co);
-      sum += load_float(p.y, (batch * uint64_t(p.groups * p.co) + out_channel) * uint64_t(out_plane) + uint64_t(o), DT) *
+      sum += load_float(p.y, (batch * uint64_t(p.groups * p.co) + out_channel) * uint64_t(out_plane) + uint64_t(o),
+          DT) *
              load_float(p.w, (out_channel * uint64_t(p.ci) + uint64_t(ci)) * uint64_t(taps) + uint64_t(k), DT);
     }
   }

@@ -47,8 +47,10 @@ void main() {
 #ifdef DIRECTION_forward
   uint64_t plane = id / uint64_t(out_plane);
   int o = int(id - plane * uint64_t(out_plane));
-  int z = map(0, o / (p.out_size[1] * p.out_size[2])), y = map(1, (o / p.out_size[2]) % p.out_size[1]), x = map(2, o % p.out_size[2]);
-  store_raw(p.out_, id, DT, load_raw(p.in_, plane * uint64_t(in_plane) + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT));
+  int z = map(0, o / (p.out_size[1] * p.out_size[2])), y = map(1, (o / p.out_size[2]) % p.out_size[1]),
+      x = map(2, o % p.out_size[2]);
+  store_raw(p.out_, id, DT, load_raw(p.in_, plane * uint64_t(in_plane) +
+      uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT));
 #else
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -63,7 +65,8 @@ void main() {
       for (int c = 0; c < candidates(2, at[2]); ++c) {
         int x = candidate(2, at[2], c);
         if (x < 0) continue;
-        sum += load_float(p.in_, plane * uint64_t(out_plane) + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DT);
+        sum += load_float(p.in_, plane * uint64_t(out_plane) + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x),
+            DT);
       }
     }
   }

@@ -2,7 +2,8 @@
 // Max pooling, fixed or adaptive windows, with the index of the maximum inside the plane (d*H*W + h*W + w).
 //   forward:  out[n, o] = max over window(o) of in[n, i]; the first maximum wins, NaN wins over all (as on the CPU)
 //   backward: grad_in[n, i] = sum of grad_out[n, o] over the windows whose recorded index is i: gathered, so no atomics
-// Layout: planes (batch x channel) of contiguous D x H x W. One invocation per output (forward) or input (backward) element.
+// Layout: planes (batch x channel) of contiguous D x H x W. One invocation per output (forward) or input (backward)
+// element.
 layout(local_size_x = 64) in;
 #include "window.glsl"
 layout(constant_id = 0) const int DT = 0;

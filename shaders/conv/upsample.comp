@@ -81,7 +81,8 @@ void main() {
     for (int b = 0; b < TAPS; ++b)
       for (int c = 0; c < TAPS; ++c) {
         float w = z.weight[a] * y.weight[b] * x.weight[c];
-        if (w != 0.0) sum += w * load_float(p.in_, base + uint64_t((z.index[a] * p.in_size[1] + y.index[b]) * p.in_size[2] + x.index[c]), DT);
+        if (w != 0.0) sum += w * load_float(p.in_, base + uint64_t((z.index[a] * p.in_size[1] + y.index[b]) *
+            p.in_size[2] + x.index[c]), DT);
       }
 #else
   uint64_t plane = id / uint64_t(in_plane);
@@ -115,7 +116,8 @@ void main() {
         Taps tx = taps_of(2, x);
         float wx = 0.0;
         for (int k = 0; k < TAPS; ++k) wx += tx.index[k] == at[2] ? tx.weight[k] : 0.0;
-        if (wx != 0.0) sum += wz * wy * wx * load_float(p.in_, base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DT);
+        if (wx != 0.0) sum += wz * wy * wx * load_float(p.in_,
+            base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DT);
       }
     }
   }

@@ -29,7 +29,8 @@ struct Params {
 double bits_to_double(uint64_t b) { return packDouble2x32(uvec2(uint(b), uint(b >> 32))); }
 #define REAL double
 #define STORE store_double
-double line(uint64_t i, uint64_t from, uint64_t step) { return bits_to_double(from) + double(int64_t(i)) * bits_to_double(step); }
+double line(uint64_t i, uint64_t from, uint64_t step) { return bits_to_double(from) +
+    double(int64_t(i)) * bits_to_double(step); }
 #define START p.start_bits
 #define STEP p.step_bits
 #else
@@ -66,7 +67,8 @@ void main() {
   if (KIND == kLinear || KIND == kPower) {
     bool early = i < p.n / 2;
 #ifdef C_double
-    x = early ? line(i, p.start_bits, p.step_bits) : bits_to_double(p.end_bits) - double(int64_t(p.n - 1 - i)) * bits_to_double(p.step_bits);
+    x = early ? line(i, p.start_bits, p.step_bits) : bits_to_double(p.end_bits) -
+        double(int64_t(p.n - 1 - i)) * bits_to_double(p.step_bits);
 #else
     x = early ? line(i, START, STEP) : line(p.n - 1 - i, vec2(p.end, p.end_low), vec2(-p.step, -p.step_low));
 #endif

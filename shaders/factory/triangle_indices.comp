@@ -22,7 +22,8 @@ int64_t lower_count(int64_t r, int64_t offset) {
   int64_t k = full - first;
   return k * (first + offset + int64_t(1)) + k * (k - int64_t(1)) / int64_t(2) + (r - full) * p.columns;
 }
-int64_t count(int64_t r) { return UPPER ? r * p.columns - lower_count(r, p.offset - int64_t(1)) : lower_count(r, p.offset); }
+int64_t count(int64_t r) { return UPPER ? r * p.columns - lower_count(r, p.offset - int64_t(1)) :
+    lower_count(r, p.offset); }
 
 void main() {
   int64_t i = int64_t(linear_invocation());

@@ -5,7 +5,8 @@
 #pragma aule skip C=double ADD=native
 // Combines elements into places chosen by index tensors:
 //   indexed[i, index(i)] = indexed[i, index(i)] OP alpha * plain[i]      OP: +, *, max, min
-// for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, and embedding's backward.
+// for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, and embedding's
+// backward.
 //
 // ATOMIC: one invocation per element. 32-bit integer sums are plain atomics; 64-bit sums add the low word, learn its
 // carry from the old value, and add the high word (exact, needs no 64-bit atomics); float32 sums use the hardware's

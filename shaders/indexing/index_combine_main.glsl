@@ -69,7 +69,8 @@ void combine_atomically(uint64_t address, float x, int64_t y) {
     return;
   }
 #endif
-  const int bytes = DT == AULE_DT_F32 || DT == AULE_DT_I32 ? 4 : DT == AULE_DT_F16 || DT == AULE_DT_BF16 || DT == AULE_DT_I16 ? 2 : 1;
+  const int bytes = DT == AULE_DT_F32 || DT == AULE_DT_I32 ? 4 : DT == AULE_DT_F16 || DT == AULE_DT_BF16 ||
+      DT == AULE_DT_I16 ? 2 : 1;
   uint mask = bytes == 4 ? 0xffffffffu : bytes == 2 ? 0xffffu : 0xffu;
   uint shift = (uint(address) & 3u) * 8u;
   WordRef word = WordRef(address & ~uint64_t(3));

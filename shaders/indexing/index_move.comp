@@ -4,8 +4,8 @@
 // The host merges dimensions and, where whole rows move, widens the element up to 16 bytes (ops/indexing/plan.cpp).
 // One invocation moves one element, or walks `steps` of them in order (see walk.glsl). A bad index reads as zeros.
 //
-// This one takes one index tensor, up to 4 dimensions and 31-bit strides, all in push constants: each load of a parameter
-// from memory costs a CPU device about 40 ns per 8 invocations. index_move_wide.comp takes the rest.
+// This one takes one index tensor, up to 4 dimensions and 31-bit strides, all in push constants: each load of a
+// parameter from memory costs a CPU device about 40 ns per 8 invocations. index_move_wide.comp takes the rest.
 layout(local_size_x_id = 6) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

@@ -6,18 +6,23 @@
 //   lse[row] = log sum_k exp(x[row, k]),   partial[group] = sum over its rows of {lse - x[row, t], 1}, {0, 0} where t is ignored
 // The probabilities are never written: the gradient comes from x and lse (cross_entropy_backward.comp).
 //
-// A workgroup reads every `groups`-th row once (each its own where groups is rows), in aligned blocks (row_blocks.glsl),
-// UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others. Blocks within the row need
-// no questions; the row's first and last elements, which lie in blocks shared with its neighbours, are peeled: one invocation
-// each. The sum is taken about a running maximum, brought up to date once for every UNROLL blocks. A class out of range is
-// reported and counts as ignored.
+// A workgroup reads every `groups`-th row once (each its own where groups is rows), in aligned blocks
+// (row_blocks.glsl), UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others.
+// Blocks within the row need no questions; the row's first and last elements, which lie in blocks shared with its
+// neighbours, are peeled: one invocation each. The sum is taken about a running maximum, brought up to date once for
+// every UNROLL blocks. A class out of range is reported and counts as ignored.
 //
 // GB/s of x on an H200, the kernel that adds the losses up (nll_loss_sum.comp) and the wait for it included; x + 1 has
-// 4145 read and written. 16384 rows of 4096, invocations of a workgroup, UNROLL, invocations of a multiprocessor that stay (-: a
-// workgroup a row): float16 32,4,1024 3301  32,4,- 3251  32,4,768 3236  32,2,1024 3182  64,4,- 3055  64,4,1024 2965  128,2,1024
-// 2398; bfloat16 32,4,1024 3291; float32 32,4,1024 3940  32,8,512 3919  32,4,- 3828  64,4,1024 3824. 8192 rows of 4097, float16:
-// 32,4,1024 2683  64,4,1024 2400. 8192 of 50257, float16: 128,4,- 4228  256,4,- 4163  256,2,- 4163  256,4,1024 4055; bfloat16
-// 256,4,- 4168; float32 4462. Before, by a tree in shared memory, 128 invocations and nothing ahead: 2414 of 4096 in float16.
+// 4145 read and written. 16384 rows of 4096, invocations of a workgroup, UNROLL, invocations of a multiprocessor that
+// stay (-: a
+// workgroup a row): float16 32,4,1024 3301  32,4,- 3251  32,4,768 3236  32,2,1024 3182  64,4,- 3055  64,4,1024 2965
+//   128,2,1024
+// 2398; bfloat16 32,4,1024 3291; float32 32,4,1024 3940  32,8,512 3919  32,4,- 3828  64,4,1024 3824. 8192 rows of
+//   4097, float16:
+// 32,4,1024 2683  64,4,1024 2400. 8192 of 50257, float16: 128,4,- 4228  256,4,- 4163  256,2,- 4163  256,4,1024 4055;
+//   bfloat16
+// 256,4,- 4168; float32 4462. Before, by a tree in shared memory, 128 invocations and nothing ahead: 2414 of 4096 in
+// float16.
 layout(constant_id = 0) const int DT = 0;
 layout(constant_id = 1) const int TARGET_DT = 0;
 layout(constant_id = 2) const int LOCAL = 256;
@@ -38,7 +43,8 @@ const int UNROLL = 4;
 const float LOG2_E = 1.44269504;
 #define LOWEST uintBitsToFloat(0xff800000u)  // -inf
 #if GROUP == 2
-// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more invocations.
+// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more
+// invocations.
 shared float part_m[2][LOCAL / 4 + 1], part_s[2][LOCAL / 4 + 1];
 uint turn = 0u;
 #else
@@ -108,8 +114,9 @@ void main() {
   uvec4 w[UNROLL], next[UNROLL];
   load_blocks(here.base, lane, here.count, w);
   for (uint row = group;; row += p.groups) {  // groups is at most rows
-    // What the end needs is asked for at once: it comes while the row does. Where t is no class, another element is read: a
-    // driver may make a load whose address all share whatever the branch around it (readable() in common/params.glsl).
+    // What the end needs is asked for at once: it comes while the row does. Where t is no class, another element is
+    // read: a driver may make a load whose address all share whatever the branch around it (readable() in
+    // common/params.glsl).
     const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DT);
     const bool within = t >= int64_t(0) && t < int64_t(p.n);
     const uint64_t first = uint64_t(row) * p.n;
@@ -123,7 +130,8 @@ void main() {
     for (uint at = 0u;;) {
       at += LOCAL * UNROLL;
       const bool last = at >= here.count;
-      load_blocks(last ? after.base : here.base, (last ? 0u : at) + lane, last ? (more ? after.count : 0u) : here.count, next);
+      load_blocks(last ? after.base : here.base, (last ? 0u : at) + lane, last ? (more ? after.count : 0u) : here.count,
+          next);
       take_blocks(m, s, w);
       [[unroll]] for (int u = 0; u < UNROLL; ++u) w[u] = next[u];
       if (last) break;

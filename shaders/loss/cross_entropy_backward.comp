@@ -1,6 +1,7 @@
 // Gradient of cross_entropy.comp: grad_input[row, k] = (exp(x[row, k] - lse[row]) - [k == t]) c[row], t = target[row],
 //   c = grad (of the row, or of the sum) / (mean ? total_weight : 1), 0 where t is ignored or no class.
-// An invocation has one aligned block of 16 bytes of all of x, whatever the rows' alignment: elements of one row or two.
+// An invocation has one aligned block of 16 bytes of all of x, whatever the rows' alignment: elements of one row or
+// two.
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int DT = 0;
 layout(constant_id = 1) const int TARGET_DT = 0;

@@ -1,8 +1,8 @@
 // out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side.
 //
 // Portable kernel for devices with real shared memory. A workgroup of 256 makes a 64 x 64 tile of out: 16 steps of k of
-// both operands are staged in shared memory, k-major and 4 floats apart against bank conflicts; an invocation holds 4 x 4
-// accumulators, at rows ty*4 + i and columns tx*4 + j. Consecutive invocations load along whichever stride is 1.
+// both operands are staged in shared memory, k-major and 4 floats apart against bank conflicts; an invocation holds 4 x
+// 4 accumulators, at rows ty*4 + i and columns tx*4 + j. Consecutive invocations load along whichever stride is 1.
 // lavapipe takes gemm_lanes.comp: a barrier turns a shader into coroutines there.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -64,8 +64,10 @@ void main() {
       if (row < p.m && col < p.n) {
         float v = p.alpha * acc[i][j];
         if (HAS_C != 0)
-          v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(col) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n), DT, v);
+          v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
+              int64_t(col) * p.c_n), DT);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n),
+            DT, v);
       }
     }
   }

@@ -6,12 +6,13 @@
 #pragma aule feature int_dot_product if MATRIX=0
 // out = a @ b, int8 to int32, exact: on cooperative matrices or by dot products of four packed bytes (MATRIX 0).
 //
-// A workgroup makes BM x BN of out. Steps of BK along k pass through registers into shared memory, where both operands lie along k in
-// rows padded by 16 bytes, while the step before is multiplied. A thread loads units of 16 bytes: of one row where the operand lies along
-// k (A_LIES, B_LIES 0), else 4 k by 4 rows, whose bytes it transposes. A_VEC, B_VEC: bytes of one load that alignment allows. What lies
-// past k is zero; rows past m or n are not stored.
-// MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which lie at multiples of so many bytes. Results leave straight from the matrices where
-// tiles are whole and out's rows contiguous (DIRECT), else through shared memory.
+// A workgroup makes BM x BN of out. Steps of BK along k pass through registers into shared memory, where both operands
+// lie along k in rows padded by 16 bytes, while the step before is multiplied. A thread loads units of 16 bytes: of one
+// row where the operand lies along k (A_LIES, B_LIES 0), else 4 k by 4 rows, whose bytes it transposes. A_VEC, B_VEC:
+// bytes of one load that alignment allows. What lies past k is zero; rows past m or n are not stored.
+// MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which lie at multiples of so
+// many bytes. Results leave straight from the matrices where tiles are whole and out's rows contiguous (DIRECT), else
+// through shared memory.
 // MATRIX 0: 256 threads, each with 4 x 4 results 16 rows and 16 columns apart (BM = BN = 64).
 #if MATRIX
 #extension GL_KHR_memory_scope_semantics : require
@@ -166,10 +167,12 @@ void main() {
     UN for (uint s = 0; s < BK; s += MAT_K) {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i)
-        coopMatLoad(a[i], tiles, ((row0 + i * MAT_M) * PITCH + s) / UNIT, PITCH / UNIT, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(a[i], tiles, ((row0 + i * MAT_M) * PITCH + s) / UNIT, PITCH / UNIT,
+            gl_CooperativeMatrixLayoutRowMajor);
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
-        coopMatLoad(b, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(b, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT,
+            gl_CooperativeMatrixLayoutColumnMajor);
         UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
       }
     }
@@ -192,7 +195,8 @@ void main() {
     UN for (uint j = 0; j < FN; ++j) {
       const uint row = m0 + row0 + i * MAT_M, col = n0 + col0 + j * MAT_N;
       if (DIRECT != 0) {
-        coopMatStore(acc[i][j], Ints(p.out_ + (uint64_t(row) * uint(p.out_m) + col) * 4).v, 0, p.out_m, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatStore(acc[i][j], Ints(p.out_ + (uint64_t(row) * uint(p.out_m) + col) * 4).v, 0, p.out_m,
+            gl_CooperativeMatrixLayoutRowMajor);
       } else {
         coopMatStore(acc[i][j], patches, mine, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
         barrier();  // the patch is written

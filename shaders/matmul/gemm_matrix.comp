@@ -12,26 +12,28 @@
 // out = alpha * a @ b + beta * c on cooperative matrices: float16 and bfloat16, float32 accumulation.
 //
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
-// shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along m or n
-// (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros, in the first step if there are several: what
-// k leaves over comes first, and no other load is compared with it. Rows past m or n read the last ones and are not stored. Where
-// 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings.
+// shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along
+// m or n (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros, in the first step
+// if there are several: what k leaves over comes first, and no other load is compared with it. Rows past m or n read
+// the last ones and are not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load
+// brings.
 //
-// FRAGMENTS 1: for 16x16x16 matrices of 32 lanes in NVIDIA's layout (the host compares with the probed one). Tiles lie in
-// shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
-// l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes nothing. Results are
-// transposed between the 4 lanes of a row and leave 8 columns at a time.
-// FRAGMENTS 2: the same layout, but tiles are padded and matrices loaded from them, for operands that both lie across: 16-byte writes and no
-// transposition of theirs. 48 KiB hold 48 k of 128 x 256.
+// FRAGMENTS 1: for 16x16x16 matrices of 32 lanes in NVIDIA's layout (the host compares with the probed one). Tiles lie
+// in shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
+// l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes
+// nothing. Results are transposed between the 4 lanes of a row and leave 8 columns at a time.
+// FRAGMENTS 2: the same layout, but tiles are padded and matrices loaded from them, for operands that both lie across:
+// 16-byte writes and no transposition of theirs. 48 KiB hold 48 k of 128 x 256.
 // FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
 //
-// H200, float16, TFLOPS; bfloat16 is the same. Variants in turn with pauses of 50 ms between bursts of 2 to 4 calls, for the chip slows by
-// 5 to 10 % as it warms; GPU events, median of 5 (cuBLAS in the same run 710, 737):
+// H200, float16, TFLOPS; bfloat16 is the same. Variants in turn with pauses of 50 ms between bursts of 2 to 4 calls,
+// for the chip slows by 5 to 10 % as it warms; GPU events, median of 5 (cuBLAS in the same run 710, 737):
 //                                                              NT 4096 | 8192   NN          TT          TN
 //   the planner's choice                                       340 | 358      323 | 344   329 | 348   309 | 325
 //   every step's loads compared with k                                                                292 | 306
 // Only TN's 48 do not divide k there; predicted were 298 | 318.
-// Before that, one after the other on a warming chip, so that only neighbours compare; first the loads checked against m, n and k:
+// Before that, one after the other on a warming chip, so that only neighbours compare; first the loads checked against
+// m, n and k:
 //   128 x 256 (NT, TT, TN), 256 x 128 (NN), no exchange of rows  310 | 330     278 | 298   294 | 310   225 | 245
 //   rows exchanged for blocks, unchecked                         309 |         293         296         265 | 281
 //   LINE 4, ADDRESSES 0 | 1 | 2                                  316 | 307 | 308
@@ -39,12 +41,13 @@
 //   the same with PAIRS                                          330 | 326; 317  - | 281
 //   FRAGMENTS 2, 128 x 256 x 48; 256 x 128 x 48                                                       289; 277 (8192^3 310; 299)
 // Whole lines should halve the lines that a load touches, and do help where registers are left: 64 x 64 x 64 at 2048^3
-// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. The exchange of rows was to halve the writes of blocks: TN 225 -> 265.
-// Bfloat16 by shifts and masks instead of unpack16 234. No difference: steps that wait in registers twice as long (64 x 64, 128 x 128 x 32),
-// 4 or 16 row tiles in GROUP. Worse: a 32-bit offset added to a 64-bit address for each chunk instead of one multiply-add (NT 319 to 329,
-// NN 300), 128 x 128 x 64 with 8 subgroups.
+// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. The exchange of rows was to halve the writes of blocks:
+// TN 225 -> 265. Bfloat16 by shifts and masks instead of unpack16 234. No difference: steps that wait in registers
+// twice as long (64 x 64, 128 x 128 x 32), 4 or 16 row tiles in GROUP. Worse: a 32-bit offset added to a 64-bit address
+// for each chunk instead of one multiply-add (NT 319 to 329, NN 300), 128 x 128 x 64 with 8 subgroups.
 // Time is a tile's cost times the rounds of workgroups over the cores, whatever number shares one: loads, writes to
-// and reads of shared memory go one after the other through the same unit, and the multiplications fill half of that time.
+// and reads of shared memory go one after the other through the same unit, and the multiplications fill half of that
+// time.
 #if FRAGMENTS
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
@@ -65,14 +68,19 @@ layout(constant_id = 9) const int B_LIES = 0;
 layout(constant_id = 10) const int A_VEC = 8;
 layout(constant_id = 11) const int B_VEC = 8;
 layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of 16-byte chunks
-layout(constant_id = 13) const int OUT_VEC = 8;  // 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
+// 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
+layout(constant_id = 13) const int OUT_VEC = 8;
 layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
-layout(constant_id = 15) const int CHECKED = 3;  // sum of 1: every step is compared with k, 4: only the first, the shorter one; 2: m or n is no multiple of BM or BN
-layout(constant_id = 16) const uint LINE = 8;    // chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
-// How the place of a chunk that lies along k is made. 0: from the thread's address, rows clamped; 1: the workgroup's address, which moves
-// along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no check of m and n (CHECKED & 2).
+// sum of 1: every step is compared with k, 4: only the first, the shorter one; 2: m or n is no multiple of BM or BN
+layout(constant_id = 15) const int CHECKED = 3;
+// chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
+layout(constant_id = 16) const uint LINE = 8;
+// How the place of a chunk that lies along k is made. 0: from the thread's address, rows clamped; 1: the workgroup's
+// address, which moves along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no
+// check of m and n (CHECKED & 2).
 layout(constant_id = 17) const int ADDRESSES = 0;
-layout(constant_id = 18) const int PAIRS = 0;    // 1: where a lies along k, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices
+// 1: where a lies along k, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices
+layout(constant_id = 18) const int PAIRS = 0;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -135,40 +143,43 @@ uvec4 load8(uint64_t at, int valid, int vec) {
   return v;
 }
 
-// Chunk q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are neighbours, so
-// that the threads that write to shared memory together fill whole lines of it.
+// Chunk q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are
+// neighbours, so that the threads that write to shared memory together fill whole lines of it.
 uint chunk_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
 uint chunk_row(uint q, uint rows) {
   const uint e = q % (rows * 4);
   return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
 }
 #define PAIRED (PAIRS != 0 && A_LIES == 0)
-// Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of shared memory
-// and a subgroup reads whole lines of 4 rows.
+// Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of
+// shared memory and a subgroup reads whole lines of 4 rows.
 uint pair_row(uint t) { return (t >> 2 & 1) | (t >> 4 & 3) << 1 | t >> 6 << 4; }
 uint pair_ahead(uint i) { return (i & 1) * 8 + i / 2 * (THREADS / 4); }
 #if FRAGMENTS != 1
 uint block_k(uint q, uint rows) { return q / (rows / 8); }
 uint block_row(uint q, uint rows) { return q % (rows / 8) * 8; }
 #else
-// Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk, slab.
+// Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk,
+// slab.
 uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
 uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
 #endif
 
 #if FRAGMENTS == 1
-// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks meet all
-// banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
+// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks
+// meet all banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
 uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
 bool crossed(uint slab, int lies) { return LINE == 8 && lies == 0 && (slab & 1) != 0; }
 // Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
 uint chunk_place(uint q, uint rows) {
   const uint row = chunk_row(q, rows), slab = chunk_slab(q, rows);
-  return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 + (LINE == 8 ? row / 8 & 1 ^ slab : row / 8 & 1);
+  return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 +
+      (LINE == 8 ? row / 8 & 1 ^ slab : row / 8 & 1);
 }
 uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 words apart
   const uint row8 = block_row(q, rows) / 8;
-  return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 + (q / 2 & 3) * 2 + (row8 & 1);
+  return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 +
+      (q / 2 & 3) * 2 + (row8 & 1);
 }
 #endif
 #if FRAGMENTS
@@ -186,11 +197,12 @@ uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
 #endif
 
-// How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or, where both
-// operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread (blocks, in bytes).
+// How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or,
+// where both operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread
+// (blocks, in bytes).
 const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
-// Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of the rows
-// that lie along a chunk.
+// Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of
+// the rows that lie along a chunk.
 #define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                          \
   if (LIES == 0) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
@@ -212,8 +224,8 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
 #define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
 
 #if FRAGMENTS == 1
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR)                                                                \
-  if (PAIR) {                                                                                                           \
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
+  if (PAIR) { \
     UN for (uint i = 0; i < CHUNKS; i += 2) {                                                                         \
       const uint row = pair_row(t) + pair_ahead(i);                                                                   \
       const uint place = TILE + ((t >> 3 & 1) * (ROWS / 16) + row / 16) * 128 + (row % 8 * 4 + t % 4) * 2;            \
@@ -222,7 +234,7 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
       tiles[place + 64] = uvec2(held[i].z, held[i + 1].z);                                                            \
       tiles[place + 65] = uvec2(held[i].w, held[i + 1].w);                                                            \
     }                                                                                                                 \
-  } else if (LIES == 0) {                                                                                                    \
+  } else if (LIES == 0) { \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
       tiles[place] = held[i].xy;                                                                                      \
@@ -239,7 +251,7 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
     }                                                                                                                 \
   }
 #else
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR)                                                                \
+#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
   UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
     const uint q = i * THREADS + t;                                                                                   \
     if (LIES == 0) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
@@ -285,11 +297,14 @@ void main() {
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
   const uint head_end = (CHECKED & 4) != 0 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
 
-  const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2, b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
+  const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2,
+      b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = PAIRED ? pair_row(t) : A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM), b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
+  const uint a_row = PAIRED ? pair_row(t) : A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM),
+      b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
   const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
-  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : A_LIES == 0 ? t % LINE * 8 : block_k(t, BM), b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
+  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : A_LIES == 0 ? t % LINE * 8 : block_k(t, BM),
+      b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
 #define START(ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, row0)                                              \
@@ -342,14 +357,16 @@ void main() {
     UN for (uint s = 0; s < BK / 16; ++s) {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i) {
-        const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(row, A_LIES));
+        const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 +
+            (lane * 2 ^ swapped(row, A_LIES));
         const uvec2 u = tiles[o], w = tiles[o + 1];
         const uvec2 upper = uvec2(u.x, w.x), lower = uvec2(u.y, w.y);  // rows, of pairs
         if (PAIRED) FILL(a[i], upper, lower) else if (crossed(s / 2, A_LIES)) FILL(a[i], w, u) else FILL(a[i], u, w)
       }
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
-        const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 + (lane * 2 ^ swapped(col, B_LIES));
+        const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 +
+            (lane * 2 ^ swapped(col, B_LIES));
         const uvec2 u = tiles[o], w = tiles[o + 1];
         if (crossed(s / 2, B_LIES)) FILL(b, w, u) else FILL(b, u, w)
         UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
@@ -360,13 +377,16 @@ void main() {
       MatA a[FM];
       UN for (uint i = 0; i < FM; ++i) {
         const uint row = warp_m * WM + i * MAT_M;
-        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH,
+            gl_CooperativeMatrixLayoutRowMajor);
+        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH,
+            gl_CooperativeMatrixLayoutColumnMajor);
       }
       UN for (uint j = 0; j < FN; ++j) {
         MatB b;
         const uint col = warp_n * WN + j * MAT_N;
-        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH,
+            gl_CooperativeMatrixLayoutColumnMajor);
         else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col / 8, B_PITCH, gl_CooperativeMatrixLayoutRowMajor);
         UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
       }
@@ -397,13 +417,15 @@ void main() {
           vec2 v[4];
           UN for (uint w = 0; w < 4; ++w) {
             const uint x = e + w % 2 * 2;
-            v[w] = p.alpha * (w < 2 ? vec2(acc[i][j][x], acc[i][j][x + 1]) : vec2(acc[i][j + 1][x], acc[i][j + 1][x + 1]));
+            v[w] = p.alpha * (w < 2 ? vec2(acc[i][j][x], acc[i][j][x + 1]) :
+                vec2(acc[i][j + 1][x], acc[i][j + 1][x + 1]));
           }
           if (C_VEC != 0) {
             const uvec4 added = transpose4(load_c(c, row, col));
             UN for (uint w = 0; w < 4; ++w) v[w] += p.beta * unpack(added[w]);
           }
-          store_out(out_, row, col, transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y), pack(v[3].x, v[3].y))));
+          store_out(out_, row, col, transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y),
+              pack(v[3].x, v[3].y))));
         }
       }
     }
@@ -416,7 +438,8 @@ void main() {
       coopMatStore(acc[i][j + 1], patches, mine + MAT_N, PATCH, gl_CooperativeMatrixLayoutRowMajor);
       barrier();  // the patch is written
       for (uint q = lane; q < MAT_M * PATCH / 8; q += lanes) {
-        const uint inner = q % (PATCH / 8) * 8, row = row0 + i * MAT_M + q / (PATCH / 8), col = col0 + j * MAT_N + inner;
+        const uint inner = q % (PATCH / 8) * 8, row = row0 + i * MAT_M + q / (PATCH / 8),
+            col = col0 + j * MAT_N + inner;
         const uint from = mine + q / (PATCH / 8) * PATCH + inner;
         if (OUT_VEC == 0) {
           UN for (uint x = 0; x < 8; ++x)

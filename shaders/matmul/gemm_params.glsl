@@ -1,4 +1,5 @@
-// Shared by gemm*.comp: out[i] = alpha * a[i] @ b[i] + beta * c[i], element strides for everything, batch stride 0 to repeat.
+// Shared by gemm*.comp: out[i] = alpha * a[i] @ b[i] + beta * c[i], element strides for everything, batch stride 0 to
+// repeat.
 #ifndef AULE_GEMM_PARAMS_GLSL
 #define AULE_GEMM_PARAMS_GLSL
 struct Params {

@@ -1,8 +1,10 @@
-// float32 matrices as 16-bit pieces x ~ high + low, laid out one after the other along k for one product on the matrix units:
+// float32 matrices as 16-bit pieces x ~ high + low, laid out one after the other along k for one product on the matrix
+// units:
 //   PIECES 1: [high]   2: [high high low]   3: [high low high], so that 2 @ 3 = high high + high low + low high.
-// bfloat16: 8 bits each, float32's range; what low @ low would add, and what the pieces leave, is about 2^-16 of a product.
-// An invocation makes 4 neighbours along the inner side, which may be k or not: `piece` leads from one piece to the next. Elements
-// from `inner` to `padded` and rows from `outer` to `all_outer` are zeros: pieces of both operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
+// bfloat16: 8 bits each, float32's range; what low @ low would add, and what the pieces leave, is about 2^-16 of a
+// product. An invocation makes 4 neighbours along the inner side, which may be k or not: `piece` leads from one piece
+// to the next. Elements from `inner` to `padded` and rows from `outer` to `all_outer` are zeros: pieces of both
+// operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
 #include "common/dtype.glsl"
 #define PACK 4
 #include "common/pack.glsl"
@@ -33,7 +35,8 @@ void main() {
   if (row_of_all >= uint64_t(p.batches) * p.all_outer) return;
   const uint i = uint(id % per_row) * 4, batch = uint(row_of_all / p.all_outer), row = uint(row_of_all % p.all_outer);
   const uint inner = row < p.outer ? p.inner : 0;
-  const uint64_t from = p.x + uint64_t(int64_t(batch) * p.x_batch + int64_t(row) * p.x_outer + int64_t(i) * p.x_inner) * 4;
+  const uint64_t from = p.x + uint64_t(int64_t(batch) * p.x_batch + int64_t(row) * p.x_outer + int64_t(i) * p.x_inner) *
+      4;
   vec4 v = vec4(0.0);
   if (VEC == 4) {
     if (i < inner) v = F32x4Ref(from).v;
@@ -47,8 +50,10 @@ void main() {
     // Infinity and NaN have no lower piece.
     low[e] = (floatBitsToUint(v[e]) & 0x7f800000u) == 0x7f800000u ? 0u : narrow(v[e] - widen(high[e]));
   }
-  const uvec2 h = uvec2(high[0] | high[1] << 16, high[2] | high[3] << 16), l = uvec2(low[0] | low[1] << 16, low[2] | low[3] << 16);
-  const uint64_t to = p.out_ + uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_outer + i) * 2, next = uint64_t(p.piece) * 2;
+  const uvec2 h = uvec2(high[0] | high[1] << 16, high[2] | high[3] << 16),
+      l = uvec2(low[0] | low[1] << 16, low[2] | low[3] << 16);
+  const uint64_t to = p.out_ + uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_outer + i) * 2,
+      next = uint64_t(p.piece) * 2;
   HalfChunk(to).v = h;
   if (PIECES != 1) {
     HalfChunk(to + next).v = PIECES == 2 ? h : l;

@@ -60,7 +60,8 @@ void main() {
     if (row < p.m) {
       C v = from_bits(p.alpha_bits) * acc[i];
       if (HAS_C != 0)
-        v += from_bits(p.beta_bits) * load(p.c, int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(col) * p.c_n, DT_OUT);
+        v += from_bits(p.beta_bits) * load(p.c, int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
+            int64_t(col) * p.c_n, DT_OUT);
       store(p.out_, int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n, v);
     }
   }

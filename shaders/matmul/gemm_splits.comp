@@ -1,5 +1,5 @@
-// out = alpha * (sum over splits of a[split]) + beta * c: the second half of a product whose k was shared between workgroups.
-// a: float32 [splits][batches][m][n]. An invocation makes 4 columns of a row.
+// out = alpha * (sum over splits of a[split]) + beta * c: the second half of a product whose k was shared between
+// workgroups. a: float32 [splits][batches][m][n]. An invocation makes 4 columns of a row.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"

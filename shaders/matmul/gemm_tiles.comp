@@ -1,13 +1,13 @@
-// out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side. For large
-// results on devices with real shared memory and many registers; gemm.comp makes the small ones.
+// out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side. For
+// large results on devices with real shared memory and many registers; gemm.comp makes the small ones.
 //
-// A workgroup of 256 makes 128 x 128 of out, an invocation rows ty*4 + {0..3, 64..67} and columns tx*4 + {0..3, 64..67}: 4 reads of
-// 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k lie there k-major, twice: the next step travels from
-// memory through registers into the other half meanwhile, so that a step has one barrier.
+// A workgroup of 256 makes 128 x 128 of out, an invocation rows ty*4 + {0..3, 64..67} and columns tx*4 + {0..3,
+// 64..67}: 4 reads of 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k lie there k-major, twice: the next
+// step travels from memory through registers into the other half meanwhile, so that a step has one barrier.
 // A_VEC, B_VEC 4: float32, 16-byte loads along the side that A_ALONG_K, B_ALONG_K tell; 1: one element at a time.
 //
-// H200, float32 4096^3, TFLOPS: NN 41.8, NT 40.9, TN 46.3, TT 40.8 (cuBLAS 51; gemm.comp 22.9). Where an operand lies along k, four
-// scattered writes take the place of one.
+// H200, float32 4096^3, TFLOPS: NN 41.8, NT 40.9, TN 46.3, TT 40.8 (cuBLAS 51; gemm.comp 22.9). Where an operand lies
+// along k, four scattered writes take the place of one.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
@@ -62,7 +62,8 @@ void main() {
   const uint m0 = (first + inside % high) * TILE, n0 = inside / high * TILE;
   const uint t = gl_LocalInvocationID.x, tx = t % 16, ty = t / 16;
   const uint64_t size = DT == AULE_DT_F32 ? 4 : 2;
-  const uint64_t a = p.a + uint64_t(int64_t(batch) * p.a_batch) * size, b = p.b + uint64_t(int64_t(batch) * p.b_batch) * size;
+  const uint64_t a = p.a + uint64_t(int64_t(batch) * p.a_batch) * size,
+      b = p.b + uint64_t(int64_t(batch) * p.b_batch) * size;
   const uint a_row = A_ALONG_K != 0 ? t / 2 : t % 32 * 4, a_k = A_ALONG_K != 0 ? t % 2 * 4 : t / 32;
   const uint b_row = B_ALONG_K != 0 ? t / 2 : t % 32 * 4, b_k = B_ALONG_K != 0 ? t % 2 * 4 : t / 32;
 
@@ -102,7 +103,8 @@ void main() {
         if (HAS_C != 0) {
           [[unroll]] for (uint j = 0; j < 4; ++j)
             if (col + j < p.n)
-              v[j] += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(col + j) * p.c_n), DT);
+              v[j] += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
+                  int64_t(col + j) * p.c_n), DT);
         }
         const uint64_t at = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * size;
         if (OUT_VEC == 4) {

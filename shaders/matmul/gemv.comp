@@ -1,7 +1,8 @@
-// out = alpha * a @ b + beta * c for 1 to 4 rows of a; float32, float16, bfloat16 with float32 accumulation, any strides.
+// out = alpha * a @ b + beta * c for 1 to 4 rows of a; float32, float16, bfloat16 with float32 accumulation, any
+// strides.
 //
-// Bound by reading b once. A workgroup of 256 makes COLS columns, each by 256 / COLS invocations that share k between them and
-// add up in shared memory. B_ALONG_K 1: 4 columns, 64 neighbours read consecutive k. 0: 32 neighbours read
+// Bound by reading b once. A workgroup of 256 makes COLS columns, each by 256 / COLS invocations that share k between
+// them and add up in shared memory. B_ALONG_K 1: 4 columns, 64 neighbours read consecutive k. 0: 32 neighbours read
 // consecutive columns, 8 slices of k. The host transposes problems with few columns.
 #include "common/dtype.glsl"
 layout(constant_id = 0) const int DT = 0;
@@ -44,8 +45,10 @@ void main() {
     [[unroll]] for (int i = 0; i < ROWS; ++i) {
       if (i < p.m) {
         float v = p.alpha * partial[i * 256 + column];
-        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(i) * p.c_m + int64_t(n) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(i) * p.out_m + int64_t(n) * p.out_n), DT, v);
+        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(i) * p.c_m +
+            int64_t(n) * p.c_n), DT);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(i) * p.out_m + int64_t(n) * p.out_n), DT,
+            v);
       }
     }
   }

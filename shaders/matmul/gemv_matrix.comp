@@ -6,20 +6,21 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
-// out = alpha * a @ b + beta * c for 1 to 16 rows of a; float16 and bfloat16 on cooperative matrices in NVIDIA's layout.
+// out = alpha * a @ b + beta * c for 1 to 16 rows of a; float16 and bfloat16 on cooperative matrices in NVIDIA's
+// layout.
 //
-// Bound by reading b, which goes from memory into the matrices without a stop in shared memory. Element e of lane l of an operand
-// is row (of b: column) l/4 + 8 * (e/4) and the e%4-th k of l%4; which k and which column those are is free, as long as a and b,
-// b and out agree.
+// Bound by reading b, which goes from memory into the matrices without a stop in shared memory. Element e of lane l of
+// an operand is row (of b: column) l/4 + 8 * (e/4) and the e%4-th k of l%4; which k and which column those are is free,
+// as long as a and b, b and out agree.
 // B_LIES 0, along k: a lane loads 16-byte chunks, 8 values of k, of rows l/4 + 8i: halves of them for two matrices.
-// B_LIES 1, along n: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE / 2 matrices.
-// The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a and b are multiples of
-// 16 bytes, k of 8 (B_LIES 0) or 4 (1).
+// B_LIES 1, along n: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE
+// / 2 matrices. The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a
+// and b are multiples of 16 bytes, k of 8 (B_LIES 0) or 4 (1).
 //
-// H200, float16, GPU events, TB/s of b (x + 1 reaches 3.5) by threads 256 | 512, 8192 x 8192: along k, 2 rows 3.24 | 3.35, 16 rows 3.11 | 3.26;
-// along n, WIDE 8, 2 rows 2.40 | 3.31, 16 rows 2.34 | 3.08; WIDE 4 2.38 | 3.23, 2.24 | 2.69. 4096 x 4096, eight of them in turn: along k
-// 3.49 | 3.75, 2.72 | 2.78; along n, WIDE 8 1.23 | 1.82, 1.20 | 1.76; WIDE 4 1.29 | 1.93, 1.24 | 1.55. (gemv_wide.comp along n: 1 row 3.3,
-// 4 rows 2.5, 8 rows 1.6, 16 rows 0.9.)
+// H200, float16, GPU events, TB/s of b (x + 1 reaches 3.5) by threads 256 | 512, 8192 x 8192: along k, 2 rows 3.24 |
+// 3.35, 16 rows 3.11 | 3.26; along n, WIDE 8, 2 rows 2.40 | 3.31, 16 rows 2.34 | 3.08; WIDE 4 2.38 | 3.23, 2.24 | 2.69.
+// 4096 x 4096, eight of them in turn: along k 3.49 | 3.75, 2.72 | 2.78; along n, WIDE 8 1.23 | 1.82, 1.20 | 1.76; WIDE
+// 4 1.29 | 1.93, 1.24 | 1.55. (gemv_wide.comp along n: 1 row 3.3, 4 rows 2.5, 8 rows 1.6, 16 rows 0.9.)
 #ifdef T_bfloat16_t
 #extension GL_EXT_bfloat16 : require
 #endif
@@ -105,7 +106,8 @@ void main() {
           FILL(a, u, w)
           [[unroll]] for (uint j = 0; j < 2; ++j) {
             MatB m;
-            const uvec2 c = h == 0 ? y[s][2 * j].xy : y[s][2 * j].zw, d = h == 0 ? y[s][2 * j + 1].xy : y[s][2 * j + 1].zw;
+            const uvec2 c = h == 0 ? y[s][2 * j].xy : y[s][2 * j].zw, d = h == 0 ? y[s][2 * j + 1].xy :
+                y[s][2 * j + 1].zw;
             FILL(m, c, d)
             acc[j] = coopMatMulAdd(a, m, acc[j]);
           }
@@ -148,7 +150,8 @@ void main() {
       float sum = 0.0;
       [[unroll]] for (uint s = 0; s < WARPS; ++s) sum += partial[s * 256 + at];
       float v = p.alpha * sum;
-      if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m + int64_t(n) * p.c_n), DT);
+      if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m +
+          int64_t(n) * p.c_n), DT);
       store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DT, v);
     }
   }

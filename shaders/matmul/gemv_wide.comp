@@ -1,14 +1,15 @@
-// out = alpha * a @ b + beta * c for few rows of a, 1 to 8 at a time; float32, float16, bfloat16 with float32 accumulation.
-// Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a lie along k; strides and addresses of a and b are
-// multiples of 16 bytes.
+// out = alpha * a @ b + beta * c for few rows of a, 1 to 8 at a time; float32, float16, bfloat16 with float32
+// accumulation. Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a lie along k; strides
+// and addresses of a and b are multiples of 16 bytes.
 //
 // B_ALONG_K 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the chunks of k.
-// B_ALONG_K 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE neighbours
-// read the next columns.
+// B_ALONG_K 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE
+// neighbours read the next columns.
 // Workgroups of the same columns and further rows are neighbours, so that b is read from memory once.
 //
-// H200, 8192 x 8192, TB/s of b (x + 1 reaches 3.5): float16 along k 1 row 3.5, 4 rows 2.7; along n 3.3, 2.5, 8 rows 1.6. float32
-// along k 4.0, 3.4, 2.3; along n 3.8, 2.8, 1.9. Element by element (gemv.comp): float16 along k 1.8 and 0.5, along n 0.6 and 0.3.
+// H200, 8192 x 8192, TB/s of b (x + 1 reaches 3.5): float16 along k 1 row 3.5, 4 rows 2.7; along n 3.3, 2.5, 8 rows
+// 1.6. float32 along k 4.0, 3.4, 2.3; along n 3.8, 2.8, 1.9. Element by element (gemv.comp): float16 along k 1.8 and
+// 0.5, along n 0.6 and 0.3.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
@@ -83,8 +84,8 @@ void main() {
     }
   }
 
-  // Eight values of each invocation at a time. One of them and of a column group is added by PARTS invocations of SLICE / PARTS
-  // partial sums each; then the first of them adds the parts.
+  // Eight values of each invocation at a time. One of them and of a column group is added by PARTS invocations of SLICE
+  // / PARTS partial sums each; then the first of them adds the parts.
   const uint VALUES = 8, PARTS = max(256 / (VALUES * SHARED), 1);
   [[unroll]] for (uint first = 0; first < SUMS; first += VALUES) {
     barrier();  // the sums before are read
@@ -106,8 +107,10 @@ void main() {
       const uint row = m0 + which / wide, n = n0 + mine * wide + which % wide;
       if (row < p.m && n < p.n) {
         float v = p.alpha * sum;
-        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + int64_t(n) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n), DT, v);
+        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
+            int64_t(n) * p.c_n), DT);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n), DT,
+            v);
       }
     }
   }

@@ -38,7 +38,8 @@ void main() {
   uint64_t i = linear_invocation() * (VEC != 0 ? 4 : 1);
   if (i >= p.numel) return;
   uint64_t c = i / p.hw % p.channels;
-  Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n), o = Row(p.out_, i, uint64_t(1), x.n);
+  Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n),
+      o = Row(p.out_, i, uint64_t(1), x.n);
   C mean = load1(p.mean, c, STAT_DT), invstd = load1(p.invstd, c, STAT_DT);
   C scale = invstd * (HAS_W != 0 ? load1(p.w, c, STAT_DT) : C(1));
   V4 y;

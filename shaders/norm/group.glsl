@@ -1,12 +1,12 @@
 // A row in the registers of a workgroup: KEPT quads per invocation, and sums over the workgroup.
-// Include after rows.glsl; expects VEC, KEPT (even where half types go in pairs), FULL, LOCAL (a power of two), GROUP (1: tree
-// in shared memory, 2: subgroups first).
+// Include after rows.glsl; expects VEC, KEPT (even where half types go in pairs), FULL, LOCAL (a power of two), GROUP
+// (1: tree in shared memory, 2: subgroups first).
 //
-// VEC 1: quad j of invocation l is at (j LOCAL + l) * 4. VEC 2 (half types, n a multiple of 8): quads 2 i and 2 i + 1 are
-// neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. FULL: VEC, and n is 4 KEPT LOCAL, so that nothing
-// lies past the end. VEC 3 (all rows of half types, from 16-byte aligned addresses): rows of any length and start, laid out
-// like VEC 2, but counted from the 16-byte block that the row begins in, `skip_of` elements ahead of it. What a block holds of
-// the row's neighbours is neither used nor written.
+// VEC 1: quad j of invocation l is at (j LOCAL + l) * 4. VEC 2 (half types, n a multiple of 8): quads 2 i and 2 i + 1
+// are neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. FULL: VEC, and n is 4 KEPT LOCAL, so that
+// nothing lies past the end. VEC 3 (all rows of half types, from 16-byte aligned addresses): rows of any length and
+// start, laid out like VEC 2, but counted from the 16-byte block that the row begins in, `skip_of` elements ahead of
+// it. What a block holds of the row's neighbours is neither used nor written.
 #ifndef AULE_GROUP_GLSL
 #define AULE_GROUP_GLSL
 #include "common/half.glsl"
@@ -22,8 +22,8 @@ uint skip_of(Row r) { return ANY ? uint(r.start) & 7u : 0u; }
 bool within(uint k, uint n) { return FULL != 0 || k < n; }
 
 #ifndef C_double
-// Quads as they lie in memory: half as many registers for half types, so that a row may be loaded ahead. `first`: where a
-// chunk of a row too long for the registers begins.
+// Quads as they lie in memory: half as many registers for half types, so that a row may be loaded ahead. `first`: where
+// a chunk of a row too long for the registers begins.
 void fetch_raw(Row r, uint lane, int dt, uint first, out u64vec2 raw[KEPT]) {
   const uint skip = skip_of(r);
   const uint64_t start = r.start - skip;
@@ -52,7 +52,8 @@ vec4 quad_of(u64vec2 raw[KEPT], int j, int dt) {
 uint64_t pack4(vec4 x, int dt) {
   if (dt == AULE_DT_F16) return packUint2x32(uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw)));
   if (is_nan((x.x + x.y) + (x.z + x.w)))  // a NaN, or infinities: one question for four elements
-    return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16, float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
+    return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16,
+        float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
   uvec4 u = floatBitsToUint(x);
   u += 0x7fffu + ((u >> 16) & 1u);  // nearest even
   return packUint2x32(uvec2(u.x >> 16 | u.y & 0xffff0000u, u.z >> 16 | u.w & 0xffff0000u));
@@ -140,7 +141,8 @@ Pair more(Pair x, Pair y) { return Pair(x.a + y.a, x.b + y.b); }
 
 // Both over all invocations; called where the whole workgroup comes by.
 #if GROUP == 2
-// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more invocations.
+// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more
+// invocations.
 shared C part_a[2][LOCAL / 4 + 1], part_b[2][LOCAL / 4 + 1];
 uint turn = 0u;
 Pair group_sum(Pair x) {

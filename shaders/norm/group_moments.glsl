@@ -1,6 +1,7 @@
-// Mean and sum of squared deviations of a row in the registers of a workgroup, at one barrier. A subgroup sums x - pivot and
-// its square, the pivot one of its own elements: what cancels is then at most its number of elements times what remains. The
-// subgroups' moments are put together likewise, about the first one's mean. Include after group.glsl and moments.glsl.
+// Mean and sum of squared deviations of a row in the registers of a workgroup, at one barrier. A subgroup sums x -
+// pivot and its square, the pivot one of its own elements: what cancels is then at most its number of elements times
+// what remains. The subgroups' moments are put together likewise, about the first one's mean. Include after group.glsl
+// and moments.glsl.
 #if GROUP == 2
 shared C part_n[2][LOCAL / 4 + 1];
 #endif

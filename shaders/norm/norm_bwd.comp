@@ -52,7 +52,8 @@ void main() {
 #endif
   if (row >= p.rows) return;  // GROUP 1: the whole workgroup leaves
   uint64_t start = row * p.n;
-  Row g = Row(p.grad, start, uint64_t(1), p.n), x = Row(p.x, start, uint64_t(1), p.n), o = Row(p.out_, start, uint64_t(1), p.n);
+  Row g = Row(p.grad, start, uint64_t(1), p.n), x = Row(p.x, start, uint64_t(1), p.n),
+      o = Row(p.out_, start, uint64_t(1), p.n);
   C mean = RMS != 0 ? C(0) : load_stat(p.mean, row), rstd = load_stat(p.rstd, row);
   V4 sum_u = V4(0), sum_h = V4(0);  // of u and of u h; past the end u is 0
 #if GROUP

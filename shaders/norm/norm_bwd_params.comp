@@ -51,7 +51,8 @@ void main() {
     uint64_t s = r1 * p.stat_hop + o / p.stat_div;
     C g = load1(p.grad, at, DT_G);
     b += g;
-    if (HAS_W != 0) w += g * (load1(p.x, at, DT_X) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DT))) * load1(p.rstd, s, STAT_DT);
+    if (HAS_W != 0) w += g * (load1(p.x, at, DT_X) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DT))) *
+        load1(p.rstd, s, STAT_DT);
   }
   tree_w[lane] = w;
   tree_b[lane] = b;

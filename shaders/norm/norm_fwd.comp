@@ -9,17 +9,18 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // Rows normalised and scaled: layer norm, group norm (a row is one group of one sample) and RMS norm.
 //   y = (x - mean) rstd w + b,   rstd = 1 / sqrt(var + eps)      RMS: mean 0, var = mean of x^2
-// w and b are per element of the row, or (CHANNEL) one per run of `hw` elements: channel (row % groups) * channels + k / hw.
+// w and b are per element of the row, or (CHANNEL) one per run of `hw` elements: channel (row % groups) * channels + k
+// / hw.
 //
-// GROUP 0: one invocation per row. Mean and variance come from one pass over sums of x - x[0] and its square, combined every
-// BLOCK elements (Chan), so that neither a large mean nor a long row costs digits; the second pass reads again.
-// GROUP 1, 2: one workgroup per row (group.glsl). Up to 4 * ITEMS * LOCAL elements stay in registers: one read, one write
-// (moments: group_moments.glsl). Longer rows as with GROUP 0.
+// GROUP 0: one invocation per row. Mean and variance come from one pass over sums of x - x[0] and its square, combined
+// every BLOCK elements (Chan), so that neither a large mean nor a long row costs digits; the second pass reads again.
+// GROUP 1, 2: one workgroup per row (group.glsl). Up to 4 * ITEMS * LOCAL elements stay in registers: one read, one
+// write (moments: group_moments.glsl). Longer rows as with GROUP 0.
 //
-// 16384 rows of 4096 on an H200, GB/s of x and y, layer norm / RMS norm; x + 1 has 4150. float32: 4038 4016. float16: with a
-// tree in shared memory and 8-byte accesses 3265 3268; subgroup sums, 16 bytes, weights loaded early and the squares about
-// the mean (a second barrier) 2812 3913, with 8 quads an invocation 3036 3913; one barrier and no checks for the row's end
-// 3139 3987. At 512 invocations a row 2418 3181.
+// 16384 rows of 4096 on an H200, GB/s of x and y, layer norm / RMS norm; x + 1 has 4150. float32: 4038 4016. float16:
+// with a tree in shared memory and 8-byte accesses 3265 3268; subgroup sums, 16 bytes, weights loaded early and the
+// squares about the mean (a second barrier) 2812 3913, with 8 quads an invocation 3036 3913; one barrier and no checks
+// for the row's end 3139 3987. At 512 invocations a row 2418 3181.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -151,7 +152,8 @@ void main() {
     }
     put_quads(y, lane, DT_Y, kept);
   } else {
-    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_Y, normal(fetch(x, k, DT_X, C(0)), mean, rstd, row, k));
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_Y,
+        normal(fetch(x, k, DT_X, C(0)), mean, rstd, row, k));
   }
 #else
   if (RMS == 0) store_stat(p.mean, row, mean);

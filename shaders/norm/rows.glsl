@@ -1,8 +1,8 @@
 // Rows of a tensor, read four elements at a time: shared by softmax and the norms.
 //
 // A row is n elements at base + (start + k * hop) * size. With VEC (hop 1, n and every start a multiple of 4, addresses
-// aligned) four elements are one 16-byte access (8 for half types). 64-bit words, since lavapipe pays per word and lane.
-// C, V4 and C's is_nan/exp/log come from here: include after defining C by the axis `C float double`.
+// aligned) four elements are one 16-byte access (8 for half types). 64-bit words, since lavapipe pays per word and
+// lane. C, V4 and C's is_nan/exp/log come from here: include after defining C by the axis `C float double`.
 #ifndef AULE_ROWS_GLSL
 #define AULE_ROWS_GLSL
 #include "common/dtype.glsl"

@@ -10,8 +10,9 @@
 //
 // Row layouts and GROUP as in softmax.comp.
 //
-// 8192 rows that begin anywhere on an H200, float16, log_softmax, GB/s of grad, y and dx: of 4097 1687 element by element, 3465
-// with VEC 3; of 50257 2402, with VEC 3 by 1024 invocations 2985 (softmax 3033), 512 3372 (2947), 256 3239 (2675).
+// 8192 rows that begin anywhere on an H200, float16, log_softmax, GB/s of grad, y and dx: of 4097 1687 element by
+// element, 3465 with VEC 3; of 50257 2402, with VEC 3 by 1024 invocations 2985 (softmax 3033), 512 3372 (2947), 256
+// 3239 (2675).
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

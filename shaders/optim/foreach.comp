@@ -20,7 +20,8 @@ struct Params {
 layout(constant_id = 0) const int DT = 0;
 layout(constant_id = 1) const int OP = 0;  // Each in csrc/ops/optim/foreach.cpp
 
-const int kAddScalar = 0, kMulScalar = 1, kDivScalar = 2, kAdd = 3, kMul = 4, kDiv = 5, kAddcmul = 6, kAddcdiv = 7, kLerp = 8, kSqrt = 9;
+const int kAddScalar = 0, kMulScalar = 1, kDivScalar = 2, kAdd = 3, kMul = 4, kDiv = 5, kAddcmul = 6, kAddcdiv = 7,
+    kLerp = 8, kSqrt = 9;
 const bool kTakesY = OP >= kAdd && OP <= kLerp, kTakesZ = OP == kAddcmul || OP == kAddcdiv;
 
 void main() {

@@ -1,5 +1,6 @@
-// Eight elements per invocation of a whole chunk, by 16-byte accesses: LOCAL * 8 = CHUNK. Include after multi_tensor.glsl,
-// half.glsl and the constants DT_PARAM, DT_GRAD, DT_STATE. Where all are float32, neighbours take neighbouring 16 bytes.
+// Eight elements per invocation of a whole chunk, by 16-byte accesses: LOCAL * 8 = CHUNK. Include after
+// multi_tensor.glsl, half.glsl and the constants DT_PARAM, DT_GRAD, DT_STATE. Where all are float32, neighbours take
+// neighbouring 16 bytes.
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer OctetRef { uvec4 v; };
 
 uint octet_at(uint first, uint half_) {

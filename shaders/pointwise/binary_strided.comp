@@ -1,4 +1,5 @@
-// out = op(a, b) over operands of any strides; op is a row of binary_ops.def, C the type it computes in. See strided.glsl.
+// out = op(a, b) over operands of any strides; op is a row of binary_ops.def, C the type it computes in. See
+// strided.glsl.
 #pragma aule params ring
 #pragma aule axis C float int int64_t double
 #pragma aule feature float64 if C=double

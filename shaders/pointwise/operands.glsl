@@ -1,5 +1,5 @@
-// Specialization constants of a pointwise kernel behind OP: storage dtype and access of out and of each operand. What the
-// values of MODE mean is said in the file that includes this.
+// Specialization constants of a pointwise kernel behind OP: storage dtype and access of out and of each operand. What
+// the values of MODE mean is said in the file that includes this.
 layout(constant_id = 1) const int DT_OUT = 0;
 layout(constant_id = 2) const int MODE_OUT = 0;
 layout(constant_id = 3) const int DT_A = 0;

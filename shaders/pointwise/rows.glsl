@@ -28,8 +28,9 @@ T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
   return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
 }
-// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): neither cancels for negative x, nor branches. The
-// device's own exp in float32: what it errs by at large arguments is lost beside 1, or in a result next to 0.
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): neither cancels for negative x, nor
+// branches. The device's own exp in float32: what it errs by at large arguments is lost beside 1, or in a result next
+// to 0.
 #ifdef C_float
 T gelu_exp(T x) { return exp(x); }
 #else

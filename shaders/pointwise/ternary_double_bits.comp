@@ -1,5 +1,5 @@
-// out = op(a, b, c) in float64 by integer code, for devices without float64; op is a row of double_bits_ops.def. Operands
-// of any strides, see strided.glsl.
+// out = op(a, b, c) in float64 by integer code, for devices without float64; op is a row of double_bits_ops.def.
+// Operands of any strides, see strided.glsl.
 #pragma aule params ring
 #define C_double_bits
 #define PACK 4

@@ -1,5 +1,5 @@
-// out = op(a) for the long functions of unary_ops.def, any strides. They stand in a loop, one element at a time: unrolled
-// they would cost more to compile than they win.
+// out = op(a) for the long functions of unary_ops.def, any strides. They stand in a loop, one element at a time:
+// unrolled they would cost more to compile than they win.
 #pragma aule params ring
 #define C_float 1
 #define AULE_SPECIAL

@@ -1,8 +1,9 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// mask[i] = u[i] >= drop, of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout. An invocation
-// draws once and serves 4 consecutive elements: element i takes component i % 4 of subsequence i / 4, whatever the grid.
-// PACKED (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third of the memory operations.
+// mask[i] = u[i] >= drop, of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout. An
+// invocation draws once and serves 4 consecutive elements: element i takes component i % 4 of subsequence i / 4,
+// whatever the grid. PACKED (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third of the memory
+// operations.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -44,7 +45,8 @@ void main() {
     if (i >= p.n) continue;
     U8Ref(p.mask + i).v = uint8_t(kept[k] ? 1u : 0u);
 #ifdef C_double
-    store_double(p.dst, i, DT, kept[k] ? load_double(p.src, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
+    store_double(p.dst, i, DT, kept[k] ? load_double(p.src, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) :
+        0.0lf);
 #else
     store_float(p.dst, i, DT, kept[k] ? load_float(p.src, i, DT) * p.scale : 0.0);
 #endif

@@ -1,6 +1,7 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, PACKED as in dropout.comp.
+// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, PACKED as in
+// dropout.comp.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -28,7 +29,8 @@ void main() {
 #ifndef C_double
   if (PACKED) {
     uvec4 kept = uvec4(U32Ref(p.mask + first).v) & uvec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u);
-    store_packed(p.grad_in, first, DT, mix(vec4(0.0), load_packed(p.grad_out, first, DT) * p.scale, notEqual(kept, uvec4(0u))));
+    store_packed(p.grad_in, first, DT, mix(vec4(0.0), load_packed(p.grad_out, first, DT) * p.scale,
+        notEqual(kept, uvec4(0u))));
     return;
   }
 #endif
@@ -37,7 +39,8 @@ void main() {
     if (i >= p.n) continue;
     bool kept = uint(U8Ref(p.mask + i).v) != 0u;
 #ifdef C_double
-    store_double(p.grad_in, i, DT, kept ? load_double(p.grad_out, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
+    store_double(p.grad_in, i, DT, kept ? load_double(p.grad_out, i, DT) *
+        packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
 #else
     store_float(p.grad_in, i, DT, kept ? load_float(p.grad_out, i, DT) * p.scale : 0.0);
 #endif

@@ -7,7 +7,8 @@ vec4 load_packed(uint64_t base, uint64_t i, int dt) {
   }
   uvec2 w = unpack32(bits_at(base + i * 2));
   if (dt == AULE_DT_F16) return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
-  return vec4(uintBitsToFloat(w.x << 16), uintBitsToFloat(w.x & 0xffff0000u), uintBitsToFloat(w.y << 16), uintBitsToFloat(w.y & 0xffff0000u));
+  return vec4(uintBitsToFloat(w.x << 16), uintBitsToFloat(w.x & 0xffff0000u), uintBitsToFloat(w.y << 16),
+      uintBitsToFloat(w.y & 0xffff0000u));
 }
 void store_packed(uint64_t base, uint64_t i, int dt, vec4 x) {
   if (dt == AULE_DT_F32) {

@@ -1,6 +1,6 @@
-// Poisson draws, one invocation per element with its own Philox subsequence. Rates below 10: products of uniforms (Knuth)
-// until they fall under exp(-rate). Above: Hoermann's transformed rejection PTRS ("The transformed rejection method for
-// generating Poisson random variables", 1993), accepted with probability over 0.85 a round.
+// Poisson draws, one invocation per element with its own Philox subsequence. Rates below 10: products of uniforms
+// (Knuth) until they fall under exp(-rate). Above: Hoermann's transformed rejection PTRS ("The transformed rejection
+// method for generating Poisson random variables", 1993), accepted with probability over 0.85 a round.
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

@@ -3,8 +3,9 @@
 // Fills a dense tensor with draws of one distribution (KIND). One invocation draws for 4 elements, 128 apart, so that
 // neighbouring invocations touch neighbouring elements; its Philox subsequence is its linear id. What an element gets
 // therefore depends on the seed, the offset and its position only, never on how the grid is cut.
-// Normals are Box-Muller, exponentials and geometrics inverted logarithms of 32-bit draws in (0, 1]. In the double variant only
-// uniform and bernoulli draw 53 bits; the others are float32 values widened, as GLSL has no double logarithm.
+// Normals are Box-Muller, exponentials and geometrics inverted logarithms of 32-bit draws in (0, 1]. In the double
+// variant only uniform and bernoulli draw 53 bits; the others are float32 values widened, as GLSL has no double
+// logarithm.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -17,7 +18,8 @@ layout(local_size_x = 128) in;
 layout(constant_id = 0) const int DT = AULE_DT_F32;
 layout(constant_id = 1) const int KIND = 0;
 layout(constant_id = 2) const int P_DT = AULE_DT_F32;  // of probabilities
-const int kUniform = 0, kNormal = 1, kBernoulli = 2, kBernoulliTensor = 3, kExponential = 4, kInteger = 5, kGeometric = 6,
+const int kUniform = 0, kNormal = 1, kBernoulli = 2, kBernoulliTensor = 3, kExponential = 4, kInteger = 5,
+    kGeometric = 6,
           kCauchy = 7, kLogNormal = 8;
 
 struct Params {
@@ -107,7 +109,8 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
     }
     case kBernoulliTensor: {
       REAL q = LOAD(p.probabilities, i, P_DT);
-      if (!(q >= REAL(0) && q <= REAL(1))) report_error(p.error, AULE_ERR_INVALID_PROBABILITY, p.tag, int64_t(i), int64_t(p.n));
+      if (!(q >= REAL(0) && q <= REAL(1))) report_error(p.error, AULE_ERR_INVALID_PROBABILITY, p.tag, int64_t(i),
+          int64_t(p.n));
 #ifdef C_double
       bool hit = uniform_draw(x, y) < q;
 #else

@@ -1,8 +1,8 @@
-// Column sums of x[rows, n], float types, for GPUs: part[split, o] = scale * sum over the split's rows of x[row, o], float32;
-// norm_params_sum.comp adds up the splits.
+// Column sums of x[rows, n], float types, for GPUs: part[split, o] = scale * sum over the split's rows of x[row, o],
+// float32; norm_params_sum.comp adds up the splits.
 //
-// An invocation reads 16 bytes of a row, E columns, and 4 rows are in flight; 32 neighbours read 512 bytes. The workgroup's 8
-// slices take rows in turn, and their sums meet in shared memory.
+// An invocation reads 16 bytes of a row, E columns, and 4 rows are in flight; 32 neighbours read 512 bytes. The
+// workgroup's 8 slices take rows in turn, and their sums meet in shared memory.
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int DT = 0;
 #include "common/indexing.glsl"

@@ -12,7 +12,8 @@
 //
 // GROUP 0: one invocation per (output, chunk of the reduced index), invocations adjacent along the kept dimension:
 //   coalesced for column reductions; what lavapipe wants always (no barrier, see below).
-// GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared memory:
+// GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared
+// memory:
 //   row and full reductions on GPUs.
 // PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: states to output. 3: states to fewer.
 //
@@ -37,7 +38,8 @@ layout(local_size_x_id = 6) in;
 
 struct Params {
   uint64_t in_, out_, out2;      // out2: indices (arg), mean (moments, may be 0), maximum (minmax)
-  uint64_t n_out, n_red, chunk;  // chunk: reduced elements (PASS 3: states) per invocation or workgroup; PASS 0, 2: the true count
+  // chunk: reduced elements (PASS 3: states) per invocation or workgroup; PASS 0, 2: the true count
+  uint64_t n_out, n_red, chunk;
   uint64_t in_stride[3], red_stride[2], out_stride[3];  // in elements
   uint kept_size[2], red_size;   // all but the slowest
   float arg;                     // p of the norm; correction of var
@@ -229,7 +231,8 @@ uint64_t red_offset(uint64_t r) {
 State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uint step) {
   State total = begin();
   if (PASS >= 2) {
-    for (uint64_t r = first; r < last; r += step) total = combine(total, StateRef(p.in_ + (r * p.n_out + o) * STATE_BYTES).s);
+    for (uint64_t r = first; r < last; r += step) total = combine(total,
+        StateRef(p.in_ + (r * p.n_out + o) * STATE_BYTES).s);
     return total;
   }
   for (uint64_t r = first; r < last;) {

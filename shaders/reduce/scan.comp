@@ -3,12 +3,12 @@
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
 #pragma aule skip STATE=lse C=int64_t
-// y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum and
-// minimum with their last index, and log-sum-exp.
+// y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum
+// and minimum with their last index, and log-sum-exp.
 //
-// A row is cut into chunks when there are few rows. PASS 0: one chunk, input to output. 1: each chunk's total to scratch
-// [chunk][row]. 2: those totals to exclusive prefixes, in place, one invocation per row. 3: each chunk from its prefix.
-// GROUP 0: an invocation walks a chunk (neighbours along rows: coalesced when inner > 1; lavapipe always).
+// A row is cut into chunks when there are few rows. PASS 0: one chunk, input to output. 1: each chunk's total to
+// scratch [chunk][row]. 2: those totals to exclusive prefixes, in place, one invocation per row. 3: each chunk from its
+// prefix. GROUP 0: an invocation walks a chunk (neighbours along rows: coalesced when inner > 1; lavapipe always).
 // GROUP 1 (GPU, inner 1): a workgroup walks it in tiles of LOCAL elements, each scanned in shared memory.
 #ifdef C_double
 #define AULE_DOUBLE

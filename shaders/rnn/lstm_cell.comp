@@ -11,7 +11,8 @@ layout(local_size_x = 64) in;
 layout(constant_id = 0) const int DT = 0;
 struct Params {
   uint64_t input_gates, hidden_gates, input_bias, hidden_bias;  // forward; biases may be 0
-  uint64_t cx, hy, cy, workspace;                               // backward: hy and cy are the gradients (or 0), cy_value below
+  // backward: hy and cy are the gradients (or 0), cy_value below
+  uint64_t cx, hy, cy, workspace;
   uint64_t cy_value, grad_gates, grad_cx;
   uint n, hidden;
 };
@@ -45,7 +46,8 @@ void main() {
   float gc = p.cy != uint64_t(0) ? load_float(p.cy, id, DT) : 0.0;
   float t = tanh_(load_float(p.cy_value, id, DT));
   gc += gh * a[3] * (1.0 - t * t);
-  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DT) * a[1] * (1.0 - a[1]), gc * a[0] * (1.0 - a[2] * a[2]),
+  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DT) * a[1] * (1.0 - a[1]),
+      gc * a[0] * (1.0 - a[2] * a[2]),
                            gh * t * a[3] * (1.0 - a[3]));
   for (int g = 0; g < 4; ++g) store_float(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DT, grad[g]);
   store_float(p.grad_cx, id, DT, gc * a[1]);

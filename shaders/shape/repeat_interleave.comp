@@ -20,7 +20,8 @@ void main() {
   uint64_t i = linear_invocation();
   if (i >= p.n) return;
   int64_t total = I64Ref(p.sums + uint64_t(p.count - 1u) * 8).v;
-  if (i == uint64_t(0) && total != int64_t(p.n)) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, total, int64_t(p.n));
+  if (i == uint64_t(0) && total != int64_t(p.n)) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, total,
+      int64_t(p.n));
   uint low = 0u, high = p.count - 1u;
   while (low < high) {
     uint middle = (low + high) / 2u;

@@ -1,4 +1,5 @@
-// Coordinates of the true elements: out[k, d] for the k-th one. `before` is the running count of true elements, itself included.
+// Coordinates of the true elements: out[k, d] for the k-th one. `before` is the running count of true elements, itself
+// included.
 layout(constant_id = 0) const int DT_BEFORE = 0;
 layout(constant_id = 1) const int LOCAL = 8;
 layout(local_size_x_id = 1) in;

@@ -1,4 +1,5 @@
-// The sorted order to results: elements first .. first + count - 1 of each row, as values of x[rows, n] and as positions.
+// The sorted order to results: elements first .. first + count - 1 of each row, as values of x[rows, n] and as
+// positions.
 layout(constant_id = 0) const int RAW = 0;   // element size code; values are only moved
 layout(constant_id = 1) const int WIDE = 0;
 layout(constant_id = 2) const int LOCAL = 8;
