@@ -8,10 +8,10 @@
 #include <random>
 #include <thread>
 
+#include "device_memory.h"
 #include "fixture.h"
 #include "kernels/kernel_table.h"
 #include "long_loops.h"
-#include "memory.h"
 #include "stream/cost.h"
 #include "stream/hazards.h"
 #include "vulkan/instance.h"
