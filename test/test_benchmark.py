@@ -18,12 +18,14 @@ TINY = gpu_cases.Sizes(
 @pytest.fixture(scope="module")
 def lines():
     found = []
-    sample_ms, gpu_timing.SAMPLE_MS = gpu_timing.SAMPLE_MS, 0.0
+    before = {name: getattr(gpu_timing, name) for name in ("SAMPLE_MS", "REST_S", "SAMPLES")}
+    gpu_timing.SAMPLE_MS, gpu_timing.REST_S, gpu_timing.SAMPLES = 0.0, 0.0, 2
     about = {"device": "d", "driver": "e", "torch": torch.__version__}
     # The CPU stands in for CUDA: the same code compares.
     groups = ["attention", "gemm", "norms", "decode", "chains"]
     gpu_report.run(groups, about, found.append, rivals=["cpu"], sizes=TINY)
-    gpu_timing.SAMPLE_MS = sample_ms
+    for name, value in before.items():
+        setattr(gpu_timing, name, value)
     return found
 
 
