@@ -353,8 +353,13 @@ torch_aule.print_backend_info()
 
 
 def test_info_and_collect_env(device, capsys):
+    torch.ones(1, device=device)  # what serves attention is known of a device that is in use
     torch_aule.print_backend_info()
     text = capsys.readouterr().out
     assert torch.aule.get_device_name() in text and "variants run" in text and "driver" in text
+    for head in ("memory", "attention", "products", "missing"):
+        assert f"\n  {head} " in text, head
+    assert len(text.splitlines()) < 25 * torch.aule.device_count(), "one screen"
+    assert "softmax" not in text and "\n  softmax " in torch_aule.info.backend_info(kernels=True)
     done = run_python("import runpy; runpy.run_module('torch_aule.info', run_name='__main__')")
     assert done.returncode == 0 and "aule:0" in done.stdout
