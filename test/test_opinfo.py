@@ -93,17 +93,21 @@ def test_other_dtypes(device, dtype, name):
     check(name, run_entry(ENTRIES[name], dtype, limit=2), {}, {})
 
 
+def check_form(name: str, outcome) -> None:
+    """As check(); a form may be native where the operator is listed for a sample that this form does not see."""
+    if outcome.status != "native":
+        check(name, outcome, skips.refused, {})
+
+
 @pytest.mark.parametrize("name", [name for name, op in ENTRIES.items() if has_direction(op, torch.float32, "in_place")])
 def test_in_place(device, name):
     if name in skips.not_comparable:
         pytest.skip(skips.not_comparable[name])
-    check(name, run_entry(ENTRIES[name], torch.float32, limit=1, direction="in_place"), skips.refused, {})
+    check_form(name, run_entry(ENTRIES[name], torch.float32, limit=1, direction="in_place"))
 
 
 @pytest.mark.parametrize("name", [name for name, op in ENTRIES.items() if has_direction(op, torch.float32, "out")])
 def test_out(device, name):
     if name in skips.not_comparable:
         pytest.skip(skips.not_comparable[name])
-    outcome = run_entry(ENTRIES[name], torch.float32, limit=1, direction="out")
-    if outcome.status != "native":  # a form with out= may be native where the functional one has a sample that is not
-        check(name, outcome, skips.refused, {})
+    check_form(name, run_entry(ENTRIES[name], torch.float32, limit=1, direction="out"))

@@ -4,12 +4,12 @@ import copy
 
 import torch
 
-import model_families
+import diffusion_families
 import torch_aule.integrations
 
 assert not torch.aule.get_device_properties().float64
 torch.manual_seed(0)
-model, inputs = model_families.DIFFUSERS["flux"]()
+model, inputs = diffusion_families.DIFFUSERS["flux"]()
 on_device = copy.deepcopy(model).to("aule")
 with torch.no_grad():
     expected = model(**inputs).sample
