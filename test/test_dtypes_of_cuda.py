@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from helpers import to_device
 from opinfo_runner import ENTRIES
 
 WIDE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128, torch.complex128: torch.complex128}
@@ -86,7 +87,6 @@ def test_dtype(not_strict, name, dtype):
     for sample in samples_of(op, dtype):
         sample = sample.transform(narrow)
         refusal = next((text for text, cells in REFUSED.items() if (name, dtype) in cells), None)
-        to_device = lambda value: value.to("aule") if isinstance(value, torch.Tensor) else value  # noqa: E731
         if refusal is not None:
             try:
                 call(op, sample, to_device)

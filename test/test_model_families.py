@@ -115,13 +115,13 @@ def draw_that_says_something(family):
     """A model, what it gives on the CPU, and what that is weighted by."""
     for _ in range(4):
         model, inputs = build(family)
-        initial, weights = copy.deepcopy(model), {}
+        weights = {}
         outputs, gradients = run(model, inputs, weights)
         # An output that is the same at every place, or nearly nothing, would compare equal whatever was computed. Of a
         # model that ends in a ReLU some draws are like that.
         weak = {name: value.std().item() for name, value in outputs.items() if value.numel() > 1 and value.std() < 1e-2}
         if not weak:
-            return initial, inputs, weights, outputs, gradients
+            return model, inputs, weights, outputs, gradients
     raise AssertionError(f"four draws in a row give next to nothing: {weak}")
 
 
@@ -134,8 +134,8 @@ def in_float64(model, inputs, weights):
 
 def compare(family, device):
     model, inputs, weights, outputs, gradients = draw_that_says_something(family)
-    initial = copy.deepcopy(model)
-    on_device = model.to(device)
+    model.zero_grad()
+    on_device = copy.deepcopy(model).to(device)
     device_outputs, device_gradients = run(on_device, to_device(inputs, device), weights)
     assert device_outputs.keys() == outputs.keys() and device_gradients.keys() == gradients.keys()
     largest = max(gradient.abs().max().item() for gradient in gradients.values())
@@ -151,14 +151,18 @@ def compare(family, device):
     factor = LOOSER.get(family, 1)
     if worst_output[0] < factor * OUTPUT_TOLERANCE and worst_gradient[0] < factor * GRADIENT_TOLERANCE:
         return
-    # A value that a rounding carries over the kink of a ReLU changes a gradient by percents, on the CPU as here.
-    wide_outputs, wide_gradients = in_float64(initial, inputs, weights)
-    for name, wide in wide_outputs.items():
-        error = relative_error(device_outputs[name].double(), wide)
-        assert error < factor * OUTPUT_TOLERANCE, f"{name}: {error:.1e} from float64"
-    for name, wide in wide_gradients.items():
-        error = relative_error(device_gradients[name].double(), wide, SMALLEST_GRADIENT * largest)
-        assert error < factor * GRADIENT_TOLERANCE, f"{name}: {error:.1e} from float64"
+    # A value that a rounding carries over the kink of a ReLU changes a gradient by percents, on the CPU as here, and some
+    # draws enlarge rounding errors. Float64 then says who is right: the device may err thrice as much as the CPU.
+    wide_outputs, wide_gradients = in_float64(model, inputs, weights)
+    for wide, ours, cpus, tolerance, least in (
+        (wide_outputs, device_outputs, outputs, OUTPUT_TOLERANCE, 0.0),
+        (wide_gradients, device_gradients, gradients, GRADIENT_TOLERANCE, SMALLEST_GRADIENT * largest),
+    ):
+        for name, exact in wide.items():
+            error = relative_error(ours[name].double(), exact, least)
+            cpu_error = relative_error(cpus[name].double(), exact, least)
+            limit = max(factor * tolerance, min(3 * cpu_error, 10 * tolerance))
+            assert error < limit, f"{name}: {error:.1e} from float64, the CPU {cpu_error:.1e}"
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in REFUSED])

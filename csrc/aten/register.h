@@ -128,35 +128,28 @@ struct Kernel<fn, name> {
     (stack.emplace_back(args), ...);
     ops::cpu_fallback(name.text, &stack);
     if constexpr (std::is_same_v<R, at::Tensor&>) {
-      return *written(args...);
+      return *written<1>(args...).front();
     } else if constexpr (returns_references<R>) {
-      return last_written(args...);
+      return std::apply([](auto*... result) { return R(*result...); }, written<std::tuple_size_v<R>>(args...));
     } else {
       return Results<R>::from(stack, args...);
     }
   }
 
  private:
-  static at::Tensor* written(A... args) {
-    at::Tensor* found = nullptr;
+  // The last n arguments that are written to, which are the results: running statistics of batch normalization, written
+  // too, stand before them.
+  template <size_t n>
+  static std::array<at::Tensor*, n> written(A... args) {
+    std::array<at::Tensor*, n> last{};
     const auto look = [&]<class T>(std::type_identity<T>, auto& value) {
-      if constexpr (is_written<T>) found = &value;
+      if constexpr (is_written<T>) {
+        std::shift_left(last.begin(), last.end(), 1);
+        last.back() = &value;
+      }
     };
     (look(std::type_identity<A>{}, args), ...);
-    return found;
-  }
-  // Results come last among what is written: running statistics of batch normalization stand before them.
-  static R last_written(A... args) {
-    std::array<at::Tensor*, sizeof...(A)> found{};
-    size_t n = 0;
-    const auto look = [&]<class T>(std::type_identity<T>, auto& value) {
-      if constexpr (is_written<T>) found[n++] = &value;
-    };
-    (look(std::type_identity<A>{}, args), ...);
-    constexpr size_t results = std::tuple_size_v<R>;
-    return [&]<size_t... i>(std::index_sequence<i...>) {
-      return R(*found[n - results + i]...);
-    }(std::make_index_sequence<results>{});
+    return last;
   }
 };
 

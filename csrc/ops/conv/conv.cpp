@@ -11,6 +11,7 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv/implicit_gemm.h"
 #include "ops/matmul/matmul.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -400,8 +401,7 @@ at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::
   at::Tensor columns = at::empty(shape, x.options());
   run_unfold(g, x, columns, /*fold=*/false);
   if (!batched) columns = columns.squeeze(0);
-  at::native::resize_output(out, columns.sizes());
-  return out.copy_(columns);
+  return hand_over(columns, out);
 }
 at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
                   at::IntArrayRef padding, at::IntArrayRef stride) {
@@ -427,8 +427,7 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::
       at::empty({columns.size(0), columns.size(1) / g.taps(), output_size[0], output_size[1]}, columns.options());
   run_unfold(g, image, columns, /*fold=*/true);
   if (!batched) image = image.squeeze(0);
-  at::native::resize_output(out, image.sizes());
-  return out.copy_(image);
+  return hand_over(image, out);
 }
 at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
                   at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {

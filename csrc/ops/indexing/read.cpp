@@ -4,6 +4,7 @@
 #include "ops/indexing/advanced.h"
 #include "ops/indexing/common.h"
 #include "ops/indexing/indexing.h"
+#include "ops/tensor/contiguous_out.h"
 
 namespace aule::ops {
 
@@ -112,8 +113,7 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
   check_same_dtype("masked_select", self, "out", out);
   const at::Tensor selected = ops::masked_select(self, mask);
-  at::native::resize_output(out, selected.sizes());
-  return out.copy_(selected);
+  return hand_over(selected, out);
 }
 
 }  // namespace aule::ops

@@ -6,6 +6,7 @@
 #include "kernels_norm.gen.h"
 #include "ops/norm/params.h"
 #include "ops/reduce/plan.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -154,12 +155,9 @@ ThreeResults native_batch_norm_out(
     at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
   auto [y, mean, invstd] =
       ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
-  at::native::resize_output(out, y.sizes());
-  at::native::resize_output(save_mean, mean.sizes());
-  at::native::resize_output(save_invstd, invstd.sizes());
-  out.copy_(y);
-  save_mean.copy_(mean);
-  save_invstd.copy_(invstd);
+  hand_over(y, out);
+  hand_over(mean, save_mean);
+  hand_over(invstd, save_invstd);
   return {out, save_mean, save_invstd};
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/sum.h>
 
 #include "ops/pointwise/pointwise.h"
+#include "ops/tensor/contiguous_out.h"
 
 namespace aule::ops {
 namespace {
@@ -21,8 +22,7 @@ Tensor loss(const Row& row, const Tensor& self, const Tensor& target, int64_t re
 }
 
 Tensor& assign(Tensor& out, const Tensor& value) {
-  at::native::resize_output(out, value.sizes());
-  return out.copy_(value);
+  return hand_over(value, out);
 }
 
 // 1 / n for the mean, times `factor`.

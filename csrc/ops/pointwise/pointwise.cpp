@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "kernels_pointwise.gen.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/strided_shape.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -334,8 +335,7 @@ bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute
   if (exact || !c10::canCast(common, out.scalar_type())) return false;
   at::Tensor result;
   compute(result);
-  at::native::resize_output(out, result.sizes());
-  out.copy_(result);
+  hand_over(result, out);
   return true;
 }
 

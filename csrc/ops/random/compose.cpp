@@ -11,6 +11,7 @@
 
 #include "kernels_random.gen.h"
 #include "ops/random/random.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/generator.h"
@@ -136,8 +137,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
   TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
   check_same_device("multinomial", {&self, &out});
   const at::Tensor picked = ops::multinomial(self, num_samples, replacement, generator);
-  at::native::resize_output(out, picked.sizes());
-  return out.copy_(picked);
+  return hand_over(picked, out);
 }
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {

@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "ops/reduce/plan.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -291,8 +292,7 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
   if (op == ReduceOp::count && out.scalar_type() == at::kDouble) {  // counts in int64, which convert by a copy
     at::Tensor count = at::empty({0}, out.options().dtype(at::kLong));
     reduce_out("linalg.vector_norm", value(op, 0), self, mask, keepdim, count);
-    at::native::resize_output(out, count.sizes());
-    return out.copy_(count);
+    return hand_over(count, out);
   }
   return reduce_out("linalg.vector_norm", value(op, static_cast<float>(p)), self, mask, keepdim, out);
 }

@@ -233,9 +233,7 @@ at::Tensor nonzero(const at::Tensor& self) { return nonzero_of(self); }
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero: expected out of dtype Long, but got ", out.scalar_type());
   at::Tensor result = nonzero_of(self);
-  at::native::resize_output(out, result.sizes());
-  out.copy_(result);
-  return out;
+  return hand_over(result, out);
 }
 at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value) {
   TORCH_CHECK(size >= 0, "nonzero_static: expected a size of at least 0, but got ", size);

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "kernels_sort.gen.h"
+#include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -104,8 +105,7 @@ void put_back(const at::Tensor& self, int64_t dim, int64_t count, const TwoTenso
     if (count > 0) shape.push_back(count);
     at::Tensor t = r.view(shape);
     if (count > 0) t = t.movedim(-1, dim);
-    at::native::resize_output(out, t.sizes());
-    out.copy_(t);
+    hand_over(t, out);
   };
   back(std::get<0>(rows), values);
   back(std::get<1>(rows), indices);
@@ -213,10 +213,8 @@ at::Tensor nanmedian(const at::Tensor& self) { return median_all("nanmedian", se
 
 TwoResults mode_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
   const auto [v, i] = ops::mode(self, dim, keepdim);
-  at::native::resize_output(values, v.sizes());
-  at::native::resize_output(indices, i.sizes());
-  values.copy_(v);
-  indices.copy_(i);
+  hand_over(v, values);
+  hand_over(i, indices);
   return {values, indices};
 }
 TwoTensors mode(const at::Tensor& self, int64_t dim, bool keepdim) {
