@@ -141,7 +141,8 @@ def test_dropout_of_weights_near_the_largest_half(dtype, monkeypatch):
         torch.aule.manual_seed(7)
         outs.append(torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.4)[0].cpu().double())
     assert outs[0].isfinite().all()
-    torch.testing.assert_close(outs[0], outs[1], rtol=0, atol=2e-2)
+    # Both are rounded to 16 bits at the end, so they may lie one step apart.
+    torch.testing.assert_close(outs[0], outs[1], rtol=torch.finfo(dtype).eps, atol=2e-2)
 
 
 def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):
