@@ -45,8 +45,8 @@ struct Params {
 #include "common/philox.glsl"
 
 // Positions 0 to 4 of every kernel's specialization constants.
-layout(constant_id = 0) const int DT = 0;        // dtype of query, key, value, out and their gradients
-layout(constant_id = 1) const int BIAS_DT = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
+layout(constant_id = 0) const int DTYPE = 0;        // dtype of query, key, value, out and their gradients
+layout(constant_id = 1) const int BIAS_DTYPE = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
 // Bits: 1 dropout, 2 ragged, 4 paged, 8 dropout's seed is in memory; from bit 8 on the rows of a page, or the
 // threshold.
 layout(constant_id = 2) const int MODE = 0;
@@ -64,12 +64,12 @@ const int PAGE = PAGED ? MODE >> 8 : 1;
 const float LOG2E = 1.4426950408889634;
 // Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
 const float LOWEST = -3.0e38;
-const int ELEM_BYTES = DT == AULE_DT_F32 ? 4 : 2;
+const int ELEM_BYTES = DTYPE == AULE_DT_F32 ? 4 : 2;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
 // Two 16-bit elements in one word.
-vec2 pair(uint w) { return DT == AULE_DT_F16 ? unpackHalf2x16(w) :
+vec2 pair(uint w) { return DTYPE == AULE_DT_F16 ? unpackHalf2x16(w) :
     vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 
 // Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
@@ -129,7 +129,7 @@ int queries_end(int key_last) { return min(query_count(), key_last - diagonal_sh
 // D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more
 // as sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV
 // kernels.
-bool sums_delta(int keys, int rows) { return DT != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
+bool sums_delta(int keys, int rows) { return DTYPE != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
 #ifdef ATTENTION_GRAD_LOGSUMEXP
 float delta_of_logsumexp(int64_t index) {
   bool given = p.grad_logsumexp != uint64_t(0);
@@ -139,10 +139,10 @@ float delta_of_logsumexp(int64_t index) {
 #endif
 
 float load_bias(uint64_t address) {
-  if (BIAS_DT == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
-  return load_float(address, 0, BIAS_DT);
+  if (BIAS_DTYPE == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
+  return load_float(address, 0, BIAS_DTYPE);
 }
-uint64_t bias_bytes() { return BIAS_DT == AULE_DT_BOOL ? 1 : (BIAS_DT == AULE_DT_F32 ? 4 : 2); }
+uint64_t bias_bytes() { return BIAS_DTYPE == AULE_DT_BOOL ? 1 : (BIAS_DTYPE == AULE_DT_F32 ? 4 : 2); }
 
 // Overflow of exp in a hand-made tanh is why the built-in one is clamped: beyond 15 it is 1 in float32.
 float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }

@@ -9,7 +9,7 @@ struct Raw { uvec4 a, b; };
 Raw load_raw(uint64_t row, int column, int dim) {
   Raw x;
   x.b = uvec4(0);
-  if (ALIGNED && DT == AULE_DT_F32) {
+  if (ALIGNED && DTYPE == AULE_DT_F32) {
     Chunk32Ref at = Chunk32Ref(row + uint64_t(uint(column)) * 4);
     x.a = floatBitsToUint(at.low);
     x.b = floatBitsToUint(at.high);
@@ -18,7 +18,7 @@ Raw load_raw(uint64_t row, int column, int dim) {
   } else {
     [[unroll]] for (int i = 0; i < 4; ++i) {
       const int a = min(column + i, dim - 1), c = min(column + 4 + i, dim - 1);
-      const float low = load_float(row, uint64_t(a), DT), high = load_float(row, uint64_t(c), DT);
+      const float low = load_float(row, uint64_t(a), DTYPE), high = load_float(row, uint64_t(c), DTYPE);
       x.a[i] = floatBitsToUint(column + i < dim ? low : 0.0);
       x.b[i] = floatBitsToUint(column + 4 + i < dim ? high : 0.0);
     }
@@ -27,7 +27,7 @@ Raw load_raw(uint64_t row, int column, int dim) {
 }
 Eight unpack(Raw x) {
   Eight y;
-  if (ALIGNED && DT != AULE_DT_F32) {
+  if (ALIGNED && DTYPE != AULE_DT_F32) {
     y.low = vec4(pair(x.a.x), pair(x.a.y));
     y.high = vec4(pair(x.a.z), pair(x.a.w));
   } else {

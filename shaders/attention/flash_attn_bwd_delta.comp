@@ -31,8 +31,8 @@ void main() {
       const uvec4 x = ChunkRef(o_row + uint64_t(d) * 2).v, y = ChunkRef(g_row + uint64_t(d) * 2).v;
       [[unroll]] for (int i = 0; i < 4; ++i) sum += dot(pair(x[i]), pair(y[i]));
     }
-  } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DT) *
-      load_float(g_row, d, DT);
+  } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DTYPE) *
+      load_float(g_row, d, DTYPE);
 #if LANES > 1
   partial[local] = sum;
   barrier();  // the row's first lane reads what its neighbours wrote

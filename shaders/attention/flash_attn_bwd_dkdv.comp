@@ -22,7 +22,7 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
       const int key = w.key0 + i, seen = key - row - diagonal_shift();
       const bool inside = key < key_count() && row < w.end;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
-      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
+      if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
           uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
@@ -74,7 +74,7 @@ void main() {
     Rows g = head_rows(p.grad_out, p.grad_out_stride, b, h, end, p.v_dim);
     Rows next_q = head_rows(p.query, p.query_stride, b, min(h + 1, p.heads - 1), end, p.head_dim);
     w.bh = b * p.heads + h;
-    if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
+    if (BIAS_DTYPE >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
         int64_t(h) * p.bias_stride[1]);
     [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
       w.query0 = query0;

@@ -115,8 +115,8 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
         x = fma(s[r][e], (p.scale * LOG2E), -stats.x);
       } else {
         if (SOFTCAP) slope = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) :
-            uint64_t(0)) - stats.x, 0.0);
+        x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - stats.x, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < least[SLOT(e)];
@@ -186,8 +186,8 @@ void give(int stage, int block, int i, int side, int query0, bool masked) {
         x = fma(score, (p.scale * LOG2E), -logsumexp);
       } else {
         if (SOFTCAP) slope = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(query, tile_last), min(key, last_key())) :
-            uint64_t(0)) - logsumexp, 0.0);
+        x = min(modified_score(score, BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - logsumexp, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) - p.right;
@@ -328,7 +328,7 @@ void main() {
     a_base = query_rows(p.query, p.query_stride, b, h);
     b_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
     stats_base = p.stats + uint64_t(stats_index(bh, 0)) * 8;
-    if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+    if (BIAS_DTYPE >= 0) bias_base = bias_head(b, h);
     if (STORES_DS) {
       query_blocks = ds_blocks(p.q_len);
       ds_base = p.grad_scores + uint64_t(uint(in_chunk * heads_of_group + member)) *

@@ -57,7 +57,7 @@ void main() {
   uint64_t all_stats = p.stats, stats = all_stats + uint64_t(stats_index(bh0, begin)) * 8;
   int64_t bias_q = p.bias_stride[2], bias_h = p.bias_stride[1];
   uint64_t bias_base[R];
-  if (BIAS_DT >= 0) {
+  if (BIAS_DTYPE >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h +
           int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
@@ -101,7 +101,7 @@ void main() {
         x = softcap * t;
         slope = 1.0 - t * t;
       }
-      if (BIAS_DT >= 0) x += load_bias(bias_base[r] + bias_bytes() *
+      if (BIAS_DTYPE >= 0) x += load_bias(bias_base[r] + bias_bytes() *
           uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
       int seen = key0 + r - row - shift;
       bool visible = seen >= -left && seen <= right && x > NEG_INF;

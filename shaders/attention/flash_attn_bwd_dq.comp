@@ -25,7 +25,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const int row = w.row0 + i, seen = key - row - diagonal_shift();
       const bool inside = key < w.end && row < q_len;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
-      if (BIAS_DT >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
+      if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
           uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
@@ -33,7 +33,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       if (DROPOUT) {
         gp = is_kept(w.first, ty() * R + i, w.key0, tx() + TX * j, false) ? gp * p.dropout_scale : 0.0;
       }
-      if (DT != AULE_DT_F32) sum.v[i] += prob * gp;
+      if (DTYPE != AULE_DT_F32) sum.v[i] += prob * gp;
       const float ds = prob * (gp - w.delta.v[i]);
       if (GRAD_BIAS && w.pass == 1 && inside && w.column == 0) F32Ref(p.grad_bias +
           uint64_t((int64_t(w.bh) * q_len + row) * key_count() + key) * 4).v = ds;
@@ -67,7 +67,7 @@ void main() {
   w.bh = bh;
   w.column = column;
   w.bias = 0;
-  if (BIAS_DT >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
+  if (BIAS_DTYPE >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
       int64_t(h) * p.bias_stride[1]);
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();

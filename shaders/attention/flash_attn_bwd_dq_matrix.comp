@@ -86,8 +86,8 @@ void weigh(int block, int key0, bool masked) {
         x = fma(s[r][e], p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) :
-            uint64_t(0)) - lse[t], 0.0);
+        x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > most[SLOT(e)];
@@ -156,8 +156,8 @@ void give(int stage, int block, int i, int key0, bool masked, bool summed) {
         x = fma(score, p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[i * ROWS + r][e] = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()), min(key, tile_last)) :
-            uint64_t(0)) - lse[t], 0.0);
+        x = min(modified_score(score, BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > min(beyond, diagonal + NIBBLE(SLOT_ROWS, SLOT(e)) + p.right);

@@ -58,7 +58,7 @@ void main() {
   uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
   [[unroll]] for (int r = 0; r < R; ++r) {
     int row = min(row0 + r, q_len - 1);
-    if (BIAS_DT >= 0)
+    if (BIAS_DTYPE >= 0)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
           int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
     if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
@@ -72,7 +72,7 @@ void main() {
   float sum[R];
   [[unroll]] for (int r = 0; r < R; ++r) {
     sum[r] = 0.0;
-    if (DT != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
+    if (DTYPE != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
   }
   uint kept[R];  // of 32 keys
   [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
@@ -105,7 +105,7 @@ void main() {
         x = softcap * t;
         slope = 1.0 - t * t;
       }
-      if (BIAS_DT >= 0) {
+      if (BIAS_DTYPE >= 0) {
         x += load_bias(bias_row[r]);
         bias_row[r] += bias_step;
       }
@@ -115,7 +115,7 @@ void main() {
       float gp = dp[r];
       if (DROPOUT) gp = (kept[r] >> (key & 31) & 1u) != 0u ? gp * dropout_scale : 0.0;
       float ds = prob * (gp - delta[r]);
-      if (DT != AULE_DT_F32) {
+      if (DTYPE != AULE_DT_F32) {
         sum[r] += step < 0 ? prob * gp : 0.0;
         ds = step < 0 ? 0.0 : ds;
       }
@@ -132,13 +132,13 @@ void main() {
         [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
       }
     }
-    bool turn = DT != AULE_DT_F32 && step == -1;  // from delta to dQ
+    bool turn = DTYPE != AULE_DT_F32 && step == -1;  // from delta to dQ
     k_row = turn ? k_first : k_row + k_step;
     v_row = turn ? v_first : v_row + v_step;
-    if (DT != AULE_DT_F32) {
+    if (DTYPE != AULE_DT_F32) {
       [[unroll]] for (int r = 0; r < R; ++r) {
         delta[r] = turn ? sum[r] : delta[r];
-        if (BIAS_DT >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
+        if (BIAS_DTYPE >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
         if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
       }
     }

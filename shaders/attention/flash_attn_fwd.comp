@@ -29,7 +29,7 @@ void main() {
   Rows none = Rows(0, 0, 0, 0, 0);
   uint64_t bias = 0;
   int64_t bias_q = 0, bias_k = 0;
-  if (BIAS_DT >= 0) {
+  if (BIAS_DTYPE >= 0) {
     bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
     bias_q = p.bias_stride[2];
     bias_k = p.bias_stride[3];
@@ -62,7 +62,7 @@ void main() {
         [[unroll]] for (int i = 0; i < R; ++i) {
           int row = row0 + i, seen = key - row - shift;
           float x = s.v[i * C + j];
-          if (BIAS_DT >= 0 && key < end && row < q_len) x += load_bias(bias +
+          if (BIAS_DTYPE >= 0 && key < end && row < q_len) x += load_bias(bias +
               bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
           s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
         }

@@ -109,7 +109,7 @@ void modify(int key0) {
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), last_query());
         const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
-        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DT >= 0 ? bias_at(bias_base, row, key) :
+        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DTYPE >= 0 ? bias_at(bias_base, row, key) :
             uint64_t(0));
       }
 }

@@ -47,7 +47,7 @@ void main() {
   uint64_t v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
   uint64_t bias_row[R];
   uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
-  if (BIAS_DT >= 0) {
+  if (BIAS_DTYPE >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
           int64_t(min(row0 + r, q_len - 1)) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
@@ -77,7 +77,7 @@ void main() {
     [[unroll]] for (int r = 0; r < R; ++r) {
       float x = s[r];
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
-      if (BIAS_DT >= 0) {
+      if (BIAS_DTYPE >= 0) {
         x += load_bias(bias_row[r]);
         bias_row[r] += bias_step;
       }

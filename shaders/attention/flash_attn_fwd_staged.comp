@@ -69,7 +69,7 @@ void visit(int tile, bool masked) {
   float top = NEG_INF;
   [[unroll]] for (int i = 0; i < PER; ++i) {
     x[i] = scores_of[at_scores + uint(part * PER + i)];
-    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DT >= 0 ? bias_at(bias_base, min(row, last_query()),
+    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DTYPE >= 0 ? bias_at(bias_base, min(row, last_query()),
         min(key0 + i, tile_last)) : uint64_t(0));
     if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
     top = max(top, x[i]);

@@ -99,7 +99,7 @@ void main() {
       float x = score[r] * scale;
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
       float bias = 0.0;
-      if (BIAS_DT >= 0)
+      if (BIAS_DTYPE >= 0)
         bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
             int64_t(h) * p.bias_stride[1] +
                                                            int64_t(query) * p.bias_stride[2] +

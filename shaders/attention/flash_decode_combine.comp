@@ -78,7 +78,7 @@ void main() {
     }
     if (stream == 0 && stored)
       [[unroll]] for (int i = 0; i < 4; ++i)
-        if (column + i < v_dim) store_float(out_row, uint64_t(column + i), DT, sums[t][i] * inverse);
+        if (column + i < v_dim) store_float(out_row, uint64_t(column + i), DTYPE, sums[t][i] * inverse);
     barrier();  // the sums have been read
   }
   if (t == 0 && stored) F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :

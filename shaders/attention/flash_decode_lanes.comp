@@ -108,7 +108,7 @@ void store_result(int b, int kv_h, int r, int column, vec4 x, float sum, float t
   const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
   const uint64_t row = query_rows(p.out_, p.out_stride, b, h) + times(p.out_stride[2], query) * ELEM_BYTES;
   [[unroll]] for (int i = 0; i < 4; ++i)
-    if (column + i < p.v_dim) store_float(row, uint64_t(uint(column + i)), DT, x[i] * inverse);
+    if (column + i < p.v_dim) store_float(row, uint64_t(uint(column + i)), DTYPE, x[i] * inverse);
   if (column == 0) {
     const uint64_t heads = uint64_t(uint(p.kv_heads * MEMBERS));  // logsumexp is [B, H, Lq], ragged [H, total_q]
     const uint64_t at = RAGGED ? uint64_t(uint(h)) * uint64_t(uint(p.total_q)) + uint64_t(uint(sequence.x + query))
@@ -228,10 +228,10 @@ void main() {
   const int shift = diagonal_shift(), seen_from = query + shift - p.left,
       seen_to = min(query + shift + p.right, end - 1);
   uint64_t bias_row = p.bias;
-  if (BIAS_DT >= 0)
+  if (BIAS_DTYPE >= 0)
     bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) +
         times(p.bias_stride[2], query));
-  const float scale = SOFTCAP || BIAS_DT >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
+  const float scale = SOFTCAP || BIAS_DTYPE >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
@@ -275,12 +275,12 @@ void main() {
       float x = s[i] * scale;
       if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
       bool visible = key >= seen_from && key <= seen_to;
-      if (BIAS_DT >= 0) {
+      if (BIAS_DTYPE >= 0) {
         const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)));
         visible = visible && bias != NEG_INF;
         x += bias;
       }
-      if (SOFTCAP || BIAS_DT >= 0) x *= LOG2E;
+      if (SOFTCAP || BIAS_DTYPE >= 0) x *= LOG2E;
       s[i] = visible ? max(x, LOWEST) : NEG_INF;
       rises = rises || s[i] > m + RISE;
     }

@@ -146,7 +146,7 @@ uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
 float modified_score(float s, uint64_t bias_at) {
   float x = s * p.scale;
   if (SOFTCAP) x = p.softcap * capped_tanh(x / p.softcap);
-  if (BIAS_DT >= 0) {
+  if (BIAS_DTYPE >= 0) {
     float bias = load_bias(bias_at);
     if (bias == NEG_INF) return NEG_INF;
     x += bias;

@@ -14,7 +14,7 @@
   tile_last = last_key();
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
-  if (BIAS_DT >= 0) bias_base = bias_head(b, h);
+  if (BIAS_DTYPE >= 0) bias_base = bias_head(b, h);
   if (DROPOUT) dropout = dropout_begin();
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.

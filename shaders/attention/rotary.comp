@@ -14,9 +14,9 @@
 // 3309, 8 3170; float32 3754 3520 3644 3810; by tokens float16 3568 and less. Workgroups of 128 and 256: the same, 1 %
 // less.
 layout(local_size_x = 64) in;
-layout(constant_id = 0) const int DT = 0;
-layout(constant_id = 1) const int DT_TABLE = 0;
-layout(constant_id = 2) const int DT_POSITION = 0;
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int TABLE_DTYPE = 0;
+layout(constant_id = 2) const int POSITION_DTYPE = 0;
 layout(constant_id = 3) const bool POSITIONS = false;
 layout(constant_id = 4) const bool INTERLEAVED = false;
 layout(constant_id = 5) const bool INVERSE = false;
@@ -35,30 +35,30 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const int HELD = W == 1 ? AULE_DT_F32 : DT;  // the dtype of what load_raw_many() returns
+const int HELD = W == 1 ? AULE_DT_F32 : DTYPE;  // the dtype of what load_raw_many() returns
 // W elements as they lie in memory, at most 16 bytes; a single one as a float.
 uvec4 load_raw_many(uint64_t base, uint64_t i) {
-  if (W > 1) return BlockRef(base + i * (DT == AULE_DT_F32 ? 4 : 2)).v;
-  return uvec4(floatBitsToUint(load_float(base, i, DT)), 0u, 0u, 0u);
+  if (W > 1) return BlockRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v;
+  return uvec4(floatBitsToUint(load_float(base, i, DTYPE)), 0u, 0u, 0u);
 }
 void load_table(uint64_t base, uint64_t i, out float v[MOST]) {
-  if (DT_TABLE == AULE_DT_F32 && W >= 4) {
+  if (TABLE_DTYPE == AULE_DT_F32 && W >= 4) {
     [[unroll]] for (int q = 0; q < MOST / 4; ++q) {
       if (4 * q >= W) continue;
       const vec4 b = uintBitsToFloat(BlockRef(base + (i + 4 * q) * 4).v);
       [[unroll]] for (int k = 0; k < 4; ++k) v[4 * q + k] = b[k];
     }
-  } else if (DT_TABLE != AULE_DT_F32 && W == 8) {
+  } else if (TABLE_DTYPE != AULE_DT_F32 && W == 8) {
     const uvec4 b = BlockRef(base + i * 2).v;
-    [[unroll]] for (int k = 0; k < MOST; ++k) v[k] = element_of(b, uint(k), DT_TABLE);
+    [[unroll]] for (int k = 0; k < MOST; ++k) v[k] = element_of(b, uint(k), TABLE_DTYPE);
   } else {
     [[unroll]] for (int k = 0; k < MOST; ++k)
-      if (k < W) v[k] = load_float(base, i + k, DT_TABLE);
+      if (k < W) v[k] = load_float(base, i + k, TABLE_DTYPE);
   }
 }
 void store_many(uint64_t base, uint64_t i, float v[MOST]) {
-  if (W > 1) BlockRef(base + i * (DT == AULE_DT_F32 ? 4 : 2)).v = packed_block(v);
-  else store_float(base, i, DT, v[0]);
+  if (W > 1) BlockRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v = packed_block(v);
+  else store_float(base, i, DTYPE, v[0]);
 }
 
 void main() {
@@ -85,7 +85,7 @@ void main() {
   if (turns) {
     int64_t row = int64_t(token);
     if (POSITIONS) {
-      row = load_int64(p.positions, uint64_t(batch) * p.position_stride + token, DT_POSITION);
+      row = load_int64(p.positions, uint64_t(batch) * p.position_stride + token, POSITION_DTYPE);
       if (row < int64_t(0) || row >= int64_t(p.table_rows)) {
         report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, row, int64_t(p.table_rows));
         row = int64_t(0);

@@ -20,12 +20,12 @@ const int CHUNK = 2 * W;
 
 vec2 load_two(uint64_t address, bool second) {
   if (PAIR != 0) {
-    if (DT == AULE_DT_F32) return uintBitsToFloat(unpackUint2x32(PairRef(address).v));
+    if (DTYPE == AULE_DT_F32) return uintBitsToFloat(unpackUint2x32(PairRef(address).v));
     uint two = U32Ref(address).v;
-    if (DT == AULE_DT_F16) return unpackHalf2x16(two);
+    if (DTYPE == AULE_DT_F16) return unpackHalf2x16(two);
     return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
   }
-  return vec2(load_float(address, 0, DT), load_float(address, second ? 1 : 0, DT));
+  return vec2(load_float(address, 0, DTYPE), load_float(address, second ? 1 : 0, DTYPE));
 }
 
 // Elements {d, d + 1} of the row at `row`; zero past `dim`.
@@ -46,13 +46,13 @@ void store_row_pair(uint64_t row, int d, int dim, vec2 x) {
   uint64_t address = row + uint64_t(d * ELEM_BYTES);
   if (PAIR != 0) {
     if (PAIR == 2 || d < dim) {
-      if (DT == AULE_DT_F32) PairRef(address).v = packUint2x32(floatBitsToUint(x));
-      else if (DT == AULE_DT_F16) U32Ref(address).v = packHalf2x16(x);
+      if (DTYPE == AULE_DT_F32) PairRef(address).v = packUint2x32(floatBitsToUint(x));
+      else if (DTYPE == AULE_DT_F16) U32Ref(address).v = packHalf2x16(x);
       else U32Ref(address).v = float_to_bf16(x.x) | (float_to_bf16(x.y) << 16);
     }
   } else {
-    if (d < dim) store_float(address, 0, DT, x.x);
-    if (d + 1 < dim) store_float(address, 1, DT, x.y);
+    if (d < dim) store_float(address, 0, DTYPE, x.x);
+    if (d + 1 < dim) store_float(address, 1, DTYPE, x.y);
   }
 }
 

@@ -125,7 +125,7 @@ vec4 load_quad(uint64_t row, int d, int left) {
   if (QUADS != 0) {
     const uint64_t at = row + uint64_t(d * ELEM_BYTES);
     if (left > 0) {
-      if (DT == AULE_DT_F32) {
+      if (DTYPE == AULE_DT_F32) {
         v = F32x4Ref(at).v;
       } else {
         const uvec2 two = unpackUint2x32(PairRef(at).v);
@@ -134,7 +134,7 @@ vec4 load_quad(uint64_t row, int d, int left) {
     }
   } else {
     [[unroll]] for (int i = 0; i < 4; ++i)
-      if (i < left) v[i] = load_float(row, uint64_t(d + i), DT);
+      if (i < left) v[i] = load_float(row, uint64_t(d + i), DTYPE);
   }
   return v;
 }
@@ -268,7 +268,7 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
 
 // Whether each of these queries sees each of these keys, all of which exist: a tile that needs no mask.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
-  return BIAS_DT < 0 && last_key - first_query - diagonal_shift() <= p.right &&
+  return BIAS_DTYPE < 0 && last_key - first_query - diagonal_shift() <= p.right &&
       first_key - last_query - diagonal_shift() >= -p.left;
 }
 
@@ -313,22 +313,22 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
       if (QUADS != 0) {
         if (row < row_end && d < dim) {
           const uint64_t to = at + uint64_t(d * ELEM_BYTES);
-          if (DT == AULE_DT_F32) F32x4Ref(to).v = v;
-          else if (DT == AULE_DT_F16) PairRef(to).v = packUint2x32(uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)));
+          if (DTYPE == AULE_DT_F32) F32x4Ref(to).v = v;
+          else if (DTYPE == AULE_DT_F16) PairRef(to).v = packUint2x32(uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)));
           else PairRef(to).v = packUint2x32(uvec2(float_to_bf16(v.x) | float_to_bf16(v.y) << 16,
               float_to_bf16(v.z) | float_to_bf16(v.w) << 16));
         }
       } else {
         [[unroll]] for (int e = 0; e < 4; ++e)
-          if (row < row_end && d + e < dim) store_float(at, uint64_t(d + e), DT, v[e]);
+          if (row < row_end && d + e < dim) store_float(at, uint64_t(d + e), DTYPE, v[e]);
       }
     }
   }
 }
 
 // Scores are kept as powers of two; with a bias, which may be the lowest number of all, as powers of e.
-const float UNIT = BIAS_DT >= 0 ? 1.0 : LOG2E;
-float power(float x) { return BIAS_DT >= 0 ? exp(x) : exp2(x); }
+const float UNIT = BIAS_DTYPE >= 0 ? 1.0 : LOG2E;
+float power(float x) { return BIAS_DTYPE >= 0 ? exp(x) : exp2(x); }
 // One score in that unit, without bias, and its derivative by scale * q k.
 float capped(float s, float scale, float softcap, out float slope) {
   slope = 1.0;

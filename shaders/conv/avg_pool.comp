@@ -6,7 +6,7 @@
 // Layout: planes (batch x channel) of contiguous D x H x W.
 layout(local_size_x = 64) in;
 #include "window.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ADAPTIVE = false;
 layout(constant_id = 2) const bool COUNT_PAD = true;
 struct Params {
@@ -50,8 +50,8 @@ void main() {
   for (int z = b[0]; z < e[0]; ++z)
     for (int y = b[1]; y < e[1]; ++y)
       for (int x = b[2]; x < e[2]; ++x) sum += load_float(p.in_,
-          base + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT);
-  store_float(p.out_, id, DT, sum / float(count));
+          base + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DTYPE);
+  store_float(p.out_, id, DTYPE, sum / float(count));
 #else
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -79,10 +79,10 @@ void main() {
         int b2, e2, n2 = window(2, x, b2, e2);
         if (at[2] < b2 || at[2] >= e2) continue;
         int count = p.divisor != 0 ? p.divisor : n0 * n1 * n2;
-        sum += load_float(p.in_, base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DT) / float(count);
+        sum += load_float(p.in_, base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DTYPE) / float(count);
       }
     }
   }
-  store_float(p.out_, id, DT, sum);
+  store_float(p.out_, id, DTYPE, sum);
 #endif
 }

@@ -8,7 +8,7 @@
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 struct Params {
   uint64_t x, w, y, n;  // n: invocations
   int size[3], out_size[3], kernel[3], stride[3], pad[3], dilation[3];
@@ -36,11 +36,11 @@ void main() {
       int y = oy * p.stride[1] - p.pad[1] + (k / p.kernel[2]) % p.kernel[1] * p.dilation[1];
       int x = ox * p.stride[2] - p.pad[2] + k % p.kernel[2] * p.dilation[2];
       if (x < 0 || y < 0 || z < 0 || x >= p.size[2] || y >= p.size[1] || z >= p.size[0]) continue;
-      sum += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DT) *
-          load_float(p.w, weight + uint64_t(k), DT);
+      sum += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DTYPE) *
+          load_float(p.w, weight + uint64_t(k), DTYPE);
     }
   }
-  store_float(p.y, id, DT, sum);
+  store_float(p.y, id, DTYPE, sum);
 #elif defined(GRAD_input)
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -61,11 +61,11 @@ void main() {
     for (int co = 0; co < p.co; ++co) {
       uint64_t out_channel = uint64_t(g * p.co + co);
       sum += load_float(p.y, (batch * uint64_t(p.groups * p.co) + out_channel) * uint64_t(out_plane) + uint64_t(o),
-          DT) *
-             load_float(p.w, (out_channel * uint64_t(p.ci) + uint64_t(ci)) * uint64_t(taps) + uint64_t(k), DT);
+          DTYPE) *
+             load_float(p.w, (out_channel * uint64_t(p.ci) + uint64_t(ci)) * uint64_t(taps) + uint64_t(k), DTYPE);
     }
   }
-  store_float(p.x, id, DT, sum);
+  store_float(p.x, id, DTYPE, sum);
 #else
   int k = int(id % uint64_t(taps));
   int ci = int((id / uint64_t(taps)) % uint64_t(p.ci));
@@ -84,13 +84,13 @@ void main() {
         for (int ox = 0; ox < p.out_size[2]; ++ox) {
           int x = ox * p.stride[2] - p.pad[2] + kx * p.dilation[2];
           if (x < 0 || x >= p.size[2]) continue;
-          part += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DT) *
-                  load_float(p.y, out_ + uint64_t((oz * p.out_size[1] + oy) * p.out_size[2] + ox), DT);
+          part += load_float(p.x, from + uint64_t((z * p.size[1] + y) * p.size[2] + x), DTYPE) *
+                  load_float(p.y, out_ + uint64_t((oz * p.out_size[1] + oy) * p.out_size[2] + ox), DTYPE);
         }
       }
     }
     sum += part;
   }
-  store_float(p.w, id, DT, sum);
+  store_float(p.w, id, DTYPE, sum);
 #endif
 }

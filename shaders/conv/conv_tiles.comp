@@ -76,11 +76,11 @@ struct Params {
 #include "common/params.glsl"
 
 #ifdef T_float
-const int DT = AULE_DT_F32;
+const int DTYPE = AULE_DT_F32;
 #elif defined(T_bfloat16_t)
-const int DT = AULE_DT_BF16;
+const int DTYPE = AULE_DT_BF16;
 #else
-const int DT = AULE_DT_F16;
+const int DTYPE = AULE_DT_F16;
 #endif
 const uint SIZE = 16 / E;
 #define UN [[unroll]]
@@ -142,8 +142,8 @@ void store(uint64_t out_, uint row, uint col, float v) {
 #ifdef MAKES_weights
   F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
 #else
-  if (BIAS != 0) v += load_float(group_bias, col, DT);
-  store_float(out_, uint64_t(row) * p.out_ld + col, DT, v);
+  if (BIAS != 0) v += load_float(group_bias, col, DTYPE);
+  store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
 #endif
 }
 
@@ -295,8 +295,8 @@ void main() {
             uvec4 v;
             UN for (uint e = 0; e < 4; ++e) {
               vec2 pair = vec2(patches[mine + q * 8 + 2 * e], patches[mine + q * 8 + 2 * e + 1]);
-              if (BIAS != 0) pair += vec2(load_float(group_bias, col + 2 * e, DT),
-                  load_float(group_bias, col + 2 * e + 1, DT));
+              if (BIAS != 0) pair += vec2(load_float(group_bias, col + 2 * e, DTYPE),
+                  load_float(group_bias, col + 2 * e + 1, DTYPE));
 #ifdef T_bfloat16_t
               v[e] = float_to_bf16(pair.x) | float_to_bf16(pair.y) << 16;
 #else

@@ -6,7 +6,7 @@
 #include "common/dtype.glsl"
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;  // forward: a RAW code (bits move); backward: the dtype
+layout(constant_id = 0) const int DTYPE = 0;  // forward: a RAW code (bits move); backward: the dtype
 layout(constant_id = 1) const bool REFLECT = true;
 struct Params {
   uint64_t in_, out_;  // backward: in_ = grad_out, out_ = grad_in
@@ -49,8 +49,8 @@ void main() {
   int o = int(id - plane * uint64_t(out_plane));
   int z = map(0, o / (p.out_size[1] * p.out_size[2])), y = map(1, (o / p.out_size[2]) % p.out_size[1]),
       x = map(2, o % p.out_size[2]);
-  store_raw(p.out_, id, DT, load_raw(p.in_, plane * uint64_t(in_plane) +
-      uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DT));
+  store_raw(p.out_, id, DTYPE, load_raw(p.in_, plane * uint64_t(in_plane) +
+      uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DTYPE));
 #else
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -66,10 +66,10 @@ void main() {
         int x = candidate(2, at[2], c);
         if (x < 0) continue;
         sum += load_float(p.in_, plane * uint64_t(out_plane) + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x),
-            DT);
+            DTYPE);
       }
     }
   }
-  store_float(p.out_, id, DT, sum);
+  store_float(p.out_, id, DTYPE, sum);
 #endif
 }

@@ -6,7 +6,7 @@
 // element.
 layout(local_size_x = 64) in;
 #include "window.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ADAPTIVE = false;
 struct Params {
   uint64_t in_, out_, indices;  // backward: in_ = grad_out, out_ = grad_in
@@ -44,13 +44,13 @@ void main() {
     for (int y = begin[1]; y < end[1]; y += step_[1])
       for (int x = begin[2]; x < end[2]; x += step_[2]) {
         int i = (z * p.in_size[1] + y) * p.in_size[2] + x;
-        float v = load_float(p.in_, base + uint64_t(i), DT);
+        float v = load_float(p.in_, base + uint64_t(i), DTYPE);
         if (v > best || isnan(v)) {
           best = v;
           best_at = i;
         }
       }
-  store_float(p.out_, id, DT, best);
+  store_float(p.out_, id, DTYPE, best);
   if (p.indices != uint64_t(0)) I64Ref(p.indices + id * 8).v = int64_t(best_at);
 }
 #else
@@ -82,8 +82,8 @@ void main() {
     for (int y = first[1]; y < last[1]; ++y)
       for (int x = first[2]; x < last[2]; ++x) {
         uint64_t o = base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x);
-        if (int(I64Ref(p.indices + o * 8).v) == i) sum += load_float(p.in_, o, DT);
+        if (int(I64Ref(p.indices + o * 8).v) == i) sum += load_float(p.in_, o, DTYPE);
       }
-  store_float(p.out_, id, DT, sum);
+  store_float(p.out_, id, DTYPE, sum);
 }
 #endif

@@ -12,7 +12,7 @@
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;  // im2col: a RAW code (bits move); col2im: the dtype
+layout(constant_id = 0) const int DTYPE = 0;  // im2col: a RAW code (bits move); col2im: the dtype
 struct Params {
   uint64_t image, columns;
   uint64_t n;  // invocations
@@ -38,8 +38,8 @@ void main() {
   int z = oz * p.stride[0] - p.pad[0] + kz * p.dilation[0];
   uvec4 v = uvec4(0);
   if (x >= 0 && y >= 0 && z >= 0 && x < p.size[2] && y < p.size[1] && z < p.size[0])
-    v = load_raw(p.image, plane * plane_size + uint64_t((z * p.size[1] + y) * p.size[2] + x), DT);
-  store_raw(p.columns, id, DT, v);
+    v = load_raw(p.image, plane * plane_size + uint64_t((z * p.size[1] + y) * p.size[2] + x), DTYPE);
+  store_raw(p.columns, id, DTYPE, v);
 #else
   uint64_t plane = id / plane_size;
   int i = int(id - plane * plane_size);
@@ -57,17 +57,17 @@ void main() {
         uint64_t row = plane * uint64_t(taps) + uint64_t((kz * p.kernel[1] + ky) * p.kernel[2] + kx);
         uint64_t o = uint64_t((tz / p.stride[0] * p.out_size[1] + ty / p.stride[1]) * p.out_size[2] + tx / p.stride[2]);
 #ifdef C_double
-        sum += load_double(p.columns, row * positions + o, DT);
+        sum += load_double(p.columns, row * positions + o, DTYPE);
 #else
-        sum += load_float(p.columns, row * positions + o, DT);
+        sum += load_float(p.columns, row * positions + o, DTYPE);
 #endif
       }
     }
   }
 #ifdef C_double
-  store_double(p.image, id, DT, sum);
+  store_double(p.image, id, DTYPE, sum);
 #else
-  store_float(p.image, id, DT, sum);
+  store_float(p.image, id, DTYPE, sum);
 #endif
 #endif
 }

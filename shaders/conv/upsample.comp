@@ -8,7 +8,7 @@
 #include "common/dtype.glsl"
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int MODE = 0;  // 0 nearest, 1 exact nearest, 2 linear, 3 cubic
 layout(constant_id = 2) const bool ALIGN_CORNERS = false;
 struct Params {
@@ -82,7 +82,7 @@ void main() {
       for (int c = 0; c < TAPS; ++c) {
         float w = z.weight[a] * y.weight[b] * x.weight[c];
         if (w != 0.0) sum += w * load_float(p.in_, base + uint64_t((z.index[a] * p.in_size[1] + y.index[b]) *
-            p.in_size[2] + x.index[c]), DT);
+            p.in_size[2] + x.index[c]), DTYPE);
       }
 #else
   uint64_t plane = id / uint64_t(in_plane);
@@ -117,10 +117,10 @@ void main() {
         float wx = 0.0;
         for (int k = 0; k < TAPS; ++k) wx += tx.index[k] == at[2] ? tx.weight[k] : 0.0;
         if (wx != 0.0) sum += wz * wy * wx * load_float(p.in_,
-            base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DT);
+            base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DTYPE);
       }
     }
   }
 #endif
-  store_float(p.out_, id, DT, sum);
+  store_float(p.out_, id, DTYPE, sum);
 }

@@ -21,19 +21,19 @@ struct Params {
 
 layout(local_size_x = 128) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT_DST = 0;
-layout(constant_id = 1) const int DT_SRC = 0;
+layout(constant_id = 0) const int DST_DTYPE = 0;
+layout(constant_id = 1) const int SRC_DTYPE = 0;
 layout(constant_id = 2) const bool ALIGNED = false;
 
 void main() {
   uint64_t first = linear_invocation() * PACK;
   if (first >= uint64_t(p.n)) return;
   if (ALIGNED && first + PACK <= uint64_t(p.n)) {
-    Words a = load_words(p.src + first * dtype_bytes(DT_SRC), PACK * dtype_bytes(DT_SRC)), r;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(r, i, DT_DST, unpack_T(a, i, DT_SRC));
-    store_words(p.dst + first * dtype_bytes(DT_DST), PACK * dtype_bytes(DT_DST), r);
+    Words a = load_words(p.src + first * dtype_bytes(SRC_DTYPE), PACK * dtype_bytes(SRC_DTYPE)), r;
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(r, i, DST_DTYPE, unpack_T(a, i, SRC_DTYPE));
+    store_words(p.dst + first * dtype_bytes(DST_DTYPE), PACK * dtype_bytes(DST_DTYPE), r);
     return;
   }
   uint64_t end = lesser(first + PACK, uint64_t(p.n));
-  for (uint64_t i = first; i < end; ++i) store_T(p.dst, i, DT_DST, load_T(p.src, i, DT_SRC));
+  for (uint64_t i = first; i < end; ++i) store_T(p.dst, i, DST_DTYPE, load_T(p.src, i, SRC_DTYPE));
 }

@@ -26,8 +26,8 @@ struct Params {
 
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT_DST = 0;
-layout(constant_id = 1) const int DT_SRC = 0;
+layout(constant_id = 0) const int DST_DTYPE = 0;
+layout(constant_id = 1) const int SRC_DTYPE = 0;
 layout(constant_id = 2) const bool DST_PACKED = false;
 layout(constant_id = 3) const bool SRC_PACKED = false;
 layout(constant_id = 4) const bool ONE_DIM = false;  // then sizes[0] is the row's length too
@@ -56,27 +56,27 @@ void main() {
   const uvec4 flip =
       ((uvec4(SIGNS) >> uvec4(0, 1, 2, 3)) & 1u) << 31 ^ uvec4(((SIGNS >> 4) & 1u) << 15, 0, 0, 0);
   for (uint i = 0; i < count; ++i) {
-    uvec4 x = load_raw(p.src, uint64_t(s + i * p.src_strides[0]), DT_SRC);
+    uvec4 x = load_raw(p.src, uint64_t(s + i * p.src_strides[0]), SRC_DTYPE);
     if (SIGNS != 0) x ^= flip;
-    store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DT_DST, x);
+    store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DST_DTYPE, x);
   }
 #else
   bool whole = count == uint(PACK);
   T x[PACK];
   if (SRC_PACKED && whole) {
-    Words w = load_words(p.src + uint64_t(s) * dtype_bytes(DT_SRC), PACK * dtype_bytes(DT_SRC));
-    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, DT_SRC);
+    Words w = load_words(p.src + uint64_t(s) * dtype_bytes(SRC_DTYPE), PACK * dtype_bytes(SRC_DTYPE));
+    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, SRC_DTYPE);
   } else {
     [[unroll]] for (int i = 0; i < PACK; ++i)
-      if (uint(i) < count) x[i] = load_T(p.src, uint64_t(s + uint(i) * p.src_strides[0]), DT_SRC);
+      if (uint(i) < count) x[i] = load_T(p.src, uint64_t(s + uint(i) * p.src_strides[0]), SRC_DTYPE);
   }
   if (DST_PACKED && whole) {
     Words w;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DT_DST, x[i]);
-    store_words(p.dst + uint64_t(d) * dtype_bytes(DT_DST), PACK * dtype_bytes(DT_DST), w);
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DST_DTYPE, x[i]);
+    store_words(p.dst + uint64_t(d) * dtype_bytes(DST_DTYPE), PACK * dtype_bytes(DST_DTYPE), w);
   } else {
     [[unroll]] for (int i = 0; i < PACK; ++i)
-      if (uint(i) < count) store_T(p.dst, uint64_t(d + uint(i) * p.dst_strides[0]), DT_DST, x[i]);
+      if (uint(i) < count) store_T(p.dst, uint64_t(d + uint(i) * p.dst_strides[0]), DST_DTYPE, x[i]);
   }
 #endif
 }

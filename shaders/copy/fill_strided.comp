@@ -16,7 +16,7 @@ struct Params {
 
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;  // a RAW code
+layout(constant_id = 0) const int DTYPE = 0;  // a RAW code
 
 void main() {
   uint64_t linear = linear_invocation();
@@ -34,5 +34,5 @@ void main() {
     d += rest * p.strides[p.ndim - 1];
   }
   uvec4 value = uvec4(p.value[0], p.value[1], p.value[2], p.value[3]);
-  for (uint i = 0; i < count; ++i) store_raw(p.dst, uint64_t(d + i * p.strides[0]), DT, value);
+  for (uint i = 0; i < count; ++i) store_raw(p.dst, uint64_t(d + i * p.strides[0]), DTYPE, value);
 }

@@ -18,7 +18,7 @@ struct Params {
 #include "common/params.glsl"
 
 layout(local_size_x = 32, local_size_y = 8) in;
-layout(constant_id = 0) const int DT = 0;  // a RAW code
+layout(constant_id = 0) const int DTYPE = 0;  // a RAW code
 
 shared uvec2 tile[32 * 33];  // 8.25 KiB; the odd pitch keeps columns in different banks
 
@@ -35,12 +35,12 @@ void main() {
   [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
     uint i = i0 + y + k, j = j0 + x;
     if (i < p.size_i && j < p.size_j)
-      tile[(y + k) * 33u + x] = load_raw(p.src, uint64_t(s + i * p.src_stride_i + j), DT).xy;
+      tile[(y + k) * 33u + x] = load_raw(p.src, uint64_t(s + i * p.src_stride_i + j), DTYPE).xy;
   }
   barrier();  // the whole tile is read across
   [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
     uint i = i0 + x, j = j0 + y + k;
     if (i < p.size_i && j < p.size_j)
-      store_raw(p.dst, uint64_t(d + j * p.dst_stride_j + i), DT, uvec4(tile[x * 33u + y + k], 0u, 0u));
+      store_raw(p.dst, uint64_t(d + j * p.dst_stride_j + i), DTYPE, uvec4(tile[x * 33u + y + k], 0u, 0u));
   }
 }

@@ -12,8 +12,8 @@ layout(local_size_x = 64) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
-layout(constant_id = 1) const int INDEX_DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
+layout(constant_id = 1) const int INDEX_DTYPE = AULE_DT_I64;
 layout(constant_id = 2) const int MODE = 0;
 layout(constant_id = 3) const bool SCALED = false;
 const int kSum = 0, kMean = 1, kMax = 2;
@@ -47,7 +47,7 @@ struct Params {
 
 int64_t offset(uint b) {
   if (b >= p.offsets_count) return p.entries;
-  int64_t o = load_int64(p.offsets, uint64_t(b), INDEX_DT);
+  int64_t o = load_int64(p.offsets, uint64_t(b), INDEX_DTYPE);
   if (o < int64_t(0) || o > p.entries || (b == 0u && o != int64_t(0))) {
     report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, o, p.entries);
     o = limited(o, int64_t(0), p.entries);
@@ -63,15 +63,15 @@ void main() {
   REAL result = REAL(0);
   int64_t count = int64_t(0), best = int64_t(-1);
   for (int64_t i = begin; i < end; ++i) {
-    if (d == 0u) store_int64(p.bag_of, uint64_t(i), INDEX_DT, int64_t(b));
-    int64_t row = load_int64(p.index, uint64_t(i), INDEX_DT);
+    if (d == 0u) store_int64(p.bag_of, uint64_t(i), INDEX_DTYPE, int64_t(b));
+    int64_t row = load_int64(p.index, uint64_t(i), INDEX_DTYPE);
     if (row == p.padding_index) continue;
     if (row < int64_t(0) || row >= p.rows) {
       report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, row, p.rows);
       continue;
     }
-    REAL x = LOAD(p.weight, uint64_t(row * p.row_stride + int64_t(d) * p.column_stride), DT);
-    if (SCALED) x *= LOAD(p.scale, uint64_t(i), DT);
+    REAL x = LOAD(p.weight, uint64_t(row * p.row_stride + int64_t(d) * p.column_stride), DTYPE);
+    if (SCALED) x *= LOAD(p.scale, uint64_t(i), DTYPE);
     if (MODE == kMax) {
       if (count == int64_t(0) || x > result) {
         result = x;
@@ -83,7 +83,7 @@ void main() {
     ++count;
   }
   if (MODE == kMean && count != int64_t(0)) result /= REAL(count);
-  STORE(p.dst, id, DT, result);
-  if (MODE == kMax) store_int64(p.max_index, id, INDEX_DT, best);
-  if (d == 0u) store_int64(p.bag_size, uint64_t(b), INDEX_DT, count);
+  STORE(p.dst, id, DTYPE, result);
+  if (MODE == kMax) store_int64(p.max_index, id, INDEX_DTYPE, best);
+  if (d == 0u) store_int64(p.bag_size, uint64_t(b), INDEX_DTYPE, count);
 }

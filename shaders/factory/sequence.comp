@@ -11,7 +11,7 @@ layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const int KIND = 0;
 const int kInteger = 0, kReal = 1, kPower = 2, kLinear = 3;
 
@@ -57,9 +57,9 @@ void main() {
   if (KIND == kInteger) {
     int64_t v = p.integer_start + int64_t(i) * p.integer_step;
 #ifdef C_double
-    store_double(p.dst, i, DT, double(v));
+    store_double(p.dst, i, DTYPE, double(v));
 #else
-    store_int64(p.dst, i, DT, v);
+    store_int64(p.dst, i, DTYPE, v);
 #endif
     return;
   }
@@ -76,5 +76,5 @@ void main() {
   } else {
     x = line(i, START, STEP);
   }
-  STORE(p.dst, i, DT, x);
+  STORE(p.dst, i, DTYPE, x);
 }

@@ -8,7 +8,7 @@ layout(local_size_x = 128) in;
 #include "common/double_bits.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F64;
 layout(constant_id = 1) const int KIND = 0;
 const int kInteger = 0, kLinear = 3;
 
@@ -29,5 +29,5 @@ void main() {
   if (KIND == kInteger) x = d_from_int64(p.integer_start + int64_t(i) * p.integer_step);
   else if (KIND != kLinear || i < p.n / 2) x = line(p.start, i, p.step);
   else x = line(p.end, p.n - 1 - i, p.step ^ D_SIGN);
-  store_double_bits(p.dst, i, DT, x);
+  store_double_bits(p.dst, i, DTYPE, x);
 }

@@ -4,7 +4,7 @@ layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_I64;
 layout(constant_id = 1) const bool UPPER = false;
 
 struct Params {
@@ -35,6 +35,6 @@ void main() {
   }
   int64_t column = i - count(low);
   if (UPPER) column += limited(low + p.offset, int64_t(0), p.columns);
-  store_int64(p.dst, uint64_t(i), DT, low);
-  store_int64(p.dst, uint64_t(p.n + i), DT, column);
+  store_int64(p.dst, uint64_t(i), DTYPE, low);
+  store_int64(p.dst, uint64_t(p.n + i), DTYPE, column);
 }

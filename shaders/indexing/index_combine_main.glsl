@@ -39,7 +39,7 @@ double combine(double a, double b) {
 
 // The element's bits, taken from and put into its containing word.
 uint combined_bits(uint bits, float x, int64_t y) {
-  switch (DT) {
+  switch (DTYPE) {
     case AULE_DT_F32: return floatBitsToUint(combine(uintBitsToFloat(bits), x));
     case AULE_DT_F16: return packHalf2x16(vec2(combine(unpackHalf2x16(bits).x, x), 0.0)) & 0xffffu;
     case AULE_DT_BF16: return float_to_bf16(combine(bf16_to_float(bits), x));
@@ -52,25 +52,25 @@ uint combined_bits(uint bits, float x, int64_t y) {
 }
 
 void combine_atomically(uint64_t address, float x, int64_t y) {
-  if (OP == kAdd && DT == AULE_DT_I64) {
+  if (OP == kAdd && DTYPE == AULE_DT_I64) {
     uint low = uint(y), high = uint(y >> 32);
     uint old = low == 0u ? 0u : atomicAdd(WordRef(address).v, low);
     high += old + low < old ? 1u : 0u;
     if (high != 0u) atomicAdd(WordRef(address + 4).v, high);
     return;
   }
-  if (OP == kAdd && DT == AULE_DT_I32) {
+  if (OP == kAdd && DTYPE == AULE_DT_I32) {
     atomicAdd(WordRef(address).v, uint(int(y)));
     return;
   }
 #ifdef ADD_native
-  if (OP == kAdd && DT == AULE_DT_F32) {
+  if (OP == kAdd && DTYPE == AULE_DT_F32) {
     atomicAdd(FloatWordRef(address).v, x);
     return;
   }
 #endif
-  const int bytes = DT == AULE_DT_F32 || DT == AULE_DT_I32 ? 4 : DT == AULE_DT_F16 || DT == AULE_DT_BF16 ||
-      DT == AULE_DT_I16 ? 2 : 1;
+  const int bytes = DTYPE == AULE_DT_F32 || DTYPE == AULE_DT_I32 ? 4 : DTYPE == AULE_DT_F16 || DTYPE == AULE_DT_BF16 ||
+      DTYPE == AULE_DT_I16 ? 2 : 1;
   uint mask = bytes == 4 ? 0xffffffffu : bytes == 2 ? 0xffffu : 0xffu;
   uint shift = (uint(address) & 3u) * 8u;
   WordRef word = WordRef(address & ~uint64_t(3));
@@ -86,7 +86,7 @@ void combine_atomically(uint64_t address, float x, int64_t y) {
 }
 
 uint64_t element_bytes() {
-  switch (DT) {
+  switch (DTYPE) {
     case AULE_DT_F64: case AULE_DT_I64: return uint64_t(8);
     case AULE_DT_F32: case AULE_DT_I32: return uint64_t(4);
     case AULE_DT_F16: case AULE_DT_BF16: case AULE_DT_I16: return uint64_t(2);
@@ -104,16 +104,16 @@ void main() {
     if (!place.good) continue;
     uint64_t from = uint64_t(place.plain), to = uint64_t(place.indexed);
 #ifdef C_double
-    double x = double(p.alpha) * load_double(p.plain, from, PLAIN_DT);
-    store_double(p.indexed, to, DT, combine(load_double(p.indexed, to, DT), x));
+    double x = double(p.alpha) * load_double(p.plain, from, PLAIN_DTYPE);
+    store_double(p.indexed, to, DTYPE, combine(load_double(p.indexed, to, DTYPE), x));
 #else
     float x = 0.0;
     int64_t y = int64_t(0);
-    if (is_integer_dtype(DT)) y = int64_t(p.integer_alpha) * load_int64(p.plain, from, PLAIN_DT);
-    else x = p.alpha * load_float(p.plain, from, PLAIN_DT);
+    if (is_integer_dtype(DTYPE)) y = int64_t(p.integer_alpha) * load_int64(p.plain, from, PLAIN_DTYPE);
+    else x = p.alpha * load_float(p.plain, from, PLAIN_DTYPE);
     if (ATOMIC) combine_atomically(p.indexed + to * element_bytes(), x, y);
-    else if (is_integer_dtype(DT)) store_int64(p.indexed, to, DT, combine(load_int64(p.indexed, to, DT), y));
-    else store_float(p.indexed, to, DT, combine(load_float(p.indexed, to, DT), x));
+    else if (is_integer_dtype(DTYPE)) store_int64(p.indexed, to, DTYPE, combine(load_int64(p.indexed, to, DTYPE), y));
+    else store_float(p.indexed, to, DTYPE, combine(load_float(p.indexed, to, DTYPE), x));
 #endif
   }
 }

@@ -16,9 +16,9 @@ layout(local_size_x_id = 8) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;         // of indexed
-layout(constant_id = 1) const int PLAIN_DT = AULE_DT_F32;   // of plain
-layout(constant_id = 2) const int INDEX_DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;         // of indexed
+layout(constant_id = 1) const int PLAIN_DTYPE = AULE_DT_F32;   // of plain
+layout(constant_id = 2) const int INDEX_DTYPE = AULE_DT_I64;
 layout(constant_id = 3) const int OP = 0;
 layout(constant_id = 4) const bool ATOMIC = false;
 layout(constant_id = 5) const int SPREAD = 1;

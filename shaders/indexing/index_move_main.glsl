@@ -10,11 +10,12 @@ void main() {
   for (uint s = 0u; s < steps; ++s) {
     Place place = place_at(first, s);
     if (PUT) {
-      if (place.good) store_bits(p.indexed, uint64_t(place.indexed), DT, load_bits(p.plain, uint64_t(place.plain), DT));
+      if (place.good)
+        store_bits(p.indexed, uint64_t(place.indexed), DTYPE, load_bits(p.plain, uint64_t(place.plain), DTYPE));
     } else {
       u64vec2 bits = u64vec2(0);
-      if (place.good) bits = load_bits(p.indexed, uint64_t(place.indexed), DT);
-      store_bits(p.plain, uint64_t(place.plain), DT, bits);
+      if (place.good) bits = load_bits(p.indexed, uint64_t(place.indexed), DTYPE);
+      store_bits(p.plain, uint64_t(place.plain), DTYPE, bits);
     }
   }
 }

@@ -5,8 +5,8 @@ layout(local_size_x_id = 6) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_RAW4;
-layout(constant_id = 1) const int INDEX_DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_RAW4;
+layout(constant_id = 1) const int INDEX_DTYPE = AULE_DT_I64;
 layout(constant_id = 2) const bool PUT = false;
 layout(constant_id = 3) const int SPREAD = 1;
 layout(constant_id = 4) const int WALKED = 0;

@@ -5,7 +5,7 @@ layout(local_size_x = 128) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_RAW4;
+layout(constant_id = 0) const int DTYPE = AULE_DT_RAW4;
 
 struct Params {
   uint64_t self;
@@ -28,5 +28,5 @@ void main() {
     report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, rank, p.source_elems);
     return;
   }
-  store_raw(p.self, i, DT, load_raw(p.source, uint64_t(rank), DT));
+  store_raw(p.self, i, DTYPE, load_raw(p.source, uint64_t(rank), DTYPE));
 }

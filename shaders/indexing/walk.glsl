@@ -54,7 +54,7 @@ Place place_at(Place place, uint s) {
   if (WALKED > 0) add_dims(place, s, SPREAD, WALKED);
   [[unroll]] for (int k = 0; k < kMaxIndices; ++k) {
     if (k >= INDICES) continue;
-    int64_t i = load_int64(p.index[k], uint64_t(place.at_index[k]), INDEX_DT);
+    int64_t i = load_int64(p.index[k], uint64_t(place.at_index[k]), INDEX_DTYPE);
     int64_t bound = int64_t(p.bound[k]);
     int64_t low = p.tag >= 0x80000000u ? -bound : int64_t(0);
     if (i < low || i >= bound) {

@@ -23,8 +23,8 @@
 //   bfloat16
 // 256,4,- 4168; float32 4462. Before, by a tree in shared memory, 128 invocations and nothing ahead: 2414 of 4096 in
 // float16.
-layout(constant_id = 0) const int DT = 0;
-layout(constant_id = 1) const int TARGET_DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int TARGET_DTYPE = 0;
 layout(constant_id = 2) const int LOCAL = 256;
 layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
@@ -54,7 +54,9 @@ shared float tree_m[LOCAL], tree_s[LOCAL];
 // What is subtracted: 0 for nothing but -inf, so that nothing becomes inf - inf.
 float reference(float m) { return m == LOWEST ? 0.0 : m; }
 
-uvec4 lowest_block() { return uvec4(DT == AULE_DT_F32 ? 0xff800000u : DT == AULE_DT_F16 ? 0xfc00fc00u : 0xff80ff80u); }
+uvec4 lowest_block() {
+  return uvec4(DTYPE == AULE_DT_F32 ? 0xff800000u : DTYPE == AULE_DT_F16 ? 0xfc00fc00u : 0xff80ff80u);
+}
 
 float highest(uvec4 w) {
   float e[MOST];
@@ -117,14 +119,14 @@ void main() {
     // What the end needs is asked for at once: it comes while the row does. Where t is no class, another element is
     // read: a driver may make a load whose address all share whatever the branch around it (readable() in
     // common/params.glsl).
-    const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DT);
+    const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DTYPE);
     const bool within = t >= int64_t(0) && t < int64_t(p.n);
     const uint64_t first = uint64_t(row) * p.n;
     float chosen = 0.0;
-    if (lane == 0u) chosen = load_float(p.x, first + (within ? uint64_t(t) : uint64_t(0)), DT);
+    if (lane == 0u) chosen = load_float(p.x, first + (within ? uint64_t(t) : uint64_t(0)), DTYPE);
     float m = LOWEST, s = 0.0;
-    if (lane < here.head) take(m, s, load_float(p.x, first + lane, DT));
-    if (lane < here.tail) take(m, s, load_float(p.x, first + p.n - here.tail + lane, DT));
+    if (lane < here.head) take(m, s, load_float(p.x, first + lane, DTYPE));
+    if (lane < here.tail) take(m, s, load_float(p.x, first + p.n - here.tail + lane, DTYPE));
     const bool more = row + p.groups < p.rows;
     const Line after = line(more ? row + p.groups : row);
     for (uint at = 0u;;) {

@@ -3,11 +3,11 @@
 // An invocation has one aligned block of 16 bytes of all of x, whatever the rows' alignment: elements of one row or
 // two.
 layout(local_size_x = 256) in;
-layout(constant_id = 0) const int DT = 0;
-layout(constant_id = 1) const int TARGET_DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int TARGET_DTYPE = 0;
 layout(constant_id = 2) const bool MEAN = false;
 layout(constant_id = 3) const bool PER_ROW = false;
-layout(constant_id = 4) const int GRAD_DT = 0;
+layout(constant_id = 4) const int GRAD_DTYPE = 0;
 #include "common/indexing.glsl"
 #include "common/row_blocks.glsl"
 
@@ -23,8 +23,8 @@ struct Line {
   uint target;
 };
 Line line(uint row) {
-  const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DT);
-  float c = load_float(p.grad, PER_ROW ? uint64_t(row) : uint64_t(0), GRAD_DT);
+  const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DTYPE);
+  float c = load_float(p.grad, PER_ROW ? uint64_t(row) : uint64_t(0), GRAD_DTYPE);
   if (MEAN) c /= F32Ref(p.total_weight).v;
   if (t == p.ignore_index || t < int64_t(0) || t >= int64_t(p.n)) c = 0.0;
   return Line(F32Ref(p.lse + uint64_t(row) * 4).v, c, uint(t));
@@ -56,5 +56,5 @@ void main() {
     return;
   }
   [[unroll]] for (uint i = 0u; i < MOST; ++i)  // the last block of all
-    if (i < E && k + i < p.n) store_float(p.grad_input, uint64_t(first + i), DT, x[i]);
+    if (i < E && k + i < p.n) store_float(p.grad_input, uint64_t(first + i), DTYPE, x[i]);
 }

@@ -13,8 +13,8 @@ layout(local_size_x = 64) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
-layout(constant_id = 1) const int TARGET_DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
+layout(constant_id = 1) const int TARGET_DTYPE = AULE_DT_I64;
 layout(constant_id = 2) const bool WEIGHTED = false;
 layout(constant_id = 3) const bool SUM = false;
 
@@ -46,7 +46,7 @@ const int kPartialDT = AULE_DT_F32;
 
 // loss and weight of one position
 void position(uint i, out REAL loss, out REAL weight) {
-  int64_t t = load_int64(p.target, uint64_t(i), TARGET_DT);
+  int64_t t = load_int64(p.target, uint64_t(i), TARGET_DTYPE);
   loss = REAL(0);
   weight = REAL(0);
   if (t == p.ignore_index) return;
@@ -55,8 +55,8 @@ void position(uint i, out REAL loss, out REAL weight) {
     return;
   }
   uint n = i / p.spatial, s = i - n * p.spatial;
-  weight = WEIGHTED ? LOAD(p.weight, uint64_t(t * p.weight_stride), DT) : REAL(1);
-  loss = -weight * LOAD(p.src, uint64_t(int64_t(n) * p.stride_n + t * p.stride_c + int64_t(s) * p.stride_s), DT);
+  weight = WEIGHTED ? LOAD(p.weight, uint64_t(t * p.weight_stride), DTYPE) : REAL(1);
+  loss = -weight * LOAD(p.src, uint64_t(int64_t(n) * p.stride_n + t * p.stride_c + int64_t(s) * p.stride_s), DTYPE);
 }
 
 void main() {
@@ -65,7 +65,7 @@ void main() {
   if (!SUM) {
     if (id >= p.n) return;
     position(id, loss, weight);
-    STORE(p.dst, uint64_t(id), DT, loss);
+    STORE(p.dst, uint64_t(id), DTYPE, loss);
     return;
   }
   if (id >= p.chunks) return;

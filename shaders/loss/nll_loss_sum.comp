@@ -9,7 +9,7 @@ layout(constant_id = 2) const int LOCAL = 64;
 layout(local_size_x_id = 2) in;
 #include "common/dtype.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const bool MEAN = false;
 
 struct Params {
@@ -64,6 +64,6 @@ void main() {
   if (id != 0u) return;
   REAL result = losses[0];
   if (MEAN) result = weights[0] == REAL(0) ? REAL(uintBitsToFloat(0x7fc00000u)) : result / weights[0];
-  STORE(p.loss, uint64_t(0), DT, result);
-  STORE(p.total_weight, uint64_t(0), DT, weights[0]);
+  STORE(p.loss, uint64_t(0), DTYPE, result);
+  STORE(p.total_weight, uint64_t(0), DTYPE, weights[0]);
 }

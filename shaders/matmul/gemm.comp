@@ -8,7 +8,7 @@
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
 layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
 layout(constant_id = 3) const int HAS_C = 0;
@@ -40,9 +40,9 @@ void main() {
       const uint bk = B_ALONG_K != 0 ? e % STEP : e / TILE, bn = B_ALONG_K != 0 ? e / STEP : e % TILE;
       float x = 0.0, y = 0.0;
       if (m0 + am < p.m && k0 + ak < p.k)
-        x = load_float(p.a, uint64_t(a_base + int64_t(m0 + am) * p.a_m + int64_t(k0 + ak) * p.a_k), DT);
+        x = load_float(p.a, uint64_t(a_base + int64_t(m0 + am) * p.a_m + int64_t(k0 + ak) * p.a_k), DTYPE);
       if (n0 + bn < p.n && k0 + bk < p.k)
-        y = load_float(p.b, uint64_t(b_base + int64_t(k0 + bk) * p.b_k + int64_t(n0 + bn) * p.b_n), DT);
+        y = load_float(p.b, uint64_t(b_base + int64_t(k0 + bk) * p.b_k + int64_t(n0 + bn) * p.b_n), DTYPE);
       tile_a[ak * PITCH + am] = x;
       tile_b[bk * PITCH + bn] = y;
     }
@@ -65,9 +65,9 @@ void main() {
         float v = p.alpha * acc[i][j];
         if (HAS_C != 0)
           v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-              int64_t(col) * p.c_n), DT);
+              int64_t(col) * p.c_n), DTYPE);
         store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n),
-            DT, v);
+            DTYPE, v);
       }
     }
   }

@@ -20,7 +20,7 @@
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int R = 32;
 layout(constant_id = 2) const int C = 4;
 // what one load brings. 0: one element, 1: a pair along k, 2: a pair along m
@@ -31,12 +31,12 @@ const int A_HELD = (R + 7) / 8;  // per lane
 layout(local_size_x = 8) in;
 #include "common/indexing.glsl"
 
-const int ES = DT == AULE_DT_F32 ? 4 : 2;
+const int ES = DTYPE == AULE_DT_F32 ? 4 : 2;
 
 vec2 load_pair(uint64_t at) {
-  if (DT == AULE_DT_F32) return uintBitsToFloat(unpackUint2x32(uint64_t(I64Ref(at).v)));
+  if (DTYPE == AULE_DT_F32) return uintBitsToFloat(unpackUint2x32(uint64_t(I64Ref(at).v)));
   const uint w = U32Ref(at).v;
-  if (DT == AULE_DT_F16) return unpackHalf2x16(w);
+  if (DTYPE == AULE_DT_F16) return unpackHalf2x16(w);
   return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u));
 }
 
@@ -84,7 +84,7 @@ void main() {
       } else if (B_PAIR == 1) {
         y[j] = load_pair(b_at[j]);
       } else {
-        y[j] = vec2(load_float(b_at[j], 0, DT), load_float(b_at[j] + b_second, 0, DT));
+        y[j] = vec2(load_float(b_at[j], 0, DTYPE), load_float(b_at[j] + b_second, 0, DTYPE));
         y[j].y = both ? y[j].y : 0.0;
       }
       b_at[j] += b_next * 2;
@@ -99,7 +99,7 @@ void main() {
       } else if (A_PAIR == 1) {
         x[h] = load_pair(a_at[h]);
       } else {
-        x[h] = vec2(load_float(a_at[h], 0, DT), load_float(a_at[h] + a_second, 0, DT));
+        x[h] = vec2(load_float(a_at[h], 0, DTYPE), load_float(a_at[h] + a_second, 0, DTYPE));
         x[h].y = both ? x[h].y : 0.0;
       }
       a_at[h] += a_next * 2;
@@ -128,8 +128,8 @@ void main() {
     const uint64_t out_row = uint64_t(int64_t(row) * p.out_m) * ES, c_row = uint64_t(int64_t(row) * p.c_m) * ES;
     [[unroll]] for (int j = 0; j < C; ++j) {
       float v = p.alpha * acc[i][j];
-      if (HAS_C != 0) v += p.beta * load_float(c_col[j] + c_row, 0, DT);
-      store_float(out_col[j] + out_row, 0, DT, v);
+      if (HAS_C != 0) v += p.beta * load_float(c_col[j] + c_row, 0, DTYPE);
+      store_float(out_col[j] + out_row, 0, DTYPE, v);
     }
   }
 }

@@ -96,13 +96,13 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Float2Ref { 
 #define Acc coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 
 #ifdef T_bfloat16_t
-const int DT = AULE_DT_BF16;
+const int DTYPE = AULE_DT_BF16;
 T low(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).x; }
 T high(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).y; }
 uint pack(float x, float y) { return float_to_bf16(x) | float_to_bf16(y) << 16; }  // NVIDIA's own conversion truncates
 vec2 unpack(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u)); }
 #else
-const int DT = AULE_DT_F16;
+const int DTYPE = AULE_DT_F16;
 T low(uint w) { return unpackFloat2x16(w).x; }
 T high(uint w) { return unpackFloat2x16(w).y; }
 uint pack(float x, float y) { return packFloat2x16(f16vec2(T(x), T(y))); }

@@ -8,7 +8,7 @@
 #include "common/dtype.glsl"
 #define PACK 4
 #include "common/pack.glsl"
-layout(constant_id = 0) const int DT = AULE_DT_BF16;
+layout(constant_id = 0) const int DTYPE = AULE_DT_BF16;
 layout(constant_id = 1) const int PIECES = 1;
 layout(constant_id = 2) const int VEC = 1;
 layout(local_size_x = 256) in;
@@ -22,12 +22,12 @@ struct Params {
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
 
 uint narrow(float v) {
-  if (DT == AULE_DT_F16) return float_to_f16(v);  // packHalf2x16 rounds as the driver likes
+  if (DTYPE == AULE_DT_F16) return float_to_f16(v);  // packHalf2x16 rounds as the driver likes
   const uint bits = floatBitsToUint(v), rounded = float_to_bf16(v);
   // The largest numbers round to infinity: their last bits go to the lower piece instead.
   return (bits & 0x7f800000u) != 0x7f800000u && (rounded & 0x7f80u) == 0x7f80u ? bits >> 16 : rounded;
 }
-float widen(uint bits) { return DT == AULE_DT_F16 ? unpackHalf2x16(bits).x : bf16_to_float(bits); }
+float widen(uint bits) { return DTYPE == AULE_DT_F16 ? unpackHalf2x16(bits).x : bf16_to_float(bits); }
 
 void main() {
   const uint per_row = p.padded / 4;

@@ -7,8 +7,8 @@
 #endif
 #include "common/dtype.glsl"
 
-layout(constant_id = 0) const int DT = 0;
-layout(constant_id = 1) const int DT_OUT = 0;  // also of c
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int OUT_DTYPE = 0;  // also of c
 layout(constant_id = 2) const int HAS_C = 0;
 layout(local_size_x = 32) in;
 #include "common/indexing.glsl"
@@ -24,11 +24,11 @@ struct Params {
 
 #ifdef C_double
 C load(uint64_t base, int64_t i, int dt) { return load_double(base, uint64_t(i), dt); }
-void store(uint64_t base, int64_t i, C v) { store_double(base, uint64_t(i), DT_OUT, v); }
+void store(uint64_t base, int64_t i, C v) { store_double(base, uint64_t(i), OUT_DTYPE, v); }
 C from_bits(uint64_t bits) { return packDouble2x32(unpackUint2x32(bits)); }
 #else
 C load(uint64_t base, int64_t i, int dt) { return load_int64(base, uint64_t(i), dt); }
-void store(uint64_t base, int64_t i, C v) { store_int64(base, uint64_t(i), DT_OUT, v); }
+void store(uint64_t base, int64_t i, C v) { store_int64(base, uint64_t(i), OUT_DTYPE, v); }
 C from_bits(uint64_t bits) { return int64_t(bits); }
 #endif
 
@@ -48,10 +48,10 @@ void main() {
   }
   int64_t b_at = int64_t(batch) * p.b_batch + int64_t(col) * p.b_n;
   for (uint k = 0; k < p.k; ++k) {
-    const C y = load(p.b, b_at, DT);
+    const C y = load(p.b, b_at, DTYPE);
     b_at += p.b_k;
     [[unroll]] for (int i = 0; i < 4; ++i) {
-      acc[i] += load(p.a, a_at[i], DT) * y;
+      acc[i] += load(p.a, a_at[i], DTYPE) * y;
       a_at[i] += p.a_k;
     }
   }
@@ -61,7 +61,7 @@ void main() {
       C v = from_bits(p.alpha_bits) * acc[i];
       if (HAS_C != 0)
         v += from_bits(p.beta_bits) * load(p.c, int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-            int64_t(col) * p.c_n, DT_OUT);
+            int64_t(col) * p.c_n, OUT_DTYPE);
       store(p.out_, int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n, v);
     }
   }

@@ -3,7 +3,7 @@
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int HAS_C = 0;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
@@ -33,8 +33,9 @@ void main() {
       float v = p.alpha * sum[x];
       const int64_t column = int64_t(col + x);
       if (HAS_C != 0)
-        v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + column * p.c_n), DT);
-      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + column * p.out_n), DT, v);
+        v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + column * p.c_n),
+            DTYPE);
+      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + column * p.out_n), DTYPE, v);
     }
   }
 }

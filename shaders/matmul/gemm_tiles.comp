@@ -12,7 +12,7 @@
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
 layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
 layout(constant_id = 3) const int A_VEC = 4;
@@ -28,7 +28,7 @@ shared vec4 tile_a[2 * HALF];
 shared vec4 tile_b[2 * HALF];
 
 uint64_t place(uint64_t base, int64_t row, int row_stride, int64_t k, int k_stride) {
-  return base + uint64_t(row * row_stride + k * k_stride) * (DT == AULE_DT_F32 ? 4 : 2);
+  return base + uint64_t(row * row_stride + k * k_stride) * (DTYPE == AULE_DT_F32 ? 4 : 2);
 }
 
 // Four elements of this invocation: k to k + 3 of `row`, or rows row to row + 3 of k. Zeros past the end.
@@ -39,7 +39,7 @@ vec4 fetch(uint64_t base, uint row, uint rows, int row_stride, uint k, int k_str
   } else {
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint r = along_k != 0 ? row : row + i, kk = along_k != 0 ? k + i : k;
-      if (r < rows && kk < p.k) v[i] = load_float(place(base, r, row_stride, kk, k_stride), 0, DT);
+      if (r < rows && kk < p.k) v[i] = load_float(place(base, r, row_stride, kk, k_stride), 0, DTYPE);
     }
   }
   return v;
@@ -61,7 +61,7 @@ void main() {
   const uint high = min(tiles_m - first, BAND), inside = tile - band * BAND * tiles_n;
   const uint m0 = (first + inside % high) * TILE, n0 = inside / high * TILE;
   const uint t = gl_LocalInvocationID.x, tx = t % 16, ty = t / 16;
-  const uint64_t size = DT == AULE_DT_F32 ? 4 : 2;
+  const uint64_t size = DTYPE == AULE_DT_F32 ? 4 : 2;
   const uint64_t a = p.a + uint64_t(int64_t(batch) * p.a_batch) * size,
       b = p.b + uint64_t(int64_t(batch) * p.b_batch) * size;
   const uint a_row = A_ALONG_K != 0 ? t / 2 : t % 32 * 4, a_k = A_ALONG_K != 0 ? t % 2 * 4 : t / 32;
@@ -104,14 +104,14 @@ void main() {
           [[unroll]] for (uint j = 0; j < 4; ++j)
             if (col + j < p.n)
               v[j] += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-                  int64_t(col + j) * p.c_n), DT);
+                  int64_t(col + j) * p.c_n), DTYPE);
         }
         const uint64_t at = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * size;
         if (OUT_VEC == 4) {
           if (col < p.n) F32x4Ref(place(at, row, p.out_m, col, p.out_n)).v = v;
         } else {
           [[unroll]] for (uint j = 0; j < 4; ++j)
-            if (col + j < p.n) store_float(place(at, row, p.out_m, col + j, p.out_n), 0, DT, v[j]);
+            if (col + j < p.n) store_float(place(at, row, p.out_m, col + j, p.out_n), 0, DTYPE, v[j]);
         }
       }
     }

@@ -5,7 +5,7 @@
 // them and add up in shared memory. B_ALONG_K 1: 4 columns, 64 neighbours read consecutive k. 0: 32 neighbours read
 // consecutive columns, 8 slices of k. The host transposes problems with few columns.
 #include "common/dtype.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;
 layout(constant_id = 2) const int B_ALONG_K = 1;
 layout(constant_id = 3) const int HAS_C = 0;
@@ -28,9 +28,9 @@ void main() {
   float acc[ROWS];
   [[unroll]] for (int i = 0; i < ROWS; ++i) acc[i] = 0.0;
   for (uint k = slice; k < p.k; k += SLICES) {
-    const float y = load_float(p.b, uint64_t(b_at + int64_t(k) * p.b_k), DT);
+    const float y = load_float(p.b, uint64_t(b_at + int64_t(k) * p.b_k), DTYPE);
     [[unroll]] for (int i = 0; i < ROWS; ++i)
-      acc[i] += load_float(p.a, uint64_t(a_at + int64_t(min(i, int(p.m) - 1)) * p.a_m + int64_t(k) * p.a_k), DT) * y;
+      acc[i] += load_float(p.a, uint64_t(a_at + int64_t(min(i, int(p.m) - 1)) * p.a_m + int64_t(k) * p.a_k), DTYPE) * y;
   }
   [[unroll]] for (int i = 0; i < ROWS; ++i) partial[i * 256 + slice * COLS + column] = acc[i];
   for (uint half_slices = SLICES / 2; half_slices > 0; half_slices /= 2) {
@@ -46,8 +46,8 @@ void main() {
       if (i < p.m) {
         float v = p.alpha * partial[i * 256 + column];
         if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(i) * p.c_m +
-            int64_t(n) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(i) * p.out_m + int64_t(n) * p.out_n), DT,
+            int64_t(n) * p.c_n), DTYPE);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(i) * p.out_m + int64_t(n) * p.out_n), DTYPE,
             v);
       }
     }

@@ -36,11 +36,11 @@ layout(constant_id = 3) const uint THREADS = 256;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
 #ifdef T_bfloat16_t
-const int DT = AULE_DT_BF16;
+const int DTYPE = AULE_DT_BF16;
 T low(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).x; }
 T high(uint w) { return uintBitsToBFloat16EXT(unpack16(w)).y; }
 #else
-const int DT = AULE_DT_F16;
+const int DTYPE = AULE_DT_F16;
 T low(uint w) { return unpackFloat2x16(w).x; }
 T high(uint w) { return unpackFloat2x16(w).y; }
 #endif
@@ -151,8 +151,9 @@ void main() {
       [[unroll]] for (uint s = 0; s < WARPS; ++s) sum += partial[s * 256 + at];
       float v = p.alpha * sum;
       if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m +
-          int64_t(n) * p.c_n), DT);
-      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DT, v);
+          int64_t(n) * p.c_n), DTYPE);
+      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DTYPE,
+          v);
     }
   }
 }

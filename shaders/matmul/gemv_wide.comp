@@ -13,7 +13,7 @@
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;  // 1, 2, 4 or 8, at least m
 layout(constant_id = 2) const int B_ALONG_K = 1;
 layout(constant_id = 3) const int HAS_C = 0;
@@ -23,15 +23,15 @@ layout(local_size_x = 256) in;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
 
-const uint ES = DT == AULE_DT_F32 ? 4 : 2, E = 16 / ES;
+const uint ES = DTYPE == AULE_DT_F32 ? 4 : 2, E = 16 / ES;
 const int COLS = ROWS <= 4 ? 4 : 2;
 const int SUMS = B_ALONG_K != 0 ? ROWS * COLS : ROWS * int(E);  // of an invocation
 const uint SHARED = 256 / SLICE;                               // column groups of a workgroup
 shared float partial[8 * 257];
 
 float element(uvec4 v, uint i) {
-  if (DT == AULE_DT_F32) return uintBitsToFloat(v[i & 3]);
-  if (DT == AULE_DT_F16) return unpackHalf2x16(v[i / 2])[i & 1];
+  if (DTYPE == AULE_DT_F32) return uintBitsToFloat(v[i & 3]);
+  if (DTYPE == AULE_DT_F16) return unpackHalf2x16(v[i / 2])[i & 1];
   return uintBitsToFloat((i & 1) == 0 ? v[i / 2] << 16 : v[i / 2] & 0xffff0000u);
 }
 
@@ -80,7 +80,7 @@ void main() {
     if (k < p.k) {
       const uvec4 y = Chunk(column_at + bytes(int64_t(k) * p.b_k)).v;
       [[unroll]] for (int r = 0; r < ROWS; ++r)
-        [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += load_float(a_at[r], k, DT) * element(y, j);
+        [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += load_float(a_at[r], k, DTYPE) * element(y, j);
     }
   }
 
@@ -108,9 +108,9 @@ void main() {
       if (row < p.m && n < p.n) {
         float v = p.alpha * sum;
         if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-            int64_t(n) * p.c_n), DT);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n), DT,
-            v);
+            int64_t(n) * p.c_n), DTYPE);
+        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n),
+            DTYPE, v);
       }
     }
   }

@@ -8,9 +8,9 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_X = 0;
-layout(constant_id = 1) const int DT_OUT = 0;
-layout(constant_id = 2) const int DT_G = 0;
+layout(constant_id = 0) const int X_DTYPE = 0;
+layout(constant_id = 1) const int OUT_DTYPE = 0;
+layout(constant_id = 2) const int G_DTYPE = 0;
 layout(constant_id = 3) const int MODE = 0;
 layout(constant_id = 4) const int HAS_W = 0;
 layout(constant_id = 5) const int HAS_B = 0;
@@ -29,9 +29,9 @@ struct Params {
 };
 #include "common/params.glsl"
 #ifdef C_double
-#define STAT_DT AULE_DT_F64
+#define STAT_DTYPE AULE_DT_F64
 #else
-#define STAT_DT AULE_DT_F32
+#define STAT_DTYPE AULE_DT_F32
 #endif
 
 void main() {
@@ -40,19 +40,19 @@ void main() {
   uint64_t c = i / p.hw % p.channels;
   Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n),
       o = Row(p.out_, i, uint64_t(1), x.n);
-  C mean = load1(p.mean, c, STAT_DT), invstd = load1(p.invstd, c, STAT_DT);
-  C scale = invstd * (HAS_W != 0 ? load1(p.w, c, STAT_DT) : C(1));
+  C mean = load1(p.mean, c, STAT_DTYPE), invstd = load1(p.invstd, c, STAT_DTYPE);
+  C scale = invstd * (HAS_W != 0 ? load1(p.w, c, STAT_DTYPE) : C(1));
   V4 y;
   if (MODE == 0) {
-    y = (fetch(x, 0u, DT_X, C(0)) - mean) * scale;
-    if (HAS_B != 0) y += load1(p.b, c, STAT_DT);
+    y = (fetch(x, 0u, X_DTYPE, C(0)) - mean) * scale;
+    if (HAS_B != 0) y += load1(p.b, c, STAT_DTYPE);
   } else {
-    y = fetch(g, 0u, DT_G, C(0));
+    y = fetch(g, 0u, G_DTYPE, C(0));
     if (MODE == 1) {
-      C mg = load1(p.sum_g, c, STAT_DT) / C(p.count), mh = load1(p.sum_gh, c, STAT_DT) / C(p.count);
-      y -= mg + (fetch(x, 0u, DT_X, C(0)) - mean) * invstd * mh;
+      C mg = load1(p.sum_g, c, STAT_DTYPE) / C(p.count), mh = load1(p.sum_gh, c, STAT_DTYPE) / C(p.count);
+      y -= mg + (fetch(x, 0u, X_DTYPE, C(0)) - mean) * invstd * mh;
     }
     y *= scale;
   }
-  put(o, 0u, DT_OUT, y);
+  put(o, 0u, OUT_DTYPE, y);
 }

@@ -11,10 +11,10 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_G = 0;
-layout(constant_id = 1) const int DT_X = 0;
-layout(constant_id = 2) const int DT_OUT = 0;
-layout(constant_id = 3) const int DT_W = 0;
+layout(constant_id = 0) const int G_DTYPE = 0;
+layout(constant_id = 1) const int X_DTYPE = 0;
+layout(constant_id = 2) const int OUT_DTYPE = 0;
+layout(constant_id = 3) const int W_DTYPE = 0;
 layout(constant_id = 4) const int RMS = 0;
 layout(constant_id = 5) const int CHANNEL = 0;
 layout(constant_id = 6) const int HAS_W = 0;
@@ -39,8 +39,8 @@ struct Params {
 #endif
 
 V4 upstream(Row g, uint64_t row, uint k) {
-  V4 u = fetch(g, k, DT_G, C(0));
-  if (HAS_W != 0) u *= affine(p.w, DT_W, row, k);
+  V4 u = fetch(g, k, G_DTYPE, C(0));
+  if (HAS_W != 0) u *= affine(p.w, W_DTYPE, row, k);
   return u;
 }
 
@@ -60,10 +60,10 @@ void main() {
   uint lane = gl_LocalInvocationID.x;
   V4 kept_u[KEPT], kept_h[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(g, lane, DT_G, C(0), kept_u);
-    fetch_quads(x, lane, DT_X, C(0), kept_h);
+    fetch_quads(g, lane, G_DTYPE, C(0), kept_u);
+    fetch_quads(x, lane, X_DTYPE, C(0), kept_h);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
-      if (HAS_W != 0) kept_u[j] *= affine(p.w, DT_W, row, quad_at(j, lane));
+      if (HAS_W != 0) kept_u[j] *= affine(p.w, W_DTYPE, row, quad_at(j, lane));
       kept_h[j] = (kept_h[j] - mean) * rstd;
     }
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
@@ -74,30 +74,30 @@ void main() {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
       V4 u = upstream(g, row, k);
       sum_u += u;
-      sum_h += u * ((fetch(x, k, DT_X, C(0)) - mean) * rstd);
+      sum_h += u * ((fetch(x, k, X_DTYPE, C(0)) - mean) * rstd);
     }
   }
   const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
   C mu = RMS != 0 ? C(0) : t.a / C(p.n), mh = t.b / C(p.n);
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_u[j] = rstd * (kept_u[j] - mu - kept_h[j] * mh);
-    put_quads(o, lane, DT_OUT, kept_u);
+    put_quads(o, lane, OUT_DTYPE, kept_u);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
-      V4 h = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
-      put(o, k, DT_OUT, rstd * (upstream(g, row, k) - mu - h * mh));
+      V4 h = (fetch(x, k, X_DTYPE, C(0)) - mean) * rstd;
+      put(o, k, OUT_DTYPE, rstd * (upstream(g, row, k) - mu - h * mh));
     }
   }
 #else
   for (uint k = 0; k < p.n; k += 4u) {
     V4 u = upstream(g, row, k);
     sum_u += u;
-    sum_h += u * ((fetch(x, k, DT_X, C(0)) - mean) * rstd);
+    sum_h += u * ((fetch(x, k, X_DTYPE, C(0)) - mean) * rstd);
   }
   C mu = RMS != 0 ? C(0) : sum4(sum_u) / C(p.n), mh = sum4(sum_h) / C(p.n);
   for (uint k = 0; k < p.n; k += 4u) {
-    V4 h = (fetch(x, k, DT_X, C(0)) - mean) * rstd;
-    put(o, k, DT_OUT, rstd * (upstream(g, row, k) - mu - h * mh));
+    V4 h = (fetch(x, k, X_DTYPE, C(0)) - mean) * rstd;
+    put(o, k, OUT_DTYPE, rstd * (upstream(g, row, k) - mu - h * mh));
   }
 #endif
 }

@@ -11,8 +11,8 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_G = 0;
-layout(constant_id = 1) const int DT_X = 0;
+layout(constant_id = 0) const int G_DTYPE = 0;
+layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const int RMS = 0;    // no mean
 layout(constant_id = 3) const int HAS_W = 1;  // dw wanted
 layout(constant_id = 4) const int HAS_B = 1;  // db wanted
@@ -29,9 +29,9 @@ struct Params {
 };
 #include "common/params.glsl"
 #ifdef C_double
-#define STAT_DT AULE_DT_F64
+#define STAT_DTYPE AULE_DT_F64
 #else
-#define STAT_DT AULE_DT_F32
+#define STAT_DTYPE AULE_DT_F32
 #endif
 
 #if GROUP
@@ -49,10 +49,10 @@ void main() {
   for (uint64_t r = first; r < last; r += LOCAL) {
     uint64_t r1 = r / p.inner, at = r1 * p.hop1 + (r - r1 * p.inner) + uint64_t(o) * p.hop;
     uint64_t s = r1 * p.stat_hop + o / p.stat_div;
-    C g = load1(p.grad, at, DT_G);
+    C g = load1(p.grad, at, G_DTYPE);
     b += g;
-    if (HAS_W != 0) w += g * (load1(p.x, at, DT_X) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DT))) *
-        load1(p.rstd, s, STAT_DT);
+    if (HAS_W != 0) w += g * (load1(p.x, at, X_DTYPE) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DTYPE))) *
+        load1(p.rstd, s, STAT_DTYPE);
   }
   tree_w[lane] = w;
   tree_b[lane] = b;
@@ -65,8 +65,8 @@ void main() {
     barrier();  // this level done
   }
   if (lane != 0u) return;
-  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DT, tree_w[0]);
-  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DT, tree_b[0]);
+  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DTYPE, tree_w[0]);
+  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DTYPE, tree_b[0]);
 #else
   uint64_t id = linear_invocation();
   uint width = VEC != 0 ? p.n_out / 4u : p.n_out;
@@ -79,19 +79,19 @@ void main() {
   uint r0 = uint(first - r1 * p.inner), slot = 0u;
   for (uint64_t r = first; r < last; ++r) {
     uint64_t at = r1 * p.hop1 + r0 + uint64_t(o) * p.hop, s = r1 * p.stat_hop + o / p.stat_div;
-    C mean = RMS != 0 || HAS_W == 0 ? C(0) : load1(p.mean, s, STAT_DT);
-    C rstd = HAS_W == 0 ? C(0) : load1(p.rstd, s, STAT_DT);
+    C mean = RMS != 0 || HAS_W == 0 ? C(0) : load1(p.mean, s, STAT_DTYPE);
+    C rstd = HAS_W == 0 ? C(0) : load1(p.rstd, s, STAT_DTYPE);
 #ifndef C_double
     if (VEC != 0) {
-      vec4 g = load4(p.grad, at, DT_G);
+      vec4 g = load4(p.grad, at, G_DTYPE);
       b += g;
-      if (HAS_W != 0) w += g * ((load4(p.x, at, DT_X) - mean) * rstd);
+      if (HAS_W != 0) w += g * ((load4(p.x, at, X_DTYPE) - mean) * rstd);
     } else
 #endif
     {
-      C g = load1(p.grad, at, DT_G);
+      C g = load1(p.grad, at, G_DTYPE);
       b[slot] += g;  // four partial sums: shorter chains of additions
-      if (HAS_W != 0) w[slot] += g * ((load1(p.x, at, DT_X) - mean) * rstd);
+      if (HAS_W != 0) w[slot] += g * ((load1(p.x, at, X_DTYPE) - mean) * rstd);
       slot = (slot + 1u) & 3u;
     }
     if (++r0 == p.inner) {
@@ -101,12 +101,12 @@ void main() {
   }
 #ifndef C_double
   if (VEC != 0) {
-    if (HAS_W != 0) store4(p.dw, c * p.n_out + o, STAT_DT, w);
-    if (HAS_B != 0) store4(p.db, c * p.n_out + o, STAT_DT, b);
+    if (HAS_W != 0) store4(p.dw, c * p.n_out + o, STAT_DTYPE, w);
+    if (HAS_B != 0) store4(p.db, c * p.n_out + o, STAT_DTYPE, b);
     return;
   }
 #endif
-  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DT, sum4(w));
-  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DT, sum4(b));
+  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DTYPE, sum4(w));
+  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DTYPE, sum4(b));
 #endif
 }

@@ -17,10 +17,10 @@
 // until the checks for the row's end were gone. Before, as two passes with a tree for sums: 1711 1734, 1121 1294.
 #define C float
 #define C_float
-layout(constant_id = 0) const int DT_G = 0;
-layout(constant_id = 1) const int DT_X = 0;
-layout(constant_id = 2) const int DT_OUT = 0;
-layout(constant_id = 3) const int DT_W = 0;
+layout(constant_id = 0) const int G_DTYPE = 0;
+layout(constant_id = 1) const int X_DTYPE = 0;
+layout(constant_id = 2) const int OUT_DTYPE = 0;
+layout(constant_id = 3) const int W_DTYPE = 0;
 layout(constant_id = 4) const int RMS = 0;
 layout(constant_id = 5) const int HAS_W = 0;
 layout(constant_id = 6) const int WANT_X = 1;
@@ -42,8 +42,8 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const int RAW_G = VEC != 0 ? DT_G : AULE_DT_F32, RAW_X = VEC != 0 ? DT_X : AULE_DT_F32;
-const int RAW_W = VEC != 0 ? DT_W : AULE_DT_F32;
+const int RAW_G = VEC != 0 ? G_DTYPE : AULE_DT_F32, RAW_X = VEC != 0 ? X_DTYPE : AULE_DT_F32;
+const int RAW_W = VEC != 0 ? W_DTYPE : AULE_DT_F32;
 
 Row row_of(uint64_t base, uint row) { return Row(base, uint64_t(row) * p.n, uint64_t(1), p.n); }
 
@@ -68,11 +68,11 @@ void main() {
   u64vec2 w[KEPT], next_g[KEPT], next_x[KEPT];
   vec4 dw[KEPT], db[KEPT];
   float next_mean = 0.0, next_rstd = 0.0;
-  if (HAS_W != 0) fetch_any(p.w, 0u, lane, DT_W, w);
+  if (HAS_W != 0) fetch_any(p.w, 0u, lane, W_DTYPE, w);
   [[unroll]] for (int j = 0; j < KEPT; ++j) dw[j] = db[j] = vec4(0);
   if (AHEAD != 0) {
-    fetch_any(p.grad, group, lane, DT_G, next_g);
-    fetch_any(p.x, group, lane, DT_X, next_x);
+    fetch_any(p.grad, group, lane, G_DTYPE, next_g);
+    fetch_any(p.x, group, lane, X_DTYPE, next_x);
     next_mean = mean_of(group);
     next_rstd = rstd_of(group);
   }
@@ -88,14 +88,14 @@ void main() {
       rstd = next_rstd;
       const uint next = row + p.groups;
       if (next < p.rows) {
-        fetch_any(p.grad, next, lane, DT_G, next_g);
-        fetch_any(p.x, next, lane, DT_X, next_x);
+        fetch_any(p.grad, next, lane, G_DTYPE, next_g);
+        fetch_any(p.x, next, lane, X_DTYPE, next_x);
         next_mean = mean_of(next);
         next_rstd = rstd_of(next);
       }
     } else {
-      fetch_any(p.grad, row, lane, DT_G, raw_g);
-      fetch_any(p.x, row, lane, DT_X, raw_x);
+      fetch_any(p.grad, row, lane, G_DTYPE, raw_g);
+      fetch_any(p.x, row, lane, X_DTYPE, raw_x);
       mean = mean_of(row);
       rstd = rstd_of(row);
     }
@@ -117,7 +117,7 @@ void main() {
       if (HAS_W != 0) u *= quad_of(w, j, RAW_W);
       dx[j] = rstd * (u - mu - (quad_of(raw_x, j, RAW_X) - mean) * rstd * mh);
     }
-    put_quads(row_of(p.out_, row), lane, DT_OUT, dx);
+    put_quads(row_of(p.out_, row), lane, OUT_DTYPE, dx);
   }
   if (WANT_W != 0) put_quads(row_of(p.dw, group), lane, AULE_DT_F32, dw);
   if (WANT_B != 0) put_quads(row_of(p.db, group), lane, AULE_DT_F32, db);

@@ -13,9 +13,9 @@ V4 affine(uint64_t base, int dt, uint64_t row, uint k) {
 
 // Saved statistics are of the arithmetic type.
 #ifdef C_double
-#define STAT_DT AULE_DT_F64
+#define STAT_DTYPE AULE_DT_F64
 #else
-#define STAT_DT AULE_DT_F32
+#define STAT_DTYPE AULE_DT_F32
 #endif
-C load_stat(uint64_t base, uint64_t i) { return load1(base, i, STAT_DT); }
-void store_stat(uint64_t base, uint64_t i, C x) { store1(base, i, STAT_DT, x); }
+C load_stat(uint64_t base, uint64_t i) { return load1(base, i, STAT_DTYPE); }
+void store_stat(uint64_t base, uint64_t i, C x) { store1(base, i, STAT_DTYPE, x); }

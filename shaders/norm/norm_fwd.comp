@@ -24,10 +24,10 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_X = 0;
-layout(constant_id = 1) const int DT_Y = 0;
-layout(constant_id = 2) const int DT_W = 0;
-layout(constant_id = 3) const int DT_B = 0;
+layout(constant_id = 0) const int X_DTYPE = 0;
+layout(constant_id = 1) const int Y_DTYPE = 0;
+layout(constant_id = 2) const int W_DTYPE = 0;
+layout(constant_id = 3) const int B_DTYPE = 0;
 layout(constant_id = 4) const int RMS = 0;
 layout(constant_id = 5) const int CHANNEL = 0;
 layout(constant_id = 6) const int HAS_W = 0;
@@ -61,8 +61,8 @@ const bool EARLY = VEC != 0 && CHANNEL == 0;
 
 V4 normal(V4 v, C mean, C rstd, uint64_t row, uint k) {
   v = (v - mean) * rstd;
-  if (HAS_W != 0) v *= affine(p.w, DT_W, row, k);
-  if (HAS_B != 0) v += affine(p.b, DT_B, row, k);
+  if (HAS_W != 0) v *= affine(p.w, W_DTYPE, row, k);
+  if (HAS_B != 0) v += affine(p.b, B_DTYPE, row, k);
   return v;
 }
 
@@ -82,11 +82,11 @@ void main() {
   u64vec2 early_w[KEPT], early_b[KEPT];
 #endif
   if (ITEMS > 0) {
-    fetch_quads(x, lane, DT_X, C(0), kept);
+    fetch_quads(x, lane, X_DTYPE, C(0), kept);
 #ifndef C_double
     if (EARLY) {
-      if (HAS_W != 0) fetch_raw(Row(p.w, uint64_t(0), uint64_t(1), p.n), lane, DT_W, early_w);
-      if (HAS_B != 0) fetch_raw(Row(p.b, uint64_t(0), uint64_t(1), p.n), lane, DT_B, early_b);
+      if (HAS_W != 0) fetch_raw(Row(p.w, uint64_t(0), uint64_t(1), p.n), lane, W_DTYPE, early_w);
+      if (HAS_B != 0) fetch_raw(Row(p.b, uint64_t(0), uint64_t(1), p.n), lane, B_DTYPE, early_b);
     }
 #endif
     if (RMS != 0) {
@@ -97,13 +97,13 @@ void main() {
       t = group_moments(kept, lane);
     }
   } else {
-    const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, DT_X);
+    const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, X_DTYPE);
     for (uint first = 0; first < p.n; first += LOCAL * 256u) {
       uint last = min(p.n, first + LOCAL * 256u);
       V4 s1 = V4(0), s2 = V4(0);
       C count = C(0);
       for (uint k = first + lane * 4u; k < last; k += LOCAL * 4u) {
-        V4 d = fetch(x, k, DT_X, shift) - shift;
+        V4 d = fetch(x, k, X_DTYPE, shift) - shift;
         s1 += d;
         s2 += d * d;
         count += C(min(4u, p.n - k));
@@ -114,12 +114,12 @@ void main() {
     t = Moments(C(p.n), mean, group_sum(Pair(t.m2 + t.n * d * d, C(0))).a);
   }
 #else
-  const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, DT_X);
+  const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, X_DTYPE);
   for (uint first = 0; first < p.n; first += BLOCK) {
     uint last = min(p.n, first + BLOCK);
     V4 s1 = V4(0), s2 = V4(0);
     for (uint k = first; k < last; k += 4u) {
-      V4 d = fetch(x, k, DT_X, shift) - shift;
+      V4 d = fetch(x, k, X_DTYPE, shift) - shift;
       s1 += d;
       s2 += d * d;
     }
@@ -142,22 +142,22 @@ void main() {
     if (EARLY) {
       [[unroll]] for (int j = 0; j < ITEMS; ++j) {
         kept[j] = (kept[j] - mean) * rstd;
-        if (HAS_W != 0) kept[j] *= quad_of(early_w, j, DT_W);
-        if (HAS_B != 0) kept[j] += quad_of(early_b, j, DT_B);
+        if (HAS_W != 0) kept[j] *= quad_of(early_w, j, W_DTYPE);
+        if (HAS_B != 0) kept[j] += quad_of(early_b, j, B_DTYPE);
       }
     } else
 #endif
     {
       [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = normal(kept[j], mean, rstd, row, quad_at(j, lane));
     }
-    put_quads(y, lane, DT_Y, kept);
+    put_quads(y, lane, Y_DTYPE, kept);
   } else {
-    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_Y,
-        normal(fetch(x, k, DT_X, C(0)), mean, rstd, row, k));
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, Y_DTYPE,
+        normal(fetch(x, k, X_DTYPE, C(0)), mean, rstd, row, k));
   }
 #else
   if (RMS == 0) store_stat(p.mean, row, mean);
   store_stat(p.rstd, row, rstd);
-  for (uint k = 0; k < p.n; k += 4u) put(y, k, DT_Y, normal(fetch(x, k, DT_X, C(0)), mean, rstd, row, k));
+  for (uint k = 0; k < p.n; k += 4u) put(y, k, Y_DTYPE, normal(fetch(x, k, X_DTYPE, C(0)), mean, rstd, row, k));
 #endif
 }

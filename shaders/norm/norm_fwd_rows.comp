@@ -13,10 +13,10 @@
 // to round. RMS norm has 3578 and less this way, float32 3808, which norm_fwd.comp betters.
 #define C float
 #define C_float
-layout(constant_id = 0) const int DT_X = 0;
-layout(constant_id = 1) const int DT_Y = 0;
-layout(constant_id = 2) const int DT_W = 0;
-layout(constant_id = 3) const int DT_B = 0;
+layout(constant_id = 0) const int X_DTYPE = 0;
+layout(constant_id = 1) const int Y_DTYPE = 0;
+layout(constant_id = 2) const int W_DTYPE = 0;
+layout(constant_id = 3) const int B_DTYPE = 0;
 layout(constant_id = 4) const int HAS_W = 0;
 layout(constant_id = 5) const int HAS_B = 0;
 layout(constant_id = 6) const int KEPT = 2;
@@ -43,15 +43,15 @@ void main() {
   const uint lane = gl_LocalInvocationID.x, group = linear_group();
   if (group >= p.groups) return;  // the whole workgroup leaves
   u64vec2 w[KEPT], b[KEPT], next[KEPT];
-  fetch_raw(row_of(p.x, group), lane, DT_X, next);
-  if (HAS_W != 0) fetch_raw(row_of(p.w, 0u), lane, DT_W, w);
-  if (HAS_B != 0) fetch_raw(row_of(p.b, 0u), lane, DT_B, b);
+  fetch_raw(row_of(p.x, group), lane, X_DTYPE, next);
+  if (HAS_W != 0) fetch_raw(row_of(p.w, 0u), lane, W_DTYPE, w);
+  if (HAS_B != 0) fetch_raw(row_of(p.b, 0u), lane, B_DTYPE, b);
   for (uint row = group; row < p.rows; row += p.groups) {
     u64vec2 x[KEPT];
     [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = next[j];
-    if (row + p.groups < p.rows) fetch_raw(row_of(p.x, row + p.groups), lane, DT_X, next);
+    if (row + p.groups < p.rows) fetch_raw(row_of(p.x, row + p.groups), lane, X_DTYPE, next);
     vec4 v[KEPT];
-    [[unroll]] for (int j = 0; j < KEPT; ++j) v[j] = quad_of(x, j, DT_X);  // past the end 0
+    [[unroll]] for (int j = 0; j < KEPT; ++j) v[j] = quad_of(x, j, X_DTYPE);  // past the end 0
     const Moments t = group_moments(v, lane);
     const float rstd = inversesqrt(t.m2 / float(p.n) + p.eps);
     if (lane == 0u) {
@@ -61,10 +61,10 @@ void main() {
     // x rstd - mean rstd: what this rounds away is far below a half type's last digit.
     const float offset = -t.mean * rstd;
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      v[j] = fma(quad_of(x, j, DT_X), vec4(rstd), vec4(offset));
-      if (HAS_W != 0) v[j] *= quad_of(w, j, DT_W);
-      if (HAS_B != 0) v[j] += quad_of(b, j, DT_B);
+      v[j] = fma(quad_of(x, j, X_DTYPE), vec4(rstd), vec4(offset));
+      if (HAS_W != 0) v[j] *= quad_of(w, j, W_DTYPE);
+      if (HAS_B != 0) v[j] += quad_of(b, j, B_DTYPE);
     }
-    put_quads(row_of(p.y, row), lane, DT_Y, v);
+    put_quads(row_of(p.y, row), lane, Y_DTYPE, v);
   }
 }

@@ -21,8 +21,8 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_IN = 0;
-layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 0) const int IN_DTYPE = 0;
+layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int LOG = 0;
 layout(constant_id = 3) const int SAFE = 0;   // rows of -inf only: 0 instead of NaN
 layout(constant_id = 4) const int VEC = 0;    // see rows.glsl
@@ -82,14 +82,14 @@ void main() {
   Sum t = Sum(LOWEST, C(0));
   V4 kept[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(x, lane, DT_IN, LOWEST, kept);
+    fetch_quads(x, lane, IN_DTYPE, LOWEST, kept);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) t.m = max(t.m, max4(kept[j]));
     t.m = group_max(t.m);
     const C r = reference(t.m);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) t.s += sum4(exp(kept[j] - r));
   } else if (ANY) {
     for (uint first = 0u; first < end; first += CHUNK) {
-      fetch_quads(x, lane, DT_IN, first, LOWEST, kept);
+      fetch_quads(x, lane, IN_DTYPE, first, LOWEST, kept);
       C m = t.m;
       [[unroll]] for (int j = 0; j < KEPT; ++j) m = max(m, max4(kept[j]));
       const C r = reference(m);
@@ -98,7 +98,7 @@ void main() {
       t = Sum(m, t.s * exp(t.m - r) + sum4(sum));
     }
   } else {
-    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) take(t, fetch(x, k, DT_IN, LOWEST));
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) take(t, fetch(x, k, IN_DTYPE, LOWEST));
   }
   if (ITEMS == 0) {
     const C m = group_max(t.m);
@@ -108,16 +108,16 @@ void main() {
   t = last(t);
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = result(t, kept[j]);
-    put_quads(y, lane, DT_OUT, kept);
+    put_quads(y, lane, OUT_DTYPE, kept);
   } else if (ANY) {
     // From the end back: what was read last is nearest.
     for (uint first = (end - 1u) / CHUNK * CHUNK + CHUNK; first > 0u; first -= CHUNK) {
-      fetch_quads(x, lane, DT_IN, first - CHUNK, LOWEST, kept);
+      fetch_quads(x, lane, IN_DTYPE, first - CHUNK, LOWEST, kept);
       [[unroll]] for (int j = 0; j < KEPT; ++j) kept[j] = result(t, kept[j]);
-      put_quads(y, lane, DT_OUT, first - CHUNK, kept);
+      put_quads(y, lane, OUT_DTYPE, first - CHUNK, kept);
     }
   } else {
-    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, DT_OUT, result(t, fetch(x, k, DT_IN, LOWEST)));
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, OUT_DTYPE, result(t, fetch(x, k, IN_DTYPE, LOWEST)));
   }
 #else
   uint64_t row = linear_invocation();
@@ -129,12 +129,12 @@ void main() {
   }
   Row x = Row(p.in_, start, uint64_t(p.inner), p.n), y = Row(p.out_, start, uint64_t(p.inner), p.n);
   Sum t = Sum(LOWEST, C(0));
-  for (uint k = 0; k < p.n; k += 8u) take(t, fetch(x, k, DT_IN, LOWEST), fetch(x, k + 4u, DT_IN, LOWEST));
+  for (uint k = 0; k < p.n; k += 8u) take(t, fetch(x, k, IN_DTYPE, LOWEST), fetch(x, k + 4u, IN_DTYPE, LOWEST));
   t = last(t);
   for (uint k = 0; k < p.n; k += 8u) {
-    V4 a = fetch(x, k, DT_IN, LOWEST), b = fetch(x, k + 4u, DT_IN, LOWEST);
-    put(y, k, DT_OUT, result(t, a));
-    put(y, k + 4u, DT_OUT, result(t, b));
+    V4 a = fetch(x, k, IN_DTYPE, LOWEST), b = fetch(x, k + 4u, IN_DTYPE, LOWEST);
+    put(y, k, OUT_DTYPE, result(t, a));
+    put(y, k + 4u, OUT_DTYPE, result(t, b));
   }
 #endif
 }

@@ -16,9 +16,9 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_G = 0;
-layout(constant_id = 1) const int DT_Y = 0;
-layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 0) const int G_DTYPE = 0;
+layout(constant_id = 1) const int Y_DTYPE = 0;
+layout(constant_id = 2) const int OUT_DTYPE = 0;
 layout(constant_id = 3) const int LOG = 0;
 layout(constant_id = 4) const int VEC = 0;
 layout(constant_id = 5) const int ITEMS = 1;
@@ -64,36 +64,38 @@ void main() {
   const uint end = p.n + skip_of(g);
   V4 kept_g[KEPT], kept_y[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(g, lane, DT_G, C(0), kept_g);
-    fetch_quads(y, lane, DT_Y, C(0), kept_y);
+    fetch_quads(g, lane, G_DTYPE, C(0), kept_g);
+    fetch_quads(y, lane, Y_DTYPE, C(0), kept_y);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) s += part(kept_g[j], kept_y[j]);
   } else if (ANY) {
     for (uint first = 0u; first < end; first += CHUNK) {
-      fetch_quads(g, lane, DT_G, first, C(0), kept_g);
-      if (LOG == 0) fetch_quads(y, lane, DT_Y, first, C(0), kept_y);
+      fetch_quads(g, lane, G_DTYPE, first, C(0), kept_g);
+      if (LOG == 0) fetch_quads(y, lane, Y_DTYPE, first, C(0), kept_y);
       [[unroll]] for (int j = 0; j < KEPT; ++j) s += part(kept_g[j], kept_y[j]);
     }
   } else {
-    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
+    for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)
+      s += part(fetch(g, k, G_DTYPE, C(0)), fetch(y, k, Y_DTYPE, C(0)));
   }
   s = group_sum(Pair(s, C(0))).a;
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
-    put_quads(o, lane, DT_OUT, kept_g);
+    put_quads(o, lane, OUT_DTYPE, kept_g);
   } else if (ANY) {
     // From the end back: what was read last is nearest.
     for (uint first = (end - 1u) / CHUNK * CHUNK + CHUNK; first > 0u; first -= CHUNK) {
-      fetch_quads(g, lane, DT_G, first - CHUNK, C(0), kept_g);
-      fetch_quads(y, lane, DT_Y, first - CHUNK, C(0), kept_y);
+      fetch_quads(g, lane, G_DTYPE, first - CHUNK, C(0), kept_g);
+      fetch_quads(y, lane, Y_DTYPE, first - CHUNK, C(0), kept_y);
       [[unroll]] for (int j = 0; j < KEPT; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
-      put_quads(o, lane, DT_OUT, first - CHUNK, kept_g);
+      put_quads(o, lane, OUT_DTYPE, first - CHUNK, kept_g);
     }
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)
-      put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));
+      put(o, k, OUT_DTYPE, result(s, fetch(g, k, G_DTYPE, C(0)), fetch(y, k, Y_DTYPE, C(0))));
   }
 #else
-  for (uint k = 0; k < p.n; k += 4u) s += part(fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0)));
-  for (uint k = 0; k < p.n; k += 4u) put(o, k, DT_OUT, result(s, fetch(g, k, DT_G, C(0)), fetch(y, k, DT_Y, C(0))));
+  for (uint k = 0; k < p.n; k += 4u) s += part(fetch(g, k, G_DTYPE, C(0)), fetch(y, k, Y_DTYPE, C(0)));
+  for (uint k = 0; k < p.n; k += 4u)
+    put(o, k, OUT_DTYPE, result(s, fetch(g, k, G_DTYPE, C(0)), fetch(y, k, Y_DTYPE, C(0))));
 #endif
 }

@@ -14,16 +14,16 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 
 void main() {
   AULE_FIND_TENSOR
   float s = F32Ref(p.inv_scale).v;
   bool bad = false;
   for (uint k = begin; k < end; k += LOCAL) {
-    float x = load_float(p.data[t], uint64_t(k), DT);
+    float x = load_float(p.data[t], uint64_t(k), DTYPE);
     bad = bad || (floatBitsToUint(x) & 0x7f800000u) == 0x7f800000u;
-    store_float(p.data[t], uint64_t(k), DT, s == 1.0 ? x : x * s);
+    store_float(p.data[t], uint64_t(k), DTYPE, s == 1.0 ? x : x * s);
   }
   if (bad) F32Ref(p.found_inf).v = 1.0;
 }

@@ -17,7 +17,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int OP = 0;  // Each in csrc/ops/optim/foreach.cpp
 
 const int kAddScalar = 0, kMulScalar = 1, kDivScalar = 2, kAdd = 3, kMul = 4, kDiv = 5, kAddcmul = 6, kAddcdiv = 7,
@@ -32,9 +32,9 @@ void main() {
     uint k = begin + step * LOCAL;
     if (k >= end) break;
     uint64_t i = uint64_t(k);
-    float x = load_float(at_x, i, DT), y = 0.0, z = 0.0;
-    if (kTakesY) y = load_float(at_y, i, DT);
-    if (kTakesZ) z = load_float(at_z, i, DT);
+    float x = load_float(at_x, i, DTYPE), y = 0.0, z = 0.0;
+    if (kTakesY) y = load_float(at_y, i, DTYPE);
+    if (kTakesZ) z = load_float(at_z, i, DTYPE);
     if (OP == kAddScalar) x += s;
     else if (OP == kMulScalar) x *= s;
     else if (OP == kDivScalar) x /= s;
@@ -45,6 +45,6 @@ void main() {
     else if (OP == kAddcdiv) x += s * (y / z);
     else if (OP == kLerp) x = abs(s) < 0.5 ? x + s * (y - x) : y - (y - x) * (1.0 - s);
     else x = sqrt(x);
-    store_float(at_dst, i, DT, x);
+    store_float(at_dst, i, DTYPE, x);
   }
 }

@@ -34,13 +34,13 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT_PARAM = 0;
-layout(constant_id = 1) const int DT_GRAD = 0;
-layout(constant_id = 2) const int DT_STATE = 0;
+layout(constant_id = 0) const int PARAM_DTYPE = 0;
+layout(constant_id = 1) const int GRAD_DTYPE = 0;
+layout(constant_id = 2) const int STATE_DTYPE = 0;
 layout(constant_id = 3) const bool ADAMW = false;
 layout(constant_id = 4) const bool AMSGRAD = false;
 layout(constant_id = 5) const bool MAXIMIZE = false;
-layout(constant_id = 6) const int DT_LR = 0;
+layout(constant_id = 6) const int LR_DTYPE = 0;
 layout(constant_id = 7) const bool UNSCALE = false;
 layout(constant_id = 8) const bool VEC = false;
 
@@ -65,7 +65,8 @@ DEFINE_STEP(vec4)
 
 void main() {
   AULE_FIND_TENSOR
-  float found_inf = F32Ref(readable(p.found_inf)).v, lr_value = load_float(readable(p.lr_address), uint64_t(0), DT_LR);
+  float found_inf = F32Ref(readable(p.found_inf)).v;
+  float lr_value = load_float(readable(p.lr_address), uint64_t(0), LR_DTYPE);
   if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
   lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
   float step_count = F32Ref(p.state_step[t]).v;
@@ -75,29 +76,29 @@ void main() {
   const uint first = begin - gl_LocalInvocationID.x;
   if (VEC && end - first == uint(CHUNK)) {
     vec4 w[2], g[2], m[2], v[2], top[2];
-    load_octet(p.param[t], first, DT_PARAM, w);
-    load_octet(p.grad[t], first, DT_GRAD, g);
-    load_octet(p.exp_avg[t], first, DT_STATE, m);
-    load_octet(p.exp_avg_sq[t], first, DT_STATE, v);
-    if (AMSGRAD) load_octet(p.max_exp_avg_sq[t], first, DT_STATE, top);
+    load_octet(p.param[t], first, PARAM_DTYPE, w);
+    load_octet(p.grad[t], first, GRAD_DTYPE, g);
+    load_octet(p.exp_avg[t], first, STATE_DTYPE, m);
+    load_octet(p.exp_avg_sq[t], first, STATE_DTYPE, v);
+    if (AMSGRAD) load_octet(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
     [[unroll]] for (int i = 0; i < 2; ++i) step_(w[i], g[i], m[i], v[i], top[i]);
-    store_octet(p.param[t], first, DT_PARAM, w);
-    if (UNSCALE) store_octet(p.grad[t], first, DT_GRAD, g);
-    store_octet(p.exp_avg[t], first, DT_STATE, m);
-    store_octet(p.exp_avg_sq[t], first, DT_STATE, v);
-    if (AMSGRAD) store_octet(p.max_exp_avg_sq[t], first, DT_STATE, top);
+    store_octet(p.param[t], first, PARAM_DTYPE, w);
+    if (UNSCALE) store_octet(p.grad[t], first, GRAD_DTYPE, g);
+    store_octet(p.exp_avg[t], first, STATE_DTYPE, m);
+    store_octet(p.exp_avg_sq[t], first, STATE_DTYPE, v);
+    if (AMSGRAD) store_octet(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
     return;
   }
   for (uint k = begin; k < end; k += LOCAL) {
     uint64_t i = uint64_t(k);
-    float w = load_float(p.param[t], i, DT_PARAM), g = load_float(p.grad[t], i, DT_GRAD);
-    float m = load_float(p.exp_avg[t], i, DT_STATE), v = load_float(p.exp_avg_sq[t], i, DT_STATE), top = 0.0;
-    if (AMSGRAD) top = load_float(p.max_exp_avg_sq[t], i, DT_STATE);
+    float w = load_float(p.param[t], i, PARAM_DTYPE), g = load_float(p.grad[t], i, GRAD_DTYPE);
+    float m = load_float(p.exp_avg[t], i, STATE_DTYPE), v = load_float(p.exp_avg_sq[t], i, STATE_DTYPE), top = 0.0;
+    if (AMSGRAD) top = load_float(p.max_exp_avg_sq[t], i, STATE_DTYPE);
     step_(w, g, m, v, top);
-    if (UNSCALE) store_float(p.grad[t], i, DT_GRAD, g);
-    store_float(p.exp_avg[t], i, DT_STATE, m);
-    store_float(p.exp_avg_sq[t], i, DT_STATE, v);
-    if (AMSGRAD) store_float(p.max_exp_avg_sq[t], i, DT_STATE, top);
-    store_float(p.param[t], i, DT_PARAM, w);
+    if (UNSCALE) store_float(p.grad[t], i, GRAD_DTYPE, g);
+    store_float(p.exp_avg[t], i, STATE_DTYPE, m);
+    store_float(p.exp_avg_sq[t], i, STATE_DTYPE, v);
+    if (AMSGRAD) store_float(p.max_exp_avg_sq[t], i, STATE_DTYPE, top);
+    store_float(p.param[t], i, PARAM_DTYPE, w);
   }
 }

@@ -24,37 +24,38 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(constant_id = 0) const int DT_PARAM = 0;
-layout(constant_id = 1) const int DT_GRAD = 0;
-layout(constant_id = 2) const int DT_STATE = 0;
+layout(constant_id = 0) const int PARAM_DTYPE = 0;
+layout(constant_id = 1) const int GRAD_DTYPE = 0;
+layout(constant_id = 2) const int STATE_DTYPE = 0;
 layout(constant_id = 3) const bool MOMENTUM = false;
 layout(constant_id = 4) const bool FIRST = false;
 layout(constant_id = 5) const bool NESTEROV = false;
 layout(constant_id = 6) const bool MAXIMIZE = false;
-layout(constant_id = 7) const int DT_LR = 0;
+layout(constant_id = 7) const int LR_DTYPE = 0;
 layout(constant_id = 8) const bool UNSCALE = false;
 
 void main() {
   AULE_FIND_TENSOR
-  float found_inf = F32Ref(readable(p.found_inf)).v, lr_value = load_float(readable(p.lr_address), uint64_t(0), DT_LR);
+  float found_inf = F32Ref(readable(p.found_inf)).v;
+  float lr_value = load_float(readable(p.lr_address), uint64_t(0), LR_DTYPE);
   if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
   float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
   float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
   for (uint k = begin; k < end; k += LOCAL) {
     uint64_t i = uint64_t(k);
-    float w = load_float(p.param[t], i, DT_PARAM);
-    float g = load_float(p.grad[t], i, DT_GRAD);
+    float w = load_float(p.param[t], i, PARAM_DTYPE);
+    float g = load_float(p.grad[t], i, GRAD_DTYPE);
     if (UNSCALE) {
       g /= scale;
-      store_float(p.grad[t], i, DT_GRAD, g);
+      store_float(p.grad[t], i, GRAD_DTYPE, g);
     }
     if (MAXIMIZE) g = -g;
     g += p.weight_decay * w;
     if (MOMENTUM) {
-      float b = FIRST ? g : p.momentum * load_float(p.momentum_buffer[t], i, DT_STATE) + p.one_minus_dampening * g;
-      store_float(p.momentum_buffer[t], i, DT_STATE, b);
+      float b = FIRST ? g : p.momentum * load_float(p.momentum_buffer[t], i, STATE_DTYPE) + p.one_minus_dampening * g;
+      store_float(p.momentum_buffer[t], i, STATE_DTYPE, b);
       g = NESTEROV ? g + p.momentum * b : b;
     }
-    store_float(p.param[t], i, DT_PARAM, w - lr * g);
+    store_float(p.param[t], i, PARAM_DTYPE, w - lr * g);
   }
 }

@@ -1,10 +1,10 @@
 // Eight elements per invocation of a whole chunk, by 16-byte accesses: LOCAL * 8 = CHUNK. Include after
-// multi_tensor.glsl, half.glsl and the constants DT_PARAM, DT_GRAD, DT_STATE. Where all are float32, neighbours take
-// neighbouring 16 bytes.
+// multi_tensor.glsl, half.glsl and the constants PARAM_DTYPE, GRAD_DTYPE, STATE_DTYPE. Where all are float32,
+// neighbours take neighbouring 16 bytes.
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer OctetRef { uvec4 v; };
 
 uint octet_at(uint first, uint half_) {
-  const bool floats = DT_PARAM == AULE_DT_F32 && DT_GRAD == AULE_DT_F32 && DT_STATE == AULE_DT_F32;
+  const bool floats = PARAM_DTYPE == AULE_DT_F32 && GRAD_DTYPE == AULE_DT_F32 && STATE_DTYPE == AULE_DT_F32;
   const uint lane = gl_LocalInvocationID.x;
   return first + (floats ? half_ * (LOCAL * 4u) + lane * 4u : lane * 8u + half_ * 4u);
 }

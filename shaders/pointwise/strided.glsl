@@ -57,23 +57,24 @@ void main() {
 #ifdef ONE_BY_ONE
   uint step = p.strides[8];
   for (uint i = 0; i < count; ++i)
-    store_T(p.out_, uint64_t(at[0] + i * out_step), DT_OUT, apply(load_T(p.in_[0], uint64_t(at[1] + i * step), DT_A)));
+    store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE,
+        apply(load_T(p.in_[0], uint64_t(at[1] + i * step), A_DTYPE)));
 #else
-  T a[PACK] = load_operand(0, at[1], count, DT_A, MODE_A);
+  T a[PACK] = load_operand(0, at[1], count, A_DTYPE, MODE_A);
 #if ARITY > 1
-  T b[PACK] = load_operand(1, at[2], count, DT_B, MODE_B);
+  T b[PACK] = load_operand(1, at[2], count, B_DTYPE, MODE_B);
 #endif
 #if ARITY > 2
-  T c[PACK] = load_operand(2, at[3], count, DT_C, MODE_C);
+  T c[PACK] = load_operand(2, at[3], count, C_DTYPE, MODE_C);
 #endif
   [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
   if (MODE_OUT == 1 && count == uint(PACK)) {
     Words w;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DT_OUT, a[i]);
-    store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(DT_OUT), PACK * dtype_bytes(DT_OUT), w);
+    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, OUT_DTYPE, a[i]);
+    store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(OUT_DTYPE), PACK * dtype_bytes(OUT_DTYPE), w);
   } else {
     [[unroll]] for (int i = 0; i < PACK; ++i)
-      if (uint(i) < count) store_T(p.out_, uint64_t(at[0] + uint(i) * out_step), DT_OUT, a[i]);
+      if (uint(i) < count) store_T(p.out_, uint64_t(at[0] + uint(i) * out_step), OUT_DTYPE, a[i]);
   }
 #endif
 }

@@ -13,7 +13,7 @@ layout(local_size_x = 128) in;
 #include "common/philox.glsl"
 #include "random/packed.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const bool PACKED = false;
 
 struct Params {
@@ -35,7 +35,7 @@ void main() {
   bvec4 kept = greaterThanEqual(philox_draw(g, first / 4, 0u), uvec4(p.drop));
 #ifndef C_double
   if (PACKED) {
-    store_packed(p.dst, first, DT, mix(vec4(0.0), load_packed(p.src, first, DT) * p.scale, kept));
+    store_packed(p.dst, first, DTYPE, mix(vec4(0.0), load_packed(p.src, first, DTYPE) * p.scale, kept));
     U32Ref(p.mask + first).v = uint(kept.x) | uint(kept.y) << 8 | uint(kept.z) << 16 | uint(kept.w) << 24;
     return;
   }
@@ -45,10 +45,10 @@ void main() {
     if (i >= p.n) continue;
     U8Ref(p.mask + i).v = uint8_t(kept[k] ? 1u : 0u);
 #ifdef C_double
-    store_double(p.dst, i, DT, kept[k] ? load_double(p.src, i, DT) * packDouble2x32(unpackUint2x32(p.scale_bits)) :
-        0.0lf);
+    store_double(p.dst, i, DTYPE, kept[k] ?
+        load_double(p.src, i, DTYPE) * packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
 #else
-    store_float(p.dst, i, DT, kept[k] ? load_float(p.src, i, DT) * p.scale : 0.0);
+    store_float(p.dst, i, DTYPE, kept[k] ? load_float(p.src, i, DTYPE) * p.scale : 0.0);
 #endif
   }
 }

@@ -10,7 +10,7 @@ layout(local_size_x = 128) in;
 #include "common/indexing.glsl"
 #include "random/packed.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const bool PACKED = false;
 
 struct Params {
@@ -29,7 +29,7 @@ void main() {
 #ifndef C_double
   if (PACKED) {
     uvec4 kept = uvec4(U32Ref(p.mask + first).v) & uvec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u);
-    store_packed(p.grad_in, first, DT, mix(vec4(0.0), load_packed(p.grad_out, first, DT) * p.scale,
+    store_packed(p.grad_in, first, DTYPE, mix(vec4(0.0), load_packed(p.grad_out, first, DTYPE) * p.scale,
         notEqual(kept, uvec4(0u))));
     return;
   }
@@ -39,10 +39,10 @@ void main() {
     if (i >= p.n) continue;
     bool kept = uint(U8Ref(p.mask + i).v) != 0u;
 #ifdef C_double
-    store_double(p.grad_in, i, DT, kept ? load_double(p.grad_out, i, DT) *
+    store_double(p.grad_in, i, DTYPE, kept ? load_double(p.grad_out, i, DTYPE) *
         packDouble2x32(unpackUint2x32(p.scale_bits)) : 0.0lf);
 #else
-    store_float(p.grad_in, i, DT, kept ? load_float(p.grad_out, i, DT) * p.scale : 0.0);
+    store_float(p.grad_in, i, DTYPE, kept ? load_float(p.grad_out, i, DTYPE) * p.scale : 0.0);
 #endif
   }
 }

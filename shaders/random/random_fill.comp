@@ -15,9 +15,9 @@ layout(local_size_x = 128) in;
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const int KIND = 0;
-layout(constant_id = 2) const int P_DT = AULE_DT_F32;  // of probabilities
+layout(constant_id = 2) const int P_DTYPE = AULE_DT_F32;  // of probabilities
 const int kUniform = 0, kNormal = 1, kBernoulli = 2, kBernoulliTensor = 3, kExponential = 4, kInteger = 5,
     kGeometric = 6,
           kCauchy = 7, kLogNormal = 8;
@@ -52,8 +52,8 @@ REAL uniform_draw(uint x, uint y) {
 #ifdef C_double
   return (double(x >> 5) * 67108864.0lf + double(y >> 6)) * (1.0lf / 9007199254740992.0lf);
 #else
-  if (DT == AULE_DT_BF16) return float(x >> 24) * (1.0 / 256.0);
-  if (DT == AULE_DT_F16) return float(x >> 21) * (1.0 / 2048.0);
+  if (DTYPE == AULE_DT_BF16) return float(x >> 24) * (1.0 / 256.0);
+  if (DTYPE == AULE_DT_F16) return float(x >> 21) * (1.0 / 2048.0);
   return uniform01(x);
 #endif
 }
@@ -70,8 +70,8 @@ REAL rounded_to_storage(REAL x) {
 #ifdef C_double
   return x;
 #else
-  if (DT == AULE_DT_BF16) return bf16_to_float(float_to_bf16(x));
-  if (DT == AULE_DT_F16) return unpackHalf2x16(packHalf2x16(vec2(x, 0.0))).x;
+  if (DTYPE == AULE_DT_BF16) return bf16_to_float(float_to_bf16(x));
+  if (DTYPE == AULE_DT_F16) return unpackHalf2x16(packHalf2x16(vec2(x, 0.0))).x;
   return x;
 #endif
 }
@@ -93,22 +93,22 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
       REAL from = p.a, to = p.b;
 #endif
       REAL v = rounded_to_storage(uniform_draw(x, y) * (to - from) + from);
-      STORE(p.dst, i, DT, v >= to && to > from ? from : v);
+      STORE(p.dst, i, DTYPE, v >= to && to > from ? from : v);
       break;
     }
-    case kNormal: STORE(p.dst, i, DT, REAL(normal) * REAL(p.b) + REAL(p.a)); break;
-    case kLogNormal: STORE(p.dst, i, DT, REAL(exp(normal * p.b + p.a))); break;
+    case kNormal: STORE(p.dst, i, DTYPE, REAL(normal) * REAL(p.b) + REAL(p.a)); break;
+    case kLogNormal: STORE(p.dst, i, DTYPE, REAL(exp(normal * p.b + p.a))); break;
     case kBernoulli: {
 #ifdef C_double
       bool hit = uniform_draw(x, y) < bits_to_double(p.a_bits);
 #else
       bool hit = uint64_t(x) < p.range;
 #endif
-      STORE(p.dst, i, DT, hit ? REAL(1) : REAL(0));
+      STORE(p.dst, i, DTYPE, hit ? REAL(1) : REAL(0));
       break;
     }
     case kBernoulliTensor: {
-      REAL q = LOAD(p.probabilities, i, P_DT);
+      REAL q = LOAD(p.probabilities, i, P_DTYPE);
       if (!(q >= REAL(0) && q <= REAL(1))) report_error(p.error, AULE_ERR_INVALID_PROBABILITY, p.tag, int64_t(i),
           int64_t(p.n));
 #ifdef C_double
@@ -116,34 +116,34 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
 #else
       bool hit = q >= 1.0 || x < uint(max(q, 0.0) * 4294967296.0);  // a NaN is reported
 #endif
-      STORE(p.dst, i, DT, hit ? REAL(1) : REAL(0));
+      STORE(p.dst, i, DTYPE, hit ? REAL(1) : REAL(0));
       break;
     }
     case kExponential: {
       // Never 0: the smallest magnitude of the logarithm is half a rounding step of 1.
       float v = positive_draw(x);
       float l = v >= 1.0 - 5.9604645e-8 ? -5.9604645e-8 : log(v);
-      STORE(p.dst, i, DT, REAL(-l / p.a));
+      STORE(p.dst, i, DTYPE, REAL(-l / p.a));
       break;
     }
     case kInteger: {
       int64_t v = p.base + int64_t(integer_draw(x, y));
 #ifdef C_double
-      store_double(p.dst, i, DT, double(v));
+      store_double(p.dst, i, DTYPE, double(v));
 #else
-      store_int64(p.dst, i, DT, v);
+      store_int64(p.dst, i, DTYPE, v);
 #endif
       break;
     }
     case kGeometric: {
       // Inversion: ceil(log(u) / log(1 - p)).
       float v = max(ceil(log(positive_draw(x)) / p.b), 1.0);
-      STORE(p.dst, i, DT, REAL(v));
+      STORE(p.dst, i, DTYPE, REAL(v));
       break;
     }
     case kCauchy: {
       float u = (float(x >> 9) + 0.5) * (1.0 / 8388608.0);
-      STORE(p.dst, i, DT, REAL(p.a + p.b * tan(3.14159265358979323846 * (u - 0.5))));
+      STORE(p.dst, i, DTYPE, REAL(p.a + p.b * tan(3.14159265358979323846 * (u - 0.5))));
       break;
     }
   }

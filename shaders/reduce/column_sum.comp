@@ -4,7 +4,7 @@
 // An invocation reads 16 bytes of a row, E columns, and 4 rows are in flight; 32 neighbours read 512 bytes. The
 // workgroup's 8 slices take rows in turn, and their sums meet in shared memory.
 layout(local_size_x = 256) in;
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 #include "common/indexing.glsl"
 #include "common/row_blocks.glsl"
 

@@ -1,8 +1,8 @@
 // The sums that norm_bwd_rows.comp's workgroups left: dw[o] = sum over groups of part_w[group, o], db likewise.
 // A workgroup has 32 outputs, 8 invocations for each; the upper half of the grid does db.
 layout(local_size_x = 256) in;
-layout(constant_id = 0) const int DT_W = 0;
-layout(constant_id = 1) const int DT_B = 0;
+layout(constant_id = 0) const int W_DTYPE = 0;
+layout(constant_id = 1) const int B_DTYPE = 0;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
@@ -31,6 +31,6 @@ void main() {
   if (slice != 0u || o >= p.n) return;
   float t = 0.0;
   [[unroll]] for (uint i = 0; i < 8u; ++i) t += sums[i * 32u + lane];
-  if (bias) store_float(p.db, uint64_t(o), DT_B, t);
-  else store_float(p.dw, uint64_t(o), DT_W, t);
+  if (bias) store_float(p.db, uint64_t(o), B_DTYPE, t);
+  else store_float(p.dw, uint64_t(o), W_DTYPE, t);
 }

@@ -26,8 +26,8 @@
 #include "common/float_bits.glsl"
 #include "reduce/reduce_ops.glsl"
 
-layout(constant_id = 0) const int DT_IN = 0;
-layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 0) const int IN_DTYPE = 0;
+layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int OP = 0;
 layout(constant_id = 3) const int PASS = 0;
 layout(constant_id = 4) const int WIDE = 0;  // 1: sizes past 2^32, so index arithmetic is 64-bit
@@ -80,7 +80,7 @@ C highest() { return AULE_INF; }
 #endif
 
 bool nonzero(uint64_t i) {
-  switch (DT_IN) {
+  switch (IN_DTYPE) {
     case AULE_DT_F32: return (U32Ref(p.in_ + i * 4).v & 0x7fffffffu) != 0u;
     case AULE_DT_F16:
     case AULE_DT_BF16: return (uint(U16Ref(p.in_ + i * 2).v) & 0x7fffu) != 0u;
@@ -89,28 +89,28 @@ bool nonzero(uint64_t i) {
       return ((u.y & 0x7fffffffu) | u.x) != 0u;
     }
     case AULE_DT_I64: return I64Ref(p.in_ + i * 8).v != int64_t(0);
-    default: return load_int(p.in_, i, DT_IN) != 0;
+    default: return load_int(p.in_, i, IN_DTYPE) != 0;
   }
 }
 
 C load(uint64_t i) {
 #if defined(C_int64_t)
   if (OP == OP_ANY || OP == OP_ALL || OP == OP_COUNT) return nonzero(i) ? int64_t(1) : int64_t(0);
-  return load_int64(p.in_, i, DT_IN);
+  return load_int64(p.in_, i, IN_DTYPE);
 #elif defined(C_double)
-  return load_double(p.in_, i, DT_IN);
+  return load_double(p.in_, i, IN_DTYPE);
 #else
-  return load_float(p.in_, i, DT_IN);
+  return load_float(p.in_, i, IN_DTYPE);
 #endif
 }
 
 void store(uint64_t base, uint64_t i, C x) {
 #if defined(C_int64_t)
-  store_int64(base, i, DT_OUT, x);
+  store_int64(base, i, OUT_DTYPE, x);
 #elif defined(C_double)
-  store_double(base, i, DT_OUT, x);
+  store_double(base, i, OUT_DTYPE, x);
 #else
-  store_float(base, i, DT_OUT, x);
+  store_float(base, i, OUT_DTYPE, x);
 #endif
 }
 

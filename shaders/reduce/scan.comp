@@ -20,8 +20,8 @@
 #define OP_PROD 1
 #define OP_MAX 2
 #define OP_MIN 3
-layout(constant_id = 0) const int DT_IN = 0;
-layout(constant_id = 1) const int DT_OUT = 0;
+layout(constant_id = 0) const int IN_DTYPE = 0;
+layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int OP = 0;
 layout(constant_id = 3) const int PASS = 0;
 layout(constant_id = 4) const int LOCAL = 8;
@@ -53,20 +53,20 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer StateRef { S
 
 C load(uint64_t i) {
 #if defined(C_int64_t)
-  return load_int64(p.in_, i, DT_IN);
+  return load_int64(p.in_, i, IN_DTYPE);
 #elif defined(C_double)
-  return load_double(p.in_, i, DT_IN);
+  return load_double(p.in_, i, IN_DTYPE);
 #else
-  return load_float(p.in_, i, DT_IN);
+  return load_float(p.in_, i, IN_DTYPE);
 #endif
 }
 void store_value(uint64_t i, C x) {
 #if defined(C_int64_t)
-  store_int64(p.out_, i, DT_OUT, x);
+  store_int64(p.out_, i, OUT_DTYPE, x);
 #elif defined(C_double)
-  store_double(p.out_, i, DT_OUT, x);
+  store_double(p.out_, i, OUT_DTYPE, x);
 #else
-  store_float(p.out_, i, DT_OUT, x);
+  store_float(p.out_, i, OUT_DTYPE, x);
 #endif
 }
 

@@ -8,7 +8,7 @@
 #include "common/dtype.glsl"
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 struct Params {
   uint64_t input_gates, hidden_gates;  // backward: their gradients
   uint64_t input_bias, hidden_bias;    // may be 0
@@ -28,30 +28,30 @@ void main() {
   float i[3], g[3];
   for (int k = 0; k < 3; ++k) {
     uint64_t at = row + uint64_t(uint(k) * p.hidden);
-    i[k] = load_float(p.input_gates, at, DT);
-    g[k] = load_float(p.hidden_gates, at, DT);
+    i[k] = load_float(p.input_gates, at, DTYPE);
+    g[k] = load_float(p.hidden_gates, at, DTYPE);
     if (p.input_bias != uint64_t(0)) {
-      i[k] += load_float(p.input_bias, uint64_t(uint(k) * p.hidden + h), DT);
-      g[k] += load_float(p.hidden_bias, uint64_t(uint(k) * p.hidden + h), DT);
+      i[k] += load_float(p.input_bias, uint64_t(uint(k) * p.hidden + h), DTYPE);
+      g[k] += load_float(p.hidden_bias, uint64_t(uint(k) * p.hidden + h), DTYPE);
     }
   }
   float r = sigmoid(i[0] + g[0]), z = sigmoid(i[1] + g[1]), n = tanh_(i[2] + r * g[2]);
-  float x = load_float(p.hx, id, DT);
-  store_float(p.hy, id, DT, n + z * (x - n));
+  float x = load_float(p.hx, id, DTYPE);
+  store_float(p.hy, id, DTYPE, n + z * (x - n));
   float keep[5] = float[5](r, z, n, x, g[2]);
-  for (int k = 0; k < 5; ++k) store_float(p.workspace, kept + uint64_t(uint(k) * p.hidden), DT, keep[k]);
+  for (int k = 0; k < 5; ++k) store_float(p.workspace, kept + uint64_t(uint(k) * p.hidden), DTYPE, keep[k]);
 #else
   float v[5];
-  for (int k = 0; k < 5; ++k) v[k] = load_float(p.workspace, kept + uint64_t(uint(k) * p.hidden), DT);
-  float gy = load_float(p.hy, id, DT);
+  for (int k = 0; k < 5; ++k) v[k] = load_float(p.workspace, kept + uint64_t(uint(k) * p.hidden), DTYPE);
+  float gy = load_float(p.hy, id, DTYPE);
   float gn = gy * (1.0 - v[1]) * (1.0 - v[2] * v[2]);
   float gr = gn * v[4] * v[0] * (1.0 - v[0]);
   float gz = gy * (v[3] - v[2]) * v[1] * (1.0 - v[1]);
   float input_[3] = float[3](gr, gz, gn), hidden_[3] = float[3](gr, gz, gn * v[0]);
   for (int k = 0; k < 3; ++k) {
-    store_float(p.input_gates, row + uint64_t(uint(k) * p.hidden), DT, input_[k]);
-    store_float(p.hidden_gates, row + uint64_t(uint(k) * p.hidden), DT, hidden_[k]);
+    store_float(p.input_gates, row + uint64_t(uint(k) * p.hidden), DTYPE, input_[k]);
+    store_float(p.hidden_gates, row + uint64_t(uint(k) * p.hidden), DTYPE, hidden_[k]);
   }
-  store_float(p.hx, id, DT, gy * v[1]);
+  store_float(p.hx, id, DTYPE, gy * v[1]);
 #endif
 }

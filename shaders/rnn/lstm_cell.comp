@@ -8,7 +8,7 @@
 #include "common/dtype.glsl"
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 struct Params {
   uint64_t input_gates, hidden_gates, input_bias, hidden_bias;  // forward; biases may be 0
   // backward: hy and cy are the gradients (or 0), cy_value below
@@ -28,28 +28,28 @@ void main() {
   float a[4];
   for (int g = 0; g < 4; ++g) {
     uint64_t at = row + uint64_t(uint(g) * p.hidden);
-    a[g] = load_float(p.input_gates, at, DT) + load_float(p.hidden_gates, at, DT);
+    a[g] = load_float(p.input_gates, at, DTYPE) + load_float(p.hidden_gates, at, DTYPE);
     if (p.input_bias != uint64_t(0)) {
       uint64_t unit = uint64_t(uint(g) * p.hidden + h);
-      a[g] += load_float(p.input_bias, unit, DT) + load_float(p.hidden_bias, unit, DT);
+      a[g] += load_float(p.input_bias, unit, DTYPE) + load_float(p.hidden_bias, unit, DTYPE);
     }
     a[g] = g == 2 ? tanh_(a[g]) : sigmoid(a[g]);
-    store_float(p.workspace, at, DT, a[g]);
+    store_float(p.workspace, at, DTYPE, a[g]);
   }
-  float c = a[1] * load_float(p.cx, id, DT) + a[0] * a[2];
-  store_float(p.cy, id, DT, c);
-  store_float(p.hy, id, DT, a[3] * tanh_(c));
+  float c = a[1] * load_float(p.cx, id, DTYPE) + a[0] * a[2];
+  store_float(p.cy, id, DTYPE, c);
+  store_float(p.hy, id, DTYPE, a[3] * tanh_(c));
 #else
   float a[4];
-  for (int g = 0; g < 4; ++g) a[g] = load_float(p.workspace, row + uint64_t(uint(g) * p.hidden), DT);
-  float gh = p.hy != uint64_t(0) ? load_float(p.hy, id, DT) : 0.0;
-  float gc = p.cy != uint64_t(0) ? load_float(p.cy, id, DT) : 0.0;
-  float t = tanh_(load_float(p.cy_value, id, DT));
+  for (int g = 0; g < 4; ++g) a[g] = load_float(p.workspace, row + uint64_t(uint(g) * p.hidden), DTYPE);
+  float gh = p.hy != uint64_t(0) ? load_float(p.hy, id, DTYPE) : 0.0;
+  float gc = p.cy != uint64_t(0) ? load_float(p.cy, id, DTYPE) : 0.0;
+  float t = tanh_(load_float(p.cy_value, id, DTYPE));
   gc += gh * a[3] * (1.0 - t * t);
-  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DT) * a[1] * (1.0 - a[1]),
+  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DTYPE) * a[1] * (1.0 - a[1]),
       gc * a[0] * (1.0 - a[2] * a[2]),
                            gh * t * a[3] * (1.0 - a[3]));
-  for (int g = 0; g < 4; ++g) store_float(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DT, grad[g]);
-  store_float(p.grad_cx, id, DT, gc * a[1]);
+  for (int g = 0; g < 4; ++g) store_float(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DTYPE, grad[g]);
+  store_float(p.grad_cx, id, DTYPE, gc * a[1]);
 #endif
 }

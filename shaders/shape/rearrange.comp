@@ -5,7 +5,7 @@ layout(local_size_x = 128) in;
 #include "common/indexing.glsl"
 #include "common/raw.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_RAW4;
+layout(constant_id = 0) const int DTYPE = AULE_DT_RAW4;
 layout(constant_id = 1) const int NDIM = 1;
 layout(constant_id = 2) const int TRIANGLE = 0;  // 1 keeps column - row <= diagonal, 2 keeps column - row >= diagonal
 const int kMaxDims = 5;
@@ -46,6 +46,6 @@ void main() {
   }
   u64vec2 bits = u64vec2(0);
   bool keep = TRIANGLE == 0 || (TRIANGLE == 1 ? column - row <= p.diagonal : column - row >= p.diagonal);
-  if (keep) bits = load_bits(p.src, uint64_t(from), DT);
-  store_bits(p.dst, uint64_t(to), DT, bits);
+  if (keep) bits = load_bits(p.src, uint64_t(from), DTYPE);
+  store_bits(p.dst, uint64_t(to), DTYPE, bits);
 }

@@ -5,7 +5,7 @@ layout(local_size_x = 128) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_I64;
+layout(constant_id = 0) const int DTYPE = AULE_DT_I64;
 
 struct Params {
   uint64_t sums;  // int64, contiguous
@@ -27,5 +27,5 @@ void main() {
     uint middle = (low + high) / 2u;
     if (I64Ref(p.sums + uint64_t(middle) * 8).v > int64_t(i)) high = middle; else low = middle + 1u;
   }
-  store_int64(p.dst, i, DT, int64_t(low));
+  store_int64(p.dst, i, DTYPE, int64_t(low));
 }

@@ -9,7 +9,7 @@ layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
-layout(constant_id = 0) const int DT = AULE_DT_F32;
+layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 
 struct Params {
   uint64_t grad;
@@ -39,6 +39,6 @@ void main() {
   uint first = i < p.size ? 0u : (i - p.size) / p.step + 1u;
   REAL sum = REAL(0);
   for (uint w = first; w < p.windows && w * p.step <= i; ++w)
-    sum += LOAD(p.grad, ((o * p.windows + w) * p.inner + k) * p.size + (i - w * p.step), DT);
-  STORE(p.grad_input, id, DT, sum);
+    sum += LOAD(p.grad, ((o * p.windows + w) * p.inner + k) * p.size + (i - w * p.step), DTYPE);
+  STORE(p.grad_input, id, DTYPE, sum);
 }

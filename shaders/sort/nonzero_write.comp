@@ -1,6 +1,6 @@
 // Coordinates of the true elements: out[k, d] for the k-th one. `before` is the running count of true elements, itself
 // included.
-layout(constant_id = 0) const int DT_BEFORE = 0;
+layout(constant_id = 0) const int BEFORE_DTYPE = 0;
 layout(constant_id = 1) const int LOCAL = 8;
 layout(local_size_x_id = 1) in;
 #include "common/indexing.glsl"
@@ -16,7 +16,7 @@ struct Params {
 void main() {
   uint64_t i = linear_invocation();
   if (i >= p.numel || uint(U8Ref(p.flags + i).v) == 0u) return;
-  uint64_t k = uint64_t(load_int64(p.before, i, DT_BEFORE) - int64_t(1));
+  uint64_t k = uint64_t(load_int64(p.before, i, BEFORE_DTYPE) - int64_t(1));
   if (k >= p.limit) return;
   uint64_t rest = i;
   for (uint d = p.dims; d-- > 0u;) {

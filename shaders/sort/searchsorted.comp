@@ -5,9 +5,9 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-layout(constant_id = 0) const int DT_BOUNDS = 0;
-layout(constant_id = 1) const int DT_VALUES = 0;
-layout(constant_id = 2) const int DT_OUT = 0;
+layout(constant_id = 0) const int BOUNDS_DTYPE = 0;
+layout(constant_id = 1) const int VALUES_DTYPE = 0;
+layout(constant_id = 2) const int OUT_DTYPE = 0;
 layout(constant_id = 3) const int RIGHT = 0;
 layout(constant_id = 4) const int SORTER = 0;
 layout(constant_id = 5) const int LOCAL = 8;
@@ -35,15 +35,15 @@ void main() {
   uint64_t id = linear_invocation();
   if (id >= p.numel) return;
   uint64_t start = p.n == uint64_t(0) ? uint64_t(0) : id / p.n * p.m;
-  C x = load(p.values, id, DT_VALUES);
+  C x = load(p.values, id, VALUES_DTYPE);
   uint64_t lo = uint64_t(0), hi = p.m;
   while (lo < hi) {
     uint64_t mid = (lo + hi) / 2;
     uint64_t at = SORTER != 0 ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
-    C b = load(p.bounds, start + lesser(at, p.m - 1), DT_BOUNDS);
+    C b = load(p.bounds, start + lesser(at, p.m - 1), BOUNDS_DTYPE);
     // The comparison is negated so that a NaN value goes after everything.
     if (!(RIGHT != 0 ? b > x : b >= x)) lo = mid + 1;
     else hi = mid;
   }
-  store_int64(p.out_, id, DT_OUT, int64_t(lo));
+  store_int64(p.out_, id, OUT_DTYPE, int64_t(lo));
 }

@@ -2,7 +2,7 @@
 // First pass of the merge sort of x[rows, n]: runs of BLOCK elements, each element stored at its rank in its run.
 // GROUP 0: one invocation per element, which reads the run from memory. GROUP 1: BLOCK is the workgroup's size, and the
 // run's keys stand in shared memory (2 KiB).
-layout(constant_id = 0) const int DT = 0;
+layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int DESCENDING = 0;
 layout(constant_id = 2) const int BLOCK = 32;
 layout(constant_id = 3) const int LOCAL = 8;
@@ -34,22 +34,22 @@ void main() {
   uint64_t start = row * p.n;
 #if GROUP
   uint64_t key = ~uint64_t(0);
-  if (own < count) key = sort_key(p.in_, start + i, uint(i), DT, DESCENDING != 0);
+  if (own < count) key = sort_key(p.in_, start + i, uint(i), DTYPE, DESCENDING != 0);
   run[own] = key;
   barrier();  // the run is loaded
   if (own >= count) return;
 #else
-  uint64_t key = sort_key(p.in_, start + i, uint(i), DT, DESCENDING != 0);
+  uint64_t key = sort_key(p.in_, start + i, uint(i), DTYPE, DESCENDING != 0);
 #endif
   for (uint j = 0; j < count; ++j) {
 #if GROUP
     uint64_t other = run[j];
 #else
-    uint64_t other = sort_key(p.in_, start + first + j, uint(first) + j, DT, DESCENDING != 0);
+    uint64_t other = sort_key(p.in_, start + first + j, uint(first) + j, DTYPE, DESCENDING != 0);
 #endif
-    rank += other < key || (wide_key(DT) && other == key && j < own) ? 1u : 0u;
+    rank += other < key || (wide_key(DTYPE) && other == key && j < own) ? 1u : 0u;
   }
   uint64_t to = start + first + rank;
   KeyRef(p.keys + to * 8).v = key;
-  if (wide_key(DT)) U32Ref(p.positions + to * 4).v = uint(i);
+  if (wide_key(DTYPE)) U32Ref(p.positions + to * 4).v = uint(i);
 }

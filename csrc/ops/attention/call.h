@@ -152,7 +152,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   return p;
 }
 
-// Specialization constants BIAS_DT and MODE of attention.glsl.
+// Specialization constants BIAS_DTYPE and MODE of attention.glsl.
 int bias_code(const AttentionCall& call);
 int attention_mode(const AttentionCall& call);
 
