@@ -27,7 +27,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from emit import emit_family, emit_table, write_if_changed  # noqa: E402
 from shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
-from spirv import ShaderError, check_builtins, check_guard, reflect_params, spirv_words  # noqa: E402
+from spirv import (  # noqa: E402
+    Constant,
+    ShaderError,
+    check_alignment,
+    check_builtins,
+    check_guard,
+    reflect_constants,
+    reflect_params,
+    spirv_words,
+)
 
 MAX_PUSH_BYTES = 128  # what every Vulkan device promises
 MAX_WIDE_PUSH_BYTES = 256  # `#pragma aule params wide`: every device with cooperative matrices has them
@@ -150,6 +159,7 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
             continue
         check_builtins(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
         check_guard(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
+        check_alignment(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
         write_if_changed(cache / f"{variant.key}.spv", spirv)
         variant.spirv = spirv
     if messages:
@@ -166,6 +176,21 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
     return len(todo)
 
 
+def constants_of(shader: Shader) -> list[Constant]:
+    """The specialization constants of all variants; one that a variant has not is ignored there."""
+    path = shown(shader.source.path)
+    constants: dict[int, Constant] = {}
+    for variant in shader.variants:
+        for constant in reflect_constants(variant.spirv, f"{path}: {variant.label}"):
+            if constants.setdefault(constant.number, constant) != constant:
+                raise ShaderError(f"{path}: constant_id {constant.number} differs between variants ({variant.label})")
+    names = [constant.name.lower() for constant in constants.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise ShaderError(f"{path}: two constants are named {name}")
+    return [constants[number] for number in sorted(constants)]
+
+
 def reflect(shader: Shader) -> None:
     path = shown(shader.source.path)
     for variant in shader.variants:
@@ -173,6 +198,7 @@ def reflect(shader: Shader) -> None:
         if shader.params and members != shader.params:
             raise ShaderError(f"{path}: struct Params differs between variants ({variant.label})")
         shader.params = members
+    shader.constants = constants_of(shader)
     align = max(member.elem_bytes for member in shader.params)
     end = max(member.offset + member.bytes for member in shader.params)
     shader.params_bytes = (end + align - 1) // align * align

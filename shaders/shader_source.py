@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inlining import inlined
-from spirv import Member, ShaderError
+from spirv import Constant, Member, ShaderError
 
 SHADERS = Path(__file__).resolve().parent
 ROOT = SHADERS.parent
@@ -121,6 +121,7 @@ class Shader:
     variants: list[Variant] = field(default_factory=list)
     params: list[Member] = field(default_factory=list)
     params_bytes: int = 0
+    constants: list[Constant] = field(default_factory=list)  # of all variants, by number
 
     @property
     def camel(self) -> str:

@@ -10,9 +10,11 @@ OP_NAME, OP_MEMBER_NAME = 5, 6
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_ARRAY, OP_TYPE_STRUCT = 21, 22, 28, 30
 OP_CONSTANT, OP_FUNCTION, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 71, 72
 OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
+OP_LOAD, OP_STORE, MEMORY_ALIGNED = 61, 62, 2
 OP_CONSTANT_TRUE, OP_SPEC_CONSTANT_OP = 41, 52
+OP_TYPE_BOOL, OP_SPEC_CONSTANT_TRUE, OP_SPEC_CONSTANT_FALSE, OP_SPEC_CONSTANT = 20, 48, 49, 50
 COMPOSITES = (79, 81, 82)  # shuffle, extract, insert: their operands are literals too
-DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 6, 35
+DECORATION_SPEC_ID, DECORATION_ARRAY_STRIDE, DECORATION_OFFSET = 1, 6, 35
 OP_KILL, OP_TERMINATE_INVOCATION = 252, 4416
 DECORATION_DESCRIPTOR_SET = 34
 MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
@@ -33,6 +35,16 @@ class Member:
     @property
     def bytes(self) -> int:
         return self.elem_bytes * max(self.count, 1)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A specialization constant: `layout(constant_id = number) const type name = default`, the default as 32 bits."""
+
+    number: int
+    name: str
+    type: str  # int, uint, bool or float
+    default: int
 
 
 def literal_string(words: array.array) -> str:
@@ -109,6 +121,44 @@ def reflect_params(spirv: bytes, where: str) -> list[Member]:
     return members
 
 
+def reflect_constants(spirv: bytes, where: str) -> list[Constant]:
+    words = spirv_words(spirv, where)
+    names: dict[int, str] = {}
+    numbers: dict[int, int] = {}
+    types: dict[int, str] = {}
+    found: dict[int, Constant] = {}
+    at = 5
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xFFFF
+        w = words[at : at + count]
+        at += count
+        if op == OP_NAME:
+            names.setdefault(w[1], literal_string(w[2:]))  # `const int A = B` names B's id once more
+        elif op == OP_DECORATE and w[2] == DECORATION_SPEC_ID:
+            numbers[w[1]] = w[3]
+        elif op == OP_TYPE_BOOL:
+            types[w[1]] = "bool"
+        elif op == OP_TYPE_INT and w[2] == 32:
+            types[w[1]] = "int" if w[3] else "uint"
+        elif op == OP_TYPE_FLOAT and w[2] == 32:
+            types[w[1]] = "float"
+        elif op in (OP_SPEC_CONSTANT_TRUE, OP_SPEC_CONSTANT_FALSE, OP_SPEC_CONSTANT) and w[2] in names:
+            # Constants without a name are glslang's own twins of those that `local_size_x_id` refers to.
+            number = numbers[w[2]]
+            if w[1] not in types:
+                raise ShaderError(f"{where}: constant {names[w[2]]}: only bool, int, uint and float of 32 bits")
+            if number in found:
+                raise ShaderError(f"{where}: constants {found[number].name} and {names[w[2]]} have one constant_id")
+            default = w[3] if op == OP_SPEC_CONSTANT else int(op == OP_SPEC_CONSTANT_TRUE)
+            found[number] = Constant(number, names[w[2]], types[w[1]], default)
+        elif op == OP_FUNCTION:
+            break
+    unnamed = sorted(set(numbers.values()) - found.keys())
+    if unnamed:
+        raise ShaderError(f"{where}: constant_id {unnamed[0]} has no name: declare it beside local_size_x_id")
+    return [found[number] for number in sorted(found)]
+
+
 def check_builtins(spirv: bytes, where: str) -> None:
     """Refuses what drivers fail on.
 
@@ -132,6 +182,38 @@ def check_builtins(spirv: bytes, where: str) -> None:
         elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
             raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
         at += count
+
+
+def check_alignment(spirv: bytes, where: str) -> None:
+    """Refuses accesses by address that promise less alignment than their largest scalar has.
+
+    Vulkan forbids them (VUID-StandaloneSpirv-PhysicalStorageBuffer64-06314): `buffer_reference_align` is too small.
+    """
+    words = spirv_words(spirv, where)
+    largest: dict[int, int] = {}  # type -> bytes of its largest scalar
+    type_of: dict[int, int] = {}
+    at = 5
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xFFFF
+        w = words[at : at + count]
+        at += count
+        if op in (OP_TYPE_INT, OP_TYPE_FLOAT):
+            largest[w[1]] = w[2] // 8
+        elif op in (OP_TYPE_VECTOR, OP_TYPE_ARRAY):
+            largest[w[1]] = largest.get(w[2], 0)
+        elif op == OP_TYPE_STRUCT:
+            largest[w[1]] = max((largest.get(member, 0) for member in w[2:]), default=0)
+        elif op in (OP_LOAD, OP_STORE):
+            if op == OP_LOAD:
+                type_of[w[2]] = w[1]
+            access = 4 if op == OP_LOAD else 3
+            kind = w[1] if op == OP_LOAD else type_of.get(w[2])
+            if count > access + 1 and w[access] & MEMORY_ALIGNED and largest.get(kind, 0) > w[access + 1]:
+                raise ShaderError(
+                    f"{where}: {largest[kind]}-byte scalars through a buffer_reference_align of {w[access + 1]}"
+                )
+        elif count > 2 and w[1] in largest:  # an instruction with a result of that type
+            type_of[w[2]] = w[1]
 
 
 def check_guard(spirv: bytes, where: str) -> None:

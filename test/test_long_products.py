@@ -37,10 +37,7 @@ def error(actual, expected):
 
 
 def check(function, *tensors, dtype=torch.float32, grad=True, tolerance=None, weights=torch.randn):
-    """Compare results and gradients of `function` with float64 on the CPU; integers pass as they are.
-
-    `weights` draws what the results are multiplied by before their sum is differentiated.
-    """
+    """Compare results, and gradients of their sum by `weights`, with float64 on the CPU; integers pass as they are."""
     rounded = [t.to(dtype) if t.is_floating_point() else t for t in tensors]
     wide = [t.double().requires_grad_(grad) if t.is_floating_point() else t for t in rounded]
     own = [t.to("aule").requires_grad_(grad) if t.is_floating_point() else t.to("aule") for t in rounded]

@@ -1,5 +1,7 @@
 #include "kernels/kernel_table.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -8,6 +10,7 @@
 
 #include "core/caps.h"
 #include "core/kernel_source.h"
+#include "kernels/spec.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
 #include "vulkan/device_impl.h"
@@ -19,7 +22,8 @@ namespace {
 struct Entry {
   uint64_t hash;
   uint16_t row;
-  Spec spec;
+  uint16_t words;
+  std::array<uint32_t, kMaxSpecWords> spec;
   const vulkan::Pipeline* pipeline;
 };
 
@@ -42,21 +46,28 @@ DeviceTable& table_of(int device) {
   return tables[device];
 }
 
-uint64_t hash_of(uint16_t row, const Spec& spec) {
-  uint64_t h = 0x9e3779b97f4a7c15ull ^ (uint64_t{row} << 8 | spec.size());
-  for (size_t i = 0; i < spec.size(); ++i) {
-    h = (h ^ spec.data()[i]) * 0xff51afd7ed558ccdull;
-    h ^= h >> 32;
-  }
-  return h;
+uint64_t mixed(uint64_t h, uint64_t more) {
+  h = (h ^ more) * 0xff51afd7ed558ccdull;
+  return h ^ h >> 32;
 }
 
-const Entry* find(const Table& t, uint64_t hash, uint16_t row, const Spec& spec) {
+uint64_t hash_of(uint16_t row, SpecWords spec) {
+  uint64_t h = 0x9e3779b97f4a7c15ull ^ (uint64_t{row} << 8 | spec.size());
+  size_t i = 0;
+  for (; i + 2 <= spec.size(); i += 2) {  // a kernel of attention has over 40: two at a time
+    uint64_t pair;
+    std::memcpy(&pair, spec.data() + i, sizeof(pair));
+    h = mixed(h, pair);
+  }
+  return i < spec.size() ? mixed(h, spec[i]) : h;
+}
+
+const Entry* find(const Table& t, uint64_t hash, uint16_t row, SpecWords spec) {
   for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
     const Entry* e = t.slots[i].load(std::memory_order_acquire);
     if (!e) return nullptr;
-    if (e->hash == hash && e->row == row && e->spec.size() == spec.size() &&
-        std::memcmp(e->spec.data(), spec.data(), 4 * spec.size()) == 0) {
+    if (e->hash == hash && e->row == row && e->words == spec.size() &&
+        std::memcmp(e->spec.data(), spec.data(), spec.size_bytes()) == 0) {
       return e;
     }
   }
@@ -69,7 +80,7 @@ void insert(const Table& t, const Entry* entry) {
 }
 
 const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, uint16_t row,
-                               const Spec& spec) {
+                               SpecWords spec) {
   if (row >= kKernelRowCount) throw vulkan::Error("kernel row " + std::to_string(row) + " does not exist");
   const KernelRow& r = kKernelRows[row];
   if (uint32_t lacks = r.features & ~feature_bits(device.caps())) {
@@ -80,9 +91,14 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   std::lock_guard lock(tables.mutex);
   const Table* t = tables.table.load(std::memory_order_acquire);
   if (const Entry* e = find(*t, hash, row, spec)) return *e->pipeline;
-  const auto* entry = new Entry{hash, row, spec,
-                                device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
-                                                                 r.params_bytes, spec.data(), spec.size()})};
+  if (spec.size() > kMaxSpecWords) throw vulkan::Error(std::string(r.name) + ": too many specialization constants");
+  auto* entry = new Entry{hash,
+                          row,
+                          static_cast<uint16_t>(spec.size()),
+                          {},
+                          device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
+                                                           r.params_bytes, spec.data(), spec.size()})};
+  std::copy(spec.begin(), spec.end(), entry->spec.begin());
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {
@@ -99,7 +115,7 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
 
 }  // namespace
 
-const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, const Spec& spec) {
+const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, SpecWords spec) {
   DeviceTable& tables = table_of(device.index());
   uint64_t hash = hash_of(row, spec);
   if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, row, spec)) return *e->pipeline;

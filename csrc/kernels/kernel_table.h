@@ -1,10 +1,9 @@
 // (row of the generated table, specialization constants) -> pipeline, per device.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
-
-#include "kernels/launch.h"
 
 namespace aule::vulkan {
 class Device;
@@ -13,8 +12,10 @@ class Pipeline;
 
 namespace aule::kernels {
 
+using SpecWords = std::span<const uint32_t>;  // word i is `constant_id = i`
+
 // Created on first use; the second lookup of a thread costs a hash and a compare.
-const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, const Spec& spec);
+const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, SpecWords spec);
 std::vector<std::string> active_pipelines(int device);
 
 }  // namespace aule::kernels

@@ -18,8 +18,8 @@ thread_local uint64_t recorded = 0;
 
 uint64_t recorded_commands() { return recorded; }
 
-void launch_row(CommandStream& stream, uint16_t row, const Spec& spec, const void* params, size_t params_bytes,
-                const Args& args, Grid grid) {
+void launch_row(CommandStream& stream, uint16_t row, std::span<const uint32_t> spec, const void* params,
+                size_t params_bytes, const Args& args, Grid grid) {
   const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), row, spec);
   if (params_bytes != pipeline.params_bytes) {
     throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +

@@ -49,7 +49,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell(const at::Te
   p.workspace = args.write(workspace);
   p.n = static_cast<uint32_t>(c.numel());
   p.hidden = static_cast<uint32_t>(c.size(1));
-  launch(current(c), kernel::lstm_cell(LstmCellDIRECTION::forward), Spec{dtype_of(c, op)}, p, args,
+  launch(current(c), kernel::lstm_cell(LstmCellDIRECTION::forward), {.dtype = dtype_of(c, op)}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
   return {hy, cy, workspace};
 }
@@ -74,7 +74,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell_backward_imp
     p.n = static_cast<uint32_t>(c.numel());
     p.hidden = static_cast<uint32_t>(c.size(1));
     launch(current(c), kernel::lstm_cell(LstmCellDIRECTION::backward),
-           Spec{dtype_of(c, "_thnn_fused_lstm_cell_backward")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+           {.dtype = dtype_of(c, "_thnn_fused_lstm_cell_backward")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
   }
   return {grad_gates, grad_cx, has_bias ? grad_gates.sum(0) : at::Tensor()};
 }
@@ -98,7 +98,7 @@ std::tuple<at::Tensor, at::Tensor> thnn_fused_gru_cell(const at::Tensor& input_g
   p.workspace = args.write(workspace);
   p.n = static_cast<uint32_t>(x.numel());
   p.hidden = static_cast<uint32_t>(x.size(1));
-  launch(current(x), kernel::gru_cell(GruCellDIRECTION::forward), Spec{dtype_of(x, op)}, p, args,
+  launch(current(x), kernel::gru_cell(GruCellDIRECTION::forward), {.dtype = dtype_of(x, op)}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
   return {hy, workspace};
 }
@@ -119,8 +119,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> thnn_fuse
     p.hx = args.write(gx);
     p.n = static_cast<uint32_t>(g.numel());
     p.hidden = static_cast<uint32_t>(hidden);
-    launch(current(g), kernel::gru_cell(GruCellDIRECTION::backward), Spec{dtype_of(g, "_thnn_fused_gru_cell_backward")},
-           p, args, linear_grid(ceil_div(p.n, kLocal)));
+    launch(current(g), kernel::gru_cell(GruCellDIRECTION::backward),
+           {.dtype = dtype_of(g, "_thnn_fused_gru_cell_backward")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
   }
   if (!has_bias) return {gi, gh, gx, at::Tensor(), at::Tensor()};
   return {gi, gh, gx, gi.sum(0), gh.sum(0)};

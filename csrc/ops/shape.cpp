@@ -128,8 +128,9 @@ void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, co
     p.shift[d] = static_cast<uint32_t>(dims[d].shift);
   }
   p.diagonal = static_cast<int32_t>(std::clamp(how.diagonal, -kLimit, kLimit));
-  launch(stream, kernel::rearrange(), Spec{raw_dtype_of(self), static_cast<uint32_t>(dims.size()), how.triangle}, p,
-         args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::rearrange(),
+         {.dtype = raw_dtype_of(self), .ndim = static_cast<uint32_t>(dims.size()), .triangle = how.triangle}, p, args,
+         linear_grid(ceil_div(p.n, 128)));
 }
 
 at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagonal, int triangle, at::Tensor& out) {
@@ -219,7 +220,7 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
   p.n = static_cast<uint64_t>(n);
   p.count = static_cast<uint32_t>(repeats.numel());
   p.tag = error_tag(op);
-  launch(stream, kernel::repeat_interleave(), Spec{dtype_of(out, op)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::repeat_interleave(), {.dtype = dtype_of(out, op)}, p, args, linear_grid(ceil_div(p.n, 128)));
   return out;
 }
 
@@ -250,7 +251,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   p.windows = static_cast<uint32_t>(dense.size(dim));
   p.size = static_cast<uint32_t>(size);
   p.step = static_cast<uint32_t>(step);
-  launch(stream, kernel, Spec{dtype}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, 128)));
   return out;
 }
 

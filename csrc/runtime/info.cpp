@@ -35,14 +35,10 @@ std::vector<std::string> active_pipelines(int device) {
   return kernels::active_pipelines(device);
 }
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants) {
-  TORCH_CHECK(constants.size() <= Spec::kMax, "compile_kernel: ", constants.size(), " constants, a kernel has at most ",
-              Spec::kMax);
-  Spec spec;
-  for (const uint32_t word : constants) spec.push(word);
   uint16_t row = 0;
   while (row < kKernelRowCount && name != kKernelRows[row].name) ++row;
   TORCH_CHECK(row < kKernelRowCount, "compile_kernel: no kernel variant is named ", name);
-  kernels::pipeline_for(vulkan::Device::get(device), row, spec);
+  kernels::pipeline_for(vulkan::Device::get(device), row, constants);
 }
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
   return vulkan::keep_pipeline_statistics(keep);

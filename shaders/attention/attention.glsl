@@ -44,20 +44,20 @@ struct Params {
 #endif
 #include "common/philox.glsl"
 
-// Positions 0 to 4 of every kernel's specialization constants.
+// Every kernel has these specialization constants; FAMILY_CONSTANTS is the first number of its family's own.
 layout(constant_id = 0) const int DTYPE = 0;        // dtype of query, key, value, out and their gradients
 layout(constant_id = 1) const int BIAS_DTYPE = -1;  // -1: no bias; AULE_DT_BOOL: true means visible
-// Bits: 1 dropout, 2 ragged, 4 paged, 8 dropout's seed is in memory; from bit 8 on the rows of a page, or the
-// threshold.
-layout(constant_id = 2) const int MODE = 0;
+layout(constant_id = 2) const bool DROPOUT = false;
 layout(constant_id = 3) const bool SOFTCAP = false;
 layout(constant_id = 4) const int LOCAL = 8;  // local size
 
-const bool DROPOUT = (MODE & 1) != 0;
-const bool DROPOUT_STATE = (MODE & 8) != 0;
-const bool RAGGED = (MODE & 2) != 0;  // sequences of their own lengths, read on the device: causal from the last key
-const bool PAGED = (MODE & 4) != 0;   // keys and values are pages [page, Hkv, PAGE, D], which `pages` puts into order
-const int PAGE = PAGED ? MODE >> 8 : 1;
+layout(constant_id = 5) const bool DROPOUT_STATE = false;  // the seed is in memory
+layout(constant_id = 6) const int THRESHOLD = 0;           // of dropout, its upper bits; the rest is p.dropout_rest
+layout(constant_id = 7) const bool RAGGED = false;         // sequences of their own lengths, read on the device
+layout(constant_id = 8) const int PAGE_ROWS = 0;           // of a page; 0: no pages
+#define FAMILY_CONSTANTS 9
+const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], which `pages` puts into order
+const int PAGE = PAGED ? PAGE_ROWS : 1;
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
 #define POS_INF uintBitsToFloat(0x7f800000u)
@@ -165,7 +165,6 @@ float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 // probability is p to 2^-41. In one word of 34,000 two elements share that number: the covariance of two elements of a
 // cell is at most 2^-26, so their correlation at p = 0.1 is 2e-7, and below 2^-12 for any p. A number for each element
 // would take a draw of its own: more than twice the work.
-const int THRESHOLD = MODE >> 8 & 511;
 struct Dropout {
   uvec4 start;
 };

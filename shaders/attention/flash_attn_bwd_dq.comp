@@ -7,7 +7,6 @@
 // The tile map is that of flash_attn_fwd. Every gradient element has one writer and one order of summation: no atomics.
 #include "attention/tiles.glsl"
 
-layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
 
 struct Weights {
   int first, row0, key0, end, bh, column, pass;

@@ -9,7 +9,6 @@
 // The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
 #include "attention/rows.glsl"
 
-layout(constant_id = 9) const bool GRAD_BIAS = false;  // grad_bias: zeroed float32 [B, H, Lq, Lk]
 
 void main() {
   int blocks = (p.q_len + W * R - 1) / (W * R);

@@ -72,9 +72,6 @@ const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are 
 #endif
 // Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see matrix_tiles.glsl).
 shared float overflows[4];
-// Branches that are never taken, behind which the compiler moves nothing: it has registers for one block of keys at a
-// time where heads are wide. 1 after a block's products, 2 also between its products.
-const int FENCES = FLAGS >> 20 & 3;
 
 MatA q_frag[ROWS * FRAGS];
 Acc s[ROWS * STEP];

@@ -3,6 +3,7 @@
 // in the rows of up to three results that belong to no sequence, where packed tensors end with padding: nobody else
 // writes those.
 layout(constant_id = 0) const int GROUPS = 1;
+layout(constant_id = 1) const int LOCAL = 1;
 layout(local_size_x_id = 1) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"

@@ -18,10 +18,10 @@
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
-layout(constant_id = 5) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
-layout(constant_id = 6) const int CHUNKS = 8;    // of 8 columns of q and k
-layout(constant_id = 7) const int CHUNKS_V = 8;  // of 8 columns of v, at most 32
-layout(constant_id = 8) const bool ALIGNED = false;  // 16-byte loads
+layout(constant_id = FAMILY_CONSTANTS) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
+layout(constant_id = FAMILY_CONSTANTS + 1) const int CHUNKS = 8;    // of 8 columns of q and k
+layout(constant_id = FAMILY_CONSTANTS + 2) const int CHUNKS_V = 8;  // of 8 columns of v, at most 32
+layout(constant_id = FAMILY_CONSTANTS + 3) const bool ALIGNED = false;  // 16-byte loads
 
 // One chunk of columns per invocation in the second phase: LANES_V = the power of two from CHUNKS_V up.
 const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 :

@@ -38,15 +38,15 @@
 #extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-layout(constant_id = 5) const int MEMBERS = 4;   // query heads of a key head
-layout(constant_id = 6) const int QUERIES = 1;   // of a sequence
-layout(constant_id = 7) const int CHUNKS = 8;    // of 8 columns of q and k
-layout(constant_id = 8) const int CHUNKS_V = 8;  // of 8 columns of v
-layout(constant_id = 9) const bool ALIGNED = false;  // 16-byte loads
-layout(constant_id = 10) const int CLUSTER = 32;     // lanes of the smallest subgroup
-layout(constant_id = 11) const int LANES = 8;        // a power of two, at most CLUSTER
-layout(constant_id = 12) const int KEYS = 4;         // a power of two
-layout(constant_id = 13) const int PASS = 4;         // a divisor of ROWS
+layout(constant_id = FAMILY_CONSTANTS) const int MEMBERS = 4;   // query heads of a key head
+layout(constant_id = FAMILY_CONSTANTS + 1) const int QUERIES = 1;   // of a sequence
+layout(constant_id = FAMILY_CONSTANTS + 2) const int CHUNKS = 8;    // of 8 columns of q and k
+layout(constant_id = FAMILY_CONSTANTS + 3) const int CHUNKS_V = 8;  // of 8 columns of v
+layout(constant_id = FAMILY_CONSTANTS + 4) const bool ALIGNED = false;  // 16-byte loads
+layout(constant_id = FAMILY_CONSTANTS + 5) const int CLUSTER = 32;     // lanes of the smallest subgroup
+layout(constant_id = FAMILY_CONSTANTS + 6) const int LANES = 8;        // a power of two, at most CLUSTER
+layout(constant_id = FAMILY_CONSTANTS + 7) const int KEYS = 4;         // a power of two
+layout(constant_id = FAMILY_CONSTANTS + 8) const int PASS = 4;         // a divisor of ROWS
 
 const int HEAD_ROWS = MEMBERS * QUERIES;
 const int ROWS = HEAD_ROWS <= 1 ? 1 : HEAD_ROWS <= 2 ? 2 : 4;  // of a team, at most LANES

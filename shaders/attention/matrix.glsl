@@ -10,48 +10,54 @@
 #ifndef STAGED
 #define STAGED 0
 #endif
-#define MATRIX_CONSTANTS 5
-#include "common/coopmat_types.glsl"
 #include "attention/attention.glsl"
+#define MATRIX_CONSTANTS FAMILY_CONSTANTS
+#include "common/coopmat_types.glsl"
 #include "attention/matrix_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
-layout(constant_id = 14) const int D = 64;    // head size of query and key, padded to a multiple of 16
-layout(constant_id = 15) const int DV = 64;   // that of value
-layout(constant_id = 16) const int SHAPE = 0; // bytes: TILE, ROWS, STEP, STAGES
-layout(constant_id = 17) const int FLAGS = 0;
-layout(constant_id = 18) const int A_STEP = 128;  // bytes from row to row of the first operand that passes in tiles
-layout(constant_id = 19) const int B_STEP = 128;  // of the second
-
-const int TILE = SHAPE & 255;
-const int ROWS = SHAPE >> 8 & 255;     // MAT_M blocks of rows of a subgroup
-const int STEP = SHAPE >> 16 & 255;    // MAT_N blocks of a tile in flight
-const int STAGES = SHAPE >> 24 & 255;  // tiles in shared memory: 1 or 2
-const bool ALIGNED = (FLAGS & 1) != 0;   // every row starts at a multiple of 16 bytes and sizes are multiples of 8
-const bool PADDED = (FLAGS & 2) != 0;    // D or DV is more than the head size
-const bool BOUNDED_LEFT = (FLAGS & 4) != 0;
-const bool PLAIN = (FLAGS & 8) != 0;     // scores are scale * q k with scale > 0: no bias, no soft cap
-const bool GRAD_BIAS = (FLAGS & 16) != 0;
-const bool EXACT = (FLAGS & 32) != 0;    // no band, and the tiles hold nothing beyond the last row: no mask
-
-const bool SUMS_DELTA = (FLAGS & 64) != 0;  // dQ: some rows may see few keys
-const bool STORES_DS = (FLAGS & 2048) != 0;   // dK/dV: dS goes to memory, for flash_attn_bwd_dq_stored
-const bool ONLY_DELTA = (FLAGS & 4096) != 0;  // dQ: nothing but what SUMS_DELTA asks for
-// Elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a word.
-const bool PAIRS = (FLAGS & 8192) != 0;
+layout(constant_id = AFTER_MATRIX_CONSTANTS) const int D = 64;       // head size of query and key, padded to a multiple of 16
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 1) const int DV = 64;  // that of value
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 2) const int TILE = 64;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 3) const int ROWS = 1;      // MAT_M blocks of rows of a subgroup
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 4) const int STEP = 1;      // MAT_N blocks of a tile in flight
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 5) const int STAGES = 1;    // tiles in shared memory: 1 or 2
+// Bytes from row to row of the first operand that passes in tiles, and of the second.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 6) const int A_STEP = 128;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 7) const int B_STEP = 128;
+// Every row starts at a multiple of 16 bytes and sizes are multiples of 8.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 8) const bool ALIGNED = false;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 9) const bool PADDED = false;  // D or DV is more than the head size
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 10) const bool BOUNDED_LEFT = false;
+// Scores are scale * q k with scale > 0: no bias, no soft cap.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 11) const bool PLAIN = false;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 12) const bool GRAD_BIAS = false;
+// No band, and the tiles hold nothing beyond the last row: no mask.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 13) const bool EXACT = false;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 14) const bool WHOLE = false;  // the rows that pass fill their last tile
+// An accumulator's elements are those of an A operand in the same lane.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 15) const bool HAND_OVER = false;
+// Stationary operands come from memory as matrices, which needs whole, aligned, unpadded rows; else through patches.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 16) const bool DIRECT = false;
+// Subgroups that share rows: 2 in the backward of wide heads. One multiplies S, the other one dP.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 17) const int SPLIT = 1;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 18) const bool SUMS_DELTA = false;  // dQ: some rows may see few keys
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 19) const bool ONLY_DELTA = false;  // dQ: nothing else
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 20) const bool STORES_DS = false;   // dK/dV: for flash_attn_bwd_dq_stored
+// Stored dS: elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a word.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 21) const bool PAIRS = false;
 // Stored dS: each query sees the keys up to its own, and dK/dV's block has DS_ROWS keys: queries before it are left
 // out.
-const bool TRIANGLE = (FLAGS & 32768) != 0;
-const bool HAND_OVER = (FLAGS & 256) != 0;  // an accumulator's elements are those of an A operand in the same lane
-const bool WHOLE = (FLAGS & 128) != 0;  // the rows that pass in tiles fill their last tile
-// Stationary operands come from memory as matrices, which needs whole, aligned, unpadded rows; else through patches.
-const bool DIRECT = (FLAGS & 512) != 0;
-// Subgroups that share rows: backward of wide heads. One multiplies S, the other one dP.
-const int SPLIT = (FLAGS & 1024) != 0 ? 2 : 1;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 22) const bool TRIANGLE = false;
+// Lanes hold whole cells of dropout (matrix_dropout.glsl), and blocks come in whole pairs or one at a time.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 23) const bool CELLS = false;
+// Forward: branches that are never taken, behind which the compiler moves nothing: it has registers for one block of
+// keys at a time where heads are wide. 1 after a block's products, 2 also between its products.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 24) const int FENCES = 0;
 // Conversions to T truncate. P and dS are then 0.28 % too small on average (half of the last place, of 8 bits, over
 // mantissas of logarithmic distribution), which the factor of the result makes good at no cost: what remains has the
 // variance of rounding. Results are rounded to the nearest.
-const bool CUTS = (FLAGS & 16384) != 0;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 25) const bool CUTS = false;
 const float UNCUT = CUTS ? 1.00282 : 1.0;
 
 const int WARPS = LOCAL / SUBGROUP;

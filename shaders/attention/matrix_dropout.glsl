@@ -24,7 +24,6 @@
 //   Before, with nine rounds and 345 / 267: forward 278, without masks (wrong) 303. Masks cost as much as draws.
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
-const bool CELLS = (FLAGS & 65536) != 0;  // the host knows that layout, and blocks come in whole pairs or one at a time
 const int LANE_WORDS = SUBGROUP < 32 ? 32 / SUBGROUP : 1;
 const bool WHOLE_UNITS = BLOCKS % 2 == 0;  // tiles are
 // Whether a block of the operand that passes in tiles is the second of its unit.

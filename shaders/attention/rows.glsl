@@ -9,11 +9,12 @@
 #define AULE_ATTENTION_ROWS_GLSL
 #include "attention/attention.glsl"
 
-layout(constant_id = 5) const int DP = 64;  // D rounded up to a multiple of 2 * W
-layout(constant_id = 6) const int DVP = 64;
-layout(constant_id = 7) const int R = 1;         // rows of a lane: 1, 2 or 4
-layout(constant_id = 8) const int PAIR = 1;      // 1: all addresses, strides and head sizes allow loads of two;
+layout(constant_id = FAMILY_CONSTANTS) const int DP = 64;  // D rounded up to a multiple of 2 * W
+layout(constant_id = FAMILY_CONSTANTS + 1) const int DVP = 64;
+layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 1;         // rows of a lane: 1, 2 or 4
+layout(constant_id = FAMILY_CONSTANTS + 3) const int PAIR = 1;      // 1: all addresses, strides and head sizes allow loads of two;
                                                  // 2: and D = DP, Dv = DVP (15% faster)
+layout(constant_id = FAMILY_CONSTANTS + 4) const bool GRAD_BIAS = false;  // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk]
 
 const int W = LOCAL;  // lanes: the subgroup size
 const int CHUNK = 2 * W;

@@ -41,17 +41,19 @@
 #endif
 #include "attention/attention.glsl"
 
-layout(constant_id = 5) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
-layout(constant_id = 6) const int SPLITS = 1;    // workgroups per block of rows
-layout(constant_id = 7) const int R = 4;         // rows of an invocation, a multiple of 4
-layout(constant_id = 8) const int QUADS = 0;     // nonzero: all addresses, strides and head sizes allow loads of four
-// 9: GRAD_BIAS
-layout(constant_id = 10) const int SHAPE = 0x04200408;  // bytes: TX, C, DEPTH, STRIP
-// bytes: STAGES, the halves of shared memory; UNROLL_S; UNROLL_O
-layout(constant_id = 11) const int STEPS = 0x010101;
+layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
+layout(constant_id = FAMILY_CONSTANTS + 1) const int SPLITS = 1;    // workgroups per block of rows
+layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 4;         // rows of an invocation, a multiple of 4
+layout(constant_id = FAMILY_CONSTANTS + 3) const bool QUADS = false;  // all addresses, strides and head sizes allow loads of four
+layout(constant_id = FAMILY_CONSTANTS + 4) const int TX = 8;           // invocations of a row
+layout(constant_id = FAMILY_CONSTANTS + 5) const int C = 4;            // columns of scores of an invocation
+layout(constant_id = FAMILY_CONSTANTS + 6) const int DEPTH = 32;       // elements of a step of the scores
+layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // columns of scores, by TX, of a step of the result
+layout(constant_id = FAMILY_CONSTANTS + 8) const int STAGES = 1;       // halves of shared memory
+layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, chunks of four elements
+layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
+layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;  // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk]
 
-const int TX = SHAPE & 255, C = SHAPE >> 8 & 255, DEPTH = SHAPE >> 16 & 255, STRIP = SHAPE >> 24 & 255;
-const int STAGES = STEPS & 255, UNROLL_S = STEPS >> 8 & 255, UNROLL_O = STEPS >> 16 & 255;
 const bool DIRECT = STAGES == 1;  // one half, and loads go straight into it: for software devices
 const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;
 
@@ -122,7 +124,7 @@ bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j 
 
 vec4 load_quad(uint64_t row, int d, int left) {
   vec4 v = vec4(0.0);
-  if (QUADS != 0) {
+  if (QUADS) {
     const uint64_t at = row + uint64_t(d * ELEM_BYTES);
     if (left > 0) {
       if (DTYPE == AULE_DT_F32) {
@@ -310,7 +312,7 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
     [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
       const int d = column + 4 * (tx() + c * TX), from = i * PER_LANE + 4 * c;
       const vec4 v = vec4(acc.v[from], acc.v[from + 1], acc.v[from + 2], acc.v[from + 3]) * factor.v[i];
-      if (QUADS != 0) {
+      if (QUADS) {
         if (row < row_end && d < dim) {
           const uint64_t to = at + uint64_t(d * ELEM_BYTES);
           if (DTYPE == AULE_DT_F32) F32x4Ref(to).v = v;

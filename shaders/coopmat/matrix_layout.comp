@@ -7,6 +7,7 @@
 // {elements of A, of B, of the accumulator, subgroup size and 65536 if conversions to T cut}, then [use][lane][8], then
 // A * B as float32 [16][16], by which the host knows whether to believe any of it (csrc/ops/coopmat/probe.h).
 #include "common/coopmat_types.glsl"
+layout(constant_id = 2) const int LOCAL = 1;
 layout(local_size_x_id = 2) in;
 struct Params { uint64_t out_; };
 #include "common/params.glsl"

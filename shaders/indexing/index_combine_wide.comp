@@ -11,6 +11,7 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
+layout(constant_id = 8) const int LOCAL = 1;
 layout(local_size_x_id = 8) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

@@ -6,6 +6,7 @@
 //
 // This one takes one index tensor, up to 4 dimensions and 31-bit strides, all in push constants: each load of a
 // parameter from memory costs a CPU device about 40 ns per 8 invocations. index_move_wide.comp takes the rest.
+layout(constant_id = 6) const int LOCAL = 1;
 layout(local_size_x_id = 6) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

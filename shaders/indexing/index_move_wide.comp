@@ -1,5 +1,6 @@
 #pragma aule params ring
 // index_move.comp for up to 8 index tensors, 8 dimensions and any strides.
+layout(constant_id = 6) const int LOCAL = 1;
 layout(local_size_x_id = 6) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

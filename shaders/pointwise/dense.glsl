@@ -94,12 +94,12 @@ void store_block(uint64_t base, uint first, int dt, T x[PACK], bool halves) {
 }
 
 void whole(uint first) {
-  T a[PACK] = load_block(p.in_[0], p.value[0], first, A_DTYPE, MODE_A);
+  T a[PACK] = load_block(p.in_[0], p.value[0], first, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[PACK] = load_block(p.in_[1], p.value[1], first, B_DTYPE, MODE_B);
+  T b[PACK] = load_block(p.in_[1], p.value[1], first, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[PACK] = load_block(p.in_[2], p.value[2], first, C_DTYPE, MODE_C);
+  T c[PACK] = load_block(p.in_[2], p.value[2], first, C_DTYPE, C_MODE);
 #endif
   [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
   store_block(p.out_, first, OUT_DTYPE, a, OUT_DTYPE == AULE_DT_F16 && packs_halves());
@@ -108,15 +108,15 @@ void whole(uint first) {
 void part(uint64_t first) {
   if (first >= uint64_t(p.n)) return;
   uint count = uint(lesser(uint64_t(PACK), uint64_t(p.n) - first));
-  T a[PACK] = load_operand(p.in_[0], p.value[0], first, count, A_DTYPE, MODE_A);
+  T a[PACK] = load_operand(p.in_[0], p.value[0], first, count, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[PACK] = load_operand(p.in_[1], p.value[1], first, count, B_DTYPE, MODE_B);
+  T b[PACK] = load_operand(p.in_[1], p.value[1], first, count, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[PACK] = load_operand(p.in_[2], p.value[2], first, count, C_DTYPE, MODE_C);
+  T c[PACK] = load_operand(p.in_[2], p.value[2], first, count, C_DTYPE, C_MODE);
 #endif
   [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
-  if (MODE_OUT == 1 && count == uint(PACK)) {
+  if (OUT_MODE == 1 && count == uint(PACK)) {
     Words w;
     [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, OUT_DTYPE, a[i]);
     store_words(p.out_ + first * dtype_bytes(OUT_DTYPE), PACK * dtype_bytes(OUT_DTYPE), w);

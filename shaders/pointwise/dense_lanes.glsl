@@ -22,12 +22,12 @@ layout(local_size_x = 8) in;
 // Where word w (of 8 bytes) of lane l lies in a block. Operands of one element size may as well be dealt out by words,
 // which makes the 8 lanes' loads one; else a lane has 8 consecutive elements.
 bool by_words() {
-  bool same = MODE_A == 2 || dtype_bytes(A_DTYPE) == dtype_bytes(OUT_DTYPE);
+  bool same = A_MODE == 2 || dtype_bytes(A_DTYPE) == dtype_bytes(OUT_DTYPE);
 #if ARITY > 1
-  same = same && (MODE_B == 2 || dtype_bytes(B_DTYPE) == dtype_bytes(OUT_DTYPE));
+  same = same && (B_MODE == 2 || dtype_bytes(B_DTYPE) == dtype_bytes(OUT_DTYPE));
 #endif
 #if ARITY > 2
-  same = same && (MODE_C == 2 || dtype_bytes(C_DTYPE) == dtype_bytes(OUT_DTYPE));
+  same = same && (C_MODE == 2 || dtype_bytes(C_DTYPE) == dtype_bytes(OUT_DTYPE));
 #endif
   return same;
 }
@@ -60,12 +60,12 @@ void main() {
   s2 = scalar_T(p.scalar[2]);
   [[unroll]] for (int block = 0; block < BLOCKS; ++block) {
     const uint64_t first = uint64_t(group) * (BLOCKS * 8 * PACK) + block * (8 * PACK);
-    T a[PACK] = load_operand(p.in_[0], p.value[0], first, A_DTYPE, MODE_A);
+    T a[PACK] = load_operand(p.in_[0], p.value[0], first, A_DTYPE, A_MODE);
 #if ARITY > 1
-    T b[PACK] = load_operand(p.in_[1], p.value[1], first, B_DTYPE, MODE_B);
+    T b[PACK] = load_operand(p.in_[1], p.value[1], first, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-    T c[PACK] = load_operand(p.in_[2], p.value[2], first, C_DTYPE, MODE_C);
+    T c[PACK] = load_operand(p.in_[2], p.value[2], first, C_DTYPE, C_MODE);
 #endif
     [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
     const int bytes = dtype_bytes(OUT_DTYPE);

@@ -60,15 +60,15 @@ void main() {
     store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE,
         apply(load_T(p.in_[0], uint64_t(at[1] + i * step), A_DTYPE)));
 #else
-  T a[PACK] = load_operand(0, at[1], count, A_DTYPE, MODE_A);
+  T a[PACK] = load_operand(0, at[1], count, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[PACK] = load_operand(1, at[2], count, B_DTYPE, MODE_B);
+  T b[PACK] = load_operand(1, at[2], count, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[PACK] = load_operand(2, at[3], count, C_DTYPE, MODE_C);
+  T c[PACK] = load_operand(2, at[3], count, C_DTYPE, C_MODE);
 #endif
   [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
-  if (MODE_OUT == 1 && count == uint(PACK)) {
+  if (OUT_MODE == 1 && count == uint(PACK)) {
     Words w;
     [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, OUT_DTYPE, a[i]);
     store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(OUT_DTYPE), PACK * dtype_bytes(OUT_DTYPE), w);

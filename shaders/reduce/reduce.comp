@@ -66,7 +66,12 @@ struct State { C n, mean, m2; };
 struct State { C a, b; };  // lse: maximum, sum of exp(x - maximum); minmax: minimum, maximum
 #define STATE_BYTES (2 * C_BYTES)
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer StateRef { State s; };
+#if defined(STATE_arg) || !defined(C_float)
+#define STATE_ALIGN 8
+#else
+#define STATE_ALIGN 4
+#endif
+layout(buffer_reference, scalar, buffer_reference_align = STATE_ALIGN) buffer StateRef { State s; };
 
 #if defined(C_int64_t)
 C lowest() { return int64_t(1) << 63; }

@@ -49,7 +49,12 @@ struct State { int64_t i; C v; };
 struct State { C m, s; };
 #define STATE_BYTES (2 * C_BYTES)
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer StateRef { State s; };
+#if defined(STATE_arg) || !defined(C_float)
+#define STATE_ALIGN 8
+#else
+#define STATE_ALIGN 4
+#endif
+layout(buffer_reference, scalar, buffer_reference_align = STATE_ALIGN) buffer StateRef { State s; };
 
 C load(uint64_t i) {
 #if defined(C_int64_t)

@@ -15,6 +15,9 @@ namespace aule {
 
 constexpr uint16_t kScaleAdd = 0, kRingAdd = 1, kReport = 2, kWalk = 3, kNever = 4;
 
+struct ScaleAddSpec { SpecUint factor{1u}; };
+struct WalkSpec { SpecUint kind{0u}; };
+
 struct ScaleAddParams { uint64_t o, i; uint32_t n, add; };
 struct RingAddParams { uint64_t o, i; uint32_t n, add[35]; };
 struct ReportParams { uint64_t record; uint32_t tag, bound, n, pad; };
@@ -47,7 +50,7 @@ inline void scale_add(CommandStream& s, const Words& out, const Words& in, uint3
   p.o = args.write(out.address(), out.bytes());
   p.n = out.n;
   p.add = add;
-  launch(s, KernelRef<ScaleAddParams>{kScaleAdd}, Spec{factor}, p, args, linear_grid((out.n + 63) / 64));
+  launch(s, KernelRef<ScaleAddParams, ScaleAddSpec>{kScaleAdd}, {.factor = factor}, p, args, linear_grid((out.n + 63) / 64));
 }
 
 inline void ring_add(CommandStream& s, const Words& out, const Words& in, uint32_t add) {
@@ -57,7 +60,7 @@ inline void ring_add(CommandStream& s, const Words& out, const Words& in, uint32
   p.o = args.write(out.address(), out.bytes());
   p.n = out.n;
   p.add[34] = add;
-  launch(s, KernelRef<RingAddParams>{kRingAdd}, Spec{}, p, args, Grid{(out.n + 63) / 64});
+  launch(s, KernelRef<RingAddParams, NoSpec>{kRingAdd}, {}, p, args, Grid{(out.n + 63) / 64});
 }
 
 inline std::vector<uint32_t> read(CommandStream& s, const Words& w) {

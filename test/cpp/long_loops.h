@@ -29,7 +29,7 @@ inline Walk walk(uint32_t kind, uint32_t n, uint32_t m, uint32_t lanes) {
   s.fill(out.address(), out.bytes(), 0xffffffffu);
   Args args;
   WalkParams p{args.write(out.address(), out.bytes()), n, m, lanes, 0};
-  launch(s, KernelRef<WalkParams>{kWalk}, Spec{kind}, p, args, Grid{2});
+  launch(s, KernelRef<WalkParams, WalkSpec>{kWalk}, {.kind = kind}, p, args, Grid{2});
   Walk result{true, false};
   try {
     s.synchronize();

@@ -249,7 +249,7 @@ void index_error() {
   auto& s = main_stream();
   auto report = [&](uint32_t bound) {
     ReportParams p{s.error_address(), 42, bound, 100, 0};
-    launch(s, KernelRef<ReportParams>{kReport}, Spec{}, p, Args{}, Grid{2});
+    launch(s, KernelRef<ReportParams, NoSpec>{kReport}, {}, p, Args{}, Grid{2});
   };
   report(100);
   s.synchronize();
@@ -269,11 +269,12 @@ void tables() {
   for (uint32_t factor = 0; factor < 300; ++factor) scale_add(s, a, a, factor, 1);
   CHECK(supported_row(0, kScaleAdd) && !supported_row(0, kNever));
   ScaleAddParams p{};
-  std::string text = THROWN(vulkan::MissingFeature, launch(s, KernelRef<ScaleAddParams>{kNever}, Spec{}, p, Args{}, Grid{1}));
+  const KernelRef<ScaleAddParams, ScaleAddSpec> never{kNever}, scale_add_kernel{kScaleAdd};
+  std::string text = THROWN(vulkan::MissingFeature, launch(s, never, {}, p, Args{}, Grid{1}));
   CHECK(text.find("never") != std::string::npos);
-  THROWN(vulkan::Error, (launch(s, KernelRef<RingAddParams>{kScaleAdd}, Spec{}, RingAddParams{}, Args{}, Grid{1})));
-  launch(s, KernelRef<ScaleAddParams>{kScaleAdd}, Spec{1}, p, Args{}, Grid{0, 1, 1});  // nothing
-  THROWN(vulkan::Error, launch(s, KernelRef<ScaleAddParams>{kScaleAdd}, Spec{1}, p, Args{}, Grid{1, 1u << 30, 1}));
+  THROWN(vulkan::Error, (launch(s, KernelRef<RingAddParams, NoSpec>{kScaleAdd}, {}, RingAddParams{}, Args{}, Grid{1})));
+  launch(s, scale_add_kernel, {}, p, Args{}, Grid{0, 1, 1});  // nothing
+  THROWN(vulkan::Error, (launch(s, scale_add_kernel, {}, p, Args{}, Grid{1, 1u << 30, 1})));
   s.synchronize();
 }
 
@@ -415,7 +416,7 @@ void record_cost() {
     s.synchronize();
   }
   auto& device = vulkan::Device::get(0);
-  const Spec spec{1u};
+  const auto spec = spec_words(ScaleAddSpec{});
   std::printf("{\"name\": \"find_pipeline\", \"ns\": %.1f}\n",
               cost_of(1000000, [&](int) { CHECK(&kernels::pipeline_for(device, kScaleAdd, spec) != nullptr); }));
 }

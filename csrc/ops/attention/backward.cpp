@@ -43,12 +43,13 @@ void launch_delta(const Backward& b, int lanes) {
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
   launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes),
-         Spec{problem.dtype, -1, false, false, local, chunked}, p, args,
+         {.dtype = problem.dtype, .local = local, .chunked = chunked}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
 
-template <class Params>
-void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, int flags = 0) {
+template <class Params, class Spec>
+void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const AttentionPlan& plan,
+               const StoredScoresMode& mode = {}) {
   const auto& problem = b.call.problem;
   const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
   TensorArgs args;
@@ -58,9 +59,10 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
-  const Spec spec = attention_spec(b.call, plan, AttentionPass::dq,
-                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
-                                   {&b.call.key, &b.call.value}, b.grad_bias.defined(), flags);
+  const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
+                                   {&b.call.key, &b.call.value},
+                                   b.grad_bias.defined()};
+  const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dq, operands, mode);
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
@@ -68,11 +70,12 @@ void launch_dq(KernelRef<Params> kernel, const Backward& b, const AttentionPlan&
 struct Chunk {
   int64_t first = 0, heads = 0;
   at::Tensor scores;
-  int flags = 0;
+  bool triangle = false;
 };
 
-template <class Params>
-void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPlan& plan, const Chunk& chunk = {}) {
+template <class Params, class Spec>
+void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const AttentionPlan& plan,
+                 const Chunk& chunk = {}) {
   const auto& problem = b.call.problem;
   const bool stores = chunk.heads != 0;
   const uint64_t groups = group_count(stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len, plan);
@@ -87,9 +90,10 @@ void launch_dkdv(KernelRef<Params> kernel, const Backward& b, const AttentionPla
   }
   set_strides(p.grad_key_stride, b.grad_key);
   set_strides(p.grad_value_stride, b.grad_value);
-  const Spec spec = attention_spec(b.call, plan, AttentionPass::dkdv,
-                                   {&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
-                                   {&b.call.query, &b.grad_out}, false, stores ? kStoresDs | chunk.flags : 0);
+  const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
+                                   {&b.call.query, &b.grad_out}};
+  const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dkdv, operands,
+                                         {.stores_ds = stores, .triangle = chunk.triangle});
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
@@ -105,8 +109,9 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
   p.first_head = static_cast<uint32_t>(chunk.first);
   p.key_blocks = static_cast<uint32_t>(stored.key_blocks);
   call.problem.v_dim = stored.dq.v_dim;  // the other operand of the product is dS, of whole blocks
-  const Spec spec = attention_spec(call, stored.dq, AttentionPass::dq, {&b.call.key, &b.grad_query},
-                                   {&b.call.key, &b.call.key}, false, stored.flags);
+  const auto spec = attention_spec<MatrixSpec>(call, stored.dq, AttentionPass::dq,
+                                               {{&b.call.key, &b.grad_query}, {&b.call.key, &b.call.key}},
+                                               {.pairs = stored.pairs, .triangle = stored.triangle});
   launch(current(b.call.query), kernel::flash_attn_bwd_dq_stored(problem.dtype), spec, p, args, linear_grid(groups));
 }
 
@@ -120,11 +125,11 @@ bool launch_stored(const Backward& b, const AttentionPlan& dq_plan, const Attent
   if (halves.empty()) return false;
   // Blocks of queries that see few keys have their delta summed anew there.
   if (problem.banded || problem.k_len <= 64 + dq_plan.block)
-    launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, kOnlyDelta);
+    launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, {.only_delta = true});
   const int64_t heads = problem.batch * problem.kv_heads;
   const auto chunk_at = [&](int64_t first) {
     return Chunk{first, std::min(stored.heads, heads - first),
-                 halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.flags & kTriangle};
+                 halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.triangle};
   };
   const auto dkdv = kernel::flash_attn_bwd_dkdv_matrix(problem.dtype, false);
   launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));

@@ -124,17 +124,6 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   problem.banded = call.right < kUnbounded || call.left < kUnbounded;
 }
 
-int bias_code(const AttentionCall& call) {
-  return call.bias.defined() ? static_cast<int>(dtype_of(call.bias, call.op)) : -1;
-}
-
-int attention_mode(const AttentionCall& call) {
-  const bool paged = call.ragged.pages.defined();
-  const int dropout = (call.philox.state_address != 0 ? 1 | 8 : 1) | static_cast<int>(call.dropout_steps >> 32) << 8;
-  return (call.dropout_steps > 0 ? dropout : 0) | (call.ragged.given ? 2 : 0) |
-         (paged ? 4 | static_cast<int>(call.key.size(2)) << 8 : 0);
-}
-
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCPU);
   const bool captured = state.state_address != 0;
@@ -181,7 +170,7 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
                         pass);
 }
 
-bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands) {
+bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands) {
   for (const at::Tensor* t : operands) {
     bool fits = address_of(*t) % static_cast<uint64_t>(elems * t->element_size()) == 0 && t->size(-1) % elems == 0;
     for (int i = 0; i < 3; ++i) fits = fits && (t->size(i) == 1 || t->stride(i) % elems == 0);
@@ -206,56 +195,87 @@ MatrixLayout runs_of_rows(const MatrixLayout& found) {
 
 }  // namespace
 
-Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
-                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
-                    bool grad_bias, int more_flags) {
+void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const StoredScoresMode& mode) {
+  const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
+  const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
+  spec.mat_m = l.m;
+  spec.mat_n = l.n;
+  spec.subgroup = l.subgroup;
+  spec.lane_div = l.lane_div;
+  spec.lane_row = l.lane_row;
+  spec.lane_col = l.lane_col;
+  spec.slots = l.slot_count;
+  spec.elem_rows = l.rows;
+  spec.elem_cols = l.cols;
+  spec.elem_of_a = l.a_elem;
+  spec.elem_slots = l.slots;
+  spec.slot_rows = l.slot_rows;
+  spec.d = plan.dim;
+  spec.dv = plan.v_dim;
+  spec.tile = plan.tile;
+  spec.rows = plan.rows;
+  spec.step = plan.step;
+  spec.stages = plan.stages;
+  const auto row_bytes = [](const at::Tensor& t) { return t.size(2) == 1 ? int64_t{0} : 2 * t.stride(2); };
+  spec.a_step = row_bytes(*operands.tiled[0]);
+  spec.b_step = row_bytes(*operands.tiled[1]);
+
+  const AttentionProblem& problem = call.problem;
+  const bool dkdv = pass == AttentionPass::dkdv, ragged = call.ragged.given;
+  const bool padded = plan.dim != problem.head_dim || plan.v_dim != problem.v_dim;
+  const bool aligned = multiples_of(8, operands.rows);
+  // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
+  const int64_t passing = dkdv ? problem.q_len : problem.k_len, own = dkdv ? problem.k_len : problem.q_len;
+  const bool whole = !ragged && passing % (mode.stores_ds ? 8 * l.m : plan.tile) == 0;
+  spec.aligned = aligned;
+  spec.padded = padded;
+  spec.bounded_left = call.left < kUnbounded;
+  spec.plain = plain_scores(call);
+  spec.grad_bias = operands.grad_bias;
+  spec.exact = !problem.banded && (dkdv || whole);
+  spec.whole = whole;
+  spec.hand_over = plan.hand_over;
+  spec.direct = plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+  spec.split = plan.parts;
+  // sums_delta() in attention.glsl
+  spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.banded || problem.k_len <= 64 + plan.block);
+  spec.only_delta = mode.only_delta;
+  spec.stores_ds = mode.stores_ds;
+  spec.pairs = mode.pairs;
+  spec.triangle = mode.triangle;
+  // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
+  spec.cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
+               l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
+               plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
+  spec.fences = plan.fences;
+  spec.cuts = l.cuts;
+}
+
+void set_plan(TilesSpec& spec, const AttentionCall&, const AttentionPlan& plan, AttentionPass,
+              const AttentionOperands& operands, const StoredScoresMode&) {
+  spec.columns = plan.columns;
+  spec.splits = plan.splits;
+  spec.r = plan.rows;
+  spec.quads = multiples_of(4, operands.rows);
+  spec.tx = plan.tiles.lanes;
+  spec.c = plan.tiles.columns;
+  spec.depth = plan.tiles.depth;
+  spec.strip = plan.tiles.strip;
+  spec.stages = plan.tiles.stages;
+  spec.unroll_s = plan.tiles.unroll_scores;
+  spec.unroll_o = plan.tiles.unroll_result;
+  spec.grad_bias = operands.grad_bias;
+}
+
+void set_plan(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass,
+              const AttentionOperands& operands, const StoredScoresMode&) {
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
-  Spec spec{call.problem.dtype, bias_code(call), attention_mode(call), call.softcap > 0, plan.local};
-  if (plan.family == AttentionFamily::matrix || plan.family == AttentionFamily::staged) {
-    const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
-    const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
-    for (const int word : {l.m, l.n, l.subgroup, l.lane_div | l.lane_row << 8 | l.lane_col << 16 | l.slot_count << 24,
-                           static_cast<int>(l.rows), static_cast<int>(l.cols), static_cast<int>(l.a_elem),
-                           static_cast<int>(l.slots), static_cast<int>(l.slot_rows)})
-      spec.push(word);
-    const bool plain = plain_scores(call);
-    // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
-    const bool ragged = call.ragged.given;
-    const int64_t passing = pass == AttentionPass::dkdv ? call.problem.q_len : call.problem.k_len;
-    const bool whole = !ragged && passing % ((more_flags & kStoresDs) != 0 ? 8 * l.m : plan.tile) == 0;
-    const bool exact = !call.problem.banded && (pass == AttentionPass::dkdv || whole);
-    // sums_delta() in attention.glsl
-    const bool sums = ragged || call.problem.banded || call.problem.k_len <= 64 + plan.block;
-    const bool aligned = multiples_of(8, operands);
-    const int64_t own = pass == AttentionPass::dkdv ? call.problem.k_len : call.problem.q_len;
-    const bool direct =
-        plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
-    // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
-    const bool cells =
-        call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
-        l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
-        plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
-    const int flags = (aligned ? 1 : 0) | (padded ? 2 : 0) | (call.left < kUnbounded ? 4 : 0) | (plain ? 8 : 0) |
-                      (grad_bias ? 16 : 0) | (exact ? 32 : 0) | (pass == AttentionPass::dq && sums ? 64 : 0) |
-                      (whole ? 128 : 0) | (plan.hand_over ? 256 : 0) | (direct ? 512 : 0) |
-                      (plan.parts == 2 ? 1024 : 0) | (l.cuts ? 16384 : 0) | (cells ? 65536 : 0) | plan.fences << 20 |
-                      more_flags;
-    for (const int word :
-         {plan.dim, plan.v_dim, plan.tile | plan.rows << 8 | plan.step << 16 | plan.stages << 24, flags})
-      spec.push(word);
-    for (const at::Tensor* t : tiled) spec.push(static_cast<int>(t->size(2) == 1 ? 0 : 2 * t->stride(2)));
-    return spec;
-  }
-  if (plan.family == AttentionFamily::tiles) {
-    for (const int word : {plan.columns, plan.splits, plan.rows, multiples_of(4, operands) ? 1 : 0, grad_bias ? 1 : 0,
-                           plan.shape, plan.steps})
-      spec.push(word);
-    return spec;
-  }
-  for (const int word : {plan.dim, plan.v_dim, plan.rows, !multiples_of(2, operands) ? 0 : padded ? 1 : 2})
-    spec.push(word);
-  if (pass == AttentionPass::dq) spec.push(grad_bias);
-  return spec;
+  spec.dp = plan.dim;
+  spec.dvp = plan.v_dim;
+  spec.r = plan.rows;
+  spec.pair = !multiples_of(2, operands.rows) ? 0 : padded ? 1 : 2;
+  spec.grad_bias = operands.grad_bias;
 }
 
 }  // namespace aule::ops

@@ -2,8 +2,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <optional>
+#include <vector>
 
+#include "kernels_attention.gen.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/plan.h"
 #include "ops/tensor/tensor_arg.h"
@@ -57,7 +60,7 @@ at::Tensor attention_operand(const at::Tensor& t);
 bool dense_rows(const at::Tensor& t);
 
 // Every address, row and head size of the operands is a multiple of `elems` elements.
-bool multiples_of(int64_t elems, std::initializer_list<const at::Tensor*> operands);
+bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands);
 
 // A list of int32 on the query's device of `sizes` (-1: any), or undefined where it is not given.
 at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
@@ -152,9 +155,20 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   return p;
 }
 
-// Specialization constants BIAS_DTYPE and MODE of attention.glsl.
-int bias_code(const AttentionCall& call);
-int attention_mode(const AttentionCall& call);
+// With the specialization constants of attention.glsl, which every kernel has.
+template <class Spec>
+Spec attention_spec(const AttentionCall& call) {
+  Spec s;
+  s.dtype = call.problem.dtype;
+  if (call.bias.defined()) s.bias_dtype = dtype_of(call.bias, call.op);
+  s.softcap = call.softcap > 0;
+  s.dropout = call.dropout_steps > 0;
+  s.dropout_state = call.dropout_steps > 0 && call.philox.state_address != 0;
+  s.threshold = static_cast<int>(call.dropout_steps >> 32);
+  s.ragged = call.ragged.given;
+  s.page_rows = call.ragged.pages.defined() ? call.key.size(2) : int64_t{0};
+  return s;
+}
 
 // The forward by `plan`; families decode and lanes have functions of their own. `out` is 4-D with dense rows.
 void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
@@ -182,12 +196,34 @@ struct AttentionResult {
   bool copied_;
 };
 
-// Specialization constants of a kernel of `plan`'s family, in the order of attention.glsl and rows.glsl / tiles.glsl /
-// matrix.glsl. `operands`: every 4-D tensor whose rows the kernel touches; `tiled`: the two that pass in tiles.
+// What the kernels of one pass are specialized on beside the call and the plan.
+struct AttentionOperands {
+  c10::SmallVector<const at::Tensor*, 6> rows;  // every 4-D tensor whose rows the kernel touches
+  std::array<const at::Tensor*, 2> tiled = {};  // the two that pass in tiles
+  bool grad_bias = false;
+};
+// Of the backward that stores dS (matrix.glsl).
+struct StoredScoresMode {
+  bool stores_ds = false, only_delta = false, pairs = false, triangle = false;
+};
+
+// The kernels of matrix.glsl, of tiles.glsl and of rows.glsl have one list of constants each.
+using MatrixSpec = FlashAttnFwdMatrixSpec;
+using TilesSpec = FlashAttnFwdSpec;
+using RowsSpec = FlashAttnFwdRowsSpec;
+void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const StoredScoresMode& mode);
+void set_plan(TilesSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const StoredScoresMode& mode);
+void set_plan(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const StoredScoresMode& mode);
+template <class Spec>
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
-                    std::initializer_list<const at::Tensor*> operands, std::array<const at::Tensor*, 2> tiled,
-                    bool grad_bias = false, int flags = 0);
-// Bits of `flags`, as in matrix.glsl.
-inline constexpr int kStoresDs = 2048, kOnlyDelta = 4096, kPairs = 8192, kTriangle = 32768;
+                    const AttentionOperands& operands, const StoredScoresMode& mode = {}) {
+  auto spec = attention_spec<Spec>(call);
+  spec.local = plan.local;
+  set_plan(spec, call, plan, pass, operands, mode);
+  return spec;
+}
 
 }  // namespace aule::ops

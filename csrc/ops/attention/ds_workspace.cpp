@@ -75,7 +75,8 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
   const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&
                         problem.q_len == problem.k_len && dkdv.block == stored.dq.block;
-  stored.flags = (in_pairs(layout) ? kPairs : 0) | (triangle ? kTriangle : 0);
+  stored.pairs = in_pairs(layout);
+  stored.triangle = triangle;
   stored.key_blocks = static_cast<int>(keys / layout.m);
   stored.head_bytes =
       problem.heads / problem.kv_heads * (triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);

@@ -12,9 +12,9 @@ struct StoredScores {
   int64_t heads = 0;       // key heads of a chunk; 0: not served, or too little memory
   int64_t head_bytes = 0;  // of a key head: dS of all its query heads
   int halves = 2;
-  int key_blocks = 0;  // of the matrix's rows
-  int flags = 0;       // kPairs, kTriangle
-  AttentionPlan dq;    // of flash_attn_bwd_dq_stored; v_dim is its block of queries
+  int key_blocks = 0;                    // of the matrix's rows
+  bool pairs = false, triangle = false;  // of StoredScoresMode
+  AttentionPlan dq;                      // of flash_attn_bwd_dq_stored; v_dim is its block of queries
 };
 
 // AULE_ATTENTION_WORKSPACE=<MiB> is the most that it takes; unset or 0: none, dQ computes S and dS again.

@@ -28,8 +28,8 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
   return at::empty_strided(sizes, strides, query.options());
 }
 
-template <class Params>
-void launch_family(KernelRef<Params> kernel, const AttentionCall& call, const AttentionPlan& plan,
+template <class Params, class Spec>
+void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, const AttentionPlan& plan,
                    const at::Tensor& out, const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
   const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
@@ -42,8 +42,8 @@ void launch_family(KernelRef<Params> kernel, const AttentionCall& call, const At
   set_strides(p.out_stride, out);
   p.logsumexp = args.write(logsumexp);
   launch(stream, kernel,
-         attention_spec(call, plan, AttentionPass::forward, {&call.query, &call.key, &call.value, &out},
-                        {&call.key, &call.value}),
+         attention_spec<Spec>(call, plan, AttentionPass::forward,
+                              {{&call.query, &call.key, &call.value, &out}, {&call.key, &call.value}}),
          p, args, linear_grid(groups));
 }
 

@@ -91,7 +91,8 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
         static_cast<uint64_t>(p.tail_rows[t]) * (1 + static_cast<uint64_t>(p.tail_heads[t]) * p.tail_dim[t] / 8 + 1);
   while (groups < 32768 && !may_walk(caps, walk / groups + 8)) groups *= 2;
   check_walk(call.op, caps, walk / groups + 8);
-  launch(current(call.query), kernel::flash_attn_sequences(), Spec{groups, cpu ? 8 : 128}, p, args, Grid{groups});
+  launch(current(call.query), kernel::flash_attn_sequences(), {.groups = groups, .local = cpu ? 8 : 128}, p, args,
+         Grid{groups});
 }
 
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {

@@ -20,10 +20,11 @@ uint64_t parts(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // Iterations that the tiles family makes for one tile of columns (tiles.glsl), with the smallest workgroup.
 uint64_t tile_walk(const AttentionPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
-  const auto byte = [](int word, int i) { return static_cast<uint64_t>(word >> (8 * i) & 255); };
-  const uint64_t lanes = byte(plan.shape, 0), columns = byte(plan.shape, 1), depth = byte(plan.shape, 2),
-                 strip = byte(plan.shape, 3), stages = byte(plan.steps, 0), unroll_scores = byte(plan.steps, 1),
-                 unroll_result = byte(plan.steps, 2), local = 4 * lanes, rows = static_cast<uint64_t>(plan.rows);
+  const auto count = [](int value) { return static_cast<uint64_t>(value); };
+  const TilesShape& tiles = plan.tiles;
+  const uint64_t lanes = count(tiles.lanes), columns = count(tiles.columns), depth = count(tiles.depth),
+                 strip = count(tiles.strip), stages = count(tiles.stages), unroll_scores = count(tiles.unroll_scores),
+                 unroll_result = count(tiles.unroll_result), local = 4 * lanes, rows = count(plan.rows);
   const uint64_t chunks = depth / 4, loads = parts(4 * rows * chunks, local) + parts(columns * lanes * chunks, local);
   const uint64_t step = 1 + chunks / unroll_scores + (stages == 1 ? loads : 0);
   const uint64_t wide = strip * lanes, strip_loads = parts(wide * static_cast<uint64_t>(plan.columns) / 4, local);
@@ -42,7 +43,7 @@ uint64_t walk(const AttentionCall& call, AttentionPass pass, uint64_t length) {
   const AttentionPlan plan = attention_plan(call, pass);
   uint64_t iterations = length;
   if (plan.family == AttentionFamily::tiles) {
-    const auto width = static_cast<uint64_t>((plan.shape & 255) * (plan.shape >> 8 & 255));
+    const auto width = static_cast<uint64_t>(plan.tiles.lanes * plan.tiles.columns);
     iterations = (parts(length, width) + 1) * tile_walk(plan, call.problem, pass);
   }
   return call.dropout_steps > 0 ? iterations + iterations / 2 + 64 : iterations;

@@ -50,8 +50,7 @@ AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, Atte
   plan.columns = tiles_columns(s, dim);
   plan.splits = static_cast<int>((dim + plan.columns - 1) / plan.columns);
   plan.block = s.local / s.lanes * s.rows;
-  plan.shape = s.lanes | s.columns << 8 | s.depth << 16 | s.strip << 24;
-  plan.steps = s.stages | s.unroll_scores << 8 | s.unroll_result << 16;
+  plan.tiles = s;
   // Of any size that the driver may choose: Adreno says 128 and compiles for 64.
   plan.shuffles = caps.subgroup_shuffle && static_cast<int>(caps.min_subgroup_size) >= s.lanes &&
                   s.local % static_cast<int>(caps.max_subgroup_size) == 0;

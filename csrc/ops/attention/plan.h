@@ -31,6 +31,16 @@ struct AttentionProblem {
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
 enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, staged, decode, lanes };
 
+// The portable kernels (tiles.glsl).
+struct TilesShape {
+  int local = 0, lanes = 0;   // invocations of a workgroup; of them side by side in a row
+  int rows = 0, columns = 0;  // of an invocation's scores
+  int depth = 0, strip = 0;   // of a step: elements of the scores' operands; columns of scores for the result
+  int stages = 1;             // steps in shared memory; 1: loads go straight there
+  int unroll_scores = 1, unroll_result = 1;  // chunks of four elements; rows
+  int most = 128;                            // columns of the result of one workgroup
+};
+
 struct AttentionPlan {
   AttentionFamily family = AttentionFamily::none;
   int local = 0;                       // invocations of a workgroup
@@ -38,16 +48,16 @@ struct AttentionPlan {
   int columns = 0;                     // tiles: columns of the result of one workgroup
   int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
   int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
-  int shape = 0, steps = 0;            // tiles: specialization constants of tiles.glsl
-  bool shuffles = false;               // tiles: a row's lanes are in one subgroup
-  int block = 0;                       // rows of a workgroup
-  int direct = 0, fences = 0;          // matrix: those of MatrixShape
-  int parts = 1;                       // matrix: subgroups that share rows; 2: one has S, one dP, and each a result
-  bool hand_over = false;              // matrix: accumulators become A operands within a lane
-  int splits = 1;                      // workgroups that share a block of rows, each with its own columns of the result
-                                       // (decode, lanes: with its own keys)
-                                       // lanes also: columns lanes share `tile` keys and `rows` rows, `parts` subgroups
-                                       // the keys; `step` of the rows are put together at a time
+  TilesShape tiles;
+  bool shuffles = false;       // tiles: a row's lanes are in one subgroup
+  int block = 0;               // rows of a workgroup
+  int direct = 0, fences = 0;  // matrix: those of MatrixShape
+  int parts = 1;               // matrix: subgroups that share rows; 2: one has S, one dP, and each a result
+  bool hand_over = false;      // matrix: accumulators become A operands within a lane
+  int splits = 1;              // workgroups that share a block of rows, each with its own columns of the result
+                               // (decode, lanes: with its own keys)
+                               // lanes also: columns lanes share `tile` keys and `rows` rows, `parts` subgroups
+                               // the keys; `step` of the rows are put together at a time
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;

@@ -93,9 +93,14 @@ void run(const at::Tensor& x, const at::Tensor& y, const at::Tensor& cos, const 
   p.heads = static_cast<uint32_t>(heads);
   p.table_rows = static_cast<uint32_t>(c.size(0));
   p.tag = error_tag(kName);
-  const Spec spec{dtype_of(x, kName),  dtype_of(c, kName), rows.defined() ? dtype_of(rows, kName) : DType::i64,
-                  rows.defined(),      interleaved,        inverse,
-                  static_cast<int>(w), from[1] < from[2]};
+  const RotarySpec spec{.dtype = dtype_of(x, kName),
+                        .table_dtype = dtype_of(c, kName),
+                        .position_dtype = rows.defined() ? dtype_of(rows, kName) : DType::i64,
+                        .positions = rows.defined(),
+                        .interleaved = interleaved,
+                        .inverse = inverse,
+                        .w = static_cast<int>(w),
+                        .by_token = from[1] < from[2]};
   launch(stream, kernel::rotary(), spec, p, args, linear_grid(ceil_div(total, 64)));
 }
 

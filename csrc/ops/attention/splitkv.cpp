@@ -47,15 +47,12 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
     p.partial = args.write(partial);
     p.stats = args.write(stats);
     p.splits = plan.splits;
-    const Spec spec{problem.dtype,
-                    bias_code(call),
-                    attention_mode(call),
-                    call.softcap > 0,
-                    plan.local,
-                    plan.rows,
-                    eights(problem.head_dim),
-                    eights(problem.v_dim),
-                    multiples_of(8, {&call.query, &call.key, &call.value})};
+    auto spec = attention_spec<FlashDecodeSpec>(call);
+    spec.local = plan.local;
+    spec.rows = plan.rows;
+    spec.chunks = eights(problem.head_dim);
+    spec.chunks_v = eights(problem.v_dim);
+    spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
     launch(stream, kernel::flash_decode(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
   }
   TensorArgs args;
@@ -76,7 +73,10 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   const int local = caps_of(call.query).kind == Caps::Kind::cpu ? 64 : 256;
   int lanes = 1;  // for a row in pieces of four columns
   while (lanes * 4 < pitch) lanes *= 2;
-  const Spec spec{problem.dtype, -1, attention_mode(call), false, local, lanes, static_cast<int>(pitch)};
+  auto spec = attention_spec<FlashDecodeCombineSpec>(call);
+  spec.local = local;
+  spec.lanes = lanes;
+  spec.pitch = pitch;
   launch(stream, kernel::flash_decode_combine(), spec, p, args, linear_grid(groups));
 }
 
@@ -100,20 +100,17 @@ void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at
     p.stats = args.write(stats);
     p.counters = args.write(counters);
   }
-  const Spec spec{problem.dtype,
-                  bias_code(call),
-                  attention_mode(call),
-                  call.softcap > 0,
-                  plan.local,
-                  static_cast<int>(members),
-                  static_cast<int>(problem.q_len),
-                  eights(problem.head_dim),
-                  eights(problem.v_dim),
-                  multiples_of(8, {&call.query, &call.key, &call.value}),
-                  static_cast<int>(caps_of(call.query).min_subgroup_size),
-                  plan.columns,
-                  plan.tile,
-                  plan.step};
+  auto spec = attention_spec<FlashDecodeLanesSpec>(call);
+  spec.local = plan.local;
+  spec.members = members;
+  spec.queries = problem.q_len;
+  spec.chunks = eights(problem.head_dim);
+  spec.chunks_v = eights(problem.v_dim);
+  spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
+  spec.cluster = caps_of(call.query).min_subgroup_size;
+  spec.lanes = plan.columns;
+  spec.keys = plan.tile;
+  spec.pass = plan.step;
   launch(current(call.query), kernel::flash_decode_lanes(), spec, p, args,
          Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),
               static_cast<uint32_t>(problem.batch)});

@@ -21,16 +21,6 @@ struct MatrixShape {
 // _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] overrides the tables.
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim);
 
-// The portable kernels (tiles.glsl).
-struct TilesShape {
-  int local = 0, lanes = 0;   // invocations of a workgroup; of them side by side in a row
-  int rows = 0, columns = 0;  // of an invocation's scores
-  int depth = 0, strip = 0;   // of a step: elements of the scores' operands; columns of scores for the result
-  int stages = 1;             // steps in shared memory; 1: loads go straight there
-  int unroll_scores = 1, unroll_result = 1;  // chunks of four elements; rows
-  int most = 128;                            // columns of the result of one workgroup
-};
-
 // For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns.
 // AULE_ATTENTION_TILES(_DQ, _DKDV)=local,lanes,rows,columns,depth,strip,stages,unroll_scores,unroll_result[,most]
 // overrides it.

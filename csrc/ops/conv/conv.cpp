@@ -99,7 +99,7 @@ void run_unfold(const Geometry& g, const at::Tensor& image, const at::Tensor& co
   const DType sum = dtype == DType::f64 ? DType::f64 : DType::f32;
   const auto kernel =
       kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col, sum);
-  launch(current(image), kernel, Spec{dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 
 void launch_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, const at::Tensor& w,
@@ -117,7 +117,7 @@ void launch_direct(const Geometry& g, ConvDirectGRAD grad, const at::Tensor& x, 
   p.groups = static_cast<int32_t>(groups);
   p.ci = static_cast<int32_t>(x.size(1) / groups);
   p.co = static_cast<int32_t>(y.size(1) / groups);
-  launch(current(x), kernel::conv_direct(grad), Spec{dtype_of(x, "convolution")}, p, args,
+  launch(current(x), kernel::conv_direct(grad), {.dtype = dtype_of(x, "convolution")}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
 

@@ -167,8 +167,17 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   const Tile& tile = plan.tile;
   const int out_vec = p.n % 8 == 0 && x.scalar_type() != at::kFloat;
   launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::positions),
-         Spec{plan.mat_m, plan.mat_n, plan.threads, tile.bm, tile.bn, tile.wm, tile.wn, tile.bk, out_vec,
-              bias.defined() ? 1 : 0, p.channels % tile.bk == 0 ? 1 : 0},
+         {.mat_m = plan.mat_m,
+          .mat_n = plan.mat_n,
+          .threads = plan.threads,
+          .bm = tile.bm,
+          .bn = tile.bn,
+          .wm = tile.wm,
+          .wn = tile.wn,
+          .bk = tile.bk,
+          .out_vec = out_vec,
+          .bias = bias.defined() ? 1 : 0,
+          .whole = p.channels % tile.bk == 0 ? 1 : 0},
          p, args, linear_grid(plan.tiles * p.groups));
   return out;
 }
@@ -320,8 +329,18 @@ at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x
   const at::Tensor partial = at::empty({p.splits, out_channels, p.n}, x.options().dtype(at::kFloat));
   p.out_ = args.write(partial);
   launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::weights),
-         Spec{plan.mat_m, plan.mat_n, plan.threads, tile.bm, tile.bn, tile.wm, tile.wn, tile.bk, 0, 0, 0}, p, args,
-         linear_grid(products * p.splits));
+         {.mat_m = plan.mat_m,
+          .mat_n = plan.mat_n,
+          .threads = plan.threads,
+          .bm = tile.bm,
+          .bn = tile.bn,
+          .wm = tile.wm,
+          .wn = tile.wn,
+          .bk = tile.bk,
+          .out_vec = 0,
+          .bias = 0,
+          .whole = 0},
+         p, args, linear_grid(products * p.splits));
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
   const at::Tensor last = total.view({out_channels, g.kernel[1], g.kernel[2], p.channels})
                               .narrow(3, 0, x.size(1) / groups)

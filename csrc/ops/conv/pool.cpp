@@ -102,7 +102,7 @@ void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& i
   p.n = static_cast<uint64_t>(out.numel());
   put(p, w);
   put(p.dilation, w.dilation);
-  launch(current(in), kernel::max_pool(direction), Spec{dtype_of(in, "max_pool"), w.adaptive}, p, args,
+  launch(current(in), kernel::max_pool(direction), {.dtype = dtype_of(in, "max_pool"), .adaptive = w.adaptive}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
 
@@ -125,7 +125,8 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
   put(p, w);
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
   launch(current(in), kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward),
-         Spec{dtype_of(in, "avg_pool"), w.adaptive, count_pad}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+         {.dtype = dtype_of(in, "avg_pool"), .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
+         linear_grid(ceil_div(p.n, kLocal)));
 }
 
 namespace {

@@ -67,7 +67,7 @@ void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align
     p.scale[d] = r.step[d];
   }
   launch(current(in), kernel::upsample(direction),
-         Spec{dtype_of(in, "upsample"), static_cast<int>(mode), align_corners}, p, args,
+         {.dtype = dtype_of(in, "upsample"), .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
 
@@ -155,7 +155,7 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   }
   if (direction == EdgePadDIRECTION::backward) check_walk("pad_backward", caps_of(out), walk);
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
-  launch(current(in), kernel::edge_pad(direction), Spec{dtype, mode == EdgePad::reflection}, p, args,
+  launch(current(in), kernel::edge_pad(direction), {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args,
          linear_grid(ceil_div(p.n, kLocal)));
 }
 

@@ -44,7 +44,7 @@ std::vector<uint32_t> run_probe(int device, DType dtype, const MatrixLayout& sha
     TensorArgs args;
     MatrixLayoutParams p{};
     p.out_ = args.write(out);
-    launch(stream, kernel::matrix_layout(dtype), Spec{shape.m, shape.n, local}, p, args, Grid{});
+    launch(stream, kernel::matrix_layout(dtype), {.mat_m = shape.m, .mat_n = shape.n, .local = local}, p, args, Grid{});
     download_bytes(stream, words.data(), address_of(out), 4 * kProbeWords);
   });
   return words;

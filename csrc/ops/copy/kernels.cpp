@@ -84,7 +84,7 @@ void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint
   p.dst = args.write(to, bytes);
   p.src = args.read(from, bytes);
   p.bytes = bytes;
-  launch(stream, kernel::copy_words(), Spec{}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
+  launch(stream, kernel::copy_words(), {}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
 }
 
 // The transposing kernel, where it applies: dst dense along dimension 0, src along another, both of some length.
@@ -115,7 +115,7 @@ bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, u
   p.size_j = static_cast<uint32_t>(shape.sizes[j]);
   p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
   p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
-  launch(stream, kernel::transpose(), Spec{dt}, p, args, grid);
+  launch(stream, kernel::transpose(), {.dtype = dt}, p, args, grid);
   return true;
 }
 
@@ -201,7 +201,7 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
     std::copy(bits.begin(), bits.end(), p.value);
     for (int i = 0; i < shape.ndim; ++i) p.strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
     const uint32_t groups = fill_dims(p, shape);
-    launch(stream, kernel::fill_strided(), Spec{dt}, p, args, linear_grid(groups));
+    launch(stream, kernel::fill_strided(), {.dtype = dt}, p, args, linear_grid(groups));
   });
 }
 
@@ -254,8 +254,8 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       p.src = s;
       p.n = static_cast<uint32_t>(shape.numel());
       const bool wide = aligned(d, 0, dt_dst, kDensePack) && aligned(s, 0, dt_src, kDensePack);
-      launch(stream, kernel::copy_dense(dense_axis(via)), Spec{dt_dst, dt_src, wide}, p, args,
-             linear_grid(ceil_div(p.n, kDensePack * kDenseLocal)));
+      launch(stream, kernel::copy_dense(dense_axis(via)), {.dst_dtype = dt_dst, .src_dtype = dt_src, .aligned = wide},
+             p, args, linear_grid(ceil_div(p.n, kDensePack * kDenseLocal)));
       return;
     }
     CopyStridedParams p{};
@@ -269,7 +269,12 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     const bool packed_dst = shape.packed(0, kStridedPack) && aligned(d, 0, dt_dst, kStridedPack);
     const bool packed_src = shape.packed(1, kStridedPack) && aligned(s, 0, dt_src, kStridedPack);
     launch(stream, kernel::copy_strided(strided_axis(via)),
-           Spec{dt_dst, dt_src, via != Via::raw && packed_dst, via != Via::raw && packed_src, shape.ndim == 1, signs},
+           {.dst_dtype = dt_dst,
+            .src_dtype = dt_src,
+            .dst_packed = via != Via::raw && packed_dst,
+            .src_packed = via != Via::raw && packed_src,
+            .one_dim = shape.ndim == 1,
+            .signs = signs},
            p, args, linear_grid(groups));
   });
 }

@@ -72,8 +72,12 @@ BagResult launch_bags(const Bags& b) {
   p.width = static_cast<uint32_t>(b.weight.size(1));
   p.offsets_count = static_cast<uint32_t>(b.offsets.numel());
   p.tag = error_tag(kBag);
-  launch(stream, kernel, Spec{dtype, dtype_of(b.indices, kBag), static_cast<int>(b.mode), b.scale.defined()}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(output.numel()), 64)));
+  launch(stream, kernel,
+         {.dtype = dtype,
+          .index_dtype = dtype_of(b.indices, kBag),
+          .mode = static_cast<int>(b.mode),
+          .scaled = b.scale.defined()},
+         p, args, linear_grid(ceil_div(static_cast<uint64_t>(output.numel()), 64)));
   return result;
 }
 

@@ -53,7 +53,7 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
     p.start = std::bit_cast<uint64_t>(s.start);
     p.step = std::bit_cast<uint64_t>(s.step);
     p.end = std::bit_cast<uint64_t>(s.end);
-    const Spec spec{dtype, static_cast<int>(s.kind)};
+    const SequenceDoubleBitsSpec spec{.dtype = dtype, .kind = static_cast<int>(s.kind)};
     launch(stream, kernel::sequence_double_bits(), spec, p, args, linear_grid(ceil_div(p.n, 128)));
     return direct ? out : out.copy_(dense);
   }
@@ -72,7 +72,7 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   p.end = static_cast<float>(s.end);
   p.end_low = low_part(s.end);
   p.log2_base = static_cast<float>(std::log2(s.base));
-  launch(stream, kernel, Spec{dtype, static_cast<int>(s.kind)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel, {.dtype = dtype, .kind = static_cast<int>(s.kind)}, p, args, linear_grid(ceil_div(p.n, 128)));
   return direct ? out : out.copy_(dense);
 }
 
@@ -210,7 +210,8 @@ at::Tensor triangle(const char* op, bool upper, int64_t row, int64_t col, int64_
   p.rows = row;
   p.columns = col;
   p.offset = offset;
-  launch(stream, kernel::triangle_indices(), Spec{dtype_of(out, op), upper}, p, args, linear_grid(ceil_div(n, 128)));
+  launch(stream, kernel::triangle_indices(), {.dtype = dtype_of(out, op), .upper = upper}, p, args,
+         linear_grid(ceil_div(n, 128)));
   return out;
 }
 

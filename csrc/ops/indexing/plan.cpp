@@ -139,12 +139,13 @@ bool compact(const IndexPlan& plan) {
   });
 }
 
-// The specialization constants that end both kernels' lists, local size last.
-void push_shape(Spec& spec, const IndexPlan& plan, size_t walked, uint32_t group) {
-  spec.push(static_cast<uint32_t>(plan.dims.size() - walked));
-  spec.push(static_cast<uint32_t>(walked));
-  spec.push(static_cast<uint32_t>(plan.index.size()));
-  spec.push(group);
+// The specialization constants of walk.glsl.
+template <class Spec>
+void set_shape(Spec& spec, const IndexPlan& plan, size_t walked, uint32_t group) {
+  spec.spread = plan.dims.size() - walked;
+  spec.walked = walked;
+  spec.indices = plan.index.size();
+  spec.local = group;
 }
 
 template <class Params>
@@ -178,8 +179,8 @@ uint32_t group_size(const at::Tensor& t, size_t walked) {
   return walked > 0 && caps_of(t).kind == Caps::Kind::cpu ? 8 : 128;
 }
 
-template <class Params>
-void launch_move(KernelRef<Params> kernel, const IndexPlan& plan, const Offset& at, bool put, DType dtype,
+template <class Params, class Spec>
+void launch_move(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const Offset& at, bool put, DType dtype,
                  size_t walked) {
   auto& stream = current(plan.plain);
   TensorArgs args;
@@ -190,8 +191,8 @@ void launch_move(KernelRef<Params> kernel, const IndexPlan& plan, const Offset& 
   p.plain = (put ? args.read(plan.plain) : args.write(plan.plain)) + static_cast<uint64_t>(at.plain) * bytes;
   p.indexed = (put ? args.write(plan.indexed) : args.read(plan.indexed)) + static_cast<uint64_t>(at.indexed) * bytes;
   const uint32_t group = group_size(plan.plain, walked);
-  Spec spec{dtype, index_dtype(plan), put};
-  push_shape(spec, plan, walked, group);
+  Spec spec{.dtype = dtype, .index_dtype = index_dtype(plan), .put = put};
+  set_shape(spec, plan, walked, group);
   launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, group)));
 }
 
@@ -209,8 +210,8 @@ void move(IndexPlan& plan, bool put) {
   });
 }
 
-template <class Params>
-void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, const Offset& at, Combine op,
+template <class Params, class Spec>
+void launch_combine(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const Offset& at, Combine op,
                     const at::Scalar& alpha, DType dtype, size_t walked, bool ordered) {
   TORCH_CHECK_NOT_IMPLEMENTED(supported_row(plan.indexed.device().index(), kernel.row), plan.op,
                               ": this device has no float64 arithmetic");
@@ -225,8 +226,12 @@ void launch_combine(KernelRef<Params> kernel, const IndexPlan& plan, const Offse
   else
     p.integer_alpha = static_cast<decltype(p.integer_alpha)>(alpha.toLong());
   const uint32_t group = group_size(plan.indexed, walked);
-  Spec spec{dtype, dtype_of(plan.plain, plan.op), index_dtype(plan), static_cast<int>(op), !ordered};
-  push_shape(spec, plan, walked, group);
+  Spec spec{.dtype = dtype,
+            .plain_dtype = dtype_of(plan.plain, plan.op),
+            .index_dtype = index_dtype(plan),
+            .op = static_cast<int>(op),
+            .atomic = !ordered};
+  set_shape(spec, plan, walked, group);
   launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, group)));
 }
 

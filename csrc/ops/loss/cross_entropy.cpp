@@ -70,7 +70,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
     p.groups = static_cast<uint32_t>(groups);
     p.tag = error_tag(kName);
     launch(stream, kernel::cross_entropy(subgroups ? 2 : 1),
-           Spec{dtype_of(self, kName), dtype_of(indices, kName), local}, p, args, linear_grid(groups));
+           {.dtype = dtype_of(self, kName), .target_dtype = dtype_of(indices, kName), .local = local}, p, args,
+           linear_grid(groups));
   }
   const auto type = wide ? at::kFloat : self.scalar_type();
   const at::Tensor total = at::empty({}, floats);
@@ -83,8 +84,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   p.total_weight = args.write(total);
   p.chunks = static_cast<uint32_t>(groups);
   const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
-  launch(stream, kernel::nll_loss_sum(DType::f32), Spec{DType::f32, reduction == at::Reduction::Mean, widest}, p, args,
-         Grid{1});
+  launch(stream, kernel::nll_loss_sum(DType::f32),
+         {.dtype = DType::f32, .mean = reduction == at::Reduction::Mean, .local = widest}, p, args, Grid{1});
   return {loss.to(type), total, lse};
 }
 
@@ -111,8 +112,11 @@ at::Tensor cross_entropy_bwd(const at::Tensor& grad_output, const at::Tensor& se
   p.rows = static_cast<uint32_t>(self.size(0));
   p.n = static_cast<uint32_t>(self.size(1));
   p.blocks = ceil_div(self.numel(), elements_of_block(self));
-  const Spec spec{dtype_of(self, kName), dtype_of(indices, kName), reduction == at::Reduction::Mean, per_row,
-                  dtype_of(grad, kName)};
+  const CrossEntropyBackwardSpec spec{.dtype = dtype_of(self, kName),
+                                      .target_dtype = dtype_of(indices, kName),
+                                      .mean = reduction == at::Reduction::Mean,
+                                      .per_row = per_row,
+                                      .grad_dtype = dtype_of(grad, kName)};
   launch(current(self), kernel::cross_entropy_backward(), spec, p, args, linear_grid(ceil_div(p.blocks, kLocal)));
   return grad_input;
 }

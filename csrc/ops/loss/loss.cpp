@@ -137,7 +137,8 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
     p.error = error_address(stream);
     p.chunks = chunks;
     p.tag = error_tag(op);
-    launch(stream, kernel, Spec{dtype, dtype_of(target, op), given(weight), sum}, p, args,
+    launch(stream, kernel,
+           {.dtype = dtype, .target_dtype = dtype_of(target, op), .weighted = given(weight), .sum = sum}, p, args,
            linear_grid(ceil_div(sum ? chunks : p.n, 64)));
   }
   if (!sum) {
@@ -150,8 +151,8 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   p.loss = args.write(output);
   p.total_weight = args.write(total_weight);
   p.chunks = chunks;
-  launch(stream, kernel::nll_loss_sum(compute_type(dtype)), Spec{dtype, reduction == at::Reduction::Mean, 64}, p, args,
-         Grid{1});
+  launch(stream, kernel::nll_loss_sum(compute_type(dtype)),
+         {.dtype = dtype, .mean = reduction == at::Reduction::Mean, .local = 64}, p, args, Grid{1});
 }
 
 // `shape.input` is grad_input, or a contiguous copy of it.
@@ -175,8 +176,12 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   p.total_weight = reduction == at::Reduction::Mean ? args.read(total_weight) : 0;
   p.grad_input = args.write(shape.input);
   launch(stream, kernel,
-         Spec{dtype, dtype_of(target, op), given(weight), reduction == at::Reduction::Mean, per_element}, p, args,
-         linear_grid(ceil_div(p.n, 64)));
+         {.dtype = dtype,
+          .target_dtype = dtype_of(target, op),
+          .weighted = given(weight),
+          .mean = reduction == at::Reduction::Mean,
+          .per_element = per_element},
+         p, args, linear_grid(ceil_div(p.n, 64)));
   // A layout that the kernel does not step through was filled as a contiguous copy.
   if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
 }

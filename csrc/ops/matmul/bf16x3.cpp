@@ -74,7 +74,7 @@ Pieces split(const at::Tensor& t, const MatrixView& v, int64_t row, int64_t k, u
   p.batches = kept;
   const bool vec = p.x_inner == 1 && inner % 4 == 0 && (p.x_outer % 4 == 0 || outer == 1) &&
                    (p.x_batch % 4 == 0 || kept == 1) && p.x % 16 == 0;
-  launch(current(t), kernel::gemm_pieces(), Spec{dtype, order, vec ? 4 : 1}, p, args,
+  launch(current(t), kernel::gemm_pieces(), {.dtype = dtype, .pieces = order, .vec = vec ? 4 : 1}, p, args,
          linear_grid(ceil_div(uint64_t{kept} * all_outer * (padded / 4), 256)));
   out.view = {p.out_, v.batch == 0 ? 0 : batch, along_k ? ld : 1, along_k ? 1 : ld};  // row: along m or n, col: along k
   return out;

@@ -189,8 +189,25 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
   constexpr int kBand = 8;
   const auto kernel = kernel::gemm_matrix(g.in, x.fragments);
   const auto spec = [&](int c_vec, int out_vec) {
-    return Spec{x.mat_m, x.mat_n, x.threads, x.bm,    x.bn,  x.wm,      x.wn,   x.bk,        x.a_lies, x.b_lies,
-                x.a_vec, x.b_vec, c_vec,     out_vec, kBand, x.checked, x.line, x.addresses, x.pairs};
+    return GemmMatrixSpec{.mat_m = x.mat_m,
+                          .mat_n = x.mat_n,
+                          .threads = x.threads,
+                          .bm = x.bm,
+                          .bn = x.bn,
+                          .wm = x.wm,
+                          .wn = x.wn,
+                          .bk = x.bk,
+                          .a_lies = x.a_lies,
+                          .b_lies = x.b_lies,
+                          .a_vec = x.a_vec,
+                          .b_vec = x.b_vec,
+                          .c_vec = c_vec,
+                          .out_vec = out_vec,
+                          .group = kBand,
+                          .checked = x.checked,
+                          .line = x.line,
+                          .addresses = x.addresses,
+                          .pairs = x.pairs};
   };
   if (x.splits == 1 && g.result == g.in) {
     launch(stream, kernel, spec(x.c_vec, x.out_vec), p, args, x.grid);
@@ -212,7 +229,7 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
   p.out_ = first.write(partial);
   sum.a = second.read(partial);
   launch(stream, kernel, spec(0, 0), p, first, x.grid);
-  launch(stream, kernel::gemm_splits(), Spec{g.result, g.has_c ? 1 : 0}, sum, second,
+  launch(stream, kernel::gemm_splits(), {.dtype = g.result, .has_c = g.has_c ? 1 : 0}, sum, second,
          linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
   return true;
 }

@@ -80,7 +80,20 @@ bool run(CommandStream& stream, const Caps& caps, const GemmProblem& g, const Co
          kernel::gemm_int8(shape == nullptr ? 0
                            : k % 16 == 0    ? 16
                                             : 8),
-         Spec{m, n, k, threads, t.bm, t.bn, t.wm, t.wn, t.bk, a.lies, b.lies, a.vec, b.vec, direct},
+         {.mat_m = m,
+          .mat_n = n,
+          .mat_k = k,
+          .threads = threads,
+          .bm = t.bm,
+          .bn = t.bn,
+          .wm = t.wm,
+          .wn = t.wn,
+          .bk = t.bk,
+          .a_lies = a.lies,
+          .b_lies = b.lies,
+          .a_vec = a.vec,
+          .b_vec = b.vec,
+          .direct = direct},
          fill<GemmInt8Params>(g), args, linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn)));
   return true;
 }

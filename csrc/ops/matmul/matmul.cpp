@@ -76,7 +76,13 @@ void launch_chunks(CommandStream& stream, const Caps& caps, const GemmPlan& plan
       p.beta = started ? 1.0f : 0.0f;
     }
     launch(stream, kernel::gemm_chunks(),
-           Spec{plan.rows, plan.step, plan.a_pair, plan.b_pair, plan.out_pair, g.batches > 1}, p, args, plan.grid);
+           {.r = plan.rows,
+            .step = plan.step,
+            .a_unit = plan.a_pair,
+            .b_unit = plan.b_pair,
+            .out_pair = plan.out_pair,
+            .batched = g.batches > 1},
+           p, args, plan.grid);
     started = true;
     p.a += uint64_t{plan.step} * p.a_k * dtype_size(g.in);
     p.b += uint64_t{plan.step} * p.b_k * dtype_size(g.in);
@@ -94,15 +100,21 @@ void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const a
       p.alpha_bits = scalar_bits(alpha, g.in);
       p.beta_bits = g.has_c ? scalar_bits(beta, g.in) : 0;
       const auto kernel = kernel::gemm_scalar(g.in == DType::f64 ? DType::f64 : DType::i64);
-      launch(stream, kernel, Spec{g.in, g.result, has_c}, p, args, plan.grid);
+      launch(stream, kernel, {.dtype = g.in, .out_dtype = g.result, .has_c = has_c}, p, args, plan.grid);
       break;
     }
     case GemmPlan::Kernel::lanes: {
       auto p = fill<GemmLanesParams>(g);
       p.alpha = alpha.toFloat();
       p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemm_lanes(), Spec{g.in, plan.rows, plan.cols / 8, plan.a_pair, plan.b_pair, has_c}, p,
-             args, plan.grid);
+      launch(stream, kernel::gemm_lanes(),
+             {.dtype = g.in,
+              .r = plan.rows,
+              .c = plan.cols / 8,
+              .a_pair = plan.a_pair,
+              .b_pair = plan.b_pair,
+              .has_c = has_c},
+             p, args, plan.grid);
       break;
     }
     case GemmPlan::Kernel::chunks: launch_chunks(stream, caps, plan, g, beta, alpha, args); break;
@@ -110,7 +122,8 @@ void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const a
       auto p = fill<GemvParams>(g);
       p.alpha = alpha.toFloat();
       p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemv(), Spec{g.in, g.m, plan.b_pair, has_c}, p, args, plan.grid);
+      launch(stream, kernel::gemv(), {.dtype = g.in, .rows = g.m, .b_along_k = plan.b_pair, .has_c = has_c}, p, args,
+             plan.grid);
       break;
     }
     case GemmPlan::Kernel::tiles: {
@@ -118,7 +131,8 @@ void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const a
       p.alpha = alpha.toFloat();
       p.beta = g.has_c ? beta.toFloat() : 0.0f;
       const int a_along_k = g.a.col <= g.a.row ? 1 : 0, b_along_k = g.b.row < g.b.col ? 1 : 0;
-      launch(stream, kernel::gemm(), Spec{g.in, a_along_k, b_along_k, has_c}, p, args, plan.grid);
+      launch(stream, kernel::gemm(), {.dtype = g.in, .a_along_k = a_along_k, .b_along_k = b_along_k, .has_c = has_c}, p,
+             args, plan.grid);
       break;
     }
   }

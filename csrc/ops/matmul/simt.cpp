@@ -53,7 +53,8 @@ bool gemm_of_few_rows(const GemmProblem& problem, const at::Scalar& beta, const 
   if (g.m > 1 && has_fragments(out, g.in) && (along_k || g.k % 4 == 0)) {
     const uint32_t wide = along_k || g.m > 8 || uint64_t{g.n} * g.batches >= 8192 ? 8 : 4;
     const uint32_t threads = std::min(512u, caps.max_workgroup_invocations / 32 * 32);
-    launch(stream, kernel::gemv_matrix(g.in), Spec{has_c, along_k ? 0 : 1, wide, threads},
+    launch(stream, kernel::gemv_matrix(g.in),
+           {.has_c = has_c, .b_lies = along_k ? 0 : 1, .wide = wide, .threads = threads},
            scaled<GemvMatrixParams>(g, beta, alpha), args,
            linear_grid(uint64_t{ceil_div(g.n, along_k ? 32 : wide * 8)} * g.batches));
     return true;
@@ -67,7 +68,8 @@ bool gemm_of_few_rows(const GemmProblem& problem, const at::Scalar& beta, const 
   while (slice < most &&
          uint64_t{ceil_div(g.n, columns * (256 / slice))} * g.batches < (along_k ? kEnough : kEnough / 2))
     slice *= 2;
-  launch(stream, kernel::gemv_wide(), Spec{g.in, rows, along_k ? 1 : 0, has_c, slice},
+  launch(stream, kernel::gemv_wide(),
+         {.dtype = g.in, .rows = rows, .b_along_k = along_k ? 1 : 0, .has_c = has_c, .slice = slice},
          scaled<GemvWideParams>(g, beta, alpha), args,
          linear_grid(uint64_t{ceil_div(g.n, columns * (256 / slice))} * blocks * g.batches));
   return true;
@@ -90,7 +92,14 @@ bool gemm_in_large_tiles(const GemmProblem& g, const at::Scalar& beta, const at:
           ? 4
           : 1;
   const int out_vec = f32 && in_chunks(g.out, g.out.col, g.out.row, g.n, g.m, g) ? 4 : 1;
-  launch(current(out), kernel::gemm_tiles(), Spec{g.in, a_along_k, b_along_k, a_vec, b_vec, g.has_c ? 1 : 0, out_vec},
+  launch(current(out), kernel::gemm_tiles(),
+         {.dtype = g.in,
+          .a_along_k = a_along_k,
+          .b_along_k = b_along_k,
+          .a_vec = a_vec,
+          .b_vec = b_vec,
+          .has_c = g.has_c ? 1 : 0,
+          .out_vec = out_vec},
          scaled<GemmTilesParams>(g, beta, alpha), args, linear_grid(groups));
   return true;
 }

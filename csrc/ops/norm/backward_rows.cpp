@@ -64,20 +64,20 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
     p.rows = static_cast<uint32_t>(rows);
     p.n = static_cast<uint32_t>(n);
     p.groups = static_cast<uint32_t>(groups);
-    const Spec spec{dtype_of(grad, name),
-                    dtype_of(x, name),
-                    optional_code(dx, name),
-                    optional_code(w, name),
-                    mean.defined() ? 0 : 1,
-                    w.defined() ? 1 : 0,
-                    dx.defined() ? 1 : 0,
-                    dw.defined() ? 1 : 0,
-                    db.defined() ? 1 : 0,
-                    vec,
-                    static_cast<int>(items),
-                    static_cast<int>(local),
-                    vec != 0 && local * items * 4 == n,
-                    halves && vec != 0};
+    const NormBwdRowsSpec spec{.g_dtype = dtype_of(grad, name),
+                               .x_dtype = dtype_of(x, name),
+                               .out_dtype = dtype_or_float(dx, name),
+                               .w_dtype = dtype_or_float(w, name),
+                               .rms = mean.defined() ? 0 : 1,
+                               .has_w = w.defined() ? 1 : 0,
+                               .want_x = dx.defined() ? 1 : 0,
+                               .want_w = dw.defined() ? 1 : 0,
+                               .want_b = db.defined() ? 1 : 0,
+                               .vec = vec,
+                               .kept = static_cast<int>(items),
+                               .local = static_cast<int>(local),
+                               .full = vec != 0 && local * items * 4 == n,
+                               .ahead = halves && vec != 0};
     const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
     launch(current(x), kernel::norm_bwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   }
@@ -90,7 +90,8 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   p.groups = static_cast<uint32_t>(groups);
   const uint32_t blocks = ceil_div(n, 32);
   p.blocks = dw.defined() ? blocks : 0;
-  launch(current(x), kernel::norm_params_sum(), Spec{optional_code(dw, name), optional_code(db, name)}, p, args,
+  launch(current(x), kernel::norm_params_sum(),
+         {.w_dtype = dtype_or_float(dw, name), .b_dtype = dtype_or_float(db, name)}, p, args,
          linear_grid(dw.defined() && db.defined() ? 2 * blocks : blocks));
   return true;
 }

@@ -62,14 +62,14 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
   p.count = static_cast<float>(e.count());
   constexpr uint32_t kLocal = 64;
   const DType dt = dtype_of(v.x, name);
-  Spec spec{dt,
-            dtype_of(out, name),
-            v.grad.defined() ? dtype_of(v.grad, name) : dt,
-            v.mode,
-            v.w.defined() ? 1 : 0,
-            v.b.defined() ? 1 : 0,
-            vec ? 1 : 0,
-            kLocal};
+  BatchNormSpec spec{.x_dtype = dt,
+                     .out_dtype = dtype_of(out, name),
+                     .g_dtype = v.grad.defined() ? dtype_of(v.grad, name) : dt,
+                     .mode = v.mode,
+                     .has_w = v.w.defined() ? 1 : 0,
+                     .has_b = v.b.defined() ? 1 : 0,
+                     .vec = vec ? 1 : 0,
+                     .local = kLocal};
   launch(current(v.x), kernel::batch_norm(dt == DType::f64 ? DType::f64 : DType::f32), spec, p, args,
          linear_grid(ceil_div(vec ? p.numel / 4 : p.numel, kLocal)));
 }
@@ -149,10 +149,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
   return {y, mean, invstd, at::empty({0}, input.options().dtype(at::kByte))};
 }
 
-ThreeResults native_batch_norm_out(
-    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double momentum, double eps,
-    at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
+ThreeResults native_batch_norm_out(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                                   const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
+                                   double momentum, double eps, at::Tensor& out, at::Tensor& save_mean,
+                                   at::Tensor& save_invstd) {
   auto [y, mean, invstd] =
       ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
   hand_over(y, out);

@@ -38,9 +38,15 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
   p.n = static_cast<uint32_t>(n);
   p.groups = static_cast<uint32_t>(groups);
   p.eps = static_cast<float>(eps);
-  const Spec spec{dtype_of(x, name),       dtype_of(y, name),       optional_code(w, name),
-                  optional_code(b, name),           w.defined() ? 1 : 0,     b.defined() ? 1 : 0,
-                  static_cast<int>(items), static_cast<int>(local), local * items * 4 == n};
+  const NormFwdRowsSpec spec{.x_dtype = dtype_of(x, name),
+                             .y_dtype = dtype_of(y, name),
+                             .w_dtype = dtype_or_float(w, name),
+                             .b_dtype = dtype_or_float(b, name),
+                             .has_w = w.defined() ? 1 : 0,
+                             .has_b = b.defined() ? 1 : 0,
+                             .kept = static_cast<int>(items),
+                             .local = static_cast<int>(local),
+                             .full = local * items * 4 == n};
   const bool subgroups = caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4;
   launch(current(x), kernel::norm_fwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   return true;

@@ -42,8 +42,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
     return;
   }
   const at::Tensor none;
-  const RowLaunch r =
-      row_launch(caps, s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
+  const RowLaunch r = row_launch(caps, s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
   TensorArgs args;
   NormFwdParams p{};
   p.x = args.read(x);
@@ -58,8 +57,18 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
   p.groups = static_cast<uint32_t>(s.groups);
   p.channels = static_cast<uint32_t>(s.channels);
   p.eps = static_cast<float>(eps);
-  Spec spec{dtype_of(x, name),   dtype_of(y, name),   optional_code(w, name), optional_code(b, name), s.rms ? 1 : 0, s.channels ? 1 : 0,
-            w.defined() ? 1 : 0, b.defined() ? 1 : 0, r.vec,         r.items,       r.local,       r.full};
+  NormFwdSpec spec{.x_dtype = dtype_of(x, name),
+                   .y_dtype = dtype_of(y, name),
+                   .w_dtype = dtype_or_float(w, name),
+                   .b_dtype = dtype_or_float(b, name),
+                   .rms = s.rms ? 1 : 0,
+                   .channel = s.channels ? 1 : 0,
+                   .has_w = w.defined() ? 1 : 0,
+                   .has_b = b.defined() ? 1 : 0,
+                   .vec = r.vec,
+                   .items = r.items,
+                   .local = r.local,
+                   .full = r.full};
   launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
@@ -86,16 +95,16 @@ void backward(const char* name, const Rows& s, const at::Tensor& grad, const at:
   p.hw = static_cast<uint32_t>(s.hw);
   p.groups = static_cast<uint32_t>(s.groups);
   p.channels = static_cast<uint32_t>(s.channels);
-  Spec spec{dtype_of(grad, name),
-            dtype_of(x, name),
-            dtype_of(out, name),
-            optional_code(w, name),
-            s.rms ? 1 : 0,
-            s.channels ? 1 : 0,
-            w.defined() ? 1 : 0,
-            r.vec,
-            r.items,
-            r.local};
+  NormBwdSpec spec{.g_dtype = dtype_of(grad, name),
+                   .x_dtype = dtype_of(x, name),
+                   .out_dtype = dtype_of(out, name),
+                   .w_dtype = dtype_or_float(w, name),
+                   .rms = s.rms ? 1 : 0,
+                   .channel = s.channels ? 1 : 0,
+                   .has_w = w.defined() ? 1 : 0,
+                   .vec = r.vec,
+                   .items = r.items,
+                   .local = r.local};
   launch(current(x), kernel::norm_bwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 

@@ -53,13 +53,13 @@ void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& gra
   p.stat_hop = static_cast<uint32_t>(s.stat_hop);
   p.stat_div = static_cast<uint32_t>(s.stat_div);
   const uint32_t local = group ? 256 : cpu ? 8 : 64;
-  Spec spec{dtype_of(grad, name),
-            dtype_of(x, name),
-            mean.defined() ? 0 : 1,
-            part_w.defined() ? 1 : 0,
-            part_b.defined() ? 1 : 0,
-            vec ? 1 : 0,
-            local};
+  NormBwdParamsSpec spec{.g_dtype = dtype_of(grad, name),
+                         .x_dtype = dtype_of(x, name),
+                         .rms = mean.defined() ? 0 : 1,
+                         .has_w = part_w.defined() ? 1 : 0,
+                         .has_b = part_b.defined() ? 1 : 0,
+                         .vec = vec ? 1 : 0,
+                         .local = local};
   const int64_t work = outputs * chunks;
   launch(current(x), kernel::norm_bwd_params(c, group ? 1 : 0), spec, p, args,
          linear_grid(group ? work : ceil_div(work, local)));

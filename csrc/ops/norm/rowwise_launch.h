@@ -22,9 +22,9 @@ struct RowLaunch {
 RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
                      std::initializer_list<const at::Tensor*> tensors, bool alone = false, uint32_t any = 0);
 
-// The dtype of a weight or gradient that may be missing, as kernels take it; 0: missing.
-inline int optional_code(const at::Tensor& t, const char* name) {
-  return t.defined() ? static_cast<int>(dtype_of(t, name)) : 0;
+// The dtype of a weight or gradient that may be missing; a kernel does not ask for that of a missing one.
+inline DType dtype_or_float(const at::Tensor& t, const char* name) {
+  return t.defined() ? dtype_of(t, name) : DType::f32;
 }
 
 }  // namespace aule::ops

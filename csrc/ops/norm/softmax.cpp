@@ -100,7 +100,14 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   p.rows = e.rows;
   p.n = static_cast<uint32_t>(e.n);
   p.inner = static_cast<uint32_t>(e.inner);
-  Spec spec{dt_in, dt_out, log ? 1 : 0, safe ? 1 : 0, r.vec, r.items, r.local, r.full};
+  SoftmaxSpec spec{.in_dtype = dt_in,
+                   .out_dtype = dt_out,
+                   .log = log ? 1 : 0,
+                   .safe = safe ? 1 : 0,
+                   .vec = r.vec,
+                   .items = r.items,
+                   .local = r.local,
+                   .full = r.full};
   launch(current(self), kernel::softmax(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(out)) out.copy_(dense);
 }
@@ -132,7 +139,14 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   p.rows = e.rows;
   p.n = static_cast<uint32_t>(e.n);
   p.inner = static_cast<uint32_t>(e.inner);
-  Spec spec{dt_g, dt_y, dt_out, log ? 1 : 0, r.vec, r.items, r.local, r.full};
+  SoftmaxBackwardSpec spec{.g_dtype = dt_g,
+                           .y_dtype = dt_y,
+                           .out_dtype = dt_out,
+                           .log = log ? 1 : 0,
+                           .vec = r.vec,
+                           .items = r.items,
+                           .local = r.local,
+                           .full = r.full};
   launch(current(grad), kernel::softmax_backward(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(grad_input)) grad_input.copy_(dense);
 }

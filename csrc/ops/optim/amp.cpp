@@ -29,7 +29,7 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& 
     by_dtype[t.scalar_type()].push_back(dense);
   }
   for (const auto& [type, tensors] : by_dtype) {
-    const Spec spec{dtype_of(type, op)};
+    const AmpUnscaleSpec spec{.dtype = dtype_of(type, op)};
     for_each_table(
         at::TensorList(tensors), AmpUnscaleParams{},
         [&](AmpUnscaleParams& p, TensorArgs& args, uint32_t slot, size_t i) {
@@ -63,7 +63,7 @@ at::Tensor& amp_update_scale_(at::Tensor& self, at::Tensor& growth_tracker, cons
   p.growth = static_cast<float>(scale_growth_factor);
   p.backoff = static_cast<float>(scale_backoff_factor);
   p.interval = static_cast<int32_t>(growth_interval);
-  launch(current(self), kernel::amp_update_scale(), Spec{}, p, args, Grid{});
+  launch(current(self), kernel::amp_update_scale(), {}, p, args, Grid{});
   return self;
 }
 

@@ -108,8 +108,8 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
         if (!scalars.empty()) p.scalar[slot] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
       },
       [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
-        launch(current(self[0]), kernel::foreach (), Spec{dtype_of(self[0], "_foreach"), static_cast<int>(each)}, p,
-               args, grid);
+        launch(current(self[0]), kernel::foreach (),
+               {.dtype = dtype_of(self[0], "_foreach"), .op = static_cast<int>(each)}, p, args, grid);
       });
 }
 

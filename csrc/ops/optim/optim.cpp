@@ -116,8 +116,14 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
   base.one_minus_beta2 = static_cast<float>(1 - beta2);
   base.weight_decay = static_cast<float>(weight_decay);
   base.eps = static_cast<float>(eps);
-  const Spec spec{dtype_of(type, op), dtype_of(grad_type, op), dtype_of(state_type, op), decoupled, amsgrad,
-                  maximize,           common.rate_dtype(),     common.unscales()};
+  const FusedAdamSpec spec{.param_dtype = dtype_of(type, op),
+                           .grad_dtype = dtype_of(grad_type, op),
+                           .state_dtype = dtype_of(state_type, op),
+                           .adamw = decoupled,
+                           .amsgrad = amsgrad,
+                           .maximize = maximize,
+                           .lr_dtype = common.rate_dtype(),
+                           .unscale = common.unscales()};
   for_each_table(
       self, base,
       [&](FusedAdamParams& p, TensorArgs& args, uint32_t slot, size_t i) {
@@ -130,9 +136,9 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
         p.state_step[slot] = args.read(state_steps[i]);
       },
       [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
-        Spec whole = spec;
-        whole.push(gpu && aligned_table(p));
-        launch(current(self[0]), kernel::fused_adam(), whole, p, args, grid);
+        FusedAdamSpec now = spec;
+        now.vec = gpu && aligned_table(p);
+        launch(current(self[0]), kernel::fused_adam(), now, p, args, grid);
       });
   common.finish();
 }
@@ -158,9 +164,15 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
   base.momentum = static_cast<float>(momentum);
   base.one_minus_dampening = static_cast<float>(1 - dampening);
   base.weight_decay = static_cast<float>(weight_decay);
-  const Spec spec{dtype_of(type, op), dtype_of(grad_type, op), dtype_of(state_type, op),
-                  has_momentum,       is_first_step,           nesterov,
-                  maximize,           common.rate_dtype(),     common.unscales()};
+  const FusedSgdSpec spec{.param_dtype = dtype_of(type, op),
+                          .grad_dtype = dtype_of(grad_type, op),
+                          .state_dtype = dtype_of(state_type, op),
+                          .momentum = has_momentum,
+                          .first = is_first_step,
+                          .nesterov = nesterov,
+                          .maximize = maximize,
+                          .lr_dtype = common.rate_dtype(),
+                          .unscale = common.unscales()};
   for_each_table(
       self, base,
       [&](FusedSgdParams& p, TensorArgs& args, uint32_t slot, size_t i) {

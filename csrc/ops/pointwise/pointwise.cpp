@@ -122,6 +122,17 @@ struct Operand {
   bool by_value = false;
 };
 
+// The constants of operand k, the output being 0.
+template <class Spec>
+void set_operand(Spec& spec, int k, DType dtype, int mode) {
+  switch (k) {
+    case 0: spec.out_dtype = dtype, spec.out_mode = mode; break;
+    case 1: spec.a_dtype = dtype, spec.a_mode = mode; break;
+    case 2: spec.b_dtype = dtype, spec.b_mode = mode; break;
+    default: spec.c_dtype = dtype, spec.c_mode = mode;
+  }
+}
+
 template <int N>  // operands with the output, which is 0
 struct Plan {
   const Row& row;
@@ -136,12 +147,12 @@ struct Plan {
     return k == 0 ? args.write(address, bytes) : args.read(address, bytes);
   }
 
-  template <class Params, class Kernel>
-  void launch_piece(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+  template <class Params, class Spec>
+  void launch_piece(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
                     const std::array<int64_t, N>& offsets, bool dense) const {
     Params p{};
     Args args;
-    Spec spec{row.id};
+    Spec spec{.op = row.id};
     const int pack = dense ? kDensePack : kStridedPack;
     bool packed = true, split = true;
     for (int k = 0; k < N; ++k) {
@@ -161,17 +172,15 @@ struct Plan {
         packed = packed && mode == kPacked;
         split = split && dtype_size(o.dtype) == dtype_size(operands[0].dtype);
       }
-      spec.push(o.dtype);
-      spec.push(mode);
+      set_operand(spec, k, o.dtype, mode);
     }
     std::copy(scalars.begin(), scalars.end(), p.scalar);
     uint32_t groups;
     if constexpr (requires { p.n; }) {
       p.n = static_cast<uint32_t>(shape.sizes[0]);
       const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDensePack * kDenseLocal;
-      for (int k = N; k < 4; ++k) spec.push(0), spec.push(0);  // operands that this kernel lacks
-      spec.push(whole);
-      spec.push(whole && split && dtype_size(operands[0].dtype) >= 2);
+      spec.whole = whole;
+      spec.split = whole && split && dtype_size(operands[0].dtype) >= 2;
       groups = ceil_div(p.n, kDensePack * kDenseLocal);
     } else {
       p.ndim = static_cast<uint32_t>(shape.ndim);
@@ -189,12 +198,12 @@ struct Plan {
   }
 
   // Whole workgroups from the front, on a device that *_lanes.comp is for; says how many elements that were.
-  template <class Params, class Kernel>
-  int64_t launch_lanes(CommandStream& stream, Kernel kernel, const StridedShape<N>& shape,
+  template <class Params, class Spec>
+  int64_t launch_lanes(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
                        const std::array<int64_t, N>& offsets) const {
     Params p{};
     Args args;
-    Spec spec{row.id};
+    Spec spec{.op = row.id};
     const int64_t groups = shape.sizes[0] / kLanesElems;
     for (int k = 0; k < N; ++k) {
       const Operand& o = operands[k];
@@ -209,8 +218,7 @@ struct Plan {
         else
           p.in_[k - 1] = address;
       }
-      spec.push(o.dtype);
-      spec.push(o.by_value ? kByValue : kPacked);
+      set_operand(spec, k, o.dtype, o.by_value ? kByValue : kPacked);
     }
     std::copy(scalars.begin(), scalars.end(), p.scalar);
     for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
@@ -230,11 +238,11 @@ struct Plan {
   int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape,
                        const std::array<int64_t, N>& offsets) const {
     if constexpr (N == 2)
-      return launch_lanes<UnaryLanesParams>(stream, kernel::unary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::unary_lanes(), shape, offsets);
     else if constexpr (N == 3)
-      return launch_lanes<BinaryLanesParams>(stream, kernel::binary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::binary_lanes(), shape, offsets);
     else
-      return launch_lanes<TernaryLanesParams>(stream, kernel::ternary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::ternary_lanes(), shape, offsets);
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
@@ -243,11 +251,11 @@ struct Plan {
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       if (double_bits) {
         if constexpr (N == 2)
-          launch_piece<UnaryDoubleBitsParams>(stream, kernel::unary_double_bits(), shape, offsets, false);
+          launch_piece(stream, kernel::unary_double_bits(), shape, offsets, false);
         else if constexpr (N == 3)
-          launch_piece<BinaryDoubleBitsParams>(stream, kernel::binary_double_bits(), shape, offsets, false);
+          launch_piece(stream, kernel::binary_double_bits(), shape, offsets, false);
         else
-          launch_piece<TernaryDoubleBitsParams>(stream, kernel::ternary_double_bits(), shape, offsets, false);
+          launch_piece(stream, kernel::ternary_double_bits(), shape, offsets, false);
         return;
       }
       const bool dense = shape.dense();
@@ -259,21 +267,21 @@ struct Plan {
       }
       if constexpr (N == 2) {
         if (row.special)
-          launch_piece<UnarySpecialParams>(stream, kernel::unary_special(), shape, offsets, false);
+          launch_piece(stream, kernel::unary_special(), shape, offsets, false);
         else if (dense)
-          launch_piece<UnaryParams>(stream, kernel::unary(c), shape, offsets, true);
+          launch_piece(stream, kernel::unary(c), shape, offsets, true);
         else
-          launch_piece<UnaryStridedParams>(stream, kernel::unary_strided(c), shape, offsets, false);
+          launch_piece(stream, kernel::unary_strided(c), shape, offsets, false);
       } else if constexpr (N == 3) {
         if (dense)
-          launch_piece<BinaryParams>(stream, kernel::binary(c), shape, offsets, true);
+          launch_piece(stream, kernel::binary(c), shape, offsets, true);
         else
-          launch_piece<BinaryStridedParams>(stream, kernel::binary_strided(c), shape, offsets, false);
+          launch_piece(stream, kernel::binary_strided(c), shape, offsets, false);
       } else {
         if (dense)
-          launch_piece<TernaryParams>(stream, kernel::ternary(c), shape, offsets, true);
+          launch_piece(stream, kernel::ternary(c), shape, offsets, true);
         else
-          launch_piece<TernaryStridedParams>(stream, kernel::ternary_strided(c), shape, offsets, false);
+          launch_piece(stream, kernel::ternary_strided(c), shape, offsets, false);
       }
     });
   }
@@ -319,15 +327,16 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
 }
 
-// An operand that the common dtype cannot hold is converted apart (int32 beside float16, 0-dim int32 beside uint8, 0-dim
-// float64 beside float32): arithmetic is on values of the common dtype.
+// An operand that the common dtype cannot hold is converted apart (int32 beside float16, 0-dim int32 beside uint8,
+// 0-dim float64 beside float32): arithmetic is on values of the common dtype.
 const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor& storage) {
   if (t.device().is_cpu() || loads_as(t.scalar_type(), common)) return t;
   storage = t.to(common);
   return storage;
 }
 
-// Results of the common dtype go to a wider `out` by way of a tensor of their own: 200 + 100 in uint8 is 44 in int32 too.
+// Results of the common dtype go to a wider `out` by way of a tensor of their own: 200 + 100 in uint8 is 44 in int32
+// too.
 template <class Compute>
 bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute& compute) {
   if (!out.defined() || out.scalar_type() == common || loads_as(out.scalar_type(), common)) return false;

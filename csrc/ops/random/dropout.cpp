@@ -53,7 +53,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const double scale = 1.0 / (1.0 - p);
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
-  launch(stream, kernel, Spec{dtype, packed(dense, out, mask)}, params, args,
+  launch(stream, kernel, {.dtype = dtype, .packed = packed(dense, out, mask)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return {out, mask};
 }
@@ -84,7 +84,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.n = static_cast<uint64_t>(grad.numel());
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
-  launch(stream, kernel, Spec{dtype, packed(grad, out, kept)}, params, args,
+  launch(stream, kernel, {.dtype = dtype, .packed = packed(grad, out, kept)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return out;
 }

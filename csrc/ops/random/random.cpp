@@ -73,7 +73,7 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   p.a = static_cast<float>(d.a);
   p.b = static_cast<float>(d.b);
   p.tag = error_tag(op);
-  launch(stream, kernel, Spec{dtype, static_cast<int>(d.kind), p_dtype}, p, args,
+  launch(stream, kernel, {.dtype = dtype, .kind = static_cast<int>(d.kind), .p_dtype = p_dtype}, p, args,
          linear_grid(ceil_div(p.n, kGroupElems)));
   if (!direct) self.copy_(dense);
   return self;

@@ -41,7 +41,7 @@ bool column_sum(const char* name, const at::Tensor& x, int64_t rows, int64_t n, 
     p.splits = static_cast<uint32_t>(splits);
     p.chunk = static_cast<uint32_t>(chunk);
     p.scale = static_cast<float>(scale);
-    launch(current(x), kernel::column_sum(), Spec{dtype_of(x, name)}, p, args, linear_grid(blocks * splits));
+    launch(current(x), kernel::column_sum(), {.dtype = dtype_of(x, name)}, p, args, linear_grid(blocks * splits));
   }
   TensorArgs args;
   NormParamsSumParams p{};
@@ -50,8 +50,8 @@ bool column_sum(const char* name, const at::Tensor& x, int64_t rows, int64_t n, 
   p.n = static_cast<uint32_t>(n);
   p.groups = static_cast<uint32_t>(splits);
   p.blocks = ceil_div(n, 32);
-  launch(current(x), kernel::norm_params_sum(), Spec{dtype_of(out, name), dtype_of(out, name)}, p, args,
-         linear_grid(p.blocks));
+  launch(current(x), kernel::norm_params_sum(), {.w_dtype = dtype_of(out, name), .b_dtype = dtype_of(out, name)}, p,
+         args, linear_grid(p.blocks));
   return true;
 }
 

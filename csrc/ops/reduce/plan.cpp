@@ -174,7 +174,13 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   if (plan.red.size() == 2) p.red_size = static_cast<uint32_t>(plan.red[0].size);
 
   auto go = [&](int pass, const TensorArgs& args, bool group, uint32_t local, int64_t chunks) {
-    Spec spec{in, result, static_cast<int>(r.op), pass, wide ? 1 : 0, r.minimum ? 1 : 0, local};
+    ReduceSpec spec{.in_dtype = in,
+                    .out_dtype = result,
+                    .op = static_cast<int>(r.op),
+                    .pass = pass,
+                    .wide = wide ? 1 : 0,
+                    .minimum = r.minimum ? 1 : 0,
+                    .local = local};
     const int64_t work = plan.n_out * chunks;
     launch(stream, kernel::reduce(c, state_axis(r.kind), group ? 1 : 0), spec, p, args,
            linear_grid(group ? work : ceil_div(work, local)));

@@ -56,8 +56,9 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   auto& stream = current(x);
   auto go = [&](int pass, bool by_group, uint64_t work, const TensorArgs& args) {
     const uint32_t size = by_group ? local : group ? 8 : local;
-    launch(stream, kernel::scan(c, state, by_group ? 1 : 0), Spec{in, result, static_cast<int>(op), pass, size}, p,
-           args, linear_grid(by_group ? work : ceil_div(work, size)));
+    launch(stream, kernel::scan(c, state, by_group ? 1 : 0),
+           {.in_dtype = in, .out_dtype = result, .op = static_cast<int>(op), .pass = pass, .local = size}, p, args,
+           linear_grid(by_group ? work : ceil_div(work, size)));
   };
   auto results = [&](TensorArgs& args) {
     p.in_ = args.read(x);

@@ -59,7 +59,12 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
   p.m = m;
   p.n = b.dim() == 1 ? 0 : v.size(-1);
   const uint32_t local = local_size(v);
-  Spec spec{db, dv, dtype_of(dense, name), right ? 1 : 0, has_sorter ? 1 : 0, local};
+  SearchsortedSpec spec{.bounds_dtype = db,
+                        .values_dtype = dv,
+                        .out_dtype = dtype_of(dense, name),
+                        .right = right ? 1 : 0,
+                        .sorter = has_sorter ? 1 : 0,
+                        .local = local};
   launch(current(v), kernel::searchsorted(c), spec, p, args, linear_grid(ceil_div(p.numel, local)));
   if (!dense.is_same(out)) out.copy_(dense);
 }
@@ -98,8 +103,8 @@ void write_nonzero(const at::Tensor& flags, const at::Tensor& before, at::IntArr
   for (size_t d = 0; d < sizes.size(); ++d) p.sizes[d] = sizes[d];
   if (p.numel == 0 || out.numel() == 0) return;
   const uint32_t local = local_size(flags);
-  launch(current(flags), kernel::nonzero_write(), Spec{dtype_of(before, "nonzero"), local}, p, args,
-         linear_grid(ceil_div(p.numel, local)));
+  launch(current(flags), kernel::nonzero_write(), {.before_dtype = dtype_of(before, "nonzero"), .local = local}, p,
+         args, linear_grid(ceil_div(p.numel, local)));
 }
 
 // Flat positions of the true elements of a flat bool tensor.
@@ -275,8 +280,8 @@ at::Tensor histc_of_integers(const at::Tensor& self, int64_t bins, const at::Sca
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "histc: expected bins of at least 1, but got ", bins);
   if (at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) return histc_of_integers(self, bins, min, max);
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "histc: not implemented for ",
-                              self.scalar_type(), " on device aule");
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "histc: not implemented for ", self.scalar_type(),
+                              " on device aule");
   double low = min.to<double>(), high = max.to<double>();
   at::Tensor flat = self.reshape({-1});
   if (low == high && flat.numel() > 0) {
