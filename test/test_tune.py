@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torch_aule
+from matrix_units import has_matrices
 from torch_aule import tune
 
 
@@ -45,9 +46,18 @@ def test_the_planner_reads_what_was_measured(tmp_path):
 def test_candidates_fit():
     for dim in tune.DIMS:
         for backward in (False, True):
-            for warps, rows, tile, step, stages, *_ in tune.candidates(backward, dim, 48 << 10):
-                assert step * 16 <= tile and stages * tile * 4 * dim <= 48 << 10 and warps * rows > 0
-    assert tune.candidates(False, 64, 48 << 10) and not tune.candidates(False, 256, 1024)
+            shapes = tune.candidates(backward, dim)
+            assert shapes
+            for warps, rows, tile, step, *_ in shapes:
+                assert step * 16 <= tile and warps * rows > 0
+
+
+@pytest.mark.skipif(not has_matrices(torch.float16), reason="the device has no float16 matrices with a known layout")
+def test_shapes_beyond_the_shared_memory_do_not_serve():
+    with tune.trial("AULE_ATTENTION_SHAPE", (4, 1, 16, 1, 1)):
+        assert tune.serves("forward", 64) and tune.serves("forward_banded", 64)
+    with tune.trial("AULE_ATTENTION_SHAPE", (4, 1, 128, 1, 2)):  # 260 KiB
+        assert not tune.serves("forward", 256)
 
 
 def test_reset_and_no_cache_folder(tmp_path, monkeypatch, capsys):

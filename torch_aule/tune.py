@@ -37,8 +37,8 @@ DIMS = (32, 64, 96, 128, 256)
 TOLERANCE = 1e-2
 
 
-def candidates(backward: bool, dim: int, shared_bytes: int) -> list[tuple[int, ...]]:
-    """Shapes that fit the shared memory and the registers.
+def candidates(backward: bool, dim: int) -> list[tuple[int, ...]]:
+    """Shapes that fit the registers.
 
     Each is (subgroups, row blocks of each, tile, column blocks in flight, stages, operands straight from memory, fences
     that keep the compiler from holding more blocks in registers).
@@ -51,8 +51,6 @@ def candidates(backward: bool, dim: int, shared_bytes: int) -> list[tuple[int, .
         if step * 16 > tile or (backward and parts == 1 and step > 1):
             continue
         if fences and (backward or rows * dim < 128):  # where accumulators are few there is nothing to keep back
-            continue
-        if stages * tile * (4 * (dim + 8) + 8) + (parts - 1) * warps * rows * step * 768 > shared_bytes:
             continue
         if rows * dim // parts > (256 if not backward else 128):  # accumulators and operands stay in registers
             continue
@@ -72,6 +70,12 @@ def trial(variable: str, shape: tuple[int, ...] | None):
         os.environ.pop(variable, None)
         if before is not None:
             os.environ[variable] = before
+
+
+def serves(name: str, dim: int) -> bool:
+    """Whether the planner takes the shape on trial, for which the device must have the shared memory."""
+    with trial("AULE_ATTENTION_VARIANT", ("matrix",)):
+        return torch_aule.active_attention_variants(dim)[name.removesuffix("_banded")] == "matrix"
 
 
 class SpilledMemory:
@@ -169,7 +173,6 @@ def tune(
     console = console or Console(stderr=True)
     if not torch_aule._C.matrix_layout(torch.aule.current_device(), False)["known"]:
         raise RuntimeError("this device has no cooperative matrices whose layout is known: there is nothing to tune")
-    shared = torch_aule._C.device_properties(torch.aule.current_device())["max_shared_bytes"]
     lines = []
     for (name, variable, backward, causal), dim in itertools.product(PASSES, dims):
         with SpilledMemory() as shipped:
@@ -187,9 +190,11 @@ def tune(
         if not is_sound:
             warnings.warn(f"{name} D {dim}: the shipped shape gives wrong numbers on this device", stacklevel=2)
             best_ms = float("inf")
-        trials = shapes or candidates(backward, dim, shared)
+        trials = shapes or candidates(backward, dim)
         for shape in track(trials, f"{name} D {dim}", console=console, transient=True):
             with trial(variable, shape):
+                if not serves(name, dim):
+                    continue
                 try:
                     with SpilledMemory() as candidate:
                         is_sound = sound()

@@ -10,6 +10,7 @@
 
 #include "core/caps.h"
 #include "core/kernel_source.h"
+#include "kernels/shared_memory.h"
 #include "kernels/spec.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
@@ -91,6 +92,11 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   std::lock_guard lock(tables.mutex);
   const Table* t = tables.table.load(std::memory_order_acquire);
   if (const Entry* e = find(*t, hash, row, spec)) return *e->pipeline;
+  // One driver hangs on more than it has.
+  if (const uint64_t bytes = shared_bytes(row, spec); bytes > device.caps().max_shared_bytes) {
+    throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
+                        device.caps().name + " has " + std::to_string(device.caps().max_shared_bytes));
+  }
   if (spec.size() > kMaxSpecWords) throw vulkan::Error(std::string(r.name) + ": too many specialization constants");
   auto* entry = new Entry{hash,
                           row,
@@ -120,6 +126,21 @@ const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, SpecW
   uint64_t hash = hash_of(row, spec);
   if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, row, spec)) return *e->pipeline;
   return create(tables, device, hash, row, spec);
+}
+
+uint64_t shared_bytes(uint16_t row, SpecWords spec) {
+  static auto* const read = new std::atomic<const SharedMemory*>[kKernelRowCount]();
+  const SharedMemory* memory = read[row].load(std::memory_order_acquire);
+  if (memory == nullptr) {
+    const KernelRow& r = kKernelRows[row];
+    memory = new SharedMemory({reinterpret_cast<const uint32_t*>(r.spirv), r.spirv_bytes / 4});
+    const SharedMemory* other = nullptr;
+    if (!read[row].compare_exchange_strong(other, memory, std::memory_order_acq_rel)) {
+      delete memory;
+      memory = other;
+    }
+  }
+  return memory->bytes(spec);
 }
 
 std::vector<std::string> active_pipelines(int device) { return vulkan::Device::get(device).impl().pipelines->labels(); }

@@ -38,6 +38,8 @@ bool supported_row(int device, uint16_t row) {
   return (kKernelRows[row].features & ~feature_bits(vulkan::device_caps(device))) == 0;
 }
 
+uint64_t shared_bytes_row(uint16_t row, std::span<const uint32_t> spec) { return kernels::shared_bytes(row, spec); }
+
 void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes) {
   ++recorded;
   stream.copy(dst, src, bytes);

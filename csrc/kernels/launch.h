@@ -34,6 +34,12 @@ void launch_row(CommandStream& stream, uint16_t row, std::span<const uint32_t> s
                 size_t params_bytes, const Args& args, Grid grid);
 // True when the stream's device has every feature that this variant asks for.
 bool supported_row(int device, uint16_t row);
+// Bytes of shared memory that a row declares with these constants. Asks no device: for planners.
+uint64_t shared_bytes_row(uint16_t row, std::span<const uint32_t> spec);
+template <class Params, class Spec>
+uint64_t shared_bytes(KernelRef<Params, Spec> kernel, const std::type_identity_t<Spec>& spec) {
+  return shared_bytes_row(kernel.row, spec_words(spec));
+}
 
 template <class Params, class Spec>
 void launch(CommandStream& stream, KernelRef<Params, Spec> kernel, const std::type_identity_t<Spec>& spec,

@@ -256,6 +256,7 @@ PYBIND11_MODULE(_C, m) {
       rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
     return rows;
   });
+  m.def("shared_bytes", &runtime::shared_bytes);
   m.def("compile_kernel", [](int device, const std::string& name, const std::vector<uint32_t>& constants) {
     runtime::compile_kernel(index_of(device), name, constants);
   });

@@ -20,6 +20,13 @@ void raise_as_torch(stream::Raised kind, const std::string& text) {
   if (kind == stream::Raised::out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   TORCH_CHECK_INDEX(false, text);
 }
+uint16_t row_named(const std::string& name) {
+  uint16_t row = 0;
+  while (row < kKernelRowCount && name != kKernelRows[row].name) ++row;
+  TORCH_CHECK(row < kKernelRowCount, "no kernel variant is named ", name);
+  return row;
+}
+
 [[maybe_unused]] const bool g_raiser = (stream::set_raiser(&raise_as_torch), true);
 
 }  // namespace
@@ -35,10 +42,10 @@ std::vector<std::string> active_pipelines(int device) {
   return kernels::active_pipelines(device);
 }
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants) {
-  uint16_t row = 0;
-  while (row < kKernelRowCount && name != kKernelRows[row].name) ++row;
-  TORCH_CHECK(row < kKernelRowCount, "compile_kernel: no kernel variant is named ", name);
-  kernels::pipeline_for(vulkan::Device::get(device), row, constants);
+  kernels::pipeline_for(vulkan::Device::get(device), row_named(name), constants);
+}
+uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants) {
+  return kernels::shared_bytes(row_named(name), constants);
 }
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
   return vulkan::keep_pipeline_statistics(keep);

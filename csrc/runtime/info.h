@@ -16,6 +16,8 @@ struct KernelInfo {
 std::vector<KernelInfo> registered_kernels(int device);
 std::vector<std::string> active_pipelines(int device);
 // Builds a variant's pipeline without running it: its constants by position, those that are left out as in the shader.
+// Bytes of shared memory of a kernel variant with these specialization constants; the others have their defaults.
+uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants);
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants);
 // What the driver tells of the pipelines created since it was last asked to `keep` that: (label, [(name, value)]).
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep);

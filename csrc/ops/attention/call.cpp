@@ -195,28 +195,11 @@ MatrixLayout runs_of_rows(const MatrixLayout& found) {
 
 }  // namespace
 
-void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode) {
   const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
   const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
-  spec.mat_m = l.m;
-  spec.mat_n = l.n;
-  spec.subgroup = l.subgroup;
-  spec.lane_div = l.lane_div;
-  spec.lane_row = l.lane_row;
-  spec.lane_col = l.lane_col;
-  spec.slots = l.slot_count;
-  spec.elem_rows = l.rows;
-  spec.elem_cols = l.cols;
-  spec.elem_of_a = l.a_elem;
-  spec.elem_slots = l.slots;
-  spec.slot_rows = l.slot_rows;
-  spec.d = plan.dim;
-  spec.dv = plan.v_dim;
-  spec.tile = plan.tile;
-  spec.rows = plan.rows;
-  spec.step = plan.step;
-  spec.stages = plan.stages;
+  set_plan(spec, plan, l);
   const auto row_bytes = [](const at::Tensor& t) { return t.size(2) == 1 ? int64_t{0} : 2 * t.stride(2); };
   spec.a_step = row_bytes(*operands.tiled[0]);
   spec.b_step = row_bytes(*operands.tiled[1]);
@@ -235,9 +218,7 @@ void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& 
   spec.grad_bias = operands.grad_bias;
   spec.exact = !problem.banded && (dkdv || whole);
   spec.whole = whole;
-  spec.hand_over = plan.hand_over;
   spec.direct = plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
-  spec.split = plan.parts;
   // sums_delta() in attention.glsl
   spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.banded || problem.k_len <= 64 + plan.block);
   spec.only_delta = mode.only_delta;
@@ -248,29 +229,20 @@ void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& 
   spec.cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
                l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
                plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
-  spec.fences = plan.fences;
-  spec.cuts = l.cuts;
 }
 
-void set_plan(TilesSpec& spec, const AttentionCall&, const AttentionPlan& plan, AttentionPass,
+void set_call(TilesSpec& spec, const AttentionCall&, const AttentionPlan& plan, AttentionPass,
               const AttentionOperands& operands, const StoredScoresMode&) {
-  spec.columns = plan.columns;
+  set_plan(spec, plan.tiles, plan.columns);
   spec.splits = plan.splits;
-  spec.r = plan.rows;
   spec.quads = multiples_of(4, operands.rows);
-  spec.tx = plan.tiles.lanes;
-  spec.c = plan.tiles.columns;
-  spec.depth = plan.tiles.depth;
-  spec.strip = plan.tiles.strip;
-  spec.stages = plan.tiles.stages;
-  spec.unroll_s = plan.tiles.unroll_scores;
-  spec.unroll_o = plan.tiles.unroll_result;
   spec.grad_bias = operands.grad_bias;
 }
 
-void set_plan(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass,
+void set_call(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass,
               const AttentionOperands& operands, const StoredScoresMode&) {
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
+  spec.local = plan.local;
   spec.dp = plan.dim;
   spec.dvp = plan.v_dim;
   spec.r = plan.rows;

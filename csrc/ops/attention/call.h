@@ -207,22 +207,17 @@ struct StoredScoresMode {
   bool stores_ds = false, only_delta = false, pairs = false, triangle = false;
 };
 
-// The kernels of matrix.glsl, of tiles.glsl and of rows.glsl have one list of constants each.
-using MatrixSpec = FlashAttnFwdMatrixSpec;
-using TilesSpec = FlashAttnFwdSpec;
-using RowsSpec = FlashAttnFwdRowsSpec;
-void set_plan(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_plan(TilesSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(TilesSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_plan(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
 template <class Spec>
 Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
                     const AttentionOperands& operands, const StoredScoresMode& mode = {}) {
   auto spec = attention_spec<Spec>(call);
-  spec.local = plan.local;
-  set_plan(spec, call, plan, pass, operands, mode);
+  set_call(spec, call, plan, pass, operands, mode);
   return spec;
 }
 

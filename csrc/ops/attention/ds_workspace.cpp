@@ -66,16 +66,15 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
     return stored;
   if (stored.dq.block % dkdv.tile != 0 || static_cast<uint32_t>(stored.dq.local) > caps.max_workgroup_invocations)
     return stored;
-  // As declared in flash_attn_bwd_dq_stored.comp, at most.
-  const int tile_bytes = stored.dq.tile * 2 * (stored.dq.dim + 8 + 2 * (stored.dq.block + 8));
-  const int warps = stored.dq.local / layout.subgroup, widest = std::max(stored.dq.dim, stored.dq.block);
-  const int patch_bytes = warps * layout.m * 2 * (std::min(widest, 128) + 8), strips = warps * 2 * layout.m * 24 * 2;
-  if (static_cast<uint32_t>(std::max(tile_bytes, patch_bytes) + strips) > caps.max_shared_bytes) return stored;
+  stored.pairs = in_pairs(layout);
+  MatrixSpec spec;
+  set_plan(spec, stored.dq, layout);
+  spec.pairs = stored.pairs;
+  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > caps.max_shared_bytes) return stored;
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
   const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&
                         problem.q_len == problem.k_len && dkdv.block == stored.dq.block;
-  stored.pairs = in_pairs(layout);
   stored.triangle = triangle;
   stored.key_blocks = static_cast<int>(keys / layout.m);
   stored.head_bytes =

@@ -67,23 +67,23 @@ void pad_heads(AttentionPlan& plan, const AttentionProblem& problem) {
   if (plan.parts == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);
 }
 
-// Whether the device has the shared memory that matrix.glsl and matrix_tiles.glsl declare for the plan beside `more`
-// bytes, and so many invocations. More memory than it has is not refused by every driver: one hangs.
-bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, AttentionPass pass, int patch_most,
-          int more) {
-  const int warps = plan.local / layout.subgroup;
-  const int patch_columns = std::min(std::max(plan.dim, plan.v_dim), patch_most);
-  const int tiles = plan.stages * plan.tile * 2 * (plan.dim + plan.v_dim + 16);
-  const int patches = warps * layout.m * (patch_columns + 8) * 2;
-  // What subgroups that share rows tell each other: P, on two sides where it comes more than once from a tile, or for
-  // dQ P and its gradient; see GIFTS.
-  const int floats = layout.m * layout.n * 4, sides = plan.tile / layout.n > plan.step ? 2 : 1;
-  const int pairs = warps / 2 * plan.rows * plan.step;
-  const int gifts = plan.parts == 1               ? 0
-                    : pass == AttentionPass::dkdv ? (pairs * sides + 1) * floats
-                                                  : pairs * (lane_elements(layout) == 8 ? floats * 3 / 2 : floats * 2);
-  return static_cast<uint32_t>(std::max(tiles, patches) + gifts + more + 32) <= caps.max_shared_bytes &&
-         static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
+// More shared memory than the device has is not refused by every driver: one hangs.
+bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, const AttentionProblem& problem,
+          AttentionPass pass) {
+  MatrixSpec spec;
+  set_plan(spec, plan, layout);
+  const bool staged = plan.family == AttentionFamily::staged;
+  const DType dtype = problem.dtype;
+  uint64_t bytes;
+  switch (pass) {
+    case AttentionPass::forward:
+      bytes = staged ? shared_bytes(kernel::flash_attn_fwd_staged(dtype), spec)
+                     : shared_bytes(kernel::flash_attn_fwd_matrix(dtype), spec);
+      break;
+    case AttentionPass::dq: bytes = shared_bytes(kernel::flash_attn_bwd_dq_matrix(dtype, staged), spec); break;
+    default: bytes = shared_bytes(kernel::flash_attn_bwd_dkdv_matrix(dtype, staged), spec);
+  }
+  return bytes <= caps.max_shared_bytes && static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
 }
 
 AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
@@ -111,11 +111,8 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
   plan.direct = shape.direct;
   plan.fences = shape.fences;
   plan.block = shape.warps / plan.parts * shape.rows * layout.m;
-  const int stats = shape.stages * shape.tile * 8;  // dK/dV: two floats of each query
-  const int strips = plan.hand_over ? 0 : shape.warps * 2 * layout.m * 24 * 2;
-  if (!fits(caps, plan, layout, pass, plan.parts == 1 ? 128 : 64, stats + strips)) return plan;
   plan.family = AttentionFamily::matrix;
-  return plan;
+  return fits(caps, plan, layout, problem, pass) ? plan : AttentionPlan{};
 }
 
 // One block of rows of a subgroup, one stage. Forward tiles as measured on an H200: D 64 4 subgroups, D 128 8.
@@ -136,12 +133,10 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   plan.rows = plan.step = plan.stages = 1;
   plan.tile = widest <= 128 && caps.kind != Caps::Kind::cpu ? 32 : 16;
   plan.block = warps / plan.parts * m;
-  const int scores = forward ? warps * m * ((plan.tile + 4) * 4 + (plan.tile + 8) * 2)
-                             : plan.tile * 8 + warps * m * (2 * 24 * 2 + 20 * 4);
-  if (n % lanes != 0 || n / lanes > 8 || !fits(caps, plan, layout, pass, 64, scores)) return plan;
+  if (n % lanes != 0 || n / lanes > 8) return plan;
   plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
   plan.family = AttentionFamily::staged;
-  return plan;
+  return fits(caps, plan, layout, problem, pass) ? plan : AttentionPlan{};
 }
 
 // Enough workgroups that each of some 128 multiprocessors has four, a split no shorter than two tiles.
@@ -151,10 +146,13 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   if (pass != AttentionPass::forward || problem.kv_heads == 0 || problem.head_dim > 256 || problem.v_dim > 256)
     return plan;
   const int64_t rows = problem.heads / problem.kv_heads * problem.q_len;
-  if (rows < 1 || rows > 16 || caps.max_shared_bytes < 32 * 1024) return plan;
+  if (rows < 1 || rows > 16) return plan;
   plan.local = 128;
   plan.rows = 1;
   while (plan.rows < rows) plan.rows *= 2;
+  FlashDecodeSpec spec;
+  set_plan(spec, plan, problem);
+  if (shared_bytes(kernel::flash_decode(), spec) > caps.max_shared_bytes) return plan;
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
   constexpr int64_t kMost = 512;  // what flash_decode_combine has room for
@@ -203,12 +201,10 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
   plan.tile = cpu ? 2 : problem.packed ? 4 : 8;
   if (const char* shape = std::getenv("AULE_ATTENTION_SHAPE"); asked && shape != nullptr)
     std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
-  // What flash_decode_lanes declares.
-  const int width = round_up((problem.v_dim + 7) / 8, plan.columns) * 8;
   const auto has_room = [&] {
-    const int clusters = plan.local / cluster, pieces = plan.rows * plan.parts * width / 4;
-    const int bytes = clusters * (plan.step * width * 4 + plan.rows * 8) + (pieces < plan.local ? plan.local : 1) * 24;
-    return static_cast<uint32_t>(bytes + 16) <= caps.max_shared_bytes;
+    FlashDecodeLanesSpec spec;
+    set_plan(spec, plan, problem, caps.min_subgroup_size);
+    return shared_bytes(kernel::flash_decode_lanes(), spec) <= caps.max_shared_bytes;
   };
   plan.step = plan.rows;
   while (plan.step > 1 && !has_room()) plan.step /= 2;
@@ -226,6 +222,65 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
 }
 
 }  // namespace
+
+void set_plan(MatrixSpec& spec, const AttentionPlan& plan, const MatrixLayout& layout) {
+  spec.local = plan.local;
+  spec.mat_m = layout.m;
+  spec.mat_n = layout.n;
+  spec.subgroup = layout.subgroup;
+  spec.lane_div = layout.lane_div;
+  spec.lane_row = layout.lane_row;
+  spec.lane_col = layout.lane_col;
+  spec.slots = layout.slot_count;
+  spec.elem_rows = layout.rows;
+  spec.elem_cols = layout.cols;
+  spec.elem_of_a = layout.a_elem;
+  spec.elem_slots = layout.slots;
+  spec.slot_rows = layout.slot_rows;
+  spec.d = plan.dim;
+  spec.dv = plan.v_dim;
+  spec.tile = plan.tile;
+  spec.rows = plan.rows;
+  spec.step = plan.step;
+  spec.stages = plan.stages;
+  spec.hand_over = plan.hand_over;
+  spec.split = plan.parts;
+  spec.fences = plan.fences;
+  spec.cuts = layout.cuts;
+}
+
+void set_plan(TilesSpec& spec, const TilesShape& shape, int columns) {
+  spec.local = shape.local;
+  spec.columns = columns;
+  spec.r = shape.rows;
+  spec.tx = shape.lanes;
+  spec.c = shape.columns;
+  spec.depth = shape.depth;
+  spec.strip = shape.strip;
+  spec.stages = shape.stages;
+  spec.unroll_s = shape.unroll_scores;
+  spec.unroll_o = shape.unroll_result;
+}
+
+void set_plan(FlashDecodeSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem) {
+  spec.local = plan.local;
+  spec.rows = plan.rows;
+  spec.chunks = (problem.head_dim + 7) / 8;
+  spec.chunks_v = (problem.v_dim + 7) / 8;
+}
+
+void set_plan(FlashDecodeLanesSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem,
+              uint32_t cluster) {
+  spec.local = plan.local;
+  spec.members = problem.heads / problem.kv_heads;
+  spec.queries = problem.q_len;
+  spec.chunks = (problem.head_dim + 7) / 8;
+  spec.chunks_v = (problem.v_dim + 7) / 8;
+  spec.cluster = cluster;
+  spec.lanes = plan.columns;
+  spec.keys = plan.tile;
+  spec.pass = plan.step;
+}
 
 AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& asked_problem,
                              AttentionPass pass) {

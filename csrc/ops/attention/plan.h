@@ -11,6 +11,7 @@
 
 #include "core/caps.h"
 #include "core/dtype.h"
+#include "kernels_attention.gen.h"
 #include "ops/coopmat/layout.h"
 
 namespace aule::ops {
@@ -61,6 +62,16 @@ struct AttentionPlan {
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
+
+// The kernels of matrix.glsl, of tiles.glsl and of rows.glsl have one list of specialization constants each. What they
+// have from the plan decides their shared memory.
+using MatrixSpec = FlashAttnFwdMatrixSpec;
+using TilesSpec = FlashAttnFwdSpec;
+using RowsSpec = FlashAttnFwdRowsSpec;
+void set_plan(MatrixSpec& spec, const AttentionPlan& plan, const MatrixLayout& layout);
+void set_plan(TilesSpec& spec, const TilesShape& shape, int columns);
+void set_plan(FlashDecodeSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem);
+void set_plan(FlashDecodeLanesSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem, uint32_t cluster);
 
 // AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode|lanes asks for one family; a family that cannot serve the
 // problem is passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] replaces the

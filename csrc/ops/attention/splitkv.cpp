@@ -48,10 +48,7 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
     p.stats = args.write(stats);
     p.splits = plan.splits;
     auto spec = attention_spec<FlashDecodeSpec>(call);
-    spec.local = plan.local;
-    spec.rows = plan.rows;
-    spec.chunks = eights(problem.head_dim);
-    spec.chunks_v = eights(problem.v_dim);
+    set_plan(spec, plan, problem);
     spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
     launch(stream, kernel::flash_decode(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
   }
@@ -101,16 +98,8 @@ void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at
     p.counters = args.write(counters);
   }
   auto spec = attention_spec<FlashDecodeLanesSpec>(call);
-  spec.local = plan.local;
-  spec.members = members;
-  spec.queries = problem.q_len;
-  spec.chunks = eights(problem.head_dim);
-  spec.chunks_v = eights(problem.v_dim);
+  set_plan(spec, plan, problem, caps_of(call.query).min_subgroup_size);
   spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
-  spec.cluster = caps_of(call.query).min_subgroup_size;
-  spec.lanes = plan.columns;
-  spec.keys = plan.tile;
-  spec.pass = plan.step;
   launch(current(call.query), kernel::flash_decode_lanes(), spec, p, args,
          Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),
               static_cast<uint32_t>(problem.batch)});

@@ -111,19 +111,15 @@ constexpr TilesShape kForwardTiles{256, 16, 8, 8, 8, 1, 2, 2, 16, 128};
 constexpr TilesShape kBackwardTiles{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
 constexpr TilesShape kDkDvTiles128{256, 16, 4, 4, 16, 1, 2, 4, 16, 128};  // two results of 128 columns
 
-// What tiles.glsl declares. More than the device has is not refused by every driver: one hangs.
-int64_t tiles_shared_bytes(const TilesShape& s, int64_t dim) {
-  const int64_t ty = s.local / s.lanes, bm = ty * s.rows, bn = s.lanes * s.columns, wide = s.strip * s.lanes;
-  const int64_t a = std::max(ty * (s.rows * s.depth / 4 + 1), wide * (bm / 4 + 1));
-  const int64_t b = std::max(bn * (s.depth / 4 + 1), wide * tiles_columns(s, dim) / 4);
-  const int64_t kept = (bm + 31) / 32 * ((bn + 31) / 32) * 128;  // dropout's words
-  return 16 * s.stages * (a + b) + kept;
-}
-
-bool fits(const TilesShape& s, const Caps& caps, int64_t dim) {
-  const int64_t partials = int64_t{4} * s.local * s.rows;  // for row sums without shuffles
-  return tiles_shared_bytes(s, dim) + partials <= int64_t{caps.max_shared_bytes} &&
-         static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
+// More shared memory than the device has is not refused by every driver: one hangs.
+bool fits(const TilesShape& s, const Caps& caps, AttentionPass pass, int64_t dim) {
+  TilesSpec spec;
+  set_plan(spec, s, tiles_columns(s, dim));
+  spec.dropout = true;  // and row sums without shuffles: the most that it may take
+  const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd(0), spec)
+                         : pass == AttentionPass::dq    ? shared_bytes(kernel::flash_attn_bwd_dq(0), spec)
+                                                        : shared_bytes(kernel::flash_attn_bwd_dkdv(0), spec);
+  return bytes <= caps.max_shared_bytes && static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
 }
 
 bool sound(const TilesShape& s) {
@@ -153,7 +149,7 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
     TilesShape s;
     if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", &s.local, &s.lanes, &s.rows, &s.columns, &s.depth, &s.strip,
                     &s.stages, &s.unroll_scores, &s.unroll_result, &s.most) >= 9 &&
-        sound(s) && fits(s, caps, dim))
+        sound(s) && fits(s, caps, pass, dim))
       return s;
   }
   if (length <= 64) {  // one block of rows, no longer than it must be
@@ -162,9 +158,9 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
     TilesShape wide = kBackwardTiles;
     if (forward) wide = dim <= 64 ? kForwardTiles64 : kForwardTiles;
     if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvTiles128;
-    if (fits(wide, caps, dim)) shape = wide;
+    if (fits(wide, caps, pass, dim)) shape = wide;
   }
-  while (!fits(shape, caps, dim) && shape.most > 32) shape.most /= 2;
+  while (!fits(shape, caps, pass, dim) && shape.most > 32) shape.most /= 2;
   return shape;
 }
 

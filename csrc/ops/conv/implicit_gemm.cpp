@@ -87,8 +87,16 @@ bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, boo
                    threads = subgroups * static_cast<uint32_t>(layout.subgroup);
     const uint32_t a_row = (weights ? tile.bm : tile.bk) / 8, b_row = (weights ? tile.bn : tile.bk) / 8,
                    a_rows = weights ? tile.bk : tile.bm, b_rows = weights ? tile.bk : tile.bn;
-    const uint32_t bytes =
-        (a_rows * (a_row + 1) + b_rows * (b_row + 1)) * 16 + subgroups * static_cast<uint32_t>(layout.m * layout.n) * 4;
+    const auto kernel = kernel::conv_tiles(t.scalar_type() == at::kHalf ? DType::f16 : DType::bf16,
+                                           weights ? ConvTilesMAKES::weights : ConvTilesMAKES::positions);
+    const uint64_t bytes = shared_bytes(kernel, {.mat_m = layout.m,
+                                                 .mat_n = layout.n,
+                                                 .threads = threads,
+                                                 .bm = tile.bm,
+                                                 .bn = tile.bn,
+                                                 .wm = tile.wm,
+                                                 .wn = tile.wn,
+                                                 .bk = tile.bk});
     if (threads > caps.max_workgroup_invocations || bytes > caps.max_shared_bytes) continue;
     if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
       continue;

@@ -83,14 +83,19 @@ bool fits(const Tile& t, const MatrixPlan& x, const Caps& caps, const MatrixLayo
     if (lies == 1 && !padded && (chunks / threads % 4 != 0 || threads % (rows / 2) != 0)) return false;
     if (lies == 1 && padded && threads % (rows / 8) != 0) return false;
   }
-  int bytes = (t.bm + t.bn) * t.bk * 2;
-  if (padded) {
-    const auto tile = [&](int rows, int lies) { return lies == 0 ? rows * (t.bk + 8) * 2 : (rows + 8) * t.bk * 2; };
-    bytes = tile(t.bm, x.a_lies) + tile(t.bn, x.b_lies) + (x.fragments ? 0 : subgroups * layout.m * layout.n * 8);
-    // A layout that is not known gets the tiles that need few registers and little code.
-    if (x.fragments == 0 && (subgroups > 4 || t.bm * t.bk / 8 > 8 * threads)) return false;
-  }
-  return static_cast<uint32_t>(bytes) <= caps.max_shared_bytes;
+  // A layout that is not known gets the tiles that need few registers and little code.
+  if (x.fragments == 0 && (subgroups > 4 || t.bm * t.bk / 8 > 8 * threads)) return false;
+  const auto kernel = kernel::gemm_matrix(DType::f16, is_padded(t) ? 2 : x.fragments);
+  return shared_bytes(kernel, {.mat_m = layout.m,
+                               .mat_n = layout.n,
+                               .threads = threads,
+                               .bm = t.bm,
+                               .bn = t.bn,
+                               .wm = t.wm,
+                               .wn = t.wn,
+                               .bk = t.bk,
+                               .a_lies = x.a_lies,
+                               .b_lies = x.b_lies}) <= caps.max_shared_bytes;
 }
 
 // The layout that gemm_matrix.comp's fragments are written for.

@@ -40,14 +40,24 @@ Operand classify(uint64_t address, int64_t row, int64_t k, uint32_t rows, uint32
   return {1, rows % 4 == 0 && k % 4 == 0 && address % 4 == 0 ? 4 : 1};
 }
 
+// Axis MATRIX of gemm_int8.comp: bytes that matrices along k are a multiple of, 0 for packed dot products.
+int matrix_axis(const CoopMatShape* shape) { return shape == nullptr ? 0 : shape->k % 16 == 0 ? 16 : 8; }
+
 bool fits(const Tile& t, const CoopMatShape& shape, const Caps& caps) {
   const uint32_t subgroups = (t.bm / t.wm) * (t.bn / t.wn), threads = subgroups * caps.subgroup_size;
   if (threads > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 || t.bk % shape.k != 0)
     return false;
   if (t.wm * t.wn > 128 * caps.subgroup_size) return false;  // registers
   if (t.bm * t.bk / 16 % threads != 0 || t.bn * t.bk / 16 % threads != 0) return false;
-  const uint32_t bytes = (t.bm + t.bn) * (t.bk + 16) + subgroups * shape.m * shape.n * 4;
-  return bytes <= caps.max_shared_bytes;
+  return shared_bytes(kernel::gemm_int8(matrix_axis(&shape)), {.mat_m = shape.m,
+                                                               .mat_n = shape.n,
+                                                               .mat_k = shape.k,
+                                                               .threads = threads,
+                                                               .bm = t.bm,
+                                                               .bn = t.bn,
+                                                               .wm = t.wm,
+                                                               .wn = t.wn,
+                                                               .bk = t.bk}) <= caps.max_shared_bytes;
 }
 
 const CoopMatShape* shape_of(const Caps& caps) {
@@ -76,10 +86,7 @@ bool run(CommandStream& stream, const Caps& caps, const GemmProblem& g, const Co
   const uint32_t threads = shape != nullptr ? t.bm / t.wm * (t.bn / t.wn) * caps.subgroup_size : 256;
   const uint32_t m = shape != nullptr ? shape->m : 16, n = shape != nullptr ? shape->n : 16,
                  k = shape != nullptr ? shape->k : 32;
-  launch(stream,
-         kernel::gemm_int8(shape == nullptr ? 0
-                           : k % 16 == 0    ? 16
-                                            : 8),
+  launch(stream, kernel::gemm_int8(matrix_axis(shape)),
          {.mat_m = m,
           .mat_n = n,
           .mat_k = k,
