@@ -225,11 +225,12 @@ def test_elements_read_by_many_outputs(device, align_corners):
         ("bicubic", (1, 1, 2, 2), (2 * SIDE, SIDE + 3)),
         ("trilinear", (1, 1, 1, 1, 1), (3, SIDE, SIDE)),
     ]:
-        # A gradient is a sum of up to a million weights: of weights of both signs it may come near zero.
+        # A gradient is a sum of 70,000 weights and more, made one after the other: of both signs it may come near zero.
         check(
             lambda x, m=mode, s=size: F.interpolate(x, s, mode=m, align_corners=align_corners),
             randn(*shape),
             weights=torch.rand,
+            tolerance=1e-4,
         )
     for mode, shape, size in [("linear", (1, 2, 3), 2 * N), ("bicubic", (1, 1, 2, 2), (3, 2 * N))]:
         right_or_refused(

@@ -25,6 +25,7 @@ except ImportError as error:
     raise ImportError("torch_aule.tune shows its progress with rich: pip install rich") from error
 
 import torch_aule
+from torch_aule.attention import active_attention_variants
 
 #: (name in the file, environment variable of a trial, backward, causal)
 PASSES = (
@@ -75,7 +76,7 @@ def trial(variable: str, shape: tuple[int, ...] | None):
 def serves(name: str, dim: int) -> bool:
     """Whether the planner takes the shape on trial, for which the device must have the shared memory."""
     with trial("AULE_ATTENTION_VARIANT", ("matrix",)):
-        return torch_aule.active_attention_variants(dim)[name.removesuffix("_banded")] == "matrix"
+        return active_attention_variants(dim)[name.removesuffix("_banded")] == "matrix"
 
 
 class SpilledMemory:
