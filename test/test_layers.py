@@ -230,3 +230,15 @@ def test_no_file_is_too_long():
     sizes = {p: len(p.read_text().splitlines()) for p in source_files() if p.suffix in code}
     wrong = [f"{path.relative_to(ROOT)}: {lines} lines" for path, lines in sizes.items() if lines > MAX_LINES]
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_a_device_is_stands_in_core():
+    """Vendors' ids, the test for a software device and the greatest number of devices: once each."""
+    wrong = []
+    for path in CSRC.glob("**/*.*"):
+        if path.parent.name in ("core", "vulkan", "python"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"vendor_id|Kind::cpu|0x10de|0x1002|0x8086|new \w+\[64\]|std::array<.*, 64>", line):
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not wrong, "\n".join(wrong)

@@ -25,10 +25,10 @@ struct Caps {
   uint32_t max_group_count[3] = {0, 0, 0};
   uint64_t max_allocation_bytes = 0, max_buffer_bytes = 0, device_heap_bytes = 0;
   float timestamp_period_ns = 0;  // 0: no timestamps
-  // Some software drivers end a shader's loops without a word once one invocation has gone round them so many times, all
-  // its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created; until then
-  // a software device shows what is assumed. Planners obey the first, which AULE_MAX_LOOP_ITERATIONS=N sets (0: none);
-  // the second is what the driver does.
+  // Some software drivers end a shader's loops without a word once one invocation has gone round them so many times,
+  // all its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created; until
+  // then a software device shows what is assumed. Planners obey the first, which AULE_MAX_LOOP_ITERATIONS=N sets (0:
+  // none); the second is what the driver does.
   uint32_t max_loop_iterations = 0, driver_loop_limit = 0;
   // optional features
   bool unified_memory = false;  // every device-local byte is host visible (integrated GPU, CPU): copies need no staging
@@ -41,6 +41,14 @@ struct Caps {
   bool cooperative_matrix = false, cooperative_matrix2 = false;
   std::vector<CoopMatShape> coopmat_shapes;
   bool sparse_binding = false, memory_budget = false, device_fault = false, pipeline_executable_properties = false;
+
+  // The processor itself: a workgroup runs on one core, a subgroup is its vector, shared memory is memory like any
+  // other.
+  bool is_software() const { return kind == Kind::cpu; }
+  // Such a device, where lanes can pass values without a barrier, which is slow there.
+  bool is_software_simd() const { return is_software() && subgroup_shuffle; }
+  bool is_amd() const { return vendor_id == 0x1002; }
+  bool is_nvidia() const { return vendor_id == 0x10de; }
 };
 
 // Bits that a shader variant may ask for with `#pragma aule feature <name>`; compile.py knows the same names.

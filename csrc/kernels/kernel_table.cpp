@@ -10,6 +10,7 @@
 
 #include "core/caps.h"
 #include "core/kernel_source.h"
+#include "core/per_device.h"
 #include "kernels/shared_memory.h"
 #include "kernels/spec.h"
 #include "vulkan/check.h"
@@ -43,7 +44,7 @@ struct DeviceTable {
 };
 
 DeviceTable& table_of(int device) {
-  static auto* tables = new DeviceTable[64];
+  static const PerDevice<DeviceTable> tables;
   return tables[device];
 }
 

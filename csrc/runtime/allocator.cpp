@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "core/per_device.h"
 #include "runtime/block_cache.h"
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
@@ -17,8 +18,8 @@ namespace {
 
 DeviceCache& cache(c10::DeviceIndex device) {
   static std::mutex mutex;
-  static std::array<std::atomic<DeviceCache*>, 64> caches{};
-  auto& slot = caches.at(static_cast<size_t>(device));
+  static const PerDevice<std::atomic<DeviceCache*>> caches;
+  auto& slot = caches[device];
   DeviceCache* found = slot.load(std::memory_order_acquire);
   if (found == nullptr) {
     std::lock_guard lock(mutex);

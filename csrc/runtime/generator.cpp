@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/per_device.h"
 #include "runtime/generator_impl.h"
 #include "runtime/streams.h"
 #include "vulkan/device.h"
@@ -70,7 +71,7 @@ PhiloxState GeneratorImpl::take(uint64_t increment) {
 namespace {
 struct Defaults {
   std::mutex mutex;
-  std::array<at::Generator, 64> generators;
+  PerDevice<at::Generator> generators;
 };
 Defaults& defaults() {
   static auto* d = new Defaults;
@@ -88,7 +89,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
               vulkan::device_count(), " device(s)");
   auto& d = defaults();
   std::lock_guard lock(d.mutex);
-  auto& generator = d.generators.at(static_cast<size_t>(device));
+  auto& generator = d.generators[device];
   if (!generator.defined()) {
     generator = at::make_generator<GeneratorImpl>(device);
     generator.seed();

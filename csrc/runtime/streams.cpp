@@ -10,14 +10,13 @@
 #include <mutex>
 
 #include "core/environment.h"
+#include "core/per_device.h"
 #include "runtime/device_caps.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
 
 namespace aule::runtime {
 namespace {
-
-constexpr int kMaxDevices = 64;
 
 struct ThreadState {
   c10::DeviceIndex device = 0;

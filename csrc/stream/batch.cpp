@@ -1,6 +1,7 @@
 // Command buffers and the memory they carry.
 #include <cstring>
 
+#include "core/per_device.h"
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
 #include "vulkan/loop_guard.h"
@@ -14,7 +15,7 @@ struct ChunkPool {
   std::vector<Segment*> free;
 };
 ChunkPool& chunk_pool(const DeviceImpl& d) {
-  static auto* pools = new ChunkPool[64];
+  static const PerDevice<ChunkPool> pools;
   return pools[d.index];
 }
 
@@ -140,11 +141,12 @@ void destroy_batch(DeviceImpl& d, Batch* b) {
   delete b;
 }
 
-// On an H200, us a dispatch in a chain, each waiting for the last one, by what the kernel does (one workgroup of 256): nothing
-// 1.6, writes 2.2, reads 2.2, reads and writes 2.3; 32 invocations 0.1 less, 8 workgroups 0.1 more; x.add_(1) 2.2 to 2.5. So
-// the wait is 1.6 and the way to memory and back the rest. Of the masks only reading matters: without it on the right side (not
-// a barrier then) 0.1 less; none at all, SHADER_READ for SHADER_STORAGE_READ, all commands as stages and vkCmdPipelineBarrier are
-// the same within 0.1, MEMORY_READ and MEMORY_WRITE 5.4. Without a barrier 0.19. CUDA's stream order has 1.7 for x.add_(1).
+// On an H200, us a dispatch in a chain, each waiting for the last one, by what the kernel does (one workgroup of 256):
+// nothing 1.6, writes 2.2, reads 2.2, reads and writes 2.3; 32 invocations 0.1 less, 8 workgroups 0.1 more;
+// x.add_(1) 2.2 to 2.5. So the wait is 1.6 and the way to memory and back the rest. Of the masks only reading matters:
+// without it on the right side (not a barrier then) 0.1 less; none at all, SHADER_READ for SHADER_STORAGE_READ, all
+// commands as stages and vkCmdPipelineBarrier are the same within 0.1, MEMORY_READ and MEMORY_WRITE 5.4. Without a
+// barrier 0.19. CUDA's stream order has 1.7 for x.add_(1).
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after) {
   VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
   if (before & kCompute) {

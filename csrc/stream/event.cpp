@@ -1,6 +1,7 @@
 // Markers: points in a stream's order, with or without a timestamp.
 #include <cmath>
 
+#include "core/per_device.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
@@ -22,7 +23,7 @@ struct Slots {
   std::vector<Resting> resting;
 };
 Slots& slots_of(const DeviceImpl& d) {
-  static auto* all = new Slots[64];
+  static const PerDevice<Slots> all;
   return all[d.index];
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "core/environment.h"
+#include "core/per_device.h"
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
 #include "vulkan/queues.h"
@@ -21,8 +22,8 @@ struct DeviceStreams {
   std::atomic<uint64_t> uploads{0};  // submitted by any stream
 };
 DeviceStreams& streams_of(int device) {
-  static auto* all = new DeviceStreams[64];
-  if (device < 0 || device >= 64) throw vulkan::NoDevice("aule:" + std::to_string(device) + " does not exist");
+  static const PerDevice<DeviceStreams> all;
+  if (device < 0 || device >= kMaxDevices) throw vulkan::NoDevice("aule:" + std::to_string(device) + " does not exist");
   return all[device];
 }
 
@@ -65,7 +66,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
 }
 
 CommandStream* CommandStream::existing(int device, int64_t id) noexcept {
-  if (device < 0 || device >= 64 || id < 0 || id > kPoolStreams) return nullptr;
+  if (device < 0 || device >= kMaxDevices || id < 0 || id > kPoolStreams) return nullptr;
   return streams_of(device).streams[static_cast<size_t>(id)].load(std::memory_order_acquire);
 }
 

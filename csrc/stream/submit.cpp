@@ -194,7 +194,7 @@ uint64_t StreamImpl::poll() {
 
 void StreamImpl::sleep_until(uint64_t value) {
   if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return;
-  if (d->caps->kind != Caps::Kind::cpu) {  // a CPU device needs this core itself
+  if (!d->caps->is_software()) {  // a CPU device needs this core itself
     const auto start = std::chrono::steady_clock::now();
     for (auto now = start; now < start + kYieldTime; now = std::chrono::steady_clock::now()) {
       for (int i = 0; i < 8; ++i) {

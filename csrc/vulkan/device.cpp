@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/environment.h"
+#include "core/per_device.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
 #include "vulkan/features.h"
@@ -19,7 +20,6 @@
 namespace aule::vulkan {
 namespace {
 
-constexpr size_t kMaxDevices = 64;
 std::array<std::atomic<Device*>, kMaxDevices> g_devices{};  // live until process exit
 std::mutex g_create_mutex;
 
@@ -138,7 +138,7 @@ const Caps& device_caps(int index) {
 }
 
 bool device_created(int index) noexcept {
-  return index >= 0 && static_cast<size_t>(index) < kMaxDevices &&
+  return index >= 0 && index < kMaxDevices &&
          g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire) != nullptr;
 }
 

@@ -72,7 +72,7 @@ void read_memory(const Functions& vk, PhysicalDevice& d) {
       VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   bool mapped = false;
   for (uint32_t i = 0; i < p.memoryTypeCount; ++i) mapped |= (p.memoryTypes[i].propertyFlags & kMapped) == kMapped;
-  d.caps.unified_memory = mapped && (d.caps.kind == Caps::Kind::integrated || d.caps.kind == Caps::Kind::cpu);
+  d.caps.unified_memory = mapped && (d.caps.kind == Caps::Kind::integrated || d.caps.is_software());
 }
 
 void read_queues(const Functions& vk, PhysicalDevice& d) {
@@ -144,7 +144,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   caps.driver_version = p.driverVersion;
   caps.api_version = p.apiVersion;
   caps.kind = kind_of(p.deviceType);
-  d.software = caps.kind == Caps::Kind::cpu;
+  d.software = caps.is_software();
   set_loop_limit(caps, d.software ? kAssumedLoopLimit : 0);
   caps.subgroup_size = v11.subgroupSize;
   caps.min_subgroup_size = sizes.minSubgroupSize != 0 ? sizes.minSubgroupSize : v11.subgroupSize;
@@ -238,9 +238,9 @@ Enumeration enumerate() {
       if (result.visible.empty() && result.reason.empty()) result.reason = "AULE_VISIBLE_DEVICES is empty";
     } else {
       // Software devices show only where nothing else does.
-      const bool real = !usable.empty() && usable.front().caps.kind != Caps::Kind::cpu;
+      const bool real = !usable.empty() && !usable.front().caps.is_software();
       for (auto& d : usable)
-        if (!real || d.caps.kind != Caps::Kind::cpu) result.visible.push_back(std::move(d));
+        if (!real || !d.caps.is_software()) result.visible.push_back(std::move(d));
     }
   } catch (const std::exception& error) {
     result.visible.clear();

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "core/per_device.h"
+
 namespace aule::ops {
 namespace {
 
@@ -15,8 +17,8 @@ constexpr int kDsBlocks = 8;  // DS_ROWS of matrix.glsl, in rows of a matrix
 
 // The last size that the device had no memory for; 0: none yet.
 std::atomic<int64_t>& failed_on(int device) {
-  static std::array<std::atomic<int64_t>, 64> bytes;
-  return bytes.at(static_cast<size_t>(device));
+  static const PerDevice<std::atomic<int64_t>> bytes;
+  return bytes[device];
 }
 int64_t most_bytes(int device, const char* asked) {
   const auto bytes = static_cast<int64_t>(std::min(std::atof(asked), 1e6) * 1048576);

@@ -83,7 +83,7 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
     ++i;
   }
   const Caps& caps = caps_of(call.query);
-  const bool cpu = caps.kind == Caps::Kind::cpu;
+  const bool cpu = caps.is_software();
   uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
   uint64_t walk = static_cast<uint64_t>(problem.batch) / 8;
   for (int t = 0; t < 3; ++t)

@@ -12,8 +12,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kAmd = 0x1002;
-
 int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
 // Everything of a lane's rows is in registers, in truth on the stack of the driver's code: 16 KiB of it is half a
@@ -125,13 +123,13 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   pad_heads(plan, problem);
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
-  if (widest > (caps.vendor_id == kAmd ? 192 : 256) || layout.subgroup % m != 0) return plan;
+  if (widest > (caps.is_amd() ? 192 : 256) || layout.subgroup % m != 0) return plan;
   if (plan.parts == 2 && lane_elements(layout) % 4 != 0) return plan;
   // 512 invocations have 128 registers each on RDNA3.5, and spill there.
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 && layout.subgroup <= 32 ? 8 : 4;
   plan.local = warps * layout.subgroup;
   plan.rows = plan.step = plan.stages = 1;
-  plan.tile = widest <= 128 && caps.kind != Caps::Kind::cpu ? 32 : 16;
+  plan.tile = widest <= 128 && !caps.is_software() ? 32 : 16;
   plan.block = warps / plan.parts * m;
   if (n % lanes != 0 || n / lanes > 8) return plan;
   plan.hand_over = forward;  // operands that pass between lanes need strips of shared memory; here forward has its own
@@ -196,8 +194,8 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
   while (plan.columns < chunks && plan.columns < cluster) plan.columns *= 2;
   // 128 registers hold what flies in 512 invocations, if it is packed; not those of CDNA3, which spills six. A CPU's
   // compiler likes small workgroups.
-  const bool cpu = caps.kind == Caps::Kind::cpu;
-  plan.local = cpu ? cluster * plan.parts : problem.packed && caps.vendor_id != kAmd ? 512 : 256;
+  const bool cpu = caps.is_software();
+  plan.local = cpu ? cluster * plan.parts : problem.packed && !caps.is_amd() ? 512 : 256;
   plan.tile = cpu ? 2 : problem.packed ? 4 : 8;
   if (const char* shape = std::getenv("AULE_ATTENTION_SHAPE"); asked && shape != nullptr)
     std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
@@ -289,7 +287,7 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
   const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
   const std::string_view variant = asked == nullptr ? "" : asked;
-  const bool decodes = variant.empty() && caps.kind != Caps::Kind::cpu && problem.k_len >= 256;
+  const bool decodes = variant.empty() && !caps.is_software() && problem.k_len >= 256;
   if (problem.num_splits != 1 && (variant == "lanes" || decodes)) {
     const AttentionPlan plan = plan_lanes(caps, problem, pass, variant == "lanes");
     if (plan.family != AttentionFamily::none) return plan;
@@ -298,15 +296,15 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
     const AttentionPlan plan = plan_decode(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (variant == "matrix" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
+  if (variant == "matrix" || (variant.empty() && !caps.is_software())) {
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (variant == "staged" || (variant.empty() && caps.kind != Caps::Kind::cpu)) {
+  if (variant == "staged" || (variant.empty() && !caps.is_software())) {
     const AttentionPlan plan = plan_staged(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  const bool rows = variant == "rows" || (variant != "tiles" && caps.kind == Caps::Kind::cpu);
+  const bool rows = variant == "rows" || (variant != "tiles" && caps.is_software());
   if (rows) {
     const AttentionPlan plan = plan_rows(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;

@@ -67,7 +67,7 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   p.v_dim = static_cast<int>(problem.v_dim);
   p.splits = plan.splits;
   set_sequences(p, call.ragged, args);
-  const int local = caps_of(call.query).kind == Caps::Kind::cpu ? 64 : 256;
+  const int local = caps_of(call.query).is_software() ? 64 : 256;
   int lanes = 1;  // for a row in pieces of four columns
   while (lanes * 4 < pitch) lanes *= 2;
   auto spec = attention_spec<FlashDecodeCombineSpec>(call);

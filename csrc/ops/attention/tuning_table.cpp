@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/per_device.h"
 #include "runtime/device_caps.h"
 
 namespace aule::ops {
@@ -44,7 +45,6 @@ constexpr MatrixShape kDqOthers[] = {
     {64, 4, 1, 64, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
 constexpr MatrixShape kDkDvOthers[] = {
     {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
-constexpr uint32_t kNvidia = 0x10de;
 
 struct Table {
   std::string_view name;  // in the file of measured shapes
@@ -86,14 +86,17 @@ Measured read_measured(const std::string& path) {
 }
 
 const Measured& measured_on(int device) {
-  static std::array<Measured, 64> tables;
-  static std::array<std::once_flag, 64> read;
-  const auto index = static_cast<size_t>(device);
-  std::call_once(read.at(index), [&] {
+  struct File {
+    std::once_flag read;
+    Measured shapes;
+  };
+  static const PerDevice<File> files;
+  File& file = files[device];
+  std::call_once(file.read, [&] {
     const std::string path = runtime::tuning_file(static_cast<c10::DeviceIndex>(device));
-    if (!path.empty()) tables.at(index) = read_measured(path);
+    if (!path.empty()) file.shapes = read_measured(path);
   });
-  return tables.at(index);
+  return file.shapes;
 }
 
 MatrixShape find(std::span<const MatrixShape> rows, int dim) {
@@ -141,7 +144,7 @@ int tiles_columns(const TilesShape& shape, int64_t dim) {
 
 TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_t length) {
   const bool forward = pass == AttentionPass::forward;
-  TilesShape shape = caps.kind == Caps::Kind::cpu ? kSoftwareTiles : kModestTiles;
+  TilesShape shape = caps.is_software() ? kSoftwareTiles : kModestTiles;
   const char* asked = std::getenv(forward                     ? "AULE_ATTENTION_TILES"
                                   : pass == AttentionPass::dq ? "AULE_ATTENTION_TILES_DQ"
                                                               : "AULE_ATTENTION_TILES_DKDV");
@@ -154,7 +157,7 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
   }
   if (length <= 64) {  // one block of rows, no longer than it must be
     shape.local = length <= 16 ? 4 * shape.lanes : length <= 32 ? 8 * shape.lanes : shape.local;
-  } else if (caps.vendor_id == kNvidia && caps.kind != Caps::Kind::cpu) {
+  } else if (caps.is_nvidia() && !caps.is_software()) {
     TilesShape wide = kBackwardTiles;
     if (forward) wide = dim <= 64 ? kForwardTiles64 : kForwardTiles;
     if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvTiles128;
@@ -166,7 +169,7 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
 
 MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim) {
   const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : !plain ? 4 : banded ? 1 : 0;
-  const bool nvidia = runtime::device_caps(static_cast<c10::DeviceIndex>(device)).vendor_id == kNvidia;
+  const bool nvidia = runtime::device_caps(static_cast<c10::DeviceIndex>(device)).is_nvidia();
   const MatrixShape shipped = find(nvidia ? kTables[i].nvidia : kTables[i].others, dim),
                     measured = find(measured_on(device)[i], dim);
   // The nearer row; a measured one where both are as near.

@@ -105,7 +105,7 @@ bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, boo
     // Positions that weights sum over are shared between workgroups until the device is full.
     const uint64_t tiles = count(tile);
     double time = static_cast<double>(weights ? tiles : ceil_div(tiles * groups, kCores)) * tile.cost;
-    if (caps.kind == Caps::Kind::cpu) time = tile.bm;  // the smallest, which is compiled soonest
+    if (caps.is_software()) time = tile.bm;  // the smallest, which is compiled soonest
     if (plan.threads != 0 && time >= best) continue;
     best = time;
     plan.tile = tile;
@@ -211,8 +211,7 @@ at::Tensor rows_of(const at::Tensor& image, int64_t channels) {
 bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
                      int64_t groups) {
   const Caps& caps = caps_of(x);
-  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle)
-    return false;  // columns and gemm_lanes.comp have no barrier
+  if (caps.is_software_simd()) return false;  // columns and gemm_lanes.comp have no barrier
   if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
   const int64_t e = chunk_of(x);
   if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;

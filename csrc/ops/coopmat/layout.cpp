@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/per_device.h"
 #include "kernels_coopmat.gen.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/streams.h"
@@ -58,8 +59,8 @@ struct Entry {
 };
 
 Entry& entry_of(int device, DType dtype) {
-  static std::array<std::array<Entry, 2>, 64> entries;
-  return entries.at(static_cast<size_t>(device))[dtype == DType::f16 ? 0 : 1];
+  static const PerDevice<std::array<Entry, 2>> entries;
+  return entries[device][dtype == DType::f16 ? 0 : 1];
 }
 
 MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& stated) {

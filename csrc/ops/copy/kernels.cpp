@@ -75,7 +75,7 @@ uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
 
 // A GPU moves bytes faster by a kernel than by a transfer command; a CPU does not.
 void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint64_t from, uint64_t bytes) {
-  if (caps.kind == Caps::Kind::cpu || (to | from) % 16 != 0 || bytes < 4096) {
+  if (caps.is_software() || (to | from) % 16 != 0 || bytes < 4096) {
     copy_bytes(stream, to, from, bytes);
     return;
   }
@@ -90,7 +90,7 @@ void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint
 // The transposing kernel, where it applies: dst dense along dimension 0, src along another, both of some length.
 bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from,
                const StridedShape<2>& shape) {
-  if (caps.kind == Caps::Kind::cpu || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
+  if (caps.is_software() || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
   int j = 1;
   while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
   if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return false;

@@ -175,9 +175,7 @@ void fill_params(Params& p, const IndexPlan& plan, const Offset& at, size_t walk
 }
 
 // A CPU device runs one workgroup per thread: walks are long, so they are spread over many small groups.
-uint32_t group_size(const at::Tensor& t, size_t walked) {
-  return walked > 0 && caps_of(t).kind == Caps::Kind::cpu ? 8 : 128;
-}
+uint32_t group_size(const at::Tensor& t, size_t walked) { return walked > 0 && caps_of(t).is_software() ? 8 : 128; }
 
 template <class Params, class Spec>
 void launch_move(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const Offset& at, bool put, DType dtype,
@@ -327,7 +325,7 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   const bool deterministic =
       at::globalContext().deterministicAlgorithms() && real && (op == Combine::add || op == Combine::mul);
   // On a CPU device atomics run lane by lane while neighbouring columns fill a vector.
-  const bool columns = caps_of(plan.indexed).kind == Caps::Kind::cpu && ordered_width(plan) >= 64;
+  const bool columns = caps_of(plan.indexed).is_software() && ordered_width(plan) >= 64;
   const bool ordered = eight || deterministic || columns;
   const size_t walked = merge_dims(plan, ordered);
 

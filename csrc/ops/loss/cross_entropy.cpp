@@ -34,7 +34,7 @@ bool cross_entropy_serves(const at::Tensor& self, const at::Tensor& target) {
   if (self.dim() != 2 || target.dim() != 1 || self.size(0) != target.size(0)) return false;
   if (target.device() != self.device() || !self.is_contiguous() || address_of(self) % 16 != 0) return false;
   const Caps& caps = caps_of(self);
-  return caps.kind != Caps::Kind::cpu && caps.max_workgroup_invocations >= kLocal && self.size(0) > 0 &&
+  return !caps.is_software() && caps.max_workgroup_invocations >= kLocal && self.size(0) > 0 &&
          self.size(1) >= elements_of_block(self) && self.numel() < 0xffffff00ll;
 }
 

@@ -91,7 +91,7 @@ bool gemm_of_pieces(const GemmProblem& g, const at::Scalar& beta, const at::Scal
   if (dtype == DType::bf16 && uint64_t{g.m} * g.n * g.k * g.batches < kWorth) return false;
   const Caps& caps = caps_of(out);
   if (!caps.cooperative_matrix || (dtype == DType::bf16 && !caps.bfloat16)) return false;
-  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // as gemm_on_matrices
+  if (caps.is_software_simd()) return false;  // as gemm_on_matrices
   const auto precision = asked_precision();
   if (precision == at::Float32MatmulPrecision::HIGHEST) return false;
   const bool high = precision == at::Float32MatmulPrecision::HIGH;

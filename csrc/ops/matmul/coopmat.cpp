@@ -179,7 +179,7 @@ bool gemm_on_matrices(const GemmProblem& problem, const at::Scalar& beta, const 
       (problem.in != DType::f16 && problem.in != DType::bf16))
     return false;
   if (!caps.cooperative_matrix || problem.k == 0 || std::min(problem.m, problem.n) <= 4) return false;
-  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // gemm_lanes.comp has no barrier
+  if (caps.is_software_simd()) return false;  // gemm_lanes.comp has no barrier
   const MatrixLayout& layout = matrix_layout(static_cast<int>(out.get_device()), problem.in);
   // Rows of the result should be contiguous.
   const GemmProblem g = problem.out.col != 1 && problem.out.row == 1 ? problem.transposed() : problem;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/per_device.h"
 #include "kernels_matmul.gen.h"
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/params.h"
@@ -157,11 +158,14 @@ bool is_exact(int device, const CoopMatShape* shape, const Tile& t) {
 
 // Asked once per device and tile; the last is that of packed dot products.
 bool is_known_exact(int device, size_t index, const CoopMatShape* shape, const Tile& t) {
-  static std::array<std::array<std::once_flag, kTiles.size() + 1>, 64> asked;
-  static std::array<std::array<bool, kTiles.size() + 1>, 64> exact;
-  const auto at = static_cast<size_t>(device);
-  std::call_once(asked.at(at)[index], [&] { exact.at(at)[index] = is_exact(device, shape, t); });
-  return exact.at(at)[index];
+  struct Answer {
+    std::once_flag asked;
+    bool exact = false;
+  };
+  static const PerDevice<std::array<Answer, kTiles.size() + 1>> answers;
+  Answer& answer = answers[device][index];
+  std::call_once(answer.asked, [&] { answer.exact = is_exact(device, shape, t); });
+  return answer.exact;
 }
 
 }  // namespace
@@ -169,7 +173,7 @@ bool is_known_exact(int device, size_t index, const CoopMatShape* shape, const T
 bool gemm_of_int8(const GemmProblem& problem, const TensorArgs& args, const at::Tensor& out) {
   if (problem.in != DType::i8 || problem.result != DType::i32 || problem.has_c || problem.batches != 1) return false;
   const Caps& caps = caps_of(out);
-  if (caps.kind == Caps::Kind::cpu && caps.subgroup_shuffle) return false;  // gemm_scalar.comp has no barrier
+  if (caps.is_software_simd()) return false;  // gemm_scalar.comp has no barrier
   // Rows of the result should be contiguous.
   const GemmProblem g = problem.out.col != 1 && problem.out.row == 1 ? problem.transposed() : problem;
   const auto device = static_cast<int>(out.get_device());

@@ -47,7 +47,7 @@ GemmPlan gemm_plan(const GemmProblem& g, const Caps& caps) {
     plan.kernel = GemmPlan::Kernel::scalar;
     plan.rows = 4;
     plan.cols = 32;
-  } else if (caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle) {
+  } else if (caps.is_software_simd() && caps.subgroup_size == 8) {
     plan.kernel = GemmPlan::Kernel::lanes;
     MatrixView a = g.a, b = g.b;
     uint32_t m = g.m, n = g.n;

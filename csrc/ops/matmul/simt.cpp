@@ -10,9 +10,7 @@ namespace aule::ops {
 namespace {
 
 // lavapipe has kernels of its own, without barriers.
-bool lanes_device(const Caps& caps) {
-  return caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle;
-}
+bool lanes_device(const Caps& caps) { return caps.is_software_simd() && caps.subgroup_size == 8; }
 
 bool float_problem(const GemmProblem& g) {
   return g.in == g.result && (g.in == DType::f32 || g.in == DType::f16 || g.in == DType::bf16) && g.k > 0;

@@ -16,7 +16,7 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
                         const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
                         const at::Tensor& dw, const at::Tensor& db) {
   const Caps& caps = caps_of(x);
-  if (caps.kind == Caps::Kind::cpu || rows == 0 || n < 16 || rows > 0x7fffffff) return false;
+  if (caps.is_software() || rows == 0 || n < 16 || rows > 0x7fffffff) return false;
   int vec = n % 4 == 0 ? 1 : 0;
   bool halves = false, aligned16 = true;
   for (const at::Tensor* t : {&grad, &x, &w, &dx}) {

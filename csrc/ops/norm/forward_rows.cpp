@@ -14,7 +14,7 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
                        const at::Tensor& rstd) {
   const Caps& caps = caps_of(x);
   constexpr int64_t kItems = 8, kLocal = 128, kResident = 1280;  // invocations of a multiprocessor
-  if (caps.kind == Caps::Kind::cpu || n <= kLocal * kItems * 2 || n % 8 != 0 || rows > 0x7fffffff) return false;
+  if (caps.is_software() || n <= kLocal * kItems * 2 || n % 8 != 0 || rows > 0x7fffffff) return false;
   if (x.element_size() != 2 || y.element_size() != 2) return false;
   for (const at::Tensor* t : {&x, &y, &w, &b})
     if (t->defined() && (t->element_size() > 4 || address_of(*t) % 16 != 0)) return false;

@@ -15,7 +15,7 @@ void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& gra
                      const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dw, const at::Tensor& db) {
   if (s.n_out == 0 || (!dw.defined() && !db.defined())) return;
   const Caps& caps = caps_of(x);
-  const bool cpu = caps.kind == Caps::Kind::cpu;
+  const bool cpu = caps.is_software();
   const bool group = !cpu && s.hop != 1;
   const DType c = stat_type(x) == at::kDouble ? DType::f64 : DType::f32;
   // Chunks of the sum: enough to fill the device, long enough to be worth adding up again.

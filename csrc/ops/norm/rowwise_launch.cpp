@@ -20,12 +20,12 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
     halves = halves || t->element_size() == 2;
     doubles = doubles || t->element_size() == 8;
   }
-  const bool group = !alone && caps.kind != Caps::Kind::cpu && inner == 1 && n >= 16;
+  const bool group = !alone && !caps.is_software() && inner == 1 && n >= 16;
   r.group = !group                                                                                         ? 0
             : caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4 && !doubles ? 2
                                                                                                            : 1;
   if (!r.group) {
-    r.local = caps.kind == Caps::Kind::cpu ? 8 : 64;
+    r.local = caps.is_software() ? 8 : 64;
     r.grid = linear_grid(ceil_div(rows, r.local));
     return r;
   }

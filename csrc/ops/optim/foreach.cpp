@@ -86,7 +86,7 @@ bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalar
   if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
   // This saves the dispatches' own time; larger tensors do better with the wider kernels of single tensors. On lavapipe
   // those win from 2048 elements on (measured); for GPUs the bound is an estimate.
-  const int64_t small = caps_of(self[0]).kind == Caps::Kind::cpu ? 1024 : 65536;
+  const int64_t small = caps_of(self[0]).is_software() ? 1024 : 65536;
   int64_t elems = 0;
   for (const Tensor& t : self) elems += t.numel();
   if (elems > small * static_cast<int64_t>(self.size())) return false;

@@ -105,7 +105,7 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
                 op, ": expected one dtype per list");
   }
   // 16-byte accesses; a CPU makes them element by element anyway.
-  const bool gpu = caps_of(self[0]).kind != Caps::Kind::cpu;
+  const bool gpu = !caps_of(self[0]).is_software();
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
   FusedAdamParams base{};

@@ -246,8 +246,7 @@ struct Plan {
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
-    const bool lanes =
-        caps.kind == Caps::Kind::cpu && caps.subgroup_size == 8 && caps.subgroup_shuffle && c == DType::f32;
+    const bool lanes = caps.is_software_simd() && caps.subgroup_size == 8 && c == DType::f32;
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       if (double_bits) {
         if constexpr (N == 2)
@@ -293,7 +292,7 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   DType c = arithmetic_of(row, common);  // declines before all else: an empty complex abs is complex in our rules
   if (iter.numel() == 0) return;
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
-  Plan<N> plan{row, c, caps_of(out.device().index()).kind != Caps::Kind::cpu, {}};
+  Plan<N> plan{row, c, !caps_of(out.device().index()).is_software(), {}};
   plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;
   TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(row), row.name,
                               ": this device has no float64 arithmetic");

@@ -15,7 +15,7 @@ bool column_sum(const char* name, const at::Tensor& x, int64_t rows, int64_t n, 
                 const at::Tensor& out) {
   const auto serves = [](c10::ScalarType t) { return t == at::kFloat || t == at::kHalf || t == at::kBFloat16; };
   const Caps& caps = caps_of(x);
-  if (caps.kind == Caps::Kind::cpu || caps.max_workgroup_invocations < 256) return false;
+  if (caps.is_software() || caps.max_workgroup_invocations < 256) return false;
   if (!serves(x.scalar_type()) || !serves(out.scalar_type())) return false;
   const int64_t elems = 16 / static_cast<int64_t>(x.element_size());
   constexpr int64_t kFewRows = 64, kRowsOfSplit = 32, kGroupsEach = 4;

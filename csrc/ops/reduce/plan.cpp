@@ -100,7 +100,7 @@ int64_t longest_chunk(const Caps& caps, const Plan& plan, ReduceKind kind) {
 
 // Chunks must fill the device, stay long enough to be worth a second pass, and be no longer than a loop may be.
 Shape choose(const Caps& caps, const Plan& plan, ReduceKind kind) {
-  const bool cpu = caps.kind == Caps::Kind::cpu;
+  const bool cpu = caps.is_software();
   const bool column = !plan.kept.empty() && plan.kept[0].in == 1;
   Shape s{};
   int64_t wanted;    // chunks per output that would fill the device
@@ -205,7 +205,7 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   p.out_ = args.write(scratch);
   go(1, args, shape.group, shape.local, splits);
   // More states for an output than one invocation may walk become fewer first.
-  const bool cpu = caps.kind == Caps::Kind::cpu;
+  const bool cpu = caps.is_software();
   while (!may_walk(caps, splits)) {
     p.n_red = splits;
     p.chunk = std::max<uint64_t>(2, longest_walk(caps));

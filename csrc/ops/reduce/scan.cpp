@@ -39,7 +39,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   for (int64_t d = dim + 1; d < x.dim(); ++d) p.inner *= x.size(d);
   p.rows = x.numel() / p.n;
   const Caps& caps = caps_of(x);
-  const bool cpu = caps.kind == Caps::Kind::cpu;
+  const bool cpu = caps.is_software();
   const bool group = !cpu && p.inner == 1 && p.n >= 32;
   const uint32_t local = group ? 256 : cpu ? 8 : 64;
   // Chunks fill the device when rows do not; each is long enough to be worth reading twice.

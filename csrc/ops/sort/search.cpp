@@ -22,7 +22,7 @@
 namespace aule::ops {
 namespace {
 
-uint32_t local_size(const at::Tensor& t) { return caps_of(t).kind == Caps::Kind::cpu ? 32 : 128; }
+uint32_t local_size(const at::Tensor& t) { return caps_of(t).is_software() ? 32 : 128; }
 
 void search(const char* name, const at::Tensor& bounds, const at::Tensor& values, bool right,
             const OptionalTensor& sorter, const at::Tensor& out) {

@@ -40,7 +40,7 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
   const bool wide = dt == DType::f64 || dt == DType::i64;
   const auto bytes = x.options().dtype(at::kByte);
   at::Tensor keys[2], positions[2];
-  const bool cpu = caps_of(x).kind == Caps::Kind::cpu;
+  const bool cpu = caps_of(x).is_software();
   const uint32_t local = cpu ? 32 : 256;
   const int64_t block = cpu ? 32 : 256;
   for (int i = 0; i < (n > block ? 2 : 1); ++i) {
