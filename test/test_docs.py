@@ -50,3 +50,16 @@ def test_the_page_of_environment_variables_is_complete():
     assert len(features) > 15 and not {name for name in features if f"`{name}`" not in page}
     assert read - written == set(), "not in docs/environment.md"
     assert written - read == set(), "in docs/environment.md and nowhere else"
+
+
+def test_quoted_lines_are_those_of_the_sources():
+    """An indented block belongs to the last file that the text before it names."""
+    wrong, quoted, source = [], 0, None
+    for line in (ROOT / "docs/development/operator.md").read_text().splitlines():
+        if not line.startswith("    "):
+            named = re.match(r"`([\w/]+\.(?:comp|cpp|h))`", line)
+            source = (ROOT / named[1]).read_text() if named else None if line.startswith("## 5") else source
+        elif source is not None:
+            quoted += 1
+            wrong += [] if line.strip() in source else [line]
+    assert quoted > 12 and not wrong, "\n".join(wrong)

@@ -3,7 +3,7 @@
 //   auto& stream = current(self);             // current stream of the tensor's device; op wrappers set the guard
 //   TensorArgs args;
 //   p.in = args.read(self);  p.out = args.write(out);
-//   launch(stream, kernel::..., Spec{...}, p, args, grid);
+//   launch(stream, kernel::..., {.dtype = dtype_of(self, op)}, p, args, grid);
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
