@@ -120,6 +120,12 @@ def test_rearrangements_layouts():
     assert_close(got, torch.ones(3, 3).tril(), rtol=0, atol=0)
 
 
+def test_roll_of_a_view_is_contiguous(device):
+    for shifts, dims in ((2, 0), ((1, 2), (0, 1))):
+        x = torch.randn(4, 5).t()
+        assert x.to(device).t().contiguous().t().roll(shifts, dims).stride() == x.roll(shifts, dims).stride() == (4, 1)
+
+
 def test_cat():
     a, b, c = torch.randn(3, 4), torch.randn(3, 2).half(), torch.randint(0, 5, (3, 5))
     exact(lambda a, b, c: torch.cat([a, b, c], 1), a, b, c)

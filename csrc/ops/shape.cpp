@@ -180,8 +180,9 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   }
   TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
               ", dims:", dims.size());
-  at::Tensor out = at::empty_like(self, at::MemoryFormat::Preserve);
-  if (self.numel() == 0) return out;
+  if (self.numel() == 0) return at::empty_like(self, at::MemoryFormat::Preserve);
+  // Contiguous, as on the CPU and CUDA: whether contiguous() copies later decides what is a view of what.
+  at::Tensor out = at::empty(self.sizes(), self.options().memory_format(std::nullopt));
   Rearrangement how;
   how.shift.assign(self.dim(), 0);
   for (size_t i = 0; i < dims.size(); ++i) {
