@@ -6,7 +6,6 @@ import re
 
 from spirv import ShaderError
 
-
 # Words before a variable's type that keep it at file scope.
 FILE_SCOPE = r"const|shared|layout|struct|precise|return|buffer|precision"
 

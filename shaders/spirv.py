@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 OP_NAME, OP_MEMBER_NAME = 5, 6
@@ -60,8 +61,17 @@ def spirv_words(spirv: bytes, where: str) -> array.array:
     return words
 
 
-def reflect_params(spirv: bytes, where: str) -> list[Member]:
+def instructions(spirv: bytes, where: str) -> Iterator[tuple[int, array.array]]:
+    """Opcode and words of each instruction, the word with opcode and count among them."""
     words = spirv_words(spirv, where)
+    at = 5
+    while at < len(words):
+        count = words[at] >> 16
+        yield words[at] & 0xFFFF, words[at : at + count]
+        at += count
+
+
+def reflect_params(spirv: bytes, where: str) -> list[Member]:
     names: dict[int, str] = {}
     member_names: dict[tuple[int, int], str] = {}
     offsets: dict[tuple[int, int], int] = {}
@@ -70,11 +80,7 @@ def reflect_params(spirv: bytes, where: str) -> list[Member]:
     constants: dict[int, int] = {}
     arrays: dict[int, tuple[int, int]] = {}
     structs: dict[int, list[int]] = {}
-    at = 5
-    while at < len(words):
-        count, op = words[at] >> 16, words[at] & 0xFFFF
-        w = words[at : at + count]
-        at += count
+    for op, w in instructions(spirv, where):
         if op == OP_NAME:
             names[w[1]] = literal_string(w[2:])
         elif op == OP_MEMBER_NAME:
@@ -122,16 +128,11 @@ def reflect_params(spirv: bytes, where: str) -> list[Member]:
 
 
 def reflect_constants(spirv: bytes, where: str) -> list[Constant]:
-    words = spirv_words(spirv, where)
     names: dict[int, str] = {}
     numbers: dict[int, int] = {}
     types: dict[int, str] = {}
     found: dict[int, Constant] = {}
-    at = 5
-    while at < len(words):
-        count, op = words[at] >> 16, words[at] & 0xFFFF
-        w = words[at : at + count]
-        at += count
+    for op, w in instructions(spirv, where):
         if op == OP_NAME:
             names.setdefault(w[1], literal_string(w[2:]))  # `const int A = B` names B's id once more
         elif op == OP_DECORATE and w[2] == DECORATION_SPEC_ID:
@@ -166,22 +167,18 @@ def check_builtins(spirv: bytes, where: str) -> None:
     right side of `&&` or `||` is more than one comparison of constants, glslang branches around it, and a constant made
     of the result is invalid (a crash in one driver, a refusal in another).
     """
-    words = spirv_words(spirv, where)
     wide: set[int] = set()
     constants: set[int] = set()
-    at = 5
-    while at < len(words):
-        count, op = words[at] >> 16, words[at] & 0xFFFF
-        if op == OP_TYPE_INT and words[at + 2] == 64 or op == OP_TYPE_VECTOR and words[at + 2] in wide:
-            wide.add(words[at + 1])
+    for op, w in instructions(spirv, where):
+        if op == OP_TYPE_INT and w[2] == 64 or op == OP_TYPE_VECTOR and w[2] in wide:
+            wide.add(w[1])
         elif OP_CONSTANT_TRUE <= op <= OP_SPEC_CONSTANT_OP:
-            constants.add(words[at + 2])
-            if op == OP_SPEC_CONSTANT_OP and words[at + 3] not in COMPOSITES:
-                if not constants.issuperset(words[at + 4 : at + count]):
+            constants.add(w[2])
+            if op == OP_SPEC_CONSTANT_OP and w[3] not in COMPOSITES:
+                if not constants.issuperset(w[4:]):
                     raise ShaderError(f"{where}: a constant of && or || with more than a comparison on its right")
-        elif op == OP_EXT_INST and words[at + 1] in wide and words[at + 4] in MIN_MAX_CLAMP:
+        elif op == OP_EXT_INST and w[1] in wide and w[4] in MIN_MAX_CLAMP:
             raise ShaderError(f"{where}: min, max or clamp of 64-bit integers; use comparisons (common/indexing.glsl)")
-        at += count
 
 
 def check_alignment(spirv: bytes, where: str) -> None:
@@ -189,14 +186,9 @@ def check_alignment(spirv: bytes, where: str) -> None:
 
     Vulkan forbids them (VUID-StandaloneSpirv-PhysicalStorageBuffer64-06314): `buffer_reference_align` is too small.
     """
-    words = spirv_words(spirv, where)
     largest: dict[int, int] = {}  # type -> bytes of its largest scalar
     type_of: dict[int, int] = {}
-    at = 5
-    while at < len(words):
-        count, op = words[at] >> 16, words[at] & 0xFFFF
-        w = words[at : at + count]
-        at += count
+    for op, w in instructions(spirv, where):
         if op in (OP_TYPE_INT, OP_TYPE_FLOAT):
             largest[w[1]] = w[2] // 8
         elif op in (OP_TYPE_VECTOR, OP_TYPE_ARRAY):
@@ -208,11 +200,11 @@ def check_alignment(spirv: bytes, where: str) -> None:
                 type_of[w[2]] = w[1]
             access = 4 if op == OP_LOAD else 3
             kind = w[1] if op == OP_LOAD else type_of.get(w[2])
-            if count > access + 1 and w[access] & MEMORY_ALIGNED and largest.get(kind, 0) > w[access + 1]:
+            if len(w) > access + 1 and w[access] & MEMORY_ALIGNED and largest.get(kind, 0) > w[access + 1]:
                 raise ShaderError(
                     f"{where}: {largest[kind]}-byte scalars through a buffer_reference_align of {w[access + 1]}"
                 )
-        elif count > 2 and w[1] in largest:  # an instruction with a result of that type
+        elif len(w) > 2 and w[1] in largest:  # an instruction with a result of that type
             type_of[w[2]] = w[1]
 
 
@@ -222,10 +214,6 @@ def check_guard(spirv: bytes, where: str) -> None:
     The guard calls `main` and then looks whether loops still run, so every invocation must come back from `main`; and
     descriptor set 0 is the guard's.
     """
-    words = spirv_words(spirv, where)
-    at = 5
-    while at < len(words):
-        op = words[at] & 0xFFFF
-        if op in (OP_KILL, OP_TERMINATE_INVOCATION) or op == OP_DECORATE and words[at + 2] == DECORATION_DESCRIPTOR_SET:
+    for op, w in instructions(spirv, where):
+        if op in (OP_KILL, OP_TERMINATE_INVOCATION) or op == OP_DECORATE and w[2] == DECORATION_DESCRIPTOR_SET:
             raise ShaderError(f"{where}: the guard of long loops allows no descriptor set and no end but main's")
-        at += words[at] >> 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -132,6 +133,15 @@ def layouts(t: torch.Tensor):
         yield "offset and step", view
     if t.dim() == 4:
         yield "channels last", t.contiguous(memory_format=torch.channels_last)
+
+
+def shader_module(name: str):
+    """A module of shaders/, which is no package."""
+    sys.path.insert(0, str(ROOT / "shaders"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
 
 
 def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:

@@ -151,8 +151,8 @@ def compare(family, device):
     factor = LOOSER.get(family, 1)
     if worst_output[0] < factor * OUTPUT_TOLERANCE and worst_gradient[0] < factor * GRADIENT_TOLERANCE:
         return
-    # A value that a rounding carries over the kink of a ReLU changes a gradient by percents, on the CPU as here, and some
-    # draws enlarge rounding errors. Float64 then says who is right: the device may err thrice as much as the CPU.
+    # A value that a rounding carries over the kink of a ReLU changes a gradient by percents, on the CPU as here, and
+    # some draws enlarge rounding errors. Float64 then says who is right: the device may err thrice as much as the CPU.
     wide_outputs, wide_gradients = in_float64(model, inputs, weights)
     for wide, ours, cpus, tolerance, least in (
         (wide_outputs, device_outputs, outputs, OUTPUT_TOLERANCE, 0.0),

@@ -1,22 +1,15 @@
 """What compile.py reads from SPIR-V and what it refuses there."""
 
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 
-SHADERS = Path(__file__).resolve().parent.parent / "shaders"
+from helpers import shader_module
 
 
 @pytest.fixture
 def shader_compiler():
-    sys.path.insert(0, str(SHADERS))
-    try:
-        import compile as shader_compiler
-    finally:
-        sys.path.remove(str(SHADERS))
-    return shader_compiler
+    return shader_module("compile")
 
 
 def test_shaders_with_64_bit_min_max_clamp_are_refused(shader_compiler):

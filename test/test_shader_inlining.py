@@ -1,22 +1,14 @@
 """`#pragma aule inline`: what becomes a macro, and that everything else is refused with its file and line."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-SHADERS = Path(__file__).resolve().parent.parent / "shaders"
+from helpers import shader_module
 
 
 @pytest.fixture
 def inlined():
-    sys.path.insert(0, str(SHADERS))
-    try:
-        from inlining import inlined
-        from spirv import ShaderError
-    finally:
-        sys.path.remove(str(SHADERS))
-    inlined.error = ShaderError
+    inlined = shader_module("inlining").inlined
+    inlined.error = shader_module("spirv").ShaderError
     return inlined
 
 

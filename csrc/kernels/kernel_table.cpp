@@ -21,11 +21,26 @@
 namespace aule::kernels {
 namespace {
 
+// A row and its constants, with their hash.
+struct Key {
+  uint64_t hash = 0;
+  uint16_t row = 0, words = 0;
+  std::array<uint32_t, kMaxSpecWords> spec{};
+
+  Key() = default;
+  Key(uint64_t its_hash, uint16_t its_row, SpecWords constants)
+      : hash(its_hash), row(its_row), words(static_cast<uint16_t>(constants.size())) {
+    if (constants.size() > kMaxSpecWords) throw vulkan::Error("a kernel has too many specialization constants");
+    std::copy(constants.begin(), constants.end(), spec.begin());
+  }
+  bool is(uint64_t other_hash, uint16_t other_row, SpecWords constants) const {
+    return hash == other_hash && row == other_row && words == constants.size() &&
+           std::memcmp(spec.data(), constants.data(), constants.size_bytes()) == 0;
+  }
+};
+
 struct Entry {
-  uint64_t hash;
-  uint16_t row;
-  uint16_t words;
-  std::array<uint32_t, kMaxSpecWords> spec;
+  Key key;
   const vulkan::Pipeline* pipeline;
 };
 
@@ -68,15 +83,12 @@ const Entry* find(const Table& t, uint64_t hash, uint16_t row, SpecWords spec) {
   for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
     const Entry* e = t.slots[i].load(std::memory_order_acquire);
     if (!e) return nullptr;
-    if (e->hash == hash && e->row == row && e->words == spec.size() &&
-        std::memcmp(e->spec.data(), spec.data(), spec.size_bytes()) == 0) {
-      return e;
-    }
+    if (e->key.is(hash, row, spec)) return e;
   }
 }
 
 void insert(const Table& t, const Entry* entry) {
-  size_t i = entry->hash & t.mask;
+  size_t i = entry->key.hash & t.mask;
   while (t.slots[i].load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
   t.slots[i].store(entry, std::memory_order_release);
 }
@@ -98,14 +110,9 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
     throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
                         device.caps().name + " has " + std::to_string(device.caps().max_shared_bytes));
   }
-  if (spec.size() > kMaxSpecWords) throw vulkan::Error(std::string(r.name) + ": too many specialization constants");
-  auto* entry = new Entry{hash,
-                          row,
-                          static_cast<uint16_t>(spec.size()),
-                          {},
-                          device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
-                                                           r.params_bytes, spec.data(), spec.size()})};
-  std::copy(spec.begin(), spec.end(), entry->spec.begin());
+  const auto* entry =
+      new Entry{Key(hash, row, spec), device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
+                                                                       r.params_bytes, spec.data(), spec.size()})};
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {
@@ -151,22 +158,14 @@ uint64_t evaluated_shared_bytes(uint16_t row, SpecWords spec) {
 uint64_t shared_bytes(uint16_t row, SpecWords spec) {
   // A planner asks the same again at every call; evaluating some hundred constants would be a tenth of its time.
   struct Answer {
-    uint64_t hash = 0, bytes = 0;
-    uint16_t row = 0, words = 0;
-    std::array<uint32_t, kMaxSpecWords> spec{};
+    Key key;
+    uint64_t bytes = 0;
   };
   thread_local std::array<Answer, 32> answers;
   const uint64_t hash = hash_of(row, spec);
   Answer& answer = answers[hash >> 59];
-  const bool same = answer.hash == hash && answer.row == row && answer.words == spec.size() &&
-                    std::memcmp(answer.spec.data(), spec.data(), spec.size_bytes()) == 0;
-  if (same) return answer.bytes;
-  const uint64_t bytes = evaluated_shared_bytes(row, spec);
-  if (spec.size() <= kMaxSpecWords) {
-    answer = {hash, bytes, row, static_cast<uint16_t>(spec.size()), {}};
-    std::copy(spec.begin(), spec.end(), answer.spec.begin());
-  }
-  return bytes;
+  if (!answer.key.is(hash, row, spec)) answer = {Key(hash, row, spec), evaluated_shared_bytes(row, spec)};
+  return answer.bytes;
 }
 
 std::vector<std::string> active_pipelines(int device) { return vulkan::Device::get(device).impl().pipelines->labels(); }

@@ -8,7 +8,8 @@
 // LANES = 1: a row per invocation, for CPU devices. LANES = 8: eight lanes per row, summed through shared memory.
 #include "attention/attention.glsl"
 
-layout(constant_id = FAMILY_CONSTANTS) const bool CHUNKED = false;  // 16-bit rows whose 8-element chunks are aligned: 16 bytes a load
+// 16-bit rows whose 8-element chunks are aligned: 16 bytes a load.
+layout(constant_id = FAMILY_CONSTANTS) const bool CHUNKED = false;
 
 #if LANES > 1
 shared float partial[256];

@@ -7,7 +7,8 @@
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
-layout(constant_id = FAMILY_CONSTANTS) const int LANES = 32;  // for the four-column pieces of a row: a power of two, at most LOCAL
+// For the four-column pieces of a row: a power of two, at most LOCAL.
+layout(constant_id = FAMILY_CONSTANTS) const int LANES = 32;
 layout(constant_id = FAMILY_CONSTANTS + 1) const int PITCH = 128;  // of a row of `partial`
 const int STREAMS = LOCAL / LANES;
 const int FLYING = 8;

@@ -16,8 +16,9 @@
 #include "attention/matrix_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
-layout(constant_id = AFTER_MATRIX_CONSTANTS) const int D = 64;       // head size of query and key, padded to a multiple of 16
-layout(constant_id = AFTER_MATRIX_CONSTANTS + 1) const int DV = 64;  // that of value
+// Head sizes of query and key, and of value, padded to multiples of 16.
+layout(constant_id = AFTER_MATRIX_CONSTANTS) const int D = 64;
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 1) const int DV = 64;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 2) const int TILE = 64;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 3) const int ROWS = 1;      // MAT_M blocks of rows of a subgroup
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 4) const int STEP = 1;      // MAT_N blocks of a tile in flight
@@ -44,7 +45,8 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 17) const int SPLIT = 1;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 18) const bool SUMS_DELTA = false;  // dQ: some rows may see few keys
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 19) const bool ONLY_DELTA = false;  // dQ: nothing else
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 20) const bool STORES_DS = false;   // dK/dV: for flash_attn_bwd_dq_stored
-// Stored dS: elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a word.
+// Stored dS: elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a
+// word.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 21) const bool PAIRS = false;
 // Stored dS: each query sees the keys up to its own, and dK/dV's block has DS_ROWS keys: queries before it are left
 // out.

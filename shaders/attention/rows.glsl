@@ -12,9 +12,10 @@
 layout(constant_id = FAMILY_CONSTANTS) const int DP = 64;  // D rounded up to a multiple of 2 * W
 layout(constant_id = FAMILY_CONSTANTS + 1) const int DVP = 64;
 layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 1;         // rows of a lane: 1, 2 or 4
-layout(constant_id = FAMILY_CONSTANTS + 3) const int PAIR = 1;      // 1: all addresses, strides and head sizes allow loads of two;
-                                                 // 2: and D = DP, Dv = DVP (15% faster)
-layout(constant_id = FAMILY_CONSTANTS + 4) const bool GRAD_BIAS = false;  // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk]
+// 1: all addresses, strides and head sizes allow loads of two; 2: and D = DP, Dv = DVP (15% faster)
+layout(constant_id = FAMILY_CONSTANTS + 3) const int PAIR = 1;
+// dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
+layout(constant_id = FAMILY_CONSTANTS + 4) const bool GRAD_BIAS = false;
 
 const int W = LOCAL;  // lanes: the subgroup size
 const int CHUNK = 2 * W;

@@ -44,15 +44,17 @@
 layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
 layout(constant_id = FAMILY_CONSTANTS + 1) const int SPLITS = 1;    // workgroups per block of rows
 layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 4;         // rows of an invocation, a multiple of 4
-layout(constant_id = FAMILY_CONSTANTS + 3) const bool QUADS = false;  // all addresses, strides and head sizes allow loads of four
+// All addresses, strides and head sizes allow loads of four.
+layout(constant_id = FAMILY_CONSTANTS + 3) const bool QUADS = false;
 layout(constant_id = FAMILY_CONSTANTS + 4) const int TX = 8;           // invocations of a row
 layout(constant_id = FAMILY_CONSTANTS + 5) const int C = 4;            // columns of scores of an invocation
 layout(constant_id = FAMILY_CONSTANTS + 6) const int DEPTH = 32;       // elements of a step of the scores
-layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // columns of scores, by TX, of a step of the result
+layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result, columns of scores by TX
 layout(constant_id = FAMILY_CONSTANTS + 8) const int STAGES = 1;       // halves of shared memory
-layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, chunks of four elements
+layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, chunks of four
 layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
-layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;  // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk]
+// dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
+layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;
 
 const bool DIRECT = STAGES == 1;  // one half, and loads go straight into it: for software devices
 const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;

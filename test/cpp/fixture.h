@@ -50,7 +50,8 @@ inline void scale_add(CommandStream& s, const Words& out, const Words& in, uint3
   p.o = args.write(out.address(), out.bytes());
   p.n = out.n;
   p.add = add;
-  launch(s, KernelRef<ScaleAddParams, ScaleAddSpec>{kScaleAdd}, {.factor = factor}, p, args, linear_grid((out.n + 63) / 64));
+  launch(s, KernelRef<ScaleAddParams, ScaleAddSpec>{kScaleAdd}, {.factor = factor}, p, args,
+         linear_grid((out.n + 63) / 64));
 }
 
 inline void ring_add(CommandStream& s, const Words& out, const Words& in, uint32_t add) {

@@ -63,6 +63,19 @@ struct Plan {
   uint64_t tiles = 0;
 };
 
+// The constants that a tile gives, which decide the shared memory.
+ConvTilesSpec tile_spec(const Plan& plan) {
+  const Tile& tile = plan.tile;
+  return {.mat_m = plan.mat_m,
+          .mat_n = plan.mat_n,
+          .threads = plan.threads,
+          .bm = tile.bm,
+          .bn = tile.bn,
+          .wm = tile.wm,
+          .wn = tile.wn,
+          .bk = tile.bk};
+}
+
 bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, bool weights, Plan& plan) {
   const Caps& caps = caps_of(t);
   const auto count = [&](const Tile& tile) { return uint64_t{ceil_div(m, tile.bm)} * ceil_div(n, tile.bn); };
@@ -89,14 +102,7 @@ bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, boo
                    a_rows = weights ? tile.bk : tile.bm, b_rows = weights ? tile.bk : tile.bn;
     const auto kernel = kernel::conv_tiles(t.scalar_type() == at::kHalf ? DType::f16 : DType::bf16,
                                            weights ? ConvTilesMAKES::weights : ConvTilesMAKES::positions);
-    const uint64_t bytes = shared_bytes(kernel, {.mat_m = layout.m,
-                                                 .mat_n = layout.n,
-                                                 .threads = threads,
-                                                 .bm = tile.bm,
-                                                 .bn = tile.bn,
-                                                 .wm = tile.wm,
-                                                 .wn = tile.wn,
-                                                 .bk = tile.bk});
+    const uint64_t bytes = shared_bytes(kernel, tile_spec({layout.m, layout.n, threads, tile}));
     if (threads > caps.max_workgroup_invocations || bytes > caps.max_shared_bytes) continue;
     if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
       continue;
@@ -172,21 +178,12 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   p.splits = 1;
   Plan plan;
   TORCH_INTERNAL_ASSERT(make_plan(x, p.m, p.n, p.groups, /*weights=*/false, plan));
-  const Tile& tile = plan.tile;
-  const int out_vec = p.n % 8 == 0 && x.scalar_type() != at::kFloat;
-  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::positions),
-         {.mat_m = plan.mat_m,
-          .mat_n = plan.mat_n,
-          .threads = plan.threads,
-          .bm = tile.bm,
-          .bn = tile.bn,
-          .wm = tile.wm,
-          .wn = tile.wn,
-          .bk = tile.bk,
-          .out_vec = out_vec,
-          .bias = bias.defined() ? 1 : 0,
-          .whole = p.channels % tile.bk == 0 ? 1 : 0},
-         p, args, linear_grid(plan.tiles * p.groups));
+  ConvTilesSpec spec = tile_spec(plan);
+  spec.out_vec = p.n % 8 == 0 && x.scalar_type() != at::kFloat;
+  spec.bias = bias.defined();
+  spec.whole = p.channels % plan.tile.bk == 0;
+  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::positions), spec, p, args,
+         linear_grid(plan.tiles * p.groups));
   return out;
 }
 
@@ -335,19 +332,8 @@ at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x
       std::clamp<uint64_t>(2 * kCores / products, 1, std::max<uint64_t>(1, p.k / (uint64_t{tile.bk} * 8))));
   const at::Tensor partial = at::empty({p.splits, out_channels, p.n}, x.options().dtype(at::kFloat));
   p.out_ = args.write(partial);
-  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::weights),
-         {.mat_m = plan.mat_m,
-          .mat_n = plan.mat_n,
-          .threads = plan.threads,
-          .bm = tile.bm,
-          .bn = tile.bn,
-          .wm = tile.wm,
-          .wn = tile.wn,
-          .bk = tile.bk,
-          .out_vec = 0,
-          .bias = 0,
-          .whole = 0},
-         p, args, linear_grid(products * p.splits));
+  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::weights), tile_spec(plan), p, args,
+         linear_grid(products * p.splits));
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
   const at::Tensor last = total.view({out_channels, g.kernel[1], g.kernel[2], p.channels})
                               .narrow(3, 0, x.size(1) / groups)

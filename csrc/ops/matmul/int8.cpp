@@ -44,21 +44,25 @@ Operand classify(uint64_t address, int64_t row, int64_t k, uint32_t rows, uint32
 // Axis MATRIX of gemm_int8.comp: bytes that matrices along k are a multiple of, 0 for packed dot products.
 int matrix_axis(const CoopMatShape* shape) { return shape == nullptr ? 0 : shape->k % 16 == 0 ? 16 : 8; }
 
+// The constants that a tile gives, which decide the shared memory. Packed dot products take workgroups of 256.
+GemmInt8Spec tile_spec(const Tile& t, const CoopMatShape* shape, const Caps& caps) {
+  GemmInt8Spec spec{.threads = 256, .bm = t.bm, .bn = t.bn, .wm = t.wm, .wn = t.wn, .bk = t.bk};
+  if (shape != nullptr) {
+    spec.mat_m = shape->m;
+    spec.mat_n = shape->n;
+    spec.mat_k = shape->k;
+    spec.threads = t.bm / t.wm * (t.bn / t.wn) * caps.subgroup_size;
+  }
+  return spec;
+}
+
 bool fits(const Tile& t, const CoopMatShape& shape, const Caps& caps) {
   const uint32_t subgroups = (t.bm / t.wm) * (t.bn / t.wn), threads = subgroups * caps.subgroup_size;
   if (threads > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 || t.bk % shape.k != 0)
     return false;
   if (t.wm * t.wn > 128 * caps.subgroup_size) return false;  // registers
   if (t.bm * t.bk / 16 % threads != 0 || t.bn * t.bk / 16 % threads != 0) return false;
-  return shared_bytes(kernel::gemm_int8(matrix_axis(&shape)), {.mat_m = shape.m,
-                                                               .mat_n = shape.n,
-                                                               .mat_k = shape.k,
-                                                               .threads = threads,
-                                                               .bm = t.bm,
-                                                               .bn = t.bn,
-                                                               .wm = t.wm,
-                                                               .wn = t.wn,
-                                                               .bk = t.bk}) <= caps.max_shared_bytes;
+  return shared_bytes(kernel::gemm_int8(matrix_axis(&shape)), tile_spec(t, &shape, caps)) <= caps.max_shared_bytes;
 }
 
 const CoopMatShape* shape_of(const Caps& caps) {
@@ -83,26 +87,14 @@ bool run(CommandStream& stream, const Caps& caps, const GemmProblem& g, const Co
   const Operand a = classify(g.a.address, g.a.row, g.a.col, g.m, g.k),
                 b = classify(g.b.address, g.b.col, g.b.row, g.n, g.k);
   if (a.vec == 0 || b.vec == 0) return false;
-  const int direct = shape != nullptr && is_direct(g, t) ? 1 : 0;
-  const uint32_t threads = shape != nullptr ? t.bm / t.wm * (t.bn / t.wn) * caps.subgroup_size : 256;
-  const uint32_t m = shape != nullptr ? shape->m : 16, n = shape != nullptr ? shape->n : 16,
-                 k = shape != nullptr ? shape->k : 32;
-  launch(stream, kernel::gemm_int8(matrix_axis(shape)),
-         {.mat_m = m,
-          .mat_n = n,
-          .mat_k = k,
-          .threads = threads,
-          .bm = t.bm,
-          .bn = t.bn,
-          .wm = t.wm,
-          .wn = t.wn,
-          .bk = t.bk,
-          .a_lies = a.lies,
-          .b_lies = b.lies,
-          .a_vec = a.vec,
-          .b_vec = b.vec,
-          .direct = direct},
-         fill<GemmInt8Params>(g), args, linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn)));
+  GemmInt8Spec spec = tile_spec(t, shape, caps);
+  spec.a_lies = a.lies;
+  spec.b_lies = b.lies;
+  spec.a_vec = a.vec;
+  spec.b_vec = b.vec;
+  spec.direct = shape != nullptr && is_direct(g, t);
+  launch(stream, kernel::gemm_int8(matrix_axis(shape)), spec, fill<GemmInt8Params>(g), args,
+         linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn)));
   return true;
 }
 
