@@ -470,19 +470,23 @@ def main() -> None:
         print(check(options.show) or "equal")
         return
     if options.jobs > 1:
-        share = -(-options.count // (4 * options.jobs))
+        # Parts of a hundred at most, told as they end: a run that is cut off has said what it found.
+        share = min(100, -(-options.count // (4 * options.jobs)))
         starts = range(options.seed, options.seed + options.count, share)
 
         def part(first):
             count = min(share, options.seed + options.count - first)
             command = [sys.executable, str(Path(__file__)), "--seed", str(first), "--count", str(count)]
-            return subprocess.run(command, capture_output=True, text=True)
+            return count, subprocess.run(command, capture_output=True, text=True)
 
+        failed = ran = 0
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            done = list(pool.map(part, starts))
-        for result in done:
-            print("\n".join(result.stdout.splitlines()[:-1]) if result.returncode in (0, 1) else result.stderr[-2000:])
-        failed = sum(int(r.stdout.splitlines()[-1].split()[0]) if r.returncode in (0, 1) else 1 for r in done)
+            for future in concurrent.futures.as_completed(pool.submit(part, first) for first in starts):
+                count, result = future.result()
+                ran += count
+                lines = result.stdout.splitlines() if result.returncode in (0, 1) else [result.stderr[-2000:], "1"]
+                failed += int(lines.pop().split()[0])
+                print("\n".join([*filter(None, lines), f"{failed} of {ran} differ so far"]), flush=True)
     else:
         torch.set_num_threads(1)
         failures = run_range(options.seed, options.count)
