@@ -51,7 +51,7 @@ launcher_as_one_word("CXX")
 
 def generate():
     """Both generators rewrite only what changed. They are processes of their own, as they start worker processes."""
-    for script in ("tools/generate_vulkan.py", "shaders/compile.py"):
+    for script in ("tools/generate_vulkan.py", "torch_aule/_shader/compile.py"):
         if subprocess.run([sys.executable, str(ROOT / script), "--out", str(GEN)], cwd=ROOT).returncode != 0:
             sys.exit(f"{script} failed")
 

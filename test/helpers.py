@@ -136,12 +136,8 @@ def layouts(t: torch.Tensor):
 
 
 def shader_module(name: str):
-    """A module of shaders/, which is no package."""
-    sys.path.insert(0, str(ROOT / "shaders"))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.pop(0)
+    """A module of the shader compiler."""
+    return importlib.import_module(f"torch_aule._shader.{name}")
 
 
 def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:

@@ -1,16 +1,11 @@
 """Drivers that end a shader's loops early: the limit is found when the device is created, and planners may be given
 another one. A kernel that the driver cut all the same is an error."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from helpers import check_python
 from torch_aule import _C
-
-SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 
 SHOW = """
 import torch, torch_aule
@@ -100,12 +95,8 @@ def test_what_the_driver_cuts_is_an_error(device, unified):
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():
-    sys.path.insert(0, str(SHADERS))
-    try:
-        from compile import compile_text
-        from spirv import ShaderError, check_guard
-    finally:
-        sys.path.remove(str(SHADERS))
+    from torch_aule._shader.compile import compile_text
+    from torch_aule._shader.spirv import ShaderError, check_guard
 
     def check(declaration, body):
         head = f"#version 460\nlayout(local_size_x = 1) in;\n{declaration}\n"

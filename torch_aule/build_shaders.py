@@ -1,4 +1,4 @@
-"""``python -m torch_aule.build_shaders``: compiles the shaders of a source checkout; see ``shaders/compile.py``."""
+"""``python -m torch_aule.build_shaders``: compiles the shaders of a source checkout; see ``_shader/compile.py``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
     int
         Its exit status; 2 if this is no source checkout, as in an installed wheel, whose shaders are compiled already.
     """
-    root = pathlib.Path(__file__).resolve().parent.parent
-    script = root / "shaders" / "compile.py"
-    if not script.is_file():
-        print(f"there is no {script}: shaders are compiled from a source checkout only", file=sys.stderr)
+    package = pathlib.Path(__file__).resolve().parent
+    root, script = package.parent, package / "_shader" / "compile.py"
+    if not (root / "shaders").is_dir():
+        print(f"there is no {root / 'shaders'}: shaders are compiled from a source checkout only", file=sys.stderr)
         return 2
     given = sys.argv[1:] if arguments is None else arguments
     return subprocess.run([sys.executable, str(script), *(given or ["--out", str(root / "build" / "gen")])]).returncode

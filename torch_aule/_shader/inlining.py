@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spirv import ShaderError
+from torch_aule._shader.spirv import ShaderError
 
 # Words before a variable's type that keep it at file scope.
 FILE_SCOPE = r"const|shared|layout|struct|precise|return|buffer|precision"

@@ -8,8 +8,8 @@ import itertools
 import os
 from pathlib import Path
 
-from shader_source import DTYPES, FEATURES, Shader, shown
-from spirv import ShaderError
+from torch_aule._shader.shader_source import DTYPES, FEATURES, Shader, shown
+from torch_aule._shader.spirv import ShaderError
 
 # Axis values that C++ cannot take as enumerators.
 CPP_KEYWORDS = {

@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inlining import inlined
-from spirv import Constant, Member, ShaderError
+from torch_aule._shader.inlining import inlined
+from torch_aule._shader.spirv import Constant, Member, ShaderError
 
-SHADERS = Path(__file__).resolve().parent
-ROOT = SHADERS.parent
+ROOT = Path(__file__).resolve().parents[2]
+SHADERS = ROOT / "shaders"
 INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "core"]
 
 EXTENSIONS = [

@@ -1,6 +1,6 @@
 """Compiles every shader variant to SPIR-V and generates the kernel table and its C++ front.
 
-    python shaders/compile.py --out build/gen
+    python torch_aule/_shader/compile.py --out build/gen
 
 Input:  shaders/<family>/<kernel>.comp with `#pragma aule` lines (shaders/README.md).
 Output: kernels_<family>.gen.h  params structs, axis enums and `kernel::<name>(axis...)` lookups
@@ -22,12 +22,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from emit import emit_family, emit_table, write_if_changed  # noqa: E402
-from shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
-from spirv import (  # noqa: E402
+if not __package__:  # a program of the build: torch_aule itself needs the extension that this is a part of
+    package = sys.modules["torch_aule"] = types.ModuleType("torch_aule")
+    package.__path__ = [str(Path(__file__).resolve().parents[1])]
+from torch_aule._shader.emit import emit_family, emit_table, write_if_changed  # noqa: E402
+from torch_aule._shader.shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
+from torch_aule._shader.spirv import (  # noqa: E402
     Constant,
     ShaderError,
     check_alignment,
