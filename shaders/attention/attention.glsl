@@ -148,23 +148,15 @@ uint64_t bias_bytes() { return BIAS_DTYPE == AULE_DT_BOOL ? 1 : (BIAS_DTYPE == A
 float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 
 // Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same mask.
-// Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements, whose mask is one word:
+// Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements. A cell's mask is one word:
 //   cell  4 * (query % 8) + key / 2 % 4: what one lane of NVIDIA's accumulators holds of a unit
 //   bit   16 * (key % 2) + 8 * (query / 16 % 2) + 4 * (key / 16 % 2) + 2 * (query / 8 % 2) + key / 8 % 2
-// A cell makes a draw of twelve words: Philox with key 0 after eight, after six and after four rounds, from a counter
-// of key / 32 and the cell, query / 32, and batch and head, all xor the call's own 128 bits, which are a draw of ten
-// rounds with the seed as key and the offset as counter. The keys of rounds are thus constants.
-// Bit i of the words is a number of 12 bits, from the first word the highest, and element i is kept if that is at least
-// the threshold, p in 2^-40: its upper 8 bits are THRESHOLD, a constant (one pipeline for each of 256), the next 4 the
-// upper bits of dropout_rest. All 32 comparisons are made at once, from the lowest bit on: `kept & w` where the
-// threshold has a 1, `kept | w` where it has a 0. What six rounds make decides only among the sixteenth of the elements
-// whose upper four bits are the threshold's, and what four rounds make among one of 256. Of six nothing was found;
-// after four, bits of one call are off balance by up to 0.06 and correlated by up to 0.08, which leaves 2^-13 and 2^-20
-// of an element and of a pair. Where all 12 bits are the threshold's its other 28 decide, by one number for the 32
-// elements: the third word after five rounds, times a constant, so that no element's own bits tell its upper ones. The
-// probability is p to 2^-41. In one word of 34,000 two elements share that number: the covariance of two elements of a
-// cell is at most 2^-26, so their correlation at p = 0.1 is 2e-7, and below 2^-12 for any p. A number for each element
-// would take a draw of its own: more than twice the work.
+// A cell makes a draw of twelve words: Philox with key 0 after eight, six and four rounds. Bit i of the words is a
+// number of 12 bits, and element i is kept if that is at least the threshold, p in 2^-40: its upper 8 bits are
+// THRESHOLD, a constant (one pipeline for each of 256), the next 4 the upper bits of dropout_rest. All 32 comparisons
+// are made at once, from the lowest bit on: `kept & w` where the threshold has a 1, `kept | w` where it has a 0.
+// Where all 12 bits are the threshold's, one number for the 32 elements decides by its other 28: the third word after
+// five rounds, times a constant. The probability is p to 2^-41; docs/attention.md, "Dropout", has the correlations.
 struct Dropout {
   uvec4 start;
 };

@@ -6,30 +6,14 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dK and dV:
+// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see matrix_staged.glsl), dK and dV:
 //   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through
 // shared memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's
-// accumulators and become its A operands, and dK and dV have one writer: no atomics, deterministic.
+// accumulators and become its A operands. dK and dV have one writer: no atomics, deterministic.
 // Heads wider than 128 columns: two subgroups share 16 keys. The first one holds K, makes P and sums dV; the second one
 // holds V, makes dP, is given P through shared memory and sums dK. They run the same instructions on other addresses.
-//
-// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS (FlashAttention-2 of CUDA in
-// the same run): D 64 268 / 282 at N 2048 / 8192 (255 / 287), causal 226 / 265 (205 / 260); D 128 236 / 251 (268 /
-// 301), causal 200 / 242 (226 / 289); at N 4096: D 80 220 (212), D 96 234 (284). Others, D 128:
-//   both passes with tile 32 (dQ in two stages) 228 / 245, causal 197 / 235
-//   dK/dV tile 16, two stages 200 / 216; tile 32, two stages 178 / 200; 4 subgroups, tile 32 219 / 237, tile 16 176 / 196
-//   dQ 4 subgroups, tile 16, two stages 218 / 233; tile 32, one stage 216 / 234
-//   stationary operands straight from memory: nothing at D 128 and 256, 3 % less at D 64
-// Wide heads at N 4096, plain: ms of this pass and TFLOPS of its own products (D 128 6.28, 350 in the same run):
-//   D 256: tile 16, two stages                                                          8.15   270
-//     one stage; tile 32; tile 32, both blocks in flight                          8.80   250; 8.87   248; 8.82   249
-//     the last with the branches of the forward's FENCES after blocks: 1; 2             9.11   241; 9.99   220
-//     tile 32, both, without (wrong, for timing) the barrier after P; loads of tiles    8.20   269; 7.08   311
-//   D 192: tile 32, both blocks in flight; FENCES 2                                     8.80   249; 9.02   243
-//     tile 48, P in halves; tile 16, three stages and one barrier for each              10.01  219; 11.83  185
-//   D 256 in other runs: each of the two has half of the columns, partial sums pass     9.33   236
-//     P given in a branch, or `part == 0 ? a : b` of what depends on accumulators       36.61  60
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dkdv_matrix.md
 #define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value, grad_scores
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3], first_head
 #define GIFTS ((WARPS / 2 * SIDES * ROWS * STEP + 1) * GIFT)

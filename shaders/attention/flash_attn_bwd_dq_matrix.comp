@@ -6,22 +6,14 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the full bias
-// gradient when asked):
+// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the
+// full bias gradient when asked):
 //   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V
 // tiles pass through shared memory. One writer per element, one order of summation: deterministic.
 // Heads wider than 128 columns: two subgroups share rows. The first one holds Q and makes P, the second one holds dO
 // and makes P's gradient; they tell each other, and each sums half of dQ's columns.
-//
-// Wide heads on an NVIDIA H200, driver 580.159, float16, N 4096, plain, heads * N * D = 2^26: ms of this pass and
-// TFLOPS of its own products (D 128 4.68, 352 in the same run):
-//   D 256: tile 32, both blocks in flight; with the branches of the forward's FENCES    6.99   236; 7.50   220
-//     tile 16, two stages; one stage                                                    7.25   228; 7.55   218
-//     the first without (wrong, for timing) barriers after P; loads of tiles            7.00   236; 5.93   278
-//   D 192: 32 rows of a pair, tile 16, two stages; one stage                            7.27   226; 7.41   222
-//     tile 32, one stage (16 bytes of local memory); 16 rows, both blocks in flight     6.90   238; 7.55   218
-//   in another run, each of the two with half of the columns of all operands: D 256 7.51, 220; D 192 7.95, 207
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_matrix.md
 #define ATTENTION_ADDRESSES grad_out, stats, grad_logsumexp, grad_query, grad_bias
 #define ATTENTION_STRIDES grad_out_stride[3], grad_query_stride[3]
 #define ATTENTION_GRAD_LOGSUMEXP

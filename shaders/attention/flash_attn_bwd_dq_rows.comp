@@ -4,9 +4,8 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
-// lavapipe 22.3.6, B1 H8 N512 D64 causal float32, processor time in ms beside 28 of the forward, rows of a lane:
-//   2 47 (compiles in 1 s)   4 37 (3 s); the plan stops at 512 vectors, here 2.
 // The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_rows.md
 #include "attention/rows.glsl"
 
 

@@ -5,23 +5,14 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on matrix units, dQ from the dS that the pass for dK and dV stored: dQ = scale * dS K, a
-// plain product that passes over the tiles in which no query of the block sees a key.
+// FlashAttention backward on cooperative matrices, dQ = scale * dS K from the dS that the pass for dK and dV stored.
+// A plain product that passes over the tiles in which no query of the block sees a key.
 //
 // Workgroup (block of DS_ROWS queries, query head of the chunk), heavy causal blocks first. Its subgroups share the
 // block: ROWS * MAT_M queries by WIDTH columns each. dS arrives as accumulators of dS^T in the order of their lanes,
-// and goes to shared memory as rows of keys, from which matrix loads transpose it; it takes the place of the second
+// and goes to shared memory as rows of keys, from which matrix loads transpose it. It takes the place of the second
 // operand of matrix_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
-//
-// Whole backward on an NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192, then
-// causal, with a workspace of 1024 MiB (both forms of one build and run; FlashAttention-2 of CUDA): D 128 241 / 265,
-// 216 / 225 (two passes 199 / 210, 175 / 200; 269 / 304, 227 / 292); D 96 261 / 286, 226 / 240 (209 / 224, 186 / 216;
-// 261 / 294, 197 / 252); D 256 136 / 152, 126 / 150 (129 / 131, 122 / 138; 228 / 255, 194 / 243); D 64 231 / 248, 199 /
-// 179 (234 / 248, 200 / 232). D 128 by workspace: 256 MiB 241 / 154, 191 / 82; 512 242 / 231, 213 / 159; 2048 241 /
-// 265, 215 / 250; 4096 241 / 263, 214 / 259. These are of a causal dS stored whole. Later, as a triangle, which twice
-// the heads fit, and rested between samples, D 128 with 1024 MiB: 281 / 316, causal 237 / 273 (264 / 296, 220 / 281).
-// dK/dV tiles of 16 rows:
-// 226 / 259; of 64: 242 / 265; four subgroups: 216 / 238.
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_stored.md
 #define ATTENTION_ADDRESSES grad_scores, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks
 #include "attention/matrix.glsl"

@@ -5,58 +5,16 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention forward on matrix units whose accumulators' layout is known (FlashAttention-2, Dao 2023).
+// O = softmax(scale * Q K^T + bias) V on cooperative matrices of known layout (FlashAttention-2, Dao 2023).
 //
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles
-// pass through registers into shared memory. Scores are in log2 units, O and l sums of P = 2^(s - m), m the reference
-// maximum of a row. Any m gives the same O / l as long as no P overflows, so maxima are looked for in few tiles: the
-// first, and those that some row sees in part (causal: around the diagonal). The others take m as it is, with no
-// maximum and no vote between product and exponentials. That no P was more than float16 holds is known afterwards, for
-// the sum of a lane's P is at least the largest of them. Where it may have been more (a score 16 above those looked at,
-// a factor of e^11 in P), the block is done again with all tiles looked at. With bias or soft cap all tiles are: m
-// moves when some row exceeds it by more than 8.
+// pass through registers into shared memory. Scores are in log2 units; O and l are sums of P = 2^(s - m), m the row's
+// reference maximum, which is looked for in few tiles. If a P may have exceeded float16, the block is computed again
+// with the maxima of all tiles: docs/attention.md, "Sampled maxima". Bias and soft cap always take all tiles.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
-//   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V | barrier
-//             a tile of one step: start loads of next K and V | S, exponentials, O += P V | write both | barrier
-//
-// Ladder (NVIDIA H200, driver 580.159, float16, heads * N * D = 2^26, TFLOPS at N 2048 / 8192). All tiles looked at
-// with a vote that moves m when a score exceeds it by 8; CUDA's FlashAttention-2 in the same run: D 64 304 / 304,
-// causal 264 / 290; D 128 351 / 335, causal 284 / 317:
-//   D 64   functions with matrices at file scope (memory instead of registers)               38 / 39    causal 34 / 38
-//          the same code as macros and locals, parameters from the ring, rows clamped        285 / 321
-//          unmasked loop alone where nothing needs a mask (EXACT)                             301 / 334
-//          parameters as push constants, 32-bit row offsets, first maximum from an element    325 / 336  causal 259 / 301
-//          row steps as constants, no clamp where the tiles are whole                         326 / 340  causal 268 / 316
-//          the same with 64-bit pointers and immediate offsets                                317 / 328  causal 251 / 297
-//          8 subgroups                                                                        220 / 233
-//   D 128  8 subgroups, tile 32, 2 stages                                                     304 / 329  causal 235 / 294
-//          8 subgroups, tile 16: K loaded, written in the middle, then V                      222 / 268  causal 175 / 223
-//          one 16-row block per subgroup: tile 64, one stage                                  288 / 304  causal 247 / 288
-//   Rested between samples, CUDA 305 / 313, causal 272 / 302 (D 64), 354 / 362 and 305 / 339 (D 128), with the rows of Q and
-//   O in whole lines (matrix_tiles.glsl; before, loading Q took 5,900 clocks, straight from memory 10,300, storing O 4,200,
-//   of some 190,000 at N 2048), and OPAQUE_ZERO there:
-//          D 64 331 / 342, Q straight from memory 328 / 347, causal 280 / 321; D 128 329 / 349, causal, tile 16, 256 / 311
-//          the same without OPAQUE_ZERO: D 64 316 / 327; D 128 316 / 333, causal 224 / 280
-//          half of the subgroups half a step behind the others, by waiting: slower by just the wait
-//          scores block by block, exponentials of the next block before this one's products: the same within 0.2 %
-//          a quarter of the exponentials as three cheap instructions (wrong, for timing): D 128 340 / 364, D 64 325 / 334
-//          the divisions of the group's number as shifts (890 clocks at the beginning): the same
-// The sum instead of the maxima, in the same run as CUDA's 305 / 312, 273 / 303, 352 / 360, 305 / 339:
-//   D 64   the sum checked behind each step, before the products: loop that tries twice 251 / 267, with the products in it
-//          336 / 352, both cases written out 328 / 344; causal 254 / 283, 269 / 306, 278 / 316
-//          checked at the end, tile 64, 4 blocks at a time 359 / 379, Q straight from memory 366 / 401; 2 blocks 360 / 382
-//          and 370 / 406; 1 block 361 / 395 and 350 / 385; 8 subgroups 340 / 372
-//          causal, 2 blocks, 308 / 378, straight from memory 295 / 365; 4 blocks 297 / 353
-//   D 128  8 subgroups, tile 32, 2 stages 234 / 246 (spilled registers), one stage - / 332
-//          4 subgroups, tile 32, one stage 333 / 355, causal 280 / 339
-//          8 subgroups, tile 32, one stage, FENCES 1 366 / 388, causal 261 / 339; a barrier of the subgroup there - / 367;
-//          FENCES 1 with a branch that clears one accumulator only 298 / 341, before the exponentials 340 / 362, both 340 / 363
-//          with the load of V behind the first block 315 / 361; 4 subgroups with that 332 / 352, causal 285 / 341
-//   At N 4096, before / after (CUDA): D 32 276 / 314, causal 245 / 275 (222, 206); D 80 275 / 326, 247 / 288 (274, 256);
-//          D 96 347 / 377, 297 / 320 (349, 321); D 192 286 / 305, 269 / 278, FENCES 1 305, causal 289 (320, 294);
-//          D 256 307 / 164 (spilled), FENCES 1 302, 2 324, causal FENCES 1 288 (326, 303)
-//   A branch around blocks of keys that no row of the subgroup sees, in the masked loop: causal 243 / 286 (D 64), 167 / 202
-//   (D 128, tile 16), and where a tile has several steps the unmasked loop lost a tenth as well.
+//   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V |
+//             barrier; a tile of one step: start loads of next K and V | S, exponentials, O += P V | write | barrier
+// Deterministic. What was tried, and what it gave: docs/ladders/flash_attn_fwd_matrix.md
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
 #define ATTENTION_PAGED

@@ -5,11 +5,7 @@
 // FlashAttention forward for CPU devices: O = softmax(Q K^T) V by online softmax (FlashAttention-2, Dao 2023).
 //
 // Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}; keys pass one at a time (rows.glsl).
-//
-// lavapipe 22.3.6, 2 cores, B1 H8 N512 D64 causal float32, in ms (JIT in s), rows x keys per step:
-//   1x1 46 (0.5)   2x1 23 (0.4)   4x1 16.5 (1.1)   2x2 22 (0.4)   4x2 19 (1.1)   2x4 26 (0.7)
-// and 4x1 with the rescaling of o fused into its sum: 14 (processor time 28; 33 without PAIR = 2). Loads fetched a
-// chunk ahead, or amid the multiplications: no gain; all of a key's loads first: 16.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_rows.md
 #include "attention/rows.glsl"
 
 void main() {

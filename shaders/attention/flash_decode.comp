@@ -4,17 +4,13 @@
 //
 // Workgroup (split of the keys, b, key head) of LOCAL invocations. The ROWS rows are the queries of all heads of the
 // group, row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores (its row in 16-byte
-// chunks), then eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows. m and l of
-// all rows are kept alike in every invocation; a fully hidden tile leaves them alone.
-// Loads of V fly in eights: one at a time, 128 k keys of 8 heads of D 128 took 260 us on an H200, where x + 1 moves as
-// much in 160. With them, B 1, 32 / 8 heads of D 128, float16, beside x + 1 over as many bytes and FlashAttention-2 of
-// CUDA: 16 k keys 41 us (20, 34; 33 without flash_decode_combine), 128 k 177 us (131, 147; 171). 256, 1024 and 2048
-// workgroups instead of 512: 44, 48, 48 and 215, 183, 194 us; workgroups of 64: 44 and 216, of 256: 48 and 191. Writes
-// float32 partial results for flash_decode_combine: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of
-// 2^(s - m) v and stats [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units.
-//
+// loads), then eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows, eight loads
+// in flight. All invocations keep m and l of all rows; a fully hidden tile leaves them alone.
+// Results, in float32: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats
+// [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. flash_decode_combine adds them up.
 // RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries
 // of a sequence; rows beyond a sequence's own are not stored.
+// What was tried, and what it gave: docs/ladders/flash_decode.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 

@@ -2,8 +2,8 @@
 // The splits of flash_decode put together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
 //
 // One workgroup per query row. Its invocations share the splits, first for their statistics, then LANES of them for
-// each of the others' rows of four columns, FLYING loads at a time: with one invocation after another down the splits,
-// 64 of them cost 50 us on an H200, more than the 16 k keys before.
+// each of the others' rows of four columns, FLYING loads at a time.
+// What was tried, and what it gave: docs/ladders/flash_decode.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 

@@ -5,31 +5,13 @@
 //
 // Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group,
 // row = member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared
-// memory and without a barrier: a lane holds eight columns (PER times, where LANES are too few) of the queries, of the
-// accumulators, and of the keys and values that are under way while those before them are worked on. All teams take
-// equally many steps, so that subgroups never part.
-//
-// Rows are stored in a lane relative to its own: q[j] is row own_row ^ j, so that the sums over the lanes, and P on its
-// way back, pass between lanes without a choice of registers. Each lane ends with the sums of one row and HELD keys
-// (SAME lanes with the same ones), so the softmax of ROWS * KEYS scores is done once. The reference maximum m belongs
-// to a team and moves only when a score exceeds it by 2^32, which float32 sums bear.
-// Then the teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as
-// float32: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats [B * Hkv, splits,
-// rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. The last workgroup of a head to arrive puts the splits
-// together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
-//
-// RAGGED: lengths come from the device, and splits that get no key write weights of 0. QUERIES is then the most queries
-// of a sequence; rows beyond a sequence's own are not stored.
-//
-// On an H200, 32 / 8 heads of D 128, float16, 128 workgroups of 512, us beside x + 1 over as many bytes and
-// scaled_dot_product_attention of CUDA: 16 k keys 23.4 (18.6, 25.2; flash_decode 36). With PASS 2: 16 k 23.9, 128 k
-// 127.0 (130.0, 127.0), 4 k 12.1 (6.4, 13.3); four queries over 16 k 55.3 (18.6, 192); 32 / 32 heads over 4 k 21.4
-// (18.6, 23.5). 16 k with PASS 2 in parts: the last workgroup's work 2.1; parameters through the ring instead of push
-// constants 0.1; divisions and loops that are not unrolled at the beginning and end 2. With all fences in one
-// invocation and PASS 4, for measurement only (other devices' barriers need not order the others' stores): 23.2, 384
-// invocations 24.2, 256 27.4, 256 of KEYS 8 24.8, 512 of KEYS 2 25.6, of KEYS 8 35.5 (it spills); bfloat16 23.1, in 264
-// workgroups 27.3. The same team in 264 workgroups of 256 with a kernel of its own for the splits 33.1, of which 4.4
-// for that kernel.
+// memory and without a barrier; docs/attention.md, "Few queries, many keys", says which lane holds what. Row q[j] of a
+// lane is own_row ^ j. All teams take equally many steps, so that subgroups never part.
+// The teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as float32
+// {partial, stats}, laid out as flash_decode's. The last workgroup of a head to arrive puts the splits together:
+// O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
+// RAGGED: as in flash_decode, with QUERIES the most queries of a sequence.
+// What was tried, and what it gave: docs/ladders/flash_decode_lanes.md
 #define ATTENTION_LANES
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"

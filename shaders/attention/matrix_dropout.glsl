@@ -1,27 +1,10 @@
 // The dropout mask of blocks of scores in the lanes that hold them: see dropout_word() in attention.glsl.
 //
-// Where a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4) it holds
-// what a cell of the unit is, of two blocks of rows and two of columns: one word in one register, drawn on every second
-// block of the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw
-// the words of a unit, one or several per lane, for every block, and fetch each element's by a shuffle.
-//
-// Ladder (NVIDIA H200, driver 580.159, float16, N 4096, p 0.1, heads * N * D = 2^26, TFLOPS forward / backward at D 64
-// and D 128; CUDA's FlashAttention-2 227 / 235 and 269 / 278, without dropout 307 / 274 and 340 / 291):
-//   16 bits of an element, a draw for 8, handed out by shuffles (the forward's maxima in all tiles)   193 / 188  253 / 212
-//   8 bits, a run with 378 / 274 and 352 / 252 without dropout (D 128 in blocks of 4 subgroups):
-//     a draw of nine rounds with the seed as key for 32 elements, where its block is masked           307 / 238  339 / 223
-//     before the products of the block before                                                         306 / 245  321 / 227
-//     a round at a time between those products                                                        314 / 243  314 / 193
-//     the three with P masked as pairs of halves                                          318; 308; 311  -; 314; 314
-//   the same with 383 / 272 and 379 / 246 without dropout:
-//     eight rounds, key 0, where its block is masked, backward before the products before             310 / 236  344 / 229
-//     P masked as pairs of halves                                                                     314        331
-//     steps of one block, and with pairs                                                              312; 321   -
-//     D 64 with FENCES 1, 2: 292, 288; D 128 with 0, 2: 287, 312
-//   D 64, a run with 379 / 269 without and 310 / 234 with dropout:
-//     forward drawn before S; that in steps of one block, with FENCES 0, 1, 2                         314; 299, 279, 272
-//     seven rounds; the call's bits as the keys of rounds                                             308 / 240; 309 / 240
-//   Before, with nine rounds and 345 / 267: forward 278, without masks (wrong) 303. Masks cost as much as draws.
+// If a lane holds rows {g, g + 8} and columns {2t, 2t + 1, 2t + 8, 2t + 9} (g = lane / 4, t = lane % 4), it holds a
+// cell of the unit, of two blocks of rows and two of columns: one word in one register, drawn on every second block of
+// the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw the words
+// of a unit, one or several per lane, for every block, and fetch each element's by a shuffle.
+// What was tried, and what it gave: docs/ladders/matrix_dropout.md
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 const int LANE_WORDS = SUBGROUP < 32 ? 32 / SUBGROUP : 1;

@@ -7,12 +7,7 @@
 // An invocation has W pairs of one token and head: accesses of 16 bytes where W is 16 bytes of elements (the host sees
 // to the alignment), else W is 1. BY_TOKEN: a token's heads are neighbours, as they are in memory; the tables come from
 // the caches then. A position out of range is reported.
-//
-// 32 heads, 16384 tokens of 128 on an H200, GB/s of x and y (x + 1 has 4145), tables of float32. Tokens first in memory
-// (BY_TOKEN), heads an invocation: float16 1 3857, 2 3821, 4 3703, 8 3489; float32 4076 4053 3973 3897; bfloat16 1
-// 3645. The same by heads: float16 1 3446, 2 3389, 4 3173. Heads first in memory, by heads: float16 1 3652, 2 3584, 4
-// 3309, 8 3170; float32 3754 3520 3644 3810; by tokens float16 3568 and less. Workgroups of 128 and 256: the same, 1 %
-// less.
+// What was tried, and what it gave: docs/ladders/rotary.md
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int TABLE_DTYPE = 0;

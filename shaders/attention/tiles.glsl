@@ -1,38 +1,15 @@
-// Attention without matrix units: every operand passes through shared memory in steps, products are made in registers.
+// Attention without cooperative matrices: operands pass through shared memory in steps, products are made in registers.
 //
 // LOCAL invocations stand as TY (y) x TX (x). An invocation has rows y*R + {0..R-1} of
 //   scores  S[BM][BN]: columns x + TX*{0..C-1}; steps of DEPTH elements of both operands' rows
-//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}; steps of STRIP*TX rows of the second operand, for which an
-//           invocation puts STRIP columns of its scores beside it, transposed
-// so that every read of shared memory brings 16 bytes and lanes beside each other meet no bank conflict: rows of B end
-// with a gap of 16 bytes, and R rows of A together, for these are read as y*R + i by lanes of one i. A step travels
-// from memory into registers while the one before it is multiplied and goes into the other half of shared memory: one
-// barrier a step. A workgroup makes at most COLUMNS columns of the result; larger heads are split over workgroups,
-// which repeat the scores.
-// Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs that adds in float32,
-// and sums of 16 bits are too coarse.
-//
-// H200, N 2048, B*H*N*D = 2^24, float32, TFLOPS (4 N^2 D B H forward, 2.5 times that backward); shapes are what
-// AULE_ATTENTION_TILES takes: LOCAL, TX, R, C, DEPTH, STRIP, STAGES, UNROLL_S, UNROLL_O.
-//   forward D 64       128,8,8,8,8,1,2,2,8 28.5   256,16,8,8,8,1,2,2,16 27.6   256,16,8,4,16,1,2,4,16 25.3
-//                      128,8,8,4,8,1,2,2,8 23.8   128,16,8,4,16,1,2,4,16 23.1
-//   forward D 128      256,16,8,8,8,1,2,2,16 and the others at half the clock, hence left out; see below
-//   backward D 64      dQ and dK/dV 128,16,8,4,16,1,2,4,16 19.8; dQ 256,16,8,4,16,.. 20.5, 128,16,4,4,16,.. 19.0,
-//                      128,16,8,2,16,.. 19.0, 128,8,8,4,8,1,2,2,8 18.5; dK/dV 256,16,8,4,16,.. 20.1, 128,16,8,2,16,.. 19.2,
-//                      128,8,4,8,8,1,2,2,8 18.8, 128,16,4,4,16,.. 18.6
-//   backward D 128     dQ 128,16,8,4,16,..; dK/dV 256,16,4,4,16,1,2,4,16 17.4, 128,16,4,4,16,.. 16.2 (dQ 256,16,8,4,16,..
-//                      16.3), 256,32,8,2,8,1,1,2,16 14.8, 128,16,8,2,16,.. 14.7, 128,16,8,4,16,.. 11.0
-// What was here before (16 x 8 invocations of 4 x 4 scores, single floats from shared memory, a tile's rows fetched
-// between two barriers): forward 14.8 (D 64) and 14.4 (D 128), backward 11.0 and 9.2. That compiler takes 228 to 255
-// registers and spills some into shared memory.
-// The shapes of attention/tuning_table.cpp, in turns with a 4096^3 product at 42 TFLOPS throughout, forward / backward:
-//   strips unrolled by a hint that the compiler did not follow, so that scores stood in local memory (160 to 288 bytes)
-//     D 64 28.4 / 21.4, causal 24.5 / 19.0; D 128 31.1 / 19.6, 26.3 / 17.3; float16 26.5 / 20.5, 23.5 / 18.4; 28.9 / 18.8,
-//     24.7 / 16.9
-//   strips as a loop whose body names each column (accumulate) and shuffles with constants (over_rows)
-//     D 64 28.9 / 23.1, causal 24.9 / 20.6; D 128 33.1 / 20.4, 27.7 / 18.0; float16 26.5 / 21.3, 23.5 / 19.1; 29.0 / 18.8,
-//     24.7 / 17.1
-//   CUDA's memory-efficient kernels in the same run, float32: D 64 34.9 / 35.1, D 128 45.0 / 36.6
+//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}; steps of STRIP*TX rows of the second operand, for which
+//           an invocation puts STRIP columns of its scores beside it, transposed
+// Every read of shared memory brings 16 bytes without a bank conflict: rows of B end with a gap of 16 bytes, and so do
+// R rows of A together. A step travels through registers into the other half of shared memory while the one before it
+// is multiplied: one barrier a step. A workgroup makes at most COLUMNS columns of the result; the splits of a larger
+// head repeat the scores. Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs
+// that adds in float32, and sums of 16 bits are too coarse.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd.md
 #ifndef AULE_ATTENTION_TILES_GLSL
 #define AULE_ATTENTION_TILES_GLSL
 #if SHUFFLE
@@ -49,7 +26,7 @@ layout(constant_id = FAMILY_CONSTANTS + 3) const bool QUADS = false;
 layout(constant_id = FAMILY_CONSTANTS + 4) const int TX = 8;           // invocations of a row
 layout(constant_id = FAMILY_CONSTANTS + 5) const int C = 4;            // columns of scores of an invocation
 layout(constant_id = FAMILY_CONSTANTS + 6) const int DEPTH = 32;       // elements of a step of the scores
-layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result, columns of scores by TX
+layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result: score columns / TX
 layout(constant_id = FAMILY_CONSTANTS + 8) const int STAGES = 1;       // halves of shared memory
 layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, chunks of four
 layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
