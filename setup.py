@@ -101,8 +101,8 @@ def start_precompiling(compiler, extension):
 def units_with_precompiled_header(sources):
     """What to compile in place of `sources`: a file that includes the header and then the source.
 
-    Where the header does not suit a unit's flags, gcc reads its text. The tables of csrc/aten are a few lines each and
-    take one unit for several.
+    Where the header does not suit a unit's flags, gcc reads its text. The tables of csrc/aten are a few lines each, and
+    so are the topics of csrc/python: several take one unit.
     """
 
     def unit(name, members):
@@ -119,10 +119,11 @@ def units_with_precompiled_header(sources):
         return relative(path)
 
     tables = [source for source in sources if source.startswith("csrc/aten/")]
-    others = [source for source in sources if source.startswith(("csrc/ops/", "csrc/python/", "csrc/runtime/"))]
-    units = [unit(f"aten_{i}", tables[i::8]) for i in range(8)]
+    bindings = [source for source in sources if source.startswith("csrc/python/")]
+    others = [source for source in sources if source.startswith(("csrc/ops/", "csrc/runtime/"))]
+    units = [unit(f"aten_{i}", tables[i::8]) for i in range(8)] + [unit("python", bindings)]
     units += [unit("_".join(Path(source).with_suffix("").parts[1:]), [source]) for source in others]
-    return [*units, *(source for source in sources if source not in tables and source not in others)]
+    return [*units, *(source for source in sources if source not in {*tables, *bindings, *others})]
 
 
 class BuildAule(BuildExtension):

@@ -1,0 +1,111 @@
+// Devices: count, current one, properties, faults for tests.
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "python/bindings.h"
+#include "runtime/device_caps.h"
+#include "runtime/info.h"
+
+namespace aule::python {
+namespace {
+
+const char* kind_name(Caps::Kind kind) {
+  switch (kind) {
+    case Caps::Kind::discrete: return "discrete";
+    case Caps::Kind::integrated: return "integrated";
+    case Caps::Kind::virtual_gpu: return "virtual";
+    case Caps::Kind::cpu: return "cpu";
+    default: return "other";
+  }
+}
+
+py::dict device_properties(int device) {
+  const Caps& caps = runtime::device_caps(index_of(device));
+  py::dict d;
+#define FIELD(name) d[#name] = caps.name
+  FIELD(name);
+  FIELD(driver_name);
+  FIELD(driver_info);
+  FIELD(uuid);
+  FIELD(vendor_id);
+  FIELD(device_id);
+  FIELD(driver_version);
+  FIELD(api_version);
+  FIELD(subgroup_size);
+  FIELD(min_subgroup_size);
+  FIELD(max_subgroup_size);
+  FIELD(max_shared_bytes);
+  FIELD(max_push_constant_bytes);
+  FIELD(max_workgroup_invocations);
+  FIELD(max_allocation_bytes);
+  FIELD(max_buffer_bytes);
+  FIELD(timestamp_period_ns);
+  FIELD(max_loop_iterations);
+  FIELD(driver_loop_limit);
+  FIELD(unified_memory);
+  FIELD(float16);
+  FIELD(bfloat16);
+  FIELD(float64);
+  FIELD(int8);
+  FIELD(int16);
+  FIELD(int_dot_product);
+  FIELD(float32_atomic_add);
+  FIELD(shared_float32_atomic_add);
+  FIELD(subgroup_basic);
+  FIELD(subgroup_arithmetic);
+  FIELD(subgroup_shuffle);
+  FIELD(subgroup_ballot);
+  FIELD(subgroup_size_control);
+  FIELD(full_subgroups);
+  FIELD(cooperative_matrix);
+  FIELD(cooperative_matrix2);
+  FIELD(sparse_binding);
+  FIELD(memory_budget);
+  FIELD(device_fault);
+  FIELD(pipeline_executable_properties);
+#undef FIELD
+  d["created"] = runtime::device_created(index_of(device));
+  d["kind"] = kind_name(caps.kind);
+  d["total_memory"] = caps.device_heap_bytes;
+  py::list shapes;
+  for (const auto& s : caps.coopmat_shapes)
+    shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
+  d["coopmat_shapes"] = shapes;
+  return d;
+}
+
+}  // namespace
+
+void bind_device(py::module_& m) {
+  m.def("device_count", &runtime::device_count);
+  m.def("unavailable_reason", &runtime::unavailable_reason);
+  m.def("is_initialized", [] {
+    for (int i = 0; i < runtime::device_count(); ++i)
+      if (runtime::device_created(i)) return true;
+    return false;
+  });
+  m.def("init", [] {
+    torch::utils::register_fork_handler_for_device_init(at::kPrivateUse1);
+    runtime::check_not_forked();
+  });
+  m.def("current_device", [] { return static_cast<int>(runtime::current_device()); });
+  // A program that turns to another device leaves work running here. The device guard around each operator does not
+  // come this way: it would submit after every one.
+  m.def("set_device", [](int device) {
+    if (device != runtime::current_device()) runtime::submit_recorded(-1);
+    runtime::set_device(static_cast<c10::DeviceIndex>(device));
+  });
+  m.def("exchange_device", [](int device) {
+    if (device >= 0 && device != runtime::current_device()) runtime::submit_recorded(-1);
+    return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device)));
+  });
+  m.def("device_properties", &device_properties);
+  m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
+  m.def("is_in_bad_fork",
+        [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
+  m.def("validation_message_count", &runtime::validation_message_count);
+  m.def("validation_messages", &runtime::validation_messages);
+  m.def("inject_allocation_failures", &runtime::inject_allocation_failures);
+  m.def("inject_device_lost", [](int device) { runtime::inject_device_lost(index_of(device)); });
+}
+
+}  // namespace aule::python

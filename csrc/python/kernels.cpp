@@ -1,0 +1,24 @@
+// Kernels: the table, pipelines, what the driver tells of them.
+#include "python/bindings.h"
+#include "runtime/info.h"
+
+namespace aule::python {
+
+void bind_kernels(py::module_& m) {
+  m.def("loop_guard_of_kernels", &runtime::loop_guard_of_kernels);
+  m.def("registered_kernels", [] {
+    py::list rows;
+    const int device = runtime::device_count() > 0 ? runtime::current_device() : -1;
+    for (const auto& k : runtime::registered_kernels(device))
+      rows.append(py::make_tuple(k.name, k.spirv_bytes, k.supported));
+    return rows;
+  });
+  m.def("shared_bytes", &runtime::shared_bytes);
+  m.def("compile_kernel", [](int device, const std::string& name, const std::vector<uint32_t>& constants) {
+    runtime::compile_kernel(index_of(device), name, constants);
+  });
+  m.def("keep_pipeline_statistics", &runtime::keep_pipeline_statistics);
+  m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });
+}
+
+}  // namespace aule::python
