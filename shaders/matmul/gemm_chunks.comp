@@ -6,14 +6,7 @@
 // subgroup of 8 and makes R rows x 16 columns; lane l holds columns 2l and 2l + 1. For each k a row of b is one or two
 // vectors, and each value of a a memory operand: three instructions for 8 multiply-adds. Grid: tiles of n, tiles of m,
 // batches. n is a multiple of 16; rows past m repeat the last.
-//
-// 512^3, processor time over 2 cores in ms, R x STEP: 4 x 64 9.6   8 x 64 7.8   6 x 64 8.2   4 x 128 8.0   8 x 128
-//   11.6 (code
-// past the 32 KiB instruction cache)   4 x 256 6.8 (but 0.6 s to compile; 4 x 128 0.3). b along k 13.5, the same with
-//   64-bit
-// loads along k no better; addresses not as immediate operands 10.6; gemm_lanes.comp 23.
-// 4 x 128 is taken: with half the launches of 8 x 64 it loses less where other threads want the CPU (12 ms against 15).
-// 2048 x 2048 times a vector: 1 x 64 4.2   1 x 128 3.2   1 x 256 3.1.
+// What was tried, and what it gave: docs/ladders/gemm_chunks.md
 #include "common/dtype.glsl"
 
 layout(constant_id = 0) const int R = 8;

@@ -4,18 +4,12 @@
 // out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side.
 // For lavapipe: one subgroup of 8 is the workgroup, no shared memory, no barrier.
 //
-// What llvmpipe 22.3 likes, measured: a load from memory is a loop over the 8 lanes whatever the address pattern (about
-// 150 cycles of latency, 60 when there is arithmetic to overlap), a 64-bit load costs the same as a 32-bit one, a
-// shuffle or a multiply-add costs one or two cycles. So a load brings two elements where strides allow, loads stand
-// among the multiplications, and each value is used as often as registers and the first-level cache permit.
+// A load from memory is what costs there, 64 bits as much as 32. So a load brings two elements where strides allow,
+// loads stand among the multiplications, and each value is used as often as registers and the first-level cache permit.
 // A workgroup makes R rows x 8*C columns. For each pair of k, lane l holds R/8 pairs of a and C pairs of b, and values
 // of a travel to the other lanes by shuffles. Row held: 8i + l, column held: 8j + l; where pairs lie along m or n
 // (A_PAIR, B_PAIR 2) row 16*(i/2) + 2l + i%2, columns alike.
-//
-// 512^3 float32, processor time on busy cores (first run, which compiles | later ones), R x C: 32 x 4 470 | 48 ms, 64 x
-// 4 890 | 39, 32 x 8 890 | 35, 64 x 8 3090 | 31. Pairs along k of b 41, pairs along m of a 50, no pairs 73 (32 x 4).
-// Before: a held along k for 16 steps and loaded apart from the arithmetic 60; one column a lane and 8 rows, plain
-// loads 590. Nearly all of what is left are loads: 8 of them cost 1300 of 1570 cycles per pair of k at 32 x 4.
+// What was tried, and what it gave: docs/ladders/gemm_lanes.md
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"

@@ -13,41 +13,13 @@
 //
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
 // shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along
-// m or n (1: a thread loads 4 k by 8 rows and transposes them on the way). Chunks past k are zeros, in the first step
-// if there are several: what k leaves over comes first, and no other load is compared with it. Rows past m or n read
-// the last ones and are not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load
-// brings.
-//
-// FRAGMENTS 1: for 16x16x16 matrices of 32 lanes in NVIDIA's layout (the host compares with the probed one). Tiles lie
-// in shared memory as the lanes hold them, so that a matrix is one 16-byte read per lane: element e of lane l is row
-// l/4 + 8 * (e/4) and the e%4-th k of chunk l%4, the same for a and b. This permutes k within 32, which changes
-// nothing. Results are transposed between the 4 lanes of a row and leave 8 columns at a time.
-// FRAGMENTS 2: the same layout, but tiles are padded and matrices loaded from them, for operands that both lie across:
-// 16-byte writes and no transposition of theirs. 48 KiB hold 48 k of 128 x 256.
-// FRAGMENTS 0: any shape and layout. Tiles are padded, matrices loaded from them, results leave through shared memory.
-//
-// H200, float16, TFLOPS; bfloat16 is the same. Variants in turn with pauses of 50 ms between bursts of 2 to 4 calls,
-// for the chip slows by 5 to 10 % as it warms; GPU events, median of 5 (cuBLAS in the same run 710, 737):
-//                                                              NT 4096 | 8192   NN          TT          TN
-//   the planner's choice                                       340 | 358      323 | 344   329 | 348   309 | 325
-//   every step's loads compared with k                                                                292 | 306
-// Only TN's 48 do not divide k there; predicted were 298 | 318.
-// Before that, one after the other on a warming chip, so that only neighbours compare; first the loads checked against
-// m, n and k:
-//   128 x 256 (NT, TT, TN), 256 x 128 (NN), no exchange of rows  310 | 330     278 | 298   294 | 310   225 | 245
-//   rows exchanged for blocks, unchecked                         309 |         293         296         265 | 281
-//   LINE 4, ADDRESSES 0 | 1 | 2                                  316 | 307 | 308
-//   LINE 8, ADDRESSES 1 | 2; chained from chunk to chunk         324 | 310; 316  304 | 315   - | 318
-//   the same with PAIRS                                          330 | 326; 317  - | 281
-//   FRAGMENTS 2, 128 x 256 x 48; 256 x 128 x 48                                                       289; 277 (8192^3 310; 299)
-// Whole lines should halve the lines that a load touches, and do help where registers are left: 64 x 64 x 64 at 2048^3
-// 151 -> 182, 128 x 64 x 64 193 -> 223, 128 x 256 254 -> 304. The exchange of rows was to halve the writes of blocks:
-// TN 225 -> 265. Bfloat16 by shifts and masks instead of unpack16 234. No difference: steps that wait in registers
-// twice as long (64 x 64, 128 x 128 x 32), 4 or 16 row tiles in GROUP. Worse: a 32-bit offset added to a 64-bit address
-// for each chunk instead of one multiply-add (NT 319 to 329, NN 300), 128 x 128 x 64 with 8 subgroups.
-// Time is a tile's cost times the rounds of workgroups over the cores, whatever number shares one: loads, writes to
-// and reads of shared memory go one after the other through the same unit, and the multiplications fill half of that
-// time.
+// m or n (1: a thread loads 4 k by 8 rows and transposes them on the way). Rows past m or n read the last ones and are
+// not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings. The remainder
+// of k comes first, so only that load checks bounds.
+// FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
+// 2: that layout for operands that both lie across, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
+// the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
+// What was tried, and what it gave: docs/ladders/gemm_matrix.md
 #if FRAGMENTS
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif

@@ -5,9 +5,7 @@
 // 64..67}: 4 reads of 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k lie there k-major, twice: the next
 // step travels from memory through registers into the other half meanwhile, so that a step has one barrier.
 // A_VEC, B_VEC 4: float32, 16-byte loads along the side that A_ALONG_K, B_ALONG_K tell; 1: one element at a time.
-//
-// H200, float32 4096^3, TFLOPS: NN 41.8, NT 40.9, TN 46.3, TT 40.8 (cuBLAS 51; gemm.comp 22.9). Where an operand lies
-// along k, four scattered writes take the place of one.
+// What was tried, and what it gave: docs/ladders/gemm_tiles.md
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"

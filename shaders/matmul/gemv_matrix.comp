@@ -16,11 +16,7 @@
 // B_LIES 1, along n: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE
 // / 2 matrices. The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a
 // and b are multiples of 16 bytes, k of 8 (B_LIES 0) or 4 (1).
-//
-// H200, float16, GPU events, TB/s of b (x + 1 reaches 3.5) by threads 256 | 512, 8192 x 8192: along k, 2 rows 3.24 |
-// 3.35, 16 rows 3.11 | 3.26; along n, WIDE 8, 2 rows 2.40 | 3.31, 16 rows 2.34 | 3.08; WIDE 4 2.38 | 3.23, 2.24 | 2.69.
-// 4096 x 4096, eight of them in turn: along k 3.49 | 3.75, 2.72 | 2.78; along n, WIDE 8 1.23 | 1.82, 1.20 | 1.76; WIDE
-// 4 1.29 | 1.93, 1.24 | 1.55. (gemv_wide.comp along n: 1 row 3.3, 4 rows 2.5, 8 rows 1.6, 16 rows 0.9.)
+// What was tried, and what it gave: docs/ladders/gemv_matrix.md
 #ifdef T_bfloat16_t
 #extension GL_EXT_bfloat16 : require
 #endif

@@ -6,10 +6,7 @@
 // B_ALONG_K 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE
 // neighbours read the next columns.
 // Workgroups of the same columns and further rows are neighbours, so that b is read from memory once.
-//
-// H200, 8192 x 8192, TB/s of b (x + 1 reaches 3.5): float16 along k 1 row 3.5, 4 rows 2.7; along n 3.3, 2.5, 8 rows
-// 1.6. float32 along k 4.0, 3.4, 2.3; along n 3.8, 2.8, 1.9. Element by element (gemv.comp): float16 along k 1.8 and
-// 0.5, along n 0.6 and 0.3.
+// What was tried, and what it gave: docs/ladders/gemv_wide.md
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
