@@ -20,6 +20,22 @@ def test_files_that_are_named_exist(page):
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_ladders_and_kernels_name_each_other():
+    """A kernel's head points to its ladder, and the ladder's page says first which kernel it is about."""
+    pages = {page.stem: page.read_text() for page in PAGES if page.parent.name == "ladders"}
+    wrong, pointed = [], {}
+    for path in [p for p in (ROOT / "shaders").glob("**/*.*") if p.suffix in (".comp", ".glsl")]:
+        for name in re.findall(r"docs/ladders/(\w+)\.md", path.read_text()):
+            pointed.setdefault(name, []).append(path)
+            if name not in pages:
+                wrong.append(f"{path.name} points to docs/ladders/{name}.md, which is not there")
+    for name, text in pages.items():
+        first = re.search(r"`shaders/\w+/(\w+)\.(?:comp|glsl)`", text)
+        if first is None or first[1] not in [path.stem for path in pointed.get(name, [])]:
+            wrong.append(f"docs/ladders/{name}.md: the kernel that it names first does not point to it")
+    assert len(pages) > 15 and not wrong, "\n".join(wrong)
+
+
 def test_steps_of_the_walks_are_in_the_files_that_they_name():
     steps = [
         match.groups()

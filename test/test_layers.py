@@ -232,6 +232,25 @@ def test_no_file_is_too_long():
     assert not wrong, "\n".join(wrong)
 
 
+def test_lines_end_at_column_120():
+    suffixes = {".cpp", ".h", ".def", ".comp", ".glsl"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {len(line)} columns"
+        for path in source_files() if path.suffix in suffixes
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 120
+    ]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", SHADER_FILES, ids=lambda p: p.stem)
+def test_heads_of_shaders_are_short(path):
+    """The formula, who owns what, layouts. Measurements are pages of docs/ladders/."""
+    text = re.sub(r"^\s*#\s*(pragma|extension).*\n", "", path.read_text(), flags=re.MULTILINE).lstrip()
+    head = re.match(r"(?://.*\n)*", text)[0].splitlines()
+    assert len(head) <= 12, f"{len(head)} lines"
+
+
 def test_what_a_device_is_stands_in_core():
     """Vendors' ids, the test for a software device and the greatest number of devices: once each."""
     wrong = []

@@ -20,8 +20,8 @@ class HostTwins {
   at::Tensor twin_of(const at::Tensor& t) const;
   // The device tensor whose twin this is.
   std::optional<at::Tensor> original_of(const at::Tensor& host) const;
-  // Twins of 16-bit floats become float32 ones, of complex32 complex64. False, and nothing is done, where there are none
-  // or where twins share memory.
+  // Twins of 16-bit floats become float32 ones, of complex32 complex64. Does nothing and returns false if there are
+  // none or if twins share memory.
   bool widen();
   // A result of the call with widened twins, as narrow as the call without would give it.
   at::Tensor narrowed(const at::Tensor& result) const;

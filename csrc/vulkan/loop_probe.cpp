@@ -100,9 +100,10 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
     const bool sense = answer.inverted == ~answer.count && answer.count >= kLeastLimit && answer.count <= kIterations;
     if (sense && answer.count == kIterations) return 0;
     if (sense && answer.again == kAgain)
-      std::fprintf(stderr, "torch_aule: %s %s ends each loop of a shader after %u iterations, and not all together as other "
-                   "drivers do: a kernel that needs more would not be noticed\n", device.caps->driver_name.c_str(),
-                   device.caps->driver_info.c_str(), answer.count);
+      std::fprintf(stderr,
+                   "torch_aule: %s %s ends each loop of a shader after %u iterations, and not all together as other "
+                   "drivers do: a kernel that needs more would not be noticed\n",
+                   device.caps->driver_name.c_str(), device.caps->driver_info.c_str(), answer.count);
     if (sense) return answer.count;
   } catch (const std::exception&) {  // the next use of the device will say what is wrong with it
   }

@@ -1,8 +1,8 @@
 // Notices loops that a driver ended early (loop_probe.h). Such a driver counts what one invocation loops, and when the
-// count is used up, it ends every loop after one turn. So a canary at the end of main() is enough: a module is rewritten
-// so that its entry point calls the old main() and then takes a few turns of a loop of its own. If they were not
-// taken, the kernel's loops were cut, too, and the kernel writes its id to a record. Nothing in the kernel's own loops
-// changes, and nothing about them need be understood.
+// count is used up, it ends every loop after one turn. So a canary at the end of main() is enough: a rewritten module's
+// entry point calls the old main() and then takes a few turns of a loop of its own. If they were not taken, the
+// kernel's loops were cut, too, and the kernel writes its id to a record. Nothing in the kernel's own loops changes,
+// and nothing about them need be understood.
 //
 // (Flags within each loop do not work: the driver's compiler believes in its loops and finds each flag cleared.)
 //

@@ -5,37 +5,18 @@
 #pragma aule feature cooperative_matrix if T=bfloat16_t
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
-// 2-D convolution as a matrix product whose gathered operand never exists in memory: a product's tiles are read
-// straight from x. Everything is channels-last: x [image][height][width][pixel], one pixel's channels adjacent and a
-// multiple of 16 bytes per group.
-//
-// MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); rows m are (image, y, x) of the result, k
-// is (tap, channel):
-//   X = x at y * mul + off + tap_y * step, or zero outside (x axis likewise).
-//   The forward convolution: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at stride 1:
-//   off = padding, step = -dilation. With a stride the host asks for every stride-th place of the result at a time, which some taps reach.
+// 2-D convolution as a matrix product whose gathered operand never exists in memory: tiles are read straight from x.
+// Everything is channels-last: x [image][y][x][channel], one position's channels adjacent, 16-byte multiples per group.
+// MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); m is (image, y, x) of the result, k is
+//   (tap, channel): X = x at y * mul + off + tap_y * step, or zero outside (x axis likewise).
+//   Forward: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at
+//   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
-// its positions,
-//   shared between `splits` workgroups; float32 partial sums [split][group][m][n].
-//
-// The tile map is gemm_matrix.comp's: a workgroup makes BM x BN, steps of BK along k pass through registers into padded
-// shared memory as 16-byte chunks while the step before is multiplied. positions: both operands lie along k there, a
-// thread's chunks have one place on k and so one tap and channel per step. weights: both lie across; a thread's chunks
-// have one tap and channel for good. 16-bit types are multiplied by cooperative matrices of any shape, WM x WN per
-// subgroup; float32 by plain arithmetic, 16 x 16 threads with BM / 16 x BN / 16 results each.
-//
-// H200, float16, 32 images, 3x3, TFLOPS forward | of the weight, bursts of 3 calls of 50 to 100 microseconds, so 10 %
-// is noise:
-//   BM x BN x BK, WM x WN            64 channels, 56^2   128, 28^2   256, 14^2   512, 7^2
-//   128 x 128 x 64, 64 x 32           96 | 68            149 | 62    157 | 73     88 | 87
-//   128 x 64 x 64, 64 x 32           131 | 45            148 | 72    127 | 63    130 | 58
-//   64 x 64 x 64, 32 x 32            125 | 85            134 | 58    112 | 75    110 | 82
-//   128 x 128 x 32, 64 x 64           89 | 71            138 | 71    123 | 64     72 | 92
-//   256 x 128 x 32, 64 x 64           94 | 42            141 | 59     81 | 92     44 | 74
-//   256 x 64 x 32, 64 x 64           123 | 28            107 | 48    114 | 71     67 | 55
-//   32 x 32 x 32, 16 x 16             49 | 54             77 | 62     79 | 68     42 | 72
-// Products of matrices of the forward's shapes by gemm_matrix.comp: 143, 172, 111. The first three and the last are
-// kept.
+//   its positions, shared between `splits` workgroups; float32 partial sums [split][group][m][n].
+// The tile map is gemm_matrix.comp's. positions: both operands lie along k, a thread's chunks have one tap and channel
+// per step. weights: both lie across, a thread's chunks have one tap and channel for good. 16-bit types: cooperative
+// matrices of any shape, WM x WN per subgroup; float32: 16 x 16 threads with BM / 16 x BN / 16 results each.
+// What was tried, and what it gave: docs/ladders/conv_tiles.md
 #ifdef T_float
 const uint E = 4;  // elements of a chunk
 #else

@@ -5,15 +5,13 @@
 #pragma aule skip C=double ADD=native
 // Combines elements into places chosen by index tensors:
 //   indexed[i, index(i)] = indexed[i, index(i)] OP alpha * plain[i]      OP: +, *, max, min
-// for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, and embedding's
-// backward.
+// for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, embedding's backward.
 //
 // ATOMIC: one invocation per element. 32-bit integer sums are plain atomics; 64-bit sums add the low word, learn its
 // carry from the old value, and add the high word (exact, needs no 64-bit atomics); float32 sums use the hardware's
 // atomic where the variant has it; everything else is a compare-and-swap loop on the containing 32-bit word.
 // Otherwise each invocation walks all elements that can meet in one place, in order: deterministic, and the only form
-// for dtypes of 8 bytes apart from int64 sums.
-// bool sums are a logical or, as in PyTorch.
+// for dtypes of 8 bytes apart from int64 sums. bool sums are a logical or, as in PyTorch.
 //
 // Parameters in push constants, as in index_move.comp; index_combine_wide.comp takes the rest.
 #ifdef ADD_native

@@ -3,26 +3,15 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 // Cross entropy of logits x[rows, n] against class indices, for GPUs: with t = target[row]
-//   lse[row] = log sum_k exp(x[row, k]),   partial[group] = sum over its rows of {lse - x[row, t], 1}, {0, 0} where t is ignored
-// The probabilities are never written: the gradient comes from x and lse (cross_entropy_backward.comp).
+//   lse[row] = log sum_k exp(x[row, k]),   partial[group] = sum over its rows of {lse - x[row, t], 1}, {0, 0} where t
+//   is ignored. The probabilities are never written: the gradient comes from x and lse (cross_entropy_backward.comp).
 //
 // A workgroup reads every `groups`-th row once (each its own where groups is rows), in aligned blocks
 // (row_blocks.glsl), UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others.
 // Blocks within the row need no questions; the row's first and last elements, which lie in blocks shared with its
 // neighbours, are peeled: one invocation each. The sum is taken about a running maximum, brought up to date once for
 // every UNROLL blocks. A class out of range is reported and counts as ignored.
-//
-// GB/s of x on an H200, the kernel that adds the losses up (nll_loss_sum.comp) and the wait for it included; x + 1 has
-// 4145 read and written. 16384 rows of 4096, invocations of a workgroup, UNROLL, invocations of a multiprocessor that
-// stay (-: a
-// workgroup a row): float16 32,4,1024 3301  32,4,- 3251  32,4,768 3236  32,2,1024 3182  64,4,- 3055  64,4,1024 2965
-//   128,2,1024
-// 2398; bfloat16 32,4,1024 3291; float32 32,4,1024 3940  32,8,512 3919  32,4,- 3828  64,4,1024 3824. 8192 rows of
-//   4097, float16:
-// 32,4,1024 2683  64,4,1024 2400. 8192 of 50257, float16: 128,4,- 4228  256,4,- 4163  256,2,- 4163  256,4,1024 4055;
-//   bfloat16
-// 256,4,- 4168; float32 4462. Before, by a tree in shared memory, 128 invocations and nothing ahead: 2414 of 4096 in
-// float16.
+// What was tried, and what it gave: docs/ladders/cross_entropy.md
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int TARGET_DTYPE = 0;
 layout(constant_id = 2) const int LOCAL = 256;

@@ -4,9 +4,10 @@
 // Gradients of a norm's weight and bias, per output o over all r, in chunks whose partial sums the host adds up:
 //   dw[chunk, o] = sum of g (x - mean) rstd,   db[chunk, o] = sum of g
 // Element (o, r): at r1 * hop1 + r0 + o * hop, r = r1 * inner + r0; its statistics: r1 * stat_hop + o / stat_div.
-//   layer norm  o column, r1 row:            hop 1, hop1 n, inner 1, stat_hop 1, stat_div n
-//   group norm  o channel, r1 sample, r0 hw: hop hw, hop1 channels*hw, inner hw, stat_hop groups, stat_div channels/groups
-//   batch norm  likewise:                    stat_hop 0, stat_div 1
+//   layer norm  o column, r1 row: hop 1, hop1 n, inner 1, stat_hop 1, stat_div n
+//   group norm  o channel, r1 sample, r0 hw: hop hw, hop1 channels*hw, inner hw, stat_hop groups, stat_div
+//               channels/groups
+//   batch norm  likewise: stat_hop 0, stat_div 1
 // GROUP 0: one invocation per (chunk, output), neighbours along o. GROUP 1: one workgroup, neighbours along r.
 #ifdef C_double
 #define AULE_DOUBLE

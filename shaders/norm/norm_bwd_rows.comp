@@ -3,18 +3,12 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 // Gradients of layer norm and RMS norm for GPUs, rows, weight and bias in one pass: with h = (x - mean) rstd, u = g w,
-//   dx = rstd (u - mean(u) - h mean(u h)),   dw = sum of g h over rows,   db = sum of g      RMS: h = x rstd, no mean(u)
+//   dx = rstd (u - mean(u) - h mean(u h)),   dw = sum of g h over rows,   db = sum of g
+//   RMS: h = x rstd, no mean(u)
 // A workgroup takes every `groups`-th row and keeps it in registers as it came from memory (half types: half the
 // registers), as it does its sums for dw and db until all rows are done; norm_params_sum.comp adds up the workgroups'
 // sums. AHEAD (half types): the next row is loaded before this one is reduced.
-//
-// 16384 rows of 4096 on an H200, both kernels, GB/s of grad, x and dx, layer norm / RMS norm; x + 1 has 4150:
-//                                   2 x 512   2 x 512 ahead   2 x 256     2 x 256 ahead   3 x 256      2 x 1024 invocations
-//   float32 (KEPT 2, 4, 1)        3980 3984     2802 3649*    3966 3708     2701 3624*     3426 3579     3517 3878
-//   float16 (KEPT 2, 4, 2)        2604 3013     3077 3666     2672 2767     3619 2880      2189 2285     1695 1869
-// (* rows kept as floats.) Two or four rows at a time, for one barrier: 2594 and less in float32 layer norm, 2814 in
-// float16. Which form the compiler finds registers for is luck: 3 x 256 held three workgroups for RMS norm (3537),
-// until the checks for the row's end were gone. Before, as two passes with a tree for sums: 1711 1734, 1121 1294.
+// What was tried, and what it gave: docs/ladders/norm_bwd_rows.md
 #define C float
 #define C_float
 layout(constant_id = 0) const int G_DTYPE = 0;

@@ -6,11 +6,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // Layer norm of half types (norm_fwd.comp has the formula) for GPUs whose workgroups stay: each takes every `groups`-th
 // row, holds weight and bias in registers for all of them, and loads the next row before this one is summed.
-//
-// 16384 rows of 4096 on an H200, GB/s of x and y, float16 / bfloat16 (norm_fwd.comp has 3108 2758, x + 1 4065). Ahead,
-// per multiprocessor 10 workgroups of 128: 3547 3342, 8: 3429 3346; 4 of 256: 3502 2970, 6: 3242 3033; 2 of 512: 3111
-// 2375. Not ahead, a workgroup a row: 3383 3026 by 128, 3045 2659 by 256. The instructions count: bfloat16 takes more
-// to round. RMS norm has 3578 and less this way, float32 3808, which norm_fwd.comp betters.
+// What was tried, and what it gave: docs/ladders/norm_fwd.md
 #define C float
 #define C_float
 layout(constant_id = 0) const int X_DTYPE = 0;

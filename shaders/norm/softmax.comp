@@ -12,12 +12,7 @@
 // GROUP 0: one invocation per row, neighbours along `inner`: coalesced when inner > 1, and what lavapipe wants always.
 // GROUP 1, 2 (inner 1): one workgroup per row (group.glsl). Rows up to 4 * ITEMS * LOCAL elements stay in registers:
 // one read, one write. Longer rows are read twice, those of VEC 3 in chunks of 8 quads.
-//
-// On an H200, GB/s of x and y, softmax / log_softmax; x + 1 has 4145. 16384 rows of 4096: float16 3837 3861, bfloat16
-// 3735 3774, float32 3979 3987. float16 rows that begin anywhere, element by element and then with VEC 3: 8192 of 4097
-// 1161 1165, 2583 2588; 8192 of 50257 1408 2201 (with a division an element); 1024 invocations 2284 2428, 512 2654
-// 2780, 256 2865 2902. float32 in the same way was no better than element by element: 2062 2057 of 4097 (2287 2038),
-// 2123 2161 of 50257 (1470 2700).
+// What was tried, and what it gave: docs/ladders/softmax.md
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

@@ -8,11 +8,7 @@
 // softmax      dx = y (g - sum g y)
 // log_softmax  dx = g - exp(y) sum g      along one dimension of g[outer, n, inner], y its output
 //
-// Row layouts and GROUP as in softmax.comp.
-//
-// 8192 rows that begin anywhere on an H200, float16, log_softmax, GB/s of grad, y and dx: of 4097 1687 element by
-// element, 3465 with VEC 3; of 50257 2402, with VEC 3 by 1024 invocations 2985 (softmax 3033), 512 3372 (2947), 256
-// 3239 (2675).
+// Row layouts and GROUP as in softmax.comp. What was tried, and what it gave: docs/ladders/softmax.md
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

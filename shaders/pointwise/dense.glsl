@@ -3,10 +3,7 @@
 //
 // WHOLE (GPUs, no operand of mode 0): a workgroup that the length fills asks nothing about it. With SPLIT (operands of
 // one element size) neighbouring invocations take neighbouring 16 bytes, though PACK elements have 32 or 64.
-//
-// x + 1 of 2^26 elements on an H200, GB/s: float32 3755; WHOLE 3764, and SPLIT 4121. float16 3550, halves packed by the
-// device 4047. No gain: two or four blocks an invocation, all loaded first (3978, 3950; 4015, 3886), workgroups of 256
-// (4000; 4034), 512 (4041; 4036) and 1024 (4051; 3930).
+// What was tried, and what it gave: docs/ladders/dense.md
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];

@@ -1,11 +1,7 @@
 // Dense operands on lavapipe: no loop and no branch around the loads, so that they are one instruction each
 // (common/uniform.glsl). A workgroup is one subgroup of 8 and computes BLOCKS blocks of 8 elements a lane; the grid
 // covers whole workgroups, the host gives what is left to dense.glsl. MODE of an operand as there: 1 packed, 2 by
-// value.
-//
-// 2^24 float32, processor time of an addition over 2 cores in ms, BLOCKS: 2 18.6   4 15.0   8 14.2 (compiles twice as
-//   long as 4).
-// dense.glsl 85; of the rest most is the stores.
+// value. What was tried, and what it gave: docs/ladders/dense.md
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];

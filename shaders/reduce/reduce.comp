@@ -9,16 +9,13 @@
 // The host has coalesced the dimensions to at most 3 kept and 2 reduced ones, fastest first. C is the arithmetic type.
 // STATE is what is carried per output: a value; value and index (argmax); count, mean and squared deviations
 // (var, by Chan's combination of blocks); maximum and scaled sum (logsumexp); both extremes (aminmax).
-//
 // GROUP 0: one invocation per (output, chunk of the reduced index), invocations adjacent along the kept dimension:
 //   coalesced for column reductions; what lavapipe wants always (no barrier, see below).
 // GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared
-// memory:
-//   row and full reductions on GPUs.
+//   memory: row and full reductions on GPUs.
 // PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: states to output. 3: states to fewer.
-//
 // Accuracy: four accumulators, folded into the total every BLOCK elements, so a sum's error grows with BLOCK/4 plus
-// the number of blocks, not with the length.
+//   the number of blocks, not with the length.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

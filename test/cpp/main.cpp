@@ -442,9 +442,9 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> all = {
 #define TEST(name) {#name, name}
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
-      TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible), TEST(cache),
-      TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards), TEST(costs),
-      TEST(long_loops), TEST(queues),
+      TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible),
+      TEST(cache), TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards),
+      TEST(costs), TEST(long_loops), TEST(queues),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);
