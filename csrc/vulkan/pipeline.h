@@ -1,6 +1,6 @@
 // Compute pipelines: one layout for all (push constants only; the loop guard's descriptor set on devices that need
-// one), created on first use from a row of the kernel table and its specialization constants, with the driver's pipeline
-// cache kept on disk.
+// one), created on first use from a row of the kernel table and its specialization constants, with the driver's
+// pipeline cache kept on disk.
 #pragma once
 #include <cstddef>
 #include <cstdint>
