@@ -70,6 +70,11 @@ Window adaptive_window(const char* op, const at::Tensor& self, int dims, at::Int
   return w;
 }
 
+// Adaptive averages over volumes are contiguous in PyTorch whatever the input's layout is, those over planes follow it.
+at::MemoryFormat adaptive_format(const at::Tensor& self, int dims) {
+  return dims == 2 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+}
+
 std::vector<int64_t> out_shape(const at::Tensor& self, int dims, const Window& w) {
   std::vector<int64_t> shape = self.sizes().vec();
   for (int d = 0; d < dims; ++d)
@@ -236,7 +241,7 @@ template <int dims>
 at::Tensor Pool<dims>::adaptive_avg(const at::Tensor& self, at::IntArrayRef output_size) {
   check_input("adaptive_avg_pool", self, dims);
   const Window w = adaptive_window("adaptive_avg_pool", self, dims, output_size);
-  at::Tensor out = at::empty(out_shape(self, dims, w), self.options(), self.suggest_memory_format());
+  at::Tensor out = at::empty(out_shape(self, dims, w), self.options(), adaptive_format(self, dims));
   return adaptive_avg_out(self, output_size, out);
 }
 template <int dims>
@@ -244,7 +249,7 @@ at::Tensor Pool<dims>::adaptive_avg_backward(const at::Tensor& grad_output, cons
   check_input("adaptive_avg_pool_backward", self, dims);
   const Window w = adaptive_window("adaptive_avg_pool_backward", self, dims,
                                    grad_output.sizes().slice(static_cast<size_t>(grad_output.dim() - dims)));
-  at::Tensor grad_input = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
+  at::Tensor grad_input = at::empty(self.sizes(), self.options(), adaptive_format(self, dims));
   const at::Tensor g = grad_output.contiguous();
   if (g.numel() == 0) return grad_input.zero_();
   into(grad_input, [&](const at::Tensor& o) { run_avg(w, AvgPoolDIRECTION::backward, g, o, false, std::nullopt); });

@@ -1,6 +1,8 @@
 #include "ops/indexing/advanced.h"
 
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/TensorIterator.h>
 
 namespace aule::ops {
 
@@ -43,6 +45,33 @@ AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
   info.result_shape.append(info.index_shape.begin(), info.index_shape.end());
   info.result_shape.append(sizes.begin() + info.first + info.count, sizes.end());
   return info;
+}
+
+at::Tensor empty_result(const AdvancedIndices& info) {
+  bool contiguous = info.self.is_contiguous();
+  for (int64_t d = info.first; d < info.first + info.count; ++d)
+    contiguous = contiguous && info.indices[d].is_contiguous();
+  if (contiguous) return at::empty(info.result_shape, info.self.options());
+
+  // A dimension that the source lacks has stride 0 there, and one that the indices lack has stride 0 in each of them.
+  const auto before = static_cast<size_t>(info.first), inside = info.index_shape.size();
+  const at::IntArrayRef strides = info.self.strides();
+  at::DimVector source(strides.begin(), strides.begin() + info.first);
+  source.append(inside, 0);
+  source.append(strides.begin() + info.first + info.count, strides.end());
+  std::vector<at::Tensor> operands{info.self.as_strided(info.result_shape, source)};
+  for (int64_t d = info.first; d < info.first + info.count; ++d) {
+    at::DimVector index(before, 0);
+    index.append(info.indices[d].strides().begin(), info.indices[d].strides().end());
+    index.resize(info.result_shape.size(), 0);
+    operands.push_back(info.indices[d].as_strided(info.result_shape, index));
+  }
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+  config.declare_static_dtype_and_device(info.self.scalar_type(), info.self.device());
+  config.add_owned_output(at::Tensor());
+  for (const auto& operand : operands) config.add_owned_const_input(operand);
+  return config.build().output();
 }
 
 IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain) {

@@ -19,6 +19,8 @@ struct AdvancedIndices {
 // Masks become index tensors (this waits for their count), all are broadcast together.
 AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
                                const c10::List<std::optional<at::Tensor>>& indices);
+// A tensor of result_shape whose dimensions lie in memory as PyTorch lays out x[indices] on other devices.
+at::Tensor empty_result(const AdvancedIndices& info);
 // `plain` has result_shape.
 IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain);
 

@@ -82,7 +82,7 @@ at::Tensor& get_advanced(const char* op, const AdvancedIndices& info, at::Tensor
 at::Tensor index_tensor(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
   const AdvancedIndices info = expand_indices("index", self, indices);
   if (info.count == 0) return info.self.clone();
-  at::Tensor out = at::empty(info.result_shape, self.options());
+  at::Tensor out = empty_result(info);
   return get_advanced("index", info, out);
 }
 

@@ -1,0 +1,101 @@
+"""Results lie in memory as PyTorch's do: a later view() works, and a later contiguous() copies, as elsewhere."""
+
+import warnings
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch.testing._internal.common_methods_invocations import op_db
+
+SAMPLES = 3  # of an operator
+PARTS = 4
+AS_ON_CUDA = {
+    "nn.functional.max_pool1d": "made of max_pool2d, as on CUDA; the CPU has a kernel of its own without gradients",
+    "nn.functional.scaled_dot_product_attention": "like the queries, as CUDA's FlashAttention",
+    "nn.functional.pad.reflect": "contiguous, as CUDA's kernels; the CPU's keep channels-last",
+    "nn.functional.pad.replicate": "the same",
+    "nn.functional.pad.replicate_negative": "the same",
+    "nn.functional.pixel_shuffle": "composed of views and a copy, as on CUDA; the CPU has a kernel",
+    "nn.functional.pixel_unshuffle": "the same",
+}
+
+
+def transposed(t):
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.dim() >= 2 else t
+
+
+def with_gaps(t):
+    wide = torch.zeros(*t.shape[:-1], t.shape[-1] * 2 + 1, dtype=t.dtype)
+    view = wide[..., : t.shape[-1] * 2 : 2]
+    return view.copy_(t)
+
+
+def channels_last(t):
+    return t.to(memory_format=torch.channels_last) if t.dim() == 4 else t
+
+
+def on_device(t):
+    """A copy with the strides of `t`."""
+    if t.is_contiguous():
+        return t.to("aule")
+    storage = torch.empty(t.untyped_storage().nbytes() // t.element_size(), dtype=t.dtype, device="aule")
+    return storage.as_strided(t.shape, t.stride(), t.storage_offset()).copy_(t.to("aule"))
+
+
+def strides(t):
+    """Of dimensions that have more than one place."""
+    return [stride for stride, size in zip(t.stride(), t.shape) if size > 1]
+
+
+def results(op, arguments):
+    value, args, kwargs = arguments
+    return [leaf for leaf in pytree.tree_leaves(op.op(value, *args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_strides_of_results(part):
+    differing, compared = set(), 0
+    for number, op in enumerate(op_db):
+        name = f"{op.name}.{op.variant_test_name}".rstrip(".")
+        if number % PARTS != part or torch.float32 not in op.dtypes or name in AS_ON_CUDA:
+            continue
+        if op.name.startswith("jiterator"):  # compiles CUDA
+            continue
+        for sample, _ in zip(op.sample_inputs("cpu", torch.float32), range(SAMPLES)):
+            for layout in (lambda t: t, transposed, with_gaps, channels_last):
+                arguments = (sample.input, sample.args, sample.kwargs)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    try:
+                        host = pytree.tree_map_only(torch.Tensor, lambda t: layout(t) if t.dim() else t, arguments)
+                        expected = results(op, host)
+                        actual = results(op, pytree.tree_map_only(torch.Tensor, on_device, host))
+                    except (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError):
+                        continue  # refused for this layout, or in strict mode; test_opinfo.py has the list
+                for e, a in zip(expected, actual):
+                    compared += 1
+                    if e.numel() and strides(e) != strides(a):
+                        differing.add((name, tuple(e.shape), e.stride(), a.stride()))
+    assert not differing
+    assert compared > 1000
+
+
+def test_indexing_keeps_the_order_of_dimensions():
+    x = torch.randn(5, 6, 7, 8)
+    rows = torch.tensor([[0, 2, 1], [3, 4, 0]])
+    for layout in ((0, 1, 2, 3), (3, 1, 0, 2), (1, 3, 2, 0)):
+        order = sorted(range(4), key=layout.__getitem__)
+        host = x.permute(layout).contiguous().permute(order)
+        device = x.to("aule").permute(layout).contiguous().permute(order)
+        for pick in (
+            lambda t, i: t[i],
+            lambda t, i: t[:, i],
+            lambda t, i: t[:, i.t()],
+            lambda t, i: t[i, :, i],
+            lambda t, i: t[:, i, i.t().contiguous().t()],
+            lambda t, i: t[i.t(), i.t()],
+            lambda t, i: t[t[..., 0, 0] > 0],
+        ):
+            expected, actual = pick(host, rows), pick(device, rows.to("aule"))
+            assert torch.equal(actual.cpu(), expected)
+            assert strides(actual) == strides(expected)
