@@ -1,4 +1,5 @@
-"""``python -m torch_aule.benchmark``: speed and accuracy of this device beside the CPU, in the same run.
+"""``python -m torch_aule.benchmark run|compare|report|plot``: what this device takes, beside CUDA and the CPU.
 
-One JSON line a case, medians; see ``benchmarks/README.md`` for what the fields mean and how two runs are compared.
+``run`` times cases and writes one JSON line for each, ``compare`` holds two such files against each other, ``report``
+prints tables of one and ``plot`` draws attention. ``benchmarks/README.md`` says what the fields mean.
 """

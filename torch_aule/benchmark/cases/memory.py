@@ -8,8 +8,21 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from torch_aule.benchmark.case import Case, Sizes
+from torch_aule.benchmark.record import Result
 
-def run_memory(steps: int = 1000):
+
+def memory(sizes: Sizes) -> list[Case]:
+    steps = sizes.training_steps
+    return [Case("memory", "training_loop", f"{steps} steps, sequences of 16 to 23", "float32",
+                 lambda device: lambda: _training_loop(steps), clock="once", aule_only=True)]  # fmt: skip
+
+
+def _held() -> dict[str, int]:
+    return {"reserved": torch.aule.memory_reserved(), "allocated": torch.aule.memory_allocated()}
+
+
+def _training_loop(steps: int) -> Result:
     """Batches of changing length through attention, dropout, clipping and AdamW."""
     torch.manual_seed(0)
     embed = nn.Embedding(64, 32)
@@ -25,13 +38,7 @@ def run_memory(steps: int = 1000):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step == 10:
-            tenth = {"reserved": torch.aule.memory_reserved(), "allocated": torch.aule.memory_allocated()}
+            tenth = _held()
     torch.aule.synchronize()
-    yield {
-        "group": "memory",
-        "case": "training_loop",
-        "shapes": f"{steps} steps, sequences of 16 to 23",
-        "after_step_10": tenth,
-        "after_last_step": {"reserved": torch.aule.memory_reserved(), "allocated": torch.aule.memory_allocated()},
-        "ms_per_step": round((time.perf_counter() - start) / steps * 1e3, 3),
-    }
+    ms_per_step = round((time.perf_counter() - start) / steps * 1e3, 3)
+    return Result(values={"after_step_10": tenth, "after_last_step": _held(), "ms_per_step": ms_per_step})

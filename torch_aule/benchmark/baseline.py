@@ -1,9 +1,12 @@
-"""CUDA in a process of its own, for the cases that need autograd.
+"""What this device is compared with; CUDA in a process of its own, for the cases that need autograd.
 
 Torch knows one accelerator per process. Where that is aule, CUDA's autograd engine finds no streams for its nodes and
 stops ("opt_ready_stream && opt_parent_stream"), while forward calls work. So the benchmark starts one child in which
 this package is a bare namespace: the cases and their timing are the same files, the backend is never loaded. Samples
 still alternate, since the child takes them when told to; it is idle while the other side is timed.
+
+The child also holds a CUDA context as long as the benchmark runs, whether CUDA is timed or not. The driver may lower
+the clocks of a GPU that only Vulkan uses, and a run without a baseline would not compare with one that has it.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ import threading
 import warnings
 from pathlib import Path
 
-from torch_aule.benchmark import gpu_timing
-from torch_aule.benchmark.gpu_cases import GROUPS, NOTHING, GpuCase, Sizes
+from torch_aule.benchmark import timing
+from torch_aule.benchmark.case import Case, Sizes
+from torch_aule.benchmark.record import Result
 
 START = """
 import sys, types
 package = types.ModuleType("torch_aule")
 package.__path__ = [sys.argv[1]]
 sys.modules["torch_aule"] = package
-from torch_aule.benchmark.gpu_rival import serve
+from torch_aule.benchmark.baseline import serve
 serve()
 """
 
@@ -34,8 +38,8 @@ serve()
 class Child:
     """Starts when it is first asked and again after a failure; an answer that takes too long ends it."""
 
-    def __init__(self, sizes: Sizes, seconds: float = 120.0):
-        self.sizes, self.seconds, self.process = sizes, seconds, None
+    def __init__(self, sizes: Sizes, settings: timing.Settings, seconds: float = 120.0):
+        self.sizes, self.settings, self.seconds, self.process = sizes, settings, seconds, None
 
     def ask(self, *message):
         if self.process is None:
@@ -44,7 +48,7 @@ class Child:
                 [sys.executable, "-c", START, package], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             )  # fmt: skip
-            self._send((self.sizes, gpu_timing.SAMPLE_MS, gpu_timing.REST_S))
+            self._send((self.sizes, self.settings))
         self._send(message)
         timer = threading.Timer(self.seconds, self.process.kill)
         timer.start()
@@ -81,16 +85,16 @@ class Child:
 
 
 class Remote:
-    """A contestant in the child, with the methods of :class:`gpu_timing.Contestant`."""
+    """A runner in the child, with the methods of `timing.Runner` that the parent calls."""
 
-    def __init__(self, child: Child, case: GpuCase, name: str):
+    def __init__(self, child: Child, case: Case, name: str):
         self.child, self.name = child, name
-        child.ask("make", name, case.group, case.key)
+        child.ask("make", name, case.key)
 
     def sample(self) -> None:
         self.child.ask("sample", self.name)
 
-    def result(self, case: GpuCase) -> dict:
+    def result(self) -> Result:
         return self.child.ask("result", self.name)
 
 
@@ -98,27 +102,33 @@ def serve() -> None:
     """The child: answers until its input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints must not get between the answers
-    sizes, gpu_timing.SAMPLE_MS, gpu_timing.REST_S = pickle.load(sys.stdin.buffer)
+    sizes, settings = pickle.load(sys.stdin.buffer)
     warnings.simplefilter("ignore")
-    contestants, blockers = {}, {}
+    import torch
 
-    def answer(do, name="", group="", key=()):
+    from torch_aule.benchmark.cases import GROUPS
+
+    runners, blockers, held = {}, {}, []
+
+    def answer(do, name="", key=()):
+        if do == "hold":
+            held.append(torch.zeros(1, device=name))
+            return None
         if do == "forget":
-            contestants.clear()
+            runners.clear()
             gc.collect()
             for device in blockers:
-                gpu_timing.empty_cache(device)
+                timing.empty_cache(device)
             return None
         if do == "make":
-            case = next(case for case in GROUPS[group](sizes) if case.key == key)
-            device = gpu_timing.device_of(name)
+            case = next(case for case in GROUPS[key[0]](sizes) if case.key == key)
+            device = timing.device_of(name)
             if device not in blockers:
-                blockers[device] = gpu_timing.Blocker(device, max(1024, sizes.cold_bytes // 4))
-            context = contextlib.nullcontext if device == "cpu" else (case.rivals or NOTHING)[name]
-            contestants[name] = case, gpu_timing.Contestant(case, name, context, blockers)
+                blockers[device] = timing.Blocker(device, max(1024, sizes.cold_bytes // 4))
+            context = case.contexts(device)[name]
+            runners[name] = timing.runner(case, name, context, settings, blockers)
             return None
-        case, contestant = contestants[name]
-        return contestant.sample() if do == "sample" else contestant.result(case)
+        return runners[name].sample() if do == "sample" else runners[name].result()
 
     while True:
         try:
@@ -127,7 +137,7 @@ def serve() -> None:
             return
         try:
             reply = True, answer(*message)
-        except gpu_timing.FAILURES as error:
-            reply = False, gpu_timing.first_line(error)
+        except timing.FAILURES as error:
+            reply = False, timing.first_line(error)
         pickle.dump(reply, answers)
         answers.flush()

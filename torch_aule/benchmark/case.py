@@ -1,0 +1,94 @@
+"""A case: one thing that is measured, on this device and on what it is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from torch_aule.benchmark.gpt2 import Gpt2Config
+from torch_aule.benchmark.targets import Target
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All that a test shrinks to run every case on a software device."""
+
+    software: bool = False  # the lists for devices that compute on the CPU's cores; the rest is for GPUs
+    total: int = 1 << 26  # batch x heads x N x D
+    lengths: tuple[int, ...] = (2048, 8192)
+    plot_lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192, 16384)
+    dims: tuple[int, ...] = (64, 128)
+    other_dims: tuple[int, ...] = (32, 80, 96, 192, 256)
+    other_length: int = 4096
+    odd_length: tuple[int, int] = (2000, 2048)  # and the one that it is held against
+    gemm: tuple[int, ...] = (4096, 8192)
+    gemm_float32: int = 4096
+    few_rows: tuple[int, int] = (8192, 8192)
+    decode_keys: tuple[int, ...] = (16384, 131072)
+    rows: tuple[int, int] = (16384, 4096)
+    cold_bytes: int = 1 << 28  # inputs of a memory-bound case are rotated until they cover this much
+    tiny_ops: int = 300
+    training_steps: int = 1000
+    gpt2: Gpt2Config = Gpt2Config()
+
+
+GPU = Sizes()
+SOFTWARE = Sizes(software=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured, and how.
+
+    `clock` is one of
+
+    - ``events``: the device's own time between two events; short calls are queued behind other work
+    - ``wall``: the host's time from the call to the end of the device's work
+    - ``host``: the host's time to issue a call, without waiting for the device
+    - ``once``: `make` returns numbers that are not times of a call, and nothing is repeated
+    """
+
+    group: str
+    name: str
+    shapes: str
+    dtype: str
+    make: Callable[[str], Callable[[], object]]  # device -> call, with its inputs on the device
+    clock: str = "events"
+    flops: float = 0.0  # of one call
+    bytes: float = 0.0  # moved by one call, at least
+    target: Target | None = None
+    baselines: dict[str, Callable] | None = None  # kernels of CUDA: name -> context that asks for it; None: "cuda" only
+    ops: int = 1  # the time is for one of them, and a call runs that many
+    needed_bytes: int = 0  # outputs of a call: what its peak memory is held against
+    main: bool = True  # also in --quick
+    queued: bool = True  # the GPU's own time; False: the host's pace counts too
+    autograd: bool = False  # CUDA then runs in a process of its own: beside aule its autograd does not work
+    aule_only: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.group, self.name, self.shapes, self.dtype
+
+    def contexts(self, baseline: str) -> dict[str, Callable]:
+        """Runners that a baseline stands for, each with its context: CUDA may have several kernels."""
+        if baseline == "cuda" and self.baselines:
+            return self.baselines
+        return {baseline: contextlib.nullcontext}
+
+
+def short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def randn(*size: int, device: str, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
+    return torch.randn(*size, device=device, dtype=dtype).requires_grad_(grad)
+
+
+def copies(sizes: Sizes, bytes_of_one: int) -> int:
+    """Inputs to rotate, so that caches hold none when its turn comes again."""
+    return min(16, max(1, -(-sizes.cold_bytes // bytes_of_one)))

@@ -1,0 +1,29 @@
+"""The cases, a file for each group: `GROUPS[name](sizes)` lists them."""
+
+from torch_aule.benchmark.cases.accuracy import accuracy
+from torch_aule.benchmark.cases.attention import attention
+from torch_aule.benchmark.cases.chains import chains
+from torch_aule.benchmark.cases.decode import decode
+from torch_aule.benchmark.cases.dispatch import dispatch
+from torch_aule.benchmark.cases.gemm import gemm
+from torch_aule.benchmark.cases.gpt2 import gpt2
+from torch_aule.benchmark.cases.memory import memory
+from torch_aule.benchmark.cases.norms import copy_reference, norms
+from torch_aule.benchmark.cases.pointwise import pointwise
+from torch_aule.benchmark.cases.startup import startup
+
+__all__ = ["GROUPS", "copy_reference"]
+
+GROUPS = {
+    "attention": attention,
+    "gemm": gemm,
+    "norms": norms,
+    "decode": decode,
+    "gpt2": gpt2,
+    "startup": startup,
+    "chains": chains,
+    "pointwise": pointwise,
+    "dispatch": dispatch,
+    "accuracy": accuracy,
+    "memory": memory,
+}
