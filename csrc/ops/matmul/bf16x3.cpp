@@ -1,116 +1,117 @@
 #include "ops/matmul/bf16x3.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "kernels_matmul.gen.h"
-#include "ops/coopmat/layout.h"
 #include "ops/matmul/coopmat.h"
-#include "ops/tensor/tensor_arg.h"
+#include "ops/matmul/launch.h"
 
 namespace aule::ops {
 namespace {
 
-at::Float32MatmulPrecision asked_precision() {
-  auto& context = at::globalContext();
-  // torch.backends.fp32_precision; set_float32_matmul_precision leaves it alone.
-  switch (context.float32Precision(at::Float32Backend::GENERIC, at::Float32Op::ALL)) {
-    case at::Float32Precision::IEEE: return at::Float32MatmulPrecision::HIGHEST;
-    case at::Float32Precision::TF32: return at::Float32MatmulPrecision::HIGH;
-    case at::Float32Precision::BF16: return at::Float32MatmulPrecision::MEDIUM;
-    default: break;
-  }
-  try {
-    return context.float32MatmulPrecision();
-  } catch (const c10::Error&) {  // settings of other backends contradict each other: nothing was asked of this one
-    return at::Float32MatmulPrecision::HIGHEST;
-  }
-}
-
-// Lets tests run where matrix units take float16 only, whose range the pieces then have.
-bool float16_for_tests() {
-  static const char* text = std::getenv("AULE_FLOAT32_PIECES");
-  return text != nullptr && std::strcmp(text, "float16") == 0;
-}
-
 uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
 
-// A float32 operand as pieces along k.
+// A float32 operand as pieces along k, in the order of gemm_pieces.comp.
 struct Pieces {
-  at::Tensor data;
-  MatrixView view;
+  MatrixView of;   // the operand
+  int64_t row, k;  // its strides along m or n, and along k
+  int order;       // of the pieces: 1 one piece, 2 and 3 the two orders of three
+  bool k_major;
+  uint32_t inner, outer, padded, all_outer, batches;
+  int64_t piece, elems;  // from one piece to the next; of a batch
+  MatrixView view;       // of all pieces: row along m or n, col along k; address 0 as long as they lie nowhere
+
+  Pieces(const MatrixView& v, int64_t row_, int64_t k_, uint32_t rows, uint32_t depth, uint32_t batches_, int order_)
+      : of(v), row(row_), k(k_), order(order_), k_major(k == 1 || row != 1) {
+    inner = k_major ? depth : rows;
+    outer = k_major ? rows : depth;
+    padded = round8(inner);
+    all_outer = k_major ? outer : round8(outer);
+    batches = v.batch == 0 ? 1 : batches_;
+    const int64_t count = order == 1 ? 1 : 3, ld = k_major ? count * padded : padded;
+    piece = k_major ? padded : all_outer * ld;
+    elems = k_major ? outer * ld : count * piece;
+    view = {0, v.batch == 0 ? 0 : elems, k_major ? ld : 1, k_major ? 1 : ld};
+  }
 };
 
-// `order` as in gemm_pieces.comp; `row` is the stride of v along m or n, `k` along k.
-Pieces split(const at::Tensor& t, const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth,
-             uint32_t batches, int order, DType dtype) {
-  const bool along_k = k == 1 || row != 1;
-  const uint32_t inner = along_k ? depth : rows, outer = along_k ? rows : depth, padded = round8(inner),
-                 all_outer = along_k ? outer : round8(outer), count = order == 1 ? 1 : 3,
-                 kept = v.batch == 0 ? 1 : batches;
-  const int64_t ld = along_k ? int64_t{count} * padded : padded, piece = along_k ? padded : all_outer * ld;
-  const int64_t batch = along_k ? outer * ld : count * piece;
-  Pieces out;
-  out.data = at::empty({kept, batch}, t.options().dtype(dtype == DType::f16 ? at::kHalf : at::kBFloat16));
+at::Tensor split(const at::Tensor& t, const Pieces& x, DType dtype) {
+  const at::Tensor out =
+      at::empty({x.batches, x.elems}, t.options().dtype(dtype == DType::f16 ? at::kHalf : at::kBFloat16));
   GemmPiecesParams p{};
   TensorArgs args;
   args.read(t);
-  p.x = v.address;
-  p.out_ = args.write(out.data);
-  p.x_batch = v.batch;
-  p.x_outer = along_k ? row : k;
-  p.x_inner = along_k ? k : row;
-  p.out_batch = batch;
-  p.out_outer = ld;
-  p.piece = piece;
-  p.outer = outer;
-  p.all_outer = all_outer;
-  p.inner = inner;
-  p.padded = padded;
-  p.batches = kept;
-  const bool vec = p.x_inner == 1 && inner % 4 == 0 && (p.x_outer % 4 == 0 || outer == 1) &&
-                   (p.x_batch % 4 == 0 || kept == 1) && p.x % 16 == 0;
-  launch(current(t), kernel::gemm_pieces(), {.dtype = dtype, .pieces = order, .vec = vec ? 4 : 1}, p, args,
-         linear_grid(ceil_div(uint64_t{kept} * all_outer * (padded / 4), 256)));
-  out.view = {p.out_, v.batch == 0 ? 0 : batch, along_k ? ld : 1, along_k ? 1 : ld};  // row: along m or n, col: along k
+  p.x = x.of.address;
+  p.out_ = args.write(out);
+  p.x_batch = x.of.batch;
+  p.x_outer = x.k_major ? x.row : x.k;
+  p.x_inner = x.k_major ? x.k : x.row;
+  p.out_batch = x.elems;
+  p.out_outer = x.k_major ? x.view.row : x.view.col;
+  p.piece = x.piece;
+  p.outer = x.outer;
+  p.all_outer = x.all_outer;
+  p.inner = x.inner;
+  p.padded = x.padded;
+  p.batches = x.batches;
+  const bool vec = p.x_inner == 1 && x.inner % 4 == 0 && (p.x_outer % 4 == 0 || x.outer == 1) &&
+                   (p.x_batch % 4 == 0 || x.batches == 1) && p.x % 16 == 0;
+  launch(current(t), kernel::gemm_pieces(), {.dtype = dtype, .pieces = x.order, .vec = vec ? 4 : 1}, p, args,
+         linear_grid(ceil_div(uint64_t{x.batches} * x.all_outer * (x.padded / 4), 256)));
   return out;
+}
+
+// The product of the pieces, which are to lie at `a` and `b`.
+GemmProblem product_of_pieces(const GemmProblem& g, DType pieces, bool two, const MatrixView& a, const MatrixView& b) {
+  GemmProblem h = g;
+  h.in = pieces;
+  h.a = a;
+  h.b = b.transposed();
+  h.k = round8(g.k) * (two ? 3 : 1);
+  return h;
 }
 
 }  // namespace
 
-bool gemm_of_pieces(const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha, const at::Tensor& a,
-                    const at::Tensor& b, const at::Tensor& c, const at::Tensor& out) {
+std::optional<GemmPlan> plan_bf16x3(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
   constexpr uint32_t kFewRows = 16;               // memory-bound
   constexpr uint64_t kWorth = uint64_t{1} << 27;  // multiplications that take as long as two more launches
-  if (g.in != DType::f32 || g.result != DType::f32 || std::min({g.m, g.n, g.k}) <= kFewRows) return false;
-  const DType dtype = float16_for_tests() ? DType::f16 : DType::bf16;
-  if (dtype == DType::bf16 && uint64_t{g.m} * g.n * g.k * g.batches < kWorth) return false;
-  const Caps& caps = caps_of(out);
-  if (!caps.cooperative_matrix || (dtype == DType::bf16 && !caps.bfloat16)) return false;
-  if (caps.is_software_simd()) return false;  // as gemm_on_matrices
-  const auto precision = asked_precision();
-  if (precision == at::Float32MatmulPrecision::HIGHEST) return false;
-  const bool high = precision == at::Float32MatmulPrecision::HIGH;
-  if (high && g.k > UINT32_MAX / 4) return false;
-  if (!matrix_layout(static_cast<int>(out.get_device()), dtype).usable) return false;
+  if (g.in != DType::f32 || g.result != DType::f32 || std::min({g.m, g.n, g.k}) <= kFewRows) return std::nullopt;
+  Bf16x3Plan plan;
+  plan.pieces = multiplied_dtype(g, overrides);
+  if (plan.pieces == DType::f32 || !device.layout.usable) return std::nullopt;
+  if (plan.pieces == DType::bf16 && uint64_t{g.m} * g.n * g.k * g.batches < kWorth) return std::nullopt;
+  plan.two_pieces = g.precision == Float32Precision::high;
+  if (plan.two_pieces && g.k > UINT32_MAX / 4) return std::nullopt;
+  // Temporaries start at multiples of 16 bytes.
+  const int order_a = plan.two_pieces ? 2 : 1, order_b = plan.two_pieces ? 3 : 1;
+  const GemmProblem h = product_of_pieces(g, plan.pieces, plan.two_pieces,
+                                          Pieces(g.a, g.a.row, g.a.col, g.m, g.k, g.batches, order_a).view,
+                                          Pieces(g.b, g.b.col, g.b.row, g.n, g.k, g.batches, order_b).view);
+  const auto product = plan_coopmat(device, h);
+  if (!product) return std::nullopt;
+  plan.product_transposed = product->transposed;
+  plan.product = std::get<CoopMatPlan>(product->kernel);
+  return GemmPlan{.kernel = plan};
+}
 
-  const Pieces x = split(a, g.a, g.a.row, g.a.col, g.m, g.k, g.batches, high ? 2 : 1, dtype),
-               y = split(b, g.b, g.b.col, g.b.row, g.n, g.k, g.batches, high ? 3 : 1, dtype);
-  GemmProblem h = g;
-  h.in = dtype;
-  h.a = x.view;
-  h.b = y.view.transposed();
-  h.k = round8(g.k) * (high ? 3 : 1);
+void launch_bf16x3(const GemmCall& call, const Bf16x3Plan& plan) {
+  const GemmProblem& g = call.problem;
+  Pieces x(g.a, g.a.row, g.a.col, g.m, g.k, g.batches, plan.two_pieces ? 2 : 1),
+      y(g.b, g.b.col, g.b.row, g.n, g.k, g.batches, plan.two_pieces ? 3 : 1);
   TensorArgs args;
-  args.read(x.data);
-  args.read(y.data);
-  if (g.has_c) args.read(c);
-  args.write(out);
-  return gemm_on_matrices(h, beta, alpha, args, out);
+  const at::Tensor a = split(call.a, x, plan.pieces), b = split(call.b, y, plan.pieces);
+  x.view.address = args.read(a);
+  y.view.address = args.read(b);
+  if (g.has_c) args.read(call.c);
+  args.write(call.out);
+  const GemmProblem h = product_of_pieces(g, plan.pieces, plan.two_pieces, x.view, y.view);
+  const GemmCall product{
+      call.op,  call.device, plan.product_transposed ? h.transposed() : h, call.beta, call.alpha, a, b, call.c,
+      call.out, args};
+  launch_coopmat(product, plan.product);
 }
 
 }  // namespace aule::ops

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
 #include "core/per_device.h"
 #include "kernels_matmul.gen.h"
 #include "ops/coopmat/layout.h"
-#include "ops/matmul/params.h"
+#include "ops/matmul/launch.h"
 
 namespace aule::ops {
 namespace {
@@ -18,53 +19,61 @@ namespace {
 // Component types of Vulkan, as Caps keeps them.
 constexpr uint8_t kSint8 = 3, kSint32 = 5;
 
-// Rows and columns of out per workgroup and per subgroup, and the step along k.
-struct Tile {
-  uint32_t bm, bn, wm, wn, bk;
-};
-constexpr std::array<Tile, 4> kTiles = {
-    {{128, 256, 64, 64, 64}, {128, 128, 64, 64, 64}, {64, 64, 32, 32, 64}, {32, 32, 16, 16, 32}}};
-constexpr Tile kPortable{64, 64, 64, 64, 64};
+// The last one is that of packed dot products.
+constexpr std::array<TilePlan, 5> kTiles = {
+    {{128, 256, 64, 64, 64}, {128, 128, 64, 64, 64}, {64, 64, 32, 32, 64}, {32, 32, 16, 16, 32}, {64, 64, 64, 64, 64}}};
+constexpr uint32_t kDotProducts = kTiles.size() - 1;
 constexpr uint64_t kEnough = 128;  // workgroups; Vulkan does not tell how many cores a device has
 
-// Along k or across, and the bytes of one load.
-struct Operand {
-  int lies, vec;
-};
-Operand classify(uint64_t address, int64_t row, int64_t k, uint32_t rows, uint32_t depth) {
+// `vec`: bytes of one load; 0: the kernel cannot read the operand.
+OperandPlan classify(uint64_t address, int64_t row, int64_t k, uint32_t rows, uint32_t depth) {
   if (k == 1 || row != 1) {
-    if (k != 1) return {0, 0};
+    if (k != 1) return {true, 0};
     for (int vec : {16, 4})
-      if (depth % vec == 0 && row % vec == 0 && address % static_cast<uint64_t>(vec) == 0) return {0, vec};
-    return {0, 1};
+      if (depth % vec == 0 && row % vec == 0 && address % static_cast<uint64_t>(vec) == 0) return {true, vec};
+    return {true, 1};
   }
-  return {1, rows % 4 == 0 && k % 4 == 0 && address % 4 == 0 ? 4 : 1};
+  return {false, rows % 4 == 0 && k % 4 == 0 && address % 4 == 0 ? 4 : 1};
 }
 
 // Axis MATRIX of gemm_int8.comp: bytes that matrices along k are a multiple of, 0 for packed dot products.
-int matrix_axis(const CoopMatShape* shape) { return shape == nullptr ? 0 : shape->k % 16 == 0 ? 16 : 8; }
+int matrix_axis(const CoopMatShape& shape) { return shape.m == 0 ? 0 : shape.k % 16 == 0 ? 16 : 8; }
 
-// The constants that a tile gives, which decide the shared memory. Packed dot products take workgroups of 256.
-GemmInt8Spec tile_spec(const Tile& t, const CoopMatShape* shape, const Caps& caps) {
-  GemmInt8Spec spec{.threads = 256, .bm = t.bm, .bn = t.bn, .wm = t.wm, .wn = t.wn, .bk = t.bk};
-  if (shape != nullptr) {
-    spec.mat_m = shape->m;
-    spec.mat_n = shape->n;
-    spec.mat_k = shape->k;
-    spec.threads = t.bm / t.wm * (t.bn / t.wn) * caps.subgroup_size;
+// The constants that a tile gives, which decide the shared memory.
+GemmInt8Spec tile_spec(const Int8Plan& plan) {
+  const TilePlan& t = plan.tile;
+  GemmInt8Spec spec{.threads = plan.threads, .bm = t.bm, .bn = t.bn, .wm = t.wm, .wn = t.wn, .bk = t.bk};
+  if (plan.shape.m != 0) {
+    spec.mat_m = plan.shape.m;
+    spec.mat_n = plan.shape.n;
+    spec.mat_k = plan.shape.k;
   }
   return spec;
 }
 
-bool fits(const Tile& t, const CoopMatShape& shape, const Caps& caps) {
-  const uint32_t subgroups = (t.bm / t.wm) * (t.bn / t.wn), threads = subgroups * caps.subgroup_size;
-  if (threads > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 || t.bk % shape.k != 0)
-    return false;
-  if (t.wm * t.wn > 128 * caps.subgroup_size) return false;  // registers
-  if (t.bm * t.bk / 16 % threads != 0 || t.bn * t.bk / 16 % threads != 0) return false;
-  return shared_bytes(kernel::gemm_int8(matrix_axis(&shape)), tile_spec(t, &shape, caps)) <= caps.max_shared_bytes;
+// The plan's tile, of matrices of `shape` (m 0: packed dot products, by workgroups of 256), if the device has room.
+std::optional<Int8Plan> tile_plan(uint32_t index, const CoopMatShape& shape, const Caps& caps) {
+  Int8Plan plan;
+  plan.tile_index = index;
+  plan.shape = shape;
+  plan.tile = kTiles[index];
+  plan.threads = 256;
+  if (shape.m == 0) {
+    if (!caps.int_dot_product || caps.max_workgroup_invocations < plan.threads) return std::nullopt;
+    return plan;
+  }
+  const TilePlan& t = plan.tile;
+  plan.threads = (t.bm / t.wm) * (t.bn / t.wn) * caps.subgroup_size;
+  if (plan.threads > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 ||
+      t.bk % shape.k != 0)
+    return std::nullopt;
+  if (t.wm * t.wn > 128 * caps.subgroup_size) return std::nullopt;  // registers
+  if (t.bm * t.bk / 16 % plan.threads != 0 || t.bn * t.bk / 16 % plan.threads != 0) return std::nullopt;
+  if (shared_bytes(kernel::gemm_int8(matrix_axis(shape)), tile_spec(plan)) > caps.max_shared_bytes) return std::nullopt;
+  return plan;
 }
 
+// The largest shape for int8; null: none.
 const CoopMatShape* shape_of(const Caps& caps) {
   const CoopMatShape* best = nullptr;
   if (!caps.cooperative_matrix || !caps.int8) return best;
@@ -76,31 +85,31 @@ const CoopMatShape* shape_of(const Caps& caps) {
   return best;
 }
 
-// Results leave straight from the matrices.
-bool is_direct(const GemmProblem& g, const Tile& t) {
-  return g.out.col == 1 && g.out.row % 4 == 0 && g.out.address % 16 == 0 && g.m % t.bm == 0 && g.n % t.bn == 0;
+// The operands and the result of `g`, which the plan's tile is to make.
+bool set_operands(Int8Plan& plan, const GemmProblem& g) {
+  const TilePlan& t = plan.tile;
+  plan.a = classify(g.a.address, g.a.row, g.a.col, g.m, g.k);
+  plan.b = classify(g.b.address, g.b.col, g.b.row, g.n, g.k);
+  plan.stores_matrices = plan.shape.m != 0 && g.out.col == 1 && g.out.row % 4 == 0 && g.out.address % 16 == 0 &&
+                         g.m % t.bm == 0 && g.n % t.bn == 0;
+  plan.grid = linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn));
+  return plan.a.vec != 0 && plan.b.vec != 0;
 }
 
-// Multiplies by tiles of `t`; shape null: packed dot products. False when the kernel does not read the operands.
-bool run(CommandStream& stream, const Caps& caps, const GemmProblem& g, const CoopMatShape* shape, const Tile& t,
-         const Args& args) {
-  const Operand a = classify(g.a.address, g.a.row, g.a.col, g.m, g.k),
-                b = classify(g.b.address, g.b.col, g.b.row, g.n, g.k);
-  if (a.vec == 0 || b.vec == 0) return false;
-  GemmInt8Spec spec = tile_spec(t, shape, caps);
-  spec.a_lies = a.lies;
-  spec.b_lies = b.lies;
-  spec.a_vec = a.vec;
-  spec.b_vec = b.vec;
-  spec.direct = shape != nullptr && is_direct(g, t);
-  launch(stream, kernel::gemm_int8(matrix_axis(shape)), spec, fill<GemmInt8Params>(g), args,
-         linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn)));
-  return true;
+void launch_int8(CommandStream& stream, const GemmProblem& g, const Int8Plan& plan, const Args& args) {
+  GemmInt8Spec spec = tile_spec(plan);
+  spec.a_lies = plan.a.k_major ? 0 : 1;
+  spec.b_lies = plan.b.k_major ? 0 : 1;
+  spec.a_vec = plan.a.vec;
+  spec.b_vec = plan.b.vec;
+  spec.direct = plan.stores_matrices;
+  launch(stream, kernel::gemm_int8(matrix_axis(plan.shape)), spec, operands_of<GemmInt8Params>(g), args, plan.grid);
 }
 
 // Whether the kernel is exact on this device: whole tiles of operands along k, ragged ones of operands across. Drivers'
 // matrix units are young, and an integer product has no tolerance to show it.
-bool is_exact(int device, const CoopMatShape* shape, const Tile& t) {
+bool is_exact(int device, Int8Plan plan) {
+  const TilePlan& t = plan.tile;
   bool exact = true;
   on_private_stream(device, [&] {
     auto& stream = current(device);
@@ -133,7 +142,8 @@ bool is_exact(int device, const CoopMatShape* shape, const Tile& t) {
       g.b = {args.read(y), 0, across ? int64_t{n} : 1, across ? 1 : int64_t{k}};
       g.out = {args.write(out), 0, n, 1};
       std::vector<int32_t> result(size_t{m} * n);
-      exact = exact && run(stream, caps_of(device), g, shape, t, args);
+      exact = exact && set_operands(plan, g);
+      if (exact) launch_int8(stream, g, plan, args);
       download_bytes(stream, result.data(), address_of(out), result.size() * 4);
       for (uint32_t i = 0; i < m && exact; ++i) {
         for (uint32_t j = 0; j < n; ++j) {
@@ -148,41 +158,60 @@ bool is_exact(int device, const CoopMatShape* shape, const Tile& t) {
   return exact;
 }
 
-// Asked once per device and tile; the last is that of packed dot products.
-bool is_known_exact(int device, size_t index, const CoopMatShape* shape, const Tile& t) {
-  struct Answer {
-    std::once_flag asked;
-    bool exact = false;
-  };
-  static const PerDevice<std::array<Answer, kTiles.size() + 1>> answers;
-  Answer& answer = answers[device][index];
-  std::call_once(answer.asked, [&] { answer.exact = is_exact(device, shape, t); });
-  return answer.exact;
+// Of each device and tile.
+struct Answer {
+  std::once_flag asked;
+  std::atomic<bool> refuted{false};
+};
+std::array<Answer, kTiles.size()>& answers_of(int device) {
+  static const PerDevice<std::array<Answer, kTiles.size()>> answers;
+  return answers[device];
 }
 
 }  // namespace
 
-bool gemm_of_int8(const GemmProblem& problem, const TensorArgs& args, const at::Tensor& out) {
-  if (problem.in != DType::i8 || problem.result != DType::i32 || problem.has_c || problem.batches != 1) return false;
-  const Caps& caps = caps_of(out);
-  if (caps.is_software_simd()) return false;  // gemm_scalar.comp has no barrier
+uint32_t refuted_int8_tiles(int device) {
+  uint32_t refuted = 0;
+  for (uint32_t i = 0; i < kTiles.size(); ++i)
+    if (answers_of(device)[i].refuted.load(std::memory_order_relaxed)) refuted |= 1u << i;
+  return refuted;
+}
+
+bool is_exact_tile(int device, const Int8Plan& plan) {
+  Answer& answer = answers_of(device)[plan.tile_index];
+  std::call_once(answer.asked, [&] { answer.refuted = !is_exact(device, plan); });
+  return !answer.refuted;
+}
+
+std::optional<GemmPlan> plan_int8(const GemmDevice& device, const GemmProblem& problem) {
+  if (problem.in != DType::i8 || problem.result != DType::i32) return std::nullopt;
+  if (problem.has_c || !problem.alpha_is_one || problem.batches != 1) return std::nullopt;
+  const Caps& caps = *device.caps;
+  if (caps.is_software_simd()) return std::nullopt;  // gemm_scalar.comp has no barrier
   // Rows of the result should be contiguous.
-  const GemmProblem g = problem.out.col != 1 && problem.out.row == 1 ? problem.transposed() : problem;
-  const auto device = static_cast<int>(out.get_device());
+  const bool transposed = problem.out.col != 1 && problem.out.row == 1;
+  const GemmProblem g = transposed ? problem.transposed() : problem;
+  const auto planned = [&](uint32_t index, const CoopMatShape& shape) -> std::optional<GemmPlan> {
+    std::optional<Int8Plan> plan = tile_plan(index, shape, caps);
+    if ((device.int8_refuted >> index & 1) != 0 || !plan || !set_operands(*plan, g)) return std::nullopt;
+    return GemmPlan{transposed, *plan};
+  };
   if (const CoopMatShape* shape = shape_of(caps)) {
     // The largest tile that fills the device.
-    for (size_t i = 0; i < kTiles.size(); ++i) {
-      const Tile& t = kTiles[i];
-      const bool smallest = std::none_of(kTiles.begin() + i + 1, kTiles.end(),
-                                         [&](const Tile& other) { return fits(other, *shape, caps); });
-      if (!fits(t, *shape, caps)) continue;
-      if (!smallest && uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) < kEnough) continue;
-      if (is_known_exact(device, i, shape, t) && run(current(out), caps, g, shape, t, args)) return true;
+    uint32_t smallest = 0;
+    for (uint32_t i = 0; i < kDotProducts; ++i)
+      if (tile_plan(i, *shape, caps)) smallest = i;
+    for (uint32_t i = 0; i < kDotProducts; ++i) {
+      const TilePlan& t = kTiles[i];
+      if (i != smallest && uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) < kEnough) continue;
+      if (auto plan = planned(i, *shape)) return plan;
     }
   }
-  return caps.int_dot_product && caps.max_workgroup_invocations >= 256 &&
-         is_known_exact(device, kTiles.size(), nullptr, kPortable) &&
-         run(current(out), caps, g, nullptr, kPortable, args);
+  return planned(kDotProducts, {});
+}
+
+void launch_int8(const GemmCall& call, const Int8Plan& plan) {
+  launch_int8(call.stream(), call.problem, plan, call.args);
 }
 
 }  // namespace aule::ops

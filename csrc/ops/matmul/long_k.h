@@ -1,12 +1,13 @@
-// Products along more of k than one invocation may walk (loop_limit.h).
+// Products along more of k than one invocation may walk (loop_limit.h): in slices of k, of which each adds to the sum
+// of those before, in float32 where the operands have 16 bits.
 #pragma once
-#include <ATen/core/Tensor.h>
+#include "ops/matmul/route.h"
 
 namespace aule::ops {
 
-// The product as gemm() takes it, in slices of k of which each adds to the sum of those before, in float32 where the
-// operands have 16 bits. False, and nothing done, where one launch may walk all of k.
-bool gemm_in_slices(const char* op, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
-                    const at::Scalar& beta, const at::Scalar& alpha, const at::Tensor& out);
+struct GemmCall;
+
+LongKPlan plan_long_k(const Caps& caps);
+void launch_long_k(const GemmCall& call, const LongKPlan& plan);
 
 }  // namespace aule::ops

@@ -1,5 +1,6 @@
 #include "ops/matmul/matmul.h"
 
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -10,18 +11,9 @@
 #include <ATen/ops/sum.h>
 
 #include <array>
-#include <bit>
 #include <limits>
-#include <utility>
 
-#include "kernels_matmul.gen.h"
-#include "ops/matmul/bf16x3.h"
-#include "ops/matmul/coopmat.h"
-#include "ops/matmul/int8.h"
-#include "ops/matmul/long_k.h"
-#include "ops/matmul/params.h"
-#include "ops/matmul/plan.h"
-#include "ops/matmul/simt.h"
+#include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -34,109 +26,31 @@ bool narrow_enough(const at::Tensor& t) {
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
 }
 
-uint64_t scalar_bits(const at::Scalar& s, DType type) {
-  return type == DType::f64 ? std::bit_cast<uint64_t>(s.toDouble()) : std::bit_cast<uint64_t>(s.toLong());
+// Whether a float32 product may be made of 16-bit ones at all.
+bool may_take_pieces(const Caps& caps) { return caps.cooperative_matrix && !caps.is_software_simd(); }
+
+// What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows.
+Float32Precision float32_precision() {
+  auto& context = at::globalContext();
+  // torch.backends.fp32_precision; set_float32_matmul_precision leaves it alone.
+  switch (context.float32Precision(at::Float32Backend::GENERIC, at::Float32Op::ALL)) {
+    case at::Float32Precision::IEEE: return Float32Precision::highest;
+    case at::Float32Precision::TF32: return Float32Precision::high;
+    case at::Float32Precision::BF16: return Float32Precision::medium;
+    default: break;
+  }
+  try {
+    switch (context.float32MatmulPrecision()) {
+      case at::Float32MatmulPrecision::HIGH: return Float32Precision::high;
+      case at::Float32MatmulPrecision::MEDIUM: return Float32Precision::medium;
+      default: break;
+    }
+  } catch (const c10::Error&) {  // settings of other backends contradict each other: nothing was asked of this one
+  }
+  return Float32Precision::highest;
 }
 
-void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta,
-                 const at::Scalar& alpha, const Args& args);
-
-void advance(MatrixView& v, int64_t rows, int64_t cols, DType type) {
-  v.address += static_cast<uint64_t>(rows * v.row + cols * v.col) * dtype_size(type);
-}
-
-// Columns and values of k past the multiples go to another kernel first; each launch then adds its part of k to out.
-void launch_chunks(CommandStream& stream, const Caps& caps, const GemmPlan& plan, GemmProblem g, const at::Scalar& beta,
-                   const at::Scalar& alpha, const Args& args) {
-  g.n -= plan.n_rest;
-  if (plan.n_rest != 0) {
-    GemmProblem rest = g;
-    rest.n = plan.n_rest;
-    for (MatrixView* v : {&rest.b, &rest.c, &rest.out}) advance(*v, 0, g.n, g.in);
-    launch_gemm(stream, caps, rest, beta, alpha, args);
-  }
-  if (plan.k_rest != 0) {
-    GemmProblem rest = g;
-    rest.k = plan.k_rest;
-    launch_gemm(stream, caps, rest, beta, alpha, args);
-    advance(g.a, 0, plan.k_rest, g.in);
-    advance(g.b, plan.k_rest, 0, g.in);
-  }
-  auto p = fill<GemmChunksParams>(g);
-  p.alpha = alpha.toFloat();
-  p.beta = g.has_c ? beta.toFloat() : 0.0f;
-  for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
-  bool started = plan.k_rest != 0;
-  for (uint32_t k = plan.k_rest; k < g.k; k += plan.step) {
-    if (started || !g.has_c) {
-      p.c = p.out_;
-      p.c_batch = p.out_batch;
-      p.c_m = p.out_m;
-      p.c_n = p.out_n;
-      p.beta = started ? 1.0f : 0.0f;
-    }
-    launch(stream, kernel::gemm_chunks(),
-           {.r = plan.rows,
-            .step = plan.step,
-            .a_unit = plan.a_pair,
-            .b_unit = plan.b_pair,
-            .out_pair = plan.out_pair,
-            .batched = g.batches > 1},
-           p, args, plan.grid);
-    started = true;
-    p.a += uint64_t{plan.step} * p.a_k * dtype_size(g.in);
-    p.b += uint64_t{plan.step} * p.b_k * dtype_size(g.in);
-  }
-}
-
-void launch_gemm(CommandStream& stream, const Caps& caps, GemmProblem g, const at::Scalar& beta,
-                 const at::Scalar& alpha, const Args& args) {
-  const GemmPlan plan = gemm_plan(g, caps);
-  if (plan.swap) g = g.transposed();
-  const int has_c = g.has_c ? 1 : 0;
-  switch (plan.kernel) {
-    case GemmPlan::Kernel::scalar: {
-      auto p = fill<GemmScalarParams>(g);
-      p.alpha_bits = scalar_bits(alpha, g.in);
-      p.beta_bits = g.has_c ? scalar_bits(beta, g.in) : 0;
-      const auto kernel = kernel::gemm_scalar(g.in == DType::f64 ? DType::f64 : DType::i64);
-      launch(stream, kernel, {.dtype = g.in, .out_dtype = g.result, .has_c = has_c}, p, args, plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::lanes: {
-      auto p = fill<GemmLanesParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemm_lanes(),
-             {.dtype = g.in,
-              .r = plan.rows,
-              .c = plan.cols / 8,
-              .a_pair = plan.a_pair,
-              .b_pair = plan.b_pair,
-              .has_c = has_c},
-             p, args, plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::chunks: launch_chunks(stream, caps, plan, g, beta, alpha, args); break;
-    case GemmPlan::Kernel::vector: {
-      auto p = fill<GemvParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      launch(stream, kernel::gemv(), {.dtype = g.in, .rows = g.m, .b_along_k = plan.b_pair, .has_c = has_c}, p, args,
-             plan.grid);
-      break;
-    }
-    case GemmPlan::Kernel::tiles: {
-      auto p = fill<GemmParams>(g);
-      p.alpha = alpha.toFloat();
-      p.beta = g.has_c ? beta.toFloat() : 0.0f;
-      const int a_along_k = g.a.col <= g.a.row ? 1 : 0, b_along_k = g.b.row < g.b.col ? 1 : 0;
-      launch(stream, kernel::gemm(), {.dtype = g.in, .a_along_k = a_along_k, .b_along_k = b_along_k, .has_c = has_c}, p,
-             args, plan.grid);
-      break;
-    }
-  }
-}
+bool is_one(const at::Scalar& s) { return s.isIntegral(true) ? s.toLong() == 1 : s.toFloat() == 1.0f; }
 
 void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), op, ": expected both matrices to have the same dtype, but got ",
@@ -222,15 +136,6 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
     return;
   }
 
-  if (gemm_in_slices(op, a, b, g.has_c ? added : at::Tensor(), beta, alpha, out)) return;
-  // A result with strides past 31 bits goes through a temporary.
-  if (!narrow_enough(out) || (g.has_c && !narrow_enough(added))) {
-    at::Tensor dense = at::empty(out.sizes(), out.options());
-    gemm(op, a, b, g.has_c ? added.contiguous() : at::Tensor(), beta, alpha, dense);
-    out.copy_(dense);
-    return;
-  }
-
   TensorArgs args;
   g.batches = static_cast<uint32_t>(out.size(0));
   g.m = static_cast<uint32_t>(out.size(1));
@@ -241,17 +146,13 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
 
-  if (g.result != g.in && g.result == DType::f32) {  // which of the kernels of 16-bit matrices only one writes
-    if (gemm_on_matrices(g, beta, alpha, args, out)) return;
-    return gemm(op, a.to(at::kFloat), b.to(at::kFloat), g.has_c ? added : at::Tensor(), beta, alpha, out);
-  }
-  TORCH_INTERNAL_ASSERT(g.result == g.in || !is_floating(g.in), op, ": no kernel makes ", out.scalar_type(), " of ",
-                        a.scalar_type());
+  TORCH_INTERNAL_ASSERT(g.result == g.in || g.result == DType::f32 || !is_floating(g.in), op, ": no kernel makes ",
+                        out.scalar_type(), " of ", a.scalar_type());
+  g.alpha_is_one = is_one(alpha);
+  if (g.in == DType::f32 && may_take_pieces(caps_of(out))) g.precision = float32_precision();
 
-  if (alpha.isIntegral(true) && alpha.toLong() == 1 && gemm_of_int8(g, args, out)) return;
-  if (gemm_of_few_rows(g, beta, alpha, args, out) || gemm_on_matrices(g, beta, alpha, args, out)) return;
-  if (gemm_of_pieces(g, beta, alpha, a, b, added, out)) return;
-  if (!gemm_in_large_tiles(g, beta, alpha, args, out)) launch_gemm(current(out), caps_of(out), g, beta, alpha, args);
+  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), g);
+  multiply({op, device, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, args});
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {

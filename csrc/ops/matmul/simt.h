@@ -1,17 +1,19 @@
-// Products by multiply-adds on devices with real shared memory: few rows at memory speed (gemv_wide.comp,
-// gemv_matrix.comp), large tiles (gemm_tiles.comp). What these do not take is gemm_plan's.
+// Products by multiply-adds on devices with real shared memory (gemm.comp, gemm_tiles.comp), and in 64-bit arithmetic
+// (gemm_scalar.comp).
 #pragma once
-#include <ATen/core/Tensor.h>
+#include <optional>
 
-#include "ops/matmul/plan.h"
-#include "ops/tensor/tensor_arg.h"
+#include "ops/matmul/route.h"
 
 namespace aule::ops {
 
-// Each computes `g` and returns true, or returns false. `args` holds the problem's ranges.
-bool gemm_of_few_rows(const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha, const TensorArgs& args,
-                      const at::Tensor& out);
-bool gemm_in_large_tiles(const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha, const TensorArgs& args,
-                         const at::Tensor& out);
+struct GemmCall;
+
+GemmPlan plan_scalar(const GemmProblem& g);
+GemmPlan plan_simt(const GemmProblem& g);
+std::optional<GemmPlan> plan_simt_large(const GemmDevice& device, const GemmProblem& g);
+void launch_scalar(const GemmCall& call, const ScalarPlan& plan);
+void launch_simt(const GemmCall& call, const SimtPlan& plan);
+void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan);
 
 }  // namespace aule::ops

@@ -1,0 +1,77 @@
+#include "ops/matmul/launch.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "ops/coopmat/layout.h"
+#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/coopmat.h"
+#include "ops/matmul/gemv.h"
+#include "ops/matmul/int8.h"
+#include "ops/matmul/long_k.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/simd.h"
+#include "ops/matmul/simt.h"
+
+namespace aule::ops {
+namespace {
+
+// Lets tests run where matrix units take float16 only, whose range the pieces then have.
+const GemmOverrides& overrides() {
+  static const GemmOverrides once = [] {
+    const char* pieces = std::getenv("AULE_FLOAT32_PIECES");
+    return GemmOverrides{.float16_pieces = pieces != nullptr && std::strcmp(pieces, "float16") == 0};
+  }();
+  return once;
+}
+
+struct Launcher {
+  const GemmCall& call;
+
+  void operator()(const ScalarPlan& plan) const { launch_scalar(call, plan); }
+  void operator()(const SimdPlan& plan) const { launch_simd(call, plan); }
+  void operator()(const SimdUnrolledPlan& plan) const { launch_simd_unrolled(call, plan); }
+  void operator()(const GemvPlan& plan) const { launch_gemv(call, plan); }
+  void operator()(const GemvWidePlan& plan) const { launch_gemv_wide(call, plan); }
+  void operator()(const GemvCoopMatPlan& plan) const { launch_gemv_coopmat(call, plan); }
+  void operator()(const SimtPlan& plan) const { launch_simt(call, plan); }
+  void operator()(const SimtLargePlan& plan) const { launch_simt_large(call, plan); }
+  void operator()(const CoopMatPlan& plan) const { launch_coopmat(call, plan); }
+  void operator()(const Int8Plan& plan) const { launch_int8(call, plan); }
+  void operator()(const Bf16x3Plan& plan) const { launch_bf16x3(call, plan); }
+  void operator()(const LongKPlan& plan) const { launch_long_k(call, plan); }
+  void operator()(const DenseOutPlan&) const {
+    const at::Tensor dense = at::empty(call.out.sizes(), call.out.options());
+    gemm(call.op, call.a, call.b, call.c.defined() ? call.c.contiguous() : call.c, call.beta, call.alpha, dense);
+    call.out.copy_(dense);
+  }
+  void operator()(const WidenedPlan&) const {
+    gemm(call.op, call.a.to(at::kFloat), call.b.to(at::kFloat), call.c, call.beta, call.alpha, call.out);
+  }
+};
+
+}  // namespace
+
+GemmDevice gemm_device(int index, const GemmProblem& g) {
+  GemmDevice device{.caps = &caps_of(index), .layout = {}, .int8_refuted = refuted_int8_tiles(index)};
+  const DType dtype = multiplied_dtype(g, overrides());
+  const bool asks = device.caps->cooperative_matrix && !device.caps->is_software_simd();  // the probe is a kernel
+  if (asks && dtype != DType::f32) device.layout = matrix_layout(index, dtype);
+  return device;
+}
+
+void multiply(const GemmCall& call) {
+  GemmPlan plan = gemm_plan(call.device, call.problem, overrides());
+  const auto index = static_cast<int>(call.out.get_device());
+  // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
+  for (GemmDevice device = call.device; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
+    if (is_exact_tile(index, *int8)) break;
+    device.int8_refuted |= 1u << int8->tile_index;
+    plan = gemm_plan(device, call.problem, overrides());
+  }
+  std::visit(Launcher{plan.transposed ? call.with(call.problem.transposed()) : call}, plan.kernel);
+}
+
+}  // namespace aule::ops

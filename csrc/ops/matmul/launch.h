@@ -1,0 +1,68 @@
+// What the launchers of plans share: a call, and the params that the kernels have in common.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "ops/matmul/route.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+
+// One product: `problem` is turned as its plan says (GemmPlan::transposed), the tensors are as they were given.
+struct GemmCall {
+  const char* op;
+  const GemmDevice& device;
+  GemmProblem problem;
+  const at::Scalar &beta, &alpha;
+  const at::Tensor &a, &b, &c, &out;  // c undefined: none
+  const TensorArgs& args;             // the ranges that the problem reads and writes
+
+  CommandStream& stream() const { return current(out); }
+  // The same operands' other product.
+  GemmCall with(const GemmProblem& other) const { return {op, device, other, beta, alpha, a, b, c, out, args}; }
+};
+
+// Params of a kernel with gemm_params.glsl's members.
+template <class Params>
+Params operands_of(const GemmProblem& g) {
+  Params p{};
+  p.a = g.a.address;
+  p.b = g.b.address;
+  p.c = g.c.address;
+  p.out_ = g.out.address;
+  p.a_batch = g.a.batch;
+  p.b_batch = g.b.batch;
+  p.c_batch = g.c.batch;
+  p.out_batch = g.out.batch;
+  p.a_m = static_cast<int>(g.a.row);
+  p.a_k = static_cast<int>(g.a.col);
+  p.b_k = static_cast<int>(g.b.row);
+  p.b_n = static_cast<int>(g.b.col);
+  p.c_m = static_cast<int>(g.c.row);
+  p.c_n = static_cast<int>(g.c.col);
+  p.out_m = static_cast<int>(g.out.row);
+  p.out_n = static_cast<int>(g.out.col);
+  p.m = g.m;
+  if constexpr (requires { p.batches; }) {
+    p.n = g.n;
+    p.k = g.k;
+    p.batches = g.batches;
+  }
+  return p;
+}
+
+// The same with alpha and beta as floats.
+template <class Params>
+Params params_of(const GemmCall& call) {
+  auto p = operands_of<Params>(call.problem);
+  p.alpha = call.alpha.toFloat();
+  p.beta = call.problem.has_c ? call.beta.toFloat() : 0.0f;
+  return p;
+}
+
+// What is known of the device that a problem is planned for. Waits for it where its matrix units were not asked yet.
+GemmDevice gemm_device(int index, const GemmProblem& g);
+
+// Plans the call's problem and launches that plan.
+void multiply(const GemmCall& call);
+
+}  // namespace aule::ops

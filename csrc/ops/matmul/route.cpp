@@ -1,0 +1,48 @@
+#include "ops/matmul/route.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/coopmat.h"
+#include "ops/matmul/gemv.h"
+#include "ops/matmul/int8.h"
+#include "ops/matmul/long_k.h"
+#include "ops/matmul/simd.h"
+#include "ops/matmul/simt.h"
+#include "ops/tensor/loop_limit.h"
+
+namespace aule::ops {
+namespace {
+
+bool fits_i32(const MatrixView& v) {
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  return v.row <= kMax && v.col <= kMax;
+}
+
+}  // namespace
+
+DType multiplied_dtype(const GemmProblem& g, const GemmOverrides& overrides) {
+  if (g.in == DType::f16 || g.in == DType::bf16) return g.in;
+  if (g.in != DType::f32 || g.precision == Float32Precision::highest) return DType::f32;
+  return overrides.float16_pieces ? DType::f16 : DType::bf16;
+}
+
+GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
+  if (!may_walk(*device.caps, g.k)) return {.kernel = plan_long_k(*device.caps)};
+  if (!fits_i32(g.out) || (g.has_c && !fits_i32(g.c))) return {.kernel = DenseOutPlan{}};
+  if (g.in != g.result && g.result == DType::f32) {  // of the kernels for 16-bit operands only one writes float32
+    const auto plan = plan_coopmat(device, g);
+    return plan ? *plan : GemmPlan{.kernel = WidenedPlan{}};
+  }
+  if (const auto plan = plan_int8(device, g)) return *plan;
+  if (const auto plan = plan_few_rows(device, g)) return *plan;
+  if (const auto plan = plan_coopmat(device, g)) return *plan;
+  if (const auto plan = plan_bf16x3(device, g, overrides)) return *plan;
+  if (const auto plan = plan_simt_large(device, g)) return *plan;
+  if (g.in == DType::f64 || !is_floating(g.in)) return plan_scalar(g);
+  if (is_simd_device(device)) return plan_simd(g);
+  return std::min(g.m, g.n) <= 4 ? plan_gemv(g) : plan_simt(g);
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,155 @@
+// Which kernel multiplies two matrices, and with which sizes: one function, from a problem and a device to a plan. It
+// reads no environment, no file and no device, and calls no kernel. Each plan is launched by the file of its name.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "core/access.h"
+#include "core/caps.h"
+#include "ops/coopmat/probe.h"
+#include "ops/matmul/problem.h"
+
+namespace aule::ops {
+
+// What is known of a device when a product is planned for it.
+struct GemmDevice {
+  const Caps* caps = nullptr;
+  MatrixLayout layout;        // of the dtype that multiplied_dtype() names; not usable: no matrix units for it
+  uint32_t int8_refuted = 0;  // bit i: int8 tile i gave a wrong product here
+};
+
+// lavapipe has kernels of its own, without barriers.
+inline bool is_simd_device(const GemmDevice& device) {
+  return device.caps->is_software_simd() && device.caps->subgroup_size == 8;
+}
+
+// What tests and users choose instead of the planner.
+struct GemmOverrides {
+  bool float16_pieces = false;  // float32 in pieces of float16 instead of bfloat16, for any size (AULE_FLOAT32_PIECES)
+};
+
+// How an operand lies: along k, or along m (a) or n (b); `vec` elements (int8: bytes) are one load.
+struct OperandPlan {
+  bool k_major = true;
+  int vec = 0;
+};
+
+// Of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
+struct TilePlan {
+  uint32_t bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
+};
+
+// 64-bit arithmetic: float64 and integers (gemm_scalar.comp).
+struct ScalarPlan {
+  Grid grid;
+};
+
+// Software devices: a subgroup of 8 makes rows x (8 * columns), without a barrier (gemm_lanes.comp). A pair is what one
+// load brings: 0 one element, 1 two along k, 2 two along m or n.
+struct SimdPlan {
+  uint32_t rows = 0, columns = 0;
+  int a_pair = 0, b_pair = 0;
+  Grid grid;
+};
+
+// The same without a loop: `step` of k in each launch, which adds to those before (gemm_chunks.comp). The last n_rest
+// columns and the first k_rest of k are products of their own.
+struct SimdUnrolledPlan {
+  uint32_t rows = 0, step = 0, n_rest = 0, k_rest = 0;
+  int a_unit = 0, b_unit = 0;
+  bool out_pair = false;
+  Grid grid;
+};
+
+// At most 4 rows, any strides (gemv.comp).
+struct GemvPlan {
+  bool b_k_major = false;
+  Grid grid;
+};
+
+// Few rows, 16-byte loads: `rows` at a time, `slice` invocations share the k of a column (gemv_wide.comp).
+struct GemvWidePlan {
+  uint32_t rows = 0, slice = 0;
+  bool b_k_major = false;
+  Grid grid;
+};
+
+// 2 to 16 rows on matrix units; a lane loads `wide` columns where b is n-major (gemv_matrix.comp).
+struct GemvCoopMatPlan {
+  uint32_t wide = 0, threads = 0;
+  bool b_k_major = false;
+  Grid grid;
+};
+
+// Any GPU, 64 x 64 per workgroup, any strides (gemm.comp).
+struct SimtPlan {
+  bool a_k_major = false, b_k_major = false;
+  Grid grid;
+};
+
+// 128 x 128 per workgroup; vec 4: 16-byte loads and stores of float32 (gemm_tiles.comp).
+struct SimtLargePlan {
+  OperandPlan a, b;
+  int out_vec = 0;
+  Grid grid;
+};
+
+// Matrix units, 16-bit operands (gemm_matrix.comp, which explains its constants).
+struct CoopMatPlan {
+  enum class Fragments : uint8_t { opaque, ordered, padded };  // axis FRAGMENTS
+  // The kernel's results; its float32 sums, which are the result; sums of `splits` parts, added by gemm_splits.comp.
+  enum class Writes : uint8_t { result, sums, split_sums };
+  Fragments fragments = Fragments::opaque;
+  Writes writes = Writes::result;
+  TilePlan tile;
+  int mat_m = 0, mat_n = 0, threads = 0;
+  OperandPlan a, b;
+  int c_vec = 0, out_vec = 0;
+  int checked = 0, line = 0, addresses = 0;
+  bool pairs = false;
+  uint32_t splits = 1;
+  Grid grid;
+};
+
+// int8 to int32 (gemm_int8.comp). `tile_index` counts the tiles, of which one may be refuted on a device.
+struct Int8Plan {
+  uint32_t tile_index = 0;
+  CoopMatShape shape{};  // m 0: packed dot products instead of matrix units
+  TilePlan tile;
+  uint32_t threads = 0;
+  OperandPlan a, b;
+  bool stores_matrices = false;  // results leave straight from the matrices
+  Grid grid;
+};
+
+// float32 as pieces of 16 bits, one or two of each operand, laid along k for one product on matrix units
+// (gemm_pieces.comp, gemm_matrix.comp).
+struct Bf16x3Plan {
+  DType pieces = DType::bf16;
+  bool two_pieces = false;
+  bool product_transposed = false;
+  CoopMatPlan product;
+};
+
+// Products that are made of other products, each planned by itself.
+struct LongKPlan {  // `slice` of k at a time, where one invocation may not walk all of it
+  int64_t slice = 0;
+};
+struct DenseOutPlan {};  // into a dense temporary: out's or c's strides take more than 31 bits
+struct WidenedPlan {};   // of operands converted to float32, where no kernel makes float32 of 16-bit ones
+
+struct GemmPlan {
+  bool transposed = false;  // computes out^T = b^T a^T
+  std::variant<ScalarPlan, SimdPlan, SimdUnrolledPlan, GemvPlan, GemvWidePlan, GemvCoopMatPlan, SimtPlan, SimtLargePlan,
+               CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan>
+      kernel;
+};
+
+// The 16-bit dtype that matrix units would multiply for this problem; f32: none.
+DType multiplied_dtype(const GemmProblem& g, const GemmOverrides& overrides);
+
+// k > 0, and every size below 2^31.
+GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides);
+
+}  // namespace aule::ops
