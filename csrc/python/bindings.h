@@ -20,6 +20,7 @@ void bind_stream(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_random(py::module_& m);
 void bind_attention(py::module_& m);  // cooperative matrices and attention's measured shapes
+void bind_products(py::module_& m);   // plans of matrix products
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);
 

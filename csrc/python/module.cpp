@@ -9,6 +9,7 @@ PYBIND11_MODULE(_C, m) {
   bind_memory(m);
   bind_random(m);
   bind_attention(m);
+  bind_products(m);
   bind_fallback(m);
   bind_kernels(m);
 }

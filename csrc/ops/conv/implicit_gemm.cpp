@@ -8,27 +8,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <numeric>
 
 #include "kernels_conv.gen.h"
-#include "ops/coopmat/layout.h"
+#include "ops/conv/plan.h"
+#include "ops/matmul/launch.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
-
-// Rows and columns of out per workgroup and per subgroup, the step along k, and the microseconds that one core of an
-// H200 takes for 64 k of such a tile.
-struct Tile {
-  uint32_t bm, bn, wm, wn, bk;
-  double cost;
-};
-constexpr std::array<Tile, 4> kMatrixTiles = {
-    {{128, 128, 64, 32, 64, 0.95}, {128, 64, 64, 32, 64, 0.6}, {64, 64, 32, 32, 64, 0.37}, {32, 32, 16, 16, 32, 0.3}}};
-constexpr std::array<Tile, 2> kFloatTiles = {{{128, 128, 0, 0, 16, 0}, {64, 64, 0, 0, 16, 0}}};
-constexpr uint64_t kCores = 128;  // Vulkan does not tell how many cores a device has
 
 int64_t chunk_of(const at::Tensor& t) { return 16 / t.element_size(); }
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -56,69 +45,23 @@ at::Tensor back(const at::Tensor& last, int64_t dims) {
   return dims == 3 ? t.squeeze(2) : t;
 }
 
-struct Plan {
-  int mat_m = 16, mat_n = 16;
-  uint32_t threads = 0;
-  Tile tile{};
-  uint64_t tiles = 0;
-};
-
-// The constants that a tile gives, which decide the shared memory.
-ConvTilesSpec tile_spec(const Plan& plan) {
-  const Tile& tile = plan.tile;
+// The constants that the plan gives.
+ConvTilesSpec spec_of(const ImplicitGemmPlan& plan) {
+  const TilePlan& t = plan.tile;
   return {.mat_m = plan.mat_m,
           .mat_n = plan.mat_n,
           .threads = plan.threads,
-          .bm = tile.bm,
-          .bn = tile.bn,
-          .wm = tile.wm,
-          .wn = tile.wn,
-          .bk = tile.bk};
+          .bm = t.bm,
+          .bn = t.bn,
+          .wm = t.wm,
+          .wn = t.wn,
+          .bk = t.bk,
+          .out_vec = plan.out_vec8,
+          .whole = plan.whole};
 }
 
-bool make_plan(const at::Tensor& t, uint32_t m, uint32_t n, uint32_t groups, bool weights, Plan& plan) {
-  const Caps& caps = caps_of(t);
-  const auto count = [&](const Tile& tile) { return uint64_t{ceil_div(m, tile.bm)} * ceil_div(n, tile.bn); };
-  if (t.scalar_type() == at::kFloat) {
-    plan.threads = 256;
-    if (caps.max_workgroup_invocations < 256) return false;
-    for (const Tile& tile : kFloatTiles) {
-      plan.tile = tile;
-      if (count(tile) >= kCores) break;
-    }
-    plan.tiles = count(plan.tile);
-    return true;
-  }
-  const MatrixLayout& layout =
-      matrix_layout(static_cast<int>(t.get_device()), t.scalar_type() == at::kHalf ? DType::f16 : DType::bf16);
-  if (!layout.usable) return false;
-  plan.mat_m = layout.m;
-  plan.mat_n = layout.n;
-  double best = 0;
-  for (const Tile& tile : kMatrixTiles) {
-    const uint32_t subgroups = (tile.bm / tile.wm) * (tile.bn / tile.wn),
-                   threads = subgroups * static_cast<uint32_t>(layout.subgroup);
-    const uint32_t a_row = (weights ? tile.bm : tile.bk) / 8, b_row = (weights ? tile.bn : tile.bk) / 8,
-                   a_rows = weights ? tile.bk : tile.bm, b_rows = weights ? tile.bk : tile.bn;
-    const auto kernel = kernel::conv_tiles(t.scalar_type() == at::kHalf ? DType::f16 : DType::bf16,
-                                           weights ? ConvTilesMAKES::weights : ConvTilesMAKES::positions);
-    const uint64_t bytes = shared_bytes(kernel, tile_spec({layout.m, layout.n, threads, tile}));
-    if (threads > caps.max_workgroup_invocations || bytes > caps.max_shared_bytes) continue;
-    if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
-      continue;
-    // Small subgroups have few registers for the matrices of a large tile.
-    if (tile.wm * tile.wn / static_cast<uint32_t>(layout.subgroup) > 64) continue;
-    // Positions that weights sum over are shared between workgroups until the device is full.
-    const uint64_t tiles = count(tile);
-    double time = static_cast<double>(weights ? tiles : ceil_div(tiles * groups, kCores)) * tile.cost;
-    if (caps.is_software()) time = tile.bm;  // the smallest, which is compiled soonest
-    if (plan.threads != 0 && time >= best) continue;
-    best = time;
-    plan.tile = tile;
-    plan.threads = threads;
-    plan.tiles = tiles;
-  }
-  return plan.threads != 0;
+std::optional<ImplicitGemmPlan> plan_for(const at::Tensor& x, const ImplicitGemmProblem& g) {
+  return implicit_gemm_plan(gemm_device(static_cast<int>(x.get_device()), g.dtype), g);
 }
 
 // The members that describe the gathered tensor and the positions: rows of `positions` {height, width}.
@@ -176,14 +119,12 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   p.out_ld = static_cast<uint32_t>(out_channels);
   p.out_group = p.n;
   p.splits = 1;
-  Plan plan;
-  TORCH_INTERNAL_ASSERT(make_plan(x, p.m, p.n, p.groups, /*weights=*/false, plan));
-  ConvTilesSpec spec = tile_spec(plan);
-  spec.out_vec = p.n % 8 == 0 && x.scalar_type() != at::kFloat;
+  const DType dtype = dtype_of(x, "convolution");
+  const auto plan = plan_for(x, {dtype, /*makes_weights=*/false, p.m, p.n, p.k, p.channels, p.groups});
+  TORCH_INTERNAL_ASSERT(plan.has_value());
+  ConvTilesSpec spec = spec_of(*plan);
   spec.bias = bias.defined();
-  spec.whole = p.channels % plan.tile.bk == 0;
-  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::positions), spec, p, args,
-         linear_grid(plan.tiles * p.groups));
+  launch(current(x), kernel::conv_tiles(dtype, ConvTilesMAKES::positions), spec, p, args, plan->grid);
   return out;
 }
 
@@ -223,8 +164,8 @@ bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channel
   if (positions >= largest || positions * wide / e >= largest * 4 || taps * wide >= largest ||
       wide * wide / groups * taps >= largest)
     return false;
-  Plan plan;
-  return make_plan(x, 64, 64, 1, false, plan) && make_plan(x, 64, 64, 1, true, plan);
+  const DType dtype = dtype_of(x, "convolution");
+  return plan_for(x, {dtype, false, 64, 64, 64, 64, 1}) && plan_for(x, {dtype, true, 64, 64, 64, 64, 1});
 }
 
 at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
@@ -323,17 +264,13 @@ at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x
   p.k = static_cast<uint32_t>(image.size(0)) * p.area;
   p.w_ld = static_cast<uint32_t>(gy.size(3));
   p.w_group = p.m;
-  Plan plan;
-  TORCH_INTERNAL_ASSERT(make_plan(x, p.m, p.n, p.groups, /*weights=*/true, plan));
-  // The positions are shared between as many workgroups as fill the device, each with some steps to do.
-  const Tile& tile = plan.tile;
-  const uint64_t products = plan.tiles * p.groups;
-  p.splits = static_cast<uint32_t>(
-      std::clamp<uint64_t>(2 * kCores / products, 1, std::max<uint64_t>(1, p.k / (uint64_t{tile.bk} * 8))));
+  const DType dtype = dtype_of(x, "convolution");
+  const auto plan = plan_for(x, {dtype, /*makes_weights=*/true, p.m, p.n, p.k, p.channels, p.groups});
+  TORCH_INTERNAL_ASSERT(plan.has_value());
+  p.splits = plan->splits;
   const at::Tensor partial = at::empty({p.splits, out_channels, p.n}, x.options().dtype(at::kFloat));
   p.out_ = args.write(partial);
-  launch(current(x), kernel::conv_tiles(dtype_of(x, "convolution"), ConvTilesMAKES::weights), tile_spec(plan), p, args,
-         linear_grid(products * p.splits));
+  launch(current(x), kernel::conv_tiles(dtype, ConvTilesMAKES::weights), spec_of(*plan), p, args, plan->grid);
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
   const at::Tensor last = total.view({out_channels, g.kernel[1], g.kernel[2], p.channels})
                               .narrow(3, 0, x.size(1) / groups)

@@ -54,9 +54,15 @@ struct Launcher {
 
 }  // namespace
 
-GemmDevice gemm_device(int index, const GemmProblem& g) {
+void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
+              const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
+              const TensorArgs& args) {
+  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
+  multiply({op, device, g, beta, alpha, a, b, c, out, args});
+}
+
+GemmDevice gemm_device(int index, DType dtype) {
   GemmDevice device{.caps = &caps_of(index), .layout = {}, .int8_refuted = refuted_int8_tiles(index)};
-  const DType dtype = multiplied_dtype(g, overrides());
   const bool asks = device.caps->cooperative_matrix && !device.caps->is_software_simd();  // the probe is a kernel
   if (asks && dtype != DType::f32) device.layout = matrix_layout(index, dtype);
   return device;

@@ -59,10 +59,14 @@ Params params_of(const GemmCall& call) {
   return p;
 }
 
-// What is known of the device that a problem is planned for. Waits for it where its matrix units were not asked yet.
-GemmDevice gemm_device(int index, const GemmProblem& g);
+// What is known of a device, with the layout of `multiplied` on its matrix units (f32: none). Waits for the device
+// where that was not asked yet.
+GemmDevice gemm_device(int index, DType multiplied);
 
 // Plans the call's problem and launches that plan.
 void multiply(const GemmCall& call);
+void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
+              const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
+              const TensorArgs& args);
 
 }  // namespace aule::ops

@@ -151,8 +151,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   g.alpha_is_one = is_one(alpha);
   if (g.in == DType::f32 && may_take_pieces(caps_of(out))) g.precision = float32_precision();
 
-  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), g);
-  multiply({op, device, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, args});
+  multiply(op, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {

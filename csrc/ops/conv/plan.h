@@ -1,0 +1,31 @@
+// How a convolution is cut as a matrix product: a pure function of its sizes and what is known of the device.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "ops/matmul/route.h"
+
+namespace aule::ops {
+
+// Of one group: m x n results, each a sum over k. Positions: rows are places of the result, k is (tap, channel).
+// Weights: rows are out channels, k are the positions.
+struct ImplicitGemmProblem {
+  DType dtype = DType::f32;
+  bool makes_weights = false;
+  uint32_t m = 0, n = 0, k = 0, channels = 0, groups = 1;  // channels of x per group
+};
+
+// conv_tiles.comp, which explains its constants.
+struct ImplicitGemmPlan {
+  TilePlan tile;
+  int mat_m = 16, mat_n = 16;
+  uint32_t threads = 0, splits = 1;  // over 1: partial sums of k
+  bool out_vec8 = false, whole = false;
+  Grid grid;
+};
+
+// Nothing: the device has no kernel for it.
+std::optional<ImplicitGemmPlan> implicit_gemm_plan(const GemmDevice& device, const ImplicitGemmProblem& g);
+std::string describe(const ImplicitGemmPlan& plan);
+
+}  // namespace aule::ops

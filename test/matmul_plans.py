@@ -1,0 +1,207 @@
+"""Products and made-up devices for the table of plans, `matmul_plans.txt`: who multiplies what on which device.
+
+    python test/matmul_plans.py > test/matmul_plans.txt        after a change that is meant to change plans
+
+A product is a line of words, `f16 b2 m512 n512 k64 a:col b:row+8 c:bias out:row@1 alpha:2 precision:high`. An operand
+lies by rows (`row`), by columns (`col`), with its rows or columns 8 elements longer than they need (`row+8`), with
+every second element (`row*2`), or with one matrix for the whole batch (`row*0`); `@1` starts one element past an
+aligned address. A convolution is `conv positions f16 m.. n.. k.. channels.. groups..`, or `conv weights`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import matrix_probes
+
+import torch_aule
+
+TABLE = pathlib.Path(__file__).with_suffix(".txt")
+
+# Component types as Caps keeps them: VkComponentTypeKHR, of bfloat16 the low byte.
+F16, F32, BF16, S8, S32 = 0, 1, 1000141000 & 255, 3, 5
+GPU = dict(
+    kind="discrete",
+    subgroup_shuffle=True,
+    float16=True,
+    bfloat16=True,
+    float64=True,
+    int8=True,
+    int_dot_product=True,
+    cooperative_matrix=True,
+    max_workgroup_invocations=1024,
+    max_push_constant_bytes=256,
+    max_loop_iterations=0,
+)
+SOFTWARE = dict(
+    GPU,
+    kind="cpu",
+    vendor_id=0x10005,
+    bfloat16=False,
+    subgroup_size=8,
+    min_subgroup_size=8,
+    max_subgroup_size=8,
+    max_shared_bytes=32768,
+    max_loop_iterations=65519,
+)
+
+
+def arc():
+    """8x16x16 in 32 lanes: a lane has half a column. A stand-in: the order of Intel's driver was never probed."""
+
+    def place(lane, e):
+        return e * 2 + lane // 16, lane % 16
+
+    return matrix_probes.probe_words(8, 16, 32, (4, place), (8, place), (4, place))
+
+
+def shapes(m, n, k, *kinds):
+    return [(m, n, k, operand, total) for operand, total in kinds]
+
+
+HALVES = ((F16, F32), (BF16, F32))
+NVIDIA, RDNA3, ARC = (matrix_probes.nvidia(), [16, 16]), (matrix_probes.rdna3(64), [16, 16]), (arc(), [8, 16])
+LAVAPIPE_SHAPES = shapes(8, 8, 8, (F16, F32), (S8, S32))
+# name -> (members of Caps with the shapes of its matrices, what the probe of their layout answers)
+DEVICES = {
+    "h200": (
+        dict(
+            GPU,
+            vendor_id=0x10DE,
+            subgroup_size=32,
+            min_subgroup_size=32,
+            max_subgroup_size=32,
+            max_shared_bytes=49152,
+            coopmat_shapes=shapes(16, 16, 16, *HALVES)
+            + shapes(16, 8, 16, *HALVES)
+            + shapes(16, 8, 8, *HALVES)
+            + shapes(16, 16, 32, (S8, S32))
+            + shapes(16, 8, 32, (S8, S32)),
+        ),
+        NVIDIA,
+    ),
+    "rdna3": (
+        dict(
+            GPU,
+            vendor_id=0x1002,
+            subgroup_size=64,
+            min_subgroup_size=32,
+            max_subgroup_size=64,
+            max_shared_bytes=65536,
+            coopmat_shapes=shapes(16, 16, 16, *HALVES, (S8, S32)),
+        ),
+        RDNA3,
+    ),
+    "arc": (
+        dict(
+            GPU,
+            vendor_id=0x8086,
+            float64=False,
+            subgroup_size=32,
+            min_subgroup_size=8,
+            max_subgroup_size=32,
+            max_shared_bytes=65536,
+            coopmat_shapes=shapes(8, 16, 16, *HALVES) + shapes(8, 16, 32, (S8, S32)),
+        ),
+        ARC,
+    ),
+    "lavapipe-22.3": (dict(SOFTWARE, cooperative_matrix=False, max_push_constant_bytes=128, coopmat_shapes=[]), None),
+    "lavapipe-26.2": (dict(SOFTWARE, coopmat_shapes=LAVAPIPE_SHAPES), (matrix_probes.lavapipe(), [8, 8])),
+    # AULE_DISABLE_SUBGROUP_SHUFFLE=1: the kernels of GPUs, as the tests run them
+    "lavapipe-26.2, no shuffle": (
+        dict(SOFTWARE, subgroup_shuffle=False, coopmat_shapes=LAVAPIPE_SHAPES),
+        (matrix_probes.lavapipe(), [8, 8]),
+    ),
+}
+SIZES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i8": 1, "i32": 4, "i64": 8}
+
+
+def operand(text: str, rows: int, columns: int, size: int) -> list[int]:
+    """`row+8@1` -> [address, stride of the batch, of rows, of columns]."""
+    match = re.fullmatch(r"(row|col)(?:\+(\d+))?(\*[02])?(?:@(\d+))?", text)
+    order, longer, every, start = match[1], int(match[2] or 0), match[3], int(match[4] or 0)
+    inner, outer = (columns, rows) if order == "row" else (rows, columns)
+    unit = 2 if every == "*2" else 1
+    ld = (inner + longer) * unit
+    batch = 0 if every == "*0" else ld * outer
+    strides = [ld, unit] if order == "row" else [unit, ld]
+    return [(1 << 20) + start * size, batch, *strides]
+
+
+def problem(line: str) -> dict:
+    """A line of the table as what `_C.gemm_plan` takes."""
+    words = line.split()
+    dtype, sizes, options = words[0], {"b": 1}, {"a": "row", "b": "row", "out": "row"}
+    for word in words[1:]:
+        if ":" in word:
+            name, value = word.split(":")
+            options[name] = value
+        else:
+            sizes[word[0]] = int(word[1:])
+    batches, m, n, k = (sizes[x] for x in "bmnk")
+    result = options.get("result", dtype)
+    out_size = SIZES[result]
+    g = dict(batches=batches, m=m, n=n, k=k, dtype=dtype, result=result, precision=options.get("precision", "highest"))
+    g["a"] = operand(options["a"], m, k, SIZES[dtype])
+    g["b"] = operand(options["b"], k, n, SIZES[dtype])
+    g["out"] = operand(options["out"], m, n, out_size)
+    if options.get("c", "").startswith("bias"):
+        g["c"] = [(1 << 20) + out_size * (options["c"] == "bias@1"), 0, 0, 1]
+    elif "c" in options:
+        g["c"] = operand(options["c"], m, n, out_size)
+    g["alpha_is_one"] = "alpha" not in options
+    return g
+
+
+def plan(device: str, line: str) -> str:
+    """The plan for one line on one device, in words."""
+    caps, probe = DEVICES[device]
+    probes = {}
+    if probe is not None:
+        words = [*probe[1], *probe[0]]
+        probes = {"f16": words, "bf16": words} if caps["bfloat16"] else {"f16": words}
+    if line.startswith("conv "):
+        _, makes, dtype, *sizes = line.split()
+        numbers = [int(re.sub(r"\D", "", word)) for word in sizes]
+        return torch_aule._C.implicit_gemm_plan(caps, probes, dtype, makes == "weights", numbers)
+    refuted = re.search(r" int8_refuted:(\d+)", line)
+    pieces = " pieces:f16" in line
+    return torch_aule._C.gemm_plan(caps, probes, problem(line), int(refuted[1]) if refuted else 0, pieces)
+
+
+def read_table() -> dict[str, dict[str, str]]:
+    """The table: product -> device -> plan. A plan under several devices' names, or under none, is theirs alike."""
+    table, line = {}, None
+    for text in TABLE.read_text().splitlines():
+        if not text or text.startswith("#"):
+            continue
+        if not text.startswith(" "):
+            line = text
+            table[line] = {}
+            continue
+        names, words = text.strip().split(": ", 1)
+        for name in DEVICES if names == "all" else names.split(" | "):
+            table[line][name] = words
+    return table
+
+
+def written(lines: list[str]) -> str:
+    out = ["# Product, and its plan on each made-up device; how to read and write it: matmul_plans.py.", ""]
+    for line in lines:
+        by_plan = {}
+        for device in DEVICES:
+            by_plan.setdefault(plan(device, line), []).append(device)
+        out.append(line)
+        for words, devices in by_plan.items():
+            out.append(f"    {'all' if len(devices) == len(DEVICES) else ' | '.join(devices)}: {words}")
+    return "\n".join(out) + "\n"
+
+
+if __name__ == "__main__":
+    print(
+        written(list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()), end=""
+    )

@@ -1,0 +1,39 @@
+"""Plans of matrix products on made-up devices, none of which is there: test/matmul_plans.txt has them in words."""
+
+import pytest
+
+import matmul_plans
+from helpers import check_python
+
+TABLE = matmul_plans.read_table()
+
+
+@pytest.mark.parametrize("product", TABLE)
+def test_plan(product):
+    planned = {device: matmul_plans.plan(device, product) for device in matmul_plans.DEVICES}
+    assert planned == TABLE[product]
+
+
+def test_every_kernel_has_a_plan_in_the_table():
+    words = {word for plans in TABLE.values() for plan in plans.values() for word in plan.split()}
+    kernels = "scalar simd simd_unrolled gemv gemv_wide gemv_coopmat simt simt_large coopmat int8 bf16x3 long_k"
+    assert words >= set(f"{kernels} dense_out widened implicit_gemm opaque ordered padded".split())
+
+
+def test_plans_ask_no_device():
+    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
+    product = "f16 m4096 n4096 k4096 b:col"
+    text = check_python(
+        f"""
+import sys
+sys.path.insert(0, {str(matmul_plans.TABLE.parent)!r})
+import matmul_plans, torch_aule
+print(matmul_plans.plan("h200", {product!r}))
+print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
+""",
+        VK_ICD_FILENAMES="/nowhere.json",
+        VK_DRIVER_FILES="/nowhere.json",
+        AULE_DISABLE_COOPERATIVE_MATRIX="1",
+        AULE_FLOAT32_PIECES="float16",
+    )
+    assert text.splitlines() == [TABLE[product]["h200"], "False 0"]
