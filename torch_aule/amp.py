@@ -17,14 +17,38 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 class autocast(torch.amp.autocast):
-    """``torch.autocast("aule", ...)``."""
+    """``torch.autocast("aule", ...)``.
+
+    Parameters
+    ----------
+    enabled : bool, default True
+        False: nothing is cast.
+    dtype : torch.dtype, optional
+        float16, bfloat16 or float32; float16 by default. PyTorch warns of another one and casts nothing.
+    cache_enabled : bool, default True
+        Whether casts of weights are kept until the context ends.
+    """
 
     def __init__(self, enabled: bool = True, dtype: torch.dtype | None = None, cache_enabled: bool = True):
         super().__init__("aule", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):
-    """``torch.amp.GradScaler("aule", ...)``."""
+    """``torch.amp.GradScaler("aule", ...)``: scales losses so that gradients in float16 do not vanish.
+
+    Parameters
+    ----------
+    init_scale : float, default 65536
+        The first scale.
+    growth_factor : float, default 2
+        What the scale is multiplied by after `growth_interval` steps without an infinite gradient.
+    backoff_factor : float, default 0.5
+        What it is multiplied by after a step with one, which is skipped.
+    growth_interval : int, default 2000
+        In steps.
+    enabled : bool, default True
+        False: losses and gradients stay as they are.
+    """
 
     def __init__(
         self,

@@ -129,6 +129,11 @@ def flash_attention(
     T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, arXiv:2307.08691.
     T. Dao, D. Y. Fu, S. Ermon, A. Rudra, C. Re, "FlashAttention: Fast and Memory-Efficient Exact Attention with
     IO-Awareness", 2022, arXiv:2205.14135.
+
+    Examples
+    --------
+    >>> q, k, v = (torch.randn(2, 8, 1024, 64, device="aule", dtype=torch.float16) for _ in range(3))
+    >>> out = torch_aule.flash_attention(q, k, v, causal=True, window_size=(256, 0))
     """
     (q, q_numpy), (k, k_numpy), (v, v_numpy) = _as_tensor(q, "q"), _as_tensor(k, "k"), _as_tensor(v, "v")
     if not q_numpy == k_numpy == v_numpy:
@@ -185,7 +190,7 @@ aule_attention = flash_attention
 
 
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
-    """Which kernel family serves each pass of float16 attention over 1024 tokens, as ``{"forward": "matrix", ...}``.
+    """Which kernel family serves each pass of float16 attention over 1024 tokens.
 
     ``matrix``: cooperative matrices whose layout is known; ``staged``: of unknown layout; ``tiles``: shared memory and
     plain arithmetic (float32 on GPUs, and devices without matrices); ``rows``: software devices. Few queries over many
@@ -197,8 +202,13 @@ def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, devi
         Head size of query and key.
     v_dim : int, optional
         Head size of value; that of the query by default.
-    device : torch.device, optional
-        The current device by default.
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    dict
+        Family by pass, ``"forward"``, ``"dq"`` and ``"dkdv"``.
     """
     index = torch.device("aule" if device is None else device).index
     index = torch.aule.current_device() if index is None else index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
+    """Print both reports."""
     from torch.utils import collect_env
 
     import torch_aule

@@ -53,7 +53,20 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make `device` current in this thread. A negative index does nothing, as in ``torch.cuda``."""
+    """Make a device current in this thread.
+
+    Parameters
+    ----------
+    device : torch.device, str or int
+        A negative index changes nothing, as in ``torch.cuda``; nor does None, or a device without an index.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     index = _get_device_index(device, optional=True)
     if index >= 0:
         _C.set_device(checked_index(index))
@@ -69,12 +82,24 @@ def _maybe_exchange_device(index: int) -> int:
 
 
 class device:
-    """Context in which `device` is current.
+    """Context in which a device is current.
 
     Parameters
     ----------
-    device
-        An index, a name or a torch.device. None and negative indices change nothing.
+    device : torch.device, str or int, optional
+        None and negative indices change nothing.
+
+    Raises
+    ------
+    RuntimeError
+        On entry, if the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+
+    Examples
+    --------
+    >>> with torch.aule.device(1):
+    ...     x = torch.zeros(3, device="aule")  # on aule:1
     """
 
     def __init__(self, device: DeviceLike):
@@ -90,23 +115,51 @@ class device:
 
 
 class device_of(device):
-    """Context in which the device of a tensor or storage is current; a host tensor changes nothing."""
+    """Context in which the device of a tensor is current.
+
+    Parameters
+    ----------
+    obj : torch.Tensor or storage
+        One of another kind of device changes nothing.
+    """
 
     def __init__(self, obj: torch.Tensor):
         super().__init__(obj.device.index if obj.device.type == "aule" else None)
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for everything submitted to `device` (default: the current one), and raise what its kernels reported.
+    """Wait for all work of a device, on every stream, and raise what its kernels reported.
 
-    An index out of range in a kernel (embedding, gather, a class in a loss) is reported here as an IndexError.
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Raises
+    ------
+    IndexError
+        If an index was out of range in a kernel since the last synchronisation (embedding, gather, a class in a loss).
+    RuntimeError
+        If the device does not exist or is lost, or if this is a fork of a process that had started a device.
+    TypeError, ValueError
+        If `device` names no device of this backend.
     """
     _lazy_init()
     _C.synchronize(checked_index(device))
 
 
 class DeviceProperties:
-    """What a device is and can do, as plain attributes. ``as_dict()`` has everything, also the less used names."""
+    """What a device is and can do, as plain attributes.
+
+    Among them are name, kind (discrete, integrated, virtual, cpu or other), driver_name, driver_info, uuid,
+    total_memory (bytes), max_allocation_bytes, subgroup_size, max_shared_bytes, multi_processor_count (0: unknown), and
+    a bool for each optional feature, such as float16, float64 and cooperative_matrix. :meth:`as_dict` has all.
+
+    Parameters
+    ----------
+    values : dict
+        Attributes by name. Programs get an object of this class from :func:`get_device_properties`.
+    """
 
     def __init__(self, values: dict):
         self._values = dict(values)
@@ -155,35 +208,96 @@ def _properties(index: int) -> DeviceProperties:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Properties of a device: name, total_memory, kind, driver_name, limits and optional features."""
+    """Properties of a device: name, total_memory, kind, driver_name, limits and optional features.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    DeviceProperties
+        What the driver tells. Some values are known only once the device has been used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _properties(checked_index(device))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """Name of a device, as its driver gives it."""
+    """Name of a device, as its driver gives it.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    str
+        Such as ``"NVIDIA H200"``.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
-    """(major, minor) of the device's Vulkan version.
+    """Vulkan version of a device, in the form of CUDA's compute capability.
 
     The numbers order devices of this backend and stay far below CUDA's compute capabilities, so that code which takes
     "8 or more" as a sign of a certain NVIDIA generation takes its general path.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    (int, int)
+        Major and minor version, such as ``(1, 3)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
     """
     major, minor, _ = get_device_properties(device).vulkan_version
     return major, minor
 
 
 def get_arch_list() -> list[str]:
-    """SPIR-V is compiled by the driver on every device, so there is one architecture."""
+    """``["spirv"]``, which the driver compiles on every device; empty if there is none."""
     return ["spirv"] if is_available() else []
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 tensors work on the current device.
 
-    They do on every one: where the device has no bfloat16 arithmetic, values are stored in 16 bits and computed in
-    float32. ``including_emulation=False`` asks for arithmetic in the device itself.
+    Parameters
+    ----------
+    including_emulation : bool, default True
+        They work on every device: where it has no bfloat16 arithmetic, values are stored in 16 bits and computed in
+        float32. False asks for arithmetic in the device itself.
+
+    Returns
+    -------
+    bool
+        False without a device.
     """
     if not is_available():
         return False

@@ -12,7 +12,17 @@ __all__ = ["FallbackEntry", "fallback_report", "is_strict", "reset_fallback_repo
 
 
 class FallbackEntry(NamedTuple):
-    """One operator of :func:`fallback_report`."""
+    """One operator of :func:`fallback_report`.
+
+    Attributes
+    ----------
+    op : str
+        Full name, such as ``"aten::_fft_r2c"``.
+    count : int
+        Calls that ran on the CPU.
+    first_arguments : str
+        Names, dtypes and shapes of what the first of them was given.
+    """
 
     op: str
     count: int
@@ -36,7 +46,14 @@ def is_strict() -> bool:
 
 
 def set_strict(enabled: bool | None) -> None:
-    """Turn strict mode on or off; None goes back to what ``TORCH_AULE_STRICT`` says."""
+    """Turn strict mode on or off for the process.
+
+    Parameters
+    ----------
+    enabled : bool, optional
+        Whether an operator without a kernel raises instead of running on the CPU. None goes back to what the variable
+        ``TORCH_AULE_STRICT`` says.
+    """
     if enabled is None:
         enabled = os.environ.get("TORCH_AULE_STRICT", "0") not in ("", "0")
     _C.set_strict(enabled)
@@ -44,7 +61,18 @@ def set_strict(enabled: bool | None) -> None:
 
 @contextmanager
 def strict(enabled: bool = True):
-    """Context in which strict mode is on (or off). The setting is the process's, not the thread's."""
+    """Context in which strict mode is on or off. The setting is the process's, not the thread's.
+
+    Parameters
+    ----------
+    enabled : bool, default True
+        Whether an operator without a kernel raises instead of running on the CPU.
+
+    Returns
+    -------
+    context manager
+        On exit the setting is what it was on entry.
+    """
     before = _C.is_strict()
     _C.set_strict(enabled)
     try:

@@ -29,10 +29,22 @@ class graph:
 
     Parameters
     ----------
-    aule_graph
-        The ``torch.aule.Graph`` to capture into.
-    stream
+    aule_graph : torch.aule.Graph
+        What to capture into.
+    stream : torch.aule.Stream, optional
         Where to capture; default: a new stream, ordered after the current one.
+
+    Raises
+    ------
+    RuntimeError
+        Before torch 2.12, which has no graphs.
+
+    Examples
+    --------
+    >>> g = torch.aule.Graph()
+    >>> with torch.aule.graph(g):
+    ...     y = x @ w
+    >>> x.copy_(batch); g.replay()  # y is that of the new x
     """
 
     def __init__(self, aule_graph, stream: Stream | None = None):

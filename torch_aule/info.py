@@ -134,7 +134,7 @@ def backend_info(kernels: bool = False) -> str:
 
     Parameters
     ----------
-    kernels : bool
+    kernels : bool, default False
         Also limits, capabilities by name, shapes of the matrix units, pipelines in use, and every kernel's variants.
 
     Returns
@@ -172,7 +172,13 @@ def native_ops() -> list[str]:
 
 
 def print_backend_info(kernels: bool = False) -> None:
-    """Print what :func:`backend_info` gives."""
+    """Print what :func:`backend_info` gives.
+
+    Parameters
+    ----------
+    kernels : bool, default False
+        As there.
+    """
     print(backend_info(kernels))
 
 

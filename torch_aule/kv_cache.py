@@ -87,9 +87,21 @@ def flash_attn_with_kvcache(
     lse : torch.Tensor
         Only with `return_softmax_lse`.
 
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        For arguments that do not fit together: shapes, dtypes (lengths and pages are integers), devices, `k` without
+        `v`, or `k` without `cache_seqlens`. The kernel's own checks come after `k` and `v` have been written.
+
     References
     ----------
     T. Dao, D. Haziza, F. Massa, G. Sizov, "Flash-Decoding for long-context inference", 2023.
+
+    Examples
+    --------
+    >>> used = torch.tensor([5, 9], dtype=torch.int32, device="aule")  # rows of each sequence in the cache
+    >>> out = torch_aule.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=used, causal=True)
+    >>> used += k.size(1)
     """
     if q.dim() != 4:
         raise ValueError(
@@ -147,13 +159,24 @@ def paged_attention(
         ``block_table[b, i // page_size]``. Entries beyond a sequence's length are not read.
     context_lens : torch.Tensor
         int32 ``[batch]``: rows of each sequence, those of `query` included.
-    scale, causal, window_size, softcap
-        As in :func:`flash_attn_with_kvcache`, but causal by default.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(head_dim)`` by default.
+    causal : bool, default True
+        The last query sees every key, the one before all but the last, and so on.
+    window_size : (int, int), default (-1, -1)
+        Keys visible to the left and right of that diagonal; -1 means all.
+    softcap : float, default 0.0
+        If positive, scores become ``softcap * tanh(scores / softcap)``.
 
     Returns
     -------
     torch.Tensor
-        Like `query`, with the head size of `value_cache`.
+        Like `query`, with the head size of `value_cache`; rows that see no key are 0.
+
+    Raises
+    ------
+    RuntimeError
+        For arguments that do not fit together: shapes, dtypes or devices. Nothing has been launched then.
 
     References
     ----------

@@ -42,14 +42,50 @@ def ipc_collect() -> None:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """Statistics of the allocator, with the keys of ``torch.cuda.memory_stats``; empty before first use."""
+    """Statistics of the allocator, with the keys of ``torch.cuda.memory_stats``.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    dict
+        Such as ``"allocated_bytes.all.peak"`` (bytes) and ``"num_ooms"``, sorted; empty before a device is first used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     if not _C.is_initialized():
         return OrderedDict()
     return OrderedDict(sorted(_C.memory_stats(checked_index(device)).items()))
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """The same numbers as :func:`memory_stats`, nested at the dots of their keys."""
+    """The same numbers as :func:`memory_stats`, nested at the dots of their keys.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    dict
+        Such as ``stats["allocated_bytes"]["all"]["peak"]``; empty before a device is first used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     nested: dict[str, Any] = {}
     for key, value in memory_stats(device).items():
         *path, last = key.split(".")
@@ -65,33 +101,132 @@ def _stat(key: str, device: DeviceLike) -> int:
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors hold now."""
+    """Bytes that tensors hold on a device now.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    int
+        Bytes, with what the allocator adds to round blocks up; 0 before a device is first used. See
+        :func:`memory_reserved` for what the process holds.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _stat("allocated_bytes.all.current", device)
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Most bytes that tensors have held since the start or the last :func:`reset_peak_memory_stats`."""
+    """Most bytes that tensors have held since the start or the last :func:`reset_peak_memory_stats`.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before a device is first used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _stat("allocated_bytes.all.peak", device)
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the allocator holds from the driver, used or cached."""
+    """Bytes that the allocator holds from the driver, used or cached.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before a device is first used. :func:`empty_cache` gives back what no tensor uses.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _stat("reserved_bytes.all.current", device)
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Most bytes held from the driver since the start or the last :func:`reset_peak_memory_stats`."""
+    """Most bytes held from the driver since the start or the last :func:`reset_peak_memory_stats`.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before a device is first used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _stat("reserved_bytes.all.peak", device)
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Set every peak to the current value."""
+    """Set every peak of a device's statistics to the current value.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     if _C.is_initialized():
         _C.reset_peak_stats(checked_index(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Set the counters that only grow (allocated, freed, retries, out-of-memory errors) to zero."""
+    """Set the counters that only grow (allocated, freed, retries, out-of-memory errors) to zero.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     if _C.is_initialized():
         _C.reset_accumulated_stats(checked_index(device))
 
@@ -101,13 +236,50 @@ reset_max_memory_reserved = reset_peak_memory_stats
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of the device's memory, from the driver's budget where it tells one."""
+    """Free and total memory of a device.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    (int, int)
+        Bytes. What is free is the driver's budget less what is in use; a driver without VK_EXT_memory_budget does not
+        tell what other programs take, and this process alone is counted.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     free, total = _C.mem_get_info(checked_index(device))
     return free, total
 
 
 def recommended_max_memory(device: DeviceLike = None) -> int:
-    """Bytes that can be used without pushing other programs out: the total that the driver reports."""
+    """Bytes that can be used without pushing other programs out: the total that the driver reports.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    int
+        The second number of :func:`mem_get_info`.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return mem_get_info(device)[1]
 
 
@@ -126,7 +298,9 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     Raises
     ------
     TypeError, ValueError
-        If `fraction` is no number, or not between 0 and 1.
+        If `fraction` is no number, or not between 0 and 1, or if `device` names no device of this backend.
+    RuntimeError
+        If the device does not exist.
     """
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
         raise TypeError(f"fraction must be a number, got {type(fraction).__name__}")
@@ -136,15 +310,49 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The fraction set by :func:`set_per_process_memory_fraction`; 1.0 without."""
+    """The fraction of memory that :func:`set_per_process_memory_fraction` allows this process.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1.0 if none was set.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _C.get_memory_fraction(checked_index(device))
 
 
 def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
-    """The allocator's segments and their blocks; all devices, or one when `device` is given.
+    """The allocator's segments and their blocks.
 
-    Each segment has device, address, total_size, allocated_size, active_size, stream, segment_type ("small" or "large")
-    and blocks, each with address, size, requested_size and state.
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: all devices.
+
+    Returns
+    -------
+    list of dict
+        Each segment has device, address, total_size, allocated_size, active_size (bytes), stream, segment_type
+        (``"small"`` or ``"large"``) and blocks, each with address, size, requested_size and state. Empty before a
+        device is first used.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
     """
     if not _C.is_initialized():
         return []
@@ -164,10 +372,22 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
 
     Parameters
     ----------
-    device
-        Default: the current one.
-    abbreviated
+    device : torch.device, str or int, optional
+        Default: the current device.
+    abbreviated : bool, default False
         Only the totals, without the split into small and large blocks.
+
+    Returns
+    -------
+    str
+        Lines for a person to read.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
     """
     index = checked_index(device)
     stats = memory_stats(index)

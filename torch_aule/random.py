@@ -29,7 +29,25 @@ def _get_generator(device: DeviceLike = None) -> torch.Generator:
 
 
 def get_rng_state(device: DeviceLike = "aule") -> torch.Tensor:
-    """State of a device's generator, as a ByteTensor on the host."""
+    """State of a device's generator.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    torch.Tensor
+        uint8 ``[16]`` on the host: the seed and the offset of the next number.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _C.get_rng_state(checked_index(device))
 
 
@@ -39,26 +57,66 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "aule") -> None:
-    """Set a device's generator to a state from :func:`get_rng_state`."""
+    """Set a device's generator to a state that it had.
+
+    Parameters
+    ----------
+    new_state : torch.Tensor
+        uint8 ``[16]`` on the host, from :func:`get_rng_state`.
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Raises
+    ------
+    TypeError
+        If `new_state` is no uint8 tensor, or `device` no device.
+    RuntimeError
+        If `new_state` has another size, or the device does not exist.
+    ValueError
+        If `device` is of another kind.
+    """
     if not isinstance(new_state, torch.Tensor) or new_state.dtype != torch.uint8:
         raise TypeError("the state of a generator is a ByteTensor")
     _C.set_rng_state(new_state, checked_index(device))
 
 
 def set_rng_state_all(new_states) -> None:
-    """Set all devices' generators, from what :func:`get_rng_state_all` gave."""
+    """Set all devices' generators.
+
+    Parameters
+    ----------
+    new_states : iterable of torch.Tensor
+        A state for each device, from :func:`get_rng_state_all`.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As :func:`set_rng_state`; RuntimeError also if there are more states than devices.
+    """
     for i, state in enumerate(new_states):
         set_rng_state(state, i)
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the current device's generator. Does nothing when there is no device."""
+    """Seed the current device's generator. Does nothing when there is no device.
+
+    Parameters
+    ----------
+    seed : int
+        Taken modulo 2^64, so that negative numbers wrap, as in ``torch.manual_seed``.
+    """
     if _C.device_count():
         _C.manual_seed(_unsigned(seed), _C.current_device())
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed every device's generator; ``torch.manual_seed`` calls this."""
+    """Seed every device's generator; ``torch.manual_seed`` calls this.
+
+    Parameters
+    ----------
+    seed : int
+        Taken modulo 2^64, so that negative numbers wrap, as in ``torch.manual_seed``.
+    """
     for i in range(_C.device_count()):
         _C.manual_seed(_unsigned(seed), i)
 

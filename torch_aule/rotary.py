@@ -56,6 +56,14 @@ def rotary_embedding(
     torch.Tensor
         As `x`, or `x` itself.
 
+    Raises
+    ------
+    NotImplementedError
+        If `cos` or `sin` require a gradient.
+    RuntimeError
+        For arguments that do not fit together: shapes, dtypes, an odd last dimension, or more tokens than the tables
+        have rows.
+
     Examples
     --------
     >>> angles = torch.outer(torch.arange(1024), 10000 ** (-torch.arange(0, 64, 2) / 64)).to("aule")

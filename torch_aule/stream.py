@@ -50,6 +50,15 @@ class Stream(torch.Stream, metaclass=_StreamType):
         Below 0 is high, as in ``torch.cuda``. Streams of high priority have queues of their own, which Vulkan gives the
         higher priority. How much that means is the driver's choice. On a device with one queue it has no effect, and
         :meth:`priority_range` is ``(0, 0)``.
+    **kwargs
+        stream_id, device_index and device_type of a stream that exists, instead of the two above.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
     """
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs):
@@ -84,13 +93,49 @@ def _make(stream_id: int, index: int) -> Stream:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """The stream on which this thread's work for `device` (default: the current one) is recorded."""
+    """The stream on which this thread's work for a device is recorded.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    Stream
+        The default stream, unless :func:`set_stream` or :func:`stream` chose another.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     index = checked_index(device)
     return _make(_C.current_stream_id(index), index)
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """The stream that a device starts with. It orders nothing with other streams by itself."""
+    """The stream that a device starts with. It orders nothing with other streams by itself.
+
+    Parameters
+    ----------
+    device : torch.device, str or int, optional
+        Default: the current device.
+
+    Returns
+    -------
+    Stream
+        The same stream in every thread.
+
+    Raises
+    ------
+    RuntimeError
+        If the device does not exist.
+    TypeError, ValueError
+        If `device` names no device of this backend.
+    """
     return _make(_DEFAULT_STREAM_ID, checked_index(device))
 
 
@@ -122,14 +167,37 @@ def _set_stream_by_id(stream_id: int, device_index: int, device_type: int = _DEV
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
-    """Not possible: a stream here is a recorder and a timeline of this library, not only a queue handle."""
+    """Not possible: a stream here is a recorder and a timeline of this library, not only a queue handle.
+
+    Parameters
+    ----------
+    data_ptr : int
+        Not looked at.
+    device : torch.device, str or int, optional
+        Not looked at.
+
+    Returns
+    -------
+    Stream
+        Never.
+
+    Raises
+    ------
+    NotImplementedError
+        Always.
+    """
     raise NotImplementedError("aule streams cannot be made from another library's Vulkan queue")
 
 
 class StreamContext:
-    """Context in which a stream, and its device, are current. A stream of None changes nothing.
+    """Context in which a stream, and its device, are current.
 
     On entry and on exit the stream that is left submits what it has recorded.
+
+    Parameters
+    ----------
+    stream : torch.Stream, optional
+        A stream of an aule device; None changes nothing.
     """
 
     def __init__(self, stream: Stream | None):

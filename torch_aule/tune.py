@@ -27,6 +27,8 @@ except ImportError as error:
 import torch_aule
 from torch_aule.attention import active_attention_variants
 
+__all__ = ["main", "tune"]
+
 #: (name in the file, environment variable of a trial, backward, causal)
 PASSES = (
     ("forward", "AULE_ATTENTION_SHAPE", False, False),
@@ -166,6 +168,11 @@ def tune(
     console : rich.console.Console, optional
         For progress and the table.
 
+    Returns
+    -------
+    list of str
+        Only those that are faster than the shipped shape.
+
     Raises
     ------
     RuntimeError
@@ -219,7 +226,18 @@ def tune(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
+    """The command line.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Default: those of this process.
+
+    Returns
+    -------
+    int
+        The exit status: 0, or 1 if there is nothing to tune or no folder to keep a result in.
+    """
     parser = argparse.ArgumentParser(prog="python -m torch_aule.tune", description=__doc__.split("\n\n")[0])
     parser.add_argument(
         "--reset", action="store_true", help="remove what was measured and go back to the shipped shapes"

@@ -20,18 +20,27 @@ VARIABLE = "TORCH_AULE_INTEGRATIONS"
 
 
 class Row(NamedTuple):
-    """One line of :func:`torch_aule.integrations.status`."""
+    """One line of :func:`torch_aule.integrations.status`.
+
+    Attributes
+    ----------
+    package : str
+        Name of the other package.
+    version : str or None
+        Its version, None if it is not installed.
+    hook : str
+        Name of the hook, unique within the package.
+    state : str
+        ``"applied"``, ``"skipped"``, ``"failed"`` or ``"pending"`` (the package has not been imported).
+    reason : str
+        What an applied hook does; why another one was not applied.
+    """
 
     package: str
-    """Name of the other package."""
     version: str | None
-    """Its version, None if it is not installed."""
     hook: str
-    """Name of the hook, unique within the package."""
     state: str
-    """``"applied"``, ``"skipped"``, ``"failed"`` or ``"pending"`` (the package has not been imported)."""
     reason: str
-    """What an applied hook does; why another one was not applied."""
 
 
 @dataclass
