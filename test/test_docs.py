@@ -1,5 +1,6 @@
 """docs/ says what the code does: the files and functions that it names are there."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
+QUOTING = [page for page in PAGES if page.parent.name == "development"]
+READMES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md", "shaders/README.md",
+                                    "benchmarks/README.md", "test/README.md")]  # fmt: skip
 STEP = re.compile(r"\| (\d+) \| .* \| `([^`]+)` \| (\S+) \|$")
 
 
@@ -68,14 +72,108 @@ def test_the_page_of_environment_variables_is_complete():
     assert written - read == set(), "in docs/environment.md and nowhere else"
 
 
-def test_quoted_lines_are_those_of_the_sources():
-    """An indented block belongs to the last file that the text before it names."""
-    wrong, quoted, source = [], 0, None
-    for line in (ROOT / "docs/development/operator.md").read_text().splitlines():
-        if not line.startswith("    "):
-            named = re.match(r"`([\w/]+\.(?:comp|cpp|h))`", line)
-            source = (ROOT / named[1]).read_text() if named else None if line.startswith("## 5") else source
+@pytest.mark.parametrize("page", QUOTING, ids=[page.stem for page in QUOTING])
+def test_quoted_lines_are_those_of_the_sources(page):
+    """An indented block belongs to the source that a paragraph before it, under the same heading, begins with."""
+    wrong, quoted, source, before = [], 0, None, ""
+    for line in page.read_text().splitlines():
+        if line.startswith("## "):
+            source = None
+        elif not line.startswith("    "):
+            named = re.match(r"`([\w/]+\.(?:comp|glsl|cpp|h|def|py))`", line)
+            source = (ROOT / named[1]).read_text() if named and not before else source
         elif source is not None:
             quoted += 1
             wrong += [] if line.strip() in source else [line]
-    assert quoted > 12 and not wrong, "\n".join(wrong)
+        before = line
+    assert quoted > 4 and not wrong, "\n".join(wrong)
+
+
+def links(page):
+    """The files and folders that a page links to."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    targets = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"\w+:", link)]
+    return [(page.parent / target).resolve() for target in targets if target]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    assert not [str(target) for target in links(page) if not target.exists()]
+
+
+def test_the_readme_is_short_and_its_code_runs_past_a_compiler():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 110
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 1 and len(blocks[0].splitlines()) <= 20
+    compile(blocks[0], "README.md", "exec")
+
+
+def test_pages_are_found_from_the_readme():
+    """Each page is linked by the README or by a page that it links to."""
+    seen, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page.is_dir():
+            todo += page.glob("*.md")
+        elif page.suffix == ".md" and page not in seen:
+            seen.add(page)
+            todo += links(page)
+    assert not [str(page.relative_to(ROOT)) for page in PAGES if page not in seen]
+
+
+def test_words_of_the_glossary_are_used():
+    sources = [p for folder in ("csrc", "shaders", "torch_aule") for p in (ROOT / folder).glob("**/*.*")]
+    text = "\n".join(p.read_text() for p in sources if p.suffix in (".cpp", ".h", ".comp", ".glsl", ".def", ".py"))
+    used = set(re.findall(r"\w+", text.lower()))
+    words = [
+        word
+        for line in (ROOT / "docs/glossary.md").read_text().splitlines()
+        if line.startswith("| ")
+        for word in re.findall(r"`([^`]+)`", line.split("|")[1])
+    ]
+    assert len(words) > 30
+    assert not [w for w in words if not any(f in used for f in (w.lower(), w.lower() + "s")) and w not in text]
+
+
+def rates(line):
+    """Rounded rates of a record: {runner: text}, and times in microseconds."""
+    known = {}
+    for runner, result in line["results"].items():
+        values = [v for v in (result.get("rate"), (result.get("median") or 0) * 1e3) if v]
+        known[runner] = {str(round(v)) if v >= 10 else f"{v:.3g}" for v in values} | {f"{v:.3g}" for v in values}
+    return known
+
+
+def test_tables_of_performance_are_the_record():
+    """A row that names its shapes: each cell is ours / CUDA / cuDNN of one line of the record with these shapes."""
+    lines = [json.loads(x) for x in (ROOT / "benchmarks/results/nvidia-h200.jsonl").read_text().splitlines()]
+    by_shapes = {}
+    for line in lines:
+        by_shapes.setdefault(line["shapes"], []).append(rates(line))
+    text = (ROOT / "docs/performance.md").read_text().split("\n## ")[1]
+    cells, wrong = 0, []
+    for row in text.splitlines():
+        columns = [cell.strip() for cell in row.strip("|").split("|")]
+        shapes = next((cell for cell in columns[:2] if cell in by_shapes), None)
+        for cell in columns[1:] if shapes else []:
+            numbers = cell.split(" / ")
+            if not all(re.fullmatch(r"[\d.]+", n) for n in numbers) or len(numbers) < 2:
+                continue
+            cells += 1
+            if not any(
+                all(number in known.get(runner, ()) for number, runner in zip(numbers, ("aule", "cuda", "cudnn")))
+                for known in by_shapes[shapes]
+            ):
+                wrong.append(f"{shapes}: {cell}")
+    assert cells > 140 and not wrong, "\n".join(wrong)
+
+
+def test_numbers_of_the_readme_are_those_of_the_performance_page():
+    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/performance.md"))
+    table = re.search(r"\| case \| torch_aule \| CUDA \|.*?\n\n", readme, re.DOTALL)[0].splitlines()[2:]
+    assert len([row for row in table if row]) == 8
+    for row in filter(None, table):
+        ours, theirs = (cell.strip() for cell in row.strip("|").split("|")[1:3])
+        numbers = {ours, theirs}
+        assert any(numbers <= set(re.findall(r"[\d.]+", line)) for line in page.splitlines()), row

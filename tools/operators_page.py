@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Writes the list of registered operators in docs/operators.md from csrc/aten and the pointwise tables.
+
+python tools/operators_page.py           rewrites the list
+python tools/operators_page.py --check   exits 1 if it is not what the sources say
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/operators.md"
+BEGIN, END = "<!-- begin: python tools/operators_page.py -->", "<!-- end -->"
+ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_\w+\(\d+,\s*(\w+),\s*(\w+),", re.MULTILINE)
+NAME = re.compile(r'"(?:aten::|aule::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
+
+
+def families() -> dict[str, set[str]]:
+    """Family of csrc/aten -> names of the operators that it registers, without overloads."""
+    found = {}
+    for path in sorted((ROOT / "csrc/aten").glob("*.cpp")):
+        if path.stem == "autocast":  # dtypes of operators that others register
+            continue
+        text = re.sub(r"//.*", "", path.read_text())
+        blocks = re.findall(r"TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL)
+        names = {name for block in blocks for name in NAME.findall(block)}
+        for table in re.findall(r'#include "(pointwise/\w+_ops\.def)"', text):
+            names |= {name for name, forms in ROW.findall((ROOT / "shaders" / table).read_text()) if forms != "HAND"}
+        if names:
+            found[path.stem] = names
+    return found
+
+
+def listed(names: set[str]) -> list[str]:
+    """In-place forms are named by their operator."""
+    return sorted(name for name in names if not (name.endswith("_") and name[:-1] in names))
+
+
+def table() -> str:
+    rows = [f"| `{family}` | {', '.join(f'`{n}`' for n in listed(names))} |" for family, names in families().items()]
+    return "\n".join([BEGIN, "", "| family | operators |", "|---|---|", *rows, "", END])
+
+
+def main() -> int:
+    text = PAGE.read_text()
+    new = text[: text.index(BEGIN)] + table() + text[text.index(END) + len(END) :]
+    if "--check" in sys.argv[1:]:
+        if new != text:
+            print("docs/operators.md is not what the sources register: python tools/operators_page.py", file=sys.stderr)
+        return int(new != text)
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
