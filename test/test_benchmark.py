@@ -238,12 +238,28 @@ def test_a_failing_case_is_recorded(device):
     assert failed.errors == {"aule": "first line"} and not failed.results
 
 
-def test_forms_of_attention_leave_the_environment_as_it_was(monkeypatch):
+def test_forms_of_attention_in_builds_that_read_the_environment(monkeypatch):
+    monkeypatch.delattr(torch_aule._C, "set_overrides", raising=False)
     monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", "3")
     settings = form_settings("workspace", 64)
-    with settings:
-        assert os.environ["AULE_ATTENTION_WORKSPACE"] == "1024"
-    assert os.environ["AULE_ATTENTION_WORKSPACE"] == "3"
+    for _ in range(2):
+        with settings:
+            assert os.environ["AULE_ATTENTION_WORKSPACE"] == "1024"
+        assert os.environ["AULE_ATTENTION_WORKSPACE"] == "3"
+
+
+def test_forms_of_attention_in_builds_with_overrides(monkeypatch):
+    class Overrides(dict):
+        set = dict.__setitem__
+
+    current = [Overrides(attention_workspace="3")]
+    monkeypatch.setattr(torch_aule._C, "overrides", lambda: Overrides(current[-1]), raising=False)
+    monkeypatch.setattr(torch_aule._C, "set_overrides", current.append, raising=False)
+    settings = form_settings("workspace", 64)
+    for _ in range(2):
+        with settings:
+            assert current[-1] == {"attention_workspace": "1024"}
+        assert current[-1] == {"attention_workspace": "3"}
 
 
 def test_training_step_of_the_model():

@@ -6,6 +6,7 @@ backward.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 
@@ -31,44 +32,65 @@ FLASH = {"cuda": sdpa_backend("FLASH_ATTENTION")}
 FLASH_AND_CUDNN = {**FLASH, "cudnn": sdpa_backend("CUDNN_ATTENTION")}
 
 
-class Environment:
-    """A context with environment variables; it can be entered again and again."""
+class Override:
+    """A context in which kernels are planned otherwise; it can be entered again and again.
 
-    def __init__(self, values: dict[str, str]):
+    `values` are settings of `torch_aule.tune.override` as text. Builds that lack it read the environment at every call.
+    """
+
+    def __init__(self, **values: str):
         self.values = values
 
     def __enter__(self):
-        self.before = {name: os.environ.get(name) for name in self.values}
-        os.environ.update(self.values)
+        if not self.values:  # also in the child, which has no extension
+            return
+        from torch_aule import _C
+
+        if hasattr(_C, "set_overrides"):
+            self.before, changed = _C.overrides(), _C.overrides()
+            for name, text in self.values.items():
+                changed.set(name, text)
+            _C.set_overrides(changed)
+        else:
+            variables = {f"AULE_{name.upper()}": text for name, text in self.values.items()}
+            self.before = {name: os.environ.get(name) for name in variables}
+            os.environ.update(variables)
 
     def __exit__(self, *error):
-        for name, value in self.before.items():
-            if value is None:
+        if not self.values:
+            return
+        from torch_aule import _C
+
+        if hasattr(_C, "set_overrides"):
+            _C.set_overrides(self.before)
+            return
+        for name, text in self.before.items():
+            if text is None:
                 del os.environ[name]
             else:
-                os.environ[name] = value
+                os.environ[name] = text
 
 
 OPAQUE_NAMES = ("coopmat_opaque", "staged")  # of today, and of builds before that
 
 
-def form_settings(form: str, d: int) -> Environment:
-    """Variables that ask for a form of attention: what the name of the case ends in."""
+def form_settings(form: str, d: int) -> Override:
+    """What asks for a form of attention: the end of the case's name."""
     if form == "workspace":
-        return Environment({"AULE_ATTENTION_WORKSPACE": "1024"})  # MiB
+        return Override(attention_workspace="1024")  # MiB
     if form != "opaque":
-        return Environment({})
+        return Override()
     from torch_aule.attention import active_attention_variants
 
-    # As if the layout of accumulators were unknown. A name that a build does not know would pass without a word.
+    # As if the layout of accumulators were unknown. Old builds pass over a name that they do not know.
     for name in OPAQUE_NAMES:
-        settings = Environment({"AULE_ATTENTION_VARIANT": name})
-        with settings:
+        settings = Override(attention_variant=name)
+        with contextlib.suppress(ValueError), settings:
             if active_attention_variants(d)["forward"] == name:
                 return settings
     if torch.aule.get_device_properties().kind != "cpu":
         raise RuntimeError("this device has no attention on matrix units of unknown layout")
-    return settings
+    return Override()
 
 
 def _key(n, d, causal, backward, dtype, *, batch, heads, kv_heads, dropout=0.0, form="") -> tuple[str, str, str, str]:
@@ -83,7 +105,7 @@ def _case(n, d, causal, backward, dtype, *, batch, heads, kv_heads=None, dropout
     def make(device):
         q = randn(batch, heads, n, d, device=device, dtype=dtype, grad=backward)
         k, v = (randn(batch, kv_heads, n, d, device=device, dtype=dtype, grad=backward) for _ in range(2))
-        settings = form_settings(form, d) if device == "aule" else Environment({})
+        settings = form_settings(form, d) if device == "aule" else Override()
 
         def forward():
             with settings:
