@@ -108,6 +108,7 @@ def serve() -> None:
 
     from torch_aule.benchmark.cases import GROUPS
 
+    gc.freeze()
     runners, blockers, held = {}, {}, []
 
     def answer(do, name="", key=()):

@@ -131,6 +131,8 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
             child.ask("hold", "cuda")
     clock, copy, left_out = Clock(), 0.0, 0
     by_key: dict[tuple, Record] = {}
+    gc.collect()
+    gc.freeze()  # what was imported is not looked at again after each case, nor while one is timed
     try:
         for case in cases:
             if case.key in by_key:
@@ -145,6 +147,7 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
             targets.judge(record, case.target, by_key, copy)
             emit(record)
     finally:
+        gc.unfreeze()
         if child:
             child.close()
     words = f", {left_out} left out for want of time" if left_out else ""
