@@ -24,6 +24,20 @@ def test_files_that_are_named_exist(page):
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_every_route_of_a_product_is_on_its_page():
+    header = (ROOT / "csrc/ops/matmul/route.h").read_text()
+    plans = re.findall(r"\w+Plan", re.search(r"std::variant<([^>]*)>\s*kernel;", header)[1])
+    rows = re.findall(r"^\| `(\w+Plan)` \|", (ROOT / "docs/matmul.md").read_text(), re.MULTILINE)
+    assert len(plans) > 10 and sorted(plans) == sorted(rows)
+
+
+def test_every_family_of_attention_is_on_its_page():
+    source = (ROOT / "csrc/ops/attention/plan.cpp").read_text()
+    names = set(re.findall(r'case AttentionFamily::\w+: return "(\w+)"', source))
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/attention.md").read_text(), re.MULTILINE)
+    assert len(names) > 5 and names == set(rows)
+
+
 def test_ladders_and_kernels_name_each_other():
     """A kernel's head points to its ladder, and the ladder's page says first which kernel it is about."""
     pages = {page.stem: page.read_text() for page in PAGES if page.parent.name == "ladders"}
