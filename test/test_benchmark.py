@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import torch_aule
-from torch_aule.benchmark import baseline, case, command, compare, record, report, run, timing
+from torch_aule.benchmark import baseline, case, command, compare, record, report, run, targets, timing
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases.attention import form_settings
 from torch_aule.benchmark.gpt2 import Gpt2Config
@@ -196,6 +196,31 @@ def test_regressions_fail_when_asked(tmp_path, capsys, options, slower, status):
     assert printed.out.count("|---") == (13 if "--markdown" in options else 0)  # columns of two tables
 
 
+# Targets
+
+
+@pytest.mark.parametrize(
+    "of, bound, reached, met",
+    [("cuda", 1.5, 2.0, True), ("cuda", 2.5, 2.0, False), ("tflops", 3.0, 4.0, True), ("copy", 0.6, 0.5, False),
+     ("twin", 0.5, 0.5, True), ("cpu", 0.3, 0.25, True), ("cpu", 0.2, 0.25, False), ("us", 1000, 1000.0, True),
+     ("s", 0.0005, 0.001, False)],
+)  # fmt: skip
+def test_targets(of, bound, reached, met):
+    """1 ms here, 2 ms with CUDA, 4 ms on the CPU; times are met below their bound, all else above."""
+    results = {runner: Result.of_times([ms], "ms") for runner, ms in (("aule", 1.0), ("cuda", 2.0), ("cpu", 4.0))}
+    results["aule"].rate, results["aule"].rate_unit = (4.0, "GB/s" if of == "copy" else "TFLOPS")
+    one, twin = Record("gemm", "a", results=results), Record("gemm", "b")
+    twin.results = {"aule": Result("ms", 1.0, rate=8.0, rate_unit="TFLOPS")}
+    targets.judge(one, targets.Target(of, bound, twin=twin.key), {twin.key: twin}, copy=8.0)
+    assert (one.target.reached, one.target.met) == (pytest.approx(reached), met)
+
+
+def test_what_failed_misses_its_target():
+    failed = Record("gemm", "a", errors={"aule": "lost"})
+    targets.judge(failed, targets.Target("tflops", 1.0), {}, copy=0.0)
+    assert failed.target.met is False and failed.target.reached is None
+
+
 # Runners
 
 
@@ -279,6 +304,38 @@ def test_the_real_sizes_name_their_twins(sizes):
         assert one.key not in seen
         seen.add(one.key)
     assert 50 < len(cases) < 240
+
+
+def test_minor_cases_are_left_out_when_time_is_up(device, capsys):
+    def one(name, main):
+        return case.Case("pointwise", name, "", "float32", lambda where: lambda: None, clock="wall", main=main)
+
+    cases = [one("minor", False), one("main", True)]
+    found = run.run(cases, Run(), lambda x: None, baselines=[], sizes=TINY, settings=ONCE, seconds=0.0)
+    assert [x.case for x in found] == ["main"]
+    assert "1 left out" in capsys.readouterr().err
+
+
+def test_revision_is_that_of_the_tree_around_the_package(tmp_path):
+    assert run.git_revision(tmp_path) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "a"]):
+        subprocess.run([*git, *arguments], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert head.startswith(run.git_revision(tmp_path)) and len(run.git_revision(tmp_path)) == 9
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a shell script")
+@pytest.mark.parametrize("answer, mhz", [("echo 1980; echo 345", 1980), ("echo none", None), ("exit 1", None)])
+def test_clock_of_the_first_gpu(tmp_path, monkeypatch, answer, mhz):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    clock = run.Clock()
+    assert clock() == mhz
+    program.write_text("#!/bin/sh\necho 7\n")
+    assert clock() == mhz, "asked again too soon"
 
 
 # The command
