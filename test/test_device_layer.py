@@ -36,7 +36,7 @@ ON_DEVICE = [
     "graphs",
     "index_error",
 ]
-ON_DEVICE += ["long_loops", "tables", "out_of_memory", "threads", "stress", "beyond_one_allocation"]
+ON_DEVICE += ["long_loops", "tables", "out_of_memory", "threads", "stress", "beyond_one_allocation", "added_kernels"]
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not GEN.is_dir() or shutil.which(CXX) is None,

@@ -1,20 +1,24 @@
-// The generated kernel table (build/gen/kernels.gen.cpp): one row per SPIR-V variant of every shader.
+// What a kernel is made of. The built-in ones are generated (build/gen/kernels.gen.cpp): one for each variant of every
+// shader. kernels/registry.h adds those that are compiled at run time.
 #pragma once
 #include <cstdint>
 
 namespace aule {
 
-struct KernelRow {
+// Names a kernel for the life of the process. Built-in ones come first, in the order of the generated table.
+enum class KernelId : uint32_t {};
+
+struct KernelSource {
   const char* name;            // "softmax_fwd<C=float>": labels, errors, the profiler
   const unsigned char* spirv;  // 4-byte aligned
   uint32_t spirv_bytes;
-  uint32_t features;      // Feature bits that this variant needs
+  uint32_t features;      // Feature bits that this kernel needs
   uint16_t params_bytes;  // sizeof the params struct
   bool params_ring;       // the block travels through the stream's parameter ring
 };
 
-extern const KernelRow kKernelRows[];
-extern const uint16_t kKernelRowCount;
-extern const uint64_t kKernelTableHash;  // of all rows and their SPIR-V: the key of the pipeline cache
+extern const KernelSource kBuiltinKernels[];
+extern const uint32_t kBuiltinKernelCount;
+extern const uint64_t kBuiltinKernelsHash;  // of their SPIR-V: compiler caches do not see what the table embeds
 
 }  // namespace aule

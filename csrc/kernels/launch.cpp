@@ -1,10 +1,10 @@
 #include "kernels/launch.h"
 
 #include "core/caps.h"
-#include "core/kernel_source.h"
-#include "kernels/kernel_table.h"
 #include "kernels/multiprocessors.h"
+#include "kernels/pipelines.h"
 #include "kernels/recorded.h"
+#include "kernels/registry.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
 #include "vulkan/check.h"
@@ -18,9 +18,9 @@ thread_local uint64_t recorded = 0;
 
 uint64_t recorded_commands() { return recorded; }
 
-void launch_row(CommandStream& stream, uint16_t row, std::span<const uint32_t> spec, const void* params,
-                size_t params_bytes, const Args& args, Grid grid) {
-  const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), row, spec);
+void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t> spec, const void* params,
+                   size_t params_bytes, const Args& args, Grid grid) {
+  const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), id, spec);
   if (params_bytes != pipeline.params_bytes) {
     throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +
                         std::to_string(pipeline.params_bytes));
@@ -34,11 +34,11 @@ uint32_t multiprocessors(int device) {
   return known != 0 ? known : 64;
 }
 
-bool supported_row(int device, uint16_t row) {
-  return (kKernelRows[row].features & ~feature_bits(vulkan::device_caps(device))) == 0;
+bool supports(int device, KernelId id) {
+  return (kernels::source(id).features & ~feature_bits(vulkan::device_caps(device))) == 0;
 }
 
-uint64_t shared_bytes_row(uint16_t row, std::span<const uint32_t> spec) { return kernels::shared_bytes(row, spec); }
+uint64_t shared_bytes(KernelId id, std::span<const uint32_t> spec) { return kernels::shared_bytes(id, spec); }
 
 void copy_bytes(CommandStream& stream, uint64_t dst, uint64_t src, uint64_t bytes) {
   ++recorded;

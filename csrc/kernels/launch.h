@@ -6,8 +6,9 @@
 //   p.out = args.write(address, bytes);
 //   launch(stream, kernel::softmax_fwd(), {.in_dtype = DType::f32, .local = 64}, p, args, Grid{rows});
 //
-// `kernel::NAME(axis values...)` is generated for every shader (kernels.gen.h); the result names one SPIR-V variant.
-// Specialization constants are given by name (kernels/spec.h).
+// `kernel::NAME(axis values...)` is generated for every shader (kernels_<family>.gen.h); the result names one SPIR-V
+// variant. A kernel that is compiled at run time has a KernelId too (kernels/registry.h) and goes through
+// launch_kernel. Specialization constants are given by name (kernels/spec.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <type_traits>
 
 #include "core/access.h"
+#include "core/kernel_source.h"
 #include "kernels/spec.h"
 
 namespace aule {
@@ -24,27 +26,27 @@ class CommandStream;
 }
 using stream::CommandStream;
 
-// A row of the generated table, typed by its params and its specialization constants.
+// A built-in kernel, typed by its params and its specialization constants.
 template <class Params, class Spec>
 struct KernelRef {
-  uint16_t row;
+  KernelId id;
 };
 
-void launch_row(CommandStream& stream, uint16_t row, std::span<const uint32_t> spec, const void* params,
-                size_t params_bytes, const Args& args, Grid grid);
-// True when the stream's device has every feature that this variant asks for.
-bool supported_row(int device, uint16_t row);
-// Bytes of shared memory that a row declares with these constants. Asks no device: for planners.
-uint64_t shared_bytes_row(uint16_t row, std::span<const uint32_t> spec);
+void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t> spec, const void* params,
+                   size_t params_bytes, const Args& args, Grid grid);
+// True when the device has every feature that this kernel asks for.
+bool supports(int device, KernelId id);
+// Bytes of shared memory that a kernel declares with these constants. Asks no device: for planners.
+uint64_t shared_bytes(KernelId id, std::span<const uint32_t> spec);
 template <class Params, class Spec>
 uint64_t shared_bytes(KernelRef<Params, Spec> kernel, const std::type_identity_t<Spec>& spec) {
-  return shared_bytes_row(kernel.row, spec_words(spec));
+  return shared_bytes(kernel.id, spec_words(spec));
 }
 
 template <class Params, class Spec>
 void launch(CommandStream& stream, KernelRef<Params, Spec> kernel, const std::type_identity_t<Spec>& spec,
             const Params& params, const Args& args, Grid grid) {
-  launch_row(stream, kernel.row, spec_words(spec), &params, sizeof(Params), args, grid);
+  launch_kernel(stream, kernel.id, spec_words(spec), &params, sizeof(Params), args, grid);
 }
 
 // Device-to-device bytes and 32-bit fills by address; recorded like a kernel. `bytes` of fill is a multiple of 4.

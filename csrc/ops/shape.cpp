@@ -235,7 +235,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(out.device().index(), kernel.row), op,
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op,
                               ": this device has no float64 arithmetic");
   // An invocation adds up the windows that have its element.
   check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));

@@ -2,9 +2,9 @@
 
 #include <c10/util/Exception.h>
 
-#include "core/kernel_source.h"
-#include "kernels/kernel_table.h"
 #include "kernels/launch.h"
+#include "kernels/pipelines.h"
+#include "kernels/registry.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
 #include "vulkan/device.h"
@@ -20,11 +20,10 @@ void raise_as_torch(stream::Raised kind, const std::string& text) {
   if (kind == stream::Raised::out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   TORCH_CHECK_INDEX(false, text);
 }
-uint16_t row_named(const std::string& name) {
-  uint16_t row = 0;
-  while (row < kKernelRowCount && name != kKernelRows[row].name) ++row;
-  TORCH_CHECK(row < kKernelRowCount, "no kernel variant is named ", name);
-  return row;
+KernelId kernel_named(const std::string& name) {
+  const auto found = kernels::find_kernel(name);
+  TORCH_CHECK(found, "no kernel variant is named ", name);
+  return *found;
 }
 
 [[maybe_unused]] const bool g_raiser = (stream::set_raiser(&raise_as_torch), true);
@@ -32,28 +31,30 @@ uint16_t row_named(const std::string& name) {
 }  // namespace
 
 std::vector<KernelInfo> registered_kernels(int device) {
-  std::vector<KernelInfo> rows;
-  for (uint16_t row = 0; row < kKernelRowCount; ++row)
-    rows.push_back({kKernelRows[row].name, kKernelRows[row].spirv_bytes, device >= 0 && supported_row(device, row)});
-  return rows;
+  std::vector<KernelInfo> found;
+  for (uint32_t i = 0; i < kernels::kernel_count(); ++i) {
+    const KernelSource& k = kernels::source(KernelId{i});
+    found.push_back({k.name, k.spirv_bytes, device >= 0 && supports(device, KernelId{i})});
+  }
+  return found;
 }
 std::vector<std::string> active_pipelines(int device) {
   if (!vulkan::device_created(device)) return {};
   return kernels::active_pipelines(device);
 }
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants) {
-  kernels::pipeline_for(vulkan::Device::get(device), row_named(name), constants);
+  kernels::pipeline_for(vulkan::Device::get(device), kernel_named(name), constants);
 }
 uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants) {
-  return kernels::shared_bytes(row_named(name), constants);
+  return kernels::shared_bytes(kernel_named(name), constants);
 }
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
   return vulkan::keep_pipeline_statistics(keep);
 }
 std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels() {
   std::vector<std::tuple<std::string, uint32_t, std::string>> result;
-  for (uint16_t row = 0; row < kKernelRowCount; ++row) {
-    const KernelRow& r = kKernelRows[row];
+  for (uint32_t i = 0; i < kernels::kernel_count(); ++i) {
+    const KernelSource& r = kernels::source(KernelId{i});
     auto guarded = vulkan::guard_loops(reinterpret_cast<const uint32_t*>(r.spirv), r.spirv_bytes / 4, 1);
     result.emplace_back(r.name, guarded.loops, guarded.not_understood);
   }

@@ -13,7 +13,7 @@
 
 namespace aule {
 
-constexpr uint16_t kScaleAdd = 0, kRingAdd = 1, kReport = 2, kWalk = 3, kNever = 4;
+constexpr KernelId kScaleAdd{0}, kRingAdd{1}, kReport{2}, kWalk{3}, kNever{4};
 
 struct ScaleAddSpec { SpecUint factor{1u}; };
 struct WalkSpec { SpecUint kind{0u}; };

@@ -8,9 +8,10 @@
 #include <random>
 #include <thread>
 
+#include "added_kernels.h"
 #include "device_memory.h"
 #include "fixture.h"
-#include "kernels/kernel_table.h"
+#include "kernels/pipelines.h"
 #include "long_loops.h"
 #include "stream/cost.h"
 #include "stream/hazards.h"
@@ -267,7 +268,7 @@ void tables() {
   s.fill(a.address(), a.bytes(), 1);
   for (uint32_t factor = 0; factor < 300; ++factor) scale_add(s, a, a, factor % 300, 0);  // grows the table
   for (uint32_t factor = 0; factor < 300; ++factor) scale_add(s, a, a, factor, 1);
-  CHECK(supported_row(0, kScaleAdd) && !supported_row(0, kNever));
+  CHECK(supports(0, kScaleAdd) && !supports(0, kNever));
   ScaleAddParams p{};
   const KernelRef<ScaleAddParams, ScaleAddSpec> never{kNever}, scale_add_kernel{kScaleAdd};
   std::string text = THROWN(vulkan::MissingFeature, launch(s, never, {}, p, Args{}, Grid{1}));
@@ -444,7 +445,7 @@ int main(int argc, char** argv) {
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible),
       TEST(cache), TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards),
-      TEST(costs), TEST(long_loops), TEST(queues),
+      TEST(costs), TEST(long_loops), TEST(queues), TEST(added_kernels),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);

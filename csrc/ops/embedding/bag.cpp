@@ -49,7 +49,7 @@ BagResult launch_bags(const Bags& b) {
   const auto& [output, bag_of, bag_size, max_index] = result;
   const DType dtype = dtype_of(b.weight, kBag);
   const auto kernel = kernel::embedding_bag(dtype == DType::f64 ? DType::f64 : DType::f32);
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(b.weight.device().index(), kernel.row), kBag,
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(b.weight.device().index(), kernel.id), kBag,
                               ": this device has no float64 arithmetic");
   auto& stream = current(b.weight);
   TensorArgs args;

@@ -35,8 +35,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   // none.
   const bool exact = dtype == DType::f64 || (!is_floating(dtype) && s.kind != Kind::integer);
   auto kernel = kernel::sequence(exact ? DType::f64 : DType::f32);
-  const bool bits = exact && !supported_row(device, kernel.row) && s.kind != Kind::power;
-  if (exact && !bits && !supported_row(device, kernel.row)) {
+  const bool bits = exact && !supports(device, kernel.id) && s.kind != Kind::power;
+  if (exact && !bits && !supports(device, kernel.id)) {
     TORCH_CHECK_NOT_IMPLEMENTED(dtype != DType::f64, op, ": this device has no float64 arithmetic");
     kernel = kernel::sequence(DType::f32);
   }

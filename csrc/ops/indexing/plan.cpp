@@ -211,7 +211,7 @@ void move(IndexPlan& plan, bool put) {
 template <class Params, class Spec>
 void launch_combine(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const Offset& at, Combine op,
                     const at::Scalar& alpha, DType dtype, size_t walked, bool ordered) {
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(plan.indexed.device().index(), kernel.row), plan.op,
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(plan.indexed.device().index(), kernel.id), plan.op,
                               ": this device has no float64 arithmetic");
   auto& stream = current(plan.indexed);
   TensorArgs args;

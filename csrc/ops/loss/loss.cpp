@@ -74,8 +74,8 @@ Shape shape_2d(const char* op, const at::Tensor& self, const at::Tensor& target)
   return {self.size(0), self.size(1), self.size(2) * self.size(3), input, input.stride(0), input.stride(1), stride_s};
 }
 
-void check_kernel(const char* op, const at::Tensor& self, uint16_t row) {
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(self.device().index(), row), op, ": this device has no float64 arithmetic");
+void check_kernel(const char* op, const at::Tensor& self, KernelId kernel) {
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), kernel), op, ": this device has no float64 arithmetic");
 }
 
 // What both directions' kernels are told alike.
@@ -110,7 +110,7 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   }
   const DType dtype = dtype_of(shape.input, op);
   const auto kernel = kernel::nll_loss(compute_type(dtype));
-  check_kernel(op, shape.input, kernel.row);
+  check_kernel(op, shape.input, kernel.id);
   const at::Tensor dense_target = target.contiguous();
   uint32_t chunks = static_cast<uint32_t>(std::min<int64_t>(shape.positions(), 1024));
   const Caps& caps = caps_of(shape.input);
@@ -164,7 +164,7 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
   const bool per_element = reduction == at::Reduction::None;
   const DType dtype = dtype_of(grad_input, op);
   const auto kernel = kernel::nll_loss_backward(compute_type(dtype));
-  check_kernel(op, grad_input, kernel.row);
+  check_kernel(op, grad_input, kernel.id);
   const at::Tensor dense_target = target.contiguous(), grad = grad_output.contiguous();
   TORCH_CHECK(grad.scalar_type() == grad_input.scalar_type(), op, ": expected grad_output of dtype ",
               grad_input.scalar_type(), ", but got ", grad.scalar_type());

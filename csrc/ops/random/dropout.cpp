@@ -39,7 +39,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const DType dtype = dtype_of(input, op);
   const auto kernel = kernel::dropout(compute_type(dtype));
   const int device = input.device().index();
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(device, kernel.row), op, ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(device, kernel.id), op, ": this device has no float64 arithmetic");
   auto& stream = current(input);
   const auto state = runtime::philox_for(std::nullopt, device, 4);
   TensorArgs args;
@@ -73,7 +73,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   at::Tensor out = at::empty_like(grad);
   const DType dtype = dtype_of(grad, op);
   const auto kernel = kernel::dropout_backward(compute_type(dtype));
-  TORCH_CHECK_NOT_IMPLEMENTED(supported_row(grad.device().index(), kernel.row), op,
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(grad.device().index(), kernel.id), op,
                               ": this device has no float64 arithmetic");
   auto& stream = current(grad);
   TensorArgs args;

@@ -1,4 +1,4 @@
-#include "kernels/kernel_table.h"
+#include "kernels/pipelines.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "core/caps.h"
-#include "core/kernel_source.h"
 #include "core/per_device.h"
-#include "kernels/shared_memory.h"
+#include "kernels/registry.h"
 #include "kernels/spec.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
@@ -21,20 +21,21 @@
 namespace aule::kernels {
 namespace {
 
-// A row and its constants, with their hash.
+// A kernel and its constants, with their hash.
 struct Key {
   uint64_t hash = 0;
-  uint16_t row = 0, words = 0;
+  KernelId id{};
+  uint32_t words = 0;
   std::array<uint32_t, kMaxSpecWords> spec{};
 
   Key() = default;
-  Key(uint64_t its_hash, uint16_t its_row, SpecWords constants)
-      : hash(its_hash), row(its_row), words(static_cast<uint16_t>(constants.size())) {
+  Key(uint64_t its_hash, KernelId its_id, SpecWords constants)
+      : hash(its_hash), id(its_id), words(static_cast<uint32_t>(constants.size())) {
     if (constants.size() > kMaxSpecWords) throw vulkan::Error("a kernel has too many specialization constants");
     std::copy(constants.begin(), constants.end(), spec.begin());
   }
-  bool is(uint64_t other_hash, uint16_t other_row, SpecWords constants) const {
-    return hash == other_hash && row == other_row && words == constants.size() &&
+  bool is(uint64_t other_hash, KernelId other_id, SpecWords constants) const {
+    return hash == other_hash && id == other_id && words == constants.size() &&
            std::memcmp(spec.data(), constants.data(), constants.size_bytes()) == 0;
   }
 };
@@ -56,6 +57,7 @@ struct DeviceTable {
   std::mutex mutex;
   std::atomic<const Table*> table{new Table(256)};
   size_t used = 0;
+  std::unordered_multimap<uint64_t, const Entry*> by_content;  // hash of SPIR-V and constants
 };
 
 DeviceTable& table_of(int device) {
@@ -68,8 +70,9 @@ uint64_t mixed(uint64_t h, uint64_t more) {
   return h ^ h >> 32;
 }
 
-uint64_t hash_of(uint16_t row, SpecWords spec) {
-  uint64_t h = 0x9e3779b97f4a7c15ull ^ (uint64_t{row} << 8 | spec.size());
+// `what`: a KernelId, or the hash of its SPIR-V.
+uint64_t hash_of(uint64_t what, SpecWords spec) {
+  uint64_t h = 0x9e3779b97f4a7c15ull ^ (what << 8 | spec.size());
   size_t i = 0;
   for (; i + 2 <= spec.size(); i += 2) {  // a kernel of attention has over 40: two at a time
     uint64_t pair;
@@ -79,11 +82,11 @@ uint64_t hash_of(uint16_t row, SpecWords spec) {
   return i < spec.size() ? mixed(h, spec[i]) : h;
 }
 
-const Entry* find(const Table& t, uint64_t hash, uint16_t row, SpecWords spec) {
+const Entry* find(const Table& t, uint64_t hash, KernelId id, SpecWords spec) {
   for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
     const Entry* e = t.slots[i].load(std::memory_order_acquire);
     if (!e) return nullptr;
-    if (e->key.is(hash, row, spec)) return e;
+    if (e->key.is(hash, id, spec)) return e;
   }
 }
 
@@ -93,10 +96,22 @@ void insert(const Table& t, const Entry* entry) {
   t.slots[i].store(entry, std::memory_order_release);
 }
 
-const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, uint16_t row,
+// The pipeline of another kernel with the same SPIR-V, or a new one.
+const vulkan::Pipeline* made(DeviceTable& tables, vulkan::Device& device, uint64_t content, KernelId id,
+                             SpecWords spec) {
+  const auto [first, last] = tables.by_content.equal_range(content);
+  for (auto it = first; it != last; ++it) {
+    const Key& other = it->second->key;
+    if (other.is(other.hash, other.id, spec) && same_content(other.id, id)) return it->second->pipeline;
+  }
+  const KernelSource& r = source(id);
+  return device.impl().pipelines->create(
+      {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
+}
+
+const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, KernelId id,
                                SpecWords spec) {
-  if (row >= kKernelRowCount) throw vulkan::Error("kernel row " + std::to_string(row) + " does not exist");
-  const KernelRow& r = kKernelRows[row];
+  const KernelSource& r = source(id);
   if (uint32_t lacks = r.features & ~feature_bits(device.caps())) {
     throw vulkan::MissingFeature(std::string(r.name) + " needs features that " + device.caps().name + " lacks (bits " +
                                  std::to_string(lacks) + ")");
@@ -104,15 +119,15 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   // The lock is held while the driver compiles: two threads that want the same kernel must not both build it.
   std::lock_guard lock(tables.mutex);
   const Table* t = tables.table.load(std::memory_order_acquire);
-  if (const Entry* e = find(*t, hash, row, spec)) return *e->pipeline;
+  if (const Entry* e = find(*t, hash, id, spec)) return *e->pipeline;
   // One driver hangs on more than it has.
-  if (const uint64_t bytes = shared_bytes(row, spec); bytes > device.caps().max_shared_bytes) {
+  if (const uint64_t bytes = shared_bytes(id, spec); bytes > device.caps().max_shared_bytes) {
     throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
                         device.caps().name + " has " + std::to_string(device.caps().max_shared_bytes));
   }
-  const auto* entry =
-      new Entry{Key(hash, row, spec), device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, r.params_ring,
-                                                                       r.params_bytes, spec.data(), spec.size()})};
+  const uint64_t content = hash_of(content_hash(id), spec);
+  const auto* entry = new Entry{Key(hash, id, spec), made(tables, device, content, id, spec)};
+  tables.by_content.emplace(content, entry);
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {
@@ -129,42 +144,23 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
 
 }  // namespace
 
-const vulkan::Pipeline& pipeline_for(vulkan::Device& device, uint16_t row, SpecWords spec) {
+const vulkan::Pipeline& pipeline_for(vulkan::Device& device, KernelId id, SpecWords spec) {
   DeviceTable& tables = table_of(device.index());
-  uint64_t hash = hash_of(row, spec);
-  if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, row, spec)) return *e->pipeline;
-  return create(tables, device, hash, row, spec);
+  uint64_t hash = hash_of(static_cast<uint32_t>(id), spec);
+  if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) return *e->pipeline;
+  return create(tables, device, hash, id, spec);
 }
 
-namespace {
-
-uint64_t evaluated_shared_bytes(uint16_t row, SpecWords spec) {
-  static auto* const read = new std::atomic<const SharedMemory*>[kKernelRowCount]();
-  const SharedMemory* memory = read[row].load(std::memory_order_acquire);
-  if (memory == nullptr) {
-    const KernelRow& r = kKernelRows[row];
-    memory = new SharedMemory({reinterpret_cast<const uint32_t*>(r.spirv), r.spirv_bytes / 4});
-    const SharedMemory* other = nullptr;
-    if (!read[row].compare_exchange_strong(other, memory, std::memory_order_acq_rel)) {
-      delete memory;
-      memory = other;
-    }
-  }
-  return memory->bytes(spec);
-}
-
-}  // namespace
-
-uint64_t shared_bytes(uint16_t row, SpecWords spec) {
+uint64_t shared_bytes(KernelId id, SpecWords spec) {
   // A planner asks the same again at every call; evaluating some hundred constants would be a tenth of its time.
   struct Answer {
     Key key;
     uint64_t bytes = 0;
   };
   thread_local std::array<Answer, 32> answers;
-  const uint64_t hash = hash_of(row, spec);
+  const uint64_t hash = hash_of(static_cast<uint32_t>(id), spec);
   Answer& answer = answers[hash >> 59];
-  if (!answer.key.is(hash, row, spec)) answer = {Key(hash, row, spec), evaluated_shared_bytes(row, spec)};
+  if (!answer.key.is(hash, id, spec)) answer = {Key(hash, id, spec), shared_memory(id).bytes(spec)};
   return answer.bytes;
 }
 
