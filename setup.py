@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from setuptools import setup
+from setuptools.command.build_py import build_py
 from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
 
@@ -146,6 +147,22 @@ class BuildAule(BuildExtension):
         super().build_extensions()
 
 
+class BuildPython(build_py):
+    """A wheel has what kernels compiled at run time include; a checkout has it in shaders/."""
+
+    INCLUDES = {"shaders": ("common/*.glsl", "pointwise/math*.glsl"), "csrc/core": ("dtype_codes.h",)}
+
+    def run(self):
+        super().run()
+        if self.editable_mode:
+            return
+        for folder, patterns in self.INCLUDES.items():
+            for source in [path for pattern in patterns for path in sorted((ROOT / folder).glob(pattern))]:
+                target = Path(self.build_lib, "torch_aule", "_shader", "include", source.relative_to(ROOT / folder))
+                self.mkpath(str(target.parent))
+                self.copy_file(str(source), str(target))
+
+
 def compile_args():
     if WINDOWS:
         return ["/std:c++20", "/O2", "/W3", "/Zc:__cplusplus", "/permissive-", "/bigobj", "/utf-8", "/DNOMINMAX"]
@@ -167,5 +184,5 @@ setup(
             extra_link_args=[] if WINDOWS or sys.platform == "darwin" else ["-ldl", "-Wl,--gc-sections"],
         )
     ],
-    cmdclass={"build_ext": BuildAule},
+    cmdclass={"build_ext": BuildAule, "build_py": BuildPython},
 )

@@ -9,7 +9,9 @@ from helpers import shader_module
 
 @pytest.fixture
 def shader_compiler():
-    return shader_module("compile")
+    compiler = shader_module("compiler")
+    compiler.compile_text = shader_module("compile").compile_text
+    return compiler
 
 
 def test_shaders_with_64_bit_min_max_clamp_are_refused(shader_compiler):

