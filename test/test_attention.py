@@ -19,13 +19,28 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 MEAN_TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-3}
 
 
-def assert_near(name, error, size, dtype):
+# Of the output, relative to it, that all elements of a row may share: one key that outweighs the others gives its
+# weight's rounding to the row. NVIDIA's conversion to bfloat16 truncates, so that is a whole last place.
+SHARED_ERROR = {torch.float32: 0.0, torch.float16: 2**-11, torch.bfloat16: 2**-8}
+
+
+def assert_near(name, error, size, dtype, slack=0.0):
     assert not error.isnan().any(), name
-    assert float(error.max()) / size < TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
+    beyond = error - SHARED_ERROR[dtype] * slack
+    assert float(beyond.max()) / size < TOLERANCE[dtype], f"{name}: largest error {float(error.max())}"
     assert float(error.mean()) / size < MEAN_TOLERANCE[dtype], f"{name}: mean error {float(error.mean())}"
 
 
 NAMES = ("out", "dq", "dk", "dv", "dbias")
+
+
+class Expected(tuple):
+    """What NAMES has, in float64; `slack`: how much a relative error of whole rows of the output may move dq and dk.
+
+    The backward takes delta = sum(dO * O) of the rounded output, and dS = P * (dP - delta).
+    """
+
+    slack: dict
 
 
 def reference(
@@ -60,8 +75,18 @@ def reference(
     if keep is not None:
         weights = weights * keep
     out = weights @ v.repeat_interleave(group, -3)
-    out.backward(grad.detach().cpu().double())
-    return out.detach(), q.grad, k.grad, v.grad, None if wide is None else wide.grad
+    grad = grad.detach().cpu().double()
+    out.backward(grad)
+    expected = Expected((out.detach(), q.grad, k.grad, v.grad, None if wide is None else wide.grad))
+    with torch.no_grad():
+        moved = weights * (grad * out).sum(-1, keepdim=True).abs()
+        moved *= q.size(-1) ** -0.5 if scale is None else abs(scale)
+        by_head = moved.transpose(-1, -2) @ q.abs()
+        expected.slack = {
+            "dq": moved @ k.abs().repeat_interleave(group, -3),
+            "dk": by_head.unflatten(-3, (-1, group)).sum(-3),
+        }
+    return expected
 
 
 def check(actual, expected, dtype):
@@ -73,7 +98,7 @@ def check(actual, expected, dtype):
         error = (a - e).abs()
         size = max(1.0, float(e.abs().max())) if e.numel() else 1.0
         if e.numel():
-            assert_near(name, error, size, dtype)
+            assert_near(name, error, size, dtype, getattr(expected, "slack", {}).get(name, 0.0))
 
 
 def inputs(batch, heads, kv_heads, q_len, k_len, dim, v_dim, dtype=torch.float32):
