@@ -14,14 +14,17 @@ READMES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README
 STEP = re.compile(r"\| (\d+) \| .* \| `([^`]+)` \| (\S+) \|$")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_are_named_exist(page):
+    """With the path from the root; in csrc/README.md, the path in csrc will do."""
     named = re.findall(
-        r"(?<![\w/.])((?:csrc|shaders|torch_aule|test|tools)/[\w/.]+\.(?:cpp|h|comp|glsl|def|py|sh|md))",
+        r"(?<![\w/.>])((?:csrc|shaders|torch_aule|test|tools|benchmarks|docs|aten|core|kernels|ops|runtime|stream|vulkan|python)"
+        r"/[\w/.]+\.(?:cpp|h|comp|glsl|def|py|sh|md|jsonl|png))(?!\w)",
         page.read_text(),
     )
-    assert named
-    assert not [name for name in named if not (ROOT / name).exists()]
+    assert named or page in READMES
+    roots = (ROOT, ROOT / "csrc") if page.parent.name == "csrc" else (ROOT, page.parent)
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
 
 
 def test_every_route_of_a_product_is_on_its_page():
