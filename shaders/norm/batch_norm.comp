@@ -12,8 +12,8 @@ layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int G_DTYPE = 0;
 layout(constant_id = 3) const int MODE = 0;
-layout(constant_id = 4) const int HAS_W = 0;
-layout(constant_id = 5) const int HAS_B = 0;
+layout(constant_id = 4) const bool HAS_WEIGHT = false;
+layout(constant_id = 5) const bool HAS_BIAS = false;
 layout(constant_id = 6) const int VEC = 0;
 layout(constant_id = 7) const int LOCAL = 8;
 layout(local_size_x_id = 7) in;
@@ -41,11 +41,11 @@ void main() {
   Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n),
       o = Row(p.out_, i, uint64_t(1), x.n);
   C mean = load1(p.mean, c, STAT_DTYPE), invstd = load1(p.invstd, c, STAT_DTYPE);
-  C scale = invstd * (HAS_W != 0 ? load1(p.w, c, STAT_DTYPE) : C(1));
+  C scale = invstd * (HAS_WEIGHT ? load1(p.w, c, STAT_DTYPE) : C(1));
   V4 y;
   if (MODE == 0) {
     y = (fetch(x, 0u, X_DTYPE, C(0)) - mean) * scale;
-    if (HAS_B != 0) y += load1(p.b, c, STAT_DTYPE);
+    if (HAS_BIAS) y += load1(p.b, c, STAT_DTYPE);
   } else {
     y = fetch(g, 0u, G_DTYPE, C(0));
     if (MODE == 1) {

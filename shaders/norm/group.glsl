@@ -1,10 +1,10 @@
 // A row in the registers of a workgroup: KEPT quads per invocation, and sums over the workgroup.
-// Include after rows.glsl; expects VEC, KEPT (even where half types go in pairs), FULL, LOCAL (a power of two), GROUP
+// Include after rows.glsl; expects VEC, KEPT (even where half types go in pairs), IS_FULL, LOCAL (a power of two), GROUP
 // (1: tree in shared memory, 2: subgroups first).
 //
 // VEC 1: quad j of invocation l is at (j LOCAL + l) * 4. VEC 2 (half types, n a multiple of 8): quads 2 i and 2 i + 1
-// are neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. FULL: VEC, and n is 4 KEPT LOCAL, so that
-// nothing lies past the end. VEC 3 (all rows of half types, from 16-byte aligned addresses): rows of any length and
+// are neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. IS_FULL: VEC, and n is 4 KEPT LOCAL, so
+// that nothing lies past the end. VEC 3 (all rows of half types, from 16-byte aligned addresses): rows of any length and
 // start, laid out like VEC 2, but counted from the 16-byte block that the row begins in, `skip_of` elements ahead of
 // it. What a block holds of the row's neighbours is neither used nor written.
 #ifndef AULE_GROUP_GLSL
@@ -19,7 +19,7 @@ uint quad_at(int j, uint lane) {
 }
 uint skip_of(Row r) { return ANY ? uint(r.start) & 7u : 0u; }
 
-bool within(uint k, uint n) { return FULL != 0 || k < n; }
+bool within(uint k, uint n) { return IS_FULL || k < n; }
 
 #ifndef C_double
 // Quads as they lie in memory: half as many registers for half types, so that a row may be loaded ahead. `first`: where

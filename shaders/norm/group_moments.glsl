@@ -10,7 +10,7 @@ Moments group_moments(V4 kept[KEPT], uint lane) {
 #if GROUP == 2
   const C pivot = subgroupShuffle(kept[0].x, 0u);
   C n = C(4u * KEPT * min(gl_SubgroupSize, uint(LOCAL)));
-  if (FULL == 0) {
+  if (!IS_FULL) {
     C count = C(0);
     [[unroll]] for (int j = 0; j < KEPT; ++j) count += C(min(4u, p.n - min(p.n, quad_at(j, lane))));
     n = subgroupAdd(count);

@@ -6,8 +6,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 // Gradient of the rows that norm_fwd normalised: with h = (x - mean) rstd and u = g w,
-//   dx = rstd (u - mean(u) - h mean(u h))      RMS: without mean(u), h = x rstd
-// Layouts, CHANNEL and GROUP as in norm_fwd.comp; weights' gradients are norm_bwd_params.comp's.
+//   dx = rstd (u - mean(u) - h mean(u h))      RMS norm: without mean(u), h = x rstd
+// Layouts, PER_CHANNEL and GROUP as in norm_fwd.comp; weights' gradients are norm_bwd_params.comp's.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -15,19 +15,20 @@ layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;
 layout(constant_id = 3) const int W_DTYPE = 0;
-layout(constant_id = 4) const int RMS = 0;
-layout(constant_id = 5) const int CHANNEL = 0;
-layout(constant_id = 6) const int HAS_W = 0;
+layout(constant_id = 4) const bool IS_RMS = false;
+layout(constant_id = 5) const bool PER_CHANNEL = false;
+layout(constant_id = 6) const bool HAS_WEIGHT = false;
 layout(constant_id = 7) const int VEC = 0;
 layout(constant_id = 8) const int ITEMS = 1;
 layout(constant_id = 9) const int LOCAL = 8;
 layout(local_size_x_id = 9) in;
-const int KEPT = ITEMS > 0 ? ITEMS : 1, FULL = 0;
+const int KEPT = ITEMS > 0 ? ITEMS : 1;
+const bool IS_FULL = false;
 #include "common/indexing.glsl"
 #include "norm/rows.glsl"
 
 struct Params {
-  uint64_t grad, x, w, mean, rstd, out_;  // mean: 0 for RMS
+  uint64_t grad, x, w, mean, rstd, out_;  // mean: 0 for IS_RMS
   uint64_t rows;
   uint n, hw, groups, channels;
 };
@@ -40,7 +41,7 @@ struct Params {
 
 V4 upstream(Row g, uint64_t row, uint k) {
   V4 u = fetch(g, k, G_DTYPE, C(0));
-  if (HAS_W != 0) u *= affine(p.w, W_DTYPE, row, k);
+  if (HAS_WEIGHT) u *= affine(p.w, W_DTYPE, row, k);
   return u;
 }
 
@@ -54,7 +55,7 @@ void main() {
   uint64_t start = row * p.n;
   Row g = Row(p.grad, start, uint64_t(1), p.n), x = Row(p.x, start, uint64_t(1), p.n),
       o = Row(p.out_, start, uint64_t(1), p.n);
-  C mean = RMS != 0 ? C(0) : load_stat(p.mean, row), rstd = load_stat(p.rstd, row);
+  C mean = IS_RMS ? C(0) : load_stat(p.mean, row), rstd = load_stat(p.rstd, row);
   V4 sum_u = V4(0), sum_h = V4(0);  // of u and of u h; past the end u is 0
 #if GROUP
   uint lane = gl_LocalInvocationID.x;
@@ -63,7 +64,7 @@ void main() {
     fetch_quads(g, lane, G_DTYPE, C(0), kept_u);
     fetch_quads(x, lane, X_DTYPE, C(0), kept_h);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
-      if (HAS_W != 0) kept_u[j] *= affine(p.w, W_DTYPE, row, quad_at(j, lane));
+      if (HAS_WEIGHT) kept_u[j] *= affine(p.w, W_DTYPE, row, quad_at(j, lane));
       kept_h[j] = (kept_h[j] - mean) * rstd;
     }
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
@@ -78,7 +79,7 @@ void main() {
     }
   }
   const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
-  C mu = RMS != 0 ? C(0) : t.a / C(p.n), mh = t.b / C(p.n);
+  C mu = IS_RMS ? C(0) : t.a / C(p.n), mh = t.b / C(p.n);
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_u[j] = rstd * (kept_u[j] - mu - kept_h[j] * mh);
     put_quads(o, lane, OUT_DTYPE, kept_u);
@@ -94,7 +95,7 @@ void main() {
     sum_u += u;
     sum_h += u * ((fetch(x, k, X_DTYPE, C(0)) - mean) * rstd);
   }
-  C mu = RMS != 0 ? C(0) : sum4(sum_u) / C(p.n), mh = sum4(sum_h) / C(p.n);
+  C mu = IS_RMS ? C(0) : sum4(sum_u) / C(p.n), mh = sum4(sum_h) / C(p.n);
   for (uint k = 0; k < p.n; k += 4u) {
     V4 h = (fetch(x, k, X_DTYPE, C(0)) - mean) * rstd;
     put(o, k, OUT_DTYPE, rstd * (upstream(g, row, k) - mu - h * mh));

@@ -14,9 +14,9 @@
 #endif
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
-layout(constant_id = 2) const int RMS = 0;    // no mean
-layout(constant_id = 3) const int HAS_W = 1;  // dw wanted
-layout(constant_id = 4) const int HAS_B = 1;  // db wanted
+layout(constant_id = 2) const bool IS_RMS = false;    // no mean
+layout(constant_id = 3) const bool WANTS_DW = true;
+layout(constant_id = 4) const bool WANTS_DB = true;
 layout(constant_id = 5) const int VEC = 0;    // GROUP 0 with hop 1: four outputs per invocation
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
@@ -52,7 +52,7 @@ void main() {
     uint64_t s = r1 * p.stat_hop + o / p.stat_div;
     C g = load1(p.grad, at, G_DTYPE);
     b += g;
-    if (HAS_W != 0) w += g * (load1(p.x, at, X_DTYPE) - (RMS != 0 ? C(0) : load1(p.mean, s, STAT_DTYPE))) *
+    if (WANTS_DW) w += g * (load1(p.x, at, X_DTYPE) - (IS_RMS ? C(0) : load1(p.mean, s, STAT_DTYPE))) *
         load1(p.rstd, s, STAT_DTYPE);
   }
   tree_w[lane] = w;
@@ -66,8 +66,8 @@ void main() {
     barrier();  // this level done
   }
   if (lane != 0u) return;
-  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DTYPE, tree_w[0]);
-  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DTYPE, tree_b[0]);
+  if (WANTS_DW) store1(p.dw, c * p.n_out + o, STAT_DTYPE, tree_w[0]);
+  if (WANTS_DB) store1(p.db, c * p.n_out + o, STAT_DTYPE, tree_b[0]);
 #else
   uint64_t id = linear_invocation();
   uint width = VEC != 0 ? p.n_out / 4u : p.n_out;
@@ -80,19 +80,19 @@ void main() {
   uint r0 = uint(first - r1 * p.inner), slot = 0u;
   for (uint64_t r = first; r < last; ++r) {
     uint64_t at = r1 * p.hop1 + r0 + uint64_t(o) * p.hop, s = r1 * p.stat_hop + o / p.stat_div;
-    C mean = RMS != 0 || HAS_W == 0 ? C(0) : load1(p.mean, s, STAT_DTYPE);
-    C rstd = HAS_W == 0 ? C(0) : load1(p.rstd, s, STAT_DTYPE);
+    C mean = IS_RMS || !WANTS_DW ? C(0) : load1(p.mean, s, STAT_DTYPE);
+    C rstd = !WANTS_DW ? C(0) : load1(p.rstd, s, STAT_DTYPE);
 #ifndef C_double
     if (VEC != 0) {
       vec4 g = load4(p.grad, at, G_DTYPE);
       b += g;
-      if (HAS_W != 0) w += g * ((load4(p.x, at, X_DTYPE) - mean) * rstd);
+      if (WANTS_DW) w += g * ((load4(p.x, at, X_DTYPE) - mean) * rstd);
     } else
 #endif
     {
       C g = load1(p.grad, at, G_DTYPE);
       b[slot] += g;  // four partial sums: shorter chains of additions
-      if (HAS_W != 0) w[slot] += g * ((load1(p.x, at, X_DTYPE) - mean) * rstd);
+      if (WANTS_DW) w[slot] += g * ((load1(p.x, at, X_DTYPE) - mean) * rstd);
       slot = (slot + 1u) & 3u;
     }
     if (++r0 == p.inner) {
@@ -102,12 +102,12 @@ void main() {
   }
 #ifndef C_double
   if (VEC != 0) {
-    if (HAS_W != 0) store4(p.dw, c * p.n_out + o, STAT_DTYPE, w);
-    if (HAS_B != 0) store4(p.db, c * p.n_out + o, STAT_DTYPE, b);
+    if (WANTS_DW) store4(p.dw, c * p.n_out + o, STAT_DTYPE, w);
+    if (WANTS_DB) store4(p.db, c * p.n_out + o, STAT_DTYPE, b);
     return;
   }
 #endif
-  if (HAS_W != 0) store1(p.dw, c * p.n_out + o, STAT_DTYPE, sum4(w));
-  if (HAS_B != 0) store1(p.db, c * p.n_out + o, STAT_DTYPE, sum4(b));
+  if (WANTS_DW) store1(p.dw, c * p.n_out + o, STAT_DTYPE, sum4(w));
+  if (WANTS_DB) store1(p.db, c * p.n_out + o, STAT_DTYPE, sum4(b));
 #endif
 }

@@ -4,10 +4,10 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 // Gradients of layer norm and RMS norm for GPUs, rows, weight and bias in one pass: with h = (x - mean) rstd, u = g w,
 //   dx = rstd (u - mean(u) - h mean(u h)),   dw = sum of g h over rows,   db = sum of g
-//   RMS: h = x rstd, no mean(u)
+//   RMS norm: h = x rstd, no mean(u)
 // A workgroup takes every `groups`-th row and keeps it in registers as it came from memory (half types: half the
 // registers), as it does its sums for dw and db until all rows are done; norm_params_sum.comp adds up the workgroups'
-// sums. AHEAD (half types): the next row is loaded before this one is reduced.
+// sums. LOADS_AHEAD (half types): the next row is loaded before this one is reduced.
 // What was tried, and what it gave: docs/ladders/norm_bwd_rows.md
 #define C float
 #define C_float
@@ -15,23 +15,23 @@ layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;
 layout(constant_id = 3) const int W_DTYPE = 0;
-layout(constant_id = 4) const int RMS = 0;
-layout(constant_id = 5) const int HAS_W = 0;
-layout(constant_id = 6) const int WANT_X = 1;
-layout(constant_id = 7) const int WANT_W = 1;
-layout(constant_id = 8) const int WANT_B = 1;
+layout(constant_id = 4) const bool IS_RMS = false;
+layout(constant_id = 5) const bool HAS_WEIGHT = false;
+layout(constant_id = 6) const bool WANTS_DX = true;
+layout(constant_id = 7) const bool WANTS_DW = true;
+layout(constant_id = 8) const bool WANTS_DB = true;
 layout(constant_id = 9) const int VEC = 1;
 layout(constant_id = 10) const int KEPT = 1;
 layout(constant_id = 11) const int LOCAL = 8;
-layout(constant_id = 12) const int FULL = 0;
-layout(constant_id = 13) const int AHEAD = 0;
+layout(constant_id = 12) const bool IS_FULL = false;
+layout(constant_id = 13) const bool LOADS_AHEAD = false;
 layout(local_size_x_id = 11) in;
 #include "common/indexing.glsl"
 #include "norm/rows.glsl"
 #include "norm/group.glsl"
 
 struct Params {
-  uint64_t grad, x, w, mean, rstd, out_, dw, db;  // mean: 0 for RMS; dw, db: [groups, n] float32
+  uint64_t grad, x, w, mean, rstd, out_, dw, db;  // mean: 0 for IS_RMS; dw, db: [groups, n] float32
   uint rows, n, groups;
 };
 #include "common/params.glsl"
@@ -53,7 +53,7 @@ void fetch_any(uint64_t base, uint row, uint lane, int dt, inout u64vec2 raw[KEP
     raw[j] = u64vec2(packUint2x32(u.xy), packUint2x32(u.zw));
   }
 }
-float mean_of(uint row) { return RMS != 0 ? 0.0 : F32Ref(p.mean + uint64_t(row) * 4).v; }
+float mean_of(uint row) { return IS_RMS ? 0.0 : F32Ref(p.mean + uint64_t(row) * 4).v; }
 float rstd_of(uint row) { return F32Ref(p.rstd + uint64_t(row) * 4).v; }
 
 void main() {
@@ -62,9 +62,9 @@ void main() {
   u64vec2 w[KEPT], next_g[KEPT], next_x[KEPT];
   vec4 dw[KEPT], db[KEPT];
   float next_mean = 0.0, next_rstd = 0.0;
-  if (HAS_W != 0) fetch_any(p.w, 0u, lane, W_DTYPE, w);
+  if (HAS_WEIGHT) fetch_any(p.w, 0u, lane, W_DTYPE, w);
   [[unroll]] for (int j = 0; j < KEPT; ++j) dw[j] = db[j] = vec4(0);
-  if (AHEAD != 0) {
+  if (LOADS_AHEAD) {
     fetch_any(p.grad, group, lane, G_DTYPE, next_g);
     fetch_any(p.x, group, lane, X_DTYPE, next_x);
     next_mean = mean_of(group);
@@ -73,7 +73,7 @@ void main() {
   for (uint row = group; row < p.rows; row += p.groups) {
     u64vec2 raw_g[KEPT], raw_x[KEPT];
     float mean, rstd;
-    if (AHEAD != 0) {
+    if (LOADS_AHEAD) {
       [[unroll]] for (int j = 0; j < KEPT; ++j) {
         raw_g[j] = next_g[j];
         raw_x[j] = next_x[j];
@@ -97,22 +97,22 @@ void main() {
     vec4 sum_u = vec4(0), sum_h = vec4(0);
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
       const vec4 g = quad_of(raw_g, j, RAW_G), gh = g * ((quad_of(raw_x, j, RAW_X) - mean) * rstd);
-      if (WANT_W != 0) dw[j] += gh;
-      if (WANT_B != 0) db[j] += g;
-      if (RMS == 0) sum_u += HAS_W != 0 ? g * quad_of(w, j, RAW_W) : g;
-      sum_h += HAS_W != 0 ? gh * quad_of(w, j, RAW_W) : gh;
+      if (WANTS_DW) dw[j] += gh;
+      if (WANTS_DB) db[j] += g;
+      if (!IS_RMS) sum_u += HAS_WEIGHT ? g * quad_of(w, j, RAW_W) : g;
+      sum_h += HAS_WEIGHT ? gh * quad_of(w, j, RAW_W) : gh;
     }
-    if (WANT_X == 0) continue;
+    if (!WANTS_DX) continue;
     const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
-    const float mu = RMS != 0 ? 0.0 : t.a / float(p.n), mh = t.b / float(p.n);
+    const float mu = IS_RMS ? 0.0 : t.a / float(p.n), mh = t.b / float(p.n);
     vec4 dx[KEPT];
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
       vec4 u = quad_of(raw_g, j, RAW_G);
-      if (HAS_W != 0) u *= quad_of(w, j, RAW_W);
+      if (HAS_WEIGHT) u *= quad_of(w, j, RAW_W);
       dx[j] = rstd * (u - mu - (quad_of(raw_x, j, RAW_X) - mean) * rstd * mh);
     }
     put_quads(row_of(p.out_, row), lane, OUT_DTYPE, dx);
   }
-  if (WANT_W != 0) put_quads(row_of(p.dw, group), lane, AULE_DT_F32, dw);
-  if (WANT_B != 0) put_quads(row_of(p.db, group), lane, AULE_DT_F32, db);
+  if (WANTS_DW) put_quads(row_of(p.dw, group), lane, AULE_DT_F32, dw);
+  if (WANTS_DB) put_quads(row_of(p.db, group), lane, AULE_DT_F32, db);
 }

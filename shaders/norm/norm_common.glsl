@@ -1,9 +1,9 @@
-// What norm_fwd and norm_bwd share. Expects CHANNEL, params n, hw, groups, channels, and reduce/rows.glsl.
+// What norm_fwd and norm_bwd share. Expects PER_CHANNEL, params n, hw, groups, channels, and reduce/rows.glsl.
 #include "norm/moments.glsl"
 
 // Weight or bias of elements k .. k+3 of a row.
 V4 affine(uint64_t base, int dt, uint64_t row, uint k) {
-  if (CHANNEL == 0) return fetch(Row(base, uint64_t(0), uint64_t(1), p.n), k, dt, C(0));
+  if (!PER_CHANNEL) return fetch(Row(base, uint64_t(0), uint64_t(1), p.n), k, dt, C(0));
   uint first = uint(row % p.groups) * p.channels;
   V4 v = V4(0);
   [[unroll]] for (uint j = 0; j < 4u; ++j)

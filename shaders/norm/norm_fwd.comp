@@ -8,9 +8,9 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 // Rows normalised and scaled: layer norm, group norm (a row is one group of one sample) and RMS norm.
-//   y = (x - mean) rstd w + b,   rstd = 1 / sqrt(var + eps)      RMS: mean 0, var = mean of x^2
-// w and b are per element of the row, or (CHANNEL) one per run of `hw` elements: channel (row % groups) * channels + k
-// / hw.
+//   y = (x - mean) rstd w + b,   rstd = 1 / sqrt(var + eps)      RMS norm: mean 0, var = mean of x^2
+// w and b are per element of the row, or (PER_CHANNEL) one per run of `hw` elements:
+// channel (row % groups) * channels + k / hw.
 //
 // GROUP 0: one invocation per row. Mean and variance come from one pass over sums of x - x[0] and its square, combined
 // every BLOCK elements (Chan), so that neither a large mean nor a long row costs digits; the second pass reads again.
@@ -24,23 +24,23 @@ layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int W_DTYPE = 0;
 layout(constant_id = 3) const int B_DTYPE = 0;
-layout(constant_id = 4) const int RMS = 0;
-layout(constant_id = 5) const int CHANNEL = 0;
-layout(constant_id = 6) const int HAS_W = 0;
-layout(constant_id = 7) const int HAS_B = 0;
+layout(constant_id = 4) const bool IS_RMS = false;
+layout(constant_id = 5) const bool PER_CHANNEL = false;
+layout(constant_id = 6) const bool HAS_WEIGHT = false;
+layout(constant_id = 7) const bool HAS_BIAS = false;
 layout(constant_id = 8) const int VEC = 0;
 layout(constant_id = 9) const int ITEMS = 1;
 layout(constant_id = 10) const int LOCAL = 8;
 layout(local_size_x_id = 10) in;
-layout(constant_id = 11) const int FULL = 0;
+layout(constant_id = 11) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 #include "common/indexing.glsl"
 #include "norm/rows.glsl"
 
 struct Params {
-  uint64_t x, y, w, b, mean, rstd;  // mean: 0 for RMS
+  uint64_t x, y, w, b, mean, rstd;  // mean: 0 for IS_RMS
   uint64_t rows;
-  uint n, hw, groups, channels;     // hw, groups, channels: with CHANNEL
+  uint n, hw, groups, channels;     // hw, groups, channels: with PER_CHANNEL
   float eps;
 };
 #include "common/params.glsl"
@@ -52,13 +52,13 @@ const uint BLOCK = 1024;
 #include "norm/group.glsl"
 #include "norm/group_moments.glsl"
 // Weight and bias are loaded before the workgroup waits for its sums.
-const bool EARLY = VEC != 0 && CHANNEL == 0;
+const bool EARLY = VEC != 0 && !PER_CHANNEL;
 #endif
 
 V4 normal(V4 v, C mean, C rstd, uint64_t row, uint k) {
   v = (v - mean) * rstd;
-  if (HAS_W != 0) v *= affine(p.w, W_DTYPE, row, k);
-  if (HAS_B != 0) v += affine(p.b, B_DTYPE, row, k);
+  if (HAS_WEIGHT) v *= affine(p.w, W_DTYPE, row, k);
+  if (HAS_BIAS) v += affine(p.b, B_DTYPE, row, k);
   return v;
 }
 
@@ -81,11 +81,11 @@ void main() {
     fetch_quads(x, lane, X_DTYPE, C(0), kept);
 #ifndef C_double
     if (EARLY) {
-      if (HAS_W != 0) fetch_raw(Row(p.w, uint64_t(0), uint64_t(1), p.n), lane, W_DTYPE, early_w);
-      if (HAS_B != 0) fetch_raw(Row(p.b, uint64_t(0), uint64_t(1), p.n), lane, B_DTYPE, early_b);
+      if (HAS_WEIGHT) fetch_raw(Row(p.w, uint64_t(0), uint64_t(1), p.n), lane, W_DTYPE, early_w);
+      if (HAS_BIAS) fetch_raw(Row(p.b, uint64_t(0), uint64_t(1), p.n), lane, B_DTYPE, early_b);
     }
 #endif
-    if (RMS != 0) {
+    if (IS_RMS) {
       V4 squares = V4(0);
       [[unroll]] for (int j = 0; j < ITEMS; ++j) squares += kept[j] * kept[j];
       t = Moments(C(p.n), C(0), group_sum(Pair(sum4(squares), C(0))).a);
@@ -93,7 +93,7 @@ void main() {
       t = group_moments(kept, lane);
     }
   } else {
-    const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, X_DTYPE);
+    const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
     for (uint first = 0; first < p.n; first += LOCAL * 256u) {
       uint last = min(p.n, first + LOCAL * 256u);
       V4 s1 = V4(0), s2 = V4(0);
@@ -110,7 +110,7 @@ void main() {
     t = Moments(C(p.n), mean, group_sum(Pair(t.m2 + t.n * d * d, C(0))).a);
   }
 #else
-  const C shift = RMS != 0 ? C(0) : load1(p.x, row * p.n, X_DTYPE);
+  const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
   for (uint first = 0; first < p.n; first += BLOCK) {
     uint last = min(p.n, first + BLOCK);
     V4 s1 = V4(0), s2 = V4(0);
@@ -122,15 +122,15 @@ void main() {
     t = combine(t, moments(C(last - first), shift, sum4(s1), sum4(s2)));
   }
 #endif
-  C mean = RMS != 0 ? C(0) : t.mean;
+  C mean = IS_RMS ? C(0) : t.mean;
 #if GROUP == 2
-  C rstd = inversesqrt((RMS != 0 ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
+  C rstd = inversesqrt((IS_RMS ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
 #else
-  C rstd = C(1) / sqrt((RMS != 0 ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
+  C rstd = C(1) / sqrt((IS_RMS ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
 #endif
 #if GROUP
   if (lane == 0u) {
-    if (RMS == 0) store_stat(p.mean, row, mean);
+    if (!IS_RMS) store_stat(p.mean, row, mean);
     store_stat(p.rstd, row, rstd);
   }
   if (ITEMS > 0) {
@@ -138,8 +138,8 @@ void main() {
     if (EARLY) {
       [[unroll]] for (int j = 0; j < ITEMS; ++j) {
         kept[j] = (kept[j] - mean) * rstd;
-        if (HAS_W != 0) kept[j] *= quad_of(early_w, j, W_DTYPE);
-        if (HAS_B != 0) kept[j] += quad_of(early_b, j, B_DTYPE);
+        if (HAS_WEIGHT) kept[j] *= quad_of(early_w, j, W_DTYPE);
+        if (HAS_BIAS) kept[j] += quad_of(early_b, j, B_DTYPE);
       }
     } else
 #endif
@@ -152,7 +152,7 @@ void main() {
         normal(fetch(x, k, X_DTYPE, C(0)), mean, rstd, row, k));
   }
 #else
-  if (RMS == 0) store_stat(p.mean, row, mean);
+  if (!IS_RMS) store_stat(p.mean, row, mean);
   store_stat(p.rstd, row, rstd);
   for (uint k = 0; k < p.n; k += 4u) put(y, k, Y_DTYPE, normal(fetch(x, k, X_DTYPE, C(0)), mean, rstd, row, k));
 #endif

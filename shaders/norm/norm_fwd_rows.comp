@@ -13,11 +13,11 @@ layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int W_DTYPE = 0;
 layout(constant_id = 3) const int B_DTYPE = 0;
-layout(constant_id = 4) const int HAS_W = 0;
-layout(constant_id = 5) const int HAS_B = 0;
+layout(constant_id = 4) const bool HAS_WEIGHT = false;
+layout(constant_id = 5) const bool HAS_BIAS = false;
 layout(constant_id = 6) const int KEPT = 2;
 layout(constant_id = 7) const int LOCAL = 8;
-layout(constant_id = 8) const int FULL = 0;
+layout(constant_id = 8) const bool IS_FULL = false;
 layout(local_size_x_id = 7) in;
 const int VEC = 2;
 #include "common/indexing.glsl"
@@ -40,8 +40,8 @@ void main() {
   if (group >= p.groups) return;  // the whole workgroup leaves
   u64vec2 w[KEPT], b[KEPT], next[KEPT];
   fetch_raw(row_of(p.x, group), lane, X_DTYPE, next);
-  if (HAS_W != 0) fetch_raw(row_of(p.w, 0u), lane, W_DTYPE, w);
-  if (HAS_B != 0) fetch_raw(row_of(p.b, 0u), lane, B_DTYPE, b);
+  if (HAS_WEIGHT) fetch_raw(row_of(p.w, 0u), lane, W_DTYPE, w);
+  if (HAS_BIAS) fetch_raw(row_of(p.b, 0u), lane, B_DTYPE, b);
   for (uint row = group; row < p.rows; row += p.groups) {
     u64vec2 x[KEPT];
     [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = next[j];
@@ -58,8 +58,8 @@ void main() {
     const float offset = -t.mean * rstd;
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
       v[j] = fma(quad_of(x, j, X_DTYPE), vec4(rstd), vec4(offset));
-      if (HAS_W != 0) v[j] *= quad_of(w, j, W_DTYPE);
-      if (HAS_B != 0) v[j] += quad_of(b, j, B_DTYPE);
+      if (HAS_WEIGHT) v[j] *= quad_of(w, j, W_DTYPE);
+      if (HAS_BIAS) v[j] += quad_of(b, j, B_DTYPE);
     }
     put_quads(row_of(p.y, row), lane, Y_DTYPE, v);
   }

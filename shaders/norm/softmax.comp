@@ -18,13 +18,13 @@
 #endif
 layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
-layout(constant_id = 2) const int LOG = 0;
-layout(constant_id = 3) const int SAFE = 0;   // rows of -inf only: 0 instead of NaN
+layout(constant_id = 2) const bool IS_LOG = false;
+layout(constant_id = 3) const bool IS_SAFE = false;   // rows of -inf only: 0 instead of NaN
 layout(constant_id = 4) const int VEC = 0;    // see rows.glsl
 layout(constant_id = 5) const int ITEMS = 1;  // groups of four per invocation kept in registers; 0: row too long
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
-layout(constant_id = 7) const int FULL = 0;
+layout(constant_id = 7) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 8;
 #include "common/indexing.glsl"
 #include "norm/rows.glsl"
@@ -59,10 +59,10 @@ void take(inout Sum t, V4 x, V4 y) {
 }
 // What every element needs of the sum: its reference, and log s or 1 / s. (A row of -inf only: 0 or infinity times 0.)
 Sum last(Sum t) {
-  if (LOG != 0) return Sum(reference(t.m), log(t.s));
-  return Sum(reference(t.m), SAFE != 0 && t.m == LOWEST ? C(0) : C(1) / t.s);
+  if (IS_LOG) return Sum(reference(t.m), log(t.s));
+  return Sum(reference(t.m), IS_SAFE && t.m == LOWEST ? C(0) : C(1) / t.s);
 }
-V4 result(Sum t, V4 x) { return LOG != 0 ? x - t.m - t.s : exp(x - t.m) * t.s; }
+V4 result(Sum t, V4 x) { return IS_LOG ? x - t.m - t.s : exp(x - t.m) * t.s; }
 
 #if GROUP
 #include "norm/group.glsl"

@@ -15,12 +15,12 @@
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;
-layout(constant_id = 3) const int LOG = 0;
+layout(constant_id = 3) const bool IS_LOG = false;
 layout(constant_id = 4) const int VEC = 0;
 layout(constant_id = 5) const int ITEMS = 1;
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
-layout(constant_id = 7) const int FULL = 0;
+layout(constant_id = 7) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 4;
 #include "common/indexing.glsl"
 #include "norm/rows.glsl"
@@ -32,8 +32,8 @@ struct Params {
 };
 #include "common/params.glsl"
 
-C part(V4 g, V4 y) { return LOG != 0 ? sum4(g) : sum4(g * y); }
-V4 result(C s, V4 g, V4 y) { return LOG != 0 ? g - exp(y) * s : y * (g - s); }
+C part(V4 g, V4 y) { return IS_LOG ? sum4(g) : sum4(g * y); }
+V4 result(C s, V4 g, V4 y) { return IS_LOG ? g - exp(y) * s : y * (g - s); }
 
 #if GROUP
 #include "norm/group.glsl"
@@ -66,7 +66,7 @@ void main() {
   } else if (ANY) {
     for (uint first = 0u; first < end; first += CHUNK) {
       fetch_quads(g, lane, G_DTYPE, first, C(0), kept_g);
-      if (LOG == 0) fetch_quads(y, lane, Y_DTYPE, first, C(0), kept_y);
+      if (!IS_LOG) fetch_quads(y, lane, Y_DTYPE, first, C(0), kept_y);
       [[unroll]] for (int j = 0; j < KEPT; ++j) s += part(kept_g[j], kept_y[j]);
     }
   } else {

@@ -1,8 +1,9 @@
 // Dense operands: an invocation computes PACK elements, with 16-byte accesses where addresses allow.
 // MODE of an operand: 0 one element at a time (unaligned), 1 packed, 2 by value in the params.
 //
-// WHOLE (GPUs, no operand of mode 0): a workgroup that the length fills asks nothing about it. With SPLIT (operands of
-// one element size) neighbouring invocations take neighbouring 16 bytes, though PACK elements have 32 or 64.
+// SKIPS_CHECKS (GPUs, no operand of mode 0): a workgroup whose elements all exist checks no bounds. INTERLEAVED
+// (operands of one element size): neighbouring invocations take neighbouring 16 bytes, though PACK elements have 32
+// or 64.
 // What was tried, and what it gave: docs/ladders/dense.md
 struct Params {
   uint64_t out_;
@@ -14,8 +15,8 @@ struct Params {
 #include "common/params.glsl"
 
 #include "pointwise/operands.glsl"
-layout(constant_id = 9) const int WHOLE = 0;
-layout(constant_id = 10) const int SPLIT = 0;
+layout(constant_id = 9) const bool SKIPS_CHECKS = false;
+layout(constant_id = 10) const bool INTERLEAVED = false;
 #define LOCAL 128
 layout(local_size_x = LOCAL) in;
 #include "common/indexing.glsl"
@@ -39,7 +40,7 @@ T[PACK] load_operand(uint64_t base, uint64_t value, uint64_t first, uint count, 
 // Address of 16-byte piece q of a whole block, or of a shorter block.
 uint64_t piece(uint64_t base, uint first, int bytes, int q) {
   const uint lane = gl_LocalInvocationID.x;
-  if (SPLIT != 0) return base + uint64_t(first) * bytes + (q * LOCAL + lane) * 16u;
+  if (INTERLEAVED) return base + uint64_t(first) * bytes + (q * LOCAL + lane) * 16u;
   return base + uint64_t(first + lane * PACK) * bytes + q * 16u;
 }
 
@@ -128,7 +129,7 @@ void main() {
   s1 = scalar_T(p.scalar[1]);
   s2 = scalar_T(p.scalar[2]);
   const uint first = linear_group() * uint(LOCAL * PACK);
-  if (WHOLE != 0 && first + uint(LOCAL * PACK) <= p.n) {  // the host sees to it that this fits 32 bits
+  if (SKIPS_CHECKS && first + uint(LOCAL * PACK) <= p.n) {  // the host sees to it that this fits 32 bits
     whole(first);
     return;
   }

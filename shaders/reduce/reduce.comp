@@ -27,8 +27,8 @@ layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int OP = 0;
 layout(constant_id = 3) const int PASS = 0;
-layout(constant_id = 4) const int WIDE = 0;  // 1: sizes past 2^32, so index arithmetic is 64-bit
-layout(constant_id = 5) const int MINIMUM = 0;  // STATE arg: 1 looks for the minimum
+layout(constant_id = 4) const bool NEEDS_U64 = false;  // sizes past 2^32: index arithmetic has 64 bits
+layout(constant_id = 5) const bool FINDS_MINIMUM = false;  // STATE arg: else the maximum
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
 #include "common/indexing.glsl"
@@ -167,7 +167,7 @@ void finish(State s, uint64_t o) {
 const uint64_t NOTHING = ~uint64_t(0);
 State begin() { return State(NOTHING, C(0)); }
 // A NaN beats every number; of equals the first index wins.
-bool better(C x, C y) { return is_nan(x) ? !is_nan(y) : !is_nan(y) && (MINIMUM != 0 ? x < y : x > y); }
+bool better(C x, C y) { return is_nan(x) ? !is_nan(y) : !is_nan(y) && (FINDS_MINIMUM ? x < y : x > y); }
 State combine(State a, State b) {
   if (b.i == NOTHING) return a;
   if (a.i == NOTHING || better(b.v, a.v)) return b;
@@ -217,7 +217,7 @@ void finish(State s, uint64_t o) {
 }
 #endif
 
-uint64_t quotient(uint64_t a, uint64_t b) { return WIDE != 0 ? a / b : uint64_t(uint(a) / uint(b)); }
+uint64_t quotient(uint64_t a, uint64_t b) { return NEEDS_U64 ? a / b : uint64_t(uint(a) / uint(b)); }
 
 uint64_t kept_offset(uint64_t o, uint64_t stride[3]) {
   uint64_t q0 = quotient(o, uint64_t(p.kept_size[0])), q1 = quotient(q0, uint64_t(p.kept_size[1]));

@@ -8,8 +8,8 @@
 layout(constant_id = 0) const int BOUNDS_DTYPE = 0;
 layout(constant_id = 1) const int VALUES_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;
-layout(constant_id = 3) const int RIGHT = 0;
-layout(constant_id = 4) const int SORTER = 0;
+layout(constant_id = 3) const bool IS_RIGHT = false;
+layout(constant_id = 4) const bool HAS_SORTER = false;
 layout(constant_id = 5) const int LOCAL = 8;
 layout(local_size_x_id = 5) in;
 #include "common/indexing.glsl"
@@ -39,10 +39,10 @@ void main() {
   uint64_t lo = uint64_t(0), hi = p.m;
   while (lo < hi) {
     uint64_t mid = (lo + hi) / 2;
-    uint64_t at = SORTER != 0 ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
+    uint64_t at = HAS_SORTER ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
     C b = load(p.bounds, start + lesser(at, p.m - 1), BOUNDS_DTYPE);
     // The comparison is negated so that a NaN value goes after everything.
-    if (!(RIGHT != 0 ? b > x : b >= x)) lo = mid + 1;
+    if (!(IS_RIGHT ? b > x : b >= x)) lo = mid + 1;
     else hi = mid;
   }
   store_int64(p.out_, id, OUT_DTYPE, int64_t(lo));

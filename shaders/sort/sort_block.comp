@@ -3,7 +3,7 @@
 // GROUP 0: one invocation per element, which reads the run from memory. GROUP 1: BLOCK is the workgroup's size, and the
 // run's keys stand in shared memory (2 KiB).
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int DESCENDING = 0;
+layout(constant_id = 1) const bool IS_DESCENDING = false;
 layout(constant_id = 2) const int BLOCK = 32;
 layout(constant_id = 3) const int LOCAL = 8;
 layout(local_size_x_id = 3) in;
@@ -34,18 +34,18 @@ void main() {
   uint64_t start = row * p.n;
 #if GROUP
   uint64_t key = ~uint64_t(0);
-  if (own < count) key = sort_key(p.in_, start + i, uint(i), DTYPE, DESCENDING != 0);
+  if (own < count) key = sort_key(p.in_, start + i, uint(i), DTYPE, IS_DESCENDING);
   run[own] = key;
   barrier();  // the run is loaded
   if (own >= count) return;
 #else
-  uint64_t key = sort_key(p.in_, start + i, uint(i), DTYPE, DESCENDING != 0);
+  uint64_t key = sort_key(p.in_, start + i, uint(i), DTYPE, IS_DESCENDING);
 #endif
   for (uint j = 0; j < count; ++j) {
 #if GROUP
     uint64_t other = run[j];
 #else
-    uint64_t other = sort_key(p.in_, start + first + j, uint(first) + j, DTYPE, DESCENDING != 0);
+    uint64_t other = sort_key(p.in_, start + first + j, uint(first) + j, DTYPE, IS_DESCENDING);
 #endif
     rank += other < key || (wide_key(DTYPE) && other == key && j < own) ? 1u : 0u;
   }

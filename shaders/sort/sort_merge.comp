@@ -1,7 +1,7 @@
 // One pass of the merge sort: pairs of sorted runs of `run` elements become runs of twice the length. One invocation
 // per element: its place is its place in its own run plus the number of elements of the other run that go before it,
 // found by binary search. Equal keys of the left run go first, so the sort is stable.
-layout(constant_id = 0) const int WIDE = 0;  // positions travel in their own array
+layout(constant_id = 0) const bool HAS_POSITIONS = false;  // positions travel in their own array
 layout(constant_id = 1) const int LOCAL = 8;
 layout(local_size_x_id = 1) in;
 #include "common/indexing.glsl"
@@ -29,5 +29,5 @@ void main() {
   }
   uint64_t to = start + pair + (i - own) + lo;
   KeyRef(p.keys_out + to * 8).v = key;
-  if (WIDE != 0) U32Ref(p.positions_out + to * 4).v = U32Ref(p.positions + (start + i) * 4).v;
+  if (HAS_POSITIONS) U32Ref(p.positions_out + to * 4).v = U32Ref(p.positions + (start + i) * 4).v;
 }

@@ -30,8 +30,8 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   const int64_t quads = (n + 3) / 4;
   const int64_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
   // Measured (the shader's head): two workgroups of 512 to a multiprocessor, or of 256 for a half type's layer norm.
-  const bool rms = !mean.defined();
-  const int64_t most_local = halves && !rms ? 256 : 512, wanted_items = halves && !rms ? 4 : 2;
+  const bool is_rms = !mean.defined();
+  const int64_t most_local = halves && !is_rms ? 256 : 512, wanted_items = halves && !is_rms ? 4 : 2;
   int64_t local = std::bit_ceil(static_cast<uint64_t>((quads + wanted_items - 1) / wanted_items));
   local = std::clamp<int64_t>(local, 32, std::min(most_local, largest));
   constexpr int64_t kMostItems = 4;
@@ -43,7 +43,7 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   // As many as are resident at once; fewer where their sums would weigh against the rows, not below one a
   // multiprocessor.
   const int64_t processors = multiprocessors(x.device().index());
-  const int64_t resident = processors * std::max<int64_t>(2, (halves && !rms ? 512 : 1024) / local);
+  const int64_t resident = processors * std::max<int64_t>(2, (halves && !is_rms ? 512 : 1024) / local);
   const int64_t groups = std::min({rows, resident, std::max(processors, rows / 8)});
   if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted
 
@@ -68,16 +68,16 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
                                .x_dtype = dtype_of(x, name),
                                .out_dtype = dtype_or_float(dx, name),
                                .w_dtype = dtype_or_float(w, name),
-                               .rms = mean.defined() ? 0 : 1,
-                               .has_w = w.defined() ? 1 : 0,
-                               .want_x = dx.defined() ? 1 : 0,
-                               .want_w = dw.defined() ? 1 : 0,
-                               .want_b = db.defined() ? 1 : 0,
+                               .is_rms = !mean.defined(),
+                               .has_weight = w.defined(),
+                               .wants_dx = dx.defined(),
+                               .wants_dw = dw.defined(),
+                               .wants_db = db.defined(),
                                .vec = vec,
                                .kept = static_cast<int>(items),
                                .local = static_cast<int>(local),
-                               .full = vec != 0 && local * items * 4 == n,
-                               .ahead = halves && vec != 0};
+                               .is_full = vec != 0 && local * items * 4 == n,
+                               .loads_ahead = halves && vec != 0};
     const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
     launch(current(x), kernel::norm_bwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   }

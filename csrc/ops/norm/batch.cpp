@@ -66,8 +66,8 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
                      .out_dtype = dtype_of(out, name),
                      .g_dtype = v.grad.defined() ? dtype_of(v.grad, name) : dt,
                      .mode = v.mode,
-                     .has_w = v.w.defined() ? 1 : 0,
-                     .has_b = v.b.defined() ? 1 : 0,
+                     .has_weight = v.w.defined(),
+                     .has_bias = v.b.defined(),
                      .vec = vec ? 1 : 0,
                      .local = kLocal};
   launch(current(v.x), kernel::batch_norm(dt == DType::f64 ? DType::f64 : DType::f32), spec, p, args,

@@ -42,11 +42,11 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
                              .y_dtype = dtype_of(y, name),
                              .w_dtype = dtype_or_float(w, name),
                              .b_dtype = dtype_or_float(b, name),
-                             .has_w = w.defined() ? 1 : 0,
-                             .has_b = b.defined() ? 1 : 0,
+                             .has_weight = w.defined(),
+                             .has_bias = b.defined(),
                              .kept = static_cast<int>(items),
                              .local = static_cast<int>(local),
-                             .full = local * items * 4 == n};
+                             .is_full = local * items * 4 == n};
   const bool subgroups = caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4;
   launch(current(x), kernel::norm_fwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   return true;

@@ -35,10 +35,10 @@ void long_norm_forward(const char* name, const NormRows& s, const at::Tensor& x,
   DimMask row;
   row.set(1);
   run_reduction(name, {ReduceOp::var, ReduceKind::moments, 0.0f, false}, x.view({s.rows, s.n}), row, var, middle);
-  if (s.rms) var.add_(middle.square());  // the mean of the squares
+  if (s.is_rms) var.add_(middle.square());  // the mean of the squares
   const at::Tensor scale = var.add_(eps).rsqrt_();
   at::Tensor h = x.view(v.data).to(type);
-  h = (s.rms ? h : h.sub(middle.view(v.stats))).mul(scale.view(v.stats));
+  h = (s.is_rms ? h : h.sub(middle.view(v.stats))).mul(scale.view(v.stats));
   if (w.defined()) h.mul_(w.view(v.params));
   if (b.defined()) h.add_(b.view(v.params));
   y.view(v.data).copy_(h);
@@ -52,12 +52,12 @@ void long_norm_backward(const NormRows& s, const at::Tensor& grad, const at::Ten
   const auto type = stat_type(x);
   const at::Tensor scale = rstd.view(v.stats);
   at::Tensor h = x.view(v.data).to(type), u = grad.view(v.data).to(type);
-  h = (s.rms ? h : h.sub(mean.view(v.stats))).mul(scale);
+  h = (s.is_rms ? h : h.sub(mean.view(v.stats))).mul(scale);
   if (w.defined()) u = u.mul(w.view(v.params));
   const at::Tensor mean_h = u.mul(h).mean(v.kRow, /*keepdim=*/true);
   h.mul_(mean_h);
   at::Tensor d = u.sub(h);
-  if (!s.rms) d.sub_(u.mean(v.kRow, /*keepdim=*/true));
+  if (!s.is_rms) d.sub_(u.mean(v.kRow, /*keepdim=*/true));
   dx.view(v.data).copy_(d.mul_(scale));
 }
 

@@ -11,7 +11,7 @@ namespace aule::ops {
 struct NormRows {
   int64_t rows, n;
   int64_t hw = 1, groups = 1, channels = 0;
-  bool rms = false;
+  bool is_rms = false;
 };
 
 // Whether the row kernels, which read a row twice by fours, may walk it.

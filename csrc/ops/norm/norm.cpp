@@ -35,7 +35,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
     return;
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
-  if (!s.rms && s.channels == 0 && norm_forward_rows(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
+  if (!s.is_rms && s.channels == 0 && norm_forward_rows(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
   const Caps& caps = caps_of(x);
   if (!norm_rows_walkable(caps, s)) {
     long_norm_forward(name, s, x, w, b, eps, y, mean, rstd);
@@ -61,14 +61,14 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
                    .y_dtype = dtype_of(y, name),
                    .w_dtype = dtype_or_float(w, name),
                    .b_dtype = dtype_or_float(b, name),
-                   .rms = s.rms ? 1 : 0,
-                   .channel = s.channels ? 1 : 0,
-                   .has_w = w.defined() ? 1 : 0,
-                   .has_b = b.defined() ? 1 : 0,
+                   .is_rms = s.is_rms,
+                   .per_channel = s.channels != 0,
+                   .has_weight = w.defined(),
+                   .has_bias = b.defined(),
                    .vec = r.vec,
                    .items = r.items,
                    .local = r.local,
-                   .full = r.full};
+                   .is_full = r.is_full};
   launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
@@ -99,9 +99,9 @@ void backward(const char* name, const Rows& s, const at::Tensor& grad, const at:
                    .x_dtype = dtype_of(x, name),
                    .out_dtype = dtype_of(out, name),
                    .w_dtype = dtype_or_float(w, name),
-                   .rms = s.rms ? 1 : 0,
-                   .channel = s.channels ? 1 : 0,
-                   .has_w = w.defined() ? 1 : 0,
+                   .is_rms = s.is_rms,
+                   .per_channel = s.channels != 0,
+                   .has_weight = w.defined(),
                    .vec = r.vec,
                    .items = r.items,
                    .local = r.local};
@@ -173,7 +173,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::I
   at::Tensor y = at::empty(x.sizes(), x.options());
   at::Tensor rstd = at::empty(stat_shape(x, normalized_shape), x.options().dtype(stat_type(x)));
   Rows s = rows_of(x, normalized_shape);
-  s.rms = true;
+  s.is_rms = true;
   const double smallest =
       x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   forward("_fused_rms_norm", s, x, w, {}, eps.value_or(smallest), y, {}, rstd);
@@ -188,7 +188,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& gra
   check_same_device(kName, {&grad, &input, &rstd, &w});
   const at::Tensor x = input.contiguous(), g = grad.contiguous(), r = rstd.to(stat_type(x)).contiguous();
   Rows s = rows_of(x, normalized_shape);
-  s.rms = true;
+  s.is_rms = true;
   at::Tensor dx;
   if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1] && w.defined(), w, normalized_shape, g);

@@ -55,9 +55,9 @@ void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& gra
   const uint32_t local = group ? 256 : cpu ? 8 : 64;
   NormBwdParamsSpec spec{.g_dtype = dtype_of(grad, name),
                          .x_dtype = dtype_of(x, name),
-                         .rms = mean.defined() ? 0 : 1,
-                         .has_w = part_w.defined() ? 1 : 0,
-                         .has_b = part_b.defined() ? 1 : 0,
+                         .is_rms = !mean.defined(),
+                         .wants_dw = part_w.defined(),
+                         .wants_db = part_b.defined(),
                          .vec = vec ? 1 : 0,
                          .local = local};
   const int64_t work = outputs * chunks;

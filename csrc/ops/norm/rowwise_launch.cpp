@@ -45,7 +45,7 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
     r.items = items <= kMostItems ? static_cast<int>(items) : 0;
   };
   shape(n);
-  r.full = r.vec != 0 && uint64_t{r.local} * r.items * 4 == n;
+  r.is_full = r.vec != 0 && uint64_t{r.local} * r.items * 4 == n;
   if (any && (r.vec == 0 || r.items == 0)) {
     bool fits = true;
     for (const at::Tensor* t : tensors)

@@ -102,12 +102,12 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   p.inner = static_cast<uint32_t>(e.inner);
   SoftmaxSpec spec{.in_dtype = dt_in,
                    .out_dtype = dt_out,
-                   .log = log ? 1 : 0,
-                   .safe = safe ? 1 : 0,
+                   .is_log = log,
+                   .is_safe = safe,
                    .vec = r.vec,
                    .items = r.items,
                    .local = r.local,
-                   .full = r.full};
+                   .is_full = r.is_full};
   launch(current(self), kernel::softmax(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(out)) out.copy_(dense);
 }
@@ -142,11 +142,11 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   SoftmaxBackwardSpec spec{.g_dtype = dt_g,
                            .y_dtype = dt_y,
                            .out_dtype = dt_out,
-                           .log = log ? 1 : 0,
+                           .is_log = log,
                            .vec = r.vec,
                            .items = r.items,
                            .local = r.local,
-                           .full = r.full};
+                           .is_full = r.is_full};
   launch(current(grad), kernel::softmax_backward(c, r.group), spec, p, args, r.grid);
   if (!dense.is_same(grad_input)) grad_input.copy_(dense);
 }

@@ -179,8 +179,8 @@ struct Plan {
     if constexpr (requires { p.n; }) {
       p.n = static_cast<uint32_t>(shape.sizes[0]);
       const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDensePack * kDenseLocal;
-      spec.whole = whole;
-      spec.split = whole && split && dtype_size(operands[0].dtype) >= 2;
+      spec.skips_checks = whole;
+      spec.interleaved = whole && split && dtype_size(operands[0].dtype) >= 2;
       groups = ceil_div(p.n, kDensePack * kDenseLocal);
     } else {
       p.ndim = static_cast<uint32_t>(shape.ndim);

@@ -178,8 +178,8 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
                     .out_dtype = result,
                     .op = static_cast<int>(r.op),
                     .pass = pass,
-                    .wide = wide ? 1 : 0,
-                    .minimum = r.minimum ? 1 : 0,
+                    .needs_u64 = wide,
+                    .finds_minimum = r.minimum,
                     .local = local};
     const int64_t work = plan.n_out * chunks;
     launch(stream, kernel::reduce(c, state_axis(r.kind), group ? 1 : 0), spec, p, args,

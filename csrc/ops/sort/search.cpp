@@ -62,8 +62,8 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
   SearchsortedSpec spec{.bounds_dtype = db,
                         .values_dtype = dv,
                         .out_dtype = dtype_of(dense, name),
-                        .right = right ? 1 : 0,
-                        .sorter = has_sorter ? 1 : 0,
+                        .is_right = right,
+                        .has_sorter = has_sorter,
                         .local = local};
   launch(current(v), kernel::searchsorted(c), spec, p, args, linear_grid(ceil_div(p.numel, local)));
   if (!dense.is_same(out)) out.copy_(dense);

@@ -56,7 +56,7 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
     if (wide) p.positions = args.write(positions[0]);
     p.rows = rows;
     p.n = n;
-    SortBlockSpec spec{.dtype = dt, .descending = descending ? 1 : 0, .block = static_cast<int>(block), .local = local};
+    SortBlockSpec spec{.dtype = dt, .is_descending = descending, .block = static_cast<int>(block), .local = local};
     launch(stream, kernel::sort_block(cpu ? 0 : 1), spec, p, args,
            linear_grid(cpu ? ceil_div(rows * n, local) : uint64_t(rows) * ceil_div(n, block)));
   }
@@ -73,7 +73,7 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
     p.rows = rows;
     p.n = n;
     p.run = run;
-    launch(stream, kernel::sort_merge(), {.wide = wide ? 1 : 0, .local = local}, p, args,
+    launch(stream, kernel::sort_merge(), {.has_positions = wide, .local = local}, p, args,
            linear_grid(ceil_div(rows * n, local)));
   }
   TensorArgs args;
@@ -87,7 +87,7 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
   p.n = n;
   p.first = first;
   p.count = count;
-  launch(stream, kernel::sort_emit(), {.raw_dtype = raw_dtype_of(x), .wide = wide ? 1 : 0, .local = local}, p, args,
+  launch(stream, kernel::sort_emit(), {.raw_dtype = raw_dtype_of(x), .has_positions = wide, .local = local}, p, args,
          linear_grid(ceil_div(rows * count, local)));
   return {values, indices};
 }
