@@ -18,9 +18,9 @@ _BY_FILE = {
     "gemm_tiles gemv gemv_matrix gemv_wide",
     "test_no_float64.py": "sequence_double_bits binary_double_bits ternary_double_bits unary_double_bits",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
-    "test_gpu_kernels.py": "column_sum norm_bwd_rows norm_fwd_rows norm_params_sum cross_entropy_backward",
+    "test_gpu_kernels.py": "column_sum norm_bwd_persistent norm_fwd_persistent norm_params_sum cross_entropy_backward",
     "test_optim.py": "foreach fused_adam fused_sgd",
-    "test_pointwise.py": "unary_lanes unary_special unary_strided binary_lanes binary_strided ternary_lanes "
+    "test_pointwise.py": "unary_simd unary_special unary_strided binary_simd binary_strided ternary_simd "
     "ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
     "test_rotary.py": "rotary",

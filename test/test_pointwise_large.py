@@ -1,4 +1,4 @@
-"""Dense tensors of 2^16 elements and more on lavapipe: unary_lanes, binary_lanes, ternary_lanes."""
+"""Dense tensors of 2^16 elements and more on lavapipe: unary_simd, binary_simd, ternary_simd."""
 
 import pytest
 import torch

@@ -156,7 +156,7 @@ uint64_t d_div(uint64_t x, uint64_t y) {
   return d_pack(sign, e, q | uint64_t(rest != uint64_t(0) ? 1 : 0));
 }
 
-// Loads and stores as the other arithmetic types have them (common/pack_type.glsl).
+// Loads and stores as the other arithmetic types have them (common/arithmetic.glsl).
 uint64_t load_double_bits(uint64_t base, uint64_t i, int dt) {
   if (dt == AULE_DT_F64) return packUint2x32(U32x2Ref(base + i * 8).v);
   if (dt == AULE_DT_F32) return d_from_float_bits(U32Ref(base + i * 4).v);

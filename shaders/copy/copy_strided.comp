@@ -9,8 +9,8 @@
 #endif
 #define PACK 4
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
 
 struct Params {
   uint64_t dst;

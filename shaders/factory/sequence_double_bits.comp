@@ -4,7 +4,7 @@
 #define PACK 4
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
+#include "common/vec8.glsl"
 #include "common/double_bits.glsl"
 #include "common/indexing.glsl"
 

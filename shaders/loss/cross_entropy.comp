@@ -7,7 +7,7 @@
 //   is ignored. The probabilities are never written: the gradient comes from x and lse (cross_entropy_backward.comp).
 //
 // A workgroup reads every `groups`-th row once (each its own where groups is rows), in aligned blocks
-// (row_blocks.glsl), UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others.
+// (vec16b.glsl), UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others.
 // Blocks within the row need no questions; the row's first and last elements, which lie in blocks shared with its
 // neighbours, are peeled: one invocation each. The sum is taken about a running maximum, brought up to date once for
 // every UNROLL blocks. A class out of range is reported and counts as ignored.
@@ -18,7 +18,7 @@ layout(constant_id = 2) const int LOCAL = 256;
 layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
 #include "common/errors.glsl"
-#include "common/row_blocks.glsl"
+#include "common/vec16b.glsl"
 
 struct Params {
   uint64_t x, target, lse, partial, error;

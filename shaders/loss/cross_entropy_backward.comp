@@ -9,7 +9,7 @@ layout(constant_id = 2) const bool MEAN = false;
 layout(constant_id = 3) const bool PER_ROW = false;
 layout(constant_id = 4) const int GRAD_DTYPE = 0;
 #include "common/indexing.glsl"
-#include "common/row_blocks.glsl"
+#include "common/vec16b.glsl"
 
 struct Params {
   uint64_t grad, x, target, lse, total_weight, grad_input;

@@ -7,7 +7,7 @@
 // operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
 #include "common/dtype.glsl"
 #define PACK 4
-#include "common/pack.glsl"
+#include "common/vec8.glsl"
 layout(constant_id = 0) const int DTYPE = AULE_DT_BF16;
 layout(constant_id = 1) const int PIECES = 1;
 layout(constant_id = 2) const int VEC = 1;

@@ -18,7 +18,7 @@ layout(constant_id = 6) const int VEC = 0;
 layout(constant_id = 7) const int LOCAL = 8;
 layout(local_size_x_id = 7) in;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t x, grad, out_, mean, invstd, w, b;  // w, b and all statistics are of the arithmetic type

@@ -25,7 +25,7 @@ layout(local_size_x_id = 9) in;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 const bool IS_FULL = false;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t grad, x, w, mean, rstd, out_;  // mean: 0 for IS_RMS
@@ -36,7 +36,7 @@ struct Params {
 #include "norm/norm_common.glsl"
 
 #if GROUP
-#include "norm/group.glsl"
+#include "norm/rowwise_group.glsl"
 #endif
 
 V4 upstream(Row g, uint64_t row, uint k) {

@@ -21,7 +21,7 @@ layout(constant_id = 5) const int VEC = 0;    // GROUP 0 with hop 1: four output
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t grad, x, mean, rstd, dw, db;

@@ -1,4 +1,4 @@
-// What norm_fwd and norm_bwd share. Expects PER_CHANNEL, params n, hw, groups, channels, and reduce/rows.glsl.
+// What norm_fwd and norm_bwd share. Expects PER_CHANNEL, params n, hw, groups, channels, and norm/rowwise.glsl.
 #include "norm/moments.glsl"
 
 // Weight or bias of elements k .. k+3 of a row.

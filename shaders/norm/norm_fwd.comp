@@ -35,7 +35,7 @@ layout(local_size_x_id = 10) in;
 layout(constant_id = 11) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 1;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t x, y, w, b, mean, rstd;  // mean: 0 for IS_RMS
@@ -49,7 +49,7 @@ struct Params {
 const uint BLOCK = 1024;
 
 #if GROUP
-#include "norm/group.glsl"
+#include "norm/rowwise_group.glsl"
 #include "norm/group_moments.glsl"
 // Weight and bias are loaded before the workgroup waits for its sums.
 const bool EARLY = VEC != 0 && !PER_CHANNEL;

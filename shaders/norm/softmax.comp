@@ -27,7 +27,7 @@ layout(local_size_x_id = 6) in;
 layout(constant_id = 7) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 8;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t in_, out_;
@@ -65,7 +65,7 @@ Sum last(Sum t) {
 V4 result(Sum t, V4 x) { return IS_LOG ? x - t.m - t.s : exp(x - t.m) * t.s; }
 
 #if GROUP
-#include "norm/group.glsl"
+#include "norm/rowwise_group.glsl"
 #endif
 
 void main() {

@@ -23,7 +23,7 @@ layout(local_size_x_id = 6) in;
 layout(constant_id = 7) const bool IS_FULL = false;
 const int KEPT = ITEMS > 0 ? ITEMS : 4;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t grad, y, out_;
@@ -36,7 +36,7 @@ C part(V4 g, V4 y) { return IS_LOG ? sum4(g) : sum4(g * y); }
 V4 result(C s, V4 g, V4 y) { return IS_LOG ? g - exp(y) * s : y * (g - s); }
 
 #if GROUP
-#include "norm/group.glsl"
+#include "norm/rowwise_group.glsl"
 #endif
 
 void main() {

@@ -44,7 +44,7 @@ layout(constant_id = 6) const int LR_DTYPE = 0;
 layout(constant_id = 7) const bool UNSCALE = false;
 layout(constant_id = 8) const bool VEC = false;
 
-#include "optim/octets.glsl"
+#include "optim/vec8.glsl"
 
 float lr, step_size, correction2, scale;
 

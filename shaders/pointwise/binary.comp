@@ -6,10 +6,10 @@
 #endif
 #define PACK 8
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
-#include "pointwise/rows.glsl"
-#include "pointwise/binary_rows.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/binary_entries.glsl"
 #define ARITY 2
 #define APPLY(i) apply(a[i], b[i])
 #include "pointwise/dense.glsl"

@@ -8,10 +8,10 @@
 #endif
 #define PACK 4
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
-#include "pointwise/rows.glsl"
-#include "pointwise/binary_rows.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/binary_entries.glsl"
 #define ARITY 2
 #define APPLY(i) apply(a[i], b[i])
 #include "pointwise/strided.glsl"

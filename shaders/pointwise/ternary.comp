@@ -6,10 +6,10 @@
 #endif
 #define PACK 8
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
-#include "pointwise/rows.glsl"
-#include "pointwise/ternary_rows.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/ternary_entries.glsl"
 #define ARITY 3
 #define APPLY(i) apply(a[i], b[i], c[i])
 #include "pointwise/dense.glsl"

@@ -5,8 +5,8 @@
 #define PACK 4
 #define ARITY 1
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
-#include "pointwise/double_bits_rows.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/double_bits_entries.glsl"
 #define APPLY(i) apply(a[i])
 #include "pointwise/strided.glsl"

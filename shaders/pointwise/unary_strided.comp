@@ -7,10 +7,10 @@
 #endif
 #define PACK 4
 #include "common/dtype.glsl"
-#include "common/pack.glsl"
-#include "common/pack_type.glsl"
-#include "pointwise/rows.glsl"
-#include "pointwise/unary_rows.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/unary_entries.glsl"
 #define ARITY 1
 #define APPLY(i) apply(a[i])
 #include "pointwise/strided.glsl"

@@ -11,7 +11,7 @@ layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
-#include "random/packed.glsl"
+#include "random/vec4.glsl"
 
 layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const bool PACKED = false;

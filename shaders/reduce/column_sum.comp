@@ -6,7 +6,7 @@
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int DTYPE = 0;
 #include "common/indexing.glsl"
-#include "common/row_blocks.glsl"
+#include "common/vec16b.glsl"
 
 struct Params {
   uint64_t x, part;

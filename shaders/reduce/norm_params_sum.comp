@@ -1,4 +1,4 @@
-// The sums that norm_bwd_rows.comp's workgroups left: dw[o] = sum over groups of part_w[group, o], db likewise.
+// The sums that norm_bwd_persistent.comp's workgroups left: dw[o] = sum over groups of part_w[group, o], db likewise.
 // A workgroup has 32 outputs, 8 invocations for each; the upper half of the grid does db.
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int W_DTYPE = 0;

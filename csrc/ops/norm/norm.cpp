@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "kernels_norm.gen.h"
-#include "ops/norm/backward_rows.h"
-#include "ops/norm/forward_rows.h"
+#include "ops/norm/backward_persistent.h"
+#include "ops/norm/forward_persistent.h"
 #include "ops/norm/long_rows.h"
 #include "ops/norm/params.h"
 #include "ops/norm/rowwise_launch.h"
@@ -35,7 +35,7 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
     return;
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
-  if (!s.is_rms && s.channels == 0 && norm_forward_rows(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
+  if (!s.is_rms && s.channels == 0 && norm_forward_persistent(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
   const Caps& caps = caps_of(x);
   if (!norm_rows_walkable(caps, s)) {
     long_norm_forward(name, s, x, w, b, eps, y, mean, rstd);
@@ -157,7 +157,7 @@ ThreeTensors native_layer_norm_backward(const at::Tensor& grad, const at::Tensor
   at::Tensor dx;
   if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1], w, normalized_shape, g), db = param_grad(mask[2], b, normalized_shape, g);
-  if (norm_backward_rows(kName, s.rows, s.n, g, x, w, m, r, dx, dw, db)) return {dx, dw, db};
+  if (norm_backward_persistent(kName, s.rows, s.n, g, x, w, m, r, dx, dw, db)) return {dx, dw, db};
   if (mask[0]) backward(kName, s, g, x, w, m, r, dx);
   sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, m, r, dw, db);
   return {dx, dw, db};
@@ -192,7 +192,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& gra
   at::Tensor dx;
   if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1] && w.defined(), w, normalized_shape, g);
-  if (norm_backward_rows(kName, s.rows, s.n, g, x, w, {}, r, dx, dw, {})) return {dx, dw};
+  if (norm_backward_persistent(kName, s.rows, s.n, g, x, w, {}, r, dx, dw, {})) return {dx, dw};
   if (mask[0]) backward(kName, s, g, x, w, {}, r, dx);
   sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, {}, r, dw, {});
   return {dx, dw};

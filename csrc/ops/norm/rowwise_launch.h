@@ -1,4 +1,4 @@
-// How the row kernels (softmax, norms; shaders/norm/rows.glsl) are launched: invocation or workgroup per row.
+// How the row kernels (softmax, norms; shaders/norm/rowwise.glsl) are launched: invocation or workgroup per row.
 #pragma once
 #include <initializer_list>
 
@@ -9,7 +9,7 @@ namespace aule::ops {
 struct RowLaunch {
   int group;     // 0: one invocation per row; one workgroup (GPU, rows contiguous), 1: tree, 2: subgroup sums
   int vec;       // 1: four elements per access; 2: eight of half types; 3: the same of rows at any address
-                 // (shaders/norm/group.glsl)
+                 // (shaders/norm/rowwise_group.glsl)
   int items;     // groups of four that an invocation of the workgroup keeps in registers; 0: row too long, read again
   bool is_full;  // items cover the row exactly and vec is not 0
   uint32_t local;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
 constexpr int kLanesElems = 4 * 8 * kDensePack,
-              kLanesMin = 1 << 16;  // of a workgroup of *_lanes.comp; worth its pipeline
+              kLanesMin = 1 << 16;  // of a workgroup of *_simd.comp; worth its pipeline
 enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
 
 // The type a kernel computes in.
@@ -197,7 +197,7 @@ struct Plan {
     launch(stream, kernel, spec, p, args, linear_grid(groups));
   }
 
-  // Whole workgroups from the front, on a device that *_lanes.comp is for; says how many elements that were.
+  // Whole workgroups from the front, on a device that *_simd.comp is for; says how many elements that were.
   template <class Params, class Spec>
   int64_t launch_lanes(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
                        const std::array<int64_t, N>& offsets) const {
@@ -238,11 +238,11 @@ struct Plan {
   int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape,
                        const std::array<int64_t, N>& offsets) const {
     if constexpr (N == 2)
-      return launch_lanes(stream, kernel::unary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::unary_simd(), shape, offsets);
     else if constexpr (N == 3)
-      return launch_lanes(stream, kernel::binary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::binary_simd(), shape, offsets);
     else
-      return launch_lanes(stream, kernel::ternary_lanes(), shape, offsets);
+      return launch_lanes(stream, kernel::ternary_simd(), shape, offsets);
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {

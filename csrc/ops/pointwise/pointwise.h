@@ -7,7 +7,7 @@
 
 #include <initializer_list>
 
-#include "ops/pointwise/rows.h"
+#include "ops/pointwise/entries.h"
 
 namespace at {
 struct TensorIteratorBase;

@@ -8,7 +8,7 @@
 // A workgroup takes every `groups`-th row and keeps it in registers as it came from memory (half types: half the
 // registers), as it does its sums for dw and db until all rows are done; norm_params_sum.comp adds up the workgroups'
 // sums. LOADS_AHEAD (half types): the next row is loaded before this one is reduced.
-// What was tried, and what it gave: docs/ladders/norm_bwd_rows.md
+// What was tried, and what it gave: docs/ladders/norm_bwd_persistent.md
 #define C float
 #define C_float
 layout(constant_id = 0) const int G_DTYPE = 0;
@@ -27,8 +27,8 @@ layout(constant_id = 12) const bool IS_FULL = false;
 layout(constant_id = 13) const bool LOADS_AHEAD = false;
 layout(local_size_x_id = 11) in;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
-#include "norm/group.glsl"
+#include "norm/rowwise.glsl"
+#include "norm/rowwise_group.glsl"
 
 struct Params {
   uint64_t grad, x, w, mean, rstd, out_, dw, db;  // mean: 0 for IS_RMS; dw, db: [groups, n] float32

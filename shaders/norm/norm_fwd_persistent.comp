@@ -21,7 +21,7 @@ layout(constant_id = 8) const bool IS_FULL = false;
 layout(local_size_x_id = 7) in;
 const int VEC = 2;
 #include "common/indexing.glsl"
-#include "norm/rows.glsl"
+#include "norm/rowwise.glsl"
 
 struct Params {
   uint64_t x, y, w, b, mean, rstd;
@@ -30,7 +30,7 @@ struct Params {
 };
 #include "common/params.glsl"
 #include "norm/moments.glsl"
-#include "norm/group.glsl"
+#include "norm/rowwise_group.glsl"
 #include "norm/group_moments.glsl"
 
 Row row_of(uint64_t base, uint row) { return Row(base, uint64_t(row) * p.n, uint64_t(1), p.n); }

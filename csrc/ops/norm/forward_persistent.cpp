@@ -1,4 +1,4 @@
-#include "ops/norm/forward_rows.h"
+#include "ops/norm/forward_persistent.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,9 +9,9 @@
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
-bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tensor& x, const at::Tensor& w,
-                       const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
-                       const at::Tensor& rstd) {
+bool norm_forward_persistent(const char* name, int64_t rows, int64_t n, const at::Tensor& x, const at::Tensor& w,
+                             const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
+                             const at::Tensor& rstd) {
   const Caps& caps = caps_of(x);
   constexpr int64_t kItems = 8, kLocal = 128, kResident = 1280;  // invocations of a multiprocessor
   if (caps.is_software() || n <= kLocal * kItems * 2 || n % 8 != 0 || rows > 0x7fffffff) return false;
@@ -27,7 +27,7 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
   const int64_t groups = std::min(rows, resident);
   if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted
   TensorArgs args;
-  NormFwdRowsParams p{};
+  NormFwdPersistentParams p{};
   p.x = args.read(x);
   p.y = args.write(y);
   if (w.defined()) p.w = args.read(w);
@@ -38,17 +38,17 @@ bool norm_forward_rows(const char* name, int64_t rows, int64_t n, const at::Tens
   p.n = static_cast<uint32_t>(n);
   p.groups = static_cast<uint32_t>(groups);
   p.eps = static_cast<float>(eps);
-  const NormFwdRowsSpec spec{.x_dtype = dtype_of(x, name),
-                             .y_dtype = dtype_of(y, name),
-                             .w_dtype = dtype_or_float(w, name),
-                             .b_dtype = dtype_or_float(b, name),
-                             .has_weight = w.defined(),
-                             .has_bias = b.defined(),
-                             .kept = static_cast<int>(items),
-                             .local = static_cast<int>(local),
-                             .is_full = local * items * 4 == n};
+  const NormFwdPersistentSpec spec{.x_dtype = dtype_of(x, name),
+                                   .y_dtype = dtype_of(y, name),
+                                   .w_dtype = dtype_or_float(w, name),
+                                   .b_dtype = dtype_or_float(b, name),
+                                   .has_weight = w.defined(),
+                                   .has_bias = b.defined(),
+                                   .kept = static_cast<int>(items),
+                                   .local = static_cast<int>(local),
+                                   .is_full = local * items * 4 == n};
   const bool subgroups = caps.subgroup_arithmetic && caps.subgroup_shuffle && caps.min_subgroup_size >= 4;
-  launch(current(x), kernel::norm_fwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
+  launch(current(x), kernel::norm_fwd_persistent(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   return true;
 }
 

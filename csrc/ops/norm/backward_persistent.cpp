@@ -1,4 +1,4 @@
-#include "ops/norm/backward_rows.h"
+#include "ops/norm/backward_persistent.h"
 
 #include <ATen/ops/empty.h>
 
@@ -12,9 +12,9 @@
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
-bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Tensor& grad, const at::Tensor& x,
-                        const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
-                        const at::Tensor& dw, const at::Tensor& db) {
+bool norm_backward_persistent(const char* name, int64_t rows, int64_t n, const at::Tensor& grad, const at::Tensor& x,
+                              const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
+                              const at::Tensor& dw, const at::Tensor& db) {
   const Caps& caps = caps_of(x);
   if (caps.is_software() || rows == 0 || n < 16 || rows > 0x7fffffff) return false;
   int vec = n % 4 == 0 ? 1 : 0;
@@ -52,7 +52,7 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
   const at::Tensor part_b = db.defined() ? at::empty({groups, n}, options) : at::Tensor();
   {
     TensorArgs args;
-    NormBwdRowsParams p{};
+    NormBwdPersistentParams p{};
     p.grad = args.read(grad);
     p.x = args.read(x);
     if (w.defined()) p.w = args.read(w);
@@ -64,22 +64,22 @@ bool norm_backward_rows(const char* name, int64_t rows, int64_t n, const at::Ten
     p.rows = static_cast<uint32_t>(rows);
     p.n = static_cast<uint32_t>(n);
     p.groups = static_cast<uint32_t>(groups);
-    const NormBwdRowsSpec spec{.g_dtype = dtype_of(grad, name),
-                               .x_dtype = dtype_of(x, name),
-                               .out_dtype = dtype_or_float(dx, name),
-                               .w_dtype = dtype_or_float(w, name),
-                               .is_rms = !mean.defined(),
-                               .has_weight = w.defined(),
-                               .wants_dx = dx.defined(),
-                               .wants_dw = dw.defined(),
-                               .wants_db = db.defined(),
-                               .vec = vec,
-                               .kept = static_cast<int>(items),
-                               .local = static_cast<int>(local),
-                               .is_full = vec != 0 && local * items * 4 == n,
-                               .loads_ahead = halves && vec != 0};
+    const NormBwdPersistentSpec spec{.g_dtype = dtype_of(grad, name),
+                                     .x_dtype = dtype_of(x, name),
+                                     .out_dtype = dtype_or_float(dx, name),
+                                     .w_dtype = dtype_or_float(w, name),
+                                     .is_rms = !mean.defined(),
+                                     .has_weight = w.defined(),
+                                     .wants_dx = dx.defined(),
+                                     .wants_dw = dw.defined(),
+                                     .wants_db = db.defined(),
+                                     .vec = vec,
+                                     .kept = static_cast<int>(items),
+                                     .local = static_cast<int>(local),
+                                     .is_full = vec != 0 && local * items * 4 == n,
+                                     .loads_ahead = halves && vec != 0};
     const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
-    launch(current(x), kernel::norm_bwd_rows(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
+    launch(current(x), kernel::norm_bwd_persistent(subgroups ? 2 : 1), spec, p, args, linear_grid(groups));
   }
   if (!wants) return true;
   TensorArgs args;

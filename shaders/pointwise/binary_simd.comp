@@ -1,0 +1,14 @@
+#pragma aule feature subgroup_shuffle
+#extension GL_KHR_shader_subgroup_basic : require
+// out = op(a, b) over dense operands on lavapipe, in float32; op is a row of binary_ops.def. See dense_simd.glsl.
+#define C_float
+#define PACK 8
+#define BLOCKS 4
+#include "common/dtype.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/binary_entries.glsl"
+#define ARITY 2
+#define APPLY(i) apply(a[i], b[i])
+#include "pointwise/dense_simd.glsl"
