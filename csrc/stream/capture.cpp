@@ -42,7 +42,7 @@ void CommandStream::replay(CapturedGraph& graph) {
     std::erase_if(graph.replays, [&](const auto& r) { return r.first == &s; });
     graph.replays.emplace_back(&s, s.submitted);
     s.hazards.touch_everything();
-    constexpr uint64_t kMaxAhead = 256;  // submissions; a loop of replays must not outrun the device without end
+    constexpr uint64_t kMaxAhead = 256;  // submissions that a loop of replays may be ahead of the device
     if (s.submitted > kMaxAhead) s.sleep_until(s.submitted - kMaxAhead);
   }
 }
@@ -52,7 +52,7 @@ CapturedGraph::~CapturedGraph() {
     for (const auto& [where, value] : replays) {
       if (!stream.d->lost.load()) where->sleep_until(value);
     }
-  } catch (...) {  // lost in the meantime: nothing runs any more
+  } catch (...) {  // the device was lost, so nothing runs any more
   }
   for (Batch* b : batches) destroy_batch(*stream.d, b);
 }

@@ -19,9 +19,8 @@ void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
   if (need.needed) record_barrier(*d, target().cmd, need.before, need.after);
 }
 
-// All pipelines have one layout, so that what was pushed for the last dispatch still stands: only words that differ go.
-// On an H200 300 small dispatches that wait for nothing take 0.35 to 0.41 us each instead of 0.43, a chain of them 2.59
-// instead of 2.65.
+// All pipelines share one layout, so push constants outlive a dispatch and only words that differ are pushed. On an
+// H200 (driver 580.159) a small independent dispatch then takes 0.35 to 0.41 us instead of 0.43.
 void StreamImpl::push(Batch& b, const void* params, size_t bytes) {
   const char* from = static_cast<const char*>(params);
   size_t first = 0, last = bytes;
@@ -102,7 +101,7 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
     submit_if_due();
     return;
   }
-  // Too long for one submission: cut along the longest axis. The parts do not depend on each other.
+  // Over the time budget of a submission, the grid is cut along its longest axis. The parts are independent.
   uint32_t axis = grid.z > grid.y && grid.z > grid.x ? 2 : grid.y > grid.x ? 1 : 0;
   uint32_t length = counts[axis];
   uint32_t parts =
@@ -143,7 +142,7 @@ void CommandStream::submit_recorded() noexcept {
   try {
     std::lock_guard lock(impl_->mutex);
     if (!impl_->capture && impl_->current && impl_->current->commands > 0) impl_->flush();
-  } catch (...) {  // a lost device stays lost, and what could not be submitted is still recorded
+  } catch (...) {  // a lost device stays lost, and commands that could not be submitted stay recorded
   }
 }
 

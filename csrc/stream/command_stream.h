@@ -1,5 +1,5 @@
-// A command stream: a recorder plus one timeline semaphore. Work is recorded, submitted in batches that start small
-// and grow, and never waited for unless a value is asked for.
+// A command stream: a recorder plus one timeline semaphore. Work is recorded and submitted in batches, which start
+// small and grow. The host waits only if it asks for a value.
 //
 // Threads: every public member takes the stream's own mutex; nothing above locks. Streams live until process exit.
 // Order: dispatches of one stream behave as if executed one after another; a barrier is recorded only where a range
@@ -35,7 +35,7 @@ struct Marker {
 class CommandStream {
  public:
   static constexpr int kDefaultId = 0;
-  // Streams 1..32 are the pool; a priority below 0 is high, and takes queues of high priority where there are such.
+  // Streams 1..32 are the pool. A priority below 0 is high and takes a queue of high priority, if the device has one.
   // Creates the device on first use.
   static CommandStream& get(int device, int64_t id);
   static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
@@ -48,12 +48,12 @@ class CommandStream {
 
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
                 size_t access_count, Grid grid);
-  // Device addresses both sides (device or host-visible segments); recorded, ordered like a dispatch.
+  // Both are device addresses (of device or host-visible segments). Recorded and ordered like a dispatch.
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void fill(uint64_t dst, uint64_t bytes, uint32_t word);
-  // Copies `host` away before returning (directly into the mapped allocation when memory is unified and nothing
-  // recorded or running touches the range, else through the staging ring), then records the transfer. Work submitted
-  // later by any stream of the device runs after it, as if the host had waited for it.
+  // Copies `host` before it returns: into the mapped allocation if memory is unified and the range is not in use, else
+  // into staging memory, from where a transfer is recorded. Work submitted later by any stream of the device runs
+  // after it.
   void upload(uint64_t dst, const void* host, uint64_t bytes);
   // Waits for everything recorded before, then reads.
   void download(void* host, uint64_t src, uint64_t bytes);

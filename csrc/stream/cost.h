@@ -1,7 +1,7 @@
 // Running estimates of GPU time, so that one submission stays under the time budget. Pure.
 //
-// Samples are kept per pipeline and per size class (the logarithm of the workgroup count): a class answers in
-// proportion, an empty class is guessed from the next smaller one, cautiously, until its own first sample.
+// Samples are kept per pipeline and size class (the logarithm of the workgroup count). Within a class time is
+// proportional to the count. A class without samples is extrapolated from the next smaller one.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -20,28 +20,28 @@ class CostModel {
 
   float predict(uint32_t pipeline, uint64_t groups, uint64_t bytes) const {
     if (pipeline >= table_.size()) return unknown(groups);
-    const Row& row = table_[pipeline];
+    const Entry& entry = table_[pipeline];
     int c = size_class(groups);
-    if (row.sample[c].ns > 0) {
-      const Sample& s = row.sample[c];
+    if (entry.sample[c].ns > 0) {
+      const Sample& s = entry.sample[c];
       return s.ns * std::max(ratio(groups, s.groups), ratio(bytes, s.bytes));
     }
     for (int k = c - 1; k >= 0; --k) {
-      const Sample& s = row.sample[k];
+      const Sample& s = entry.sample[k];
       if (s.ns <= 0) continue;
-      // Attention grows with the square of the groups, a copy does not: between the two, and on the safe side.
+      // A copy's time grows with the groups, attention's with their square. Groups times bytes covers both.
       float g = ratio(groups, s.groups);
       return std::max(s.ns, 1000.f) * g * std::clamp(ratio(bytes, s.bytes), 1.f, 16.f);
     }
     return unknown(groups);
   }
 
-  // Has this size of it been timed?
+  // True if this size class of the pipeline has a sample.
   bool knows(uint32_t pipeline, uint64_t groups) const {
     return pipeline < table_.size() && table_[pipeline].sample[size_class(groups)].ns > 0;
   }
 
-  // `total_ns` is what all of `work` took together; each part gets its share by what was predicted for it.
+  // `total_ns` is the time of all of `work`. Each part gets a share in proportion to its prediction.
   void learn(const std::vector<Work>& work, double total_ns) {
     double sum = 0;
     for (const Work& w : work) sum += w.predicted_ns;
@@ -51,7 +51,7 @@ class CostModel {
       if (w.pipeline >= table_.size()) table_.resize(w.pipeline + 64);
       Sample& s = table_[w.pipeline].sample[size_class(w.groups)];
       float seen = w.predicted_ns * scale;
-      // Quick to rise, slow to fall: too low an estimate is the dangerous one.
+      // Estimates rise quickly and fall slowly: one that is too low makes a submission too long.
       float blend = s.ns <= 0 || seen > s.ns ? 1.f : 0.25f;
       s.ns += (seen - s.ns) * blend;
       s.groups = w.groups;
@@ -60,13 +60,13 @@ class CostModel {
   }
 
  private:
-  // Slow enough for a small GPU; it only makes first submissions shorter.
+  // A small GPU's speed. On a faster one only the first submissions are shorter than needed.
   static float unknown(uint64_t groups) { return 20e3f + 30e3f * static_cast<float>(groups); }
   struct Sample {
     float ns = 0;
     uint64_t groups = 1, bytes = 1;
   };
-  struct Row {
+  struct Entry {
     Sample sample[24];
   };
   static int size_class(uint64_t groups) { return std::min(23, static_cast<int>(std::bit_width(groups))); }
@@ -74,7 +74,7 @@ class CostModel {
     return static_cast<float>(static_cast<double>(std::max<uint64_t>(now, 1)) /
                               static_cast<double>(std::max<uint64_t>(then, 1)));
   }
-  std::vector<Row> table_;
+  std::vector<Entry> table_;
 };
 
 }  // namespace aule::stream

@@ -59,7 +59,7 @@ void raise_recorded_error(int device) {
   if (code.load(std::memory_order_acquire) == 0) return;
   Record copy;
   std::memcpy(&copy, shared, sizeof copy);
-  if (code.exchange(0) == 0) return;  // another thread raises it
+  if (code.exchange(0) == 0) return;  // another thread throws it
   const bool index = copy.code == AULE_ERR_INDEX_OUT_OF_RANGE || copy.code == AULE_ERR_CLASS_OUT_OF_RANGE;
   if (index) raise(Raised::index, describe(copy));
   throw vulkan::Error(describe(copy));  // a bad value: RuntimeError in Python, as from PyTorch's CPU kernels

@@ -7,8 +7,8 @@
 namespace aule::stream {
 
 void set_error_tag_names(const char* (*name_of)(uint32_t tag));
-// Installed by the runtime: throws Torch's exception of that kind in place of ours, so that Python sees an IndexError
-// or a torch.OutOfMemoryError wherever it surfaces.
+// Installed by the runtime: throws Torch's exception of the same kind. Python then gets an IndexError or a
+// torch.OutOfMemoryError.
 enum class Raised : uint8_t { index, out_of_memory };
 void set_raiser(void (*raise)(Raised kind, const std::string& text));
 [[noreturn]] void raise(Raised kind, const std::string& text);

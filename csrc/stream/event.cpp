@@ -9,8 +9,8 @@ namespace {
 
 constexpr int32_t kSlotsPerPool = 256;
 
-// Timestamp queries of one device. A slot given back may still be written by the device: it rests until its stream
-// has passed the marker.
+// Timestamp queries of one device. The device may still write a slot that was given back, so the slot is reused only
+// after its stream has passed the marker.
 struct Slots {
   struct Resting {
     int32_t slot;
@@ -82,16 +82,16 @@ Marker CommandStream::record(bool timing, bool submit) {
 void CommandStream::wait_for(const Marker& marker) {
   if (!marker.stream || marker.value == 0 || marker.stream == this) return;
   StreamImpl& producer = *marker.stream->impl_;
-  if (marker.stream->done(marker.value)) return;  // submits it, too
+  if (marker.stream->done(marker.value)) return;  // this submits the marker's batch, too
   StreamImpl& s = *impl_;
-  if (producer.d != s.d) {  // timelines do not reach across devices: the host waits in between
+  if (producer.d != s.d) {  // a timeline semaphore belongs to one device, so the host waits
     marker.stream->wait(marker.value);
     return;
   }
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
   s.refuse_capture("waiting for another stream");
-  if (s.current && s.current->commands > 0) s.flush();  // what was recorded before need not wait
+  if (s.current && s.current->commands > 0) s.flush();  // commands recorded before need not wait
   Batch& b = s.target();
   VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
   wait.semaphore = producer.timeline;

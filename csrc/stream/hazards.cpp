@@ -5,7 +5,7 @@
 namespace aule::stream {
 
 bool RangeSet::overlaps(uint64_t begin, uint64_t end) const {
-  // First range that ends after `begin`; it overlaps if it starts before `end`.
+  // The first range that ends after `begin` overlaps if it starts before `end`.
   auto at =
       std::upper_bound(ranges_.begin(), ranges_.end(), begin, [](uint64_t v, const Range& r) { return v < r.end; });
   return at != ranges_.end() && at->begin < end;
@@ -41,22 +41,22 @@ bool Hazards::conflicts(const Access* accesses, size_t count) const {
 
 BarrierNeed Hazards::step(Stage stage, const Access* accesses, size_t count) {
   BarrierNeed need;
-  // A compute-only barrier forgets the sets, though a later copy is not ordered after it: the first copy pays for that.
-  bool unseen = (unseen_ & stage) != 0 && count > 0;
-  if (unseen || conflicts(accesses, count)) {
+  // A compute-only barrier clears the sets, although it orders no later copy. The next copy's barrier covers that.
+  bool uncovered = (uncovered_dst_ & stage) != 0 && count > 0;
+  if (uncovered || conflicts(accesses, count)) {
     need.needed = true;
     need.before =
-        static_cast<uint8_t>(stages_ | (everything_ ? kCompute | kTransfer : 0) | (unseen ? unseen_before_ : 0));
-    // Transfers are rare: where one is involved the barrier covers both sides, else it stays compute to compute.
+        static_cast<uint8_t>(stages_ | (everything_ ? kCompute | kTransfer : 0) | (uncovered ? uncovered_src_ : 0));
+    // With a transfer on one side (rare), the barrier covers transfers and compute on both. Else it is compute only.
     need.after = stage == kCompute && need.before == kCompute ? static_cast<uint8_t>(kCompute)
                                                               : static_cast<uint8_t>(kCompute | kTransfer);
     if (need.after & kTransfer) {
-      need.before = static_cast<uint8_t>(need.before | unseen_before_);
-      unseen_ = 0;
-      unseen_before_ = 0;
+      need.before = static_cast<uint8_t>(need.before | uncovered_src_);
+      uncovered_dst_ = 0;
+      uncovered_src_ = 0;
     } else {
-      unseen_ = kTransfer;
-      unseen_before_ = static_cast<uint8_t>(unseen_before_ | need.before);
+      uncovered_dst_ = kTransfer;
+      uncovered_src_ = static_cast<uint8_t>(uncovered_src_ | need.before);
     }
     reads_.clear();
     writes_.clear();
@@ -73,7 +73,7 @@ BarrierNeed Hazards::step(Stage stage, const Access* accesses, size_t count) {
 void Hazards::clear() {
   reads_.clear();
   writes_.clear();
-  stages_ = unseen_ = unseen_before_ = 0;
+  stages_ = uncovered_dst_ = uncovered_src_ = 0;
   everything_ = false;
 }
 

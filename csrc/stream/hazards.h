@@ -25,7 +25,7 @@ class RangeSet {
 
 enum Stage : uint8_t { kCompute = 1, kTransfer = 2 };
 
-// What the barrier before the next command must cover; `needed` false: none.
+// The barrier that the next command needs. None if `needed` is false.
 struct BarrierNeed {
   bool needed = false;
   uint8_t before = 0, after = 0;  // Stage bits
@@ -33,7 +33,7 @@ struct BarrierNeed {
 
 class Hazards {
  public:
-  // The barrier due before a command of `stage` with these accesses; also takes the accesses into the sets.
+  // Returns the barrier that a command of `stage` with these accesses needs, and adds the accesses to the sets.
   BarrierNeed step(Stage stage, const Access* accesses, size_t count);
   // As if a command of every stage had read and written everything (a replayed graph).
   void touch_everything() { everything_ = true; }
@@ -45,9 +45,9 @@ class Hazards {
 
   static constexpr size_t kMaxRanges = 4096;  // past this a barrier is cheaper than the search
   RangeSet reads_, writes_;
-  uint8_t stages_ = 0;         // of commands since the last barrier
-  uint8_t unseen_ = 0;         // stages that some earlier barrier did not cover on its right side...
-  uint8_t unseen_before_ = 0;  // ...and the stages that were on its left
+  uint8_t stages_ = 0;  // of commands since the last barrier
+  // Stages that have not yet waited (uncovered_dst_) for work of these stages (uncovered_src_).
+  uint8_t uncovered_dst_ = 0, uncovered_src_ = 0;
   bool everything_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Which streams there are, and what concerns all streams of a device.
+// The streams of the process, and operations on all streams of a device.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -53,7 +53,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   VK_CHECK(impl->d->vk.vkCreateSemaphore(impl->d->handle, &info, nullptr, &impl->timeline));
   auto* stream = new CommandStream(std::move(impl));
   slot.store(stream, std::memory_order_release);
-  // Until now the first stream was alone, and kept uploads with the work around them.
+  // A stream that is alone submits uploads with its other work. From the second stream on, they go out at once.
   if (all.created.fetch_add(1) == 1) {
     for (auto& other : all.streams) {
       CommandStream* first = other.load(std::memory_order_acquire);
@@ -110,7 +110,7 @@ void synchronize_device(int device) {
   for (auto& slot : all.streams) {
     if (CommandStream* s = slot.load(std::memory_order_acquire)) s->flush();
   }
-  std::exception_ptr first;  // what a kernel reported is raised once all streams have been waited for
+  std::exception_ptr first;  // an error that a kernel reported, thrown after the waits for all streams
   for (auto& slot : all.streams) {
     try {
       if (CommandStream* s = slot.load(std::memory_order_acquire)) s->synchronize();

@@ -1,5 +1,5 @@
-// The parts of a command stream that its .cpp files share. Everything here expects StreamImpl::mutex to be held,
-// except where it says otherwise.
+// The parts of a command stream that its .cpp files share. The caller holds StreamImpl::mutex unless a comment excepts
+// the function.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -16,7 +16,7 @@
 #include "vulkan/memory.h"
 #include "vulkan/pipeline.h"
 
-// Like VK_CHECK, where a device `d` is at hand: a lost device is remembered and names `in_flight`.
+// VK_CHECK for functions with a device `d`: it also records a lost device, with the kernels `in_flight`.
 #define AULE_STREAM_CHECK(d, call, in_flight)                                                   \
   do {                                                                                          \
     VkResult aule_vk_result_ = (call);                                                          \
@@ -34,7 +34,7 @@ struct Piece {
   uint64_t address = 0;
 };
 
-// A list of chunks of one kind, filled from the front; the chunks return to the device's pool when the batch is done.
+// Chunks of one kind, filled from the front. They return to the device's pool when the batch is done.
 class Ring {
  public:
   Ring(MemoryKind kind, uint64_t chunk_bytes) : kind_(kind), chunk_bytes_(chunk_bytes) {}
@@ -58,10 +58,10 @@ struct Batch {
   VkQueryPool timing = VK_NULL_HANDLE;  // two timestamps, for the cost model
   uint64_t value = 0;
   bool timed = false;
-  bool writes_host = false;  // something the host will read through a mapping
+  bool writes_host = false;  // a command writes memory that the host reads through a mapping
   VkPipeline bound = VK_NULL_HANDLE;
   char pushed[256] = {};      // push constants as the last dispatch left them
-  uint32_t pushed_bytes = 0;  // how many of them are known
+  uint32_t pushed_bytes = 0;  // how many bytes of `pushed` are set
   uint32_t commands = 0;
   float predicted_ns = 0;
   std::vector<CostModel::Work> work;
@@ -77,7 +77,7 @@ void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
 void destroy_batch(DeviceImpl& d, Batch* b);
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after);
 
-// A dispatch as it goes into a command buffer; `base` and `grid` may be a part of the whole.
+// A dispatch in a command buffer. `base` and `grid` may be a part of the caller's grid.
 struct Recorded {
   const vulkan::Pipeline* pipeline;
   const void* params;
@@ -97,7 +97,7 @@ struct StreamImpl {
   VkSemaphore timeline = VK_NULL_HANDLE;
   uint64_t submitted = 0;
   std::atomic<uint64_t> completed{0};
-  Batch* current = nullptr;  // being recorded; null when nothing is
+  Batch* current = nullptr;  // the batch that is being recorded, or null
   std::deque<Batch*> in_flight;
   std::vector<Batch*> spare;
   Hazards hazards;
@@ -107,31 +107,31 @@ struct StreamImpl {
   uint32_t begun = 0;         // batches
   bool time_next = true;      // the next batch to begin must be timed
 
-  // Uploads through staging memory, which other streams' later submissions wait for.
+  // Uploads through staging memory. Later submissions of other streams wait for them.
   std::atomic<uint64_t> uploaded{0};  // value of the last one submitted
   uint64_t uploads_awaited = 0;       // count of the device's uploads when this stream last looked
 
-  // Somebody was given the error record's address: the next dispatch may write what the host will read.
+  // The error record's address was asked for, so the next dispatch may write memory that the host reads.
   std::atomic<bool> error_record_used{false};
 
   CapturedGraph* capture = nullptr;
   std::shared_ptr<CapturedGraph> capture_owner;
   Hazards saved_hazards;
 
-  Batch& target();  // where the next command goes; begins a batch if there is none
-  void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that is due
+  Batch& target();  // the batch that takes the next command; begins one if there is none
+  void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that the accesses need
   void record(const Recorded& r);
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
                 size_t access_count, Grid grid);
   void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
-  void time_if_needed(bool unknown, float predicted_ns);  // before what is so recorded
+  void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();
-  bool busy();  // the device has work for a while
+  bool busy();  // true if the device has enough work to hide a submission
   uint64_t flush();
-  uint64_t submit(Batch& b);  // ended; returns its value
-  void upload_recorded();     // submits it if the device has other streams, which may need it
+  uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
+  void upload_recorded();     // submits the upload if the device has other streams, which may need it
   void add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits);
   void reclaim();
   uint64_t pending() const { return submitted + (current ? 1 : 0); }

@@ -1,4 +1,4 @@
-// When and how recorded work reaches the queue, and how its end is noticed.
+// Submission of recorded work to the queue, and waits for its end.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -9,20 +9,18 @@
 namespace aule::stream {
 namespace {
 
-// A submit costs the host 6 us and the GPU up to 30 (H200: 300 small dispatches in one batch 0.32 us each, in
-// seven 1.0), so batches start small (the GPU gets work at once) and grow while work keeps coming, beyond all limits
-// but the largest while the GPU has enough to do: a GPT-2 step of 54.3 ms then took 50.8, and the host, which had
-// waited for batches, 10 of 41.
+// A submission costs the host 6 us and the GPU up to 30 us (H200, driver 580.159). So batches start small, which gives
+// the GPU work at once, and grow while work keeps coming. A busy GPU lets them grow to the largest limit: a GPT-2
+// step then took 50.8 ms instead of 54.3.
 constexpr uint32_t kFirstBatch = 4, kLargestBatch = 512;
 constexpr float kEnoughWorkNs = 200e3f;  // the GPU is busy long enough to hide a submit
-constexpr float kMostWorkNs = 4e6f;      // and of this much more there is no point in making a batch longer
-// Two timestamps around a batch cost the GPU some microseconds each, so batches of known work are timed now and then.
+constexpr float kMostWorkNs = 4e6f;      // a batch of this much work is submitted
+// The two timestamps around a batch cost the GPU some microseconds, so only some batches of known work are timed.
 constexpr float kWorthTimingNs = 1e6f;
 constexpr uint32_t kTimeEvery = 8;
 constexpr size_t kMaxInFlight = 64;
-// Sleeping in vkWaitSemaphores wakes up some 0.4 ms after the work has ended (NVIDIA, H200 host; 1.76 ms of work
-// took 2.2). So the host polls, as CUDA does, giving its core away between two looks after the first 200 us, and sleeps
-// after 20 ms.
+// vkWaitSemaphores returns some 0.4 ms after the work has ended (NVIDIA driver 580.159). So the host polls, as CUDA
+// does. After 200 us it yields its core between two polls, and after 20 ms it sleeps.
 constexpr auto kPollTime = std::chrono::microseconds(200), kYieldTime = std::chrono::microseconds(20000);
 
 long lost_submission() {
@@ -76,14 +74,14 @@ void StreamImpl::time_if_needed(bool unknown, float predicted_ns) {
   if (!current)
     time_next = unknown || predicted_ns >= kWorthTimingNs;
   else if (unknown && !current->timed)
-    flush();  // what is new must be timed at once: the time budget rests on it
+    flush();  // a kernel without an estimate is timed at once, because the time budget needs the estimate
 }
 
 bool StreamImpl::busy() {
   poll();
   const uint64_t done = completed.load(std::memory_order_relaxed);
   float ns = 0;
-  bool front = true;  // how far that one is nobody knows
+  bool front = true;  // the progress of the batch that runs now is unknown
   for (const Batch* b : in_flight) {
     if (b->value <= done) continue;
     if (!front) ns += b->predicted_ns;
@@ -101,7 +99,7 @@ void StreamImpl::submit_if_due() {
     if (n >= submit_after) submit_after = std::min(submit_after * 2, kLargestBatch);
     flush();
   } else if (n >= kFirstBatch && n % 8 == 0 && poll() == submitted) {
-    flush();  // the GPU has run dry
+    flush();  // the GPU has no work left
   }
 }
 
@@ -148,15 +146,15 @@ uint64_t StreamImpl::submit(Batch& b) {
   VkResult result;
   {
     std::lock_guard lock(queue->mutex);
-    if (lost) d->vk.vkQueueWaitIdle(queue->handle);  // only injected: what runs must not outlive its memory
+    if (lost) d->vk.vkQueueWaitIdle(queue->handle);  // an injected loss: running work must end before its memory does
     result = lost ? VK_ERROR_DEVICE_LOST : d->vk.vkQueueSubmit2(queue->handle, 1, &info, VK_NULL_HANDLE);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
-      d->vk.vkQueueWaitIdle(queue->handle);  // frees what the driver held for earlier submissions
+      d->vk.vkQueueWaitIdle(queue->handle);  // the driver then frees its memory of earlier submissions
       result = d->vk.vkQueueSubmit2(queue->handle, 1, &info, VK_NULL_HANDLE);
     }
   }
   if (result != VK_SUCCESS) {
-    // Recorded work that cannot run would leave wrong numbers behind: whatever the cause, this device is finished.
+    // Results of work that cannot be submitted would be wrong, so the device counts as lost, whatever the cause.
     d->mark_lost(result == VK_ERROR_DEVICE_LOST ? "vkQueueSubmit2" : vulkan::result_name(result), names_in_flight());
     d->throw_lost();
   }
@@ -194,7 +192,7 @@ uint64_t StreamImpl::poll() {
 
 void StreamImpl::sleep_until(uint64_t value) {
   if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return;
-  if (!d->caps->is_software()) {  // a CPU device needs this core itself
+  if (!d->caps->is_software()) {  // a software device computes on the core that would poll
     const auto start = std::chrono::steady_clock::now();
     for (auto now = start; now < start + kYieldTime; now = std::chrono::steady_clock::now()) {
       for (int i = 0; i < 8; ++i) {

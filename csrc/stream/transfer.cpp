@@ -84,10 +84,10 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
     s.copy(dst + at, piece.address, n);
     at += n;
     if (at == bytes) break;
-    s.flush();  // let the device copy this piece while the next is filled...
+    s.flush();  // the device copies this piece while the next one is filled...
     uint64_t held = 0;
     for (const Batch* b : s.in_flight) held += b->staging.total();
-    if (held >= kMaxStagingInFlight) {  // ...but do not copy the whole of it into staging memory
+    if (held >= kMaxStagingInFlight) {  // ...within a limit on staging memory
       s.sleep_until(s.in_flight.front()->value);
       s.reclaim();
     }
@@ -113,7 +113,7 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
       return;
     }
   }
-  // Two staging chunks: while one is read by the host the other is written by the device.
+  // Two staging chunks: the host reads one while the device writes the other.
   uint64_t chunk_bytes = bytes <= kStagingChunk ? kStagingChunk : kBigStagingChunk;
   struct Chunks {
     DeviceImpl& d;
