@@ -133,7 +133,7 @@ const Caps& device_caps(int index) {
     throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
                    " device(s) visible. " + unavailable_reason());
   if (const Device* created = g_devices.at(static_cast<size_t>(index)).load(std::memory_order_acquire))
-    return created->caps();  // it knows what only the device itself answers
+    return created->caps();  // these include the measured ones
   return visible[static_cast<size_t>(index)].caps;
 }
 

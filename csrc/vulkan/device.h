@@ -20,8 +20,8 @@ std::string unavailable_reason();            // why device_count() is 0, for peo
 const Caps& device_caps(int index);          // does not create the device; throws NoDevice
 bool device_created(int index) noexcept;
 
-// Test hook: the next submission answers as if the driver had lost the device. TORCH_AULE_INJECT_DEVICE_LOST=<n> does
-// that to the n-th submission of the process.
+// Test hook: the next submission returns VK_ERROR_DEVICE_LOST. TORCH_AULE_INJECT_DEVICE_LOST=<n> does this to the n-th
+// submission of the process.
 void inject_device_lost(int index);
 
 struct DeviceImpl;

@@ -22,7 +22,7 @@ class PipelineStore;
 
 struct DeviceImpl {
   int index = 0;
-  Caps own_caps;               // the enumerated ones, and what was asked of the device when it was created
+  Caps own_caps;               // the enumerated ones, and those that were measured when the device was created
   const Caps* caps = nullptr;  // own_caps
   VkPhysicalDevice physical = VK_NULL_HANDLE;
   VkDevice handle = VK_NULL_HANDLE;
@@ -39,7 +39,7 @@ struct DeviceImpl {
   std::unique_ptr<PipelineStore> pipelines;
   Segment* error_record = nullptr;  // host-visible, see shaders/common/errors.glsl; 256 bytes, loop_guard.h has its own
 
-  // A lost device stays lost: the first failure's text is kept and thrown again by every later call.
+  // A lost device stays lost. Every later call throws the first failure's text again.
   std::atomic<bool> lost{false};
   std::mutex lost_mutex;
   std::string lost_text;

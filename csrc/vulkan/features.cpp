@@ -145,7 +145,7 @@ void apply_disable_switches(Caps& caps) {
 #undef AULE_SWITCH
   if (environment_flag("TORCH_AULE_DISABLE_COOPMAT")) caps.cooperative_matrix = false;  // another name
   if (environment_flag("AULE_DISABLE_TIMESTAMPS")) caps.timestamp_period_ns = 0;
-  // A software device then takes the kernels that are meant for GPUs.
+  // A software device then takes the kernels for GPUs.
   if (environment_flag("AULE_DISABLE_CPU_KERNELS") && caps.is_software()) caps.kind = Caps::Kind::other;
   if (!caps.cooperative_matrix) {
     caps.cooperative_matrix2 = false;

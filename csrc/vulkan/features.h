@@ -1,4 +1,4 @@
-// Which features a device has and which of them we turn on: one list serves both the query and vkCreateDevice.
+// The features of a device, and those that we turn on. One list serves both the query and vkCreateDevice.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace aule::vulkan {
 
-// The pNext chain of every feature struct we know; the same layout is filled by the query and then handed,
-// reduced to what we use, to vkCreateDevice.
+// The pNext chain of all feature structs that we use. The query fills it. vkCreateDevice gets the same chain, reduced
+// to the features that we turn on.
 struct FeatureChain {
   VkPhysicalDeviceFeatures2 base{};
   VkPhysicalDeviceVulkan11Features v11{};
@@ -29,7 +29,7 @@ struct FeatureChain {
 
 // Fills the optional fields of device.caps; returns the baseline features that are missing, as text.
 std::string read_features(const Instance& instance, PhysicalDevice& device);
-// Sets in `chain` what `caps` says is on, and lists the extensions to enable.
+// Sets the features of `caps` in `chain`, and returns the extensions to enable.
 std::vector<const char*> enable_features(const PhysicalDevice& device, FeatureChain& chain);
 // AULE_DISABLE_<FIELD>=1 turns an optional feature off, so that its fallback can be tested anywhere.
 void apply_disable_switches(Caps& caps);

@@ -21,7 +21,7 @@ std::vector<std::string>& texts() {
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
-  // The old loader reports broken ICD manifests and the like through the same channel; only the layer's own count.
+  // Loaders of Vulkan 1.3.239 report broken ICD manifests through the same callback. Only the layer's messages count.
   if (data->pMessageIdName != nullptr && std::strcmp(data->pMessageIdName, "Loader Message") == 0) return VK_FALSE;
   ++g_messages;
   std::fprintf(stderr, "[vulkan validation] %s\n", data->pMessage);
@@ -119,7 +119,7 @@ Instance* create() {
 
 Instance& instance() {
   static std::mutex mutex;
-  static Instance* made = nullptr;  // never destroyed: tensors may outlive every destructor of this library
+  static Instance* made = nullptr;  // never destroyed: tensors may outlive this library's destructors
   std::lock_guard lock(mutex);
   if (made == nullptr) made = create();
   return *made;

@@ -1,7 +1,7 @@
 // The Vulkan loader, opened at run time, and its functions as one table.
 //
-// The list stands in functions.h. A function that the loader or driver lacks is null: an extension's functions are
-// called only after its feature was found.
+// The list is in functions.h. A function that the loader or driver lacks is null. Functions of an extension are called
+// only if the device has its feature.
 #pragma once
 #ifndef VK_NO_PROTOTYPES
 #define VK_NO_PROTOTYPES

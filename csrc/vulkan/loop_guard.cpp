@@ -24,7 +24,7 @@ LoopGuard::LoopGuard(DeviceImpl& device) : device_(device) {
   pool_info.maxSets = 1;
   pool_info.poolSizeCount = 1;
   pool_info.pPoolSizes = &size;
-  VkDescriptorPool pool = VK_NULL_HANDLE;  // lives as long as the device, as everything here
+  VkDescriptorPool pool = VK_NULL_HANDLE;  // all objects here live as long as the device
   VK_CHECK(vk.vkCreateDescriptorPool(device.handle, &pool_info, nullptr, &pool));
   VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO};
   info.descriptorPool = pool;
@@ -47,7 +47,7 @@ LoopGuard::LoopGuard(DeviceImpl& device) : device_(device) {
 std::vector<uint32_t> LoopGuard::guarded(const uint32_t* words, size_t word_count, const std::string& label) {
   const uint32_t hash = kernel_hash(label);
   GuardedModule module = guard_loops(words, word_count, hash);
-  if (!module.not_understood.empty())  // test/test_long_loops.py: no kernel of ours
+  if (!module.not_understood.empty())  // no kernel of ours (test/test_long_loops.py)
     std::fprintf(stderr, "torch_aule: %s: long loops would be cut unnoticed on this device: %s\n", label.c_str(),
                  module.not_understood.c_str());
   if (!module.words.empty()) {
@@ -62,7 +62,7 @@ std::string LoopGuard::take_report() {
   std::atomic_ref<uint32_t> record(*word);
   if (record.load(std::memory_order_acquire) == 0) return {};
   const uint32_t hash = record.exchange(0);
-  if (hash == 0) return {};  // another thread reports it
+  if (hash == 0) return {};  // another thread throws it
   std::lock_guard lock(mutex_);
   const auto label = labels_.find(hash);
   const Caps& caps = *device_.caps;

@@ -1,5 +1,5 @@
-// The guard against loops that a driver ended early, on devices that do so: the descriptor set that guarded modules
-// (spirv_loop_guard.h) read, and the record that they write.
+// The guard for drivers that end loops early: the descriptor set that guarded modules (spirv_loop_guard.h) read, and
+// the record that they write.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -15,13 +15,13 @@ struct DeviceImpl;
 
 class LoopGuard {
  public:
-  explicit LoopGuard(DeviceImpl& device);  // which has its error record
+  explicit LoopGuard(DeviceImpl& device);  // the device must have its error record
   VkDescriptorSetLayout set_layout() const { return set_layout_; }
   VkDescriptorSet set() const { return set_; }  // 0 of every pipeline layout; bound once per command buffer
 
-  // The module as it shall be compiled for the kernel `label`; empty: as it is.
+  // The module to compile for the kernel `label`, or nothing if it needs no guard.
   std::vector<uint32_t> guarded(const uint32_t* words, size_t word_count, const std::string& label);
-  // A sentence about the kernel that was cut since the last call, or nothing.
+  // A message about the kernel with loops cut since the last call, or nothing.
   std::string take_report();
 
  private:
@@ -32,7 +32,7 @@ class LoopGuard {
   std::unordered_map<uint32_t, std::string> labels_;  // by kernel_hash
 };
 
-// Of the device's error record: bytes in front of what the guard reads, and of what a kernel writes.
+// Offsets in the device's error record, in bytes: of the guard's input, and of the word that a cut kernel writes.
 constexpr uint32_t kLoopGuardBufferAt = 64, kLoopGuardRecordAt = 128;
 
 }  // namespace aule::vulkan

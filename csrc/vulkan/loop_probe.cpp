@@ -15,8 +15,8 @@ namespace aule::vulkan {
 namespace {
 
 constexpr uint32_t kIterations = 1u << 17;  // at most 2.3 ms of a processor (Mesa 26.2)
-constexpr uint32_t kAgain = 100;              // of a second loop
-// A driver that gave up earlier than this could not run a shader of anybody's: such an answer is nonsense.
+constexpr uint32_t kAgain = 100;            // of a second loop
+// No driver could run shaders with a smaller limit, so a smaller answer is invalid.
 constexpr uint32_t kLeastLimit = 1024;
 
 // shaders/device/loop_limit.glsl
@@ -60,7 +60,7 @@ Answer run(DeviceImpl& d) {
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   VK_CHECK(vk.vkBeginCommandBuffer(cmd, &begin));
   Segment* memory = d.memory->allocate(MemoryKind::host, 256);
-  std::memset(memory->mapped, 0, sizeof(Answer));  // nonsense, should nothing run
+  std::memset(memory->mapped, 0, sizeof(Answer));  // an invalid answer, if the shader does not run
   const Push push{memory->address, kIterations, 0x12345678, kAgain};
   vk.vkCmdBindPipeline(cmd, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   vk.vkCmdPushConstants(cmd, info.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof push, &push);
@@ -105,7 +105,7 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
                    "drivers do: a kernel that needs more would not be noticed\n",
                    device.caps->driver_name.c_str(), device.caps->driver_info.c_str(), answer.count);
     if (sense) return answer.count;
-  } catch (const std::exception&) {  // the next use of the device will say what is wrong with it
+  } catch (const std::exception&) {  // the next use of the device throws the cause
   }
   return kAssumedLoopLimit;
 }

@@ -1,5 +1,5 @@
-// Does this driver end long loops early? lavapipe of Mesa 22.3 counts all back edges that one invocation takes, in all
-// its loops together, and ends every loop after the 65535th without a word.
+// Tests if the driver ends long loops early. lavapipe 22.3 counts all back edges that one invocation takes, in all its
+// loops together, and ends every loop after the 65535th. It reports nothing.
 #pragma once
 #include <cstdint>
 
@@ -9,10 +9,10 @@ namespace aule::vulkan {
 
 struct DeviceImpl;
 
-// The smallest limit known: what is assumed of a software device that was not asked or whose answer makes no sense.
+// The smallest limit known. It is assumed for a software device that was not probed or gave an invalid answer.
 constexpr uint32_t kAssumedLoopLimit = 65535;
 
-// Left for the guard's own loop (spirv_loop_guard.h).
+// Iterations that are left for the guard's own loop (spirv_loop_guard.h).
 constexpr uint32_t kGuardTurns = 16;
 
 // Back edges that one invocation may take, 0: no limit was met in 2^17. Runs one invocation of

@@ -31,7 +31,7 @@ std::string mebibytes(uint64_t bytes) {
 
 struct SegmentState : Segment {
   VkBuffer vk_buffer = VK_NULL_HANDLE;
-  std::vector<VkDeviceMemory> memories;  // several where the buffer is bound sparsely
+  std::vector<VkDeviceMemory> memories;  // several if the buffer is bound sparsely
   uint32_t heap = 0;
 };
 
@@ -150,8 +150,7 @@ struct MemoryPoolImpl {
       device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
       const uint32_t type = memory_type(need.memoryRequirements.memoryTypeBits, kind);
       s->heap = device.memory_properties.memoryTypes[type].heapIndex;
-      // Without a budget from the driver the heap's size is the only limit there is, and not every driver holds us to
-      // it.
+      // Without VK_EXT_memory_budget the heap's size is the only known limit, and not every driver enforces it.
       const uint64_t total = device.memory_properties.memoryHeaps[s->heap].size;
       if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes))
         throw OutOfMemory("past the heap's size");

@@ -1,5 +1,5 @@
-// Driver allocations. One Segment is one VkDeviceMemory (or several, bound sparsely, past the driver's largest
-// allocation) with one VkBuffer over it. The caching allocator above cuts segments into blocks.
+// Driver allocations. One Segment is one VkDeviceMemory with one VkBuffer over it. Beyond the driver's largest
+// allocation it is several, bound sparsely. The caching allocator divides segments into blocks.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@ namespace aule::vulkan {
 enum class MemoryKind : uint8_t {
   device,  // device local; also mapped when memory is unified
   host,    // host visible, coherent, cached where possible: pinned memory and read-back staging
-  upload,  // host visible, coherent, on the device where it shows some: parameters; the host never reads it
+  upload,  // host visible, coherent, in device memory if that is host visible: parameters; the host never reads it
 };
 
 struct Segment {
@@ -32,9 +32,9 @@ class MemoryPool {
  public:
   explicit MemoryPool(DeviceImpl& device);
   ~MemoryPool();
-  // Throws OutOfMemory with the numbers; nothing leaks. `bytes` is rounded up to 256.
+  // Throws OutOfMemory with the sizes and leaks nothing. `bytes` is rounded up to 256.
   Segment* allocate(MemoryKind kind, uint64_t bytes);
-  void free(Segment* segment);  // the caller knows that no queue uses it any more
+  void free(Segment* segment);  // no queue may use it any more
   // The segment that holds a device address / a host pointer of a mapped host segment, or null. Thread safe.
   Segment* find(uint64_t address) const;
   Segment* find_host(const void* pointer) const;

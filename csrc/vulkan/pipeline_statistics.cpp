@@ -47,7 +47,7 @@ void report_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const s
     for (auto& row : rows) row.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
     if (device.vk.vkGetPipelineExecutableStatisticsKHR(device.handle, &info, &count, rows.data()) < 0) return;
     for (const auto& row : rows) {
-      // The upper half of a number is constant junk on one vendor's driver.
+      // The upper half of a number is constant garbage on NVIDIA (driver 580.159).
       const uint64_t value = row.value.u64 & 0xffffffffu;
       if (row.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR) continue;
       statistics.second.emplace_back(row.name, value);

@@ -1,6 +1,6 @@
-// What the driver's compiler made of a pipeline (VK_KHR_pipeline_executable_properties): registers, shared and spilled
-// memory decide a kernel's fate. One line per pipeline to the standard error stream when AULE_PIPELINE_STATISTICS=1,
-// and kept for the caller while that is asked for.
+// The driver compiler's statistics of a pipeline (VK_KHR_pipeline_executable_properties): registers, shared and spilled
+// memory. AULE_PIPELINE_STATISTICS=1 prints one line per pipeline to the standard error stream. A caller may also have
+// them kept.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,14 +12,15 @@
 namespace aule::vulkan {
 struct DeviceImpl;
 
-// Kernel and specialization constants; what the driver tells of them.
+// Kernel and specialization constants, and the driver's statistics of them.
 using PipelineStatistics = std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>;
 
-// Whether anybody wants them; pipelines must then be created with VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR.
+// True if statistics are printed or kept. Pipelines are then created with
+// VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR.
 bool wants_pipeline_statistics(const DeviceImpl& device);
 void report_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const std::string& label);
 
-// From now on (or no longer) those of new pipelines are kept; returns what was kept until now.
+// Starts or ends keeping statistics of new pipelines. Returns those that were kept until now.
 std::vector<PipelineStatistics> keep_pipeline_statistics(bool keep);
 
 }  // namespace aule::vulkan

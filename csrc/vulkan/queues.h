@@ -1,4 +1,4 @@
-// How streams share the queues of a device's compute family. Pure.
+// The mapping of streams to the queues of a device's compute family. Pure.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@ constexpr float kNormalPriority = 0.5f, kHighPriority = 1.0f;  // Vulkan's scale
 // The last queues have high priority. A device with one queue has no priorities.
 constexpr uint32_t high_priority_queues(uint32_t queues) { return queues < 2 ? 0 : std::max(1u, queues / 4); }
 
-// The queue of a stream: of the normal ones by `turn`, or of those with high priority.
+// The queue of a stream: the queues of its priority are used in turn.
 constexpr uint32_t queue_of_stream(uint32_t queues, bool high, uint32_t turn) {
   const uint32_t last = high_priority_queues(queues), normal = queues - last;
   return high && last != 0 ? normal + turn % last : turn % normal;

@@ -8,7 +8,7 @@ namespace {
 
 // The SPIR-V specification, sections 2.3 and 3.
 constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kVersionWord = 1, kBoundWord = 3, kVersion14 = 0x00010400;
-constexpr uint32_t kAddresses = 5347;  // capability PhysicalStorageBufferAddresses
+constexpr uint32_t kAddresses = 5347;               // capability PhysicalStorageBufferAddresses
 constexpr uint32_t kUniform = 2, kPhysical = 5349;  // storage classes
 constexpr uint32_t kDontUnroll = 2, kAligned = 2;
 constexpr uint32_t kBlock = 2, kBinding = 33, kDescriptorSet = 34, kOffset = 35;  // decorations
@@ -60,7 +60,7 @@ class Rewriter {
     GuardedModule result;
     result.not_understood = read();
     result.loops = loops_;
-    if (loops_ == 0) result.not_understood.clear();  // nothing to guard
+    if (loops_ == 0) result.not_understood.clear();  // there is no loop to guard
     if (loops_ == 0 || !result.not_understood.empty()) return result;
     rewrite();
     result.words = std::move(out_);
@@ -68,7 +68,7 @@ class Rewriter {
   }
 
  private:
-  // Finds what the canary is built of; returns what is wrong.
+  // Finds the ids that the canary is built of. Returns the reason if it cannot.
   std::string read() {
     if (count_ < kHeaderWords || words_[0] != kMagic) return "no SPIR-V";
     bound_ = words_[kBoundWord];
@@ -136,7 +136,7 @@ class Rewriter {
       out_.insert(out_.end(), in.at, in.at + in.length);
       if (in.op == kOpEntryPoint) {
         out_[copy + 2] = guarded_main_;
-        if (words_[kVersionWord] >= kVersion14) {  // it lists every global variable
+        if (words_[kVersionWord] >= kVersion14) {  // from SPIR-V 1.4 on it lists every global variable
           out_[copy] += 1u << 16;
           out_.push_back(buffer_);
         }

@@ -2,9 +2,8 @@
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
-// answer = {iterations that a loop of n ran, the same inverted, what keeps a compiler from computing it beforehand,
-// iterations that a second loop of 100 ran}.
-// One invocation, see csrc/vulkan/loop_probe.cpp.
+// answer = {iterations of a loop of n, the same inverted, the loop's state, iterations of a second loop of 100}. The
+// state keeps a compiler from computing the loop. One invocation, see csrc/vulkan/loop_probe.cpp.
 layout(local_size_x = 1) in;
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Answer { uint count, inverted, state, again; };
 layout(push_constant, scalar) uniform Push { uint64_t answer; uint n, seed, again; } p;
