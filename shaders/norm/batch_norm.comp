@@ -4,7 +4,7 @@
 //   MODE 0  y  = (x - mean) invstd w + b
 //   MODE 1  dx = invstd w (g - sum_g / count - (x - mean) invstd sum_gh / count)    training
 //   MODE 2  dx = invstd w g                                                        evaluation
-// One invocation per four neighbours, which lie in one channel with VEC (hw a multiple of 4); without, per element.
+// An invocation has one element, or with VEC (hw a multiple of 4) four neighbours, which are of one channel.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

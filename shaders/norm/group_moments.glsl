@@ -1,7 +1,7 @@
-// Mean and sum of squared deviations of a row in the registers of a workgroup, at one barrier. A subgroup sums x -
-// pivot and its square, the pivot one of its own elements: what cancels is then at most its number of elements times
-// what remains. The subgroups' moments are put together likewise, about the first one's mean. Include after group.glsl
-// and moments.glsl.
+// Mean and sum of squared deviations of a row in the registers of a workgroup, with one barrier. A subgroup sums
+// x - pivot and its square, where the pivot is one of its own elements. This bounds the cancellation by its number of
+// elements. The subgroups' moments are combined in the same way, about the first one's mean. Include after
+// rowwise_group.glsl and moments.glsl.
 #if GROUP == 2
 shared C part_n[2][LOCAL / 4 + 1];
 #endif
@@ -12,11 +12,11 @@ Moments group_moments(V4 kept[KEPT], uint lane) {
   C n = C(4u * KEPT * min(gl_SubgroupSize, uint(LOCAL)));
   if (!IS_FULL) {
     C count = C(0);
-    [[unroll]] for (int j = 0; j < KEPT; ++j) count += C(min(4u, p.n - min(p.n, quad_at(j, lane))));
+    [[unroll]] for (int j = 0; j < KEPT; ++j) count += C(min(4u, p.n - min(p.n, vec4_at(j, lane))));
     n = subgroupAdd(count);
   }
   [[unroll]] for (int j = 0; j < KEPT; ++j) {
-    const V4 d = inside(kept[j] - pivot, quad_at(j, lane), p.n);
+    const V4 d = inside(kept[j] - pivot, vec4_at(j, lane), p.n);
     sum += d;
     squares += d * d;
   }
@@ -41,7 +41,7 @@ Moments group_moments(V4 kept[KEPT], uint lane) {
   [[unroll]] for (int j = 0; j < KEPT; ++j) sum += kept[j];
   const C mean = group_sum(Pair(sum4(sum), C(0))).a / C(p.n);
   [[unroll]] for (int j = 0; j < KEPT; ++j) {
-    const V4 d = inside(kept[j] - mean, quad_at(j, lane), p.n);
+    const V4 d = inside(kept[j] - mean, vec4_at(j, lane), p.n);
     squares += d * d;
   }
   return Moments(C(p.n), mean, group_sum(Pair(sum4(squares), C(0))).a);

@@ -5,9 +5,9 @@
 #pragma aule feature subgroup_arithmetic if GROUP=2
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
-// Gradient of the rows that norm_fwd normalised: with h = (x - mean) rstd and u = g w,
+// Gradient of norm_fwd.comp's input, with h = (x - mean) rstd and u = g w:
 //   dx = rstd (u - mean(u) - h mean(u h))      RMS norm: without mean(u), h = x rstd
-// Layouts, PER_CHANNEL and GROUP as in norm_fwd.comp; weights' gradients are norm_bwd_params.comp's.
+// Layouts, PER_CHANNEL and GROUP are those of norm_fwd.comp. norm_bwd_params.comp computes the weights' gradients.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -56,15 +56,15 @@ void main() {
   Row g = Row(p.grad, start, uint64_t(1), p.n), x = Row(p.x, start, uint64_t(1), p.n),
       o = Row(p.out_, start, uint64_t(1), p.n);
   C mean = IS_RMS ? C(0) : load_stat(p.mean, row), rstd = load_stat(p.rstd, row);
-  V4 sum_u = V4(0), sum_h = V4(0);  // of u and of u h; past the end u is 0
+  V4 sum_u = V4(0), sum_h = V4(0);  // sums of u and of u h. Past the row's end u is 0.
 #if GROUP
   uint lane = gl_LocalInvocationID.x;
   V4 kept_u[KEPT], kept_h[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(g, lane, G_DTYPE, C(0), kept_u);
-    fetch_quads(x, lane, X_DTYPE, C(0), kept_h);
+    fetch_vec4s(g, lane, G_DTYPE, C(0), kept_u);
+    fetch_vec4s(x, lane, X_DTYPE, C(0), kept_h);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
-      if (HAS_WEIGHT) kept_u[j] *= affine(p.w, W_DTYPE, row, quad_at(j, lane));
+      if (HAS_WEIGHT) kept_u[j] *= affine(p.w, W_DTYPE, row, vec4_at(j, lane));
       kept_h[j] = (kept_h[j] - mean) * rstd;
     }
     [[unroll]] for (int j = 0; j < ITEMS; ++j) {
@@ -82,7 +82,7 @@ void main() {
   C mu = IS_RMS ? C(0) : t.a / C(p.n), mh = t.b / C(p.n);
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_u[j] = rstd * (kept_u[j] - mu - kept_h[j] * mh);
-    put_quads(o, lane, OUT_DTYPE, kept_u);
+    put_vec4s(o, lane, OUT_DTYPE, kept_u);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) {
       V4 h = (fetch(x, k, X_DTYPE, C(0)) - mean) * rstd;

@@ -1,7 +1,7 @@
 #pragma aule axis C float double
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
-// Gradients of a norm's weight and bias, per output o over all r, in chunks whose partial sums the host adds up:
+// Gradients of a norm's weight and bias: sums over r for each output o, in chunks that a later reduction adds up:
 //   dw[chunk, o] = sum of g (x - mean) rstd,   db[chunk, o] = sum of g
 // Element (o, r): at r1 * hop1 + r0 + o * hop, r = r1 * inner + r0; its statistics: r1 * stat_hop + o / stat_div.
 //   layer norm  o column, r1 row: hop 1, hop1 n, inner 1, stat_hop 1, stat_div n

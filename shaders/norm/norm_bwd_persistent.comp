@@ -2,12 +2,12 @@
 #pragma aule feature subgroup_arithmetic if GROUP=2
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
-// Gradients of layer norm and RMS norm for GPUs, rows, weight and bias in one pass: with h = (x - mean) rstd, u = g w,
+// Gradients of layer norm and RMS norm for GPUs: rows, weight and bias in one pass. With h = (x - mean) rstd, u = g w:
 //   dx = rstd (u - mean(u) - h mean(u h)),   dw = sum of g h over rows,   db = sum of g
 //   RMS norm: h = x rstd, no mean(u)
-// A workgroup takes every `groups`-th row and keeps it in registers as it came from memory (half types: half the
-// registers), as it does its sums for dw and db until all rows are done; norm_params_sum.comp adds up the workgroups'
-// sums. LOADS_AHEAD (half types): the next row is loaded before this one is reduced.
+// A workgroup takes every `groups`-th row and keeps it in registers as stored, so half types take half the registers.
+// Its sums for dw and db stay in registers until its last row. norm_params_sum.comp adds up the workgroups' sums.
+// LOADS_AHEAD (half types): the next row is loaded before this one is reduced. Deterministic.
 // What was tried, and what it gave: docs/ladders/norm_bwd_persistent.md
 #define C float
 #define C_float
@@ -41,15 +41,15 @@ const int RAW_W = VEC != 0 ? W_DTYPE : AULE_DT_F32;
 
 Row row_of(uint64_t base, uint row) { return Row(base, uint64_t(row) * p.n, uint64_t(1), p.n); }
 
-// As it lies in memory, or as floats where nothing is aligned.
-void fetch_any(uint64_t base, uint row, uint lane, int dt, inout u64vec2 raw[KEPT]) {
+// Loads a row as stored, or as floats if VEC is 0.
+void fetch_row(uint64_t base, uint row, uint lane, int dt, inout u64vec2 raw[KEPT]) {
   const Row r = row_of(base, row);
   if (VEC != 0) {
     fetch_raw(r, lane, dt, raw);
     return;
   }
   [[unroll]] for (int j = 0; j < KEPT; ++j) {
-    const uvec4 u = floatBitsToUint(fetch(r, quad_at(j, lane), dt, 0.0));
+    const uvec4 u = floatBitsToUint(fetch(r, vec4_at(j, lane), dt, 0.0));
     raw[j] = u64vec2(packUint2x32(u.xy), packUint2x32(u.zw));
   }
 }
@@ -62,11 +62,11 @@ void main() {
   u64vec2 w[KEPT], next_g[KEPT], next_x[KEPT];
   vec4 dw[KEPT], db[KEPT];
   float next_mean = 0.0, next_rstd = 0.0;
-  if (HAS_WEIGHT) fetch_any(p.w, 0u, lane, W_DTYPE, w);
+  if (HAS_WEIGHT) fetch_row(p.w, 0u, lane, W_DTYPE, w);
   [[unroll]] for (int j = 0; j < KEPT; ++j) dw[j] = db[j] = vec4(0);
   if (LOADS_AHEAD) {
-    fetch_any(p.grad, group, lane, G_DTYPE, next_g);
-    fetch_any(p.x, group, lane, X_DTYPE, next_x);
+    fetch_row(p.grad, group, lane, G_DTYPE, next_g);
+    fetch_row(p.x, group, lane, X_DTYPE, next_x);
     next_mean = mean_of(group);
     next_rstd = rstd_of(group);
   }
@@ -82,37 +82,37 @@ void main() {
       rstd = next_rstd;
       const uint next = row + p.groups;
       if (next < p.rows) {
-        fetch_any(p.grad, next, lane, G_DTYPE, next_g);
-        fetch_any(p.x, next, lane, X_DTYPE, next_x);
+        fetch_row(p.grad, next, lane, G_DTYPE, next_g);
+        fetch_row(p.x, next, lane, X_DTYPE, next_x);
         next_mean = mean_of(next);
         next_rstd = rstd_of(next);
       }
     } else {
-      fetch_any(p.grad, row, lane, G_DTYPE, raw_g);
-      fetch_any(p.x, row, lane, X_DTYPE, raw_x);
+      fetch_row(p.grad, row, lane, G_DTYPE, raw_g);
+      fetch_row(p.x, row, lane, X_DTYPE, raw_x);
       mean = mean_of(row);
       rstd = rstd_of(row);
     }
-    // Past the end g is 0, and so is all that comes of it.
+    // Past the row's end g is 0, so those elements add nothing.
     vec4 sum_u = vec4(0), sum_h = vec4(0);
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      const vec4 g = quad_of(raw_g, j, RAW_G), gh = g * ((quad_of(raw_x, j, RAW_X) - mean) * rstd);
+      const vec4 g = vec4_of(raw_g, j, RAW_G), gh = g * ((vec4_of(raw_x, j, RAW_X) - mean) * rstd);
       if (WANTS_DW) dw[j] += gh;
       if (WANTS_DB) db[j] += g;
-      if (!IS_RMS) sum_u += HAS_WEIGHT ? g * quad_of(w, j, RAW_W) : g;
-      sum_h += HAS_WEIGHT ? gh * quad_of(w, j, RAW_W) : gh;
+      if (!IS_RMS) sum_u += HAS_WEIGHT ? g * vec4_of(w, j, RAW_W) : g;
+      sum_h += HAS_WEIGHT ? gh * vec4_of(w, j, RAW_W) : gh;
     }
     if (!WANTS_DX) continue;
     const Pair t = group_sum(Pair(sum4(sum_u), sum4(sum_h)));
     const float mu = IS_RMS ? 0.0 : t.a / float(p.n), mh = t.b / float(p.n);
     vec4 dx[KEPT];
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      vec4 u = quad_of(raw_g, j, RAW_G);
-      if (HAS_WEIGHT) u *= quad_of(w, j, RAW_W);
-      dx[j] = rstd * (u - mu - (quad_of(raw_x, j, RAW_X) - mean) * rstd * mh);
+      vec4 u = vec4_of(raw_g, j, RAW_G);
+      if (HAS_WEIGHT) u *= vec4_of(w, j, RAW_W);
+      dx[j] = rstd * (u - mu - (vec4_of(raw_x, j, RAW_X) - mean) * rstd * mh);
     }
-    put_quads(row_of(p.out_, row), lane, OUT_DTYPE, dx);
+    put_vec4s(row_of(p.out_, row), lane, OUT_DTYPE, dx);
   }
-  if (WANTS_DW) put_quads(row_of(p.dw, group), lane, AULE_DT_F32, dw);
-  if (WANTS_DB) put_quads(row_of(p.db, group), lane, AULE_DT_F32, db);
+  if (WANTS_DW) put_vec4s(row_of(p.dw, group), lane, AULE_DT_F32, dw);
+  if (WANTS_DB) put_vec4s(row_of(p.db, group), lane, AULE_DT_F32, db);
 }

@@ -1,4 +1,4 @@
-// What norm_fwd and norm_bwd share. Expects PER_CHANNEL, params n, hw, groups, channels, and norm/rowwise.glsl.
+// Shared by norm_fwd and norm_bwd. Expects PER_CHANNEL, params n, hw, groups, channels, and norm/rowwise.glsl.
 #include "norm/moments.glsl"
 
 // Weight or bias of elements k .. k+3 of a row.
@@ -11,7 +11,7 @@ V4 affine(uint64_t base, int dt, uint64_t row, uint k) {
   return v;
 }
 
-// Saved statistics are of the arithmetic type.
+// Saved statistics have the arithmetic type.
 #ifdef C_double
 #define STAT_DTYPE AULE_DT_F64
 #else

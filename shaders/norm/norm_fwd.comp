@@ -7,15 +7,15 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// Rows normalised and scaled: layer norm, group norm (a row is one group of one sample) and RMS norm.
+// Layer norm, group norm (a row is one group of one sample) and RMS norm of rows:
 //   y = (x - mean) rstd w + b,   rstd = 1 / sqrt(var + eps)      RMS norm: mean 0, var = mean of x^2
 // w and b are per element of the row, or (PER_CHANNEL) one per run of `hw` elements:
 // channel (row % groups) * channels + k / hw.
 //
-// GROUP 0: one invocation per row. Mean and variance come from one pass over sums of x - x[0] and its square, combined
-// every BLOCK elements (Chan), so that neither a large mean nor a long row costs digits; the second pass reads again.
-// GROUP 1, 2: one workgroup per row (group.glsl). Up to 4 * ITEMS * LOCAL elements stay in registers: one read, one
-// write (moments: group_moments.glsl). Longer rows as with GROUP 0.
+// GROUP 0: one invocation per row. The first pass sums x - x[0] and its square, and combines the sums every BLOCK
+// elements (Chan), so a large mean or a long row costs no digits. The second pass reads the row again.
+// GROUP 1, 2: one workgroup per row (rowwise_group.glsl, group_moments.glsl). A row of up to 4 * ITEMS * LOCAL elements
+// stays in registers and is read once. Longer rows are read as with GROUP 0.
 // What was tried, and what it gave: docs/ladders/norm_fwd.md
 #ifdef C_double
 #define AULE_DOUBLE
@@ -51,7 +51,7 @@ const uint BLOCK = 1024;
 #if GROUP
 #include "norm/rowwise_group.glsl"
 #include "norm/group_moments.glsl"
-// Weight and bias are loaded before the workgroup waits for its sums.
+// If true, weight and bias are loaded before the workgroup waits for its sums.
 const bool EARLY = VEC != 0 && !PER_CHANNEL;
 #endif
 
@@ -78,7 +78,7 @@ void main() {
   u64vec2 early_w[KEPT], early_b[KEPT];
 #endif
   if (ITEMS > 0) {
-    fetch_quads(x, lane, X_DTYPE, C(0), kept);
+    fetch_vec4s(x, lane, X_DTYPE, C(0), kept);
 #ifndef C_double
     if (EARLY) {
       if (HAS_WEIGHT) fetch_raw(Row(p.w, uint64_t(0), uint64_t(1), p.n), lane, W_DTYPE, early_w);
@@ -138,15 +138,15 @@ void main() {
     if (EARLY) {
       [[unroll]] for (int j = 0; j < ITEMS; ++j) {
         kept[j] = (kept[j] - mean) * rstd;
-        if (HAS_WEIGHT) kept[j] *= quad_of(early_w, j, W_DTYPE);
-        if (HAS_BIAS) kept[j] += quad_of(early_b, j, B_DTYPE);
+        if (HAS_WEIGHT) kept[j] *= vec4_of(early_w, j, W_DTYPE);
+        if (HAS_BIAS) kept[j] += vec4_of(early_b, j, B_DTYPE);
       }
     } else
 #endif
     {
-      [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = normal(kept[j], mean, rstd, row, quad_at(j, lane));
+      [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = normal(kept[j], mean, rstd, row, vec4_at(j, lane));
     }
-    put_quads(y, lane, Y_DTYPE, kept);
+    put_vec4s(y, lane, Y_DTYPE, kept);
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, Y_DTYPE,
         normal(fetch(x, k, X_DTYPE, C(0)), mean, rstd, row, k));

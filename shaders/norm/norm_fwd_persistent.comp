@@ -4,8 +4,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// Layer norm of half types (norm_fwd.comp has the formula) for GPUs whose workgroups stay: each takes every `groups`-th
-// row, holds weight and bias in registers for all of them, and loads the next row before this one is summed.
+// Layer norm of half types (formula: norm_fwd.comp) for GPUs. A workgroup takes every `groups`-th row. Weight and bias
+// stay in registers for all its rows, and the next row is loaded before this one is summed.
 // What was tried, and what it gave: docs/ladders/norm_fwd.md
 #define C float
 #define C_float
@@ -47,20 +47,20 @@ void main() {
     [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = next[j];
     if (row + p.groups < p.rows) fetch_raw(row_of(p.x, row + p.groups), lane, X_DTYPE, next);
     vec4 v[KEPT];
-    [[unroll]] for (int j = 0; j < KEPT; ++j) v[j] = quad_of(x, j, X_DTYPE);  // past the end 0
+    [[unroll]] for (int j = 0; j < KEPT; ++j) v[j] = vec4_of(x, j, X_DTYPE);  // past the end 0
     const Moments t = group_moments(v, lane);
     const float rstd = inversesqrt(t.m2 / float(p.n) + p.eps);
     if (lane == 0u) {
       F32Ref(p.mean + uint64_t(row) * 4).v = t.mean;
       F32Ref(p.rstd + uint64_t(row) * 4).v = rstd;
     }
-    // x rstd - mean rstd: what this rounds away is far below a half type's last digit.
+    // x rstd - mean rstd: the rounding error in float32 is far below a half type's last digit.
     const float offset = -t.mean * rstd;
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      v[j] = fma(quad_of(x, j, X_DTYPE), vec4(rstd), vec4(offset));
-      if (HAS_WEIGHT) v[j] *= quad_of(w, j, W_DTYPE);
-      if (HAS_BIAS) v[j] += quad_of(b, j, B_DTYPE);
+      v[j] = fma(vec4_of(x, j, X_DTYPE), vec4(rstd), vec4(offset));
+      if (HAS_WEIGHT) v[j] *= vec4_of(w, j, W_DTYPE);
+      if (HAS_BIAS) v[j] += vec4_of(b, j, B_DTYPE);
     }
-    put_quads(row_of(p.y, row), lane, Y_DTYPE, v);
+    put_vec4s(row_of(p.y, row), lane, Y_DTYPE, v);
   }
 }

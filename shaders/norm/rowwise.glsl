@@ -1,8 +1,8 @@
 // Rows of a tensor, read four elements at a time: shared by softmax and the norms.
 //
 // A row is n elements at base + (start + k * hop) * size. With VEC (hop 1, n and every start a multiple of 4, addresses
-// aligned) four elements are one 16-byte access (8 for half types). 64-bit words, since lavapipe pays per word and
-// lane. C, V4 and C's is_nan/exp/log come from here: include after defining C by the axis `C float double`.
+// aligned) four elements are one access of 16 bytes, or 8 for half types. Words have 64 bits, because lavapipe 22.3
+// takes time per word and lane. Defines C, V4 and C's is_nan, exp and log. Include after the axis `C float double`.
 #ifndef AULE_ROWS_GLSL
 #define AULE_ROWS_GLSL
 #include "common/dtype.glsl"
@@ -51,7 +51,7 @@ struct Row {
   uint64_t base, start, hop;
   uint n;
 };
-// Elements k .. k+3; beyond the end `fill`.
+// Elements k .. k+3, and `fill` past the row's end.
 V4 fetch(Row r, uint k, int dt, C fill) {
 #ifndef C_double
   if (VEC != 0) return k < r.n ? load4(r.base, r.start + k, dt) : V4(fill);

@@ -1,34 +1,35 @@
-// A row in the registers of a workgroup: KEPT quads per invocation, and sums over the workgroup.
-// Include after rows.glsl; expects VEC, KEPT (even where half types go in pairs), IS_FULL, LOCAL (a power of two), GROUP
-// (1: tree in shared memory, 2: subgroups first).
+// A row in the registers of a workgroup, KEPT vec4 in each invocation, and sums over the workgroup. Include after
+// rowwise.glsl. Expects VEC, KEPT (even if VEC is 2 or more), IS_FULL, LOCAL (a power of two) and GROUP (1: tree in
+// shared memory, 2: subgroups first).
 //
-// VEC 1: quad j of invocation l is at (j LOCAL + l) * 4. VEC 2 (half types, n a multiple of 8): quads 2 i and 2 i + 1
-// are neighbours at (i LOCAL + l) * 8, so that both are one 16-byte access. IS_FULL: VEC, and n is 4 KEPT LOCAL, so
-// that nothing lies past the end. VEC 3 (all rows of half types, from 16-byte aligned addresses): rows of any length and
-// start, laid out like VEC 2, but counted from the 16-byte block that the row begins in, `skip_of` elements ahead of
-// it. What a block holds of the row's neighbours is neither used nor written.
+//   VEC 1    vec4 j of invocation l is at (j LOCAL + l) * 4
+//   VEC 2    half types, n a multiple of 8: vec4 2 i and 2 i + 1 are one 16-byte access at (i LOCAL + l) * 8
+//   VEC 3    half types in rows of any length and start, at 16-byte aligned addresses: like VEC 2, but counted from the
+//            16-byte block in which the row begins, skip_of() elements before it. Elements of neighbouring rows in a
+//            block are neither used nor written.
+// IS_FULL: VEC is not 0 and n is 4 KEPT LOCAL, so no vec4 is past the row's end.
 #ifndef AULE_GROUP_GLSL
 #define AULE_GROUP_GLSL
 #include "common/half.glsl"
 
-const bool PAIRED = VEC >= 2, ANY = VEC == 3;
-const uint CHUNK = LOCAL * 4u * KEPT;  // what the workgroup holds at once
+const bool PAIRED = VEC >= 2, ANY_START = VEC == 3;
+const uint GROUP_ELEMS = LOCAL * 4u * KEPT;  // elements that the workgroup holds at a time
 
-uint quad_at(int j, uint lane) {
+uint vec4_at(int j, uint lane) {
   return PAIRED ? (uint(j >> 1) * LOCAL + lane) * 8u + uint(j & 1) * 4u : (uint(j) * LOCAL + lane) * 4u;
 }
-uint skip_of(Row r) { return ANY ? uint(r.start) & 7u : 0u; }
+uint skip_of(Row r) { return ANY_START ? uint(r.start) & 7u : 0u; }
 
 bool within(uint k, uint n) { return IS_FULL || k < n; }
 
 #ifndef C_double
-// Quads as they lie in memory: half as many registers for half types, so that a row may be loaded ahead. `first`: where
-// a chunk of a row too long for the registers begins.
+// Loads vec4s as stored, which takes half the registers for half types, so that a row may be loaded ahead. `first` is
+// not 0 for later parts of a row that is too long for the registers.
 void fetch_raw(Row r, uint lane, int dt, uint first, out u64vec2 raw[KEPT]) {
   const uint skip = skip_of(r);
   const uint64_t start = r.start - skip;
   [[unroll]] for (int j = 0; j < KEPT; ++j) {
-    const uint k = first + quad_at(j, lane);
+    const uint k = first + vec4_at(j, lane);
     raw[j] = u64vec2(0);
     if (within(k, skip + r.n)) {
       if (dt == AULE_DT_F32) raw[j] = U64x2Ref(r.base + (start + k) * 4).v;
@@ -43,7 +44,7 @@ vec4 unpack4(uint64_t bits, int dt) {
   if (dt == AULE_DT_F16) return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
   return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
 }
-vec4 quad_of(u64vec2 raw[KEPT], int j, int dt) {
+vec4 vec4_of(u64vec2 raw[KEPT], int j, int dt) {
   if (dt == AULE_DT_F32)
     return uintBitsToFloat(uvec4(unpackUint2x32(raw[j].x), unpackUint2x32(raw[j].y)));
   if (!PAIRED) return unpack4(raw[j].x, dt);
@@ -51,7 +52,7 @@ vec4 quad_of(u64vec2 raw[KEPT], int j, int dt) {
 }
 uint64_t pack4(vec4 x, int dt) {
   if (dt == AULE_DT_F16) return packUint2x32(uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw)));
-  if (is_nan((x.x + x.y) + (x.z + x.w)))  // a NaN, or infinities: one question for four elements
+  if (is_nan((x.x + x.y) + (x.z + x.w)))  // a NaN, or opposite infinities: one test for four elements
     return packUint2x32(uvec2(float_to_bf16(x.x) | float_to_bf16(x.y) << 16,
         float_to_bf16(x.z) | float_to_bf16(x.w) << 16));
   uvec4 u = floatBitsToUint(x);
@@ -59,24 +60,24 @@ uint64_t pack4(vec4 x, int dt) {
   return packUint2x32(uvec2(u.x >> 16 | u.y & 0xffff0000u, u.z >> 16 | u.w & 0xffff0000u));
 }
 
-// Elements k .. k+3, counted as the quads are, of a row from `skip` to `end`.
+// x at k .. k+3, with `fill` outside of skip .. end-1.
 vec4 only_inside(vec4 x, uint k, uint skip, uint end, float fill) {
   if (k >= skip && k + 4u <= end) return x;
   [[unroll]] for (uint i = 0u; i < 4u; ++i)
     if (k + i < skip || k + i >= end) x[i] = fill;
   return x;
 }
-// The blocks wholly inside in one access each, the row's ends element by element.
-void put_any(Row r, uint lane, int dt, uint first, vec4 x[KEPT]) {
+// Blocks inside the row are one access each. The row's first and last elements are stored one by one.
+void put_any_start(Row r, uint lane, int dt, uint first, vec4 x[KEPT]) {
   const uint skip = skip_of(r), end = skip + r.n;
   const uint64_t start = r.start - skip;
   const bool whole = dt != AULE_DT_F16 || packs_halves();
   [[unroll]] for (int j = 0; j < KEPT; ++j) {
-    const uint k = first + quad_at(j, lane);
+    const uint k = first + vec4_at(j, lane);
     if (whole && (j & 1) == 0 && k >= skip && k + 8u <= end) {
       U64x2Ref(r.base + (start + k) * 2).v = u64vec2(pack4(x[j], dt), pack4(x[j + 1], dt));
     } else if (whole && (j & 1) == 1 && k >= skip + 4u && k + 4u <= end) {
-      continue;  // went with the last
+      continue;  // stored with vec4 j - 1
     } else {
       [[unroll]] for (uint i = 0u; i < 4u; ++i)
         if (k + i >= skip && k + i < end) store_float(r.base, start + k + i, dt, x[j][i]);
@@ -85,48 +86,48 @@ void put_any(Row r, uint lane, int dt, uint first, vec4 x[KEPT]) {
 }
 #endif
 
-void fetch_quads(Row r, uint lane, int dt, uint first, C fill, out V4 x[KEPT]) {
+void fetch_vec4s(Row r, uint lane, int dt, uint first, C fill, out V4 x[KEPT]) {
 #ifndef C_double
   if (VEC != 0) {
     const uint skip = skip_of(r), end = skip + r.n;
     u64vec2 raw[KEPT];
     fetch_raw(r, lane, dt, first, raw);
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      const uint k = first + quad_at(j, lane);
-      if (ANY) x[j] = only_inside(quad_of(raw, j, dt), k, skip, end, fill);
-      else x[j] = within(k, r.n) ? quad_of(raw, j, dt) : V4(fill);
+      const uint k = first + vec4_at(j, lane);
+      if (ANY_START) x[j] = only_inside(vec4_of(raw, j, dt), k, skip, end, fill);
+      else x[j] = within(k, r.n) ? vec4_of(raw, j, dt) : V4(fill);
     }
     return;
   }
 #endif
-  [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = fetch(r, first + quad_at(j, lane), dt, fill);
+  [[unroll]] for (int j = 0; j < KEPT; ++j) x[j] = fetch(r, first + vec4_at(j, lane), dt, fill);
 }
-void fetch_quads(Row r, uint lane, int dt, C fill, out V4 x[KEPT]) { fetch_quads(r, lane, dt, 0u, fill, x); }
+void fetch_vec4s(Row r, uint lane, int dt, C fill, out V4 x[KEPT]) { fetch_vec4s(r, lane, dt, 0u, fill, x); }
 
-void put_quads(Row r, uint lane, int dt, uint first, V4 x[KEPT]) {
+void put_vec4s(Row r, uint lane, int dt, uint first, V4 x[KEPT]) {
 #ifndef C_double
-  if (ANY) {
-    put_any(r, lane, dt, first, x);
+  if (ANY_START) {
+    put_any_start(r, lane, dt, first, x);
     return;
   }
   if (VEC == 2 && dt != AULE_DT_F32 && (dt != AULE_DT_F16 || packs_halves())) {
     [[unroll]] for (int j = 0; j + 1 < KEPT; j += 2) {
-      const uint k = first + quad_at(j, lane);
+      const uint k = first + vec4_at(j, lane);
       if (within(k, r.n)) U64x2Ref(r.base + (r.start + k) * 2).v = u64vec2(pack4(x[j], dt), pack4(x[j + 1], dt));
     }
     return;
   }
   if (VEC != 0) {
     [[unroll]] for (int j = 0; j < KEPT; ++j) {
-      const uint k = first + quad_at(j, lane);
+      const uint k = first + vec4_at(j, lane);
       if (within(k, r.n)) store4(r.base, r.start + k, dt, x[j]);
     }
     return;
   }
 #endif
-  [[unroll]] for (int j = 0; j < KEPT; ++j) put(r, first + quad_at(j, lane), dt, x[j]);
+  [[unroll]] for (int j = 0; j < KEPT; ++j) put(r, first + vec4_at(j, lane), dt, x[j]);
 }
-void put_quads(Row r, uint lane, int dt, V4 x[KEPT]) { put_quads(r, lane, dt, 0u, x); }
+void put_vec4s(Row r, uint lane, int dt, V4 x[KEPT]) { put_vec4s(r, lane, dt, 0u, x); }
 
 // x at k .. k+3, with 0 past the end of a row of n.
 V4 inside(V4 x, uint k, uint n) {
@@ -139,10 +140,10 @@ V4 inside(V4 x, uint k, uint n) {
 struct Pair { C a, b; };
 Pair more(Pair x, Pair y) { return Pair(x.a + y.a, x.b + y.b); }
 
-// Both over all invocations; called where the whole workgroup comes by.
+// Sums and maxima over the workgroup. All of its invocations call them.
 #if GROUP == 2
-// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more
-// invocations.
+// Two sets, used in turn: a subgroup that is ahead writes one while others still read the other. The host asks for
+// subgroups of 4 or more.
 shared C part_a[2][LOCAL / 4 + 1], part_b[2][LOCAL / 4 + 1];
 uint turn = 0u;
 Pair group_sum(Pair x) {

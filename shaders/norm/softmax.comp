@@ -8,10 +8,10 @@
 // softmax      y = exp(x - m) / s,  m = max x, s = sum exp(x - m), along one dimension of x[outer, n, inner]
 // log_softmax  y = x - m - log s
 //
-// m and s come from one pass (the sum is rescaled when the maximum grows); the second pass writes.
-// GROUP 0: one invocation per row, neighbours along `inner`: coalesced when inner > 1, and what lavapipe wants always.
-// GROUP 1, 2 (inner 1): one workgroup per row (group.glsl). Rows up to 4 * ITEMS * LOCAL elements stay in registers:
-// one read, one write. Longer rows are read twice, those of VEC 3 in chunks of 8 quads.
+// m and s come from one pass, which rescales the sum when the maximum grows. The second pass writes.
+// GROUP 0: one invocation per row, neighbours along `inner`. Coalesced if inner > 1; the fastest form on lavapipe.
+// GROUP 1, 2 (inner 1): one workgroup per row (rowwise_group.glsl). A row of up to 4 * ITEMS * LOCAL elements stays in
+// registers and is read once. Longer rows are read twice, with VEC 3 in parts of 8 vec4 per invocation.
 // What was tried, and what it gave: docs/ladders/softmax.md
 #ifdef C_double
 #define AULE_DOUBLE
@@ -20,7 +20,7 @@ layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const bool IS_LOG = false;
 layout(constant_id = 3) const bool IS_SAFE = false;   // rows of -inf only: 0 instead of NaN
-layout(constant_id = 4) const int VEC = 0;    // see rows.glsl
+layout(constant_id = 4) const int VEC = 0;    // see rowwise_group.glsl
 layout(constant_id = 5) const int ITEMS = 1;  // groups of four per invocation kept in registers; 0: row too long
 layout(constant_id = 6) const int LOCAL = 8;
 layout(local_size_x_id = 6) in;
@@ -43,7 +43,7 @@ struct Params {
 #endif
 struct Sum { C m, s; };
 
-// The reference that is subtracted: 0 for a row of -inf, so that nothing becomes inf - inf.
+// The value that is subtracted: the maximum, or 0 in a row of -inf only, which avoids inf - inf.
 C reference(C m) { return m == LOWEST ? C(0) : m; }
 Sum combine(Sum a, Sum b) {
   C m = max(a.m, b.m), r = reference(m);
@@ -57,7 +57,7 @@ void take(inout Sum t, V4 x, V4 y) {
   C m = max(t.m, max(max4(x), max4(y))), r = reference(m);
   t = Sum(m, t.s * exp(t.m - r) + (sum4(exp(x - r)) + sum4(exp(y - r))));
 }
-// What every element needs of the sum: its reference, and log s or 1 / s. (A row of -inf only: 0 or infinity times 0.)
+// The sum as result() takes it: the reference, and log s or 1 / s. In a row of -inf only 1 / s is infinite, 0 if safe.
 Sum last(Sum t) {
   if (IS_LOG) return Sum(reference(t.m), log(t.s));
   return Sum(reference(t.m), IS_SAFE && t.m == LOWEST ? C(0) : C(1) / t.s);
@@ -77,14 +77,14 @@ void main() {
   Sum t = Sum(LOWEST, C(0));
   V4 kept[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(x, lane, IN_DTYPE, LOWEST, kept);
+    fetch_vec4s(x, lane, IN_DTYPE, LOWEST, kept);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) t.m = max(t.m, max4(kept[j]));
     t.m = group_max(t.m);
     const C r = reference(t.m);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) t.s += sum4(exp(kept[j] - r));
-  } else if (ANY) {
-    for (uint first = 0u; first < end; first += CHUNK) {
-      fetch_quads(x, lane, IN_DTYPE, first, LOWEST, kept);
+  } else if (ANY_START) {
+    for (uint first = 0u; first < end; first += GROUP_ELEMS) {
+      fetch_vec4s(x, lane, IN_DTYPE, first, LOWEST, kept);
       C m = t.m;
       [[unroll]] for (int j = 0; j < KEPT; ++j) m = max(m, max4(kept[j]));
       const C r = reference(m);
@@ -103,13 +103,13 @@ void main() {
   t = last(t);
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept[j] = result(t, kept[j]);
-    put_quads(y, lane, OUT_DTYPE, kept);
-  } else if (ANY) {
-    // From the end back: what was read last is nearest.
-    for (uint first = (end - 1u) / CHUNK * CHUNK + CHUNK; first > 0u; first -= CHUNK) {
-      fetch_quads(x, lane, IN_DTYPE, first - CHUNK, LOWEST, kept);
+    put_vec4s(y, lane, OUT_DTYPE, kept);
+  } else if (ANY_START) {
+    // From the row's end backwards, because the elements that were read last are in the cache.
+    for (uint first = (end - 1u) / GROUP_ELEMS * GROUP_ELEMS + GROUP_ELEMS; first > 0u; first -= GROUP_ELEMS) {
+      fetch_vec4s(x, lane, IN_DTYPE, first - GROUP_ELEMS, LOWEST, kept);
       [[unroll]] for (int j = 0; j < KEPT; ++j) kept[j] = result(t, kept[j]);
-      put_quads(y, lane, OUT_DTYPE, first - CHUNK, kept);
+      put_vec4s(y, lane, OUT_DTYPE, first - GROUP_ELEMS, kept);
     }
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u) put(y, k, OUT_DTYPE, result(t, fetch(x, k, IN_DTYPE, LOWEST)));

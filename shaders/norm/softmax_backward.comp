@@ -60,13 +60,13 @@ void main() {
   const uint end = p.n + skip_of(g);
   V4 kept_g[KEPT], kept_y[KEPT];
   if (ITEMS > 0) {
-    fetch_quads(g, lane, G_DTYPE, C(0), kept_g);
-    fetch_quads(y, lane, Y_DTYPE, C(0), kept_y);
+    fetch_vec4s(g, lane, G_DTYPE, C(0), kept_g);
+    fetch_vec4s(y, lane, Y_DTYPE, C(0), kept_y);
     [[unroll]] for (int j = 0; j < ITEMS; ++j) s += part(kept_g[j], kept_y[j]);
-  } else if (ANY) {
-    for (uint first = 0u; first < end; first += CHUNK) {
-      fetch_quads(g, lane, G_DTYPE, first, C(0), kept_g);
-      if (!IS_LOG) fetch_quads(y, lane, Y_DTYPE, first, C(0), kept_y);
+  } else if (ANY_START) {
+    for (uint first = 0u; first < end; first += GROUP_ELEMS) {
+      fetch_vec4s(g, lane, G_DTYPE, first, C(0), kept_g);
+      if (!IS_LOG) fetch_vec4s(y, lane, Y_DTYPE, first, C(0), kept_y);
       [[unroll]] for (int j = 0; j < KEPT; ++j) s += part(kept_g[j], kept_y[j]);
     }
   } else {
@@ -76,14 +76,14 @@ void main() {
   s = group_sum(Pair(s, C(0))).a;
   if (ITEMS > 0) {
     [[unroll]] for (int j = 0; j < ITEMS; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
-    put_quads(o, lane, OUT_DTYPE, kept_g);
-  } else if (ANY) {
-    // From the end back: what was read last is nearest.
-    for (uint first = (end - 1u) / CHUNK * CHUNK + CHUNK; first > 0u; first -= CHUNK) {
-      fetch_quads(g, lane, G_DTYPE, first - CHUNK, C(0), kept_g);
-      fetch_quads(y, lane, Y_DTYPE, first - CHUNK, C(0), kept_y);
+    put_vec4s(o, lane, OUT_DTYPE, kept_g);
+  } else if (ANY_START) {
+    // From the row's end backwards, because the elements that were read last are in the cache.
+    for (uint first = (end - 1u) / GROUP_ELEMS * GROUP_ELEMS + GROUP_ELEMS; first > 0u; first -= GROUP_ELEMS) {
+      fetch_vec4s(g, lane, G_DTYPE, first - GROUP_ELEMS, C(0), kept_g);
+      fetch_vec4s(y, lane, Y_DTYPE, first - GROUP_ELEMS, C(0), kept_y);
       [[unroll]] for (int j = 0; j < KEPT; ++j) kept_g[j] = result(s, kept_g[j], kept_y[j]);
-      put_quads(o, lane, OUT_DTYPE, first - CHUNK, kept_g);
+      put_vec4s(o, lane, OUT_DTYPE, first - GROUP_ELEMS, kept_g);
     }
   } else {
     for (uint k = lane * 4u; k < p.n; k += LOCAL * 4u)

@@ -27,21 +27,21 @@ bool norm_backward_persistent(const char* name, int64_t rows, int64_t n, const a
     aligned16 = aligned16 && address_of(*t) % 16 == 0;
   }
   if (vec && halves && n % 8 == 0 && aligned16) vec = 2;
-  const int64_t quads = (n + 3) / 4;
+  const int64_t vec4s = (n + 3) / 4;
   const int64_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
-  // Measured (the shader's head): two workgroups of 512 to a multiprocessor, or of 256 for a half type's layer norm.
+  // Two workgroups of 512 to a multiprocessor, of 256 for layer norm of half types: docs/ladders/norm_bwd_persistent.md
   const bool is_rms = !mean.defined();
   const int64_t most_local = halves && !is_rms ? 256 : 512, wanted_items = halves && !is_rms ? 4 : 2;
-  int64_t local = std::bit_ceil(static_cast<uint64_t>((quads + wanted_items - 1) / wanted_items));
+  int64_t local = std::bit_ceil(static_cast<uint64_t>((vec4s + wanted_items - 1) / wanted_items));
   local = std::clamp<int64_t>(local, 32, std::min(most_local, largest));
   constexpr int64_t kMostItems = 4;
-  while (local < largest && quads > local * kMostItems) local *= 2;
-  int64_t items = (quads + local - 1) / local;
+  while (local < largest && vec4s > local * kMostItems) local *= 2;
+  int64_t items = (vec4s + local - 1) / local;
   if (vec == 2) items += items & 1;  // in pairs
   if (items > kMostItems) return false;
   const bool wants = dw.defined() || db.defined();
-  // As many as are resident at once; fewer where their sums would weigh against the rows, not below one a
-  // multiprocessor.
+  // As many workgroups as are resident at once. With fewer than 8 rows for each, their partial sums would cost too
+  // much, so there are fewer, but one to a multiprocessor at least.
   const int64_t processors = multiprocessors(x.device().index());
   const int64_t resident = processors * std::max<int64_t>(2, (halves && !is_rms ? 512 : 1024) / local);
   const int64_t groups = std::min({rows, resident, std::max(processors, rows / 8)});

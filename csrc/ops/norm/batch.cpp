@@ -74,7 +74,7 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
          linear_grid(ceil_div(vec ? p.numel / 4 : p.numel, kLocal)));
 }
 
-// The result keeps a channels-last input's layout, though the kernels walk a contiguous copy.
+// The result has a channels-last input's layout, although the kernels take a contiguous copy.
 at::Tensor in_layout_of(const at::Tensor& y, const at::Tensor& input) {
   const auto format = input.suggest_memory_format();
   return format == at::MemoryFormat::Contiguous ? y : y.contiguous(format);

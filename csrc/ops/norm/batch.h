@@ -1,4 +1,4 @@
-// Batch norm: statistics per channel over samples and positions, and the entry points that PyTorch versions call.
+// Batch norm: statistics per channel over samples and positions, under the names that PyTorch versions call.
 #pragma once
 #include "ops/norm/norm.h"
 
@@ -23,10 +23,10 @@ ThreeResults native_batch_norm_legit_out(const at::Tensor& input, const Optional
 ThreeResults native_batch_norm_no_stats_out(const at::Tensor& input, const OptionalTensor& weight,
                                             const OptionalTensor& bias, bool training, double momentum, double eps,
                                             at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd);
-ThreeResults native_batch_norm_out(
-    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double momentum, double eps,
-    at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd);
+ThreeResults native_batch_norm_out(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                                   const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
+                                   double momentum, double eps, at::Tensor& out, at::Tensor& save_mean,
+                                   at::Tensor& save_invstd);
 ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor& input, const OptionalTensor& weight,
                                         const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                         const OptionalTensor& save_mean, const OptionalTensor& save_invstd, bool train,

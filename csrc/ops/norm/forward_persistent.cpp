@@ -18,11 +18,11 @@ bool norm_forward_persistent(const char* name, int64_t rows, int64_t n, const at
   if (x.element_size() != 2 || y.element_size() != 2) return false;
   for (const at::Tensor* t : {&x, &y, &w, &b})
     if (t->defined() && (t->element_size() > 4 || address_of(*t) % 16 != 0)) return false;
-  const int64_t quads = n / 4, largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
+  const int64_t vec4s = n / 4, largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
   int64_t local = kLocal;
-  while (local < largest && quads > local * kItems) local *= 2;
-  if (local > largest || quads > local * kItems) return false;
-  const int64_t each = (quads + local - 1) / local, items = each + (each & 1);  // in pairs
+  while (local < largest && vec4s > local * kItems) local *= 2;
+  if (local > largest || vec4s > local * kItems) return false;
+  const int64_t each = (vec4s + local - 1) / local, items = each + (each & 1);  // in pairs
   const int64_t resident = std::max<int64_t>(1, kResident / local) * multiprocessors(x.device().index());
   const int64_t groups = std::min(rows, resident);
   if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted

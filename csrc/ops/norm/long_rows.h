@@ -1,4 +1,4 @@
-// Norms of rows that are longer than one invocation may walk (loop_limit.h), by reductions and elementwise kernels.
+// Norms of rows that are too long for the loops of one invocation (loop_limit.h), by reductions and pointwise kernels.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,10 +14,11 @@ struct NormRows {
   bool is_rms = false;
 };
 
-// Whether the row kernels, which read a row twice by fours, may walk it.
+// True if the rowwise kernels, which read a row twice, four elements an iteration, may loop over it.
 bool norm_rows_walkable(const Caps& caps, const NormRows& rows);
 
-// As the kernels norm_fwd and norm_bwd: contiguous tensors, `mean` undefined for RMS norm, `w` and `b` optional.
+// The same operands as the kernels norm_fwd and norm_bwd: contiguous, `mean` undefined for RMS norm, `w` and `b`
+// optional.
 void long_norm_forward(const char* name, const NormRows& rows, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
                        const at::Tensor& rstd);

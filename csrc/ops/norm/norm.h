@@ -1,4 +1,4 @@
-// Norms whose statistics belong to rows: layer norm, RMS norm, group norm.
+// Norms with statistics of each row: layer norm, RMS norm, group norm.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -18,7 +18,7 @@ void sum_param_grads(const char* name, const ParamSums& s, const at::Tensor& gra
   const bool cpu = caps.is_software();
   const bool group = !cpu && s.hop != 1;
   const DType c = stat_type(x) == at::kDouble ? DType::f64 : DType::f32;
-  // Chunks of the sum: enough to fill the device, long enough to be worth adding up again.
+  // The sum is split into enough chunks to fill the device. A chunk is long enough to pay for the second addition.
   const bool vec = !group && s.hop == 1 && s.n_out % 4 == 0 && s.stat_div % 4 == 0 && c == DType::f32 && s.inner == 1 &&
                    address_of(grad) % 16 == 0 && address_of(x) % 16 == 0;
   const int64_t outputs = vec ? s.n_out / 4 : s.n_out;

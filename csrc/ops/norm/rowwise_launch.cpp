@@ -37,10 +37,10 @@ RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner
   constexpr uint32_t kItems = 4, kMostItems = 8;
   const uint32_t largest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
   const auto shape = [&](uint64_t elements) {
-    const uint64_t quads = (elements + 3) / 4;
-    r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((quads + kItems - 1) / kItems), 32, 256));
-    while (r.local < largest && quads > uint64_t{r.local} * kMostItems) r.local *= 2;
-    uint64_t items = (quads + r.local - 1) / r.local;
+    const uint64_t vec4s = (elements + 3) / 4;
+    r.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((vec4s + kItems - 1) / kItems), 32, 256));
+    while (r.local < largest && vec4s > uint64_t{r.local} * kMostItems) r.local *= 2;
+    uint64_t items = (vec4s + r.local - 1) / r.local;
     if (r.vec >= 2) items += items & 1;  // in pairs
     r.items = items <= kMostItems ? static_cast<int>(items) : 0;
   };

@@ -1,4 +1,4 @@
-// How the row kernels (softmax, norms; shaders/norm/rowwise.glsl) are launched: invocation or workgroup per row.
+// Launch shapes of the rowwise kernels (shaders/norm/rowwise.glsl): an invocation or a workgroup per row.
 #pragma once
 #include <initializer_list>
 
@@ -16,13 +16,13 @@ struct RowLaunch {
   Grid grid;
 };
 
-// `alone`: an invocation per row whatever the device. `any`: the kernel takes vec 3, and this many invocations for a
-// row that is too long for the registers. `tensors`: everything that is read or written by row; contiguous, rows of n
-// elements, neighbours `inner` apart.
+// `alone`: an invocation per row on every device. `any`: if not 0, the kernel takes vec 3, with this many invocations
+// for a row that is too long for the registers. `tensors`: all operands that have rows. They are contiguous, with rows
+// of n elements and neighbours `inner` apart.
 RowLaunch row_launch(const Caps& caps, uint64_t rows, uint64_t n, uint64_t inner,
                      std::initializer_list<const at::Tensor*> tensors, bool alone = false, uint32_t any = 0);
 
-// The dtype of a weight or gradient that may be missing; a kernel does not ask for that of a missing one.
+// The dtype of a weight or gradient, or float32 if it is undefined. Kernels do not use the dtype of an absent operand.
 inline DType dtype_or_float(const at::Tensor& t, const char* name) {
   return t.defined() ? dtype_of(t, name) : DType::f32;
 }

@@ -43,14 +43,14 @@ DType arithmetic(std::initializer_list<DType> types) {
   return DType::f32;
 }
 
-// The kernels walk contiguous tensors; others are copied. A strided `out` is written through a temporary.
+// The kernels take contiguous tensors. Others are copied, and a strided `out` is written through a temporary.
 at::Tensor dense_like(const at::Tensor& out) {
   return out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
 }
 
 at::ScalarType tensor_type(DType arithmetic) { return arithmetic == DType::f64 ? at::kDouble : at::kFloat; }
 
-// Rows that are too long for one invocation: maxima and sums by reductions, which share a row, the rest elementwise.
+// For rows that are too long for one invocation: reductions, which split a row, and pointwise kernels.
 void long_forward(const at::Tensor& self, int64_t dim, bool log, bool safe, DType c, const at::Tensor& out) {
   const at::Tensor x = self.to(tensor_type(c));
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
@@ -191,7 +191,7 @@ at::Tensor masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::o
     wide =
         *mask_type == 0 ? mask.view({1, 1, mask.size(0), mask.size(1)}) : mask.view({mask.size(0), 1, 1, mask.size(1)});
   }
-  // A row that is masked whole gives NaN, as PyTorch's own kernels have it.
+  // A row without an unmasked element gives NaN, as in PyTorch's own kernels.
   const at::Tensor filled = self.masked_fill(wide, -std::numeric_limits<double>::infinity());
   at::Tensor out = at::empty(filled.sizes(), filled.options());
   forward("_masked_softmax", filled, dim.value_or(self.dim() - 1), false, false, out);
@@ -200,7 +200,7 @@ at::Tensor masked_softmax(const at::Tensor& self, const at::Tensor& mask, std::o
 
 at::Tensor masked_softmax_backward(const at::Tensor& grad, const at::Tensor& output, const at::Tensor&,
                                    std::optional<int64_t> dim) {
-  // The output is 0 where masked, and so is the gradient.
+  // The output of a masked element is 0, and so is its gradient.
   return at::_softmax_backward_data(grad, output, dim.value_or(output.dim() - 1), output.scalar_type());
 }
 
