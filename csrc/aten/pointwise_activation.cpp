@@ -1,7 +1,7 @@
-// Activations with arguments of their own, and their backwards; the others are rows (pointwise_unary,
+// Activations with arguments of their own, and their backwards. The others are table entries (pointwise_unary,
 // pointwise_binary).
-#include "ops/pointwise/activation.h"
 #include "aten/register.h"
+#include "ops/pointwise/activation.h"
 
 namespace aule::aten {
 

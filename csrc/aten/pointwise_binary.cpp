@@ -1,8 +1,8 @@
-// Binary and ternary rows, and the arithmetic with arguments of its own.
-#include "ops/pointwise/binary.h"
+// Binary and ternary table entries, and the arithmetic with arguments of its own.
 #include "aten/pointwise_register.h"
+#include "ops/pointwise/binary.h"
 
-#define BINARY_FLOAT(id, name, forms, ...) AULE_ROW_##forms(Binary, ops::binary_row::name, name)
+#define BINARY_FLOAT(id, name, forms, ...) AULE_ENTRY_##forms(Binary, ops::binary_entry::name, name)
 #define BINARY_REAL BINARY_FLOAT
 #define BINARY_ANY BINARY_FLOAT
 #define BINARY_INT BINARY_FLOAT
@@ -20,33 +20,33 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("sub_.Tensor", ops::sub_));
   m.impl(ROW("sub.out", ops::sub_out));
   m.impl(ROW("rsub.Tensor", ops::rsub));
-  m.impl(ROW("mul.Tensor", Binary<ops::binary_row::mul>::functional));
-  m.impl(ROW("mul_.Tensor", Binary<ops::binary_row::mul>::in_place));
-  m.impl(ROW("mul.out", Binary<ops::binary_row::mul>::out));
-  m.impl(ROW("div.Tensor", Binary<ops::binary_row::div>::functional));
-  m.impl(ROW("div_.Tensor", Binary<ops::binary_row::div>::in_place));
-  m.impl(ROW("div.out", Binary<ops::binary_row::div>::out));
+  m.impl(ROW("mul.Tensor", Binary<ops::binary_entry::mul>::functional));
+  m.impl(ROW("mul_.Tensor", Binary<ops::binary_entry::mul>::in_place));
+  m.impl(ROW("mul.out", Binary<ops::binary_entry::mul>::out));
+  m.impl(ROW("div.Tensor", Binary<ops::binary_entry::div>::functional));
+  m.impl(ROW("div_.Tensor", Binary<ops::binary_entry::div>::in_place));
+  m.impl(ROW("div.out", Binary<ops::binary_entry::div>::out));
   m.impl(ROW("div.Tensor_mode", ops::div_mode));
   m.impl(ROW("div_.Tensor_mode", ops::div_mode_));
   m.impl(ROW("div.out_mode", ops::div_mode_out));
-  m.impl(ROW("floor_divide", Binary<ops::binary_row::div_floor>::functional));
-  m.impl(ROW("floor_divide_.Tensor", Binary<ops::binary_row::div_floor>::in_place));
-  m.impl(ROW("floor_divide.out", Binary<ops::binary_row::div_floor>::out));
+  m.impl(ROW("floor_divide", Binary<ops::binary_entry::div_floor>::functional));
+  m.impl(ROW("floor_divide_.Tensor", Binary<ops::binary_entry::div_floor>::in_place));
+  m.impl(ROW("floor_divide.out", Binary<ops::binary_entry::div_floor>::out));
   m.impl(ROW("remainder.Scalar_Tensor", ops::remainder_scalar_tensor));
-  m.impl(ROW("copysign.Tensor", Binary<ops::binary_row::copysign>::functional));
-  m.impl(ROW("copysign_.Tensor", Binary<ops::binary_row::copysign>::in_place));
-  m.impl(ROW("copysign.out", Binary<ops::binary_row::copysign>::out));
-  m.impl(ROW("xlogy.Tensor", Binary<ops::binary_row::xlogy>::functional));
-  m.impl(ROW("xlogy_.Tensor", Binary<ops::binary_row::xlogy>::in_place));
-  m.impl(ROW("xlogy.OutTensor", Binary<ops::binary_row::xlogy>::out));
-  m.impl(ROW("__lshift__.Tensor", Binary<ops::binary_row::bitwise_left_shift>::functional));
-  m.impl(ROW("__lshift__.Scalar", Binary<ops::binary_row::bitwise_left_shift>::scalar));
-  m.impl(ROW("__ilshift__.Tensor", Binary<ops::binary_row::bitwise_left_shift>::in_place));
-  m.impl(ROW("__ilshift__.Scalar", Binary<ops::binary_row::bitwise_left_shift>::scalar_in_place));
-  m.impl(ROW("__rshift__.Tensor", Binary<ops::binary_row::bitwise_right_shift>::functional));
-  m.impl(ROW("__rshift__.Scalar", Binary<ops::binary_row::bitwise_right_shift>::scalar));
-  m.impl(ROW("__irshift__.Tensor", Binary<ops::binary_row::bitwise_right_shift>::in_place));
-  m.impl(ROW("__irshift__.Scalar", Binary<ops::binary_row::bitwise_right_shift>::scalar_in_place));
+  m.impl(ROW("copysign.Tensor", Binary<ops::binary_entry::copysign>::functional));
+  m.impl(ROW("copysign_.Tensor", Binary<ops::binary_entry::copysign>::in_place));
+  m.impl(ROW("copysign.out", Binary<ops::binary_entry::copysign>::out));
+  m.impl(ROW("xlogy.Tensor", Binary<ops::binary_entry::xlogy>::functional));
+  m.impl(ROW("xlogy_.Tensor", Binary<ops::binary_entry::xlogy>::in_place));
+  m.impl(ROW("xlogy.OutTensor", Binary<ops::binary_entry::xlogy>::out));
+  m.impl(ROW("__lshift__.Tensor", Binary<ops::binary_entry::bitwise_left_shift>::functional));
+  m.impl(ROW("__lshift__.Scalar", Binary<ops::binary_entry::bitwise_left_shift>::scalar));
+  m.impl(ROW("__ilshift__.Tensor", Binary<ops::binary_entry::bitwise_left_shift>::in_place));
+  m.impl(ROW("__ilshift__.Scalar", Binary<ops::binary_entry::bitwise_left_shift>::scalar_in_place));
+  m.impl(ROW("__rshift__.Tensor", Binary<ops::binary_entry::bitwise_right_shift>::functional));
+  m.impl(ROW("__rshift__.Scalar", Binary<ops::binary_entry::bitwise_right_shift>::scalar));
+  m.impl(ROW("__irshift__.Tensor", Binary<ops::binary_entry::bitwise_right_shift>::in_place));
+  m.impl(ROW("__irshift__.Scalar", Binary<ops::binary_entry::bitwise_right_shift>::scalar_in_place));
 
   m.impl(ROW("pow.Tensor_Tensor", ops::pow));
   m.impl(ROW("pow.Tensor_Tensor_out", ops::pow_out));

@@ -1,6 +1,6 @@
 // Elementwise losses.
-#include "ops/pointwise/loss.h"
 #include "aten/register.h"
+#include "ops/pointwise/loss.h"
 
 namespace aule::aten {
 

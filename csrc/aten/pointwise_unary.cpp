@@ -1,8 +1,8 @@
-// Unary rows, and the unary ops with arguments of their own.
-#include "ops/pointwise/unary.h"
+// Unary table entries, and the unary ops with arguments of their own.
 #include "aten/pointwise_register.h"
+#include "ops/pointwise/unary.h"
 
-#define UNARY_REAL(id, name, forms, ...) AULE_ROW_##forms(Unary, ops::unary_row::name, name)
+#define UNARY_REAL(id, name, forms, ...) AULE_ENTRY_##forms(Unary, ops::unary_entry::name, name)
 #define UNARY_ANY UNARY_REAL
 #define UNARY_INT UNARY_REAL
 #define UNARY_TEST UNARY_REAL

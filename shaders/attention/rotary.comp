@@ -33,26 +33,26 @@ struct Params {
 const int HELD = W == 1 ? AULE_DT_F32 : DTYPE;  // the dtype of what load_raw_many() returns
 // W elements as they lie in memory, at most 16 bytes; a single one as a float.
 uvec4 load_raw_many(uint64_t base, uint64_t i) {
-  if (W > 1) return BlockRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v;
+  if (W > 1) return Vec16bRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v;
   return uvec4(floatBitsToUint(load_float(base, i, DTYPE)), 0u, 0u, 0u);
 }
-void load_table(uint64_t base, uint64_t i, out float v[MOST]) {
+void load_table(uint64_t base, uint64_t i, out float v[MAX_E]) {
   if (TABLE_DTYPE == AULE_DT_F32 && W >= 4) {
-    [[unroll]] for (int q = 0; q < MOST / 4; ++q) {
+    [[unroll]] for (int q = 0; q < MAX_E / 4; ++q) {
       if (4 * q >= W) continue;
-      const vec4 b = uintBitsToFloat(BlockRef(base + (i + 4 * q) * 4).v);
+      const vec4 b = uintBitsToFloat(Vec16bRef(base + (i + 4 * q) * 4).v);
       [[unroll]] for (int k = 0; k < 4; ++k) v[4 * q + k] = b[k];
     }
   } else if (TABLE_DTYPE != AULE_DT_F32 && W == 8) {
-    const uvec4 b = BlockRef(base + i * 2).v;
-    [[unroll]] for (int k = 0; k < MOST; ++k) v[k] = element_of(b, uint(k), TABLE_DTYPE);
+    const uvec4 b = Vec16bRef(base + i * 2).v;
+    [[unroll]] for (int k = 0; k < MAX_E; ++k) v[k] = element_of(b, uint(k), TABLE_DTYPE);
   } else {
-    [[unroll]] for (int k = 0; k < MOST; ++k)
+    [[unroll]] for (int k = 0; k < MAX_E; ++k)
       if (k < W) v[k] = load_float(base, i + k, TABLE_DTYPE);
   }
 }
-void store_many(uint64_t base, uint64_t i, float v[MOST]) {
-  if (W > 1) BlockRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v = packed_block(v);
+void store_many(uint64_t base, uint64_t i, float v[MAX_E]) {
+  if (W > 1) Vec16bRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v = to_vec16b(v);
   else store_float(base, i, DTYPE, v[0]);
 }
 
@@ -76,7 +76,7 @@ void main() {
     at = W * task;
     to = at + half_size;
   }
-  float c[MOST], s[MOST];
+  float c[MAX_E], s[MAX_E];
   if (turns) {
     int64_t row = int64_t(token);
     if (POSITIONS) {
@@ -93,13 +93,13 @@ void main() {
   const uint64_t x = uint64_t(int64_t(batch) * p.sx[0] + int64_t(head) * p.sx[1] + int64_t(token) * p.sx[2]);
   const uint64_t y = uint64_t(int64_t(batch) * p.sy[0] + int64_t(head) * p.sy[1] + int64_t(token) * p.sy[2]);
   const uvec4 left = load_raw_many(p.x, x + at), right = load_raw_many(p.x, x + to);
-  float a[MOST], b[MOST], u[MOST], v[MOST];
-  [[unroll]] for (int k = 0; k < MOST; ++k) {
+  float a[MAX_E], b[MAX_E], u[MAX_E], v[MAX_E];
+  [[unroll]] for (int k = 0; k < MAX_E; ++k) {
     if (k >= W) continue;
     a[k] = element_of(left, uint(k), HELD);
     b[k] = element_of(right, uint(k), HELD);
   }
-  [[unroll]] for (int k = 0; k < MOST; ++k) {
+  [[unroll]] for (int k = 0; k < MAX_E; ++k) {
     if (k >= W) continue;
     if (!turns) {
       u[k] = a[k];

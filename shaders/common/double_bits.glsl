@@ -14,7 +14,7 @@ uint64_t d_abs(uint64_t x) { return x & ~D_SIGN; }
 bool d_nan(uint64_t x) { return d_abs(x) > D_INF; }
 bool d_zero(uint64_t x) { return d_abs(x) == uint64_t(0); }
 
-// Integers in the order of the numbers; both zeros are 0. NaN is not asked.
+// Integers in the order of the numbers. Both zeros are 0. x is not NaN.
 int64_t d_order(uint64_t x) { return (x & D_SIGN) != uint64_t(0) ? -int64_t(d_abs(x)) : int64_t(x); }
 bool d_equal(uint64_t x, uint64_t y) { return !d_nan(x) && !d_nan(y) && d_order(x) == d_order(y); }
 bool d_less(uint64_t x, uint64_t y) { return !d_nan(x) && !d_nan(y) && d_order(x) < d_order(y); }
@@ -25,19 +25,19 @@ uint64_t rounded_shift(uint64_t x, int drop) {
   uint64_t q = x >> drop, rest = x & ((uint64_t(1) << drop) - 1), tie = uint64_t(1) << (drop - 1);
   return q + uint64_t(rest > tie || (rest == tie && (q & uint64_t(1)) != uint64_t(0)) ? 1 : 0);
 }
-// x / 2^drop, any drop >= 0; the lowest bit says whether anything was cut off.
+// x / 2^drop, any drop >= 0. The lowest bit is set if a dropped bit was.
 uint64_t sticky_shift(uint64_t x, int drop) {
   if (drop == 0) return x;
   if (drop > 63) return uint64_t(x != uint64_t(0) ? 1 : 0);
   return (x >> drop) | uint64_t((x & ((uint64_t(1) << drop) - 1)) != uint64_t(0) ? 1 : 0);
 }
-// m has its highest bit at 62, and e is the exponent field that it would get there.
+// m has its highest bit at 62, and e is the exponent field for that position.
 uint64_t d_pack(uint64_t sign, int e, uint64_t m) {
   if (e >= 2047) return sign | D_INF;
   if (e < 1) return sign | rounded_shift(sticky_shift(m, 1 - e), 10);
-  return sign | ((uint64_t(e - 1) << 52) + rounded_shift(m, 10));  // what is carried raises the exponent
+  return sign | ((uint64_t(e - 1) << 52) + rounded_shift(m, 10));  // a carry raises the exponent
 }
-// The 53 bits of a finite number that is not 0, subnormal ones shifted up, and the exponent field that fits.
+// The 53 bits of a finite number that is not 0, a subnormal one shifted up, and their exponent field.
 uint64_t d_significand(uint64_t x, out int e) {
   uint64_t m = x & D_FRACTION;
   e = int(uint(x >> 52) & 0x7ffu);
@@ -75,14 +75,14 @@ uint64_t d_from_int64(int64_t x) {
   if (top <= 52) return sign | uint64_t(top + 1023) << 52 | (m << (52 - top) & D_FRACTION);
   return sign | ((uint64_t(top + 1022) << 52) + rounded_shift(m, top - 52));
 }
-// Apart from int64: lavapipe 22.3.6 takes a widened negative int for positive when its sign is asked for.
+// A function of its own, because lavapipe 22.3.6 takes an int that was widened to int64 for positive.
 uint64_t d_from_int(int x) {
   if (x == 0) return uint64_t(0);
   uint m = x < 0 ? 0u - uint(x) : uint(x);
   int top = findMSB(m);
   return (x < 0 ? D_SIGN : uint64_t(0)) | uint64_t(top + 1023) << 52 | (uint64_t(m) << (52 - top) & D_FRACTION);
 }
-// Towards 0. What int64 does not hold, NaN too, gives its lowest number, as on an x86 CPU.
+// Rounds towards 0. NaN and numbers out of int64's range give its lowest number, as on an x86 CPU.
 int64_t d_to_int64(uint64_t x) {
   int e = int(uint(x >> 52) & 0x7ffu) - 1023;
   if (e < 0) return int64_t(0);
@@ -125,7 +125,7 @@ uint64_t d_mul(uint64_t x, uint64_t y) {
   bool more = ((middle & low) | (ll & low)) != uint64_t(0);
   int e = ex + ey - 1022;
   if ((m >> 62) == uint64_t(0)) {
-    m <<= 1;  // the bit that comes in lies below those that round
+    m <<= 1;  // the new lowest bit is below the rounding bits
     --e;
   }
   return d_pack(sign, e, m | uint64_t(more ? 1 : 0));
@@ -156,7 +156,7 @@ uint64_t d_div(uint64_t x, uint64_t y) {
   return d_pack(sign, e, q | uint64_t(rest != uint64_t(0) ? 1 : 0));
 }
 
-// Loads and stores as the other arithmetic types have them (common/arithmetic.glsl).
+// Loads and stores under the names of the other arithmetic types (common/arithmetic.glsl).
 uint64_t load_double_bits(uint64_t base, uint64_t i, int dt) {
   if (dt == AULE_DT_F64) return packUint2x32(U32x2Ref(base + i * 8).v);
   if (dt == AULE_DT_F32) return d_from_float_bits(U32Ref(base + i * 4).v);

@@ -1,5 +1,5 @@
-// Device-side checks: a kernel that meets a bad index writes the first one to the device's error record and goes on
-// without touching memory out of bounds; the host raises it at the next synchronisation.
+// Device-side checks. A kernel writes its first bad index to the device's error record and continues without an access
+// out of bounds. The host throws at the next synchronisation.
 #ifndef AULE_ERRORS_GLSL
 #define AULE_ERRORS_GLSL
 #include "dtype_codes.h"

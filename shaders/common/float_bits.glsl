@@ -1,5 +1,4 @@
-// NaN and infinity by their bits: drivers may assume that float comparisons never meet a NaN, integers they leave
-// alone.
+// NaN and infinity by their bits: drivers may assume that no operand of a float comparison is NaN.
 #ifndef AULE_FLOAT_BITS_GLSL
 #define AULE_FLOAT_BITS_GLSL
 #define AULE_INF uintBitsToFloat(0x7f800000u)
@@ -14,7 +13,7 @@ bool is_nan(double x) {
 // GLSL has no double exp and log. exp: x = k ln2 + r, Taylor to degree 13 on |r| <= ln2/2. log: x = 2^k m,
 // m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m-1)/(m+1)). Both are within a few ulp.
 double exp(double x) {
-  // Clamped first, so that no infinity or NaN is ever converted to int; the ends are put right at the end.
+  // Clamped first, so that no infinity or NaN is converted to int. The last lines set the results out of range.
   double c = is_nan(x) ? 0.0lf : clamp(x, -745.2lf, 709.8lf);
   double k = floor(c * 1.44269504088896340736lf + 0.5lf);
   double r = (c - k * 6.93147180369123816490e-01lf) - k * 1.90821492927058770002e-10lf;
@@ -33,7 +32,7 @@ double exp(double x) {
   s = s * r + 1.0lf;
   s = s * r + 1.0lf;
   int n = int(k), h = n / 2;
-  // Two factors, so that results near the ends of the range (subnormals included) scale without an early overflow.
+  // Two factors: one alone would overflow for results near the ends of the range, subnormals included.
   double y = s * packDouble2x32(uvec2(0u, uint(h + 1023) << 20)) * packDouble2x32(uvec2(0u, uint(n - h + 1023) << 20));
   if (x > 709.782712893384lf) y = packDouble2x32(uvec2(0u, 0x7ff00000u));
   if (x < -745.2lf) y = 0.0lf;

@@ -1,16 +1,16 @@
-// Two floats as halves, rounded to nearest even, by the device's own conversion where it does that.
+// Two floats as float16, rounded to nearest even: by the device's own conversion if it rounds so, else by integers.
 #ifndef AULE_HALF_GLSL
 #define AULE_HALF_GLSL
-// Vulkan leaves packHalf2x16's rounding to the driver (lavapipe and some AMD drivers truncate). The values are hidden
-// from the compiler behind gl_WorkGroupID.z, which is 0 in every grid of ours: what the device does counts, not what a
-// compiler folds. Past a half and exactly half a step, and a subnormal: one comparison for each invocation.
+// Vulkan 1.3 leaves packHalf2x16's rounding to the driver (lavapipe and some AMD drivers truncate). gl_WorkGroupID.z,
+// which is 0 in all our grids, hides the values from the compiler, so that the device and no constant folding answers.
+// The values are over half a step, exactly half a step, and a subnormal. This costs one comparison per invocation.
 bool packs_halves() {
   const uint zero = gl_WorkGroupID.z;
   return packHalf2x16(vec2(uintBitsToFloat(0x3f801800u | zero), uintBitsToFloat(0x3f801000u | zero))) == 0x3c003c01u &&
          packHalf2x16(vec2(uintBitsToFloat(0x34400000u | zero), uintBitsToFloat(0x477ff000u | zero))) == 0x7c000003u;
 }
 
-// Nearest even by integers.
+// Rounds to nearest even by integer arithmetic.
 uint float_to_f16(float x) {
   uint u = floatBitsToUint(x);
   uint sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;

@@ -5,9 +5,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Pa
 layout(push_constant, scalar) uniform Push { ParamsRef params_; };
 #define p params_.value
 
-// `address`, or where it is 0 one that may be read all the same. A load from an address of the block that may be 0 goes
-// through this and stands before its condition: lavapipe of Mesa 26 makes a load whose address all lanes share even
-// where no lane takes the branch, and the process ends in a segmentation fault.
+// `address`, or a readable one if it is 0. A load from an address of the block that may be 0 goes through this, before
+// its condition. lavapipe 26.2 executes a load with an address that all lanes share even if no lane takes the branch,
+// which ends the process with a segmentation fault.
 #define AULE_READABLE
 uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : uint64_t(params_); }
 #else

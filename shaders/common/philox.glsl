@@ -10,7 +10,7 @@ struct Philox {
   uint64_t offset;
 };
 
-// `state` is 0, or the address of {seed, offset} to use instead of / in addition to the given ones (captured graphs).
+// `state` is 0 or, in captured graphs, the address of {seed, offset}: this seed replaces `seed`, this offset is added.
 Philox philox_begin(uint64_t seed, uint64_t offset, uint64_t state) {
 #ifdef AULE_READABLE
   uint64_t state_seed = PhiloxStateRef(readable(state)).seed, state_offset = PhiloxStateRef(readable(state)).offset;

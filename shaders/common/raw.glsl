@@ -1,5 +1,5 @@
-// Bits of an element that is aligned to its own size: load_raw and store_raw with 64-bit accesses, half as many as with
-// 32-bit ones, which is what counts on a CPU device.
+// load_raw and store_raw with 64-bit accesses, for elements that are aligned to their size. On a software device the
+// number of accesses decides, and these are half as many as with 32 bits.
 u64vec2 load_bits(uint64_t base, uint64_t i, int dt) {
   switch (dt) {
     case AULE_DT_RAW1: return u64vec2(uint64_t(U8Ref(base + i).v), 0);

@@ -1,14 +1,13 @@
-// Loads that lavapipe makes with one instruction. Include after params.glsl; Params has `uint digits[8]`, element i is
-// i.
+// Loads that are one instruction on lavapipe. Include after params.glsl. Params has `uint digits[8]`, digits[i] = i.
 //
-// lavapipe (Mesa 22.3, measured by reading the machine code) turns a load by address into a loop over the 8 lanes, with
-// a stalled store-to-load forward in each: 40 ns. Unless two things hold: the shader has no loop and no branch around
-// the load (unrolled loops and selects are fine), and the address is made of push constants, constants and arithmetic.
-// Then it is one scalar load that the arithmetic takes as a memory operand, and 8 of them at neighbouring addresses,
-// selected by gl_SubgroupInvocationID, become one vector load. As an index into an array of push constants is
-// dynamically uniform by Vulkan's rules, what comes out of such an array counts as a push constant too: as_uniform(x)
-// is x, read out of `digits` three bits at a time (about 8 ns a digit). Stores stay loops: 15 ns for 32 bits or 64 a
-// lane.
+// lavapipe (Mesa 22.3, seen in its machine code) makes a loop over the 8 lanes of a load by address, which takes 40 ns.
+// Two conditions make it one scalar load: no loop or branch is around it (unrolled loops and selects are fine), and the
+// address is made of push constants, constants and arithmetic. Eight such loads at neighbouring addresses, selected by
+// gl_SubgroupInvocationID, become one vector load.
+//
+// Vulkan requires an index into an array of push constants to be dynamically uniform, so an element of such an array
+// counts as a push constant. as_uniform(x) is x, read out of `digits` three bits at a time (about 8 ns a digit). Stores
+// stay loops: 15 ns a lane for 32 or 64 bits.
 #ifndef AULE_UNIFORM_GLSL
 #define AULE_UNIFORM_GLSL
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer WordRef { uint64_t v; };
@@ -31,7 +30,7 @@ uint64_t by_lane(uint64_t v[8]) {
   [[unroll]] for (int l = 1; l < 8; ++l) x = gl_SubgroupInvocationID == l ? v[l] : x;
   return x;
 }
-// Lane l gets what lies at address + l * step; both are as above.
+// Lane l gets the word at address + l * step. Address and step obey the conditions above.
 uint64_t load_lanes_64(uint64_t address, uint64_t step) {
   uint64_t v[8];
   [[unroll]] for (int l = 0; l < 8; ++l) v[l] = WordRef(address + step * l).v;

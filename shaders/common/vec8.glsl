@@ -1,8 +1,8 @@
-// PACK consecutive elements of any storage dtype as accesses of up to 16 bytes; include after dtype.glsl, with
-// `#define PACK 4` or `8` before. Addresses are aligned to PACK * element size (16 at most).
-// Wide words also suit lavapipe, whose global loads loop over the lanes once per component.
-#ifndef AULE_PACK_GLSL
-#define AULE_PACK_GLSL
+// VEC_ELEMS (4 or 8, defined before) consecutive elements of any storage dtype as accesses of up to 16 bytes. Include
+// after dtype.glsl. Addresses are aligned to VEC_ELEMS * element size, 16 bytes at most. Wide words are faster on
+// lavapipe 22.3, too: a global load there loops over the lanes once per component.
+#ifndef AULE_VEC8_GLSL
+#define AULE_VEC8_GLSL
 #include "common/half.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64Ref { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer U64x2Ref { u64vec2 v; };
@@ -14,9 +14,9 @@ int dtype_bytes(int dt) {
   return dt == AULE_DT_RAW16 ? 16 : 1;
 }
 
-#define PACK_WORDS (2 * PACK)
+#define VEC_WORDS (2 * VEC_ELEMS)
 struct Words {
-  uint w[PACK_WORDS];
+  uint w[VEC_WORDS];
 };
 
 Words load_words(uint64_t address, int bytes) {
@@ -28,7 +28,7 @@ Words load_words(uint64_t address, int bytes) {
     r.w[0] = t.x;
     r.w[1] = t.y;
   } else {
-    [[unroll]] for (int i = 0; i < PACK_WORDS / 4; ++i) {
+    [[unroll]] for (int i = 0; i < VEC_WORDS / 4; ++i) {
       if (i * 16 < bytes) {
         u64vec2 v = U64x2Ref(address + uint64_t(i * 16)).v;
         uvec2 lo = unpackUint2x32(v.x), hi = unpackUint2x32(v.y);
@@ -48,7 +48,7 @@ void store_words(uint64_t address, int bytes, Words r) {
   } else if (bytes == 8) {
     U64Ref(address).v = packUint2x32(uvec2(r.w[0], r.w[1]));
   } else {
-    [[unroll]] for (int i = 0; i < PACK_WORDS / 4; ++i) {
+    [[unroll]] for (int i = 0; i < VEC_WORDS / 4; ++i) {
       if (i * 16 < bytes)
         U64x2Ref(address + uint64_t(i * 16)).v =
             u64vec2(packUint2x32(uvec2(r.w[4 * i], r.w[4 * i + 1])),
@@ -93,7 +93,7 @@ void put_64(inout Words r, int i, uint64_t bits) {
   r.w[2 * i] = t.x;
   r.w[2 * i + 1] = t.y;
 }
-// In order i = 0, 1, ...: the first element of a word resets it.
+// Call with i = 0, 1, ... in order: the first element of a word clears it.
 void pack_int64(inout Words r, int i, int dt, int64_t x) {
   if (dt == AULE_DT_I64) put_64(r, i, uint64_t(x));
   else if (dt == AULE_DT_BOOL) put_bits(r, i, 1, x != int64_t(0) ? 1u : 0u);

@@ -1,13 +1,13 @@
-// dst[i] = convert(src[i]) over two dense tensors of the same order. Same dtype never comes here (a byte copy does it).
-// C is the type the value passes through: float for a float destination or source, int64 between integers,
-// double when either side is float64, or its bits where the device has no float64.
+// dst[i] = convert(src[i]) over two dense tensors of the same order and different dtypes.
+// C is the type between the two: int64 between integers, double if either side is float64 (its bits if the device has
+// no float64), else float.
 // One invocation moves 8 elements: 16-byte accesses for 2-byte and wider types.
 #pragma aule axis C float int64 double double_bits
 #pragma aule feature float64 if C=double
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-#define PACK 8
+#define VEC_ELEMS 8
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
@@ -26,14 +26,14 @@ layout(constant_id = 1) const int SRC_DTYPE = 0;
 layout(constant_id = 2) const bool ALIGNED = false;
 
 void main() {
-  uint64_t first = linear_invocation() * PACK;
+  uint64_t first = linear_invocation() * VEC_ELEMS;
   if (first >= uint64_t(p.n)) return;
-  if (ALIGNED && first + PACK <= uint64_t(p.n)) {
-    Words a = load_words(p.src + first * dtype_bytes(SRC_DTYPE), PACK * dtype_bytes(SRC_DTYPE)), r;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(r, i, DST_DTYPE, unpack_T(a, i, SRC_DTYPE));
-    store_words(p.dst + first * dtype_bytes(DST_DTYPE), PACK * dtype_bytes(DST_DTYPE), r);
+  if (ALIGNED && first + VEC_ELEMS <= uint64_t(p.n)) {
+    Words a = load_words(p.src + first * dtype_bytes(SRC_DTYPE), VEC_ELEMS * dtype_bytes(SRC_DTYPE)), r;
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) pack_T(r, i, DST_DTYPE, unpack_T(a, i, SRC_DTYPE));
+    store_words(p.dst + first * dtype_bytes(DST_DTYPE), VEC_ELEMS * dtype_bytes(DST_DTYPE), r);
     return;
   }
-  uint64_t end = lesser(first + PACK, uint64_t(p.n));
+  uint64_t end = lesser(first + VEC_ELEMS, uint64_t(p.n));
   for (uint64_t i = first; i < end; ++i) store_T(p.dst, i, DST_DTYPE, load_T(p.src, i, SRC_DTYPE));
 }

@@ -1,13 +1,13 @@
 // dst[sum i_k ds_k] = convert(src[sum i_k ss_k]) over up to 8 dimensions, dimension 0 the fastest in dst.
-// Strides are in elements, 32 bits; the host merges dimensions and splits what is larger.
-// One invocation moves 4 elements along dimension 0, so that the divisions are paid once in four;
-// DST_PACKED / SRC_PACKED: that side is dense along dimension 0 and aligned, and takes one wide access.
+// Strides are in elements and have 32 bits. The host merges dimensions and splits larger tensors.
+// One invocation moves 4 elements along dimension 0, which share the divisions.
+// DST_PACKED, SRC_PACKED: that side is dense along dimension 0 and aligned, so it takes one wide access.
 #pragma aule axis C raw float int64 double double_bits
 #pragma aule feature float64 if C=double
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-#define PACK 4
+#define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
@@ -15,8 +15,8 @@
 struct Params {
   uint64_t dst;
   uint64_t src;
-  uint chunks;      // of 4 elements along dimension 0, times the other dimensions
-  uint row_chunks;  // along dimension 0
+  uint vecs;      // of 4 elements along dimension 0, times the other dimensions
+  uint row_vecs;  // along dimension 0
   uint ndim;
   uint sizes[7];    // the last dimension's size is not needed
   uint dst_strides[8];
@@ -30,17 +30,17 @@ layout(constant_id = 0) const int DST_DTYPE = 0;
 layout(constant_id = 1) const int SRC_DTYPE = 0;
 layout(constant_id = 2) const bool DST_PACKED = false;
 layout(constant_id = 3) const bool SRC_PACKED = false;
-layout(constant_id = 4) const bool ONE_DIM = false;  // then sizes[0] is the row's length too
-// C_raw: signs to flip, bit i (0 to 3) that of 32-bit word i, bit 4 that of the lower half of word 0. Conjugation and
-// negation of what lies in memory, without arithmetic.
+layout(constant_id = 4) const bool ONE_DIM = false;  // one dimension, sizes[0] long
+// C_raw: sign bits to flip, for conjugation and negation without arithmetic. Bit i (0 to 3) stands for 32-bit word i,
+// bit 4 for the lower half of word 0.
 layout(constant_id = 5) const uint SIGNS = 0;
 
 void main() {
   uint64_t linear = linear_invocation();
-  if (linear >= uint64_t(p.chunks)) return;
-  uint rest = ONE_DIM ? 0u : uint(linear) / p.row_chunks;
-  uint first = (uint(linear) - rest * p.row_chunks) * PACK;
-  uint count = min(uint(PACK), p.sizes[0] - first);
+  if (linear >= uint64_t(p.vecs)) return;
+  uint rest = ONE_DIM ? 0u : uint(linear) / p.row_vecs;
+  uint first = (uint(linear) - rest * p.row_vecs) * VEC_ELEMS;
+  uint count = min(uint(VEC_ELEMS), p.sizes[0] - first);
   uint d = first * p.dst_strides[0], s = first * p.src_strides[0];
   if (!ONE_DIM) {
     for (uint k = 1; k + 1 < p.ndim; ++k) {
@@ -61,21 +61,21 @@ void main() {
     store_raw(p.dst, uint64_t(d + i * p.dst_strides[0]), DST_DTYPE, x);
   }
 #else
-  bool whole = count == uint(PACK);
-  T x[PACK];
+  bool whole = count == uint(VEC_ELEMS);
+  T x[VEC_ELEMS];
   if (SRC_PACKED && whole) {
-    Words w = load_words(p.src + uint64_t(s) * dtype_bytes(SRC_DTYPE), PACK * dtype_bytes(SRC_DTYPE));
-    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, SRC_DTYPE);
+    Words w = load_words(p.src + uint64_t(s) * dtype_bytes(SRC_DTYPE), VEC_ELEMS * dtype_bytes(SRC_DTYPE));
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = unpack_T(w, i, SRC_DTYPE);
   } else {
-    [[unroll]] for (int i = 0; i < PACK; ++i)
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i)
       if (uint(i) < count) x[i] = load_T(p.src, uint64_t(s + uint(i) * p.src_strides[0]), SRC_DTYPE);
   }
   if (DST_PACKED && whole) {
     Words w;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, DST_DTYPE, x[i]);
-    store_words(p.dst + uint64_t(d) * dtype_bytes(DST_DTYPE), PACK * dtype_bytes(DST_DTYPE), w);
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) pack_T(w, i, DST_DTYPE, x[i]);
+    store_words(p.dst + uint64_t(d) * dtype_bytes(DST_DTYPE), VEC_ELEMS * dtype_bytes(DST_DTYPE), w);
   } else {
-    [[unroll]] for (int i = 0; i < PACK; ++i)
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i)
       if (uint(i) < count) store_T(p.dst, uint64_t(d + uint(i) * p.dst_strides[0]), DST_DTYPE, x[i]);
   }
 #endif

@@ -1,12 +1,12 @@
-// dst[sum i_k s_k] = value, bits of any dtype; dimension 0 is the fastest. Dense fills of whole words never come here.
-// One invocation writes 4 elements along dimension 0.
-#define PACK 4
+// dst[sum i_k s_k] = value, as bits of any dtype. Dimension 0 is the fastest. Dense fills of whole words are transfer
+// commands instead. One invocation writes 4 elements along dimension 0.
+#define VEC_ELEMS 4
 #include "common/dtype.glsl"
 
 struct Params {
   uint64_t dst;
-  uint chunks;      // of 4 elements along dimension 0, times the other dimensions
-  uint row_chunks;  // along dimension 0
+  uint vecs;      // of 4 elements along dimension 0, times the other dimensions
+  uint row_vecs;  // along dimension 0
   uint ndim;
   uint value[4];
   uint sizes[7];
@@ -20,10 +20,10 @@ layout(constant_id = 0) const int DTYPE = 0;  // a RAW code
 
 void main() {
   uint64_t linear = linear_invocation();
-  if (linear >= uint64_t(p.chunks)) return;
-  uint rest = uint(linear) / p.row_chunks;
-  uint first = (uint(linear) - rest * p.row_chunks) * PACK;
-  uint count = min(uint(PACK), p.sizes[0] - first);
+  if (linear >= uint64_t(p.vecs)) return;
+  uint rest = uint(linear) / p.row_vecs;
+  uint first = (uint(linear) - rest * p.row_vecs) * VEC_ELEMS;
+  uint count = min(uint(VEC_ELEMS), p.sizes[0] - first);
   uint d = first * p.strides[0];
   if (p.ndim > 1) {
     for (uint k = 1; k + 1 < p.ndim; ++k) {

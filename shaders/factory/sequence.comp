@@ -1,9 +1,11 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// dst[i] = start + i * step (KIND 0, 1), its power of `base` (2), or linspace (3: counted from both ends, so that the
-// last element is exactly `end`). KIND 0 counts in int64 for integer steps. Contiguous dst.
-// In the float variant start and step carry a low part: start + i * step is formed with an error term, so that float32
-// sequences are rounded once and not i times the step's rounding.
+// Contiguous dst[i], by KIND:
+//   0, 1   start + i * step, in int64 (0) or in C (1)
+//   2      base to the power of that
+//   3      linspace, computed from the nearer end, so that the last element is exactly `end`
+// In the float variant start and step have a low part, and start + i * step has an error term. So a float32 sequence is
+// rounded once, and the step's rounding error is not multiplied by i.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

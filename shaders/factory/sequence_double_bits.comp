@@ -1,7 +1,6 @@
-// sequence.comp in float64 by integer code, for devices without float64: dst[i] = start + i * step (KIND 0, in int64;
-// 1), or linspace (3: counted from both ends, so that the last element is exactly `end`). Contiguous dst of float64, or
-// integers that a fraction is cut off for.
-#define PACK 4
+// KIND 0, 1 and 3 of sequence.comp in float64 by integer code, for devices without float64. dst is contiguous, and of
+// float64 or integers, which truncate.
+#define VEC_ELEMS 4
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

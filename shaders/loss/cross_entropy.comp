@@ -3,14 +3,14 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 // Cross entropy of logits x[rows, n] against class indices, for GPUs: with t = target[row]
-//   lse[row] = log sum_k exp(x[row, k]),   partial[group] = sum over its rows of {lse - x[row, t], 1}, {0, 0} where t
-//   is ignored. The probabilities are never written: the gradient comes from x and lse (cross_entropy_backward.comp).
+//   lse[row] = log sum_k exp(x[row, k])
+//   partial[group] = sum over its rows of {lse - x[row, t], 1}, or {0, 0} if t is ignored
+// No probabilities are written: the gradient comes from x and lse (cross_entropy_backward.comp). Deterministic.
 //
-// A workgroup reads every `groups`-th row once (each its own where groups is rows), in aligned blocks
-// (vec16b.glsl), UNROLL of them in flight per invocation, of the next row too, while it works on UNROLL others.
-// Blocks within the row need no questions; the row's first and last elements, which lie in blocks shared with its
-// neighbours, are peeled: one invocation each. The sum is taken about a running maximum, brought up to date once for
-// every UNROLL blocks. A class out of range is reported and counts as ignored.
+// A workgroup takes every `groups`-th row and reads it once, in aligned blocks of 16 bytes (vec16b.glsl). An invocation
+// works on UNROLL blocks while the next UNROLL, of the next row too, are loaded. The row's first and last elements are
+// in blocks shared with neighbours, so they are loaded one by one. The sum is about a running maximum, updated every
+// UNROLL blocks. A class out of range is reported and counts as ignored.
 // What was tried, and what it gave: docs/ladders/cross_entropy.md
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int TARGET_DTYPE = 0;
@@ -32,31 +32,31 @@ const int UNROLL = 4;
 const float LOG2_E = 1.44269504;
 #define LOWEST uintBitsToFloat(0xff800000u)  // -inf
 #if GROUP == 2
-// Two sets, used in turn: who is ahead may write one while others still read the other. Subgroups have 4 or more
-// invocations.
+// Two sets, used in turn: a subgroup that is ahead writes one while others still read the other. The host asks for
+// subgroups of 4 or more.
 shared float part_m[2][LOCAL / 4 + 1], part_s[2][LOCAL / 4 + 1];
 uint turn = 0u;
 #else
 shared float tree_m[LOCAL], tree_s[LOCAL];
 #endif
 
-// What is subtracted: 0 for nothing but -inf, so that nothing becomes inf - inf.
+// The value that is subtracted: the maximum, or 0 if all elements are -inf, which avoids inf - inf.
 float reference(float m) { return m == LOWEST ? 0.0 : m; }
 
-uvec4 lowest_block() {
+uvec4 lowest_vec16b() {
   return uvec4(DTYPE == AULE_DT_F32 ? 0xff800000u : DTYPE == AULE_DT_F16 ? 0xfc00fc00u : 0xff80ff80u);
 }
 
 float highest(uvec4 w) {
-  float e[MOST];
-  [[unroll]] for (uint i = 0u; i < MOST; ++i)
+  float e[MAX_E];
+  [[unroll]] for (uint i = 0u; i < MAX_E; ++i)
     if (i < E) e[i] = element(w, i);
   const float low = max(max(e[0], e[1]), max(e[2], e[3]));
   return E == 4u ? low : max(low, max(max(e[E - 4u], e[E - 3u]), max(e[E - 2u], e[E - 1u])));
 }
 float powers(uvec4 w, float scaled) {
   float even = 0.0, odd = 0.0;
-  [[unroll]] for (uint i = 0u; i < MOST; i += 2u) {
+  [[unroll]] for (uint i = 0u; i < MAX_E; i += 2u) {
     if (i >= E) continue;
     even += exp2(fma(element(w, i), LOG2_E, -scaled));
     odd += exp2(fma(element(w, i + 1u), LOG2_E, -scaled));
@@ -64,13 +64,13 @@ float powers(uvec4 w, float scaled) {
   return even + odd;
 }
 
-// One more element, into the sum about m.
+// Adds an element to the sum about m.
 void take(inout float m, inout float s, float x) {
   const float top = max(m, x), r = reference(top);
   s = s * exp2((m - r) * LOG2_E) + exp2((x - r) * LOG2_E);
   m = top;
 }
-void take_blocks(inout float m, inout float s, uvec4 w[UNROLL]) {
+void take_vecs(inout float m, inout float s, uvec4 w[UNROLL]) {
   float top = m;
   [[unroll]] for (int u = 0; u < UNROLL; ++u) top = max(top, highest(w[u]));
   const float r = reference(top), scaled = r * LOG2_E;
@@ -79,15 +79,15 @@ void take_blocks(inout float m, inout float s, uvec4 w[UNROLL]) {
   m = top;
 }
 
-void load_blocks(uint64_t base, uint at, uint count, out uvec4 w[UNROLL]) {
+void load_vecs(uint64_t base, uint at, uint count, out uvec4 w[UNROLL]) {
   const uint64_t address = base + uint64_t(at) * 16;
   [[unroll]] for (int u = 0; u < UNROLL; ++u) {
-    w[u] = lowest_block();
-    if (at + u * LOCAL < count) w[u] = load_block(address, uint64_t(u * LOCAL));
+    w[u] = lowest_vec16b();
+    if (at + u * LOCAL < count) w[u] = load_vec16b(address, uint64_t(u * LOCAL));
   }
 }
 
-// Where a row's blocks lie: `count` of them within it, `head` elements before and `tail` behind.
+// A row's blocks: `count` inside it from `base`, `head` elements before them and `tail` after.
 struct Line {
   uint64_t base;
   uint count, head, tail;
@@ -103,11 +103,10 @@ void main() {
   float losses = 0.0, weights = 0.0;
   Line here = line(group);
   uvec4 w[UNROLL], next[UNROLL];
-  load_blocks(here.base, lane, here.count, w);
+  load_vecs(here.base, lane, here.count, w);
   for (uint row = group;; row += p.groups) {  // groups is at most rows
-    // What the end needs is asked for at once: it comes while the row does. Where t is no class, another element is
-    // read: a driver may make a load whose address all share whatever the branch around it (readable() in
-    // common/params.glsl).
+    // The target's logit is loaded first, so that its latency overlaps with the row's. If t is no class, element 0 is
+    // loaded, because a driver may execute the load despite a branch (readable() in common/params.glsl).
     const int64_t t = load_int64(p.target, uint64_t(row), TARGET_DTYPE);
     const bool within = t >= int64_t(0) && t < int64_t(p.n);
     const uint64_t first = uint64_t(row) * p.n;
@@ -121,9 +120,9 @@ void main() {
     for (uint at = 0u;;) {
       at += LOCAL * UNROLL;
       const bool last = at >= here.count;
-      load_blocks(last ? after.base : here.base, (last ? 0u : at) + lane, last ? (more ? after.count : 0u) : here.count,
+      load_vecs(last ? after.base : here.base, (last ? 0u : at) + lane, last ? (more ? after.count : 0u) : here.count,
           next);
-      take_blocks(m, s, w);
+      take_vecs(m, s, w);
       [[unroll]] for (int u = 0; u < UNROLL; ++u) w[u] = next[u];
       if (last) break;
     }

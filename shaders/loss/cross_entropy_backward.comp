@@ -1,7 +1,6 @@
 // Gradient of cross_entropy.comp: grad_input[row, k] = (exp(x[row, k] - lse[row]) - [k == t]) c[row], t = target[row],
 //   c = grad (of the row, or of the sum) / (mean ? total_weight : 1), 0 where t is ignored or no class.
-// An invocation has one aligned block of 16 bytes of all of x, whatever the rows' alignment: elements of one row or
-// two.
+// An invocation has one aligned block of 16 bytes of x, which has elements of one row or of two.
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int TARGET_DTYPE = 0;
@@ -34,17 +33,17 @@ void main() {
   const uint block = uint(linear_invocation());
   if (block >= p.blocks) return;
   const uint first = block * E, row = first / p.n, k = first - row * p.n;
-  const uvec4 w = load_block(p.x, uint64_t(block));
+  const uvec4 w = load_vec16b(p.x, uint64_t(block));
   const Line here = line(row);
-  float x[MOST];
+  float x[MAX_E];
   if (k + E <= p.n) {
-    [[unroll]] for (uint i = 0u; i < MOST; ++i)
+    [[unroll]] for (uint i = 0u; i < MAX_E; ++i)
       if (i < E) x[i] = (exp(element(w, i) - here.lse) - (k + i == here.target ? 1.0 : 0.0)) * here.c;
-    BlockRef(p.grad_input + uint64_t(block) * 16).v = packed_block(x);
+    Vec16bRef(p.grad_input + uint64_t(block) * 16).v = to_vec16b(x);
     return;
   }
   const Line next = line(min(row + 1u, p.rows - 1u));
-  [[unroll]] for (uint i = 0u; i < MOST; ++i) {
+  [[unroll]] for (uint i = 0u; i < MAX_E; ++i) {
     if (i >= E) continue;
     const bool past = k + i >= p.n;
     const uint at = past ? k + i - p.n : k + i;
@@ -52,9 +51,9 @@ void main() {
     x[i] = (exp(element(w, i) - lse) - (at == (past ? next.target : here.target) ? 1.0 : 0.0)) * c;
   }
   if (row + 1u < p.rows) {
-    BlockRef(p.grad_input + uint64_t(block) * 16).v = packed_block(x);
+    Vec16bRef(p.grad_input + uint64_t(block) * 16).v = to_vec16b(x);
     return;
   }
-  [[unroll]] for (uint i = 0u; i < MOST; ++i)  // the last block of all
+  [[unroll]] for (uint i = 0u; i < MAX_E; ++i)  // the last block of all
     if (i < E && k + i < p.n) store_float(p.grad_input, uint64_t(first + i), DTYPE, x[i]);
 }

@@ -2,9 +2,9 @@
 #pragma aule feature float64 if C=double
 // Negative log likelihood over (N, C, S), S the product of the spatial sizes (1 for plain nll_loss):
 //   loss[n, s] = -weight[t] * input[n, t, s], t = target[n, s]; 0 where t is ignore_index.
-// SUM = false: one invocation per (n, s) writes its loss. SUM = true: invocation i adds up every `chunks`-th one
-// and writes {loss, weight} to partial[i]; nll_loss_sum.comp finishes, so that the sum has one order.
-// A class out of range is reported and counts as ignored. Strides in elements; target and dst contiguous.
+// Without SUM, one invocation per (n, s) writes its loss. With SUM, invocation i adds up every `chunks`-th one and
+// writes {loss, weight} to partial[i]. nll_loss_sum.comp adds these up, so the sum has one order.
+// A class out of range is reported and counts as ignored. Strides are in elements, target and dst contiguous.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

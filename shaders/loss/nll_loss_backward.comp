@@ -1,8 +1,8 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
 // grad_input[n, t, s] = -weight[t] * grad / (mean ? total_weight : 1), t = target[n, s], into a grad_input of zeros.
-// One invocation per (n, s): the zeros come from a fill, which is cheaper than asking every element for its target.
-// Strides in elements; target and grad contiguous.
+// One invocation per (n, s). The zeros come from a fill, which is faster than a test of the target in every element.
+// Strides are in elements, target and grad contiguous.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

@@ -33,7 +33,7 @@ const uint kPairBytes = 8;
 #endif
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { PAIR v; };
-const uint UNROLL = 8;  // one workgroup: what counts is how much of the list it has in flight
+const uint UNROLL = 8;  // loads in flight: there is only one workgroup
 
 shared REAL losses[LOCAL];
 shared REAL weights[LOCAL];

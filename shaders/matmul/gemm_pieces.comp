@@ -6,7 +6,7 @@
 // to the next. Elements from `inner` to `padded` and rows from `outer` to `all_outer` are zeros: pieces of both
 // operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
 #include "common/dtype.glsl"
-#define PACK 4
+#define VEC_ELEMS 4
 #include "common/vec8.glsl"
 layout(constant_id = 0) const int DTYPE = AULE_DT_BF16;
 layout(constant_id = 1) const int PIECES = 1;

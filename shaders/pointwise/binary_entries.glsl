@@ -1,4 +1,4 @@
-// OP's row of binary_ops.def as a function.
+// OP's entry of binary_ops.def as a function.
 layout(constant_id = 0) const int OP = 0;
 
 #define BINARY_NONE(id, name, forms, expr)

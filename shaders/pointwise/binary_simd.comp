@@ -1,8 +1,8 @@
 #pragma aule feature subgroup_shuffle
 #extension GL_KHR_shader_subgroup_basic : require
-// out = op(a, b) over dense operands on lavapipe, in float32; op is a row of binary_ops.def. See dense_simd.glsl.
+// out = op(a, b) over dense operands on lavapipe, in float32; op is an entry of binary_ops.def. See dense_simd.glsl.
 #define C_float
-#define PACK 8
+#define VEC_ELEMS 8
 #define BLOCKS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

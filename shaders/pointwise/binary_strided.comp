@@ -1,4 +1,4 @@
-// out = op(a, b) over operands of any strides; op is a row of binary_ops.def, C the type it computes in. See
+// out = op(a, b) over operands of any strides; op is an entry of binary_ops.def, C the type it computes in. See
 // strided.glsl.
 #pragma aule params ring
 #pragma aule axis C float int int64_t double
@@ -6,7 +6,7 @@
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-#define PACK 4
+#define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"

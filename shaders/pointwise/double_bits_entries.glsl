@@ -1,4 +1,4 @@
-// What double_bits_ops.def uses besides common/double_bits.glsl, and OP's row as a function.
+// Names that double_bits_ops.def uses besides common/double_bits.glsl, and OP's entry as a function.
 layout(constant_id = 0) const int OP = 0;
 uint64_t s0, s1, s2;  // an op's Scalar arguments
 

@@ -1,4 +1,4 @@
-// What the rows of *_ops.def may use besides math.glsl: helpers of the arithmetic type T, and the scalars s0, s1, s2.
+// Names that the entries of *_ops.def may use besides math.glsl: helpers of the arithmetic type T, scalars s0, s1, s2.
 #include "pointwise/math.glsl"
 T s0, s1, s2;  // an op's Scalar arguments
 
@@ -28,9 +28,9 @@ T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
   return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
 }
-// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): neither cancels for negative x, nor
-// branches. The device's own exp in float32: what it errs by at large arguments is lost beside 1, or in a result next
-// to 0.
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3). This has no branch and does not cancel
+// for negative x. float32 takes the device's own exp: its error at large arguments is small beside 1, or in a result
+// near 0.
 #ifdef C_float
 T gelu_exp(T x) { return exp(x); }
 #else
@@ -46,14 +46,14 @@ T mish_grad(T x) {
   T s = sigmoid_(x), t = tanh_(softplus_(x));
   return t + x * s * (T(1) - t * t);
 }
-// logit's eps is s0; below 0: none.
+// logit's eps is s0. A negative one means no eps.
 T clamp_logit(T x) { return s0 < T(0) ? x : (x < s0 ? s0 : (x > T(1) - s0 ? T(1) - s0 : x)); }
 T logit_grad(T g, T x) {
   if (s0 < T(0)) return x < T(0) || x > T(1) ? T(NAN) : g / (x * (T(1) - x));
   return x < s0 || x > T(1) - s0 ? T(0) : g / (x * (T(1) - x));
 }
 #ifdef C_float
-// Exact: each pass takes 20 bits off the quotient.
+// Exact: each pass removes 20 bits of the quotient.
 float fmod_(float x, float y) {
   float a = abs(x), b = abs(y);
   if (is_nan(x) || is_nan(y) || is_inf(x) || b == 0.0) return NAN;
@@ -99,7 +99,7 @@ T sign_(T x) { return sign(x); }
 bool is_nan(T x) { return false; }
 bool is_inf(T x) { return false; }
 bool sign_bit(T x) { return x < T(0); }
-// Division by zero has no value in integers; here it gives 0 and never traps. -1 apart: the lowest / -1 overflows.
+// Integer division by 0 gives 0 and never traps. A divisor of -1 is a case of its own: lowest / -1 overflows.
 T div_trunc(T x, T y) { return y == T(0) ? T(0) : (y == T(-1) ? -x : x / y); }
 T fmod_(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x - x / y * y; }
 T remainder_(T x, T y) {

@@ -1,6 +1,6 @@
 // Float32 elementary functions to about 2 ulp. GLSL leaves their precision to the driver (Vulkan allows 2^-11 for
-// sin, asin and atan, and lavapipe and NVIDIA use some of it), so the rows use these instead. Polynomials are the
-// classic minimax fits for single precision; reductions are marked precise so that no compiler folds them.
+// sin, asin and atan, and lavapipe and NVIDIA use some of it), so the entries use these instead. Polynomials are the
+// classic minimax fits for single precision. Reductions are marked precise so that no compiler folds them.
 #ifndef AULE_MATH_GLSL
 #define AULE_MATH_GLSL
 #define INF uintBitsToFloat(0x7f800000u)

@@ -1,5 +1,5 @@
-// The functions of math.glsl in float64, to about 1e-15: GLSL has none beyond sqrt. Series rather than minimax fits;
-// float64 is for checking gradients here, not for speed.
+// The functions of math.glsl in float64, to about 1e-15: GLSL has none beyond sqrt. They are series and no minimax
+// fits, because float64 serves to check gradients and need not be fast.
 #ifndef AULE_MATH_DOUBLE_GLSL
 #define AULE_MATH_DOUBLE_GLSL
 #define DINF packDouble2x32(uvec2(0u, 0x7ff00000u))

@@ -1,5 +1,5 @@
-// Specialization constants of a pointwise kernel behind OP: storage dtype and access of out and of each operand. What
-// the values of MODE mean is said in the file that includes this.
+// Specialization constants of a pointwise kernel after OP: storage dtype and access mode of out and of each operand.
+// The file that includes this explains the values of MODE.
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int OUT_MODE = 0;
 layout(constant_id = 3) const int A_DTYPE = 0;

@@ -1,13 +1,13 @@
 // Operands of any strides over up to 8 dimensions, dimension 0 the fastest in out; strides in elements, 32 bits.
-// One invocation computes PACK elements along dimension 0, so that the divisions are paid once for them.
+// One invocation computes VEC_ELEMS elements along dimension 0, which share the divisions.
 // MODE of an operand: 0 strided, 1 packed along dimension 0, 2 by value in the params, 3 constant along dimension 0.
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];
   uint64_t value[ARITY];
   uint64_t scalar[3];
-  uint chunks;      // of PACK elements along dimension 0, times the other dimensions
-  uint row_chunks;  // along dimension 0
+  uint vecs;      // of VEC_ELEMS elements along dimension 0, times the other dimensions
+  uint row_vecs;  // along dimension 0
   uint ndim;
   uint sizes[8];
   uint strides[8 * (ARITY + 1)];  // of out, then of each operand
@@ -18,18 +18,18 @@ layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
 #include "pointwise/operands.glsl"
 
-T[PACK] load_operand(int k, uint first, uint count, int dt, int mode) {
-  T x[PACK];
+T[VEC_ELEMS] load_operand(int k, uint first, uint count, int dt, int mode) {
+  T x[VEC_ELEMS];
   uint64_t base = p.in_[k];
   if (mode == 2 || mode == 3) {
     T v = mode == 2 ? scalar_T(p.value[k]) : load_T(base, uint64_t(first), dt);
-    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = v;
-  } else if (mode == 1 && count == uint(PACK)) {
-    Words w = load_words(base + uint64_t(first) * dtype_bytes(dt), PACK * dtype_bytes(dt));
-    [[unroll]] for (int i = 0; i < PACK; ++i) x[i] = unpack_T(w, i, dt);
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = v;
+  } else if (mode == 1 && count == uint(VEC_ELEMS)) {
+    Words w = load_words(base + uint64_t(first) * dtype_bytes(dt), VEC_ELEMS * dtype_bytes(dt));
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = unpack_T(w, i, dt);
   } else {
     uint step = p.strides[8 * (k + 1)];
-    [[unroll]] for (int i = 0; i < PACK; ++i) {
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) {
       x[i] = T(0);
       if (uint(i) < count) x[i] = load_T(base, uint64_t(first + uint(i) * step), dt);
     }
@@ -39,10 +39,10 @@ T[PACK] load_operand(int k, uint first, uint count, int dt, int mode) {
 
 void main() {
   uint64_t linear = linear_invocation();
-  if (linear >= uint64_t(p.chunks)) return;
-  uint rest = uint(linear) / p.row_chunks;
-  uint i0 = (uint(linear) - rest * p.row_chunks) * uint(PACK);
-  uint count = min(uint(PACK), p.sizes[0] - i0);
+  if (linear >= uint64_t(p.vecs)) return;
+  uint rest = uint(linear) / p.row_vecs;
+  uint i0 = (uint(linear) - rest * p.row_vecs) * uint(VEC_ELEMS);
+  uint count = min(uint(VEC_ELEMS), p.sizes[0] - i0);
   uint at[ARITY + 1];
   [[unroll]] for (int k = 0; k <= ARITY; ++k) at[k] = i0 * p.strides[8 * k];
   for (uint d = 1; d < p.ndim; ++d) {
@@ -60,20 +60,20 @@ void main() {
     store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE,
         apply(load_T(p.in_[0], uint64_t(at[1] + i * step), A_DTYPE)));
 #else
-  T a[PACK] = load_operand(0, at[1], count, A_DTYPE, A_MODE);
+  T a[VEC_ELEMS] = load_operand(0, at[1], count, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[PACK] = load_operand(1, at[2], count, B_DTYPE, B_MODE);
+  T b[VEC_ELEMS] = load_operand(1, at[2], count, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[PACK] = load_operand(2, at[3], count, C_DTYPE, C_MODE);
+  T c[VEC_ELEMS] = load_operand(2, at[3], count, C_DTYPE, C_MODE);
 #endif
-  [[unroll]] for (int i = 0; i < PACK; ++i) a[i] = APPLY(i);
-  if (OUT_MODE == 1 && count == uint(PACK)) {
+  [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) a[i] = APPLY(i);
+  if (OUT_MODE == 1 && count == uint(VEC_ELEMS)) {
     Words w;
-    [[unroll]] for (int i = 0; i < PACK; ++i) pack_T(w, i, OUT_DTYPE, a[i]);
-    store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(OUT_DTYPE), PACK * dtype_bytes(OUT_DTYPE), w);
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) pack_T(w, i, OUT_DTYPE, a[i]);
+    store_words(p.out_ + uint64_t(at[0]) * dtype_bytes(OUT_DTYPE), VEC_ELEMS * dtype_bytes(OUT_DTYPE), w);
   } else {
-    [[unroll]] for (int i = 0; i < PACK; ++i)
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i)
       if (uint(i) < count) store_T(p.out_, uint64_t(at[0] + uint(i) * out_step), OUT_DTYPE, a[i]);
   }
 #endif

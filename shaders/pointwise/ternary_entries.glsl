@@ -1,4 +1,4 @@
-// OP's row of ternary_ops.def as a function.
+// OP's entry of ternary_ops.def as a function.
 layout(constant_id = 0) const int OP = 0;
 
 #define TERNARY_NONE(id, name, forms, expr)

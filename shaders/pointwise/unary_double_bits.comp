@@ -1,8 +1,8 @@
-// out = op(a) in float64 by integer code, for devices without float64; op is a row of double_bits_ops.def. Operands
+// out = op(a) in float64 by integer code, for devices without float64; op is an entry of double_bits_ops.def. Operands
 // of any strides, see strided.glsl.
 #pragma aule params ring
 #define C_double_bits
-#define PACK 4
+#define VEC_ELEMS 4
 #define ARITY 1
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

@@ -1,9 +1,9 @@
-// out = op(a) for the long functions of unary_ops.def, any strides. They stand in a loop, one element at a time:
-// unrolled they would cost more to compile than they win.
+// out = op(a) for the long functions of unary_ops.def, any strides. A loop computes one element at a time: unrolling
+// would cost more compile time than it gains.
 #pragma aule params ring
 #define C_float 1
 #define AULE_SPECIAL
-#define PACK 4
+#define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"

@@ -1,11 +1,12 @@
-// out = op(a) over operands of any strides; op is a row of unary_ops.def, C the type it computes in. See strided.glsl.
+// out = op(a) over operands of any strides; op is an entry of unary_ops.def, C the type it computes in.
+// See strided.glsl.
 #pragma aule params ring
 #pragma aule axis C float int int64_t double
 #pragma aule feature float64 if C=double
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
-#define PACK 4
+#define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"

@@ -1,5 +1,5 @@
 // The sums that norm_bwd_persistent.comp's workgroups left: dw[o] = sum over groups of part_w[group, o], db likewise.
-// A workgroup has 32 outputs, 8 invocations for each; the upper half of the grid does db.
+// A workgroup has 32 outputs and 8 invocations for each. The upper half of the grid computes db.
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const int W_DTYPE = 0;
 layout(constant_id = 1) const int B_DTYPE = 0;

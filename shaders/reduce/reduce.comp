@@ -4,18 +4,17 @@
 #pragma aule feature float64 if C=double
 #pragma aule skip STATE=moments C=int64_t
 #pragma aule skip STATE=lse C=int64_t
-// out[o] = finish(combine over r of x[o, r]): every reduction over a set of dimensions.
-//
-// The host has coalesced the dimensions to at most 3 kept and 2 reduced ones, fastest first. C is the arithmetic type.
-// STATE is what is carried per output: a value; value and index (argmax); count, mean and squared deviations
-// (var, by Chan's combination of blocks); maximum and scaled sum (logsumexp); both extremes (aminmax).
-// GROUP 0: one invocation per (output, chunk of the reduced index), invocations adjacent along the kept dimension:
-//   coalesced for column reductions; what lavapipe wants always (no barrier, see below).
-// GROUP 1: one workgroup per (output, chunk), its invocations adjacent along the reduced index, then a tree in shared
-//   memory: row and full reductions on GPUs.
+// out[o] = finish(combine over r of x[o, r]): every reduction over a set of dimensions, merged by the host to at most 3
+// kept and 2 reduced ones, fastest first. C is the arithmetic type. STATE is the state of an output:
+//   value   a value               moments   count, mean and squared deviations (Chan)    minmax   both extremes
+//   arg     value and index       lse       maximum and scaled sum
+// GROUP 0: one invocation per (output, chunk of r), neighbours along the kept dimension. Coalesced for column
+//   reductions; the fastest form on lavapipe, because it has no barrier.
+// GROUP 1: one workgroup per (output, chunk of r), neighbours along r, then a tree in shared memory. For row and full
+//   reductions on GPUs.
 // PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: states to output. 3: states to fewer.
-// Accuracy: four accumulators, folded into the total every BLOCK elements, so a sum's error grows with BLOCK/4 plus
-//   the number of blocks, not with the length.
+// Four accumulators are added to the total every BLOCK elements, so a sum's error grows with BLOCK / 4 plus the number
+// of blocks instead of the length.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -166,7 +165,7 @@ void finish(State s, uint64_t o) {
 #elif defined(STATE_arg)
 const uint64_t NOTHING = ~uint64_t(0);
 State begin() { return State(NOTHING, C(0)); }
-// A NaN beats every number; of equals the first index wins.
+// A NaN is better than every number. Of equal values the first index wins.
 bool better(C x, C y) { return is_nan(x) ? !is_nan(y) : !is_nan(y) && (FINDS_MINIMUM ? x < y : x > y); }
 State combine(State a, State b) {
   if (b.i == NOTHING) return a;
@@ -240,7 +239,8 @@ State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uin
   for (uint64_t r = first; r < last;) {
     uint n = uint(lesser(uint64_t(BLOCK), (last - r + step - 1) / step));
 #ifdef STATE_moments
-    // Sums of x - shift and its square: the shift (the block's first element) keeps the subtraction below harmless.
+    // Sums of x - shift and its square, where shift is the block's first element, so the subtraction below cancels
+    // little.
     C shift = load(base + red_offset(r)), s1 = C(0), s2 = C(0);
     for (uint k = 0; k < n; ++k, r += step) {
       C d = load(base + red_offset(r)) - shift;
@@ -284,7 +284,7 @@ void main() {
   bool inside = c == uint64_t(0) || first < p.n_red;
 #if GROUP
   uint lane = gl_LocalInvocationID.x;
-  // `inside` is the same for the whole workgroup; no early return, so that every invocation meets every barrier.
+  // `inside` is the same for the whole workgroup. There is no early return before the barriers.
   State s = begin();
   if (inside) s = reduce_range(o, kept_offset(o, p.in_stride), first + lane, last, LOCAL);
   tree[lane] = s;

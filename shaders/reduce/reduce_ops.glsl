@@ -1,4 +1,4 @@
-// Codes of reduce.comp's OP, in the order of ReduceOp in csrc/ops/reduce_plan.h.
+// Codes of reduce.comp's OP, in the order of ReduceOp in csrc/ops/reduce/plan.h.
 #define OP_SUM 0
 #define OP_MEAN 1
 #define OP_NANSUM 2

@@ -6,10 +6,12 @@
 // y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum
 // and minimum with their last index, and log-sum-exp.
 //
-// A row is cut into chunks when there are few rows. PASS 0: one chunk, input to output. 1: each chunk's total to
-// scratch [chunk][row]. 2: those totals to exclusive prefixes, in place, one invocation per row. 3: each chunk from its
-// prefix. GROUP 0: an invocation walks a chunk (neighbours along rows: coalesced when inner > 1; lavapipe always).
-// GROUP 1 (GPU, inner 1): a workgroup walks it in tiles of LOCAL elements, each scanned in shared memory.
+// If there are few rows, a row is split into chunks.
+//   PASS 0   one chunk: input to output             PASS 2   totals to exclusive prefixes, in place
+//   PASS 1   total of each chunk to scratch         PASS 3   each chunk, from its prefix, to output
+// scratch is [chunk][row]. PASS 2 has one invocation per row.
+// GROUP 0: an invocation per chunk, neighbours along rows. Coalesced if inner > 1; the fastest form on lavapipe.
+// GROUP 1 (GPU, inner 1): a workgroup per chunk, in tiles of LOCAL elements that are scanned in shared memory.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -75,7 +77,7 @@ void store_value(uint64_t i, C x) {
 #endif
 }
 
-// combine(a, b): a stands before b.
+// combine(a, b): the elements of a come before those of b.
 #if defined(STATE_value)
 State begin() { return State(OP == OP_PROD ? C(1) : C(0)); }
 State element(C x, int64_t i) { return State(x); }
@@ -84,7 +86,7 @@ void store(uint64_t i, State s) { store_value(i, s.v); }
 #elif defined(STATE_arg)
 State begin() { return State(int64_t(-1), C(0)); }
 State element(C x, int64_t i) { return State(i, x); }
-// Of equals the later index wins; a NaN stays until a later NaN.
+// Of equal values the later index wins. A NaN is replaced by a later NaN only.
 State combine(State a, State b) {
   if (b.i < int64_t(0)) return a;
   if (a.i < int64_t(0) || is_nan(b.v)) return b;

@@ -19,7 +19,7 @@ namespace {
 
 bool on_aule(const at::Tensor& t) { return t.device().type() == c10::DeviceType::PrivateUse1; }
 
-// Same sizes, same strides, no gaps: the bytes from element 0 on are the tensor.
+// Same sizes, same strides and no gaps, so the tensor is the bytes from element 0 on.
 bool same_dense_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() &&
          ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
@@ -29,7 +29,7 @@ bool has_bits(const at::Tensor& t) { return t.is_conj() || t.is_neg(); }
 
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const c10::OptionalDeviceGuard guard(dst.device());
-  // Conversion happens on the device; a dtype without arithmetic there is converted where the data is, on the host.
+  // The device converts, except dtypes without arithmetic there. Those are converted on the host, where the data is.
   const bool convert_here =
       src.dtype() != dst.dtype() && (!has_dtype(src.scalar_type()) || !has_dtype(dst.scalar_type()) ||
                                      src.scalar_type() == at::kDouble || dst.scalar_type() == at::kDouble);
@@ -38,7 +38,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
     upload(dst, host, non_blocking);
     return;
   }
-  // Only what the source really holds travels; a broadcast happens on the device.
+  // Only the source's own elements are uploaded. The device broadcasts them.
   host = host.contiguous();
   at::Tensor staged = at::empty(host.sizes(), dst.options().dtype(host.scalar_type()));
   upload(staged, host, non_blocking);
@@ -61,7 +61,7 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   const_cast<at::Tensor&>(dst).copy_(host);
 }
 
-// Of equal sizes, on one device. Dtypes that have no arithmetic there (float8, uint16 to uint64) convert on the host.
+// Both of equal sizes, on one device. Dtypes without arithmetic there (float8, uint16 to uint64) convert on the host.
 void on_device(const at::Tensor& src, const at::Tensor& dst) {
   if (C10_LIKELY(converts_on_device(dst.scalar_type(), src.scalar_type()))) {
     copy_strided(dst, src);
@@ -82,7 +82,7 @@ void on_device(const at::Tensor& src, const at::Tensor& dst) {
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
   if (dst.numel() == 0) return dst;
-  // Conjugate and negative bits: those of host tensors are settled on the host, those of ours by the device's copies.
+  // The host resolves conjugate and negative bits of its tensors. Those of device tensors are resolved by copy kernels.
   if (self.is_cpu() && has_bits(self)) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
   if (dst.is_cpu() && has_bits(dst)) {
     at::Tensor plain = at::empty(dst.sizes(), dst.options());
@@ -93,13 +93,13 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     if (self.device() == dst.device()) {
       on_device(self.expand(dst.sizes()), dst);
     } else {
-      // Between devices through the host: Vulkan has no portable peer access.
+      // Between devices the bytes go through the host: Vulkan 1.3 has no portable peer access.
       at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
       device_to_host(self, host, /*non_blocking=*/false);
       host_to_device(host, dst, /*non_blocking=*/false);
     }
   } else if (on_aule(dst)) {
-    // Memory of another kind of device (CUDA beside us) is no address of the host's: the host lies between.
+    // Memory of another kind of device (CUDA, say) is not addressable here, so the bytes go through the host.
     host_to_device(self.is_cpu() ? self : self.to(at::kCPU), dst, non_blocking && self.is_cpu());
   } else if (dst.is_cpu()) {
     device_to_host(self.expand(dst.sizes()), dst, non_blocking);

@@ -4,9 +4,9 @@
 
 namespace aule::ops {
 
-// Without non_blocking, or from pageable memory, the source may be changed once this returns.
+// The caller may change the source when this returns, except with non_blocking from pinned memory.
 void upload(const at::Tensor& dst, const at::Tensor& host, bool non_blocking);
-// Waits for the value, except with non_blocking into pinned memory.
+// Waits for the values, except with non_blocking into pinned memory.
 void download(const at::Tensor& host, const at::Tensor& src, bool non_blocking);
 
 }  // namespace aule::ops

@@ -17,11 +17,11 @@
 namespace aule::ops {
 namespace {
 
-// How many elements one invocation of each kernel moves (PACK there) and its workgroup's size.
-constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
+// Elements that one invocation of each kernel moves (VEC_ELEMS in the shader), and its workgroup's size.
+constexpr int kDenseVec = 8, kDenseLocal = 128, kStridedVec = 4, kStridedLocal = 64;
 
-bool aligned(uint64_t address, int64_t offset_elems, DType t, int pack) {
-  const uint64_t unit = std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack));
+bool aligned(uint64_t address, int64_t offset_elems, DType t, int vec) {
+  const uint64_t unit = std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(vec));
   return (address + static_cast<uint64_t>(offset_elems) * dtype_size(t)) % unit == 0;
 }
 
@@ -65,15 +65,15 @@ StridedShape<N> shape_of(const std::array<const at::Tensor*, N>& tensors) {
 template <class Params, int N>
 uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
   p.ndim = static_cast<uint32_t>(shape.ndim);
-  p.row_chunks = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedPack);
-  uint64_t chunks = p.row_chunks;
-  for (int i = 1; i < shape.ndim; ++i) chunks *= static_cast<uint64_t>(shape.sizes[i]);
-  p.chunks = static_cast<uint32_t>(chunks);
+  p.row_vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
+  uint64_t vecs = p.row_vecs;
+  for (int i = 1; i < shape.ndim; ++i) vecs *= static_cast<uint64_t>(shape.sizes[i]);
+  p.vecs = static_cast<uint32_t>(vecs);
   for (int i = 0; i < std::min(shape.ndim, 7); ++i) p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
-  return ceil_div(chunks, kStridedLocal);
+  return ceil_div(vecs, kStridedLocal);
 }
 
-// A GPU moves bytes faster by a kernel than by a transfer command; a CPU does not.
+// A GPU copies faster by a kernel than by a transfer command (H200: shaders/copy/copy_words.comp). A CPU does not.
 void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint64_t from, uint64_t bytes) {
   if (caps.is_software() || (to | from) % 16 != 0 || bytes < 4096) {
     copy_bytes(stream, to, from, bytes);
@@ -87,7 +87,8 @@ void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint
   launch(stream, kernel::copy_words(), {}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
 }
 
-// The transposing kernel, where it applies: dst dense along dimension 0, src along another, both of some length.
+// Launches transpose.comp if dst is dense along dimension 0, src along another, and both have 16 elements or more.
+// Else returns false.
 bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from,
                const StridedShape<2>& shape) {
   if (caps.is_software() || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
@@ -119,7 +120,7 @@ bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, u
   return true;
 }
 
-// Equal dtypes, or integers that differ in name only.
+// True for equal dtypes and for integers of equal size.
 bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
   if (dst == src) return true;
   return c10::isIntegralType(dst, /*includeBool=*/false) && c10::isIntegralType(src, /*includeBool=*/false) &&
@@ -149,7 +150,7 @@ at::Tensor negated(const at::Tensor& t) {
   return plain;
 }
 
-// The real or imaginary parts as a real tensor, whose negative bit says what the complex one's bits meant.
+// The real or imaginary parts as a real tensor. Its negative bit stands for the complex tensor's bits.
 at::Tensor plane(const at::Tensor& t, int part) {
   at::Tensor memory = at::alias(t);
   if (t.is_conj()) memory._set_conj(false);
@@ -159,7 +160,7 @@ at::Tensor plane(const at::Tensor& t, int part) {
   return real;
 }
 
-// Conversions to, from and between complex dtypes are conversions of their planes.
+// Converts to, from and between complex dtypes plane by plane.
 void convert_complex(const at::Tensor& dst, const at::Tensor& src) {
   if (dst.is_complex()) {
     copy_strided(plane(dst, 0), src.is_complex() ? plane(src, 0) : src);
@@ -221,7 +222,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   if (!same && (dst.is_complex() || src.is_complex())) return convert_complex(dst, src);
   if (negate && !same) return copy_strided(dst, negated(src));
   if (negate && c10::isIntegralType(dst.scalar_type(), /*includeBool=*/true)) {
-    copy_strided(at::_neg_view(dst), src);  // bits as they are; integers have no sign to flip
+    copy_strided(at::_neg_view(dst), src);  // copies bits: an integer has no sign bit to flip
     at::Tensor written = dst.is_neg() ? at::_neg_view(dst) : dst;
     written.neg_();
     return;
@@ -253,9 +254,9 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       p.dst = d;
       p.src = s;
       p.n = static_cast<uint32_t>(shape.numel());
-      const bool wide = aligned(d, 0, dt_dst, kDensePack) && aligned(s, 0, dt_src, kDensePack);
+      const bool wide = aligned(d, 0, dt_dst, kDenseVec) && aligned(s, 0, dt_src, kDenseVec);
       launch(stream, kernel::copy_dense(dense_axis(via)), {.dst_dtype = dt_dst, .src_dtype = dt_src, .aligned = wide},
-             p, args, linear_grid(ceil_div(p.n, kDensePack * kDenseLocal)));
+             p, args, linear_grid(ceil_div(p.n, kDenseVec * kDenseLocal)));
       return;
     }
     CopyStridedParams p{};
@@ -266,8 +267,8 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       p.src_strides[i] = static_cast<uint32_t>(shape.strides[1][i]);
     }
     const uint32_t groups = fill_dims(p, shape);
-    const bool packed_dst = shape.packed(0, kStridedPack) && aligned(d, 0, dt_dst, kStridedPack);
-    const bool packed_src = shape.packed(1, kStridedPack) && aligned(s, 0, dt_src, kStridedPack);
+    const bool packed_dst = shape.packed(0, kStridedVec) && aligned(d, 0, dt_dst, kStridedVec);
+    const bool packed_src = shape.packed(1, kStridedVec) && aligned(s, 0, dt_src, kStridedVec);
     launch(stream, kernel::copy_strided(strided_axis(via)),
            {.dst_dtype = dt_dst,
             .src_dtype = dt_src,

@@ -5,12 +5,12 @@
 
 namespace aule::ops {
 
-// Both on one aule device, of equal sizes (src expanded by the caller; its strides may be 0), not overlapping.
-// Equal dtypes move bits, others convert as PyTorch's CPU does, float64 by integer code on devices without float64.
-// Dtypes without arithmetic (float8, uint16 to uint64) raise NotImplementedError unless only bits move.
+// Both are on one aule device, of equal sizes (the caller expands src, whose strides may be 0), and do not overlap.
+// Equal dtypes are copied as bits. Others convert as on PyTorch's CPU, float64 by integer code on devices without it.
+// Dtypes without arithmetic (float8, uint16 to uint64) raise NotImplementedError, unless they are copied as bits.
 void copy_strided(const at::Tensor& dst, const at::Tensor& src);
 
-// False where a conversion on the device is refused for the dtypes' sake.
+// False if the device has no conversion between these dtypes.
 bool converts_on_device(c10::ScalarType dst, c10::ScalarType src);
 
 void fill_kernel(const at::Tensor& dst, const at::Scalar& value);

@@ -31,8 +31,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   if (out.numel() == 0) return out;
   const DType dtype = dtype_of(out, op);
   const int device = out.device().index();
-  // Truncated to integers, the last digit of a fraction decides: take float64, by integer code where the device has
-  // none.
+  // With truncation to integers the last digit of a fraction decides. So this is float64, by integer code if the device
+  // has none.
   const bool exact = dtype == DType::f64 || (!is_floating(dtype) && s.kind != Kind::integer);
   auto kernel = kernel::sequence(exact ? DType::f64 : DType::f32);
   const bool bits = exact && !supports(device, kernel.id) && s.kind != Kind::power;
@@ -156,7 +156,7 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
     ops::linspace_out(endpoint(start, out), endpoint(end, out), steps, exponents);
     at::Tensor powers = at::pow(base, exponents);
     if (integers) {
-      // A power that is a whole number but for the last digits is one, and must not be truncated to the next lower.
+      // A power that differs from a whole number by rounding only is that number, and is not truncated below it.
       const at::Tensor whole = powers.round();
       powers = at::where(powers.sub(whole).abs().le(whole.abs().mul(1e-14)), whole, powers);
     }

@@ -1,4 +1,4 @@
-// Creation, views and storage: the ops no other op works without.
+// Creation, views and storage: the ops that all others need.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -12,7 +12,7 @@ at::Tensor empty_memory_format(at::IntArrayRef size, std::optional<at::ScalarTyp
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pin_memory);
-// The zeros of forward-mode differentiation: a shape without memory. Operators that do not know them get real zeros.
+// The zeros of forward-mode differentiation: a shape without memory. Other operators get real zeros instead.
 at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                                  std::optional<at::Layout> layout, std::optional<at::Device> device,
                                  std::optional<bool> pin_memory);

@@ -49,7 +49,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   const Caps& caps = caps_of(self);
   const int64_t blocks = self.size(1) / elements_of_block(self);
   const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
-  // Long rows: a workgroup each. Others: small workgroups that stay, as many as a multiprocessor has room for.
+  // A long row has a workgroup of its own. Shorter rows have small persistent workgroups, as many as are resident.
   constexpr int64_t kLongBlocks = 2048, kStaying = 1024;  // invocations of a multiprocessor
   const uint32_t local = blocks > kLongBlocks ? kLocal : 32;
   int64_t groups = rows;

@@ -1,4 +1,4 @@
-// Cross entropy in one pass over the logits forward and one backward: log_softmax is never written.
+// Cross entropy in one pass over the logits forward and one backward. log_softmax is not written.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,11 +6,11 @@
 
 namespace aule::ops {
 
-// Whether the two ops below serve: GPUs, dense float32, float16 or bfloat16 logits (N, C), class indices (N).
+// True if the two ops below serve: GPUs, dense float32, float16 or bfloat16 logits (N, C), class indices (N).
 bool cross_entropy_serves(const at::Tensor& self, const at::Tensor& target);
 
-// aule::cross_entropy_fwd -> loss (float32 where `wide`, else of self's dtype), the number of targets that count, and
-// logsumexp of each row.
+// aule::cross_entropy_fwd -> loss (float32 if `wide`, else of self's dtype), the number of targets that are not
+// ignored, and logsumexp of each row.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tensor& self, const at::Tensor& target,
                                                                  int64_t reduction, int64_t ignore_index, bool wide);
 // aule::cross_entropy_bwd -> grad_input

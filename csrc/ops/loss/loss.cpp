@@ -78,7 +78,7 @@ void check_kernel(const char* op, const at::Tensor& self, KernelId kernel) {
   TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), kernel), op, ": this device has no float64 arithmetic");
 }
 
-// What both directions' kernels are told alike.
+// Params that the kernels of both directions share.
 template <class Params>
 void fill(Params& p, TensorArgs& args, const Shape& shape, const at::Tensor& target, const OptionalTensor& weight,
           int64_t ignore_index) {
@@ -182,7 +182,7 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
           .mean = reduction == at::Reduction::Mean,
           .per_element = per_element},
          p, args, linear_grid(ceil_div(p.n, 64)));
-  // A layout that the kernel does not step through was filled as a contiguous copy.
+  // If the kernel cannot address grad_input's layout, it has filled a contiguous copy.
   if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
 }
 

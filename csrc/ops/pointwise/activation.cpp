@@ -19,15 +19,15 @@ bool is_tanh(std::string_view approximate) {
 }  // namespace
 
 Tensor& gelu_out(const Tensor& self, std::string_view approximate, Tensor& out) {
-  return unary(is_tanh(approximate) ? unary_row::gelu_tanh : unary_row::gelu, Rule::same, out, self);
+  return unary(is_tanh(approximate) ? unary_entry::gelu_tanh : unary_entry::gelu, Rule::same, out, self);
 }
 Tensor gelu(const Tensor& self, std::string_view approximate) {
   Tensor out;
   return ops::gelu_out(self, approximate, out);
 }
 Tensor& gelu_backward_out(const Tensor& grad, const Tensor& self, std::string_view approximate, Tensor& grad_input) {
-  const Row& row = is_tanh(approximate) ? binary_row::gelu_tanh_backward : binary_row::gelu_backward;
-  return binary(row, Rule::same, grad_input, grad, self);
+  const Entry& entry = is_tanh(approximate) ? binary_entry::gelu_tanh_backward : binary_entry::gelu_backward;
+  return binary(entry, Rule::same, grad_input, grad, self);
 }
 Tensor gelu_backward(const Tensor& grad, const Tensor& self, std::string_view approximate) {
   Tensor grad_input;
@@ -35,10 +35,10 @@ Tensor gelu_backward(const Tensor& grad, const Tensor& self, std::string_view ap
 }
 
 Tensor& threshold_out(const Tensor& self, const Scalar& threshold, const Scalar& value, Tensor& out) {
-  return unary(unary_row::threshold, out, self, {threshold, value});
+  return unary(unary_entry::threshold, out, self, {threshold, value});
 }
 Tensor& threshold_backward_out(const Tensor& grad, const Tensor& self, const Scalar& threshold, Tensor& grad_input) {
-  return binary(binary_row::threshold_backward, grad_input, grad, self, {threshold});
+  return binary(binary_entry::threshold_backward, grad_input, grad, self, {threshold});
 }
 Tensor threshold_backward(const Tensor& grad, const Tensor& self, const Scalar& threshold) {
   Tensor grad_input;
@@ -47,7 +47,7 @@ Tensor threshold_backward(const Tensor& grad, const Tensor& self, const Scalar& 
 
 Tensor& hardtanh_out(const Tensor& self, const Scalar& min_val, const Scalar& max_val, Tensor& out) {
   TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kBool, "hardtanh: not implemented for Bool");
-  return unary(unary_row::clamp, out, self, {min_val, max_val});
+  return unary(unary_entry::clamp, out, self, {min_val, max_val});
 }
 Tensor hardtanh(const Tensor& self, const Scalar& min_val, const Scalar& max_val) {
   Tensor out;
@@ -58,7 +58,7 @@ Tensor& hardtanh_(Tensor& self, const Scalar& min_val, const Scalar& max_val) {
 }
 Tensor& hardtanh_backward_out(const Tensor& grad, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
                               Tensor& grad_input) {
-  return binary(binary_row::hardtanh_backward, Rule::same, grad_input, grad, self, {min_val, max_val});
+  return binary(binary_entry::hardtanh_backward, Rule::same, grad_input, grad, self, {min_val, max_val});
 }
 Tensor hardtanh_backward(const Tensor& grad, const Tensor& self, const Scalar& min_val, const Scalar& max_val) {
   Tensor grad_input;
@@ -66,58 +66,58 @@ Tensor hardtanh_backward(const Tensor& grad, const Tensor& self, const Scalar& m
 }
 
 Tensor& leaky_relu_out(const Tensor& self, const Scalar& negative_slope, Tensor& out) {
-  return unary(unary_row::leaky_relu, Rule::same, out, self, {negative_slope});
+  return unary(unary_entry::leaky_relu, Rule::same, out, self, {negative_slope});
 }
 Tensor& leaky_relu_backward_out(const Tensor& grad, const Tensor& self, const Scalar& negative_slope,
                                 bool self_is_result, Tensor& grad_input) {
   TORCH_CHECK(!self_is_result || negative_slope.toDouble() >= 0.0,
               "leaky_relu_backward: the in-place form needs a negative_slope of at least 0, got ",
               negative_slope.toDouble());
-  return binary(binary_row::leaky_relu_backward, Rule::same, grad_input, grad, self, {negative_slope});
+  return binary(binary_entry::leaky_relu_backward, Rule::same, grad_input, grad, self, {negative_slope});
 }
 Tensor& elu_out(const Tensor& self, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, Tensor& out) {
-  return unary(unary_row::elu, Rule::same, out, self, {alpha.toDouble() * scale.toDouble(), scale, input_scale});
+  return unary(unary_entry::elu, Rule::same, out, self, {alpha.toDouble() * scale.toDouble(), scale, input_scale});
 }
 Tensor& elu_backward_out(const Tensor& grad, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale,
                          bool is_result, const Tensor& self_or_result, Tensor& grad_input) {
   TORCH_CHECK(!is_result || alpha.toDouble() >= 0.0,
               "elu_backward: the in-place form needs an alpha of at least 0, got ", alpha.toDouble());
-  return binary(is_result ? binary_row::elu_backward_result : binary_row::elu_backward, Rule::same, grad_input, grad,
-                self_or_result, {alpha.toDouble() * scale.toDouble(), scale, input_scale});
+  return binary(is_result ? binary_entry::elu_backward_result : binary_entry::elu_backward, Rule::same, grad_input,
+                grad, self_or_result, {alpha.toDouble() * scale.toDouble(), scale, input_scale});
 }
 Tensor& softplus_out(const Tensor& self, const Scalar& beta, const Scalar& threshold, Tensor& out) {
-  return unary(unary_row::softplus, Rule::same, out, self, {beta, threshold});
+  return unary(unary_entry::softplus, Rule::same, out, self, {beta, threshold});
 }
 Tensor& softplus_backward_out(const Tensor& grad, const Tensor& self, const Scalar& beta, const Scalar& threshold,
                               Tensor& grad_input) {
-  return binary(binary_row::softplus_backward, Rule::same, grad_input, grad, self, {beta, threshold});
+  return binary(binary_entry::softplus_backward, Rule::same, grad_input, grad, self, {beta, threshold});
 }
 Tensor& hardshrink_out(const Tensor& self, const Scalar& lambd, Tensor& out) {
-  return unary(unary_row::hardshrink, Rule::same, out, self, {lambd});
+  return unary(unary_entry::hardshrink, Rule::same, out, self, {lambd});
 }
 Tensor& softshrink_out(const Tensor& self, const Scalar& lambd, Tensor& out) {
   TORCH_CHECK(lambd.toDouble() >= 0, "softshrink: expected lambda to be at least 0, but got ", lambd.toDouble());
-  return unary(unary_row::softshrink, Rule::same, out, self, {lambd});
+  return unary(unary_entry::softshrink, Rule::same, out, self, {lambd});
 }
 Tensor& shrink_backward_out(const Tensor& grad, const Tensor& self, const Scalar& lambd, Tensor& grad_input) {
-  return binary(binary_row::shrink_backward, Rule::same, grad_input, grad, self, {lambd});
+  return binary(binary_entry::shrink_backward, Rule::same, grad_input, grad, self, {lambd});
 }
 Tensor& logit_backward_out(const Tensor& grad, const Tensor& self, std::optional<double> eps, Tensor& grad_input) {
-  return binary(binary_row::logit_backward, Rule::same, grad_input, grad, self, {eps.value_or(-1.0)});
+  return binary(binary_entry::logit_backward, Rule::same, grad_input, grad, self, {eps.value_or(-1.0)});
 }
 
-// The buffer is the CPU's shortcut; here it stays empty.
+// Only the CPU uses the buffer. It stays empty here.
 std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
   Tensor output;
-  unary(unary_row::log_sigmoid, Rule::same, output, self);
+  unary(unary_entry::log_sigmoid, Rule::same, output, self);
   return {output, at::empty({0}, self.options())};
 }
 std::tuple<Tensor&, Tensor&> log_sigmoid_forward_out(const Tensor& self, Tensor& output, Tensor& buffer) {
-  unary(unary_row::log_sigmoid, Rule::same, output, self);
+  unary(unary_entry::log_sigmoid, Rule::same, output, self);
   return {output, buffer};
 }
 Tensor& log_sigmoid_backward_out(const Tensor& grad, const Tensor& self, const Tensor&, Tensor& grad_input) {
-  return binary(binary_row::log_sigmoid_backward, Rule::same, grad_input, grad, self);
+  return binary(binary_entry::log_sigmoid_backward, Rule::same, grad_input, grad, self);
 }
 Tensor log_sigmoid_backward(const Tensor& grad, const Tensor& self, const Tensor& buffer) {
   Tensor grad_input;
@@ -126,12 +126,12 @@ Tensor log_sigmoid_backward(const Tensor& grad, const Tensor& self, const Tensor
 
 Tensor prelu_kernel(const Tensor& self, const Tensor& weight) {
   Tensor out;
-  return binary(binary_row::prelu, Rule::same, out, self, weight);
+  return binary(binary_entry::prelu, Rule::same, out, self, weight);
 }
 std::tuple<Tensor, Tensor> prelu_kernel_backward(const Tensor& grad, const Tensor& self, const Tensor& weight) {
   Tensor grad_self, grad_weight;
-  ternary(ternary_row::prelu_backward, grad_self, grad, self, weight);
-  ternary(ternary_row::prelu_weight_backward, grad_weight, grad, self, weight);
+  ternary(ternary_entry::prelu_backward, grad_self, grad, self, weight);
+  ternary(ternary_entry::prelu_weight_backward, grad_weight, grad, self, weight);
   return {grad_self, grad_weight};
 }
 
@@ -141,7 +141,7 @@ Tensor& glu_out(const Tensor& self, int64_t dim, Tensor& out) {
   TORCH_CHECK(self.size(d) % 2 == 0, "glu: the halved dimension must be even, but dimension ", d, " has size ",
               self.size(d));
   const int64_t half = self.size(d) / 2;
-  return binary(binary_row::glu, Rule::same, out, self.narrow(d, 0, half), self.narrow(d, half, half));
+  return binary(binary_entry::glu, Rule::same, out, self.narrow(d, 0, half), self.narrow(d, half, half));
 }
 Tensor& glu_backward_out(const Tensor& grad, const Tensor& self, int64_t dim, Tensor& grad_input) {
   const int64_t d = at::maybe_wrap_dim(dim, self.dim());
@@ -149,8 +149,8 @@ Tensor& glu_backward_out(const Tensor& grad, const Tensor& self, int64_t dim, Te
   at::native::resize_output(grad_input, self.sizes());
   const Tensor a = self.narrow(d, 0, half), b = self.narrow(d, half, half);
   Tensor grad_a = grad_input.narrow(d, 0, half), grad_b = grad_input.narrow(d, half, half);
-  binary(binary_row::glu, Rule::same, grad_a, grad, b);
-  ternary(ternary_row::glu_backward, grad_b, grad, a, b);
+  binary(binary_entry::glu, Rule::same, grad_a, grad, b);
+  ternary(ternary_entry::glu_backward, grad_b, grad, a, b);
   return grad_input;
 }
 Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
@@ -163,7 +163,7 @@ Tensor& rrelu_with_noise_out(const Tensor& self, Tensor& noise, const Scalar& lo
   if (!training) return ops::leaky_relu_out(self, (lower.toDouble() + upper.toDouble()) / 2, out);
   noise.uniform_(lower.toDouble(), upper.toDouble(), generator);
   noise.masked_fill_(self.gt(0), 1);
-  return binary(binary_row::mul, out, self, noise);
+  return binary(binary_entry::mul, out, self, noise);
 }
 Tensor rrelu_with_noise(const Tensor& self, Tensor& noise, const Scalar& lower, const Scalar& upper, bool training,
                         std::optional<at::Generator> generator) {

@@ -22,7 +22,7 @@ Scalars real(const at::Scalar& factor) {
 
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_row::add, out, self, other, real(alpha));
+  return binary(binary_entry::add, out, self, other, real(alpha));
 }
 at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -35,7 +35,7 @@ at::Tensor& add_(at::Tensor& self, const at::Tensor& other, const at::Scalar& al
 at::Tensor& sub_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::sub_check(self, other);
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_row::sub, out, self, other, real(alpha));
+  return binary(binary_entry::sub, out, self, other, real(alpha));
 }
 at::Tensor sub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -50,10 +50,10 @@ at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scala
 
 at::Tensor& div_mode_out(const at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode,
                          at::Tensor& out) {
-  if (!rounding_mode) return binary(binary_row::div, out, self, other);
+  if (!rounding_mode) return binary(binary_entry::div, out, self, other);
   TORCH_CHECK(*rounding_mode == "trunc" || *rounding_mode == "floor",
               "div: expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *rounding_mode, "'");
-  return binary(*rounding_mode == "trunc" ? binary_row::div_trunc : binary_row::div_floor, out, self, other);
+  return binary(*rounding_mode == "trunc" ? binary_entry::div_trunc : binary_entry::div_floor, out, self, other);
 }
 at::Tensor div_mode(const at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode) {
   at::Tensor out;
@@ -64,14 +64,14 @@ at::Tensor& div_mode_(at::Tensor& self, const at::Tensor& other, std::optional<s
 }
 at::Tensor remainder_scalar_tensor(const at::Scalar& self, const at::Tensor& other) {
   at::Tensor out;
-  return binary(binary_row::remainder, out, at::native::wrapped_scalar_tensor(self), other);
+  return binary(binary_entry::remainder, out, at::native::wrapped_scalar_tensor(self), other);
 }
 
 at::Tensor& pow_out(const at::Tensor& self, const at::Tensor& exponent, at::Tensor& out) {
   const c10::ScalarType common = at::result_type(self, exponent);
   TORCH_CHECK_NOT_IMPLEMENTED(common != at::kBool, "pow: not implemented for Bool");
   const bool integral = c10::isIntegralType(common, false);
-  return binary(integral ? binary_row::pow_int : binary_row::pow_float, Rule::same, out, self, exponent);
+  return binary(integral ? binary_entry::pow_int : binary_entry::pow_float, Rule::same, out, self, exponent);
 }
 at::Tensor pow(const at::Tensor& self, const at::Tensor& exponent) {
   at::Tensor out;
@@ -87,14 +87,14 @@ at::Tensor& pow_tensor_scalar_out(const at::Tensor& self, const at::Scalar& expo
     return ops::pow_out(self, at::native::wrapped_scalar_tensor(exponent), out);
   }
   const double e = exponent.toDouble();
-  const Row* row = e == 2      ? &unary_row::square
-                   : e == 3    ? &unary_row::cube
-                   : e == 0.5  ? &unary_row::sqrt
-                   : e == -0.5 ? &unary_row::rsqrt
-                   : e == -1   ? &unary_row::reciprocal
-                   : e == -2   ? &unary_row::inverse_square
-                               : &unary_row::pow_scalar;
-  return unary(*row, out, self, {exponent});
+  const Entry* entry = e == 2      ? &unary_entry::square
+                       : e == 3    ? &unary_entry::cube
+                       : e == 0.5  ? &unary_entry::sqrt
+                       : e == -0.5 ? &unary_entry::rsqrt
+                       : e == -1   ? &unary_entry::reciprocal
+                       : e == -2   ? &unary_entry::inverse_square
+                                   : &unary_entry::pow_scalar;
+  return unary(*entry, out, self, {exponent});
 }
 at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent) {
   at::Tensor out;
@@ -103,13 +103,13 @@ at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent)
 at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, at::Tensor& out) {
   const c10::ScalarType common = at::result_type(exponent, self);
   if (!c10::isFloatingType(common)) return ops::pow_out(at::native::wrapped_scalar_tensor(self), exponent, out);
-  return unary(unary_row::scalar_pow, out, exponent, {self});
+  return unary(unary_entry::scalar_pow, out, exponent, {self});
 }
 
 at::Tensor& lerp_scalar_out(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
               " for `end`, but got dtype ", end.scalar_type());
-  return binary(binary_row::lerp_scalar, Rule::same, out, self, end, real(weight));
+  return binary(binary_entry::lerp_scalar, Rule::same, out, self, end, real(weight));
 }
 at::Tensor lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
   at::Tensor out;
@@ -121,12 +121,12 @@ at::Tensor& lerp_scalar_(at::Tensor& self, const at::Tensor& end, const at::Scal
 at::Tensor& lerp_tensor_out(const at::Tensor& self, const at::Tensor& end, const at::Tensor& weight, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
               " for `end`, but got dtype ", end.scalar_type());
-  return ternary(ternary_row::lerp, out, self, end, weight);
+  return ternary(ternary_entry::lerp, out, self, end, weight);
 }
 
 at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
                         const at::Scalar& value, at::Tensor& out) {
-  return ternary(ternary_row::addcmul, out, self, tensor1, tensor2, real(value));
+  return ternary(ternary_entry::addcmul, out, self, tensor1, tensor2, real(value));
 }
 at::Tensor& addcmul_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcmul_out(self, tensor1, tensor2, value, self);
@@ -136,7 +136,7 @@ at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const
   TORCH_CHECK(
       !(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
       "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
-  return ternary(ternary_row::addcdiv, out, self, tensor1, tensor2, real(value));
+  return ternary(ternary_entry::addcdiv, out, self, tensor1, tensor2, real(value));
 }
 at::Tensor& addcdiv_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcdiv_out(self, tensor1, tensor2, value, self);

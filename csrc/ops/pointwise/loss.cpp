@@ -16,14 +16,13 @@ Tensor reduce(const Tensor& losses, int64_t reduction) {
   return reduction == at::Reduction::Sum ? at::sum(losses) : losses;
 }
 
-Tensor loss(const Row& row, const Tensor& self, const Tensor& target, int64_t reduction, const Scalars& scalars = {}) {
+Tensor loss(const Entry& entry, const Tensor& self, const Tensor& target, int64_t reduction,
+            const Scalars& scalars = {}) {
   Tensor losses;
-  return reduce(binary(row, Rule::same, losses, self, target, scalars), reduction);
+  return reduce(binary(entry, Rule::same, losses, self, target, scalars), reduction);
 }
 
-Tensor& assign(Tensor& out, const Tensor& value) {
-  return hand_over(value, out);
-}
+Tensor& assign(Tensor& out, const Tensor& value) { return hand_over(value, out); }
 
 // 1 / n for the mean, times `factor`.
 double scale(const Tensor& self, int64_t reduction, double factor = 1.0) {
@@ -33,14 +32,14 @@ double scale(const Tensor& self, int64_t reduction, double factor = 1.0) {
 }  // namespace
 
 Tensor mse_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
-  return loss(binary_row::mse_loss, self, target, reduction);
+  return loss(binary_entry::mse_loss, self, target, reduction);
 }
 Tensor& mse_loss_out(const Tensor& self, const Tensor& target, int64_t reduction, Tensor& out) {
   return assign(out, ops::mse_loss(self, target, reduction));
 }
 Tensor& mse_loss_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction,
                               Tensor& grad_input) {
-  return ternary(ternary_row::mse_loss_backward, grad_input, grad, self, target, {scale(self, reduction, 2.0)});
+  return ternary(ternary_entry::mse_loss_backward, grad_input, grad, self, target, {scale(self, reduction, 2.0)});
 }
 Tensor mse_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction) {
   Tensor grad_input;
@@ -49,31 +48,32 @@ Tensor mse_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& t
 
 Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, int64_t reduction, double beta) {
   TORCH_CHECK(beta >= 0, "smooth_l1_loss: expected beta to be at least 0, but got ", beta);
-  return loss(binary_row::smooth_l1_loss, self, target, reduction, {beta});
+  return loss(binary_entry::smooth_l1_loss, self, target, reduction, {beta});
 }
 Tensor& smooth_l1_loss_out(const Tensor& self, const Tensor& target, int64_t reduction, double beta, Tensor& out) {
   return assign(out, ops::smooth_l1_loss(self, target, reduction, beta));
 }
 Tensor& smooth_l1_loss_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction,
                                     double beta, Tensor& grad_input) {
-  return ternary(ternary_row::smooth_l1_loss_backward, grad_input, grad, self, target, {scale(self, reduction), beta});
+  return ternary(ternary_entry::smooth_l1_loss_backward, grad_input, grad, self, target,
+                 {scale(self, reduction), beta});
 }
 
 Tensor huber_loss(const Tensor& self, const Tensor& target, int64_t reduction, double delta) {
   TORCH_CHECK(delta > 0, "huber_loss: expected delta above 0, but got ", delta);
-  return loss(binary_row::huber_loss, self, target, reduction, {delta});
+  return loss(binary_entry::huber_loss, self, target, reduction, {delta});
 }
 Tensor& huber_loss_out(const Tensor& self, const Tensor& target, int64_t reduction, double delta, Tensor& out) {
   return assign(out, ops::huber_loss(self, target, reduction, delta));
 }
 Tensor& huber_loss_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction,
                                 double delta, Tensor& grad_input) {
-  return ternary(ternary_row::huber_loss_backward, grad_input, grad, self, target, {scale(self, reduction), delta});
+  return ternary(ternary_entry::huber_loss_backward, grad_input, grad, self, target, {scale(self, reduction), delta});
 }
 
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const OptionalTensor& weight, int64_t reduction) {
   Tensor losses;
-  binary(binary_row::binary_cross_entropy, Rule::same, losses, self, target);
+  binary(binary_entry::binary_cross_entropy, Rule::same, losses, self, target);
   if (weight && weight->defined()) losses.mul_(*weight);
   return reduce(losses, reduction);
 }
@@ -83,7 +83,7 @@ Tensor& binary_cross_entropy_out(const Tensor& self, const Tensor& target, const
 }
 Tensor& binary_cross_entropy_backward_out(const Tensor& grad, const Tensor& self, const Tensor& target,
                                           const OptionalTensor& weight, int64_t reduction, Tensor& grad_input) {
-  ternary(ternary_row::binary_cross_entropy_backward, grad_input, grad, self, target, {scale(self, reduction)});
+  ternary(ternary_entry::binary_cross_entropy_backward, grad_input, grad, self, target, {scale(self, reduction)});
   if (weight && weight->defined()) grad_input.mul_(*weight);
   return grad_input;
 }

@@ -15,13 +15,13 @@
 namespace aule::ops {
 namespace {
 
-constexpr int kDensePack = 8, kDenseLocal = 128, kStridedPack = 4, kStridedLocal = 64;
-constexpr int kLanesElems = 4 * 8 * kDensePack,
-              kLanesMin = 1 << 16;  // of a workgroup of *_simd.comp; worth its pipeline
-enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstantRow = 3 };
+constexpr int kDenseVec = 8, kDenseLocal = 128, kStridedVec = 4, kStridedLocal = 64;
+constexpr int kSimdElems = 4 * 8 * kDenseVec;  // of a workgroup of *_simd.comp
+constexpr int kSimdMin = 1 << 16;              // fewer elements are not worth a pipeline of their own
+enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstant = 3 };
 
-// The type a kernel computes in.
-DType arithmetic_of(const Row& row, c10::ScalarType common) {
+// The type that the kernel computes in.
+DType arithmetic_of(const Entry& entry, c10::ScalarType common) {
   DType c;
   uint8_t needs;
   switch (common) {
@@ -35,13 +35,14 @@ DType arithmetic_of(const Row& row, c10::ScalarType common) {
     case at::kShort:
     case at::kInt:
     case at::kBool: c = DType::i32, needs = kInInt; break;
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, row.name, ": not implemented for ", common, " on device aule");
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, entry.name, ": not implemented for ", common, " on device aule");
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(row.arithmetic & needs, row.name, ": not implemented for ", common, " on device aule");
+  TORCH_CHECK_NOT_IMPLEMENTED(entry.arithmetic & needs, entry.name, ": not implemented for ", common,
+                              " on device aule");
   return c;
 }
 
-// The value as the common dtype holds it, where that is narrower than the arithmetic type.
+// The value as the common dtype stores it, if that is narrower than the arithmetic type.
 int64_t narrowed(int64_t integer, double real, c10::ScalarType common) {
   switch (common) {
     case at::kByte: return static_cast<uint8_t>(integer);
@@ -52,7 +53,7 @@ int64_t narrowed(int64_t integer, double real, c10::ScalarType common) {
   }
 }
 
-// Whether kernels may load `from` for arithmetic on `common`: the value is then the one that a cast would have given.
+// True if a kernel that computes on `common` may load `from`: its load then gives the same value as a cast.
 bool loads_as(c10::ScalarType from, c10::ScalarType common) {
   if (from == common || from == at::kBool) return true;
   if (common == at::kFloat || common == at::kDouble) return from != at::kDouble;
@@ -87,28 +88,28 @@ uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DTyp
       integer = s.isFloatingPoint() ? static_cast<int64_t>(real) : s.toLong();
     }
   }
-  // Arithmetic keeps a scalar's own precision, as torch.cuda does; comparisons are between values of the common dtype.
+  // Arithmetic keeps a scalar's own precision, as torch.cuda does. Comparisons are between values of the common dtype.
   if (compares && common == at::kHalf) real = static_cast<float>(static_cast<c10::Half>(static_cast<float>(real)));
   if (compares && common == at::kBFloat16)
     real = static_cast<float>(static_cast<c10::BFloat16>(static_cast<float>(real)));
   return encode(real, narrowed(integer, real, common), c);
 }
 
-bool aligned(uint64_t address, DType t, int pack) {
-  return address % std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(pack)) == 0;
+bool aligned(uint64_t address, DType t, int vec) {
+  return address % std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(vec)) == 0;
 }
 
-// Rows that float64 has by integer code, on a device without float64.
-constexpr bool in_double_bits(const Row& row) {
-#define DOUBLE_UNARY(number, name, expr)       \
-  static_assert(unary_row::name.id == number); \
-  if (row.arity == 1 && row.id == number) return true;
-#define DOUBLE_BINARY(number, name, expr)       \
-  static_assert(binary_row::name.id == number); \
-  if (row.arity == 2 && row.id == number) return true;
-#define DOUBLE_TERNARY(number, name, expr)       \
-  static_assert(ternary_row::name.id == number); \
-  if (row.arity == 3 && row.id == number) return true;
+// True if float64 has the entry by integer code, for a device without float64.
+constexpr bool in_double_bits(const Entry& entry) {
+#define DOUBLE_UNARY(number, name, expr)         \
+  static_assert(unary_entry::name.id == number); \
+  if (entry.arity == 1 && entry.id == number) return true;
+#define DOUBLE_BINARY(number, name, expr)         \
+  static_assert(binary_entry::name.id == number); \
+  if (entry.arity == 2 && entry.id == number) return true;
+#define DOUBLE_TERNARY(number, name, expr)         \
+  static_assert(ternary_entry::name.id == number); \
+  if (entry.arity == 3 && entry.id == number) return true;
 #include "pointwise/double_bits_ops.def"
 #undef DOUBLE_UNARY
 #undef DOUBLE_BINARY
@@ -122,7 +123,7 @@ struct Operand {
   bool by_value = false;
 };
 
-// The constants of operand k, the output being 0.
+// Sets the constants of operand k. Operand 0 is the output.
 template <class Spec>
 void set_operand(Spec& spec, int k, DType dtype, int mode) {
   switch (k) {
@@ -133,9 +134,9 @@ void set_operand(Spec& spec, int k, DType dtype, int mode) {
   }
 }
 
-template <int N>  // operands with the output, which is 0
+template <int N>  // operands, the output included, which is operand 0
 struct Plan {
-  const Row& row;
+  const Entry& entry;
   DType c;
   bool gpu;
   std::array<Operand, N> operands;
@@ -152,8 +153,8 @@ struct Plan {
                     const std::array<int64_t, N>& offsets, bool dense) const {
     Params p{};
     Args args;
-    Spec spec{.op = row.id};
-    const int pack = dense ? kDensePack : kStridedPack;
+    Spec spec{.op = entry.id};
+    const int vec = dense ? kDenseVec : kStridedVec;
     bool packed = true, split = true;
     for (int k = 0; k < N; ++k) {
       const Operand& o = operands[k];
@@ -167,8 +168,8 @@ struct Plan {
           p.out_ = address;
         else
           p.in_[k - 1] = address;
-        mode = shape.packed(k, pack) && aligned(address, o.dtype, pack) ? kPacked : kStrided;
-        if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstantRow;
+        mode = shape.packed(k, vec) && aligned(address, o.dtype, vec) ? kPacked : kStrided;
+        if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstant;
         packed = packed && mode == kPacked;
         split = split && dtype_size(o.dtype) == dtype_size(operands[0].dtype);
       }
@@ -178,41 +179,41 @@ struct Plan {
     uint32_t groups;
     if constexpr (requires { p.n; }) {
       p.n = static_cast<uint32_t>(shape.sizes[0]);
-      const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDensePack * kDenseLocal;
+      const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDenseVec * kDenseLocal;
       spec.skips_checks = whole;
       spec.interleaved = whole && split && dtype_size(operands[0].dtype) >= 2;
-      groups = ceil_div(p.n, kDensePack * kDenseLocal);
+      groups = ceil_div(p.n, kDenseVec * kDenseLocal);
     } else {
       p.ndim = static_cast<uint32_t>(shape.ndim);
-      p.row_chunks = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedPack);
-      uint64_t chunks = p.row_chunks;
-      for (int i = 1; i < shape.ndim; ++i) chunks *= static_cast<uint64_t>(shape.sizes[i]);
-      p.chunks = static_cast<uint32_t>(chunks);
+      p.row_vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
+      uint64_t vecs = p.row_vecs;
+      for (int i = 1; i < shape.ndim; ++i) vecs *= static_cast<uint64_t>(shape.sizes[i]);
+      p.vecs = static_cast<uint32_t>(vecs);
       for (int i = 0; i < shape.ndim; ++i) {
         p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
         for (int k = 0; k < N; ++k) p.strides[8 * k + i] = static_cast<uint32_t>(shape.strides[k][i]);
       }
-      groups = ceil_div(chunks, kStridedLocal);
+      groups = ceil_div(vecs, kStridedLocal);
     }
     launch(stream, kernel, spec, p, args, linear_grid(groups));
   }
 
-  // Whole workgroups from the front, on a device that *_simd.comp is for; says how many elements that were.
+  // Launches *_simd.comp for the whole workgroups from the front. Returns the number of their elements.
   template <class Params, class Spec>
-  int64_t launch_lanes(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
-                       const std::array<int64_t, N>& offsets) const {
+  int64_t launch_simd(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
+                      const std::array<int64_t, N>& offsets) const {
     Params p{};
     Args args;
-    Spec spec{.op = row.id};
-    const int64_t groups = shape.sizes[0] / kLanesElems;
+    Spec spec{.op = entry.id};
+    const int64_t groups = shape.sizes[0] / kSimdElems;
     for (int k = 0; k < N; ++k) {
       const Operand& o = operands[k];
       if (o.by_value) {
         p.value[k - 1] = o.value;
       } else {
         const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
-        if (!aligned(address, o.dtype, kDensePack)) return 0;
-        register_operand(args, k, address, groups * kLanesElems);
+        if (!aligned(address, o.dtype, kDenseVec)) return 0;
+        register_operand(args, k, address, groups * kSimdElems);
         if (k == 0)
           p.out_ = address;
         else
@@ -222,31 +223,31 @@ struct Plan {
     }
     std::copy(scalars.begin(), scalars.end(), p.scalar);
     for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
-    constexpr int64_t kAxis = 512;  // three digits of as_uniform(); no workgroup may be without work
+    constexpr int64_t kAxis = 512;  // as_uniform() takes three octal digits; every workgroup must have work
     for (int64_t done = 0; done < groups;) {
       const int64_t left = groups - done, x = std::min(left, kAxis), y = std::min(left / x, kAxis);
       launch(stream, kernel, spec, p, args, Grid{static_cast<uint32_t>(x), static_cast<uint32_t>(y)});
       done += x * y;
-      const auto elems = static_cast<uint64_t>(x * y) * kLanesElems;
+      const auto elems = static_cast<uint64_t>(x * y) * kSimdElems;
       p.out_ += elems * dtype_size(operands[0].dtype);
       for (int k = 1; k < N; ++k)
         if (!operands[k].by_value) p.in_[k - 1] += elems * dtype_size(operands[k].dtype);
     }
-    return groups * kLanesElems;
+    return groups * kSimdElems;
   }
 
-  int64_t launch_lanes(CommandStream& stream, const StridedShape<N>& shape,
-                       const std::array<int64_t, N>& offsets) const {
+  int64_t launch_simd(CommandStream& stream, const StridedShape<N>& shape,
+                      const std::array<int64_t, N>& offsets) const {
     if constexpr (N == 2)
-      return launch_lanes(stream, kernel::unary_simd(), shape, offsets);
+      return launch_simd(stream, kernel::unary_simd(), shape, offsets);
     else if constexpr (N == 3)
-      return launch_lanes(stream, kernel::binary_simd(), shape, offsets);
+      return launch_simd(stream, kernel::binary_simd(), shape, offsets);
     else
-      return launch_lanes(stream, kernel::ternary_simd(), shape, offsets);
+      return launch_simd(stream, kernel::ternary_simd(), shape, offsets);
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
-    const bool lanes = caps.is_software_simd() && caps.subgroup_size == 8 && c == DType::f32;
+    const bool has_simd = caps.is_software_simd() && caps.subgroup_size == 8 && c == DType::f32;
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       if (double_bits) {
         if constexpr (N == 2)
@@ -258,14 +259,14 @@ struct Plan {
         return;
       }
       const bool dense = shape.dense();
-      if (lanes && dense && !row.special && shape.sizes[0] >= kLanesMin) {
-        const int64_t done = launch_lanes(stream, shape, offsets);
+      if (has_simd && dense && !entry.special && shape.sizes[0] >= kSimdMin) {
+        const int64_t done = launch_simd(stream, shape, offsets);
         shape.sizes[0] -= done;
         for (int64_t& offset : offsets) offset += done;
         if (shape.sizes[0] == 0) return;
       }
       if constexpr (N == 2) {
-        if (row.special)
+        if (entry.special)
           launch_piece(stream, kernel::unary_special(), shape, offsets, false);
         else if (dense)
           launch_piece(stream, kernel::unary(c), shape, offsets, true);
@@ -287,14 +288,14 @@ struct Plan {
 };
 
 template <int N>
-void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+void run_plan(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
   const at::TensorBase& out = iter.tensor_base(0);
-  DType c = arithmetic_of(row, common);  // declines before all else: an empty complex abs is complex in our rules
+  DType c = arithmetic_of(entry, common);  // first, so that an empty complex tensor is refused, too
   if (iter.numel() == 0) return;
-  if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(row, at::kDouble);
-  Plan<N> plan{row, c, !caps_of(out.device().index()).is_software(), {}};
+  if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(entry, at::kDouble);
+  Plan<N> plan{entry, c, !caps_of(out.device().index()).is_software(), {}};
   plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;
-  TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(row), row.name,
+  TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(entry), entry.name,
                               ": this device has no float64 arithmetic");
   for (int i = 0; i < scalars.size(); ++i)
     plan.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
@@ -308,14 +309,14 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
     const at::TensorBase& t = iter.tensor_base(k);
     o.by_value = k > 0 && iter.is_cpu_scalar(k);
     if (o.by_value) {
-      o.value = encode_cpu_scalar(t, common, c, row.rule == Rule::to_bool);
-      o.dtype = DType::f32;                 // not used: one pipeline for all
-      shape.strides[k] = shape.strides[0];  // agrees with the output everywhere
+      o.value = encode_cpu_scalar(t, common, c, entry.rule == Rule::to_bool);
+      o.dtype = DType::f32;                 // not read; one dtype for all, so that they share a pipeline
+      shape.strides[k] = shape.strides[0];  // the output's, so that this operand prevents no merge of dimensions
       continue;
     }
-    o.dtype = dtype_of(t.scalar_type(), row.name);
+    o.dtype = dtype_of(t.scalar_type(), entry.name);
     o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
-    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, row.name, ": float64 operand in ", common,
+    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, entry.name, ": float64 operand in ", common,
                           " arithmetic");
     if (iter.ndim() == 0) shape.strides[k][0] = 1;
     const auto strides = iter.strides(k);
@@ -326,16 +327,16 @@ void run_plan(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType comm
   plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
 }
 
-// An operand that the common dtype cannot hold is converted apart (int32 beside float16, 0-dim int32 beside uint8,
-// 0-dim float64 beside float32): arithmetic is on values of the common dtype.
+// Arithmetic is on values of the common dtype. An operand that loads as another value is converted first: int32 beside
+// float16, 0-dim int32 beside uint8, 0-dim float64 beside float32.
 const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor& storage) {
   if (t.device().is_cpu() || loads_as(t.scalar_type(), common)) return t;
   storage = t.to(common);
   return storage;
 }
 
-// Results of the common dtype go to a wider `out` by way of a tensor of their own: 200 + 100 in uint8 is 44 in int32
-// too.
+// Results of the common dtype reach a wider `out` through a tensor of the common dtype: 200 + 100 in uint8 is 44 in an
+// int32 `out`, too.
 template <class Compute>
 bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute& compute) {
   if (!out.defined() || out.scalar_type() == common || loads_as(out.scalar_type(), common)) return false;
@@ -356,20 +357,20 @@ at::TensorIteratorConfig promoting(at::Tensor& out) {
 
 }  // namespace
 
-void run_pointwise(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
-  switch (row.arity) {
-    case 1: run_plan<2>(row, iter, common, scalars); break;
-    case 2: run_plan<3>(row, iter, common, scalars); break;
-    default: run_plan<4>(row, iter, common, scalars); break;
+void run_pointwise(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+  switch (entry.arity) {
+    case 1: run_plan<2>(entry, iter, common, scalars); break;
+    case 2: run_plan<3>(entry, iter, common, scalars); break;
+    default: run_plan<4>(entry, iter, common, scalars); break;
   }
 }
 
-at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
-  return unary(row, row.rule, out, a, scalars);
+at::Tensor& unary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  return unary(entry, entry.rule, out, a, scalars);
 }
 
-at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
-  if (a.is_complex()) arithmetic_of(row, a.scalar_type());  // declines; a real `out` of abs is none of our rules
+at::Tensor& unary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
+  if (a.is_complex()) arithmetic_of(entry, a.scalar_type());  // refuses: complex abs has a real `out`, unlike our rules
   at::TensorIterator iter;
   switch (rule) {
     case Rule::same: iter.build_borrowing_unary_op(out, a); break;
@@ -377,26 +378,27 @@ at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& 
     case Rule::to_bool: iter.build_borrowing_unary_force_boolean_op(out, a); break;
   }
   const c10::ScalarType common = rule == Rule::to_float ? iter.common_dtype() : a.scalar_type();
-  run_plan<2>(row, iter, common, scalars);
+  run_plan<2>(entry, iter, common, scalars);
   if (!out.defined()) out = iter.output();
   return out;
 }
 
-at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const Scalars& scalars) {
-  return binary(row, row.rule, out, a, b, scalars);
+at::Tensor& binary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const Scalars& scalars) {
+  return binary(entry, entry.rule, out, a, b, scalars);
 }
 
-at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+at::Tensor& binary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars) {
   const bool mixed = a.scalar_type() != b.scalar_type();
   const c10::ScalarType winner = mixed ? at::result_type(a, b) : a.scalar_type();
   if (mixed && !(rule == Rule::to_float && c10::isIntegralType(winner, true))) {
     at::Tensor a_storage, b_storage;
     const at::Tensor &x = settle(a, winner, a_storage), &y = settle(b, winner, b_storage);
-    if (!x.is_same(a) || !y.is_same(b)) return binary(row, rule, out, x, y, scalars);
+    if (!x.is_same(a) || !y.is_same(b)) return binary(entry, rule, out, x, y, scalars);
   }
   if (rule == Rule::same &&
-      through_common_dtype(out, winner, [&](at::Tensor& t) { binary(row, rule, t, a, b, scalars); }))
+      through_common_dtype(out, winner, [&](at::Tensor& t) { binary(entry, rule, t, a, b, scalars); }))
     return out;
   at::TensorIterator iter;
   switch (rule) {
@@ -404,12 +406,12 @@ at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor&
     case Rule::to_float: iter.build_borrowing_binary_float_op(out, a, b); break;
     case Rule::to_bool: iter.build_borrowing_comparison_op(out, a, b); break;
   }
-  run_plan<3>(row, iter, iter.common_dtype(), scalars);
+  run_plan<3>(entry, iter, iter.common_dtype(), scalars);
   if (!out.defined()) out = iter.output();
   return out;
 }
 
-at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+at::Tensor& ternary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
                     const Scalars& scalars) {
   at::Tensor a_storage, b_storage, c_storage;
   const at::Tensor *x = &a, *y = &b, *z = &c;
@@ -418,20 +420,20 @@ at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const 
     at::native::ResultTypeState state = at::native::update_result_type_state(a, {});
     state = at::native::update_result_type_state(c, at::native::update_result_type_state(b, state));
     winner = at::native::result_type(state);
-    if (row.rule != Rule::to_float || !c10::isIntegralType(winner, true)) {
+    if (entry.rule != Rule::to_float || !c10::isIntegralType(winner, true)) {
       x = &settle(a, winner, a_storage);
       y = &settle(b, winner, b_storage);
       z = &settle(c, winner, c_storage);
     }
   }
-  if (row.rule == Rule::same &&
-      through_common_dtype(out, winner, [&](at::Tensor& t) { ternary(row, t, *x, *y, *z, scalars); }))
+  if (entry.rule == Rule::same &&
+      through_common_dtype(out, winner, [&](at::Tensor& t) { ternary(entry, t, *x, *y, *z, scalars); }))
     return out;
   at::TensorIteratorConfig config = promoting(out);
   config.add_const_input(*x).add_const_input(*y).add_const_input(*z);
-  if (row.rule == Rule::to_float) config.promote_integer_inputs_to_float(true);
+  if (entry.rule == Rule::to_float) config.promote_integer_inputs_to_float(true);
   at::TensorIterator iter = config.build();
-  run_plan<4>(row, iter, iter.common_dtype(), scalars);
+  run_plan<4>(entry, iter, iter.common_dtype(), scalars);
   if (!out.defined()) out = iter.output();
   return out;
 }
@@ -450,7 +452,7 @@ at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const
   config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).check_all_same_dtype(false);
   config.declare_static_dtype(common).add_const_input(condition).add_const_input(a).add_const_input(b);
   at::TensorIterator iter = config.build();
-  run_plan<4>(ternary_row::where, iter, common, {});
+  run_plan<4>(ternary_entry::where, iter, common, {});
   if (!out.defined()) out = iter.output();
   return out;
 }

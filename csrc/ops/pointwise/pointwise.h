@@ -1,6 +1,6 @@
-// Pointwise ops: one function per arity, driven by a row. `out` may be undefined, then it is made and assigned.
-// TensorIterator does broadcasting, promotion, resizing of an explicit out and overlap checks; operands keep their
-// own dtypes and are converted as the kernel loads them; 0-dim CPU tensors travel by value.
+// Pointwise ops: one function per arity, driven by an entry of the tables. An undefined `out` is made and assigned.
+// TensorIterator broadcasts, promotes, resizes an explicit `out` and checks overlap. Operands keep their dtypes: the
+// kernel converts as it loads. 0-dim CPU tensors become values in the params.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
@@ -36,7 +36,7 @@ class Scalars {
   int64_t integer(int i) const { return integer_[i]; }
 
  private:
-  static int64_t whole(double x) {  // saturates: an infinite bound of clamp is no bound
+  static int64_t whole(double x) {  // saturates, so that clamp may have infinite bounds
     if (x >= 9.2e18) return INT64_MAX;
     if (x <= -9.2e18) return INT64_MIN;
     return x == x ? static_cast<int64_t>(x) : 0;
@@ -46,18 +46,18 @@ class Scalars {
   int64_t integer_[3] = {};
 };
 
-at::Tensor& unary(const Row& row, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
-// With another dtype rule than the row's: a float op of an activation keeps its dtype, say.
-at::Tensor& unary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
-at::Tensor& binary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+at::Tensor& unary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
+// With another dtype rule than the entry's. An activation keeps its dtype although its entry promotes to float.
+at::Tensor& unary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars = {});
+at::Tensor& binary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars = {});
-at::Tensor& binary(const Row& row, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+at::Tensor& binary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars = {});
-at::Tensor& ternary(const Row& row, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
+at::Tensor& ternary(const Entry& entry, at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
                     const Scalars& scalars = {});
 at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
 
-// Launches row over a built iterator (output first); `common` is the dtype to compute in.
-void run_pointwise(const Row& row, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars);
+// Launches an entry over a built iterator (output first). `common` is the dtype to compute in.
+void run_pointwise(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars);
 
 }  // namespace aule::ops

@@ -16,9 +16,9 @@
 namespace aule::ops {
 namespace {
 
-// An op that leaves integers as they are.
+// An op that returns integers unchanged.
 at::Tensor& copy_integers(const at::Tensor& self, at::Tensor& out) {
-  return unary(unary_row::conj_physical, out, self);
+  return unary(unary_entry::conj_physical, out, self);
 }
 
 }  // namespace
@@ -30,18 +30,18 @@ at::Tensor& logical_not_out(const at::Tensor& self, at::Tensor& out) {
                                 .add_output(out)
                                 .add_const_input(self)
                                 .build();
-  run_pointwise(unary_row::logical_not, iter, self.scalar_type(), {});
+  run_pointwise(unary_entry::logical_not, iter, self.scalar_type(), {});
   return out;
 }
 at::Tensor logical_not(const at::Tensor& self) {
   at::Tensor out;
-  return unary(unary_row::logical_not, out, self);
+  return unary(unary_entry::logical_not, out, self);
 }
 at::Tensor& logical_not_(at::Tensor& self) { return ops::logical_not_out(self, self); }
 
 at::Tensor& bitwise_not_out(const at::Tensor& self, at::Tensor& out) {
-  if (self.scalar_type() == at::kBool) return unary(unary_row::logical_not, Rule::same, out, self);
-  return unary(unary_row::bitwise_not, out, self);
+  if (self.scalar_type() == at::kBool) return unary(unary_entry::logical_not, Rule::same, out, self);
+  return unary(unary_entry::bitwise_not, out, self);
 }
 at::Tensor bitwise_not(const at::Tensor& self) {
   at::Tensor out;
@@ -52,7 +52,7 @@ at::Tensor& bitwise_not_(at::Tensor& self) { return ops::bitwise_not_out(self, s
 at::Tensor& round_decimals_out(const at::Tensor& self, int64_t decimals, at::Tensor& out) {
   if (c10::isIntegralType(self.scalar_type(), true)) return copy_integers(self, out);
   const double power = std::pow(10.0, static_cast<double>(std::abs(decimals)));
-  return unary(unary_row::round_decimals, Rule::same, out, self, {power, decimals >= 0 ? 1.0 : 0.0});
+  return unary(unary_entry::round_decimals, Rule::same, out, self, {power, decimals >= 0 ? 1.0 : 0.0});
 }
 
 at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, std::optional<double> posinf,
@@ -63,7 +63,7 @@ at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, st
   double largest = 0;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "nan_to_num",
                                   [&] { largest = static_cast<double>(std::numeric_limits<scalar_t>::max()); });
-  return unary(unary_row::nan_to_num, Rule::same, out, self,
+  return unary(unary_entry::nan_to_num, Rule::same, out, self,
                {nan.value_or(0.0), posinf.value_or(largest), neginf.value_or(-largest)});
 }
 
@@ -71,14 +71,14 @@ at::Tensor& conj_physical_(at::Tensor& self) {
   return self.is_complex() ? self.copy_(self.conj().resolve_conj()) : self;
 }
 
-at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out) { return unary(unary_row::angle, out, self); }
+at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out) { return unary(unary_entry::angle, out, self); }
 at::Tensor angle(const at::Tensor& self) {
   at::Tensor out;
   return ops::angle_out(self, out);
 }
 
 at::Tensor& logit_out(const at::Tensor& self, std::optional<double> eps, at::Tensor& out) {
-  return unary(unary_row::logit, out, self, {eps.value_or(-1.0)});
+  return unary(unary_entry::logit, out, self, {eps.value_or(-1.0)});
 }
 at::Tensor logit(const at::Tensor& self, std::optional<double> eps) {
   at::Tensor out;
@@ -93,12 +93,12 @@ at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out) {
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "polygamma: expected n >= 0, got ", n);
   TORCH_CHECK_NOT_IMPLEMENTED(n <= 1, "polygamma: n = ", n, " is not implemented on device aule, only 0 and 1");
-  return unary(n == 0 ? unary_row::digamma : unary_row::trigamma, out, self);
+  return unary(n == 0 ? unary_entry::digamma : unary_entry::trigamma, out, self);
 }
 
 namespace {
 
-// A bound as the tensor's dtype has it: -1 is 255 in uint8, and what is out of range raises as on the CPU.
+// A bound in the tensor's dtype: -1 is 255 in uint8. A value out of range raises, as on the CPU.
 at::Scalar in_dtype(const at::Scalar& bound, c10::ScalarType dtype) {
   switch (dtype) {
     case at::kByte: return at::Scalar(static_cast<int64_t>(bound.to<uint8_t>()));
@@ -124,9 +124,9 @@ at::Tensor& clamp_impl(const at::Tensor& self, const at::Scalar* min, const at::
     }
   }
   const auto bound = [&](const at::Scalar& s) { return in_dtype(s, x->scalar_type()); };
-  if (min && max) return unary(unary_row::clamp, out, *x, {bound(*min), bound(*max)});
-  return min ? unary(unary_row::clamp_min, out, *x, {bound(*min)})
-             : unary(unary_row::clamp_max, out, *x, {bound(*max)});
+  if (min && max) return unary(unary_entry::clamp, out, *x, {bound(*min), bound(*max)});
+  return min ? unary(unary_entry::clamp_min, out, *x, {bound(*min)})
+             : unary(unary_entry::clamp_max, out, *x, {bound(*max)});
 }
 
 }  // namespace
@@ -148,17 +148,17 @@ at::Tensor& clamp_max_out(const at::Tensor& self, const at::Scalar& max, at::Ten
   return clamp_impl(self, nullptr, &max, out);
 }
 at::Tensor& clamp_min_tensor_out(const at::Tensor& self, const at::Tensor& min, at::Tensor& out) {
-  return binary(binary_row::maximum, out, self, min);
+  return binary(binary_entry::maximum, out, self, min);
 }
 at::Tensor& clamp_max_tensor_out(const at::Tensor& self, const at::Tensor& max, at::Tensor& out) {
-  return binary(binary_row::minimum, out, self, max);
+  return binary(binary_entry::minimum, out, self, max);
 }
 at::Tensor& clamp_tensor_out(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max,
                              at::Tensor& out) {
   TORCH_CHECK(min || max, "clamp: at least one of min or max must not be None");
   if (!max) return ops::clamp_min_tensor_out(self, *min, out);
   if (!min) return ops::clamp_max_tensor_out(self, *max, out);
-  return ternary(ternary_row::clamp, out, self, *min, *max);
+  return ternary(ternary_entry::clamp, out, self, *min, *max);
 }
 
 }  // namespace aule::ops

@@ -89,8 +89,8 @@ struct Shape {
   int64_t chunk;   // reduced elements per invocation or workgroup
 };
 
-// Reduced elements of which the kernel makes no more iterations than one invocation may: a block of 512 costs one and
-// those of its elements, which go by fours where their addresses need no division.
+// The most reduced elements for the loops of one invocation. A block of 512 takes one iteration, and one for each of
+// its elements, or for every four if their addresses need no division.
 int64_t longest_chunk(const Caps& caps, const Plan& plan, ReduceKind kind) {
   constexpr int64_t kBlock = 512;
   const auto walk = static_cast<int64_t>(longest_walk(caps));
@@ -98,13 +98,13 @@ int64_t longest_chunk(const Caps& caps, const Plan& plan, ReduceKind kind) {
   return walk < cost ? std::max<int64_t>(1, walk - 1) : walk / cost * kBlock;
 }
 
-// Chunks must fill the device, stay long enough to be worth a second pass, and be no longer than a loop may be.
+// Chunks must fill the device, be long enough to pay for a second pass, and be no longer than a loop may be.
 Shape choose(const Caps& caps, const Plan& plan, ReduceKind kind) {
   const bool cpu = caps.is_software();
   const bool column = !plan.kept.empty() && plan.kept[0].in == 1;
   Shape s{};
   int64_t wanted;    // chunks per output that would fill the device
-  int64_t shortest;  // a chunk under this is not worth it
+  int64_t shortest;  // a shorter chunk does not pay for a second pass
   if (cpu) {
     s.group = false;
     wanted = 256 / plan.n_out;
@@ -116,8 +116,8 @@ Shape choose(const Caps& caps, const Plan& plan, ReduceKind kind) {
     wanted = 1024 / plan.n_out;
     shortest = 8192;
   } else {
-    s.group = false;  // columns: an invocation has one element of a row, so that it takes many of them to have bytes in
-                      // flight
+    s.group = false;  // for columns. An invocation loads one element of a row, so many invocations are needed to keep
+                      // enough bytes in flight.
     wanted = (int64_t{1} << 18) / plan.n_out;
     shortest = 32;
   }
@@ -167,7 +167,7 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
     p.in_stride[i] = plan.kept[i].in;
     p.out_stride[i] = plan.kept[i].out;
   }
-  // The slowest dimension's size is never used: its index is what the division leaves.
+  // The slowest dimension's size is not used, because its index is the last quotient.
   if (plan.kept.size() > 0) p.kept_size[0] = static_cast<uint32_t>(std::min(plan.kept[0].size, kMaxSize));
   if (plan.kept.size() > 1) p.kept_size[1] = static_cast<uint32_t>(std::min(plan.kept[1].size, kMaxSize));
   for (size_t i = 0; i < plan.red.size(); ++i) p.red_stride[i] = plan.red[i].in;
@@ -204,7 +204,7 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   at::Tensor scratch = states(splits);
   p.out_ = args.write(scratch);
   go(1, args, shape.group, shape.local, splits);
-  // More states for an output than one invocation may walk become fewer first.
+  // If an output has more states than one invocation may loop over, another pass reduces their number first.
   const bool cpu = caps.is_software();
   while (!may_walk(caps, splits)) {
     p.n_red = splits;
@@ -222,7 +222,7 @@ void run_plan(const char* name, const Reduction& r, const at::Tensor& self, cons
   p.in_ = second.read(scratch);
   write_results(second);
   p.n_red = splits;
-  p.chunk = plan.n_red;  // not under `splits`; and the count that mean divides by
+  p.chunk = plan.n_red;  // at least `splits`, and the divisor of the mean
   const bool group = !cpu && splits >= 32;
   go(2, second, group, group ? std::min<uint32_t>(256, std::bit_ceil(static_cast<uint32_t>(splits))) : 8, 1);
 }
@@ -264,7 +264,7 @@ void run_reduction(const char* name, const Reduction& reduction, const at::Tenso
     run_plan(name, reduction, self, plan, out, out2);
     return;
   }
-  // Too many dimensions for the kernel: copy so that the reduced ones come last and are one; the outputs likewise.
+  // With too many dimensions for the kernel, a copy has the reduced ones last, as one dimension, and so do the outputs.
   std::vector<int64_t> order;
   for (int64_t d = 0; d < self.dim(); ++d)
     if (!mask[d]) order.push_back(d);

@@ -40,8 +40,8 @@ DimMask one_dim(const at::Tensor& self, std::optional<int64_t> dim) {
   return mask;
 }
 
-// dtype= asks for the input to be converted first. Between float32, half types and integers the kernel's own arithmetic
-// does that; an integer result of float64 needs the copy.
+// dtype= converts the input first. The kernel's arithmetic does this between float32, half types and integers. An
+// integer result of float64 needs a copy.
 at::Tensor converted(const at::Tensor& self, at::ScalarType to) {
   const bool narrow = self.scalar_type() == at::kDouble && to != at::kDouble;
   return narrow ? self.to(to) : self;
@@ -119,7 +119,7 @@ at::Tensor& extreme_dims(const char* name, ReduceOp op, const at::Tensor& self, 
   return reduce_out(name, value(op), self, mask, keepdim, out);
 }
 
-// Variance or deviation, and the mean where `mean` is asked for.
+// Variance or standard deviation, and the mean if `mean` is given.
 void moments(const char* name, ReduceOp op, const at::Tensor& self, at::OptionalIntArrayRef dim,
              const std::optional<at::Scalar>& correction, bool keepdim, at::Tensor& out, at::Tensor* mean) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), name,
@@ -312,7 +312,7 @@ at::Tensor& renorm_out(const at::Tensor& self, const at::Scalar& p, int64_t dim,
   for (int64_t d = 0; d < self.dim(); ++d)
     if (d != dim) others.push_back(d);
   at::Tensor norm = at::linalg_vector_norm(self, p, others, /*keepdim=*/true);
-  // maxnorm / (norm + 1e-7) where the norm is too large, else 1: clamping the quotient would rescale rows just below.
+  // maxnorm / (norm + 1e-7) if the norm is too large, else 1. A clamped quotient would rescale rows just below maxnorm.
   at::Tensor factor = norm.add(1e-7).reciprocal().mul(maxnorm);
   factor = at::where(norm.gt(maxnorm), factor, at::ones_like(factor));
   at::native::resize_output(out, self.sizes());

@@ -15,14 +15,14 @@ namespace {
 
 enum class ScanOp : int { sum, prod, max, min };  // codes of scan.comp
 
-// `out2` takes the indices of STATE arg. Input and outputs are walked as contiguous tensors; others go through copies.
+// `out2` gets the indices of STATE arg. The kernel takes contiguous tensors. Others go through copies.
 void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, int64_t dim, const at::Tensor& out,
           const at::Tensor& out2 = {}) {
   check_same_device(name, {&self, &out, &out2});
   dim = at::maybe_wrap_dim(dim, self.dim());
   dtype_of(self, name), dtype_of(out, name);  // decline before the copies below are recorded
   if (self.numel() == 0) return;
-  // float64 to integers is not the kernel's: its arithmetic type is that of the output
+  // The kernel does not convert float64 to integers: its arithmetic type is that of the output.
   const at::Tensor x =
       (self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble ? self.to(out.scalar_type()) : self)
           .contiguous();
@@ -42,7 +42,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   const bool cpu = caps.is_software();
   const bool group = !cpu && p.inner == 1 && p.n >= 32;
   const uint32_t local = group ? 256 : cpu ? 8 : 64;
-  // Chunks fill the device when rows do not; each is long enough to be worth reading twice.
+  // If rows do not fill the device, chunks do. A chunk is long enough to pay for the second read.
   const uint64_t wanted = (cpu ? 32 : group ? 512 : 16384) / p.rows, shortest = group ? 4096 : 256;
   uint64_t chunks = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(1, p.n / shortest));
   if (walks_limited(caps)) {  // a workgroup takes a tile of `local` elements in 1 + log2(local) iterations

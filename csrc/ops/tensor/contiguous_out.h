@@ -1,4 +1,4 @@
-// Results that are made elsewhere than in `out`.
+// Results that are computed in another tensor than `out`.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -6,7 +6,7 @@
 
 namespace aule::ops {
 
-// run(t) with `out` itself, or, where `out` has another layout (channels_last, say), with a contiguous t copied there.
+// Calls run(out) if `out` is contiguous. Else calls run(t) with a contiguous t, and copies t to `out`.
 template <class Run>
 void into(const at::Tensor& out, const Run& run) {
   if (out.numel() == 0) return;
@@ -16,7 +16,7 @@ void into(const at::Tensor& out, const Run& run) {
   out.copy_(dense);
 }
 
-// What an operator's functional form gave, as its form with `out=` gives it.
+// Puts the result of an operator's functional form into `out`, as its form with `out=` does.
 inline at::Tensor& hand_over(const at::Tensor& result, at::Tensor& out) {
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);

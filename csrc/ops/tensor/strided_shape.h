@@ -1,5 +1,5 @@
 // Dimensions of a strided kernel over N operands: merged where every operand allows, dimension 0 fastest in operand 0,
-// strides in elements. Pure; nothing of a device in it.
+// strides in elements. Pure: knows no device.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -50,7 +50,7 @@ struct StridedShape {
       if (strides[k][0] != 1) return false;
     return true;
   }
-  // May 32-bit offsets reach everything, and does a kernel have enough dimensions?
+  // True if 32-bit offsets reach all elements and the kernels have enough dimensions.
   bool fits_kernel() const {
     if (ndim > 8) return false;
     for (int k = 0; k < N; ++k)
@@ -63,11 +63,11 @@ struct StridedShape {
     std::array<int64_t, N> offsets{};
     split(*this, offsets, fn);
   }
-  // Operand k dense along dimension 0, with every row starting at a multiple of `pack` elements.
-  bool packed(int k, int pack) const {
+  // Operand k dense along dimension 0, with every row starting at a multiple of `vec` elements.
+  bool packed(int k, int vec) const {
     if (strides[k][0] != 1) return false;
     for (int i = 1; i < ndim; ++i)
-      if (strides[k][i] % pack != 0) return false;
+      if (strides[k][i] % vec != 0) return false;
     return true;
   }
 
@@ -103,7 +103,7 @@ struct StridedShape {
       fn(shape, offsets);
       return;
     }
-    // Too many dimensions: peel the slowest off. Too large: halve the slowest.
+    // With too many dimensions, one piece per index of the slowest. If too large, two halves along the slowest.
     const int last = shape.ndim - 1;
     const int64_t parts = shape.ndim > 8 ? shape.sizes[last] : 2;
     const int64_t step = (shape.sizes[last] + parts - 1) / parts;

@@ -73,7 +73,7 @@ void check_same_device(const char* op, std::initializer_list<const at::Tensor*> 
 uint64_t address_of(const at::Tensor& t) { return reinterpret_cast<uint64_t>(t.const_data_ptr()); }
 
 namespace {
-// Bytes from element 0 to the end of the last element that sizes and strides reach (strides are never negative).
+// Bytes from element 0 to the end of the last element that sizes and strides reach. PyTorch has no negative strides.
 uint64_t extent_bytes(const at::Tensor& t) {
   if (t.numel() == 0) return 0;
   const auto item = static_cast<uint64_t>(t.element_size());
