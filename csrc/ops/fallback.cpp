@@ -46,7 +46,7 @@ std::string describe(const c10::OperatorHandle& op, const torch::jit::Stack& sta
   return text.str();
 }
 
-// Random operators: the CPU kernel draws from a generator seeded by ours, so that torch.aule.manual_seed governs it.
+// For random operators: our generator seeds the CPU kernel's, so that torch.aule.manual_seed determines its draws.
 void translate_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const size_t first = stack->size() - arguments.size();
@@ -63,7 +63,7 @@ void translate_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack
   }
 }
 
-// Writes that schemas do not announce: the statistics of batch normalization.
+// Writes that are not in the schemas: the statistics of batch normalization.
 bool written_silently(const std::string& op, const std::string& argument) {
   return (argument == "running_mean" || argument == "running_var") && op.find("batch_norm") != std::string::npos &&
          op.find("backward") == std::string::npos;
@@ -96,7 +96,7 @@ void check_the_cpu_can(const c10::OperatorHandle& op) {
                 schema.operator_name(), " returns a view, which the CPU cannot make of device memory");
 }
 
-// Results come to the device with the strides that the CPU gave them; tensors that are written to keep their identity.
+// Copies results to the device with the strides of the CPU's. Tensors that the op writes stay the same tensors.
 void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, HostTwins& twins,
                   std::optional<c10::Device> device) {
   twins.write_back();
@@ -108,7 +108,8 @@ void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, H
     });
 }
 
-// The operator on twins of the device tensors; `wide`: in float32 where they are narrower. False if none of them is.
+// Runs the operator on twins of the device tensors, with `wide` in float32 instead of 16 bits. Then returns false if no
+// tensor has 16 bits.
 bool run_on_twins(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool wide) {
   const c10::FunctionSchema& schema = op.schema();
   const auto& arguments = schema.arguments();
@@ -174,7 +175,7 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void cpu_fallback(const char* name, torch::jit::Stack* stack) {
   std::string whole(name);
-  // Hooks that only devices like ours have: the CPU knows them by their public names.
+  // Operators for PrivateUse1 devices only. The CPU has them under their public names.
   if (whole == "aten::convolution_overrideable") whole = "aten::convolution";
   if (whole == "aten::convolution_backward_overrideable") {
     whole = "aten::convolution_backward";

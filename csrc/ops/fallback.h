@@ -1,5 +1,5 @@
-// The CPU fallback: what an operator without a kernel of ours gets. Warned once per operator, counted always,
-// refused in strict mode (TORCH_AULE_STRICT=1).
+// The CPU fallback of operators without a kernel of ours. It warns once per operator, counts each call, and throws in
+// strict mode (TORCH_AULE_STRICT=1).
 #pragma once
 #include <ATen/core/stack.h>
 

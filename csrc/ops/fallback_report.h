@@ -1,4 +1,5 @@
-// What runs on the host in place of a kernel: counted, warned of once per operator, refused in strict mode.
+// Work that runs on the host in place of a kernel. It is counted, warned about once per operator, and an error in
+// strict mode.
 #pragma once
 #include <c10/util/FunctionRef.h>
 
@@ -8,8 +9,8 @@
 
 namespace aule::ops {
 
-// Work of `name` is about to run on the host. Strict mode refuses it; `arguments` describes them, and is asked once an
-// operator.
+// Called before work of `name` runs on the host. Throws in strict mode. `arguments` describes the arguments and is
+// called once per operator.
 void allow_host(const std::string& name, c10::function_ref<std::string()> arguments);
 
 struct FallbackRow {
@@ -21,6 +22,6 @@ std::vector<FallbackRow> fallback_report();
 void reset_fallback_report();
 bool is_strict();
 void set_strict(bool strict);
-bool strict_from_environment();  // what TORCH_AULE_STRICT says
+bool strict_from_environment();  // the value of TORCH_AULE_STRICT
 
 }  // namespace aule::ops

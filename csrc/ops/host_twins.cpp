@@ -25,7 +25,7 @@ int64_t extent(const at::Tensor& t) {
   for (int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
   return last + 1;
 }
-// Worth moving as one piece, gaps included.
+// True if a copy of the whole range, gaps included, is cheap enough.
 bool compact(const at::Tensor& t) { return extent(t) <= 4 * t.numel(); }
 
 bool has_bits(const at::Tensor& t) { return t.is_conj() || t.is_neg(); }
@@ -89,7 +89,7 @@ void HostTwins::make_all() {
       pair.twin = download_alone(t);
       continue;
     }
-    // One piece of host memory for all, which begins where any of their dtypes may begin.
+    // One piece of host memory for all, aligned for any of their dtypes.
     int64_t begin = INT64_MAX, end = 0;
     for (const Pair* member : group) {
       const at::Tensor& m = member->original;
@@ -144,7 +144,7 @@ bool HostTwins::widen() {
 }
 
 at::Tensor HostTwins::narrowed(const at::Tensor& result) const {
-  if (!narrow_real_.has_value()) return result;  // float32 took part in the call: it stays
+  if (!narrow_real_.has_value()) return result;  // a float32 tensor was in the call, so the result is float32
   if (result.scalar_type() == at::kFloat) return result.to(*narrow_real_);
   if (result.scalar_type() == at::kComplexFloat && *narrow_real_ == at::kHalf) return result.to(at::kComplexHalf);
   return result;

@@ -1,8 +1,8 @@
 // CPU stand-ins for the device tensors of one call that runs on the CPU.
 //
-// A twin has its tensor's sizes, strides, conjugate and negative bits: operators decide by these (is_contiguous() says
-// whether linalg_det factors A or its transpose, say). Tensors that share memory have twins that share memory, where
-// the call writes to one of them.
+// A twin has its tensor's sizes, strides, conjugate and negative bits, because results may depend on them: linalg_det
+// factors A or its transpose, by is_contiguous(). If the call writes to a tensor, the twins of tensors that share its
+// memory share memory, too.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -16,16 +16,16 @@ class HostTwins {
   // Every tensor of the call first, then make_all(), then twin_of().
   void add(const at::Tensor& t, bool written);
   void make_all();
-  // `t` itself, if it is undefined or no strided tensor of ours.
+  // Returns `t` itself if it is undefined or no strided tensor of this device.
   at::Tensor twin_of(const at::Tensor& t) const;
-  // The device tensor whose twin this is.
+  // The device tensor of a twin.
   std::optional<at::Tensor> original_of(const at::Tensor& host) const;
-  // Twins of 16-bit floats become float32 ones, of complex32 complex64. Does nothing and returns false if there are
+  // Makes twins of 16-bit floats float32, and of complex32 complex64. Does nothing and returns false if there are
   // none or if twins share memory.
   bool widen();
-  // A result of the call with widened twins, as narrow as the call without would give it.
+  // A result of the call with widened twins, in the dtype of the call without widening.
   at::Tensor narrowed(const at::Tensor& result) const;
-  // Tensors that the call writes to become what their twins are now: sizes, strides and values.
+  // Gives tensors that the call writes to the sizes, strides and values of their twins.
   void write_back();
   // The first device among the tensors.
   std::optional<c10::Device> device() const;
@@ -36,7 +36,7 @@ class HostTwins {
     bool written;
   };
   std::vector<Pair> pairs_;
-  std::optional<at::ScalarType> narrow_real_;  // what widen() took away
+  std::optional<at::ScalarType> narrow_real_;  // the dtype before widen()
 };
 
 // A device tensor with the host tensor's sizes, strides, bits and values.

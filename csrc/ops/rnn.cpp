@@ -21,7 +21,7 @@ void check_cell(const char* op, const at::Tensor& input_gates, const at::Tensor&
               op, ": expected gates of shape [batch, ", gates, " * hidden] and a state of shape [batch, hidden], got ",
               input_gates.sizes(), ", ", hidden_gates.sizes(), " and ", state.sizes());
 }
-// A bias as the kernel takes it: contiguous, or none.
+// A contiguous bias for the kernel, or an undefined tensor.
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
 
 }  // namespace

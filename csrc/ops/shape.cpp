@@ -26,8 +26,7 @@
 
 namespace aule::ops {
 
-// One strided copy per tensor; each may convert its dtype. Vectors without elements take part whatever the other shapes
-// are.
+// One strided copy per tensor, which may convert its dtype. Vectors without elements may have any partner.
 at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
   const char* op = "cat";
   const auto tensors = list.materialize();
@@ -84,7 +83,8 @@ struct Rearrangement {
   int64_t diagonal = 0;
 };
 
-// Both sides step from the inner to the outer dimension alike, and neither wraps: one dimension.
+// True if both sides step from the inner to the outer dimension alike and neither wraps. The two then are one
+// dimension.
 bool mergeable(const Dim& outer, const Dim& inner) {
   return outer.shift == 0 && inner.shift == 0 && outer.src_stride == inner.src_stride * inner.size &&
          outer.dst_stride == inner.dst_stride * inner.size;
@@ -138,7 +138,7 @@ at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagona
   check_same_device(op, {&self, &out});
   at::native::resize_output(out, self.sizes());
   at::assert_no_internal_overlap(out);
-  // In place works element by element; another view of the same memory does not.
+  // The op may be in place, element by element, but `out` may not be another view of the same memory.
   at::assert_no_partial_overlap(out, self);
   if (out.scalar_type() == self.scalar_type()) {
     rearrange(op, self, out, {{}, {}, triangle, diagonal});
@@ -206,7 +206,7 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
   if (output_size.has_value()) {
     n = *output_size;
   } else {
-    // The size of the result is a host value; the check is free once it waits.
+    // The result's size is a host value, so this waits, and the check costs nothing more.
     TORCH_CHECK(at::min(repeats).item<int64_t>() >= 0, op, ": repeats can not be negative");
     n = sums.select(0, -1).item<int64_t>();
   }
@@ -237,7 +237,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op,
                               ": this device has no float64 arithmetic");
-  // An invocation adds up the windows that have its element.
+  // An invocation adds up all windows with its element.
   check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));
   int64_t inner = 1;
   for (size_t d = dim + 1; d < input_sizes.size(); ++d) inner *= input_sizes[d];

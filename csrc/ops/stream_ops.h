@@ -1,9 +1,9 @@
-// Ops about streams rather than values.
+// Ops on streams.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
 namespace aule::ops {
-// The memory of `self` is not reused before the work that `stream` holds by the time it is freed has passed.
+// When `self` is freed, its memory is reused only after the work that `stream` has then.
 void record_stream(at::Tensor& self, c10::Stream stream);
 }  // namespace aule::ops

@@ -1,8 +1,8 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// dst[b, d] = sum, mean or max over i in [offsets[b], offsets[b + 1]) of weight[index[i], d] * scale[i], entries equal
-// to padding_idx left out. One invocation per (b, d); those of d = 0 also write what the backward pass needs: the bag
-// of every entry and the size of every bag. max writes the index of the largest entry (-1 in an empty bag).
+// dst[b, d] = sum, mean or max over i in [offsets[b], offsets[b + 1]) of weight[index[i], d] * scale[i], without
+// entries equal to padding_idx. One invocation per (b, d). Those of d = 0 also write the bag of every entry and the
+// size of every bag, for the backward. max writes the index of the largest entry, -1 for an empty bag.
 // Offsets and indices out of range are reported and left out.
 #ifdef C_double
 #define AULE_DOUBLE

@@ -3,17 +3,16 @@
 #pragma aule feature float64 if C=double
 #pragma aule feature float32_atomic_add if ADD=native
 #pragma aule skip C=double ADD=native
-// Combines elements into places chosen by index tensors:
+// Combines elements with destinations that index tensors choose:
 //   indexed[i, index(i)] = indexed[i, index(i)] OP alpha * plain[i]      OP: +, *, max, min
 // for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, embedding's backward.
 //
-// ATOMIC: one invocation per element. 32-bit integer sums are plain atomics; 64-bit sums add the low word, learn its
-// carry from the old value, and add the high word (exact, needs no 64-bit atomics); float32 sums use the hardware's
-// atomic where the variant has it; everything else is a compare-and-swap loop on the containing 32-bit word.
-// Otherwise each invocation walks all elements that can meet in one place, in order: deterministic, and the only form
-// for dtypes of 8 bytes apart from int64 sums. bool sums are a logical or, as in PyTorch.
-//
-// Parameters in push constants, as in index_move.comp; index_combine_wide.comp takes the rest.
+// ATOMIC: one invocation per element. 32-bit integer sums are plain atomics. 64-bit sums add the low word, get its
+// carry from the old value, and add the high word, which is exact. float32 sums use the hardware's atomic if ADD is
+// native. All others are a compare-and-swap loop on the 32-bit word that holds the element.
+// Without ATOMIC an invocation loops, in order, over all elements that may have one destination. This is deterministic,
+// and the only form for dtypes of 8 bytes apart from int64 sums. bool sums are a logical or, as in PyTorch.
+// Parameters are push constants, as in index_move.comp. index_combine_wide.comp takes larger problems.
 #ifdef ADD_native
 #extension GL_EXT_shader_atomic_float : require
 #endif

@@ -37,7 +37,7 @@ double combine(double a, double b) {
 }
 #endif
 
-// The element's bits, taken from and put into its containing word.
+// The element's new bits, from its old ones.
 uint combined_bits(uint bits, float x, int64_t y) {
   switch (DTYPE) {
     case AULE_DT_F32: return floatBitsToUint(combine(uintBitsToFloat(bits), x));

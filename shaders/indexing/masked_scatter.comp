@@ -1,5 +1,6 @@
 // self[i] = source[rank(i)] where mask[i], rank(i) = number of set mask elements before i: masked_scatter.
-// `ranks` is the inclusive prefix sum of the mask. All contiguous; bits only. A source that is too short is reported.
+// `ranks` is the inclusive prefix sum of the mask. All are contiguous and moved as bits. A source that is too short is
+// reported.
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

@@ -1,16 +1,16 @@
-// How the indexing kernels step through their iteration space.
+// The iteration space of the indexing kernels.
 //
-// The space has SPREAD + WALKED dimensions, innermost last. The first SPREAD are spread over p.n invocations; the last
-// WALKED (p.steps points) are walked by each invocation in order. Colliding destinations lie on one walk whenever the
-// op asks for an order (deterministic algorithms, dtypes without an atomic form): then the last writer wins and sums
-// have one order.
+// The space has SPREAD + WALKED dimensions, innermost last. The first SPREAD are spread over p.n invocations. Each
+// invocation loops over the last WALKED (p.steps points) in order. If the op needs an order (deterministic algorithms,
+// dtypes without an atomic form), equal destinations are in one such loop: the last writer wins, and sums have one
+// order.
 //
 // `plain` is addressed by position alone, `indexed` by position (its dimensions outside the index) plus
 // sum over k of index_k * step[k]. Every stride is in elements.
 //
-// kMaxDims and kMaxIndices are the array sizes of Params. SPREAD, WALKED and INDICES are specialization constants
-// because a load in a loop that stays a loop is scalar on a CPU device (about 40 ns per 8 invocations); unrolled, the
-// parameters are loaded once.
+// kMaxDims and kMaxIndices are the array sizes of Params. SPREAD, WALKED and INDICES are specialization constants, so
+// that loops unroll and parameters are loaded once. In a loop each load takes about 40 ns per 8 invocations on lavapipe
+// 22.3.
 struct Place {
   int64_t plain;
   int64_t indexed;
@@ -48,8 +48,7 @@ Place first_place(uint id) {
   return place;
 }
 
-// The place of step s of the walk, with the indices read; a bad index goes to the error record and marks the place as
-// not to be touched.
+// The place of step s, with its indices read. A bad index is written to the error record, and `good` becomes false.
 Place place_at(Place place, uint s) {
   if (WALKED > 0) add_dims(place, s, SPREAD, WALKED);
   [[unroll]] for (int k = 0; k < kMaxIndices; ++k) {

@@ -1,5 +1,5 @@
 // x *= inv_scale over many dense tensors at once; found_inf = 1 where any x is infinite or not a number.
-// Every writer stores the same 1, so the race is harmless.
+// All writers of found_inf store the same 1, so the race is harmless.
 #pragma aule params ring
 #include "common/dtype.glsl"
 #include "optim/multi_tensor.glsl"

@@ -1,5 +1,5 @@
-// The loss scale after a step: times backoff when an infinity was found, times growth after `interval` good steps
-// (unless that overflows). One invocation.
+// The loss scale after a step: multiplied by backoff if an infinity was found, or by growth after `interval` good
+// steps, unless that overflows. One invocation.
 #include "common/dtype.glsl"
 
 struct Params {

@@ -1,6 +1,6 @@
 // One elementwise operation over many dense tensors of one dtype at once (torch._foreach_*):
-//   dst = OP(x, y, z, scalar of the tensor), computed in float32 as the kernels of single tensors do.
-// Memory bound; neighbouring invocations take neighbouring elements.
+//   dst = OP(x, y, z, scalar of the tensor), computed in float32 like the kernels of single tensors.
+// Memory bound. Neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
 #include "optim/multi_tensor.glsl"
@@ -8,7 +8,7 @@
 struct Params {
   uint64_t dst[TENSORS];
   uint64_t x[TENSORS];
-  uint64_t y[TENSORS];  // 0 where OP takes none, as is the next
+  uint64_t y[TENSORS];  // y and z are 0 if OP does not take them
   uint64_t z[TENSORS];
   float scalar[TENSORS];
   uint elems[TENSORS];
@@ -28,7 +28,7 @@ void main() {
   AULE_FIND_TENSOR
   float s = p.scalar[t];
   uint64_t at_x = p.x[t], at_y = p.y[t], at_z = p.z[t], at_dst = p.dst[t];
-  [[unroll]] for (uint step = 0u; step < CHUNK / LOCAL; ++step) {
+  [[unroll]] for (uint step = 0u; step < GROUP_ELEMS / LOCAL; ++step) {
     uint k = begin + step * LOCAL;
     if (k >= end) break;
     uint64_t i = uint64_t(k);

@@ -2,9 +2,9 @@
 //   g = grad / grad_scale, negated if maximize;  Adam: g += wd * w,  AdamW: w -= lr * wd * w
 //   m = lerp(m, g, 1 - b1);  v = lerp(v, g^2, 1 - b2);  amsgrad: vmax = max(vmax, v)
 //   w -= lr / (1 - b1^step) * m / (sqrt(v or vmax) / sqrt(1 - b2^step) + eps)
-// Nothing is written when found_inf is not 0. 1 - b^step is -expm1(step * log b), which keeps its digits at step 1.
-// Memory bound, 7 accesses per element. VEC (GPUs, everything aligned): whole chunks by 16-byte accesses, all of an
-// invocation's loads before its arithmetic; else neighbouring invocations take neighbouring elements.
+// Nothing is written if found_inf is not 0. 1 - b^step is -expm1(step * log b), which is accurate at step 1, too.
+// Memory bound, 7 accesses per element. VEC (GPUs, all addresses aligned): whole workgroups use 16-byte accesses, with
+// all of an invocation's loads before its arithmetic. Else neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
 #include "common/half.glsl"
@@ -74,19 +74,19 @@ void main() {
   correction2 = sqrt(-expm1_(step_count * p.log_beta2));
   scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
   const uint first = begin - gl_LocalInvocationID.x;
-  if (VEC && end - first == uint(CHUNK)) {
+  if (VEC && end - first == uint(GROUP_ELEMS)) {
     vec4 w[2], g[2], m[2], v[2], top[2];
-    load_octet(p.param[t], first, PARAM_DTYPE, w);
-    load_octet(p.grad[t], first, GRAD_DTYPE, g);
-    load_octet(p.exp_avg[t], first, STATE_DTYPE, m);
-    load_octet(p.exp_avg_sq[t], first, STATE_DTYPE, v);
-    if (AMSGRAD) load_octet(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
+    load_vec8(p.param[t], first, PARAM_DTYPE, w);
+    load_vec8(p.grad[t], first, GRAD_DTYPE, g);
+    load_vec8(p.exp_avg[t], first, STATE_DTYPE, m);
+    load_vec8(p.exp_avg_sq[t], first, STATE_DTYPE, v);
+    if (AMSGRAD) load_vec8(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
     [[unroll]] for (int i = 0; i < 2; ++i) step_(w[i], g[i], m[i], v[i], top[i]);
-    store_octet(p.param[t], first, PARAM_DTYPE, w);
-    if (UNSCALE) store_octet(p.grad[t], first, GRAD_DTYPE, g);
-    store_octet(p.exp_avg[t], first, STATE_DTYPE, m);
-    store_octet(p.exp_avg_sq[t], first, STATE_DTYPE, v);
-    if (AMSGRAD) store_octet(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
+    store_vec8(p.param[t], first, PARAM_DTYPE, w);
+    if (UNSCALE) store_vec8(p.grad[t], first, GRAD_DTYPE, g);
+    store_vec8(p.exp_avg[t], first, STATE_DTYPE, m);
+    store_vec8(p.exp_avg_sq[t], first, STATE_DTYPE, v);
+    if (AMSGRAD) store_vec8(p.max_exp_avg_sq[t], first, STATE_DTYPE, top);
     return;
   }
   for (uint k = begin; k < end; k += LOCAL) {

@@ -2,7 +2,7 @@
 //   g = grad / grad_scale, negated if maximize, + wd * w
 //   momentum: b = first ? g : momentum * b + (1 - dampening) * g;  g = nesterov ? g + momentum * b : b
 //   w -= lr * g
-// Nothing is written when found_inf is not 0.
+// Nothing is written if found_inf is not 0.
 #pragma aule params ring
 #include "common/dtype.glsl"
 #include "optim/multi_tensor.glsl"

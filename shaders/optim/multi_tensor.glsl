@@ -1,9 +1,9 @@
-// Many tensors per dispatch. A workgroup takes CHUNK consecutive elements of one tensor; the params block (in the
-// stream's parameter ring) lists, per tensor, its addresses, its length and its first workgroup.
-// Include after dtype.glsl; then `struct Params` ends with these members:
+// Many tensors per dispatch. A workgroup takes GROUP_ELEMS consecutive elements of one tensor. The params block (in the
+// stream's parameter ring) has each tensor's addresses, length and first workgroup.
+// Include after dtype.glsl. `struct Params` ends with these members:
 //   uint elems[TENSORS]; uint first_group[TENSORS]; uint tensors;
 #define TENSORS 48
-#define CHUNK 1024
+#define GROUP_ELEMS 1024
 #define LOCAL 128
 layout(local_size_x = LOCAL) in;
 #include "common/indexing.glsl"
@@ -14,5 +14,5 @@ layout(local_size_x = LOCAL) in;
     if (p.first_group[middle_] <= group_) t = middle_;               \
     else above_ = middle_;                                           \
   }                                                                  \
-  uint begin = (group_ - p.first_group[t]) * CHUNK + gl_LocalInvocationID.x; \
-  uint end = min((group_ - p.first_group[t] + 1u) * CHUNK, p.elems[t]);
+  uint begin = (group_ - p.first_group[t]) * GROUP_ELEMS + gl_LocalInvocationID.x; \
+  uint end = min((group_ - p.first_group[t] + 1u) * GROUP_ELEMS, p.elems[t]);

@@ -1,9 +1,8 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// mask[i] = u[i] >= drop, of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout. An
-// invocation draws once and serves 4 consecutive elements: element i takes component i % 4 of subsequence i / 4,
-// whatever the grid. PACKED (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third of the memory
-// operations.
+// mask[i] = u[i] >= drop, both of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout.
+// An invocation draws once for 4 consecutive elements: element i takes component i % 4 of subsequence i / 4, so results
+// do not depend on the grid. BY_VEC4 (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third as many.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -14,7 +13,7 @@ layout(local_size_x = 128) in;
 #include "random/vec4.glsl"
 
 layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
-layout(constant_id = 1) const bool PACKED = false;
+layout(constant_id = 1) const bool BY_VEC4 = false;
 
 struct Params {
   uint64_t src;
@@ -34,8 +33,8 @@ void main() {
   Philox g = philox_begin(p.seed, p.offset, p.state);
   bvec4 kept = greaterThanEqual(philox_draw(g, first / 4, 0u), uvec4(p.drop));
 #ifndef C_double
-  if (PACKED) {
-    store_packed(p.dst, first, DTYPE, mix(vec4(0.0), load_packed(p.src, first, DTYPE) * p.scale, kept));
+  if (BY_VEC4) {
+    store_vec4(p.dst, first, DTYPE, mix(vec4(0.0), load_vec4(p.src, first, DTYPE) * p.scale, kept));
     U32Ref(p.mask + first).v = uint(kept.x) | uint(kept.y) << 8 | uint(kept.z) << 16 | uint(kept.w) << 24;
     return;
   }

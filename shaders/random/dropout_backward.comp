@@ -1,6 +1,6 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
-// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, PACKED as in
+// grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, BY_VEC4 as in
 // dropout.comp.
 #ifdef C_double
 #define AULE_DOUBLE
@@ -11,7 +11,7 @@ layout(local_size_x = 128) in;
 #include "random/vec4.glsl"
 
 layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
-layout(constant_id = 1) const bool PACKED = false;
+layout(constant_id = 1) const bool BY_VEC4 = false;
 
 struct Params {
   uint64_t grad_out;
@@ -27,9 +27,9 @@ void main() {
   uint64_t first = linear_invocation() * 4;
   if (first >= p.n) return;
 #ifndef C_double
-  if (PACKED) {
+  if (BY_VEC4) {
     uvec4 kept = uvec4(U32Ref(p.mask + first).v) & uvec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u);
-    store_packed(p.grad_in, first, DTYPE, mix(vec4(0.0), load_packed(p.grad_out, first, DTYPE) * p.scale,
+    store_vec4(p.grad_in, first, DTYPE, mix(vec4(0.0), load_vec4(p.grad_out, first, DTYPE) * p.scale,
         notEqual(kept, uvec4(0u))));
     return;
   }

@@ -1,4 +1,4 @@
-// Reports weights that are negative, infinite or NaN, and rows that sum to nothing. Contiguous float32 (rows, classes).
+// Reports weights that are negative, infinite or NaN, and rows with a sum of 0. Contiguous float32 (rows, classes).
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

@@ -21,14 +21,14 @@ void main() {
   Philox g = philox_begin(p.seed, p.offset, p.state);
   uint64_t row = id / p.samples * p.classes;
   float total = F32Ref(p.sums + (row + p.classes - 1u) * 4).v;
-  // Below the total even after rounding.
+  // Less than the total even after rounding.
   float u = min(uniform01(philox_draw(g, id, 0u).x) * total, uintBitsToFloat(max(floatBitsToUint(total), 1u) - 1u));
   uint low = 0u, high = p.classes - 1u;
   while (low < high) {
     uint middle = (low + high) / 2u;
     if (F32Ref(p.sums + (row + middle) * 4).v > u) high = middle; else low = middle + 1u;
   }
-  // A parallel prefix sum may round differently from element to element: never answer a class of weight 0.
+  // The rounding of a parallel prefix sum may put a class of weight 0 here. Step to a neighbour with a weight.
   while (low + 1u < p.classes && !(F32Ref(p.weights + (row + low) * 4).v > 0.0)) ++low;
   while (low > 0u && !(F32Ref(p.weights + (row + low) * 4).v > 0.0)) --low;
   I64Ref(p.dst + id * 8).v = int64_t(low);

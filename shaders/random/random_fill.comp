@@ -1,11 +1,10 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
 // Fills a dense tensor with draws of one distribution (KIND). One invocation draws for 4 elements, 128 apart, so that
-// neighbouring invocations touch neighbouring elements; its Philox subsequence is its linear id. What an element gets
-// therefore depends on the seed, the offset and its position only, never on how the grid is cut.
-// Normals are Box-Muller, exponentials and geometrics inverted logarithms of 32-bit draws in (0, 1]. In the double
-// variant only uniform and bernoulli draw 53 bits; the others are float32 values widened, as GLSL has no double
-// logarithm.
+// neighbouring invocations write neighbouring elements. Its Philox subsequence is its linear id, so an element's value
+// depends on the seed, the offset and its position only.
+// Normals are Box-Muller, exponentials and geometrics are logarithms of 32-bit draws in (0, 1]. In the double variant
+// only uniform and bernoulli draw 53 bits. The others are float32 values widened, because GLSL has no double logarithm.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif
@@ -47,7 +46,7 @@ double bits_to_double(uint64_t b) { return packDouble2x32(uvec2(uint(b), uint(b 
 #define STORE store_float
 #endif
 
-// [0, 1) with no more bits than the storage dtype has, so that rounding never gives 1.
+// [0, 1) with no more bits than the storage dtype has, because rounding could give 1.
 REAL uniform_draw(uint x, uint y) {
 #ifdef C_double
   return (double(x >> 5) * 67108864.0lf + double(y >> 6)) * (1.0lf / 9007199254740992.0lf);
@@ -120,7 +119,7 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
       break;
     }
     case kExponential: {
-      // Never 0: the smallest magnitude of the logarithm is half a rounding step of 1.
+      // Never 0: the logarithm's smallest magnitude is half a rounding step of 1.
       float v = positive_draw(x);
       float l = v >= 1.0 - 5.9604645e-8 ? -5.9604645e-8 : log(v);
       STORE(p.dst, i, DTYPE, REAL(-l / p.a));

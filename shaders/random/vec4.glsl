@@ -1,6 +1,6 @@
 // Four consecutive elements of a float dtype through 64-bit accesses; the first one's index is a multiple of 4.
 uint64_t bits_at(uint64_t address) { return uint64_t(I64Ref(address).v); }
-vec4 load_packed(uint64_t base, uint64_t i, int dt) {
+vec4 load_vec4(uint64_t base, uint64_t i, int dt) {
   if (dt == AULE_DT_F32) {
     uvec2 a = unpack32(bits_at(base + i * 4)), b = unpack32(bits_at(base + i * 4 + 8));
     return vec4(uintBitsToFloat(a), uintBitsToFloat(b));
@@ -10,7 +10,7 @@ vec4 load_packed(uint64_t base, uint64_t i, int dt) {
   return vec4(uintBitsToFloat(w.x << 16), uintBitsToFloat(w.x & 0xffff0000u), uintBitsToFloat(w.y << 16),
       uintBitsToFloat(w.y & 0xffff0000u));
 }
-void store_packed(uint64_t base, uint64_t i, int dt, vec4 x) {
+void store_vec4(uint64_t base, uint64_t i, int dt, vec4 x) {
   if (dt == AULE_DT_F32) {
     I64Ref(base + i * 4).v = int64_t(pack64(floatBitsToUint(x.xy)));
     I64Ref(base + i * 4 + 8).v = int64_t(pack64(floatBitsToUint(x.zw)));

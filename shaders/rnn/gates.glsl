@@ -1,4 +1,4 @@
-// The two nonlinearities of recurrent cells; tanh_ keeps its precision near 0 and does not overflow.
+// The two nonlinearities of recurrent cells. tanh_ is accurate near 0 and does not overflow.
 float sigmoid(float x) { return 1.0 / (1.0 + exp(-x)); }
 float tanh_(float x) {
   float t = exp(-2.0 * abs(x));

@@ -1,5 +1,6 @@
-// dst[c] = src[(c + shift) mod size], bits only: roll; with negative strides and no shift, flip; with a diagonal,
-// tril and triu: elements on the wrong side become 0. At most 5 dimensions, innermost last, 31-bit strides in elements.
+// dst[c] = src[(c + shift) mod size], moved as bits: roll. With negative strides and no shift it is flip. With TRIANGLE
+// it is tril or triu, and elements on the other side of the diagonal become 0. At most 5 dimensions, innermost last,
+// 31-bit strides in elements.
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"

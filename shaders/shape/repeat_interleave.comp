@@ -1,5 +1,5 @@
-// dst[i] = the j with sums[j - 1] <= i < sums[j], sums the inclusive prefix sums of `repeats`: by bisection, one
-// invocation per output element. A prefix sum that does not end at n, or falls, is reported.
+// dst[i] = the j with sums[j - 1] <= i < sums[j], where `sums` are the inclusive prefix sums of `repeats`. Bisection,
+// one invocation per output element. Sums that do not end at n are reported.
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"

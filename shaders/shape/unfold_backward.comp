@@ -1,7 +1,7 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
 // grad_input[o, i, k] = sum over windows w with w * step <= i < w * step + size of grad[o, w, k, i - w * step]:
-// unfold's gradient as a gather, so that it has one order. Both contiguous.
+// unfold's gradient as a gather, so that the sum has one order. Both are contiguous.
 #ifdef C_double
 #define AULE_DOUBLE
 #endif

@@ -1,5 +1,5 @@
-// Coordinates of the true elements: out[k, d] for the k-th one. `before` is the running count of true elements, itself
-// included.
+// Coordinates of the true elements: out[k, d] for the k-th one. `before` is the inclusive running count of true
+// elements.
 layout(constant_id = 0) const int BEFORE_DTYPE = 0;
 layout(constant_id = 1) const int LOCAL = 8;
 layout(local_size_x_id = 1) in;
@@ -9,7 +9,7 @@ layout(local_size_x_id = 1) in;
 struct Params {
   uint64_t flags, before, out_, numel, limit;  // limit: rows of out
   uint64_t sizes[10];                          // slowest first
-  uint dims, by_columns;                       // by_columns: out lies column by column
+  uint dims, by_columns;                       // by_columns: out is stored column by column
 };
 #include "common/params.glsl"
 

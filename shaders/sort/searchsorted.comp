@@ -1,6 +1,6 @@
 #pragma aule axis C float double int64_t
 #pragma aule feature float64 if C=double
-// For each value the number of boundaries before it: boundaries < value (left) or <= value (right), by binary search.
+// For each value the number of boundaries before it, by binary search: those < value, or those <= value if IS_RIGHT.
 // bounds[rows, m] or one row for all, sorted (through `sorter` if given); values[rows, n].
 #ifdef C_double
 #define AULE_DOUBLE
@@ -41,7 +41,7 @@ void main() {
     uint64_t mid = (lo + hi) / 2;
     uint64_t at = HAS_SORTER ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
     C b = load(p.bounds, start + lesser(at, p.m - 1), BOUNDS_DTYPE);
-    // The comparison is negated so that a NaN value goes after everything.
+    // The comparison is negated, so that a NaN is after all boundaries.
     if (!(IS_RIGHT ? b > x : b >= x)) lo = mid + 1;
     else hi = mid;
   }

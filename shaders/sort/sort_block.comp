@@ -1,7 +1,7 @@
 #pragma aule axis GROUP 0 1
 // First pass of the merge sort of x[rows, n]: runs of BLOCK elements, each element stored at its rank in its run.
 // GROUP 0: one invocation per element, which reads the run from memory. GROUP 1: BLOCK is the workgroup's size, and the
-// run's keys stand in shared memory (2 KiB).
+// run's keys are in shared memory (2 KiB).
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool IS_DESCENDING = false;
 layout(constant_id = 2) const int BLOCK = 32;

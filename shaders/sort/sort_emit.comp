@@ -1,5 +1,4 @@
-// The sorted order to results: elements first .. first + count - 1 of each row, as values of x[rows, n] and as
-// positions.
+// Writes elements first .. first + count - 1 of each row's sorted order, as values of x[rows, n] and as positions.
 layout(constant_id = 0) const int RAW_DTYPE = 0;   // element size code; values are only moved
 layout(constant_id = 1) const bool HAS_POSITIONS = false;
 layout(constant_id = 2) const int LOCAL = 8;

@@ -1,8 +1,7 @@
-// Values as unsigned 64-bit keys whose order is the sorted order: NaN after everything, -0 equal to 0.
+// Values as unsigned 64-bit keys in the sorted order: NaN after all numbers, -0 equal to 0.
 //
-// Dtypes of up to 32 bits: key << 32 | position, so that keys are unique, any sort is stable and the position travels
-// along. 64-bit dtypes: the key alone, the position in an array of its own. Descending order complements the key,
-// not the position.
+// Dtypes of up to 32 bits have key << 32 | position. Keys are then unique, so any sort is stable. 64-bit dtypes have
+// the key alone, and the position in an array of its own. Descending order complements the key, not the position.
 #include "common/dtype.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer KeyRef { uint64_t v; };
 

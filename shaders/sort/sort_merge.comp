@@ -1,7 +1,7 @@
-// One pass of the merge sort: pairs of sorted runs of `run` elements become runs of twice the length. One invocation
-// per element: its place is its place in its own run plus the number of elements of the other run that go before it,
-// found by binary search. Equal keys of the left run go first, so the sort is stable.
-layout(constant_id = 0) const bool HAS_POSITIONS = false;  // positions travel in their own array
+// One pass of the merge sort: pairs of sorted runs of `run` elements become runs of twice the length. An invocation has
+// one element. Its new position is that in its own run plus the number of elements of the other run before it, which a
+// binary search finds. Of equal keys those of the left run are first, so the sort is stable.
+layout(constant_id = 0) const bool HAS_POSITIONS = false;  // positions have an array of their own
 layout(constant_id = 1) const int LOCAL = 8;
 layout(local_size_x_id = 1) in;
 #include "common/indexing.glsl"

@@ -23,7 +23,7 @@ namespace aule::ops {
 namespace {
 constexpr int64_t kMean = 1, kMax = 2;
 
-// The gradient of every entry: its bag's row, nothing where it has no bag.
+// The gradient of every entry: the row of its bag, or 0 if it has no bag.
 at::Tensor entry_gradients(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return at::index_select(grad, 0, at::clamp_min(offset2bag, 0)).masked_fill(offset2bag.lt(0).unsqueeze(1), 0);
 }
@@ -81,13 +81,13 @@ BagResult launch_bags(const Bags& b) {
   return result;
 }
 
-// A bag may be as long as all entries. Where one invocation may not walk these, the host reads the offsets, long bags
-// are cut into parts, and the parts' results are the entries of bags again.
+// A bag may have all entries. If these are too many for the loop of one invocation, the host reads the offsets and
+// splits long bags into parts. The parts' results are then the entries of bags.
 BagResult run_bags(const Bags& b) {
   const Caps& caps = caps_of(b.weight);
   const int64_t entries = b.indices.numel();
   if (may_walk(caps, static_cast<uint64_t>(entries))) return launch_bags(b);
-  // Shorter than they must be: long sums of float32 err more.
+  // Shorter than the limit, because long float32 sums lose precision.
   const auto most = static_cast<int64_t>(std::min<uint64_t>(longest_walk(caps), 2048));
   TORCH_CHECK_NOT_IMPLEMENTED(!runtime::is_capturing(b.weight.device().index()), kBag, ": ", entries,
                               " entries cannot be captured in a graph, since this device's driver ends loops after ",
@@ -117,7 +117,7 @@ BagResult run_bags(const Bags& b) {
   const int64_t mode = b.mode == kMax ? kMax : 0;
   const auto [values, part_of, part_size, part_max] =
       launch_bags({wide(b.weight), b.indices, upload(starts), wide(b.scale), parts, mode, b.padding_idx});
-  // Parts in which nothing counts are left out, as padding is.
+  // Parts without a counted entry are padding.
   const at::Tensor rows =
       at::where(part_size.eq(0), at::full({}, parts, index_options), at::arange(parts, index_options));
   const auto [sums, entry_bag, counted, best_part] = run_bags({values, rows, upload(firsts), {}, b.count, mode, parts});
@@ -165,7 +165,7 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor
                                         int64_t num_weights, bool scale_grad_by_freq, int64_t mode,
                                         const std::optional<at::Tensor>& per_sample_weights, int64_t padding_idx) {
   if (mode == kMax) {
-    // Empty bags have no maximum: their -1 becomes row 0 with a gradient of nothing.
+    // Empty bags have no maximum. Their -1 becomes row 0 with a gradient of 0.
     const at::Tensor source = grad.masked_fill(maximum_indices.lt(0), 0);
     return at::zeros({num_weights, grad.size(1)}, grad.options())
         .scatter_add_(0, at::clamp_min(maximum_indices, 0), source);

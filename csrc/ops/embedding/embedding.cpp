@@ -47,7 +47,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   const int64_t width = grad_output.size(-1);
   const at::Tensor line = indices.reshape({-1});
   at::Tensor source = grad_output.reshape({line.numel(), width});
-  // 16-bit gradients add up in float32: a frequent row would stop growing otherwise.
+  // 16-bit gradients are added in float32: in 16 bits the sum of a frequent row would stop growing.
   const bool narrow = source.scalar_type() == at::kHalf || source.scalar_type() == at::kBFloat16;
   at::Tensor out = at::zeros({num_weights, width}, narrow ? source.options().dtype(at::kFloat) : source.options());
   if (source.numel() == 0) return out.to(grad_output.scalar_type());
@@ -56,7 +56,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
     run_combine(plan_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true,
                                /*wrap=*/false),
                 Combine::add);
-    // An index out of range was reported above; here it reads a count of 0.
+    // An index out of range was reported above and reads a count of 0 here.
     source = source.to(out.scalar_type()).div(at::clamp_min(at::index_select(count, 0, line), 1).unsqueeze(1));
   }
   IndexPlan plan = plan_along_dim(op, source, out, 0, line, /*line=*/true, /*wrap=*/false);
@@ -66,7 +66,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   return narrow ? out.to(grad_output.scalar_type()) : out;
 }
 
-// Every row is measured, only those that are looked up and too long are scaled: no host needs to know which.
+// Computes the norm of every row, and scales rows that are looked up and too long. The host need not know which.
 at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type) {
   const char* op = "embedding_renorm_";
   TORCH_CHECK(self.dim() == 2, op, ": 'self' must be 2-D");
@@ -77,7 +77,7 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
   const at::Tensor line = indices.reshape({-1});
   IndexPlan plan = plan_along_dim(op, at::full({}, true, used.options()).expand({line.numel()}), used, 0, line,
                                   /*line=*/true, /*wrap=*/false);
-  for (auto& d : plan.dims) d.meets = false;  // every writer of a place writes the same
+  for (auto& d : plan.dims) d.meets = false;  // all writers of an element write the same value
   run_put(std::move(plan));
   const at::Tensor norms = at::norm(self, norm_type, 1);
   const at::Tensor scale = at::full({}, max_norm, norms.options()).div(norms.add(1e-7));

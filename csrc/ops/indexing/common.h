@@ -24,7 +24,7 @@ inline void check_same_dtype(const char* op, const at::Tensor& self, const char*
 inline int64_t size_or_one(const at::Tensor& t, int64_t d) { return t.dim() == 0 ? 1 : t.size(d); }
 inline int64_t dim_or_one(const at::Tensor& t) { return t.dim() == 0 ? 1 : t.dim(); }
 
-// gather and scatter: index fits into `other` in every dimension but `skip` (-1: in every one).
+// For gather and scatter: checks that index fits into `other` in all dimensions except `skip` (-1: in all).
 inline void check_index_fits(const char* op, const at::Tensor& index, const at::Tensor& other, int64_t skip,
                              const char* name) {
   if (index.numel() == 0) return;
@@ -46,7 +46,7 @@ inline void start_from(const at::Tensor& self, at::Tensor& out) {
   if (!out.is_same(self)) out.copy_(self);
 }
 
-// Something to index where a dimension of size 0 holds nothing.
+// A tensor to index in place of one with a dimension of size 0.
 inline void check_bound(const char* op, const IndexPlan& plan) {
   if (plan.empty()) return;
   for (const int64_t b : plan.bound)

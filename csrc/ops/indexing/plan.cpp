@@ -26,8 +26,8 @@ bool mergeable(const Dim& outer, const Dim& inner, size_t indices) {
   return true;
 }
 
-// Drops dimensions of size 1 and merges neighbours. With `ordered`, dimensions along which places may meet go last.
-// Returns how many dimensions each invocation walks.
+// Drops dimensions of size 1 and merges neighbours. With `ordered`, dimensions along which destinations may be equal
+// become the last. Returns how many dimensions each invocation loops over.
 size_t merge_dims(IndexPlan& plan, bool ordered) {
   auto& dims = plan.dims;
   dims.erase(std::remove_if(dims.begin(), dims.end(), [](const Dim& d) { return d.size == 1; }), dims.end());
@@ -50,8 +50,8 @@ size_t merge_dims(IndexPlan& plan, bool ordered) {
   return static_cast<size_t>(std::count_if(dims.begin(), dims.end(), [](const Dim& d) { return d.meets; }));
 }
 
-// Whole rows move in elements of up to 16 bytes: the innermost dimension is dense on both sides, and every other stride
-// and both addresses are multiples of the wider element.
+// Moves whole rows in elements of up to 16 bytes, if the innermost dimension is dense on both sides and all other
+// strides and both addresses are multiples of the wider element.
 DType widen(IndexPlan& plan) {
   const int64_t bytes = static_cast<int64_t>(plan.plain.element_size());
   const DType narrow = raw_dtype_of(plan.plain);
@@ -92,14 +92,14 @@ uint32_t points(const IndexPlan& plan, size_t first, size_t last) {
   return static_cast<uint32_t>(n);
 }
 
-// Where a part of a plan begins, in elements.
+// The begin of a part of a plan, in elements.
 struct Offset {
   int64_t plain = 0, indexed = 0;
   std::array<int64_t, IndexPlan::kMaxIndices> index{};
 };
 
-// Calls fn(part, offset) for parts whose walks are no longer than one invocation may make them, in the walk's order:
-// dispatched one after another they are that walk.
+// Calls fn(part, offset) for parts with loops that one invocation may have, in the loop's order. The parts, dispatched
+// one after another, are the whole loop.
 template <class Fn>
 void for_each_walk(const IndexPlan& plan, size_t walked, const Fn& fn, const Offset& at = {}) {
   const Caps& caps = caps_of(plan.plain);
@@ -125,17 +125,17 @@ void for_each_walk(const IndexPlan& plan, size_t walked, const Fn& fn, const Off
   }
 }
 
-bool narrow_int(int64_t x) {
+bool fits_i32(int64_t x) {
   return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max();
 }
 
-// Whether the form with push constants holds the plan.
+// True if the plan fits the kernel with push constants.
 bool compact(const IndexPlan& plan) {
   constexpr size_t kDims = sizeof(IndexMoveParams::size) / sizeof(uint32_t);
-  if (plan.index.size() > 1 || plan.dims.size() > kDims || !narrow_int(plan.bound[0]) || !narrow_int(plan.step[0]))
+  if (plan.index.size() > 1 || plan.dims.size() > kDims || !fits_i32(plan.bound[0]) || !fits_i32(plan.step[0]))
     return false;
   return std::all_of(plan.dims.begin(), plan.dims.end(), [](const Dim& d) {
-    return narrow_int(d.plain_stride) && narrow_int(d.indexed_stride) && narrow_int(d.index_stride[0]);
+    return fits_i32(d.plain_stride) && fits_i32(d.indexed_stride) && fits_i32(d.index_stride[0]);
   });
 }
 
@@ -174,7 +174,7 @@ void fill_params(Params& p, const IndexPlan& plan, const Offset& at, size_t walk
   p.steps = points(plan, plan.dims.size() - walked, plan.dims.size());
 }
 
-// A CPU device runs one workgroup per thread: walks are long, so they are spread over many small groups.
+// A software device runs one workgroup per thread. Long loops are therefore spread over many small workgroups.
 uint32_t group_size(const at::Tensor& t, size_t walked) { return walked > 0 && caps_of(t).is_software() ? 8 : 128; }
 
 template <class Params, class Spec>
@@ -184,7 +184,7 @@ void launch_move(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const Of
   TensorArgs args;
   Params p{};
   fill_params(p, plan, at, walked, args, stream);
-  // Only walks are cut, and what is walked is not widened: the elements are the tensors'.
+  // Offsets are in the tensors' elements: only loops are split, and a plan with loops is not widened.
   const uint64_t bytes = plan.plain.element_size();
   p.plain = (put ? args.read(plan.plain) : args.write(plan.plain)) + static_cast<uint64_t>(at.plain) * bytes;
   p.indexed = (put ? args.write(plan.indexed) : args.read(plan.indexed)) + static_cast<uint64_t>(at.indexed) * bytes;
@@ -233,7 +233,7 @@ void launch_combine(KernelRef<Params, Spec> kernel, const IndexPlan& plan, const
   launch(stream, kernel, spec, p, args, linear_grid(ceil_div(p.n, group)));
 }
 
-// Parallel invocations that an ordered walk would have.
+// Invocations of an ordered plan.
 int64_t ordered_width(const IndexPlan& plan) {
   int64_t n = 1;
   for (const auto& d : plan.dims)
@@ -241,8 +241,8 @@ int64_t ordered_width(const IndexPlan& plan) {
   return n;
 }
 
-// 16-bit sums and products want float32: a place that many values meet in would stop growing at 256 in bfloat16. Not
-// where the float32 copy of a large target would cost far more than the few values that go there.
+// True for 16-bit sums and products, which are then made in float32: in bfloat16 a sum of ones stops at 256. False if a
+// few values go into a large target, because its float32 copy would cost far more.
 bool rounds_at_every_step(const IndexPlan& plan, Combine op) {
   const at::ScalarType type = plan.indexed.scalar_type();
   return (type == at::kHalf || type == at::kBFloat16) && (op == Combine::add || op == Combine::mul) &&
@@ -296,7 +296,7 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   if (plan.indexed.is_complex()) {
     TORCH_CHECK_NOT_IMPLEMENTED(op == Combine::add && plan.plain.is_complex() && !alpha.isComplex(), plan.op,
                                 ": complex tensors can only be added, with a real alpha, on aule");
-    // A sum of complex numbers is a sum of pairs of reals.
+    // Complex numbers are added as pairs of reals.
     plan.indexed = at::view_as_real(plan.indexed);
     plan.plain = at::view_as_real(plan.plain);
     for (auto& d : plan.dims) {
@@ -320,11 +320,11 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   }
   const DType dtype = dtype_of(plan.indexed, plan.op);
   const bool real = is_floating(dtype);
-  // Sums and products of floats depend on the order; nothing of 8 bytes but integer sums has an atomic form here.
+  // Sums and products of floats depend on the order. Of the 8-byte dtypes only integer sums have an atomic form.
   const bool eight = dtype_size(dtype) == 8 && !(dtype == DType::i64 && op == Combine::add);
   const bool deterministic =
       at::globalContext().deterministicAlgorithms() && real && (op == Combine::add || op == Combine::mul);
-  // On a CPU device atomics run lane by lane while neighbouring columns fill a vector.
+  // On a software device atomics run lane by lane, but neighbouring columns fill a vector.
   const bool columns = caps_of(plan.indexed).is_software() && ordered_width(plan) >= 64;
   const bool ordered = eight || deterministic || columns;
   const size_t walked = merge_dims(plan, ordered);

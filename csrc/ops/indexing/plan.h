@@ -1,8 +1,8 @@
-// The iteration space of an indexing op: every op that reads or writes through index tensors is one plan, run by one of
-// two kernels (shaders/indexing/index_move.comp moves bits, index_combine.comp accumulates).
+// The iteration space of an indexing op. All ops that read or write through index tensors are such a plan, which one of
+// two kernels runs: shaders/indexing/index_move.comp moves bits, index_combine.comp accumulates.
 //
-// `plain` is the tensor addressed by position alone (the output of a gather, the source of a scatter), `indexed` the
-// one addressed by position plus sum over k of index_k * step[k].
+// `plain` is addressed by position alone (the output of a gather, the source of a scatter). `indexed` is addressed by
+// position plus sum over k of index_k * step[k].
 #pragma once
 #include <array>
 
@@ -17,7 +17,7 @@ struct IndexPlan {
   struct Dim {
     int64_t size = 1, plain_stride = 0, indexed_stride = 0;
     std::array<int64_t, kMaxIndices> index_stride{};
-    // Positions along this dimension may meet in one place of `indexed`.
+    // Positions along this dimension may have one destination in `indexed`.
     bool meets = false;
   };
 
@@ -42,7 +42,7 @@ enum class Combine : int { add = 0, mul = 1, max = 2, min = 3 };
 
 void run_get(IndexPlan plan);
 void run_put(IndexPlan plan);
-// `alpha` is exact in float32 or int32 (index_add sees to it).
+// `alpha` is exact in float32 or int32 (index_add checks it).
 void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha = 1);
 
 }  // namespace aule::ops

@@ -59,7 +59,7 @@ at::Tensor& take_out(const at::Tensor& self, const at::Tensor& index, at::Tensor
   at::native::resize_output(out, index.sizes());
   if (index.numel() == 0) return out;
   check_not_overlapping(out, {&self, &index});
-  // The index counts elements in logical order, which only a contiguous tensor has in memory.
+  // The index counts elements in logical order, which is the memory order of contiguous tensors only.
   run_get(plan_flat(op, out, self.contiguous(), index));
   return out;
 }

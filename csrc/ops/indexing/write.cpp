@@ -31,7 +31,7 @@ at::Tensor& index_fill_tensor_(at::Tensor& self, int64_t dim, const at::Tensor& 
   shape[dim] = index.numel();
   const at::Tensor filling = value.to(self.options()).expand(shape);
   IndexPlan plan = plan_along_dim(op, filling, line, dim, index, /*line=*/true, /*wrap=*/true);
-  for (auto& d : plan.dims) d.meets = false;  // every writer of a place writes the same
+  for (auto& d : plan.dims) d.meets = false;  // all writers of an element write the same value
   run_put(std::move(plan));
   return self;
 }
@@ -53,7 +53,7 @@ at::Tensor& put_(at::Tensor& self, const at::Tensor& index, const at::Tensor& so
   TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, op, "(): Tried to put elements into an empty tensor");
   check_not_overlapping(self, {&index, &source});
   if (index.numel() == 0) return self;
-  // The index counts elements in logical order, which only a contiguous tensor has in memory.
+  // The index counts elements in logical order, which is the memory order of contiguous tensors only.
   const at::Tensor target = self.contiguous();
   IndexPlan plan = plan_flat(op, source.reshape({-1}), target, index.reshape({-1}));
   if (accumulate) {

@@ -32,12 +32,12 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& 
     const AmpUnscaleSpec spec{.dtype = dtype_of(type, op)};
     for_each_table(
         at::TensorList(tensors), AmpUnscaleParams{},
-        [&](AmpUnscaleParams& p, TensorArgs& args, uint32_t slot, size_t i) {
-          if (slot == 0) {
+        [&](AmpUnscaleParams& p, TensorArgs& args, uint32_t at, size_t i) {
+          if (at == 0) {
             p.found_inf = args.write(found_inf);
             p.inv_scale = args.read(inv_scale);
           }
-          p.data[slot] = args.read_write(tensors[i]);
+          p.data[at] = args.read_write(tensors[i]);
         },
         [&](const AmpUnscaleParams& p, const TensorArgs& args, Grid grid) {
           launch(current(found_inf), kernel::amp_unscale(), spec, p, args, grid);

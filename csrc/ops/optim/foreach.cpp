@@ -44,7 +44,7 @@ Range range_of(const Tensor& t) {
   return {begin, begin + t.numel() * t.element_size()};
 }
 
-// One dtype that the kernel computes in float32, one device, and for each tensor one dense walk through all operands.
+// True if all tensors have one dtype that the kernel computes in float32, one device, and dense operands in one order.
 bool alike(TensorList self, TensorList other) {
   if (other.size() != self.size()) return false;
   for (size_t i = 0; i < self.size(); ++i) {
@@ -56,7 +56,7 @@ bool alike(TensorList self, TensorList other) {
   return true;
 }
 
-// A loop would read what it has written before where tensors of one list share memory with another element's.
+// True if an element's tensors share memory with another element's: then a loop reads values that it has written.
 bool apart(TensorList written, std::initializer_list<TensorList> operands) {
   std::vector<Range> ranges;
   ranges.reserve(written.size());
@@ -69,7 +69,7 @@ bool apart(TensorList written, std::initializer_list<TensorList> operands) {
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i].numel() == 0) continue;
       const Range r = range_of(list[i]);
-      if (r.begin == address_of(written[i])) continue;  // the element itself: each invocation reads before it writes
+      if (r.begin == address_of(written[i])) continue;  // the same element: each invocation reads before it writes
       const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
                                           [](uint64_t at, const Range& x) { return at < x.end; });
       if (after != ranges.end() && after->begin < r.end) return false;
@@ -84,8 +84,8 @@ bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalar
   if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
   if (self[0].device().type() != c10::DeviceType::PrivateUse1) return false;
   if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
-  // This saves the dispatches' own time; larger tensors do better with the wider kernels of single tensors. On lavapipe
-  // those win from 2048 elements on (measured); for GPUs the bound is an estimate.
+  // One dispatch for many tensors saves the cost of dispatches. Larger tensors are faster with the kernels of single
+  // tensors: on lavapipe 22.3 from 2048 elements on. The bound for GPUs is an estimate.
   const int64_t small = caps_of(self[0]).is_software() ? 1024 : 65536;
   int64_t elems = 0;
   for (const Tensor& t : self) elems += t.numel();
@@ -94,18 +94,18 @@ bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalar
          std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
 }
 
-// `scalars`: none, one for all, or one for each tensor.
+// `scalars` has no element, one for all tensors, or one for each tensor.
 void run(Each each, TensorList dst, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
   const TensorList* y = operands.size() > 0 ? operands.begin() : nullptr;
   const TensorList* z = operands.size() > 1 ? operands.begin() + 1 : nullptr;
   for_each_table(
       self, ForeachParams{},
-      [&](ForeachParams& p, TensorArgs& args, uint32_t slot, size_t i) {
-        p.x[slot] = args.read(self[i]);
-        if (y) p.y[slot] = args.read((*y)[i]);
-        if (z) p.z[slot] = args.read((*z)[i]);
-        p.dst[slot] = args.write(dst[i]);
-        if (!scalars.empty()) p.scalar[slot] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
+      [&](ForeachParams& p, TensorArgs& args, uint32_t at, size_t i) {
+        p.x[at] = args.read(self[i]);
+        if (y) p.y[at] = args.read((*y)[i]);
+        if (z) p.z[at] = args.read((*z)[i]);
+        p.dst[at] = args.write(dst[i]);
+        if (!scalars.empty()) p.scalar[at] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
       },
       [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
         launch(current(self[0]), kernel::foreach (),
@@ -113,12 +113,11 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
       });
 }
 
-// False: the loop must do it.
+// Returns false if the lists do not fit the kernel, and then does nothing.
 bool in_place(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
   if (!can_run(self, operands, scalars) || !apart(self, operands)) return false;
   run(each, self, self, operands, scalars);
-  for (const Tensor& t : self)
-    t.unsafeGetTensorImpl()->bump_version();  // the dispatcher leaves it to the kernels of lists
+  for (const Tensor& t : self) t.unsafeGetTensorImpl()->bump_version();  // for lists, the dispatcher does not
   return true;
 }
 

@@ -23,13 +23,13 @@ LearningRate rate_of(const Tensor& lr, const char* op) {
   return {0, &lr};
 }
 
-// Adam's and SGD's common parts: scalars of one device, and lists whose elements must agree with the parameter.
+// Common parts of Adam and SGD: scalars on the tensors' device, and lists that must match the parameters.
 struct Common {
   const char* op;
   TensorList params, grads;
   LearningRate lr;
   const OptionalTensor &grad_scale, &found_inf;
-  std::vector<Tensor> dense_grads;  // gradients brought into their parameter's order
+  std::vector<Tensor> dense_grads;  // gradients in the memory order of their parameters
 
   Common(const char* name, TensorList self, TensorList gradients, LearningRate rate, const OptionalTensor& scale,
          const OptionalTensor& inf)
@@ -65,7 +65,7 @@ struct Common {
     if (unscales()) p.grad_scale = args.read(*grad_scale);
     if (found_inf && found_inf->defined()) p.found_inf = args.read(*found_inf);
   }
-  // Unscaled gradients are left behind for the caller, as elsewhere.
+  // The caller sees unscaled gradients, as with PyTorch's own kernels.
   void finish() const {
     if (!unscales()) return;
     for (size_t i = 0; i < grads.size(); ++i)
@@ -104,7 +104,7 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
                     exp_avgs[i].scalar_type() == state_type && exp_avg_sqs[i].scalar_type() == state_type,
                 op, ": expected one dtype per list");
   }
-  // 16-byte accesses; a CPU makes them element by element anyway.
+  // 16-byte accesses on GPUs. lavapipe 22.3 makes them element by element, so they gain nothing there.
   const bool gpu = !caps_of(self[0]).is_software();
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
@@ -126,14 +126,14 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
                            .unscale = common.unscales()};
   for_each_table(
       self, base,
-      [&](FusedAdamParams& p, TensorArgs& args, uint32_t slot, size_t i) {
-        if (slot == 0) common.fill(p, args);
-        p.param[slot] = args.read_write(self[i]);
-        p.grad[slot] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
-        p.exp_avg[slot] = args.read_write(exp_avgs[i]);
-        p.exp_avg_sq[slot] = args.read_write(exp_avg_sqs[i]);
-        if (amsgrad) p.max_exp_avg_sq[slot] = args.read_write(max_exp_avg_sqs[i]);
-        p.state_step[slot] = args.read(state_steps[i]);
+      [&](FusedAdamParams& p, TensorArgs& args, uint32_t at, size_t i) {
+        if (at == 0) common.fill(p, args);
+        p.param[at] = args.read_write(self[i]);
+        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        p.exp_avg[at] = args.read_write(exp_avgs[i]);
+        p.exp_avg_sq[at] = args.read_write(exp_avg_sqs[i]);
+        if (amsgrad) p.max_exp_avg_sq[at] = args.read_write(max_exp_avg_sqs[i]);
+        p.state_step[at] = args.read(state_steps[i]);
       },
       [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
         FusedAdamSpec now = spec;
@@ -175,11 +175,11 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
                           .unscale = common.unscales()};
   for_each_table(
       self, base,
-      [&](FusedSgdParams& p, TensorArgs& args, uint32_t slot, size_t i) {
-        if (slot == 0) common.fill(p, args);
-        p.param[slot] = args.read_write(self[i]);
-        p.grad[slot] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
-        if (has_momentum) p.momentum_buffer[slot] = args.read_write(momentum_buffer_list[i]);
+      [&](FusedSgdParams& p, TensorArgs& args, uint32_t at, size_t i) {
+        if (at == 0) common.fill(p, args);
+        p.param[at] = args.read_write(self[i]);
+        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        if (has_momentum) p.momentum_buffer[at] = args.read_write(momentum_buffer_list[i]);
       },
       [&](const FusedSgdParams& p, const TensorArgs& args, Grid grid) {
         launch(current(self[0]), kernel::fused_sgd(), spec, p, args, grid);

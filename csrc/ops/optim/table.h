@@ -1,4 +1,4 @@
-// Fills the table of a multi-tensor kernel (shaders/optim/multi_tensor.glsl) and launches it, TENSORS at a time.
+// Fills the table of a multi-tensor kernel (shaders/optim/multi_tensor.glsl) and launches it for TENSORS at a time.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,16 +6,16 @@
 
 namespace aule::ops {
 
-inline constexpr uint32_t kTableTensors = 48, kTableChunk = 1024;  // TENSORS and CHUNK there
+inline constexpr uint32_t kTableTensors = 48, kTableGroupElems = 1024;  // TENSORS and GROUP_ELEMS there
 
-// The elements in memory order may be walked as one dense run.
+// True if the elements, in memory order, are one dense run.
 inline bool walks_dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense(); }
 inline bool same_walk(const at::Tensor& a, const at::Tensor& b) {
   return b.is_non_overlapping_and_dense() && a.sizes() == b.sizes() &&
          (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
-// add(p, args, slot, i) puts tensor i's addresses into slot; go(p, args, grid) launches what is collected.
+// add(p, args, at, i) puts the addresses of tensor i into entry `at` of the params. go(p, args, grid) launches them.
 template <class Params, class Add, class Go>
 void for_each_table(at::TensorList tensors, const Params& base, const Add& add, const Go& go) {
   size_t i = 0;
@@ -32,7 +32,7 @@ void for_each_table(at::TensorList tensors, const Params& base, const Add& add, 
       p.elems[p.tensors] = static_cast<uint32_t>(elems);
       p.first_group[p.tensors] = groups;
       add(p, args, p.tensors, i);
-      groups += ceil_div(static_cast<uint64_t>(elems), kTableChunk);
+      groups += ceil_div(static_cast<uint64_t>(elems), kTableGroupElems);
       ++p.tensors;
     }
     if (p.tensors > 0) go(p, args, linear_grid(groups));

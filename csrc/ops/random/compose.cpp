@@ -100,7 +100,8 @@ void pick_with_replacement(const at::Tensor& weights, at::Tensor& out, const Opt
 
 }  // namespace
 
-// Without replacement: the largest of weight / exponential draw (an exponential race). With: running sums and a search.
+// Without replacement: the largest weight / exponential draw (an exponential race). With replacement: prefix sums and
+// a search.
 at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool replacement, OptionalGenerator generator) {
   const char* op = "multinomial";
   TORCH_CHECK(self.dim() > 0 && self.dim() <= 2, op, ": prob_dist must be 1 or 2 dim");

@@ -15,7 +15,7 @@ namespace aule::ops {
 namespace {
 constexpr uint64_t kGroupElems = 512;  // 128 invocations of 4 elements
 
-// Whether the kernels may move 4 elements at once: 8-byte aligned, and no remainder to guard.
+// True if the kernels may move 4 elements at a time: 8-byte aligned addresses and no remainder.
 bool packed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask) {
   const auto unaligned = [](const at::Tensor& t, uint64_t bytes) { return address_of(t) % bytes != 0; };
   return a.numel() % 4 == 0 && a.element_size() <= 4 && !unaligned(a, 8) && !unaligned(b, 8) && !unaligned(mask, 4);
@@ -53,7 +53,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const double scale = 1.0 / (1.0 - p);
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
-  launch(stream, kernel, {.dtype = dtype, .packed = packed(dense, out, mask)}, params, args,
+  launch(stream, kernel, {.dtype = dtype, .by_vec4 = packed(dense, out, mask)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return {out, mask};
 }
@@ -84,7 +84,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.n = static_cast<uint64_t>(grad.numel());
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
-  launch(stream, kernel, {.dtype = dtype, .packed = packed(grad, out, kept)}, params, args,
+  launch(stream, kernel, {.dtype = dtype, .by_vec4 = packed(grad, out, kept)}, params, args,
          linear_grid(ceil_div(params.n, kGroupElems)));
   return out;
 }

@@ -46,7 +46,7 @@ constexpr uint64_t kDraws = 8;         // counter steps: two draws of 4 words
 at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const OptionalGenerator& generator) {
   at::assert_no_internal_overlap(self);
   if (self.numel() == 0) return self;
-  // Elements are numbered in logical order, so that strides do not change what is drawn.
+  // Elements are numbered in logical order, so that results do not depend on strides.
   const bool direct = self.is_contiguous();
   at::Tensor dense = direct ? self : at::empty_like(self, at::MemoryFormat::Contiguous);
   const DType dtype = dtype_of(self, op);

@@ -1,4 +1,4 @@
-// Random numbers by Philox: every draw depends on seed, offset and position only.
+// Random numbers by Philox. A draw depends on seed, offset and position only.
 #pragma once
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>

@@ -83,7 +83,7 @@ at::Tensor index_result(const at::Tensor& like, at::IntArrayRef shape, bool out_
 
 at::Tensor scalar_like(const at::Scalar& value, const at::Tensor& t) { return at::full({}, value, t.options()); }
 
-// Running count of true elements of `flags` (bool, flat), itself included.
+// Inclusive running count of true elements of `flags` (bool, flat).
 at::Tensor running_count(const at::Tensor& flags) {
   return at::cumsum(flags, 0, flags.numel() < (int64_t{1} << 31) ? at::kInt : at::kLong);
 }
@@ -122,13 +122,13 @@ at::Tensor nonzero_of(const at::Tensor& self) {
   if (self.numel() == 0) return at::empty({0, self.dim()}, options);
   at::Tensor flags = self.to(at::kBool).contiguous().view({-1});
   at::Tensor before = running_count(flags);
-  // Column by column in memory, as on PyTorch's own devices: indexing takes the columns one by one.
+  // Stored column by column, as on PyTorch's own devices, because indexing takes the columns one by one.
   at::Tensor out = at::empty({self.dim(), before[-1].item<int64_t>()}, options).t();
   write_nonzero(flags, before, self.sizes(), out);
   return out;
 }
 
-// Distinct neighbours of a flat tensor. `order`: where its elements came from when it was sorted, else undefined.
+// Distinct neighbours of a flat tensor. `order` has its elements' positions before sorting, or is undefined.
 ThreeTensors distinct(const at::Tensor& flat, const at::Tensor& order, at::IntArrayRef shape, bool inverse,
                       bool counts) {
   const int64_t n = flat.numel();
@@ -251,7 +251,7 @@ at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_val
 
 namespace {
 
-// As CUDA has it, which the CPU has not: integer arithmetic for the bins, counts in the input's dtype.
+// For integers, which CUDA serves and the CPU does not: integer arithmetic for the bins, counts in the input's dtype.
 at::Tensor histc_of_integers(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   int64_t low = min.to<int64_t>(), high = max.to<int64_t>();
   at::Tensor flat = self.reshape({-1}).to(at::kLong);

@@ -1,5 +1,5 @@
 // Searching in sorted data, sets, and true elements: searchsorted, isin, unique, nonzero, histc.
-// Those whose result's size depends on the data wait for it.
+// If the result's size depends on the data, the op waits for it.
 #pragma once
 #include <string_view>
 

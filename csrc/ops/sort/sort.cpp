@@ -135,7 +135,7 @@ TwoTensors median_rows(const char* name, const at::Tensor& x, bool ignore_nan) {
   at::Tensor nans = values.isnan().sum({1}, /*keepdim=*/true);
   at::Tensor numbers = nans.neg().add(n);
   at::Tensor middle =
-      numbers.sub(1).floor_divide(2).clamp_min(0);  // NaNs stand last: the row's first ones are the numbers
+      numbers.sub(1).floor_divide(2).clamp_min(0);  // the numbers are the row's first elements, NaNs the last
   at::Tensor position = ignore_nan ? middle : at::where(nans.gt(0), numbers, at::full_like(numbers, (n - 1) / 2));
   return {values.gather(1, position), indices.gather(1, position)};
 }
@@ -226,7 +226,7 @@ TwoTensors mode(const at::Tensor& self, int64_t dim, bool keepdim) {
   at::Tensor x = rows_of(self, dim);
   const int64_t n = x.size(1);
   auto [sorted, order] = sort_rows("mode", x, false, 0, n);
-  // Length of the run of equals that ends at each place; the longest (the first of them: the smallest value) wins.
+  // Length of the run of equal values that ends at each position. The longest wins, and of those the smallest value.
   at::Tensor place = at::arange(n, indices.options()).expand_as(order);
   at::Tensor starts = at::cat({at::ones({x.size(0), 1}, x.options().dtype(at::kBool)),
                                sorted.narrow(1, 1, n - 1).ne(sorted.narrow(1, 0, n - 1))},

@@ -1,4 +1,4 @@
-// Sorting along one dimension, and what follows from a sorted row: topk, kthvalue, median.
+// Sorting along one dimension, and the ops on sorted rows: topk, kthvalue, median, mode.
 #pragma once
 #include <ATen/core/Tensor.h>
 
