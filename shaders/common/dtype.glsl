@@ -27,8 +27,11 @@ uint float_to_bf16(float x) {
   return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
-// float64 arithmetic exists only in variants that `#define AULE_DOUBLE` before including this
-// (with `#pragma aule feature float64 if <AXIS>=<value>`).
+// float64 arithmetic exists only in variants with the axis value C=double, which have
+// `#pragma aule feature float64 if C=double`.
+#if defined(C_double) && !defined(AULE_DOUBLE)
+#define AULE_DOUBLE
+#endif
 #ifdef AULE_DOUBLE
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer F64Ref { double v; };
 #endif

@@ -4,9 +4,6 @@
 // One invocation moves 8 elements: 16-byte accesses for 2-byte and wider types.
 #pragma aule axis C float int64 double double_bits
 #pragma aule feature float64 if C=double
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #define VEC_ELEMS 8
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

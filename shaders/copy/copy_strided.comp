@@ -4,9 +4,6 @@
 // DST_PACKED, SRC_PACKED: that side is dense along dimension 0 and aligned, so it takes one wide access.
 #pragma aule axis C raw float int64 double double_bits
 #pragma aule feature float64 if C=double
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

@@ -4,9 +4,6 @@
 // entries equal to padding_idx. One invocation per (b, d). Those of d = 0 also write the bag of every entry and the
 // size of every bag, for the backward. max writes the index of the largest entry, -1 for an empty bag.
 // Offsets and indices out of range are reported and left out.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
@@ -35,15 +32,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-#ifdef C_double
-#define REAL double
-#define LOAD load_double
-#define STORE store_double
-#else
-#define REAL float
-#define LOAD load_float
-#define STORE store_float
-#endif
+#include "common/real.glsl"
 
 int64_t offset(uint b) {
   if (b >= p.offsets_count) return p.entries;

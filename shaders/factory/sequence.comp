@@ -6,9 +6,6 @@
 //   3      linspace, computed from the nearer end, so that the last element is exactly `end`
 // In the float variant start and step have a low part, and start + i * step has an error term. So a float32 sequence is
 // rounded once, and the step's rounding error is not multiplied by i.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
@@ -27,17 +24,14 @@ struct Params {
 };
 #include "common/params.glsl"
 
+#include "common/real.glsl"
 #ifdef C_double
 double bits_to_double(uint64_t b) { return packDouble2x32(uvec2(uint(b), uint(b >> 32))); }
-#define REAL double
-#define STORE store_double
 double line(uint64_t i, uint64_t from, uint64_t step) { return bits_to_double(from) +
     double(int64_t(i)) * bits_to_double(step); }
 #define START p.start_bits
 #define STEP p.step_bits
 #else
-#define REAL float
-#define STORE store_float
 // from + i * step in twofold precision, i up to 2^48.
 float line(uint64_t i, vec2 from, vec2 step) {
   precise float result;

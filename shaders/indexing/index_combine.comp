@@ -16,9 +16,6 @@
 #ifdef ADD_native
 #extension GL_EXT_shader_atomic_float : require
 #endif
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 8) const int LOCAL = 1;
 layout(local_size_x_id = 8) in;
 #include "common/dtype.glsl"

@@ -5,9 +5,6 @@
 // Without SUM, one invocation per (n, s) writes its loss. With SUM, invocation i adds up every `chunks`-th one and
 // writes {loss, weight} to partial[i]. nll_loss_sum.comp adds these up, so the sum has one order.
 // A class out of range is reported and counts as ignored. Strides are in elements, target and dst contiguous.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
@@ -32,17 +29,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-#ifdef C_double
-#define REAL double
-#define LOAD load_double
-#define STORE store_double
-const int kPartialDT = AULE_DT_F64;
-#else
-#define REAL float
-#define LOAD load_float
-#define STORE store_float
-const int kPartialDT = AULE_DT_F32;
-#endif
+#include "common/real.glsl"
 
 // loss and weight of one position
 void position(uint i, out REAL loss, out REAL weight) {
@@ -75,6 +62,6 @@ void main() {
     loss_sum += loss;
     weight_sum += weight;
   }
-  STORE(p.dst, uint64_t(2u * id), kPartialDT, loss_sum);
-  STORE(p.dst, uint64_t(2u * id + 1u), kPartialDT, weight_sum);
+  STORE(p.dst, uint64_t(2u * id), REAL_DTYPE, loss_sum);
+  STORE(p.dst, uint64_t(2u * id + 1u), REAL_DTYPE, weight_sum);
 }

@@ -3,9 +3,6 @@
 // grad_input[n, t, s] = -weight[t] * grad / (mean ? total_weight : 1), t = target[n, s], into a grad_input of zeros.
 // One invocation per (n, s). The zeros come from a fill, which is faster than a test of the target in every element.
 // Strides are in elements, target and grad contiguous.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
@@ -30,15 +27,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-#ifdef C_double
-#define REAL double
-#define LOAD load_double
-#define STORE store_double
-#else
-#define REAL float
-#define LOAD load_float
-#define STORE store_float
-#endif
+#include "common/real.glsl"
 
 void main() {
   uint i = uint(linear_invocation());

@@ -2,9 +2,6 @@
 #pragma aule feature float64 if C=double
 // Adds the partial {loss, weight} pairs of nll_loss.comp: one workgroup, each invocation a strided part, then a tree.
 // The mean over nothing (every target ignored) is NaN, as in PyTorch.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 2) const int LOCAL = 64;
 layout(local_size_x_id = 2) in;
 #include "common/dtype.glsl"
@@ -20,15 +17,12 @@ struct Params {
 };
 #include "common/params.glsl"
 
+#include "common/real.glsl"
 #ifdef C_double
-#define REAL double
 #define PAIR dvec2
-#define STORE store_double
 const uint kPairBytes = 16;
 #else
-#define REAL float
 #define PAIR vec2
-#define STORE store_float
 const uint kPairBytes = 8;
 #endif
 

@@ -5,9 +5,6 @@
 //   MODE 1  dx = invstd w (g - sum_g / count - (x - mean) invstd sum_gh / count)    training
 //   MODE 2  dx = invstd w g                                                        evaluation
 // An invocation has one element, or with VEC (hw a multiple of 4) four neighbours, which are of one channel.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int G_DTYPE = 0;
@@ -28,11 +25,6 @@ struct Params {
   float count;
 };
 #include "common/params.glsl"
-#ifdef C_double
-#define STAT_DTYPE AULE_DT_F64
-#else
-#define STAT_DTYPE AULE_DT_F32
-#endif
 
 void main() {
   uint64_t i = linear_invocation() * (VEC != 0 ? 4 : 1);

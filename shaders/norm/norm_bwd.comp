@@ -8,9 +8,6 @@
 // Gradient of norm_fwd.comp's input, with h = (x - mean) rstd and u = g w:
 //   dx = rstd (u - mean(u) - h mean(u h))      RMS norm: without mean(u), h = x rstd
 // Layouts, PER_CHANNEL and GROUP are those of norm_fwd.comp. norm_bwd_params.comp computes the weights' gradients.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;

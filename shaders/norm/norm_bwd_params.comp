@@ -9,9 +9,6 @@
 //               channels/groups
 //   batch norm  likewise: stat_hop 0, stat_div 1
 // GROUP 0: one invocation per (chunk, output), neighbours along o. GROUP 1: one workgroup, neighbours along r.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const bool IS_RMS = false;    // no mean
@@ -29,11 +26,6 @@ struct Params {
   uint n_out, inner, hop, stat_hop, stat_div;
 };
 #include "common/params.glsl"
-#ifdef C_double
-#define STAT_DTYPE AULE_DT_F64
-#else
-#define STAT_DTYPE AULE_DT_F32
-#endif
 
 #if GROUP
 shared C tree_w[LOCAL], tree_b[LOCAL];

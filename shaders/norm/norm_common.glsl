@@ -11,11 +11,5 @@ V4 affine(uint64_t base, int dt, uint64_t row, uint k) {
   return v;
 }
 
-// Saved statistics have the arithmetic type.
-#ifdef C_double
-#define STAT_DTYPE AULE_DT_F64
-#else
-#define STAT_DTYPE AULE_DT_F32
-#endif
 C load_stat(uint64_t base, uint64_t i) { return load1(base, i, STAT_DTYPE); }
 void store_stat(uint64_t base, uint64_t i, C x) { store1(base, i, STAT_DTYPE, x); }

@@ -17,9 +17,6 @@
 // GROUP 1, 2: one workgroup per row (rowwise_group.glsl, group_moments.glsl). A row of up to 4 * ITEMS * LOCAL elements
 // stays in registers and is read once. Longer rows are read as with GROUP 0.
 // What was tried, and what it gave: docs/ladders/norm_fwd.md
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int W_DTYPE = 0;

@@ -12,12 +12,15 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer U64x2Ref { 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64Ref { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer F16x4Ref { f16vec4 v; };
 
+// Saved statistics have the arithmetic type.
 #ifdef C_double
+#define STAT_DTYPE AULE_DT_F64
 #define V4 dvec4
 C load1(uint64_t base, uint64_t i, int dt) { return load_double(base, i, dt); }
 void store1(uint64_t base, uint64_t i, int dt, C x) { store_double(base, i, dt, x); }
 V4 exp(V4 x) { return V4(exp(x.x), exp(x.y), exp(x.z), exp(x.w)); }
 #else
+#define STAT_DTYPE AULE_DT_F32
 #define V4 vec4
 C load1(uint64_t base, uint64_t i, int dt) { return load_float(base, i, dt); }
 void store1(uint64_t base, uint64_t i, int dt, C x) { store_float(base, i, dt, x); }

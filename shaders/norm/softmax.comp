@@ -13,9 +13,6 @@
 // GROUP 1, 2 (inner 1): one workgroup per row (rowwise_group.glsl). A row of up to 4 * ITEMS * LOCAL elements stays in
 // registers and is read once. Longer rows are read twice, with VEC 3 in parts of 8 vec4 per invocation.
 // What was tried, and what it gave: docs/ladders/softmax.md
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const bool IS_LOG = false;

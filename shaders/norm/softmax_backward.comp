@@ -9,9 +9,6 @@
 // log_softmax  dx = g - exp(y) sum g      along one dimension of g[outer, n, inner], y its output
 //
 // Row layouts and GROUP as in softmax.comp. What was tried, and what it gave: docs/ladders/softmax.md
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;

@@ -1,5 +1,6 @@
 // Names that the entries of *_ops.def may use besides math.glsl: helpers of the arithmetic type T, scalars s0, s1, s2.
 #include "pointwise/math.glsl"
+#include "pointwise/math_special.glsl"
 T s0, s1, s2;  // an op's Scalar arguments
 
 #if defined(C_float)

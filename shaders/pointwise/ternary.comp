@@ -1,9 +1,6 @@
 // out = op(a, b, c) over dense operands; op is an entry of ternary_ops.def, C the type it computes in. See dense.glsl.
 #pragma aule axis C float int int64_t double
 #pragma aule feature float64 if C=double
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #define VEC_ELEMS 8
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

@@ -3,9 +3,6 @@
 #pragma aule params ring
 #pragma aule axis C float int int64_t double
 #pragma aule feature float64 if C=double
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

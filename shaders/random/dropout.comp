@@ -3,9 +3,6 @@
 // mask[i] = u[i] >= drop, both of 32 bits; out[i] = mask[i] ? in[i] * scale : 0, over dense memory of any layout.
 // An invocation draws once for 4 consecutive elements: element i takes component i % 4 of subsequence i / 4, so results
 // do not depend on the grid. BY_VEC4 (2- and 4-byte dtypes, n a multiple of 4): 64-bit accesses, a third as many.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"

@@ -2,9 +2,6 @@
 #pragma aule feature float64 if C=double
 // grad_in[i] = mask[i] ? grad_out[i] * scale : 0, over dense memory of one layout; 4 elements each, BY_VEC4 as in
 // dropout.comp.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"

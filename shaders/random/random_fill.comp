@@ -5,9 +5,6 @@
 // depends on the seed, the offset and its position only.
 // Normals are Box-Muller, exponentials and geometrics are logarithms of 32-bit draws in (0, 1]. In the double variant
 // only uniform and bernoulli draw 53 bits. The others are float32 values widened, because GLSL has no double logarithm.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
@@ -35,15 +32,9 @@ struct Params {
 };
 #include "common/params.glsl"
 
+#include "common/real.glsl"
 #ifdef C_double
-#define REAL double
-#define LOAD load_double
-#define STORE store_double
 double bits_to_double(uint64_t b) { return packDouble2x32(uvec2(uint(b), uint(b >> 32))); }
-#else
-#define REAL float
-#define LOAD load_float
-#define STORE store_float
 #endif
 
 // [0, 1) with no more bits than the storage dtype has, because rounding could give 1.

@@ -15,9 +15,6 @@
 // PASS 0: input to output. 1: input to states in scratch, [chunk][output]. 2: states to output. 3: states to fewer.
 // Four accumulators are added to the total every BLOCK elements, so a sum's error grows with BLOCK / 4 plus the number
 // of blocks instead of the length.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
 #include "reduce/reduce_ops.glsl"

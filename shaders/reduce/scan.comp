@@ -12,9 +12,6 @@
 // scratch is [chunk][row]. PASS 2 has one invocation per row.
 // GROUP 0: an invocation per chunk, neighbours along rows. Coalesced if inner > 1; the fastest form on lavapipe.
 // GROUP 1 (GPU, inner 1): a workgroup per chunk, in tiles of LOCAL elements that are scanned in shared memory.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
 

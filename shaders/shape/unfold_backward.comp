@@ -2,9 +2,6 @@
 #pragma aule feature float64 if C=double
 // grad_input[o, i, k] = sum over windows w with w * step <= i < w * step + size of grad[o, w, k, i - w * step]:
 // unfold's gradient as a gather, so that the sum has one order. Both are contiguous.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
@@ -19,15 +16,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-#ifdef C_double
-#define REAL double
-#define LOAD load_double
-#define STORE store_double
-#else
-#define REAL float
-#define LOAD load_float
-#define STORE store_float
-#endif
+#include "common/real.glsl"
 
 void main() {
   uint64_t id = linear_invocation();

@@ -2,9 +2,6 @@
 #pragma aule feature float64 if C=double
 // For each value the number of boundaries before it, by binary search: those < value, or those <= value if IS_RIGHT.
 // bounds[rows, m] or one row for all, sorted (through `sorter` if given); values[rows, n].
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(constant_id = 0) const int BOUNDS_DTYPE = 0;
 layout(constant_id = 1) const int VALUES_DTYPE = 0;
 layout(constant_id = 2) const int OUT_DTYPE = 0;
