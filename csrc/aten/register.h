@@ -2,9 +2,9 @@
 //
 //   TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl(ROW("mm.out", ops::mm_out)); }
 //
-// It makes the first tensor argument's device current for the call (tensors, optional tensors, tensor lists), and runs
-// on the CPU what the kernel declines. GUARDED has the device guard alone: for what the CPU cannot do (memory, copies,
-// views) and for operators of our own.
+// It makes the first tensor argument's device current for the call (tensors, optional tensors, tensor lists). A call
+// that the kernel declines runs on the CPU. GUARDED has the device guard alone: for operators that the CPU cannot do
+// (memory, copies, views) and for our own.
 #pragma once
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
@@ -102,9 +102,9 @@ struct Results<std::tuple<T...>> {
   }
 };
 
-// fn with the device guard; what it declines (c10::NotImplementedError: a dtype that it has no arithmetic for, say)
-// runs on the CPU whole, or is an error in strict mode. A kernel must decline before it writes to an argument: once
-// work was recorded the error stands, for an in-place operator must not run one and a half times.
+// fn with the device guard. A call that it declines by c10::NotImplementedError (for a dtype without arithmetic, say)
+// runs on the CPU as a whole, or is an error in strict mode. A kernel must decline before it writes to an argument.
+// After work was recorded the error is thrown on, because an in-place operator must not be applied twice.
 template <auto fn, OpName name>
 struct Kernel;
 template <class R, class... A, R (*fn)(A...), OpName name>
@@ -137,8 +137,8 @@ struct Kernel<fn, name> {
   }
 
  private:
-  // The last n arguments that are written to, which are the results: running statistics of batch normalization, written
-  // too, stand before them.
+  // The last n arguments that are written, which are the results. The running statistics of batch normalization are
+  // written, too, and come before them.
   template <size_t n>
   static std::array<at::Tensor*, n> written(A... args) {
     std::array<at::Tensor*, n> last{};
@@ -155,7 +155,7 @@ struct Kernel<fn, name> {
 
 }  // namespace aule::aten
 
-// A plain pointer, no TORCH_FN: operators of one signature then share torch's wrappers, whose compilation takes long.
+// A plain pointer and no TORCH_FN, so that operators of one signature share torch's wrappers, which compile slowly.
 #define GUARDED(fn) (::aule::aten::Guarded<&fn>::call)
 // Both arguments of m.impl for an operator of ATen that computes.
 #define ROW(name, fn) name, (::aule::aten::Kernel<&fn, ::aule::aten::OpName(name)>::call)

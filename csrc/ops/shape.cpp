@@ -181,7 +181,7 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   TORCH_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
               ", dims:", dims.size());
   if (self.numel() == 0) return at::empty_like(self, at::MemoryFormat::Preserve);
-  // Contiguous, as on the CPU and CUDA: whether contiguous() copies later decides what is a view of what.
+  // Contiguous, as on the CPU and CUDA. Else contiguous() would later copy, and its result would be no view.
   at::Tensor out = at::empty(self.sizes(), self.options().memory_format(std::nullopt));
   Rearrangement how;
   how.shift.assign(self.dim(), 0);

@@ -2,9 +2,9 @@
 // small and grow. The host waits only if it asks for a value.
 //
 // Threads: every public member takes the stream's own mutex; nothing above locks. Streams live until process exit.
-// Order: dispatches of one stream behave as if executed one after another; a barrier is recorded only where a range
-// read was written, or a range written was read or written, since the last barrier.
-// Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h); after a lost device every call throws
+// Order: dispatches of one stream behave as if executed one after another. A barrier is recorded only if a range that
+// is read was written, or a range that is written was read or written, since the last barrier.
+// Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h). After a lost device every call throws
 // DeviceLost.
 #pragma once
 #include <cstdint>
@@ -66,7 +66,7 @@ class CommandStream {
   void synchronize();
   bool idle();  // everything recorded so far has completed
 
-  // `submit`: also submits what was recorded before. Not with timing, which would cut a measured stretch in two.
+  // `submit`: also submits the commands recorded before. Not with timing, which would split a measured range.
   Marker record(bool timing, bool submit = false);
   void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
   static double elapsed_ms(const Marker& start, const Marker& end);

@@ -1,5 +1,4 @@
-// Names for the tags in the device's error record. The op layer installs its lookup; without one the text says
-// "kernel".
+// Names for the tags in the device's error record. The op layer installs its lookup. Without one the name is "kernel".
 #pragma once
 #include <cstdint>
 #include <string>

@@ -51,7 +51,7 @@ constexpr uint64_t kParamChunk = 64 << 10, kStagingChunk = 1 << 20, kBigStagingC
 Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes);  // thread safe, as is the next
 void give_chunk(DeviceImpl& d, Segment* chunk);
 
-// One command buffer and what it needs to stay alive until it has run.
+// One command buffer, and the memory that must live until it has run.
 struct Batch {
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer cmd = VK_NULL_HANDLE;

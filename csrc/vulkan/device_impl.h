@@ -35,7 +35,7 @@ struct DeviceImpl {
   bool sparse_queue = false;
   VkPhysicalDeviceMemoryProperties memory_properties{};
   std::unique_ptr<MemoryPool> memory;
-  std::unique_ptr<LoopGuard> loop_guard;  // null where the driver ends no loops
+  std::unique_ptr<LoopGuard> loop_guard;  // null if the driver ends no loops
   std::unique_ptr<PipelineStore> pipelines;
   Segment* error_record = nullptr;  // host-visible, see shaders/common/errors.glsl; 256 bytes, loop_guard.h has its own
 

@@ -125,7 +125,7 @@ std::vector<const char*> enable_features(const PhysicalDevice& d, FeatureChain& 
   use(true, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
   use(true, VK_EXT_DEVICE_FAULT_EXTENSION_NAME);
   use(true, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
-  use(true, "VK_KHR_portability_subset");  // must be enabled where it is offered
+  use(true, "VK_KHR_portability_subset");  // Vulkan requires this if the device offers it
   return extensions;
 }
 

@@ -113,7 +113,7 @@ void save_all() {
   if (getpid() != g_owner) return;  // a fork inherits this handler, but not the device
 #endif
   for (PipelineStore* store : stores()) {
-    store->wait_idle();  // a driver's threads must not outlive what they work on
+    store->wait_idle();  // the driver's threads must end before their data
     store->save();
   }
 }
@@ -253,7 +253,7 @@ void PipelineStore::save() {
     std::string data(bytes, '\0');
     if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
-    disk_->saved = disk_->compiled;  // also when it fails: once told, not told again for every kernel
+    disk_->saved = disk_->compiled;  // also if it fails, so that the warning comes once
     if (disk_->write(data)) return;
     disk_->warn("cannot write " + disk_->file.string());
   } catch (const std::exception& error) {

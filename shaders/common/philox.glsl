@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a counter-based generator.
 // The counter is {offset, subsequence}: a random op gives every output element (or group of 4) its own subsequence.
-// Include it after common/params.glsl, and after readable() where that is defined (AULE_READABLE).
+// Include it after common/params.glsl, which may define readable() (AULE_READABLE).
 #ifndef AULE_PHILOX_GLSL
 #define AULE_PHILOX_GLSL
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer PhiloxStateRef { uint64_t seed, offset; };

@@ -174,7 +174,7 @@ C group_max(C x) {
 shared C tree_a[LOCAL], tree_b[LOCAL];
 Pair group_sum(Pair x) {
   const uint lane = gl_LocalInvocationID.x;
-  barrier();  // what was left here before has been read
+  barrier();  // the previous call's sums are read before they are overwritten
   tree_a[lane] = x.a;
   tree_b[lane] = x.b;
   barrier();  // all of the tree written
@@ -189,7 +189,7 @@ Pair group_sum(Pair x) {
 }
 C group_max(C x) {
   const uint lane = gl_LocalInvocationID.x;
-  barrier();  // what was left here before has been read
+  barrier();  // the previous call's sums are read before they are overwritten
   tree_a[lane] = x;
   barrier();  // all of the tree written
   for (uint h = LOCAL / 2; h > 0u; h /= 2) {

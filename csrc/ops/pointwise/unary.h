@@ -1,4 +1,4 @@
-// Unary pointwise ops whose signature is more than one tensor.
+// Unary pointwise ops with more arguments than one tensor.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>

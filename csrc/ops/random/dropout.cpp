@@ -66,7 +66,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
               grad_output.sizes(), " differ in shape");
   if (!grad_output.is_floating_point()) return grad_output.mul(mask).mul(scale);  // of the default float dtype
   if (grad_output.numel() == 0) return at::empty_like(grad_output);
-  // One dense layout for all three; the gradient's own where the mask shares it.
+  // All three have one dense layout: the gradient's own if the mask shares it, else contiguous.
   const bool shared = grad_output.is_non_overlapping_and_dense() && grad_output.strides() == mask.strides();
   const at::Tensor grad = shared ? grad_output : grad_output.contiguous();
   const at::Tensor kept = shared ? mask : mask.contiguous();

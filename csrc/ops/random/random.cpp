@@ -195,7 +195,7 @@ at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGen
   const char* op = "bernoulli_";
   TORCH_CHECK(p.is_floating_point(), op, ": expected probabilities to have floating type, got ", p.scalar_type());
   at::assert_no_overlap(self, p);
-  // A 0-dim CPU tensor stands for a number.
+  // A 0-dim CPU tensor is a number.
   const at::Tensor here = p.device() == self.device() ? p : p.to(self.device());
   Distribution d{Kind::bernoulli_tensor};
   d.probabilities = here.expand(self.sizes()).contiguous();

@@ -265,7 +265,7 @@ at::Tensor histc_of_integers(const at::Tensor& self, int64_t bins, const at::Sca
     high += 1;
   }
   TORCH_CHECK(low < high, "histc: expected max to be larger than min");
-  // One bin more collects what is out of range.
+  // One more bin collects values out of range.
   at::Tensor bin = flat.sub(low).mul(bins).floor_divide(at::Scalar(high - low)).clamp_max(bins - 1);
   at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
   at::Tensor index = at::where(inside, bin, at::full({}, bins, bin.options()));
@@ -295,7 +295,7 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   }
   TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "histc: range of [", low, ", ", high, "] is not finite");
   TORCH_CHECK(low < high, "histc: expected max to be larger than min");
-  // One bin more collects what is out of range.
+  // One more bin collects values out of range.
   at::Tensor bin = flat.sub(low).mul(bins / (high - low)).floor().clamp_max(bins - 1);
   at::Tensor inside = flat.ge(low).logical_and(flat.le(high));
   at::Tensor index = at::where(inside, bin, at::full({}, bins, bin.options())).to(at::kLong);
