@@ -21,6 +21,7 @@
 #include "kernels_shape.gen.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -234,7 +235,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(input_sizes.size()));
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
-  const auto kernel = kernel::unfold_backward(dtype == DType::f64 ? DType::f64 : DType::f32);
+  const auto kernel = kernel::unfold_backward(compute_type(dtype));
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op,
                               ": this device has no float64 arithmetic");
   // An invocation adds up all windows with its element.

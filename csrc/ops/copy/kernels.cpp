@@ -11,19 +11,11 @@
 #include <cstring>
 
 #include "kernels_copy.gen.h"
-#include "ops/tensor/strided_shape.h"
+#include "ops/tensor/strided_params.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
-
-// Elements that one invocation of each kernel moves (VEC_ELEMS in the shader), and its workgroup's size.
-constexpr int kDenseVec = 8, kDenseLocal = 128, kStridedVec = 4, kStridedLocal = 64;
-
-bool aligned(uint64_t address, int64_t offset_elems, DType t, int vec) {
-  const uint64_t unit = std::min<uint64_t>(16, dtype_size(t) * static_cast<uint64_t>(vec));
-  return (address + static_cast<uint64_t>(offset_elems) * dtype_size(t)) % unit == 0;
-}
 
 enum class Via { raw, float32, int64, float64, float64_bits };
 
@@ -60,17 +52,6 @@ StridedShape<N> shape_of(const std::array<const at::Tensor*, N>& tensors) {
   }
   shape.normalize();
   return shape;
-}
-
-template <class Params, int N>
-uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
-  p.ndim = static_cast<uint32_t>(shape.ndim);
-  p.row_vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
-  uint64_t vecs = p.row_vecs;
-  for (int i = 1; i < shape.ndim; ++i) vecs *= static_cast<uint64_t>(shape.sizes[i]);
-  p.vecs = static_cast<uint32_t>(vecs);
-  for (int i = 0; i < std::min(shape.ndim, 7); ++i) p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
-  return ceil_div(vecs, kStridedLocal);
 }
 
 // A GPU copies faster by a kernel than by a transfer command (H200: shaders/copy/copy_words.comp). A CPU does not.
@@ -254,7 +235,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       p.dst = d;
       p.src = s;
       p.n = static_cast<uint32_t>(shape.numel());
-      const bool wide = aligned(d, 0, dt_dst, kDenseVec) && aligned(s, 0, dt_src, kDenseVec);
+      const bool wide = vec_aligned(d, dt_dst, kDenseVec) && vec_aligned(s, dt_src, kDenseVec);
       launch(stream, kernel::copy_dense(dense_axis(via)), {.dst_dtype = dt_dst, .src_dtype = dt_src, .aligned = wide},
              p, args, linear_grid(ceil_div(p.n, kDenseVec * kDenseLocal)));
       return;
@@ -267,8 +248,8 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       p.src_strides[i] = static_cast<uint32_t>(shape.strides[1][i]);
     }
     const uint32_t groups = fill_dims(p, shape);
-    const bool packed_dst = shape.packed(0, kStridedVec) && aligned(d, 0, dt_dst, kStridedVec);
-    const bool packed_src = shape.packed(1, kStridedVec) && aligned(s, 0, dt_src, kStridedVec);
+    const bool packed_dst = shape.packed(0, kStridedVec) && vec_aligned(d, dt_dst, kStridedVec);
+    const bool packed_src = shape.packed(1, kStridedVec) && vec_aligned(s, dt_src, kStridedVec);
     launch(stream, kernel::copy_strided(strided_axis(via)),
            {.dst_dtype = dt_dst,
             .src_dtype = dt_src,

@@ -16,6 +16,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/indexing/common.h"
 #include "ops/tensor/device_assert.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "runtime/streams.h"
 
@@ -48,7 +49,7 @@ BagResult launch_bags(const Bags& b) {
   const BagResult result = empty_result(b);
   const auto& [output, bag_of, bag_size, max_index] = result;
   const DType dtype = dtype_of(b.weight, kBag);
-  const auto kernel = kernel::embedding_bag(dtype == DType::f64 ? DType::f64 : DType::f32);
+  const auto kernel = kernel::embedding_bag(compute_type(dtype));
   TORCH_CHECK_NOT_IMPLEMENTED(supports(b.weight.device().index(), kernel.id), kBag,
                               ": this device has no float64 arithmetic");
   auto& stream = current(b.weight);

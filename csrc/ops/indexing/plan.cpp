@@ -10,6 +10,7 @@
 
 #include "kernels_indexing.gen.h"
 #include "ops/tensor/device_assert.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
@@ -329,7 +330,7 @@ void run_combine(IndexPlan plan, Combine op, const at::Scalar& alpha) {
   const bool ordered = eight || deterministic || columns;
   const size_t walked = merge_dims(plan, ordered);
 
-  const DType compute = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType compute = compute_type(dtype);
   const bool native = dtype == DType::f32 && op == Combine::add && !ordered && caps_of(plan.indexed).float32_atomic_add;
   for_each_walk(plan, walked, [&](const IndexPlan& part, const Offset& at) {
     if (compact(part)) {

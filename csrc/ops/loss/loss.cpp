@@ -10,6 +10,7 @@
 
 #include "kernels_loss.gen.h"
 #include "ops/tensor/device_assert.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -27,13 +28,10 @@ using ShapeOf = Shape(const char*, const at::Tensor&, const at::Tensor&);
 
 bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
 
-DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
-
 void check_arguments(const char* op, const Shape& shape, const at::Tensor& self, const at::Tensor& target,
                      const OptionalTensor& weight) {
   check_same_device(op, {&self, &target});
-  TORCH_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), op, ": expected a floating point input, but got ",
-                              self.scalar_type());
+  check_floating(op, self);
   const auto type = target.scalar_type();
   TORCH_CHECK(type == at::kLong || type == at::kByte || type == at::kInt, op,
               ": expected target of dtype int64, but got ", type);

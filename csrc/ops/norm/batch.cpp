@@ -7,6 +7,7 @@
 #include "ops/norm/params.h"
 #include "ops/reduce/plan.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -18,8 +19,7 @@ struct Extent {
 };
 
 Extent extent_of(const char* name, const at::Tensor& x) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(x.scalar_type()), name, ": expected a floating point input, but got ",
-                              x.scalar_type());
+  check_floating(name, x);
   TORCH_CHECK(x.dim() >= 2, name, ": expected an input of at least 2 dimensions, but got ", x.dim());
   Extent e{x.size(0), x.size(1), 1};
   for (int64_t d = 2; d < x.dim(); ++d) e.hw *= x.size(d);
@@ -70,7 +70,7 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
                      .has_bias = v.b.defined(),
                      .vec = vec ? 1 : 0,
                      .local = kLocal};
-  launch(current(v.x), kernel::batch_norm(dt == DType::f64 ? DType::f64 : DType::f32), spec, p, args,
+  launch(current(v.x), kernel::batch_norm(compute_type(dt)), spec, p, args,
          linear_grid(ceil_div(vec ? p.numel / 4 : p.numel, kLocal)));
 }
 

@@ -11,6 +11,7 @@
 #include "ops/norm/long_rows.h"
 #include "ops/norm/params.h"
 #include "ops/norm/rowwise_launch.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -19,11 +20,6 @@ namespace {
 using Rows = NormRows;
 
 DType arithmetic(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? DType::f64 : DType::f32; }
-
-void check_floating(const char* name, const at::Tensor& t) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
-                              t.scalar_type());
-}
 
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
 void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps,

@@ -12,6 +12,7 @@
 
 #include "kernels_norm.gen.h"
 #include "ops/norm/rowwise_launch.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -30,11 +31,6 @@ Extent extent_of(const at::Tensor& t, int64_t dim) {
   const uint64_t n = t.size(dim);
   TORCH_CHECK(n <= 0xffffffffu && inner <= 0xffffffffu, "softmax: expected sizes below 2^32, but got ", t.sizes());
   return {n == 0 ? 0 : t.numel() / n, n, inner};
-}
-
-void check_floating(const char* name, const at::Tensor& t) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(t.scalar_type()), name, ": expected a floating point tensor, but got ",
-                              t.scalar_type());
 }
 
 DType arithmetic(std::initializer_list<DType> types) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "kernels_random.gen.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/generator.h"
 
@@ -21,7 +22,6 @@ bool packed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask) {
   return a.numel() % 4 == 0 && a.element_size() <= 4 && !unaligned(a, 8) && !unaligned(b, 8) && !unaligned(mask, 4);
 }
 
-DType compute_type(DType storage) { return storage == DType::f64 ? DType::f64 : DType::f32; }
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {

@@ -19,6 +19,7 @@
 
 #include "ops/reduce/plan.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -122,8 +123,7 @@ at::Tensor& extreme_dims(const char* name, ReduceOp op, const at::Tensor& self, 
 // Variance or standard deviation, and the mean if `mean` is given.
 void moments(const char* name, ReduceOp op, const at::Tensor& self, at::OptionalIntArrayRef dim,
              const std::optional<at::Scalar>& correction, bool keepdim, at::Tensor& out, at::Tensor* mean) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), name,
-                              ": expected a floating point input, but got ", self.scalar_type());
+  check_floating(name, self);
   const DimMask mask = reduced_dims(dim, self.dim());
   const auto shape = reduced_shape(self, mask, keepdim);
   at::native::resize_output(out, shape);

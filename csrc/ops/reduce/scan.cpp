@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels_reduce.gen.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -108,8 +109,7 @@ at::Tensor logcumsumexp(const at::Tensor& self, int64_t dim) {
   return ops::logcumsumexp_out(self, dim, out);
 }
 at::Tensor& logcumsumexp_out(const at::Tensor& self, int64_t dim, at::Tensor& out) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
-                              "logcumsumexp: expected a floating point input, but got ", self.scalar_type());
+  check_floating("logcumsumexp", self);
   at::native::resize_output(out, self.sizes());
   scan("logcumsumexp", ScanSTATE::lse, ScanOp::sum, self, dim, out);
   return out;
