@@ -12,7 +12,8 @@ layout(local_size_x = 128) in;
 
 layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const int KIND = 0;
-const int kInteger = 0, kReal = 1, kPower = 2, kLinear = 3;
+#define SEQUENCE_KIND(code, name) const int KIND_##name = code;
+#include "factory/sequence_kinds.def"
 
 struct Params {
   uint64_t dst;
@@ -50,7 +51,7 @@ float line(uint64_t i, vec2 from, vec2 step) {
 void main() {
   uint64_t i = linear_invocation();
   if (i >= p.n) return;
-  if (KIND == kInteger) {
+  if (KIND == KIND_integer) {
     int64_t v = p.integer_start + int64_t(i) * p.integer_step;
 #ifdef C_double
     store_double(p.dst, i, DTYPE, double(v));
@@ -60,7 +61,7 @@ void main() {
     return;
   }
   REAL x;
-  if (KIND == kLinear || KIND == kPower) {
+  if (KIND == KIND_linear || KIND == KIND_power) {
     bool early = i < p.n / 2;
 #ifdef C_double
     x = early ? line(i, p.start_bits, p.step_bits) : bits_to_double(p.end_bits) -
@@ -68,7 +69,7 @@ void main() {
 #else
     x = early ? line(i, START, STEP) : line(p.n - 1 - i, vec2(p.end, p.end_low), vec2(-p.step, -p.step_low));
 #endif
-    if (KIND == kPower) x = REAL(exp2(float(x) * p.log2_base));
+    if (KIND == KIND_power) x = REAL(exp2(float(x) * p.log2_base));
   } else {
     x = line(i, START, STEP);
   }

@@ -9,7 +9,8 @@ layout(local_size_x = 128) in;
 
 layout(constant_id = 0) const int DTYPE = AULE_DT_F64;
 layout(constant_id = 1) const int KIND = 0;
-const int kInteger = 0, kLinear = 3;
+#define SEQUENCE_KIND(code, name) const int KIND_##name = code;
+#include "factory/sequence_kinds.def"
 
 struct Params {
   uint64_t dst;
@@ -25,8 +26,8 @@ void main() {
   uint64_t i = linear_invocation();
   if (i >= p.n) return;
   uint64_t x;
-  if (KIND == kInteger) x = d_from_int64(p.integer_start + int64_t(i) * p.integer_step);
-  else if (KIND != kLinear || i < p.n / 2) x = line(p.start, i, p.step);
+  if (KIND == KIND_integer) x = d_from_int64(p.integer_start + int64_t(i) * p.integer_step);
+  else if (KIND != KIND_linear || i < p.n / 2) x = line(p.start, i, p.step);
   else x = line(p.end, p.n - 1 - i, p.step ^ D_SIGN);
   store_double_bits(p.dst, i, DTYPE, x);
 }

@@ -1,7 +1,8 @@
 // main() of index_combine.comp and index_combine_wide.comp.
 #include "indexing/walk.glsl"
 
-const int kAdd = 0, kMul = 1, kMax = 2, kMin = 3;
+#define COMBINE_OP(code, name) const int OP_##name = code;
+#include "indexing/combine_ops.def"
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer WordRef { uint v; };
 #ifdef ADD_native
@@ -12,26 +13,26 @@ bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; 
 
 float combine(float a, float b) {
   switch (OP) {
-    case kAdd: return a + b;
-    case kMul: return a * b;
-    case kMax: return is_nan(a) || a >= b ? a : b;
+    case OP_add: return a + b;
+    case OP_mul: return a * b;
+    case OP_max: return is_nan(a) || a >= b ? a : b;
     default: return is_nan(a) || a <= b ? a : b;
   }
 }
 int64_t combine(int64_t a, int64_t b) {
   switch (OP) {
-    case kAdd: return a + b;
-    case kMul: return a * b;
-    case kMax: return a >= b ? a : b;
+    case OP_add: return a + b;
+    case OP_mul: return a * b;
+    case OP_max: return a >= b ? a : b;
     default: return a <= b ? a : b;
   }
 }
 #ifdef C_double
 double combine(double a, double b) {
   switch (OP) {
-    case kAdd: return a + b;
-    case kMul: return a * b;
-    case kMax: return isnan(a) || a >= b ? a : b;
+    case OP_add: return a + b;
+    case OP_mul: return a * b;
+    case OP_max: return isnan(a) || a >= b ? a : b;
     default: return isnan(a) || a <= b ? a : b;
   }
 }
@@ -52,19 +53,19 @@ uint combined_bits(uint bits, float x, int64_t y) {
 }
 
 void combine_atomically(uint64_t address, float x, int64_t y) {
-  if (OP == kAdd && DTYPE == AULE_DT_I64) {
+  if (OP == OP_add && DTYPE == AULE_DT_I64) {
     uint low = uint(y), high = uint(y >> 32);
     uint old = low == 0u ? 0u : atomicAdd(WordRef(address).v, low);
     high += old + low < old ? 1u : 0u;
     if (high != 0u) atomicAdd(WordRef(address + 4).v, high);
     return;
   }
-  if (OP == kAdd && DTYPE == AULE_DT_I32) {
+  if (OP == OP_add && DTYPE == AULE_DT_I32) {
     atomicAdd(WordRef(address).v, uint(int(y)));
     return;
   }
 #ifdef ADD_native
-  if (OP == kAdd && DTYPE == AULE_DT_F32) {
+  if (OP == OP_add && DTYPE == AULE_DT_F32) {
     atomicAdd(FloatWordRef(address).v, x);
     return;
   }

@@ -18,11 +18,11 @@ struct Params {
 #include "common/params.glsl"
 
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int OP = 0;  // Each in csrc/ops/optim/foreach.cpp
+layout(constant_id = 1) const int OP = 0;
 
-const int kAddScalar = 0, kMulScalar = 1, kDivScalar = 2, kAdd = 3, kMul = 4, kDiv = 5, kAddcmul = 6, kAddcdiv = 7,
-    kLerp = 8, kSqrt = 9;
-const bool kTakesY = OP >= kAdd && OP <= kLerp, kTakesZ = OP == kAddcmul || OP == kAddcdiv;
+#define FOREACH_OP(code, name) const int OP_##name = code;
+#include "optim/foreach_ops.def"
+const bool kTakesY = OP >= OP_add && OP <= OP_lerp, kTakesZ = OP == OP_addcmul || OP == OP_addcdiv;
 
 void main() {
   AULE_FIND_TENSOR
@@ -35,15 +35,15 @@ void main() {
     float x = load_float(at_x, i, DTYPE), y = 0.0, z = 0.0;
     if (kTakesY) y = load_float(at_y, i, DTYPE);
     if (kTakesZ) z = load_float(at_z, i, DTYPE);
-    if (OP == kAddScalar) x += s;
-    else if (OP == kMulScalar) x *= s;
-    else if (OP == kDivScalar) x /= s;
-    else if (OP == kAdd) x += s * y;
-    else if (OP == kMul) x *= y;
-    else if (OP == kDiv) x /= y;
-    else if (OP == kAddcmul) x += s * y * z;
-    else if (OP == kAddcdiv) x += s * (y / z);
-    else if (OP == kLerp) x = abs(s) < 0.5 ? x + s * (y - x) : y - (y - x) * (1.0 - s);
+    if (OP == OP_add_scalar) x += s;
+    else if (OP == OP_mul_scalar) x *= s;
+    else if (OP == OP_div_scalar) x /= s;
+    else if (OP == OP_add) x += s * y;
+    else if (OP == OP_mul) x *= y;
+    else if (OP == OP_div) x /= y;
+    else if (OP == OP_addcmul) x += s * y * z;
+    else if (OP == OP_addcdiv) x += s * (y / z);
+    else if (OP == OP_lerp) x = abs(s) < 0.5 ? x + s * (y - x) : y - (y - x) * (1.0 - s);
     else x = sqrt(x);
     store_float(at_dst, i, DTYPE, x);
   }

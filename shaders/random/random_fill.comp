@@ -14,9 +14,8 @@ layout(local_size_x = 128) in;
 layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const int KIND = 0;
 layout(constant_id = 2) const int P_DTYPE = AULE_DT_F32;  // of probabilities
-const int kUniform = 0, kNormal = 1, kBernoulli = 2, kBernoulliTensor = 3, kExponential = 4, kInteger = 5,
-    kGeometric = 6,
-          kCauchy = 7, kLogNormal = 8;
+#define RANDOM_KIND(code, name) const int KIND_##name = code;
+#include "random/kinds.def"
 
 struct Params {
   uint64_t dst;
@@ -76,7 +75,7 @@ uint64_t integer_draw(uint x, uint y) {
 
 void store_one(uint64_t i, uint x, uint y, float normal) {
   switch (KIND) {
-    case kUniform: {
+    case KIND_uniform: {
 #ifdef C_double
       REAL from = bits_to_double(p.a_bits), to = bits_to_double(p.b_bits);
 #else
@@ -86,9 +85,9 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
       STORE(p.dst, i, DTYPE, v >= to && to > from ? from : v);
       break;
     }
-    case kNormal: STORE(p.dst, i, DTYPE, REAL(normal) * REAL(p.b) + REAL(p.a)); break;
-    case kLogNormal: STORE(p.dst, i, DTYPE, REAL(exp(normal * p.b + p.a))); break;
-    case kBernoulli: {
+    case KIND_normal: STORE(p.dst, i, DTYPE, REAL(normal) * REAL(p.b) + REAL(p.a)); break;
+    case KIND_log_normal: STORE(p.dst, i, DTYPE, REAL(exp(normal * p.b + p.a))); break;
+    case KIND_bernoulli: {
 #ifdef C_double
       bool hit = uniform_draw(x, y) < bits_to_double(p.a_bits);
 #else
@@ -97,7 +96,7 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
       STORE(p.dst, i, DTYPE, hit ? REAL(1) : REAL(0));
       break;
     }
-    case kBernoulliTensor: {
+    case KIND_bernoulli_tensor: {
       REAL q = LOAD(p.probabilities, i, P_DTYPE);
       if (!(q >= REAL(0) && q <= REAL(1))) report_error(p.error, AULE_ERR_INVALID_PROBABILITY, p.tag, int64_t(i),
           int64_t(p.n));
@@ -109,14 +108,14 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
       STORE(p.dst, i, DTYPE, hit ? REAL(1) : REAL(0));
       break;
     }
-    case kExponential: {
+    case KIND_exponential: {
       // Never 0: the logarithm's smallest magnitude is half a rounding step of 1.
       float v = positive_draw(x);
       float l = v >= 1.0 - 5.9604645e-8 ? -5.9604645e-8 : log(v);
       STORE(p.dst, i, DTYPE, REAL(-l / p.a));
       break;
     }
-    case kInteger: {
+    case KIND_integer: {
       int64_t v = p.base + int64_t(integer_draw(x, y));
 #ifdef C_double
       store_double(p.dst, i, DTYPE, double(v));
@@ -125,13 +124,13 @@ void store_one(uint64_t i, uint x, uint y, float normal) {
 #endif
       break;
     }
-    case kGeometric: {
+    case KIND_geometric: {
       // Inversion: ceil(log(u) / log(1 - p)).
       float v = max(ceil(log(positive_draw(x)) / p.b), 1.0);
       STORE(p.dst, i, DTYPE, REAL(v));
       break;
     }
-    case kCauchy: {
+    case KIND_cauchy: {
       float u = (float(x >> 9) + 0.5) * (1.0 / 8388608.0);
       STORE(p.dst, i, DTYPE, REAL(p.a + p.b * tan(3.14159265358979323846 * (u - 0.5))));
       break;
@@ -146,13 +145,13 @@ void main() {
   // 64 bits for each element where 32 are not enough.
   uvec4 y = uvec4(0u);
 #ifdef C_double
-  bool wide = KIND == kUniform || KIND == kBernoulli || KIND == kBernoulliTensor || KIND == kInteger;
+  bool wide = KIND == KIND_uniform || KIND == KIND_bernoulli || KIND == KIND_bernoulli_tensor || KIND == KIND_integer;
 #else
-  bool wide = KIND == kInteger;
+  bool wide = KIND == KIND_integer;
 #endif
   if (wide) y = philox_draw(g, id, 1u);
   vec4 normal = vec4(0.0);
-  if (KIND == kNormal || KIND == kLogNormal) normal = vec4(normal_pair(x.x, x.y), normal_pair(x.z, x.w));
+  if (KIND == KIND_normal || KIND == KIND_log_normal) normal = vec4(normal_pair(x.x, x.y), normal_pair(x.z, x.w));
   uint64_t first = uint64_t(linear_group()) * 512 + uint64_t(gl_LocalInvocationID.x);
   [[unroll]] for (int k = 0; k < 4; ++k) {
     uint64_t i = first + uint64_t(k * 128);

@@ -17,7 +17,8 @@
 // of blocks instead of the length.
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
-#include "reduce/reduce_ops.glsl"
+#define REDUCE_OP(code, name) const int OP_##name = code;
+#include "reduce/reduce_ops.def"
 
 layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
@@ -93,7 +94,7 @@ bool nonzero(uint64_t i) {
 
 C load(uint64_t i) {
 #if defined(C_int64_t)
-  if (OP == OP_ANY || OP == OP_ALL || OP == OP_COUNT) return nonzero(i) ? int64_t(1) : int64_t(0);
+  if (OP == OP_any || OP == OP_all || OP == OP_count) return nonzero(i) ? int64_t(1) : int64_t(0);
   return load_int64(p.in_, i, IN_DTYPE);
 #elif defined(C_double)
   return load_double(p.in_, i, IN_DTYPE);
@@ -118,34 +119,34 @@ C smaller(C a, C b) { return is_nan(a) ? a : is_nan(b) || b < a ? b : a; }
 // ---- the five kinds of state: begin, take one element, combine two states, store the result ----
 #if defined(STATE_value)
 State begin() {
-  if (OP == OP_PROD) return State(C(1));
-  if (OP == OP_MAX) return State(lowest());
-  if (OP == OP_MIN || OP == OP_NORM_MIN) return State(highest());
-  if (OP == OP_ALL) return State(C(1));
+  if (OP == OP_prod) return State(C(1));
+  if (OP == OP_max) return State(lowest());
+  if (OP == OP_min || OP == OP_norm_min) return State(highest());
+  if (OP == OP_all) return State(C(1));
   return State(C(0));
 }
 C fold(C a, C b) {
   switch (OP) {
-    case OP_PROD: return a * b;
-    case OP_MAX:
-    case OP_NORM_MAX: return larger(a, b);
-    case OP_MIN:
-    case OP_NORM_MIN: return smaller(a, b);
-    case OP_ANY: return b > a ? b : a;
-    case OP_ALL: return b < a ? b : a;
+    case OP_prod: return a * b;
+    case OP_max:
+    case OP_norm_max: return larger(a, b);
+    case OP_min:
+    case OP_norm_min: return smaller(a, b);
+    case OP_any: return b > a ? b : a;
+    case OP_all: return b < a ? b : a;
     default: return a + b;
   }
 }
 State combine(State a, State b) { return State(fold(a.v, b.v)); }
 void take(inout State s, C x, uint64_t r) {
   switch (OP) {
-    case OP_NANSUM: if (is_nan(x)) x = C(0); break;
-    case OP_NORM1:
-    case OP_NORM_MAX:
-    case OP_NORM_MIN: x = abs(x); break;
-    case OP_NORM2: x = x * x; break;
+    case OP_nansum: if (is_nan(x)) x = C(0); break;
+    case OP_norm1:
+    case OP_norm_max:
+    case OP_norm_min: x = abs(x); break;
+    case OP_norm2: x = x * x; break;
 #ifndef C_int64_t
-    case OP_NORM_P: x = pow(abs(x), C(p.arg)); break;
+    case OP_norm_p: x = pow(abs(x), C(p.arg)); break;
 #endif
   }
   s.v = fold(s.v, x);
@@ -153,9 +154,9 @@ void take(inout State s, C x, uint64_t r) {
 void finish(State s, uint64_t o) {
   C x = s.v;
 #ifndef C_int64_t
-  if (OP == OP_MEAN) x = x / C(p.chunk);
-  if (OP == OP_NORM2) x = sqrt(x);
-  if (OP == OP_NORM_P) x = pow(x, C(1) / C(p.arg));
+  if (OP == OP_mean) x = x / C(p.chunk);
+  if (OP == OP_norm2) x = sqrt(x);
+  if (OP == OP_norm_p) x = pow(x, C(1) / C(p.arg));
 #endif
   store(p.out_, o, x);
 }
@@ -186,7 +187,7 @@ State combine(State a, State b) {
 void finish(State s, uint64_t o) {
   C divisor = s.n - C(p.arg);
   C x = s.m2 / max(divisor, C(0));  // 0/0 is NaN, as PyTorch has it
-  if (OP == OP_STD) x = sqrt(x);
+  if (OP == OP_std) x = sqrt(x);
   store(p.out_, o, x);
   if (p.out2 != uint64_t(0)) store(p.out2, o, s.mean);
 }

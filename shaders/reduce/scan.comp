@@ -15,10 +15,8 @@
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
 
-#define OP_SUM 0
-#define OP_PROD 1
-#define OP_MAX 2
-#define OP_MIN 3
+#define SCAN_OP(code, name) const int OP_##name = code;
+#include "reduce/scan_ops.def"
 layout(constant_id = 0) const int IN_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int OP = 0;
@@ -76,9 +74,9 @@ void store_value(uint64_t i, C x) {
 
 // combine(a, b): the elements of a come before those of b.
 #if defined(STATE_value)
-State begin() { return State(OP == OP_PROD ? C(1) : C(0)); }
+State begin() { return State(OP == OP_prod ? C(1) : C(0)); }
 State element(C x, int64_t i) { return State(x); }
-State combine(State a, State b) { return State(OP == OP_PROD ? a.v * b.v : a.v + b.v); }
+State combine(State a, State b) { return State(OP == OP_prod ? a.v * b.v : a.v + b.v); }
 void store(uint64_t i, State s) { store_value(i, s.v); }
 #elif defined(STATE_arg)
 State begin() { return State(int64_t(-1), C(0)); }
@@ -88,7 +86,7 @@ State combine(State a, State b) {
   if (b.i < int64_t(0)) return a;
   if (a.i < int64_t(0) || is_nan(b.v)) return b;
   if (is_nan(a.v)) return a;
-  return (OP == OP_MAX ? b.v >= a.v : b.v <= a.v) ? b : a;
+  return (OP == OP_max ? b.v >= a.v : b.v <= a.v) ? b : a;
 }
 void store(uint64_t i, State s) {
   store_value(i, s.v);

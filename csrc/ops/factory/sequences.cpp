@@ -16,8 +16,11 @@
 namespace aule::ops {
 namespace {
 
-// The shader's KIND.
-enum class Kind : int { integer = 0, real = 1, power = 2, linear = 3 };
+enum class Kind : int {
+#define SEQUENCE_KIND(code, name) name = code,
+#include "factory/sequence_kinds.def"
+#undef SEQUENCE_KIND
+};
 
 struct Sequence {
   Kind kind;

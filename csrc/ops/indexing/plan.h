@@ -38,7 +38,11 @@ IndexPlan plan_along_dim(const char* op, const at::Tensor& plain, const at::Tens
 // Indices into the flattened `indexed`, which must be contiguous; `plain` has the shape of `index`.
 IndexPlan plan_flat(const char* op, const at::Tensor& plain, const at::Tensor& indexed, const at::Tensor& index);
 
-enum class Combine : int { add = 0, mul = 1, max = 2, min = 3 };
+enum class Combine : int {
+#define COMBINE_OP(code, name) name = code,
+#include "indexing/combine_ops.def"
+#undef COMBINE_OP
+};
 
 void run_get(IndexPlan plan);
 void run_put(IndexPlan plan);

@@ -24,17 +24,10 @@ using at::Tensor;
 using at::TensorList;
 
 enum class Each : int {
-  add_scalar,
-  mul_scalar,
-  div_scalar,
-  add,
-  mul,
-  div,
-  addcmul,
-  addcdiv,
-  lerp,
-  sqrt
-};  // foreach.comp
+#define FOREACH_OP(code, name) name = code,
+#include "optim/foreach_ops.def"
+#undef FOREACH_OP
+};
 
 struct Range {
   uint64_t begin, end;

@@ -19,17 +19,10 @@
 namespace aule::ops {
 namespace {
 
-// The shader's KIND.
 enum class Kind : int {
-  uniform = 0,
-  normal = 1,
-  bernoulli = 2,
-  bernoulli_tensor = 3,
-  exponential = 4,
-  integer = 5,
-  geometric = 6,
-  cauchy = 7,
-  log_normal = 8
+#define RANDOM_KIND(code, name) name = code,
+#include "random/kinds.def"
+#undef RANDOM_KIND
 };
 
 struct Distribution {

@@ -8,25 +8,10 @@
 
 namespace aule::ops {
 
-// Codes of shaders/reduce/reduce_ops.glsl, in its order.
 enum class ReduceOp : int {
-  sum,
-  mean,
-  nansum,
-  prod,
-  max,
-  min,
-  any,
-  all,
-  count,
-  norm1,
-  norm2,
-  norm_max,
-  norm_min,
-  norm_p,
-  var,
-  std,
-  lse,
+#define REDUCE_OP(code, name) name = code,
+#include "reduce/reduce_ops.def"
+#undef REDUCE_OP
 };
 // What is carried per output; see reduce.comp.
 enum class ReduceKind { value, arg, moments, lse, minmax };

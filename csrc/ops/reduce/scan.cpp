@@ -14,7 +14,11 @@
 namespace aule::ops {
 namespace {
 
-enum class ScanOp : int { sum, prod, max, min };  // codes of scan.comp
+enum class ScanOp : int {
+#define SCAN_OP(code, name) name = code,
+#include "reduce/scan_ops.def"
+#undef SCAN_OP
+};
 
 // `out2` gets the indices of STATE arg. The kernel takes contiguous tensors. Others go through copies.
 void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, int64_t dim, const at::Tensor& out,
