@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import torch_aule
-from test_attention import TOLERANCE, poison
-from test_attention_decode import DECODE
+from attention_reference import DECODE, TOLERANCE, poison
 
 every_family = pytest.mark.parametrize("family", [*DECODE, "rows", "tiles"], indirect=True)
 

@@ -4,12 +4,9 @@ import pytest
 import torch
 
 import torch_aule
-from test_attention import check, check_dropout, inputs, reference, run
+from attention_reference import DECODE, check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
-has_lanes = torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
-needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_decode_lanes needs 256 bytes of push constants")
-DECODE = ["decode", pytest.param("lanes", marks=needs_lanes)]
 lanes_only = pytest.mark.parametrize("family", DECODE[1:], indirect=True)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from attention_reference import check, inputs, reference
 from dropout_mask import bits, cell_words, described_mask, drawn_masks, kept_of, numbers
-from test_attention import check, inputs, reference
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.999, 1 - 2**-30, 0.0001, 1 / 512, 1.0])

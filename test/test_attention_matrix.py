@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import torch_aule
+from attention_reference import assert_near, check, check_dropout, inputs, reference, run
 from matrix_units import ON_CPU, matrix_dtypes
-from test_attention import assert_near, check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 SMALL_SHAPE = "2,1,16,1,1"

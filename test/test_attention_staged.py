@@ -7,8 +7,8 @@ half a minute, hence few specializations.
 import pytest
 import torch
 
+from attention_reference import check, check_dropout, inputs, reference, run
 from matrix_units import ON_CPU, matrix_dtypes
-from test_attention import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("usable"))

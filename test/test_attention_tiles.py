@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from test_attention import check, check_dropout, inputs, reference, run
+from attention_reference import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
 # As AULE_ATTENTION_TILES takes them.

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
+from attention_reference import assert_near, poison
 from matrix_units import ON_CPU, has_matrices
-from test_attention import assert_near, poison
 
 varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch.nn.attention.varlen exists from torch 2.10 on")
 varlen_attn = varlen.varlen_attn
