@@ -10,10 +10,10 @@ _BY_FILE = {
     "test_attention_matrix.py": "flash_attn_fwd_matrix flash_attn_bwd_dq_matrix flash_attn_bwd_dkdv_matrix "
     "flash_attn_bwd_dq_stored",
     "test_attention_staged.py": "flash_attn_fwd_staged",
-    "test_factories.py": "sequence triangle_indices rearrange",
+    "test_factory.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
-    "test_matrix_layout.py": "matrix_layout",
+    "test_coopmat_layout.py": "matrix_layout",
     "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits "
     "gemm_tiles gemv gemv_matrix gemv_wide",
     "test_no_float64.py": "sequence_double_bits binary_double_bits ternary_double_bits unary_double_bits",
@@ -23,9 +23,9 @@ _BY_FILE = {
     "test_pointwise.py": "unary_simd unary_special unary_strided binary_simd binary_strided ternary_simd "
     "ternary_strided",
     "test_random.py": "random_fill multinomial_check multinomial_pick dropout_backward",
-    "test_rotary.py": "rotary",
-    "test_scan.py": "scan",
-    "test_softmax.py": "softmax_backward",
+    "test_attention_rotary.py": "rotary",
+    "test_reduce_scan.py": "scan",
+    "test_norm_softmax.py": "softmax_backward",
     "test_sort.py": "nonzero_write sort_block sort_emit sort_merge",
 }
 KERNEL_TESTS: dict[str, str] = {kernel: file for file, kernels in _BY_FILE.items() for kernel in kernels.split()}

@@ -37,7 +37,7 @@ if tools/modern_lavapipe.sh build/modern-lavapipe; then
     exit 1
   } > build/on_current.log 2>&1 &
   other=$!
-  on_current test/test_attention_staged.py test/test_matmul.py test/test_softmax.py test/test_attention.py \
+  on_current test/test_attention_staged.py test/test_matmul.py test/test_norm_softmax.py test/test_attention.py \
     test/test_attention_modules.py test/test_attention_decode.py test/test_attention_cache.py \
     test/test_attention_tiles.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
   AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
@@ -55,8 +55,8 @@ other_subgroups="test_layouts and not matmul or infinities or masked or many_row
   sum_and_product or sort_is_stable or nonzero or test_vectors"
 for width in 128 512; do
   echo "== on the installed driver, with vectors of $width bits"
-  LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider test/test_softmax.py test/test_norm.py \
-    test/test_reduce.py test/test_scan.py test/test_sort.py test/test_matmul.py \
+  LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider test/test_norm_softmax.py test/test_norm.py \
+    test/test_reduce.py test/test_reduce_scan.py test/test_sort.py test/test_matmul.py \
     -k "${other_subgroups//$'\n'/}" > "build/vectors_$width.log" 2>&1 &
   passes[width]=$!
 done

@@ -1,5 +1,5 @@
 // The arithmetic type T of a variant (axis C: raw, float, int, int64, double, double_bits) and its loads and stores.
-// Include after pack.glsl.
+// Include after vec8.glsl.
 #ifdef C_raw
 #define T uvec4
 #define load_T load_raw

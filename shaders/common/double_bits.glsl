@@ -1,5 +1,5 @@
 // float64 as its 64 bits, by integer arithmetic: for devices without float64. Rounds to nearest, ties to even, with
-// subnormal numbers, infinities and NaN as IEEE 754 has them. Include after dtype.glsl and pack.glsl.
+// subnormal numbers, infinities and NaN as IEEE 754 has them. Include after dtype.glsl and vec8.glsl.
 #ifndef AULE_DOUBLE_BITS_GLSL
 #define AULE_DOUBLE_BITS_GLSL
 
