@@ -5,12 +5,13 @@ Values are never read, because nothing runs there.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+
+from torch_aule.tune import override
 
 HALF, BRAIN, FULL = torch.float16, torch.bfloat16, torch.float32
 SHORT = {HALF: "f16", BRAIN: "bf16", FULL: "f32", torch.float64: "f64"}
@@ -35,10 +36,13 @@ def gradients(y: torch.Tensor, *inputs: torch.Tensor) -> None:
     torch.autograd.grad(y, inputs, torch.empty_like(y), allow_unused=True)
 
 
-def attention(dtype, dim, causal=False, backward=True, n=2048, queries=None, heads=(4, 4), dropout=0.0, workspace="",
+def attention(dtype, dim, causal=False, backward=True, n=2048, queries=None, heads=(4, 4), dropout=0.0, workspace=None,
               bias=False):  # fmt: skip
     def call():
-        os.environ["AULE_ATTENTION_WORKSPACE"] = workspace
+        with override(attention_workspace=workspace):
+            run()
+
+    def run():
         q = empty(1, heads[0], queries or n, dim, dtype=dtype, grad=backward)
         k, v = (empty(1, heads[1], n, dim, dtype=dtype, grad=backward) for _ in range(2))
         mask = empty(n, n, dtype=dtype) if bias else None
@@ -47,7 +51,6 @@ def attention(dtype, dim, causal=False, backward=True, n=2048, queries=None, hea
         )
         if backward:
             gradients(out, q, k, v)
-        os.environ.pop("AULE_ATTENTION_WORKSPACE")
 
     words = [f"attention {SHORT[dtype]} D{dim}", "causal" if causal else "", f"dropout {dropout}" if dropout else ""]
     words += [f"{queries} queries" if queries else "", "workspace" if workspace else "", "bias" if bias else ""]
@@ -142,7 +145,7 @@ def workload(float64: bool, bfloat16: bool) -> list[Job]:
     jobs += [attention(dtype, dim) for dtype in narrow for dim in (32, 80, 96, 192, 256)]
     jobs += [attention(FULL, dim) for dim in (32, 256)]
     jobs += [attention(dtype, dim, dropout=0.1) for dtype in (HALF, FULL) for dim in (64, 128)]
-    jobs += [attention(HALF, dim, True, workspace="1024") for dim in (64, 128)]
+    jobs += [attention(HALF, dim, True, workspace=1024) for dim in (64, 128)]
     jobs += [attention(HALF, dim, True) for dim in (32, 80, 96, 192, 256)]
     jobs += [attention(HALF, dim, bias=True) for dim in (64, 96, 128, 192)]
     jobs += [attention(HALF, 128, backward=False, n=16384, queries=q, heads=(32, 8)) for q in (1, 4, 16)]

@@ -11,7 +11,7 @@ from dropout_mask import described_mask, drawn_masks
 # The kernel families for few queries over many keys.
 has_lanes = torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
 needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_decode_lanes needs 256 bytes of push constants")
-DECODE = ["decode", pytest.param("lanes", marks=needs_lanes)]
+DECODE = ["splitkv_shared", pytest.param("splitkv", marks=needs_lanes)]
 
 # Errors against float64 on the same (rounded) operands, as shares of the largest reference value or of 1.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -139,9 +139,9 @@ def run(
     return out, q.grad, k.grad, v.grad, None if bias is None else bias.grad
 
 
-def check_dropout(monkeypatch, family, sizes, dtype=torch.float32, backward=True):
+def check_dropout(override, family, sizes, dtype=torch.float32, backward=True):
     """After a seed `family` drops the weights that the mask's description says; so do the kernels of the backward."""
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    override(attention_variant=family)
     p = 0.4
     batch, heads, _, queries, keys, dim, _ = sizes
     q, k, v, grad = inputs(*sizes, dtype)

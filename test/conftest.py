@@ -1,6 +1,7 @@
 """Every test runs strict: an operator without a kernel of ours fails the test instead of running on the CPU."""
 
 import os
+from contextlib import ExitStack
 
 # Read when the extension starts, so they must stand before the import.
 os.environ.setdefault("TORCH_AULE_STRICT", "1")
@@ -12,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _wo
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from torch_aule import _C  # noqa: E402
+from torch_aule import _C, tune  # noqa: E402
 
 VALIDATION = os.environ.get("TORCH_AULE_VALIDATION", "0") not in ("", "0")
 
@@ -40,6 +41,13 @@ def seeded():
     torch.manual_seed(seed)
     print(f"TORCH_AULE_TEST_SEED={seed}")
     yield
+
+
+@pytest.fixture
+def override():
+    """`override(attention_variant="simt")`: until the test ends, plans are made so (torch_aule.tune.override)."""
+    with ExitStack() as stack:
+        yield lambda **values: stack.enter_context(tune.override(**values))
 
 
 @pytest.fixture

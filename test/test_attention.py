@@ -66,16 +66,16 @@ def test_head_sizes(dim, v_dim, length):
 
 
 @pytest.mark.parametrize("dim", [16, 40])
-def test_the_family_for_gpus(monkeypatch, dim):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "tiles")
-    assert active_attention_variants(64)["forward"] == "tiles"
+def test_the_family_for_gpus(override, dim):
+    override(attention_variant="simt")
+    assert active_attention_variants(64)["forward"] == "simt"
     q, k, v, grad = inputs(1, 4, 2, 70, 45, dim, 16)
     options = dict(causal=True, window=(20, -1))
     check(run(q, k, v, grad, **options), reference(q, k, v, grad, **options), torch.float32)
 
 
-def test_dropout(monkeypatch):
-    check_dropout(monkeypatch, "rows", (2, 2, 2, 37, 50, 16, 16))
+def test_dropout(override):
+    check_dropout(override, "simd", (2, 2, 2, 37, 50, 16, 16))
 
 
 def test_dropout_is_replayed_in_backward():
@@ -100,11 +100,11 @@ def test_dropout_is_replayed_in_backward():
     assert run(q, k, eye, grad, dropout_p=1.0)[0].abs().max().item() == 0
 
 
-@pytest.mark.parametrize("family", ["rows", "tiles"])
+@pytest.mark.parametrize("family", ["simd", "simt"])
 @pytest.mark.parametrize("dropout_p", [0.0, 0.4])
-def test_the_output_s_rounding_stays_out_of_the_gradients(monkeypatch, family, dropout_p):
+def test_the_output_s_rounding_stays_out_of_the_gradients(override, family, dropout_p):
     """A row that sees one key has weight 1 whatever the scores: their gradient is that of the log-sum-exp, here 1."""
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    override(attention_variant=family)
     q, k, v, grad = inputs(1, 2, 2, 40, 40, 16, 16, torch.bfloat16)
     bias = torch.randn(40, 40).to("aule").requires_grad_()
     q, k, v = (t.requires_grad_() for t in (q, k, v))

@@ -8,12 +8,12 @@ import torch
 import torch_aule
 from attention_reference import DECODE, TOLERANCE, poison
 
-every_family = pytest.mark.parametrize("family", [*DECODE, "rows", "tiles"], indirect=True)
+every_family = pytest.mark.parametrize("family", [*DECODE, "simd", "simt"], indirect=True)
 
 
 @pytest.fixture(autouse=True, params=DECODE)
-def family(request, monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
+def family(request, override):
+    override(attention_variant=request.param)
 
 
 def expected(q, k, v, lengths, *, causal=False, scale=None, window=(-1, -1), softcap=0.0):

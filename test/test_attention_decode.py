@@ -11,8 +11,8 @@ lanes_only = pytest.mark.parametrize("family", DECODE[1:], indirect=True)
 
 
 @pytest.fixture(autouse=True, params=DECODE)
-def family(request, monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
+def family(request, override):
+    override(attention_variant=request.param)
     return request.param
 
 
@@ -50,12 +50,12 @@ def test_bias(kind):
     compare(torch.float32, (1, 4, 2, 2, 500, 16, 16), bias=mask.to("aule"), softcap=3.0, scale=-0.3)
 
 
-def test_dropout(monkeypatch, family):
-    check_dropout(monkeypatch, family, (1, 4, 2, 2, 250, 16, 16), backward=False)
+def test_dropout(override, family):
+    check_dropout(override, family, (1, 4, 2, 2, 250, 16, 16), backward=False)
 
 
 def test_the_plan():
-    assert active_attention_variants(64)["forward"] != "decode"  # 1024 queries are not few
+    assert active_attention_variants(64)["forward"] != "splitkv_shared"  # 1024 queries are not few
     q, k, v, _ = inputs(1, 32, 8, 1, 4096, 64, 64)
     _, lse = torch_aule.flash_attention(q, k, v, causal=False, return_lse=True)
     scores = (q.cpu().double() @ k.cpu().double().repeat_interleave(4, 1).transpose(-1, -2)) / 8
@@ -84,8 +84,8 @@ def test_every_row_hidden():
         ("16,1", torch.float16, (1, 2, 2, 1, 3, 8, 8)),  # fewer keys than teams
     ],
 )
-def test_teams(monkeypatch, family, shape, dtype, sizes):
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+def test_teams(override, family, shape, dtype, sizes):
+    override(attention_shape=shape)
     compare(dtype, sizes)
 
 

@@ -24,10 +24,10 @@ def test_the_mask_is_the_documented_one(p):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.0019])
-@pytest.mark.parametrize("family", ["rows", "tiles"])
-def test_every_kernel_draws_the_documented_mask(monkeypatch, family, p):
+@pytest.mark.parametrize("family", ["simd", "simt"])
+def test_every_kernel_draws_the_documented_mask(override, family, p):
     """Those of the other families: check_dropout() in their own files."""
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    override(attention_variant=family)
     want = described_mask(7, 0, 3, 100, 130, p)
     for mask in drawn_masks(3, 100, 130, p, dim=32):
         assert torch.equal(mask, want)

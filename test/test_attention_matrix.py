@@ -22,15 +22,15 @@ pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("known"))
 
 
 @pytest.fixture(autouse=True)
-def matrix_family(monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
+def matrix_family(override):
+    override(attention_variant="coopmat")
     if ON_CPU:
         for suffix, shape in (("", SMALL_SHAPE), ("_DQ", TWO_STAGES), ("_DKDV", SMALL_SHAPE)):
-            monkeypatch.setenv("AULE_ATTENTION_SHAPE" + suffix, shape)
+            override(**{"attention_shape" + suffix.lower(): shape})
 
 
 def compare(dtype, sizes, bias=None, **options):
-    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"matrix"}
+    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"coopmat"}
     q, k, v, grad = inputs(*sizes, dtype)
     check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
 
@@ -87,13 +87,13 @@ def test_a_rescale_after_small_scores(dtype):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [SMALL_SHAPE, TWO_STAGES])
-def test_scores_that_outgrow_the_first_tile(dtype, causal, shape, monkeypatch):
+def test_scores_that_outgrow_the_first_tile(dtype, causal, shape, override):
     """A key in none of the tiles whose maxima the forward looks at, far above them for some rows, then for all.
 
     In bfloat16 the forward alone: rows of one key have gradients that are differences of equal 16-bit numbers.
     """
     if ON_CPU:
-        monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+        override(attention_shape=shape)
     length, key = (96, 35) if ON_CPU else (512, 200)
     q, k, v, grad = inputs(1, 2, 2, length, length, 16, 16, dtype)
 
@@ -124,11 +124,11 @@ def test_a_row_without_numbers_leaves_the_others_alone(dtype):
     assert float((out.cpu().double() - expected)[..., rest, :].abs().max()) < 1e-2
 
 
-def test_dropout(dtype, monkeypatch):
-    check_dropout(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
+def test_dropout(dtype, override):
+    check_dropout(override, "coopmat", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
-def test_dropout_of_weights_near_the_largest_half(dtype, monkeypatch):
+def test_dropout_of_weights_near_the_largest_half(dtype, override):
     """A key whose score is 15.6 above those of the first tile, in log2: a weight of 49,000 that dropout may double."""
     length, key = (96, 35) if ON_CPU else (512, 200)
     q, k, v, _ = inputs(1, 2, 2, length, length, 16, 16, dtype)
@@ -136,8 +136,8 @@ def test_dropout_of_weights_near_the_largest_half(dtype, monkeypatch):
     k[:] = 0
     k[..., key, :] = 15.6 * math.log(2) / 4  # sum of 16, times the scale of 1 / 4
     outs = []
-    for family in ("matrix", "tiles"):
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", family)
+    for family in ("coopmat", "simt"):
+        override(attention_variant=family)
         torch.aule.manual_seed(7)
         outs.append(torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.4)[0].cpu().double())
     assert outs[0].isfinite().all()
@@ -162,9 +162,9 @@ def test_strides(dtype, dim):
     check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
 
 
-def test_accumulators_that_are_no_operands(dtype, monkeypatch):
+def test_accumulators_that_are_no_operands(dtype, override):
     """As on GPUs that keep A operands and accumulators in different lanes: all pass through shared memory."""
-    monkeypatch.setenv("AULE_ATTENTION_HAND_OVER", "0")
+    override(attention_hand_over=False)
     compare(dtype, (1, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
 
@@ -172,36 +172,36 @@ def test_accumulators_that_are_no_operands(dtype, monkeypatch):
 @pytest.mark.parametrize(
     "shape", ["2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,1,32,2,2", "2,2,8,1,1", "2,1,16,1,2,0,2"]
 )
-def test_every_order_of_loads(dtype, shape, monkeypatch):
+def test_every_order_of_loads(dtype, shape, override):
     """The next tile is written behind the first half of this one, or in the middle of its only step."""
     if not ON_CPU:
         warps, rows, tile, *others = map(int, shape.split(","))
         shape = ",".join(map(str, (warps, rows, max(16, 2 * tile), *others)))  # matrices of 16 columns
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE", shape)
+    override(attention_shape=shape)
     compare(dtype, (1, 2, 1, 40, 70, 16, 16), causal=True, bottom_right=True)
     compare(dtype, (1, 1, 1, 40, 64, 16, 16))
 
 
 @pytest.mark.parametrize("dq, dkdv", [("2,1,16,1,1", "2,1,16,1,2"), ("4,1,32,2,1", "4,1,32,1,1")])
-def test_heads_shared_by_two_subgroups(dtype, dq, dkdv, monkeypatch):
+def test_heads_shared_by_two_subgroups(dtype, dq, dkdv, override):
     """As the backward of head sizes above 128 is."""
-    monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DQ", dq)
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", dkdv)
+    override(attention_role_split=2)
+    override(attention_shape_dq=dq)
+    override(attention_shape_dkdv=dkdv)
     compare(dtype, (1, 4, 2, 45, 77, 20, 24), causal=True, bottom_right=True)
 
 
-def test_what_two_subgroups_tell_each_other(dtype, monkeypatch):
+def test_what_two_subgroups_tell_each_other(dtype, override):
     """P times the soft cap's slope, and which elements dropout keeps."""
-    monkeypatch.setenv("AULE_ATTENTION_PARTS", "2")
+    override(attention_role_split=2)
     bias = torch.randn(1, 2, 37, 50, device="aule")
     compare(dtype, (1, 2, 1, 37, 50, 16, 16), bias=bias, softcap=2.0)
-    check_dropout(monkeypatch, "matrix", (1, 2, 2, 37, 50, 16, 16), dtype)
+    check_dropout(override, "coopmat", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
-def test_operands_straight_from_memory(dtype, monkeypatch):
+def test_operands_straight_from_memory(dtype, override):
     for suffix in ("", "_DQ", "_DKDV"):
-        monkeypatch.setenv("AULE_ATTENTION_SHAPE" + suffix, "2,1,16,1,1,1")
+        override(**{"attention_shape" + suffix.lower(): "2,1,16,1,1,1"})
     compare(dtype, (1, 4, 2, 64, 128, 16, 16))
 
 
@@ -209,12 +209,12 @@ SQUARE_BLOCKS = "8,1,16,1,1" if ON_CPU else "8,1,32,1,1"  # dK/dV's have as many
 
 
 @pytest.mark.parametrize("mib", ["64", "0.05"])
-def test_stored_scores(dtype, mib, monkeypatch):
+def test_stored_scores(dtype, mib, override):
     """dQ as a product of the dS that the pass for dK and dV left in a workspace: whole, and in chunks of two halves."""
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
+    override(attention_shape_dkdv=SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
     peaks = []
     for size in ("0", mib):
-        monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", size)
+        override(attention_workspace=size)
         q, k, v, grad = inputs(2, 4, 2, 45, 77, 16, 16, dtype)
         base = torch.aule.memory_allocated()
         torch.aule.reset_peak_memory_stats()
@@ -225,10 +225,10 @@ def test_stored_scores(dtype, mib, monkeypatch):
     check(result, reference(q, k, v, grad), dtype)
 
 
-def test_stored_scores_causal(dtype, monkeypatch):
+def test_stored_scores_causal(dtype, override):
     """Where blocks of keys and queries are alike and neither has more rows, what nobody sees has no place."""
-    monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", "64")
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", SQUARE_BLOCKS)
+    override(attention_workspace=64)
+    override(attention_shape_dkdv=SQUARE_BLOCKS)
     compare(dtype, (1, 2, 1, 203, 203, 16, 16), causal=True)
     compare(dtype, (1, 2, 1, 75, 203, 16, 16), causal=True, bottom_right=True)
 
@@ -236,12 +236,12 @@ def test_stored_scores_causal(dtype, monkeypatch):
 @pytest.mark.skipif(ON_CPU, reason="a software device compiles each of these for a minute")
 @pytest.mark.parametrize("dim", [64, 80, 96, 128, 192, 256])
 @pytest.mark.parametrize("mib", ["64", "3"])
-def test_stored_scores_of_head_sizes(dtype, dim, mib, monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", mib)
+def test_stored_scores_of_head_sizes(dtype, dim, mib, override):
+    override(attention_workspace=mib)
     compare(dtype, (1, 8, 2, 333, 400, dim, dim))
     compare(dtype, (1, 4, 4, 512, 512, dim, dim), causal=True)
     compare(dtype, (2, 3, 3, 70, 1000, dim, dim), causal=True, bottom_right=True, window=(300, -1), softcap=2.0)
-    check_dropout(monkeypatch, "matrix", (1, 2, 2, 137, 150, dim, dim), dtype)
+    check_dropout(override, "coopmat", (1, 2, 2, 137, 150, dim, dim), dtype)
 
 
 def test_deterministic(dtype):
@@ -263,10 +263,10 @@ def test_head_sizes(dtype, dim, v_dim, causal):
     compare(dtype, (2, 3, 3, 70, 1000, dim, v_dim), causal=causal, bottom_right=True, scale=2 * scale, window=(300, -1))
 
 
-def test_no_memory_for_stored_scores(dtype, monkeypatch):
+def test_no_memory_for_stored_scores(dtype, override):
     """The backward then computes scores twice. The last test, for later calls ask for less."""
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE_DKDV", SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
-    monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", "64")
+    override(attention_shape_dkdv=SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
+    override(attention_workspace=64)
     q, k, v, grad = inputs(1, 4, 2, 45, 2500, 16, 16, dtype)
     torch.aule.empty_cache()
     failed = torch.aule.memory_stats()["num_ooms"]

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("usable"))
 
 
 @pytest.fixture(autouse=True)
-def staged_family(monkeypatch):
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "staged")
+def staged_family(override):
+    override(attention_variant="coopmat_opaque")
 
 
 def compare(dtype, sizes, bias=None, **options):
-    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"staged"}
+    assert set(active_attention_variants(sizes[-2], sizes[-1]).values()) == {"coopmat_opaque"}
     q, k, v, grad = inputs(*sizes, dtype)
     check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
 
@@ -42,8 +42,8 @@ def test_padded_heads_with_bias_and_softcap(dtype):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11), bias=bias, softcap=3.0)
 
 
-def test_dropout(dtype, monkeypatch):
-    check_dropout(monkeypatch, "staged", (1, 2, 2, 37, 50, 16, 16), dtype)
+def test_dropout(dtype, override):
+    check_dropout(override, "coopmat_opaque", (1, 2, 2, 37, 50, 16, 16), dtype)
 
 
 def test_deterministic(dtype):

@@ -19,19 +19,19 @@ needs = {
 }
 
 
-@pytest.fixture(params=["rows", "tiles", "matrix"])
-def family(request, monkeypatch):
-    if request.param == "matrix" and not has_matrices(torch.float16):
+@pytest.fixture(params=["simd", "simt", "coopmat"])
+def family(request, override):
+    if request.param == "coopmat" and not has_matrices(torch.float16):
         pytest.skip("the device has no cooperative matrices with a known layout")
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", request.param)
+    override(attention_variant=request.param)
     if ON_CPU:  # which compiles these for seconds
         for suffix, shape in (("", "2,1,16,1,1"), ("_DQ", "2,2,16,1,2"), ("_DKDV", "2,1,16,1,1")):
-            monkeypatch.setenv("AULE_ATTENTION_SHAPE" + suffix, shape)
+            override(**{"attention_shape" + suffix.lower(): shape})
     return request.param
 
 
 def dtypes(family):
-    return (torch.float16, torch.bfloat16) if family == "matrix" else (torch.float32, torch.float16, torch.bfloat16)
+    return (torch.float16, torch.bfloat16) if family == "coopmat" else (torch.float32, torch.float16, torch.bfloat16)
 
 
 def offsets(lengths):
@@ -128,7 +128,7 @@ def test_windows_in_groups(family):
 
 def test_odd_head_sizes(family):
     compare(dtypes(family)[0], [19, 40], [25, 33], dim=12, window=(-1, 0))
-    if family != "matrix" or not ON_CPU:
+    if family != "coopmat" or not ON_CPU:
         compare(dtypes(family)[0], [19, 40], [25, 33], dim=11)
 
 
@@ -189,10 +189,10 @@ def test_seqused_k(family):
 
 @needs["block_table"]
 @pytest.mark.parametrize("max_q", [40, 2])
-def test_block_table(family, monkeypatch, max_q):
+def test_block_table(family, override, max_q):
     dtype = dtypes(family)[0]
-    if max_q == 2 and family == "tiles":
-        monkeypatch.setenv("AULE_ATTENTION_VARIANT", "decode")
+    if max_q == 2 and family == "simt":
+        override(attention_variant="splitkv_shared")
     q_lens, used, page = [min(n, max_q) for n in (40, 0, 7)], [70, 13, 33], 16
     q = torch.randn(sum(q_lens), 4, 16).to(dtype)
     pages = torch.randn(20, page, 2, 16).to(dtype)
@@ -215,8 +215,8 @@ def test_block_table(family, monkeypatch, max_q):
 
 
 @needs["num_splits"]
-def test_one_split_does_not_depend_on_the_batch(family, monkeypatch):
-    monkeypatch.delenv("AULE_ATTENTION_VARIANT")
+def test_one_split_does_not_depend_on_the_batch(family, override):
+    override(attention_variant=None)
     q, k = torch.randn(30, 2, 16).half().to("aule"), torch.randn(300, 2, 16).half().to("aule")
     cu_q, cu_k = (torch.tensor(c, dtype=torch.int32, device="aule") for c in ([0, 2, 30], [0, 200, 300]))
     both = varlen_attn(q, k, k, cu_q, cu_k, 28, 200, num_splits=1)

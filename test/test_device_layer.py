@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GEN = ROOT / "build" / "gen"
 WORK = ROOT / "build" / "test_device_layer"
 CXX = os.environ.get("CXX", "g++").split()[-1]
-LAYERS = ("vulkan", "stream", "kernels")
+LAYERS = ("core", "vulkan", "stream", "kernels")
 FLAGS = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra"]
 FLAGS += [f"-I{d}" for d in (ROOT / "csrc", ROOT / "shaders", ROOT / "shaders" / "common", GEN, ROOT / "test" / "cpp")]
 ON_DEVICE = [

@@ -35,8 +35,7 @@ def test_every_route_of_a_product_is_on_its_page():
 
 
 def test_every_family_of_attention_is_on_its_page():
-    source = (ROOT / "csrc/ops/attention/plan.cpp").read_text()
-    names = set(re.findall(r'case AttentionFamily::\w+: return "(\w+)"', source))
+    names = set(re.findall(r'\{"(\w+)", V::\w+\}', (ROOT / "csrc/core/environment.cpp").read_text()))
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/attention.md").read_text(), re.MULTILINE)
     assert len(names) > 5 and names == set(rows)
 
@@ -74,17 +73,17 @@ def test_steps_of_the_walks_are_in_the_files_that_they_name():
 
 def test_the_page_of_environment_variables_is_complete():
     page = (ROOT / "docs/environment.md").read_text()
-    sources = [
-        p
-        for folder in ("csrc", "torch_aule")
-        for p in (ROOT / folder).glob("**/*.*")
-        if p.suffix in (".cpp", ".h", ".py")
-    ]
-    text = "\n".join(path.read_text() for path in sources)
-    read = set(re.findall(r'"((?:TORCH_)?AULE_[A-Z0-9_]*[A-Z0-9])"', text))
-    features = set(re.findall(r'AULE_SWITCH\(\w+, "(\w+)"\)', text))
+    rows = re.findall(r'X\((\w+), +\w+, +([^"\n]+), +"(\w+)"\)', (ROOT / "csrc/core/environment.h").read_text())
+    assert len(rows) > 20
+    name = r'"((?:TORCH_)?AULE_[A-Z0-9_]*[A-Z0-9])"'
+    read = {variable for *_, variable in rows}
+    for path in (ROOT / "torch_aule").glob("**/*.py"):
+        read |= set(re.findall(name, path.read_text()))
+    capabilities = re.findall(
+        r"^AULE_(?:FEATURE|EXTENSION|RULE)\((\w+),", (ROOT / "csrc/core/capabilities.def").read_text(), re.MULTILINE
+    )
     written = set(re.findall(r"`((?:TORCH_)?AULE_[A-Z0-9_]*[A-Z0-9])`", page)) - {"AULE_DISABLE_COOPERATIVE_MATRIX"}
-    assert len(features) > 15 and not {name for name in features if f"`{name}`" not in page}
+    assert len(capabilities) > 15 and not {c for c in capabilities if f"`{c.upper()}`" not in page}
     assert read - written == set(), "not in docs/environment.md"
     assert written - read == set(), "in docs/environment.md and nowhere else"
 
@@ -194,3 +193,16 @@ def test_numbers_of_the_readme_are_those_of_the_performance_page():
         ours, theirs = (cell.strip() for cell in row.strip("|").split("|")[1:3])
         numbers = {ours, theirs}
         assert any(numbers <= set(re.findall(r"[\d.]+", line)) for line in page.splitlines()), row
+
+
+def test_the_defaults_of_environment_variables():
+    """Of those that the page has a column for: a flag is unset, or `1` where it begins as true; a number is itself."""
+    page = (ROOT / "docs/environment.md").read_text()
+    rows = re.findall(r'X\((\w+), +\w+, +([^"\n]+), +"(\w+)"\)', (ROOT / "csrc/core/environment.h").read_text())
+    stated = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE))
+    compared = [
+        (variable, {"false": "unset", "true": "`1`"}.get(default, default), stated[variable])
+        for kind, default, variable in rows
+        if kind in ("bool", "double") and not stated.get(variable, "`attention").startswith("`attention")
+    ]
+    assert len(compared) > 5 and not [entry for entry in compared if entry[1] != entry[2]]

@@ -54,19 +54,18 @@ def test_candidates_fit():
 
 @pytest.mark.skipif(not has_matrices(torch.float16), reason="the device has no float16 matrices with a known layout")
 def test_shapes_beyond_the_shared_memory_do_not_serve():
-    with tune.trial("AULE_ATTENTION_SHAPE", (4, 1, 16, 1, 1)):
+    with tune.override(attention_shape=(4, 1, 16, 1, 1)):
         assert tune.serves("forward", 64) and tune.serves("forward_banded", 64)
-    with tune.trial("AULE_ATTENTION_SHAPE", (4, 1, 128, 1, 2)):  # 260 KiB
+    with tune.override(attention_shape=(4, 1, 128, 1, 2)):  # 260 KiB
         assert not tune.serves("forward", 256)
 
 
 def test_reset_and_no_cache_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TORCH_AULE_CACHE_DIR", str(tmp_path))
-    path = Path(torch_aule._C.tuning_file(0))
+    path = tmp_path / "shapes"
     path.write_text("")
+    monkeypatch.setattr(torch_aule._C, "tuning_file", lambda device: str(path))
     assert tune.main(["--reset"]) == 0 and not path.exists()
-    for name in ("TORCH_AULE_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(torch_aule._C, "tuning_file", lambda device: "")
     assert tune.main([]) == 1 and "TORCH_AULE_CACHE_DIR" in capsys.readouterr().err
 
 
@@ -82,32 +81,44 @@ def test_spilled_memory_is_told():
     assert torch_aule._C.keep_pipeline_statistics(False) == []
 
 
-def test_shapes_that_spill_are_passed_over(monkeypatch, capsys):
+def measure_by_the_shape(monkeypatch):
+    """Measurements are replaced by the first number of the shape on trial."""
+    shapes, original = [], tune.override
+
+    def recording(**values):
+        shapes.extend(shape for name, shape in values.items() if name == "attention_shape")
+        return original(**values)
+
+    monkeypatch.setattr(tune, "override", recording)
+    monkeypatch.setattr(tune.Problem, "milliseconds", lambda self: float((shapes[-1] or (9,))[0]))
+
+
+def test_shapes_that_spill_are_passed_over(monkeypatch, override, capsys):
     if not torch_aule._C.matrix_layout(0, False)["known"]:
         pytest.skip("the device has no cooperative matrices with a known layout")
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
-    monkeypatch.setenv("AULE_ATTENTION_SHAPE", "2,1,16,1,1")
+    override(attention_variant="coopmat")
+    override(attention_shape=(2, 1, 16, 1, 1))
     monkeypatch.setattr(tune, "PASSES", tune.PASSES[:1])
     monkeypatch.setattr(tune, "right", lambda actual, expected: True)
     monkeypatch.setattr(tune.Problem, "__call__", lambda self: [])
     most = iter([4, 8, 4])  # the shipped shape's, then those of two others
     monkeypatch.setattr(tune.SpilledMemory, "__exit__", lambda self, *_: setattr(self, "most", next(most)))
-    monkeypatch.setattr(tune.Problem, "milliseconds", lambda self: float(os.environ.get(tune.PASSES[0][1], "9")[0]))
+    measure_by_the_shape(monkeypatch)
     lines = tune.tune(dims=(16,), length=64, elements=2 * 64 * 16, shapes=[(1, 1, 16, 1, 1), (2, 1, 16, 1, 1)])
     assert lines == ["forward 16 2 1 16 1 1"]
     assert "spills 8" in capsys.readouterr().err
 
 
-def test_tuning(monkeypatch):
+def test_tuning(monkeypatch, override):
     if not torch_aule._C.matrix_layout(0, False)["known"]:
         with pytest.raises(RuntimeError, match="nothing to tune"):
             tune.tune()
         return
-    monkeypatch.setenv("AULE_ATTENTION_VARIANT", "matrix")
+    override(attention_variant="coopmat")
     monkeypatch.setattr(tune, "PASSES", tune.PASSES[:1])
     if torch_aule._C.device_properties(0)["kind"] == "cpu":  # the shipped shape takes it a minute to compile
-        monkeypatch.setenv("AULE_ATTENTION_SHAPE", "2,1,16,1,1")
-        monkeypatch.setattr(tune.Problem, "milliseconds", lambda self: float(os.environ.get(tune.PASSES[0][1], "9")[0]))
+        override(attention_shape=(2, 1, 16, 1, 1))
+        measure_by_the_shape(monkeypatch)
     lines = tune.tune(dims=(16,), length=64, elements=2 * 64 * 16, shapes=[(2, 1, 16, 1, 1)])
     assert lines in ([], ["forward 16 2 1 16 1 1"])
     if torch_aule._C.device_properties(0)["kind"] == "cpu":

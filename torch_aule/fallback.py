@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -52,10 +51,8 @@ def set_strict(enabled: bool | None) -> None:
     ----------
     enabled : bool, optional
         Whether an operator without a kernel raises instead of running on the CPU. None goes back to what the variable
-        ``TORCH_AULE_STRICT`` says.
+        ``TORCH_AULE_STRICT`` said when the process began.
     """
-    if enabled is None:
-        enabled = os.environ.get("TORCH_AULE_STRICT", "0") not in ("", "0")
     _C.set_strict(enabled)
 
 

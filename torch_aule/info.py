@@ -8,32 +8,14 @@ import textwrap
 
 import torch
 
-# Capabilities of get_device_properties(), and what their lack means. None: nothing that a program notices.
-_CAPABILITIES = {
-    "cooperative_matrix": "the driver offers no matrix units (VK_KHR_cooperative_matrix): products and attention by "
-    "multiply-adds",
-    "float64": "no float64 arithmetic: casts and comparisons run on the device, the rest on the CPU",
-    "float16": "no float16 arithmetic: the type is stored in 16 bits and computed in float32 all the same",
-    "int8": "no 8-bit storage: int8, uint8 and bool need it",
-    "int16": "no 16-bit storage: int16, float16 and bfloat16 need it",
-    "subgroup_arithmetic": "no subgroup arithmetic: reductions go through shared memory",
-    "subgroup_shuffle": "no subgroup shuffles: some kernels go through shared memory",
-    "memory_budget": "the driver does not tell what other programs take: memory_info() counts this process alone",
-    "sparse_binding": "no tensor larger than the driver's largest allocation",
-    "device_fault": "a lost device is not explained by the driver",
-    "unified_memory": None,
-    "bfloat16": None,
-    "int_dot_product": None,
-    "float32_atomic_add": None,
-    "shared_float32_atomic_add": None,
-    "subgroup_basic": None,
-    "subgroup_ballot": None,
-    "subgroup_size_control": None,
-    "full_subgroups": None,
-    "cooperative_matrix2": None,
-    "pipeline_executable_properties": None,
-}
 _WIDTH = 110
+
+
+def _capabilities() -> dict[str, str]:
+    """Capabilities of get_device_properties(), and what their lack means; "" where no program notices."""
+    from torch_aule import _C
+
+    return dict(_C.capabilities())
 
 
 def _gib(n: int) -> str:
@@ -89,7 +71,7 @@ def _device_lines(index: int, kernels: bool) -> list[str]:
     software = p.kind == "cpu"
     missing = [
         f"{name}: {text}"
-        for name, text in _CAPABILITIES.items()
+        for name, text in _capabilities().items()
         if text and not values.get(name) and not (software and name == "cooperative_matrix")
     ]
     for head, text in zip(["missing", *[""] * len(missing)], missing or ["nothing"]):
@@ -106,8 +88,8 @@ def _device_lines(index: int, kernels: bool) -> list[str]:
         f"{p.subgroup_size} ({p.min_subgroup_size} to {p.max_subgroup_size}), workgroup {p.max_workgroup_invocations}, "
         f"shared {p.max_shared_bytes // 1024} KiB, push constants {p.max_push_constant_bytes} B",
     )
-    lines += _row("has", ", ".join(name for name in _CAPABILITIES if values.get(name)) or "-")
-    lines += _row("has not", ", ".join(name for name in _CAPABILITIES if not values.get(name)) or "-")
+    lines += _row("has", ", ".join(name for name in _capabilities() if values.get(name)) or "-")
+    lines += _row("has not", ", ".join(name for name in _capabilities() if not values.get(name)) or "-")
     for shape in values.get("coopmat_shapes", []):
         lines += _row("matrix unit", str(shape))
     used = _C.active_pipelines(index)

@@ -15,26 +15,24 @@ import statistics
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-
-try:
-    from rich.console import Console
-    from rich.progress import track
-except ImportError as error:
-    raise ImportError("torch_aule.tune shows its progress with rich: pip install rich") from error
 
 import torch_aule
 from torch_aule.attention import active_attention_variants
 
-__all__ = ["main", "tune"]
+if TYPE_CHECKING:
+    from rich.console import Console
 
-#: (name in the file, environment variable of a trial, backward, causal)
+__all__ = ["main", "override", "tune"]
+
+#: (name in the file, override of a trial, backward, causal)
 PASSES = (
-    ("forward", "AULE_ATTENTION_SHAPE", False, False),
-    ("forward_banded", "AULE_ATTENTION_SHAPE", False, True),
-    ("dq", "AULE_ATTENTION_SHAPE_DQ", True, True),
-    ("dkdv", "AULE_ATTENTION_SHAPE_DKDV", True, True),
+    ("forward", "attention_shape", False, False),
+    ("forward_banded", "attention_shape", False, True),
+    ("dq", "attention_shape_dq", True, True),
+    ("dkdv", "attention_shape_dkdv", True, True),
 )
 DIMS = (32, 64, 96, 128, 256)
 TOLERANCE = 1e-2
@@ -61,24 +59,51 @@ def candidates(backward: bool, dim: int) -> list[tuple[int, ...]]:
     return found
 
 
+def _text(value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return value if isinstance(value, str) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 @contextlib.contextmanager
-def trial(variable: str, shape: tuple[int, ...] | None):
-    """The planner takes this shape inside the block."""
-    before = os.environ.pop(variable, None)
-    if shape is not None:
-        os.environ[variable] = ",".join(map(str, shape))
+def override(**values):
+    """Context in which kernels are planned otherwise, for measurements and tests.
+
+    The settings are the process's, not the thread's, and those of the environment variables of the same names
+    (docs/environment.md) are their beginning.
+
+    Parameters
+    ----------
+    **values : str, bool, int, float, tuple of int or None
+        Settings by name, such as ``attention_variant="simt"`` or ``attention_shape=(4, 2, 32, 1, 1)``; None is the
+        default.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none, or a value that it does not take.
+
+    Examples
+    --------
+    >>> with torch_aule.tune.override(attention_variant="simt"):
+    ...     torch_aule.flash_attention(q, k, v)
+    """
+    before, changed = torch_aule._C.overrides(), torch_aule._C.overrides()
+    for name, value in values.items():
+        changed.set(name, _text(value))
+    torch_aule._C.set_overrides(changed)
     try:
         yield
     finally:
-        os.environ.pop(variable, None)
-        if before is not None:
-            os.environ[variable] = before
+        torch_aule._C.set_overrides(before)
 
 
 def serves(name: str, dim: int) -> bool:
     """Whether the planner takes the shape on trial, for which the device must have the shared memory."""
-    with trial("AULE_ATTENTION_VARIANT", ("matrix",)):
-        return active_attention_variants(dim)[name.removesuffix("_banded")] == "matrix"
+    with override(attention_variant="coopmat"):
+        return active_attention_variants(dim)[name.removesuffix("_banded")] == "coopmat"
 
 
 class SpilledMemory:
@@ -178,6 +203,12 @@ def tune(
     RuntimeError
         Where no matrix-unit kernel serves the device.
     """
+    try:
+        from rich.console import Console
+        from rich.progress import track
+    except ImportError as error:
+        raise ImportError("torch_aule.tune shows its progress with rich: pip install rich") from error
+
     console = console or Console(stderr=True)
     if not torch_aule._C.matrix_layout(torch.aule.current_device(), False)["known"]:
         raise RuntimeError("this device has no cooperative matrices whose layout is known: there is nothing to tune")
@@ -191,7 +222,7 @@ def tune(
                 return all(right(check(), e) for check, e in zip(checks, expected, strict=True))
 
             timed = Problem(backward, causal, max(1, elements // length // dim), length, dim)
-            with trial(variable, None):
+            with override(**{variable: None}):
                 default = timed.milliseconds()
                 is_sound = sound()
         best, best_ms = None, default
@@ -200,7 +231,7 @@ def tune(
             best_ms = float("inf")
         trials = shapes or candidates(backward, dim)
         for shape in track(trials, f"{name} D {dim}", console=console, transient=True):
-            with trial(variable, shape):
+            with override(**{variable: shape}):
                 if not serves(name, dim):
                     continue
                 try:

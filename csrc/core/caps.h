@@ -1,5 +1,6 @@
-// What one device can do, as plain data. Filled by csrc/vulkan/device.cpp; each bit can be turned off
-// by an environment variable AULE_DISABLE_<FIELD IN UPPER CASE>=1, so that every fallback can be tested anywhere.
+// What one device can do, as plain data. Filled by csrc/vulkan/physical.cpp. Capabilities are rows of
+// core/capabilities.def; the environment variable AULE_DISABLE_<NAME>=1 turns one off, so that every fallback can be
+// tested anywhere.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,7 +20,7 @@ struct Caps {
   enum class Kind : uint8_t { discrete, integrated, virtual_gpu, cpu, other } kind = Kind::other;
   // limits
   uint32_t subgroup_size = 0, min_subgroup_size = 0, max_subgroup_size = 0;
-  uint32_t max_shared_bytes = 0;         // shared memory of one workgroup
+  uint32_t shared_bytes = 0;             // of one workgroup
   uint32_t max_push_constant_bytes = 0;  // at least 128
   uint32_t max_workgroup_invocations = 0, max_workgroup_size[3] = {0, 0, 0};
   uint32_t max_group_count[3] = {0, 0, 0};
@@ -30,40 +31,33 @@ struct Caps {
   // then a software device shows what is assumed. Planners obey the first, which AULE_MAX_LOOP_ITERATIONS=N sets (0:
   // none); the second is what the driver does.
   uint32_t max_loop_iterations = 0, driver_loop_limit = 0;
-  // optional features
-  bool unified_memory = false;  // every device-local byte is host visible (integrated GPU, CPU): copies need no staging
-  bool float16 = false;         // 16-bit float arithmetic (16-bit storage is baseline)
-  bool bfloat16 = false;        // VK_KHR_shader_bfloat16
-  bool float64 = false, int8 = false, int16 = false, int_dot_product = false;
-  bool float32_atomic_add = false, shared_float32_atomic_add = false;
-  bool subgroup_basic = false, subgroup_arithmetic = false, subgroup_shuffle = false, subgroup_ballot = false;
-  bool subgroup_size_control = false, full_subgroups = false;
-  bool cooperative_matrix = false, cooperative_matrix2 = false;
+  // capabilities
+#define AULE_CAPABILITY(name, lack) bool name = false;
+#include "core/capabilities.def"
   std::vector<CoopMatShape> coopmat_shapes;
-  bool sparse_binding = false, memory_budget = false, device_fault = false, pipeline_executable_properties = false;
 
   // The processor itself: a workgroup runs on one core, a subgroup is its vector, shared memory is memory like any
   // other.
   bool is_software() const { return kind == Kind::cpu; }
   // Such a device, where lanes can pass values without a barrier, which is slow there.
-  bool is_software_simd() const { return is_software() && subgroup_shuffle; }
-  bool is_amd() const { return vendor_id == 0x1002; }
-  bool is_nvidia() const { return vendor_id == 0x10de; }
+  bool software_simd() const { return is_software() && subgroup_shuffle; }
 };
 
-// Bits that a shader variant may ask for with `#pragma aule feature <name>`; compile.py knows the same names.
-enum Feature : uint32_t {
-  kFeatureFloat16 = 1u << 0,             // float16
-  kFeatureBFloat16 = 1u << 1,            // bfloat16
-  kFeatureFloat64 = 1u << 2,             // float64
-  kFeatureFloat32AtomicAdd = 1u << 3,    // float32_atomic_add
-  kFeatureSubgroupArithmetic = 1u << 4,  // subgroup_arithmetic
-  kFeatureSubgroupShuffle = 1u << 5,     // subgroup_shuffle
-  kFeatureCooperativeMatrix = 1u << 6,   // cooperative_matrix
-  kFeatureCooperativeMatrix2 = 1u << 7,  // cooperative_matrix2
-  kFeatureInt8 = 1u << 8,                // int8
-  kFeatureIntDotProduct = 1u << 9,       // int_dot_product
+// Bits that a shader variant may ask for with `#pragma aule feature <name>`.
+namespace feature {
+enum class Index : uint32_t {
+#define AULE_CAPABILITY(name, lack) name,
+#include "core/capabilities.def"
 };
-uint32_t feature_bits(const Caps& caps);
+#define AULE_CAPABILITY(name, lack) inline constexpr uint32_t name = 1u << static_cast<uint32_t>(Index::name);
+#include "core/capabilities.def"
+}  // namespace feature
+
+inline uint32_t feature_bits(const Caps& caps) {
+  uint32_t bits = 0;
+#define AULE_CAPABILITY(name, lack) bits |= caps.name ? feature::name : 0;
+#include "core/capabilities.def"
+  return bits;
+}
 
 }  // namespace aule

@@ -1,31 +1,88 @@
-// Environment switches.
+// Every environment variable that the C++ side reads, in two tables: this is the only place that reads any.
+// docs/environment.md says what each does, and is compared with these rows (test/test_docs.py).
+//
+// `Environment` is parsed once, at its first use. `Overrides` change plans, for measurements and tests: they begin as
+// the variables say and may be replaced while the process runs (torch_aule.tune.override).
 #pragma once
-#include <cstdlib>
-#include <cstring>
+#include <array>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 
-namespace aule::vulkan {
-inline bool environment_flag(const char* name) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
-}
-inline double environment_number(const char* name, double otherwise) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return otherwise;
-  char* end = nullptr;
-  const double number = std::strtod(text, &end);
-  return end == text ? otherwise : number;
-}
-// Where this package keeps what it may lose; empty: nowhere.
-inline std::filesystem::path cache_directory() {
-  if (const char* dir = std::getenv("TORCH_AULE_CACHE_DIR"); dir != nullptr && *dir != '\0') return dir;
-#ifdef _WIN32
-  if (const char* local = std::getenv("LOCALAPPDATA")) return std::filesystem::path(local) / "torch_aule";
-#endif
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0')
-    return std::filesystem::path(xdg) / "torch_aule";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    return std::filesystem::path(home) / ".cache" / "torch_aule";
-  return {};
-}
-}  // namespace aule::vulkan
+namespace aule {
+
+using Text = std::optional<std::string>;  // of a variable: nothing where it is unset
+
+// Numbers between commas, as many as are given.
+struct Numbers {
+  static constexpr int kMost = 12;
+  std::array<int, kMost> values{};
+  int count = 0;
+  bool operator==(const Numbers&) const = default;
+};
+
+// Families of attention kernels, to plan with one of them alone.
+enum class AttentionVariant : uint8_t { any, simd, simt, coopmat, coopmat_opaque, splitkv, splitkv_shared };
+// What float32 products in three pieces are made of.
+enum class PieceType : uint8_t { bfloat16, float16 };
+
+// clang-format off: tables
+//  X(type, member, default, variable)
+#define AULE_ENVIRONMENT(X)                                                      \
+  X(bool,   strict,               false,        "TORCH_AULE_STRICT")             \
+  X(Text,   visible_devices,      std::nullopt, "AULE_VISIBLE_DEVICES")          \
+  X(Text,   cache_dir,            std::nullopt, "TORCH_AULE_CACHE_DIR")          \
+  X(bool,   pipeline_cache,       true,         "TORCH_AULE_PIPELINE_CACHE")     \
+  X(Text,   vulkan_library,       std::nullopt, "TORCH_AULE_VULKAN_LIBRARY")     \
+  X(double, time_budget_ms,       300,          "TORCH_AULE_TIME_BUDGET_MS")     \
+  X(bool,   validation,           false,        "TORCH_AULE_VALIDATION")         \
+  X(bool,   labels,               false,        "TORCH_AULE_LABELS")             \
+  X(bool,   pipeline_statistics,  false,        "AULE_PIPELINE_STATISTICS")      \
+  X(double, max_loop_iterations,  -1,           "AULE_MAX_LOOP_ITERATIONS")      \
+  X(bool,   disable_loop_guard,   false,        "AULE_DISABLE_LOOP_GUARD")       \
+  X(bool,   disable_cpu_kernels,  false,        "AULE_DISABLE_CPU_KERNELS")      \
+  X(bool,   disable_timestamps,   false,        "AULE_DISABLE_TIMESTAMPS")       \
+  X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")    \
+  X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")
+
+#define AULE_OVERRIDES(X)                                                                          \
+  X(AttentionVariant, attention_variant,      AttentionVariant::any, "AULE_ATTENTION_VARIANT")     \
+  X(Numbers,          attention_shape,        {},                    "AULE_ATTENTION_SHAPE")       \
+  X(Numbers,          attention_shape_dq,     {},                    "AULE_ATTENTION_SHAPE_DQ")    \
+  X(Numbers,          attention_shape_dkdv,   {},                    "AULE_ATTENTION_SHAPE_DKDV")  \
+  X(Numbers,          attention_tiles,        {},                    "AULE_ATTENTION_TILES")       \
+  X(Numbers,          attention_tiles_dq,     {},                    "AULE_ATTENTION_TILES_DQ")    \
+  X(Numbers,          attention_tiles_dkdv,   {},                    "AULE_ATTENTION_TILES_DKDV")  \
+  X(double,           attention_role_split,   0,                     "AULE_ATTENTION_PARTS")       \
+  X(bool,             attention_hand_over,    true,                  "AULE_ATTENTION_HAND_OVER")   \
+  X(double,           attention_workspace,    0,                     "AULE_ATTENTION_WORKSPACE")   \
+  X(PieceType,        float32_pieces,         PieceType::bfloat16,   "AULE_FLOAT32_PIECES")
+// clang-format on
+
+struct Environment {
+#define AULE_MEMBER(type, member, otherwise, variable) type member = otherwise;
+  AULE_ENVIRONMENT(AULE_MEMBER)
+  // AULE_DISABLE_<NAME> of each capability.
+  struct {
+#define AULE_CAPABILITY(name, lack) bool name = false;
+#include "core/capabilities.def"
+  } disabled;
+};
+const Environment& environment();
+
+struct Overrides {
+  AULE_OVERRIDES(AULE_MEMBER)
+#undef AULE_MEMBER
+  bool operator==(const Overrides&) const = default;
+};
+const Overrides& overrides();
+void set_overrides(const Overrides& wanted);
+// Sets a member by its name from what its variable would say; "": the default. Throws std::invalid_argument for
+// another name, or a text that is no such value.
+void set_override(Overrides& overrides, const std::string& member, const std::string& text);
+
+// Folder of what may be lost (TORCH_AULE_CACHE_DIR, or where the system has such things); empty: nowhere.
+std::filesystem::path cache_directory();
+
+}  // namespace aule

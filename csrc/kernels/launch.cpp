@@ -1,7 +1,5 @@
 #include "kernels/launch.h"
 
-#include "core/caps.h"
-#include "kernels/multiprocessors.h"
 #include "kernels/pipelines.h"
 #include "kernels/recorded.h"
 #include "kernels/registry.h"
@@ -29,13 +27,8 @@ void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t>
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
 }
 
-uint32_t multiprocessors(int device) {
-  const uint32_t known = vulkan::device_multiprocessors(device);
-  return known != 0 ? known : 64;
-}
-
 bool supports(int device, KernelId id) {
-  return (kernels::source(id).features & ~feature_bits(vulkan::device_caps(device))) == 0;
+  return (kernels::source(id).features & ~feature_bits(vulkan::device_profile(device))) == 0;
 }
 
 uint64_t shared_bytes(KernelId id, std::span<const uint32_t> spec) { return kernels::shared_bytes(id, spec); }

@@ -112,18 +112,18 @@ const vulkan::Pipeline* made(DeviceTable& tables, vulkan::Device& device, uint64
 const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, KernelId id,
                                SpecWords spec) {
   const KernelSource& r = source(id);
-  if (uint32_t lacks = r.features & ~feature_bits(device.caps())) {
-    throw vulkan::MissingFeature(std::string(r.name) + " needs features that " + device.caps().name + " lacks (bits " +
-                                 std::to_string(lacks) + ")");
+  if (uint32_t lacks = r.features & ~feature_bits(device.profile())) {
+    throw vulkan::MissingFeature(std::string(r.name) + " needs features that " + device.profile().name +
+                                 " lacks (bits " + std::to_string(lacks) + ")");
   }
   // The lock is held while the driver compiles: two threads that want the same kernel must not both build it.
   std::lock_guard lock(tables.mutex);
   const Table* t = tables.table.load(std::memory_order_acquire);
   if (const Entry* e = find(*t, hash, id, spec)) return *e->pipeline;
   // One driver hangs on more than it has.
-  if (const uint64_t bytes = shared_bytes(id, spec); bytes > device.caps().max_shared_bytes) {
+  if (const uint64_t bytes = shared_bytes(id, spec); bytes > device.profile().shared_bytes) {
     throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
-                        device.caps().name + " has " + std::to_string(device.caps().max_shared_bytes));
+                        device.profile().name + " has " + std::to_string(device.profile().shared_bytes));
   }
   const uint64_t content = hash_of(content_hash(id), spec);
   const auto* entry = new Entry{Key(hash, id, spec), made(tables, device, content, id, spec)};

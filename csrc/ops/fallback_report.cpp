@@ -3,9 +3,10 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <mutex>
+
+#include "core/environment.h"
 
 namespace aule::ops {
 namespace {
@@ -32,10 +33,7 @@ void check_not_strict(const std::string& name, const std::string& arguments) {
 
 }  // namespace
 
-bool strict_from_environment() {
-  const char* text = std::getenv("TORCH_AULE_STRICT");
-  return text != nullptr && *text != '\0' && std::string(text) != "0";
-}
+bool strict_from_environment() { return environment().strict; }
 bool is_strict() { return strict_flag().load(std::memory_order_relaxed); }
 void set_strict(bool strict) { strict_flag() = strict; }
 

@@ -1,8 +1,9 @@
 // Cooperative matrices as the probe found them, and what attention and its tuning take from a device.
+#include "core/environment.h"
 #include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"
 #include "python/bindings.h"
-#include "runtime/device_caps.h"
+#include "runtime/device_info.h"
 
 namespace aule::python {
 namespace {
@@ -50,9 +51,16 @@ void bind_attention(py::module_& m) {
     const auto which = pass == "dq"     ? ops::AttentionPass::dq
                        : pass == "dkdv" ? ops::AttentionPass::dkdv
                                         : ops::AttentionPass::forward;
-    const auto s = ops::matrix_shape(index_of(device), which, banded, /*plain=*/true, dim);
+    runtime::create_device(index_of(device));  // which reads the measured ones
+    const auto s = ops::matrix_shape(runtime::device_profile(index_of(device)), which, banded, /*plain=*/true, dim);
     return py::make_tuple(s.warps, s.rows, s.tile, s.step, s.stages);
   });
+  py::class_<Overrides>(m, "Overrides")
+      .def("set", [](Overrides& self, const std::string& member, const std::string& text) {
+        set_override(self, member, text);
+      });
+  m.def("overrides", [] { return overrides(); });
+  m.def("set_overrides", &set_overrides);
   m.def("tuning_file", [](int device) { return runtime::tuning_file(index_of(device)); });
 }
 

@@ -2,8 +2,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "python/bindings.h"
-#include "runtime/device_caps.h"
-#include "runtime/info.h"
+#include "runtime/device_info.h"
 
 namespace aule::python {
 namespace {
@@ -19,9 +18,9 @@ const char* kind_name(Caps::Kind kind) {
 }
 
 py::dict device_properties(int device) {
-  const Caps& caps = runtime::device_caps(index_of(device));
+  const DeviceProfile& profile = runtime::device_profile(index_of(device));
   py::dict d;
-#define FIELD(name) d[#name] = caps.name
+#define FIELD(name) d[#name] = profile.name
   FIELD(name);
   FIELD(driver_name);
   FIELD(driver_info);
@@ -33,7 +32,6 @@ py::dict device_properties(int device) {
   FIELD(subgroup_size);
   FIELD(min_subgroup_size);
   FIELD(max_subgroup_size);
-  FIELD(max_shared_bytes);
   FIELD(max_push_constant_bytes);
   FIELD(max_workgroup_invocations);
   FIELD(max_allocation_bytes);
@@ -41,33 +39,18 @@ py::dict device_properties(int device) {
   FIELD(timestamp_period_ns);
   FIELD(max_loop_iterations);
   FIELD(driver_loop_limit);
-  FIELD(unified_memory);
-  FIELD(float16);
-  FIELD(bfloat16);
-  FIELD(float64);
-  FIELD(int8);
-  FIELD(int16);
-  FIELD(int_dot_product);
-  FIELD(float32_atomic_add);
-  FIELD(shared_float32_atomic_add);
-  FIELD(subgroup_basic);
-  FIELD(subgroup_arithmetic);
-  FIELD(subgroup_shuffle);
-  FIELD(subgroup_ballot);
-  FIELD(subgroup_size_control);
-  FIELD(full_subgroups);
-  FIELD(cooperative_matrix);
-  FIELD(cooperative_matrix2);
-  FIELD(sparse_binding);
-  FIELD(memory_budget);
-  FIELD(device_fault);
-  FIELD(pipeline_executable_properties);
+  FIELD(multiprocessors);
+  FIELD(multiprocessors_guessed);
 #undef FIELD
+#define AULE_CAPABILITY(name, lack) d[#name] = profile.name;
+#include "core/capabilities.def"
+  d["max_shared_bytes"] = profile.shared_bytes;
+  d["architecture"] = architecture_name(profile.architecture);
   d["created"] = runtime::device_created(index_of(device));
-  d["kind"] = kind_name(caps.kind);
-  d["total_memory"] = caps.device_heap_bytes;
+  d["kind"] = kind_name(profile.kind);
+  d["total_memory"] = profile.device_heap_bytes;
   py::list shapes;
-  for (const auto& s : caps.coopmat_shapes)
+  for (const auto& s : profile.coopmat_shapes)
     shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
   d["coopmat_shapes"] = shapes;
   return d;
@@ -99,6 +82,12 @@ void bind_device(py::module_& m) {
     return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device)));
   });
   m.def("device_properties", &device_properties);
+  m.def("capabilities", [] {  // (name, what is lost without it)
+    py::list all;
+#define AULE_CAPABILITY(name, lack) all.append(py::make_tuple(#name, lack));
+#include "core/capabilities.def"
+    return all;
+  });
   m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
   m.def("is_in_bad_fork",
         [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });

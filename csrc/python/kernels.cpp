@@ -9,7 +9,7 @@
 #include "ops/runtime_kernel.h"
 #include "ops/tensor/tensor_arg.h"
 #include "python/bindings.h"
-#include "runtime/info.h"
+#include "runtime/device_info.h"
 
 namespace aule::python {
 namespace {

@@ -26,7 +26,7 @@ Caps caps_from(const py::dict& d) {
   FIELD(subgroup_size);
   FIELD(min_subgroup_size);
   FIELD(max_subgroup_size);
-  FIELD(max_shared_bytes);
+  read(d, "max_shared_bytes", caps.shared_bytes);
   FIELD(max_push_constant_bytes);
   FIELD(max_workgroup_invocations);
   FIELD(max_loop_iterations);

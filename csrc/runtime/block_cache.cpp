@@ -330,7 +330,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   const auto& allocated = stats_.allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)];
   const auto now = memory.budget();
   TORCH_CHECK_WITH(OutOfMemoryError, false, "aule out of memory. Tried to allocate ", mib(bytes), " on device ",
-                   static_cast<int>(device_), " (", vulkan::device_caps(device_).name, "): ", mib(now.total_bytes),
+                   static_cast<int>(device_), " (", vulkan::device_profile(device_).name, "): ", mib(now.total_bytes),
                    " in all, ", mib(now.free_bytes), " free; of this process ",
                    mib(static_cast<uint64_t>(allocated.current)), " are in tensors and ",
                    mib(reserved_ - static_cast<uint64_t>(allocated.current)), " cached. Cause: ", why);

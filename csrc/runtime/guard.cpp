@@ -100,7 +100,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
     c10::DeviceCapability capability;
-    const auto& caps = vulkan::device_caps(device.index() < 0 ? current_device() : device.index());
+    const auto& caps = vulkan::device_profile(device.index() < 0 ? current_device() : device.index());
     // Dtypes with arithmetic on the device; others (complex, quantized) can be stored and copied.
     capability.capability_data.capability_bits = 0;
     auto& types = capability.capability_data.supported_scalar_types;

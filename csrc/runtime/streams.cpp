@@ -9,9 +9,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "core/environment.h"
 #include "core/per_device.h"
-#include "runtime/device_caps.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
 
@@ -134,14 +132,5 @@ int stream_priority(c10::Stream stream) {
 }
 
 bool is_capturing(c10::DeviceIndex device) { return current_stream(device).capturing(); }
-
-const Caps& device_caps(c10::DeviceIndex device) { return vulkan::device_caps(resolve(device)); }
-
-std::string tuning_file(c10::DeviceIndex device) {
-  const auto folder = vulkan::cache_directory();
-  if (folder.empty()) return {};
-  const Caps& caps = device_caps(device);
-  return (folder / ("attention-" + std::to_string(caps.driver_version) + "-" + caps.uuid + ".txt")).string();
-}
 
 }  // namespace aule::runtime

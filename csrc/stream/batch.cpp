@@ -77,7 +77,7 @@ Batch* make_batch(DeviceImpl& d) {
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
   VK_CHECK(d.vk.vkAllocateCommandBuffers(d.handle, &info, &b->cmd));
-  if (d.timestamp_bits != 0 && d.caps->timestamp_period_ns > 0) {
+  if (d.timestamp_bits != 0 && d.profile.timestamp_period_ns > 0) {
     VkQueryPoolCreateInfo query{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     query.queryType = VK_QUERY_TYPE_TIMESTAMP;
     query.queryCount = 2;
@@ -104,7 +104,7 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
 
 void end_batch(DeviceImpl& d, Batch& b) {
   if (b.timed) d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 1);
-  if (b.writes_host || d.caps->unified_memory) {
+  if (b.writes_host || d.profile.unified_memory) {
     // A wait for the timeline does not make device writes visible to the host. This barrier does.
     VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
     barrier.srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;

@@ -79,13 +79,13 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   if (!grid.x || !grid.y || !grid.z) return;
   const uint32_t counts[3] = {grid.x, grid.y, grid.z};
   for (int i = 0; i < 3; ++i) {
-    if (counts[i] > d->caps->max_group_count[i]) {
+    if (counts[i] > d->profile.max_group_count[i]) {
       throw vulkan::Error(std::string(pipeline.label) + ": a grid of " + std::to_string(grid.x) + " x " +
                           std::to_string(grid.y) + " x " + std::to_string(grid.z) +
                           " workgroups is past the device's limit");
     }
   }
-  if (!pipeline.params_ring && params_bytes > vulkan::push_constant_bytes(*d->caps)) {
+  if (!pipeline.params_ring && params_bytes > vulkan::push_constant_bytes(d->profile)) {
     throw vulkan::Error(std::string(pipeline.label) + ": " + std::to_string(params_bytes) +
                         " bytes of params need `#pragma aule params ring`");
   }

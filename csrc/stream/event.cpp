@@ -65,7 +65,7 @@ Marker CommandStream::record(bool timing, bool submit) {
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
   Marker marker{this, 0, -1};
-  if (timing && !s.capture && s.d->timestamp_bits != 0 && s.d->caps->timestamp_period_ns > 0) {
+  if (timing && !s.capture && s.d->timestamp_bits != 0 && s.d->profile.timestamp_period_ns > 0) {
     marker.timestamp = take_slot(*s.d);
     VkQueryPool pool = pool_of(*s.d, marker.timestamp);
     uint32_t query = static_cast<uint32_t>(marker.timestamp % kSlotsPerPool);
@@ -124,7 +124,7 @@ double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {
     delta = (mask - delta) + 1;
     sign = -1;
   }
-  return sign * static_cast<double>(delta) * d.caps->timestamp_period_ns * 1e-6;
+  return sign * static_cast<double>(delta) * d.profile.timestamp_period_ns * 1e-6;
 }
 
 void CommandStream::release(Marker& marker) {

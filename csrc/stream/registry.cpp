@@ -45,7 +45,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
   impl->queue =
       impl->d->queues[vulkan::queue_of_stream(static_cast<uint32_t>(impl->d->queues.size()), high, turn)].get();
-  impl->budget_ns = std::max(1e-3, vulkan::environment_number("TORCH_AULE_TIME_BUDGET_MS", 300)) * 1e6;
+  impl->budget_ns = std::max(1e-3, environment().time_budget_ms) * 1e6;
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};

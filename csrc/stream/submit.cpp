@@ -24,8 +24,7 @@ constexpr size_t kMaxInFlight = 64;
 constexpr auto kPollTime = std::chrono::microseconds(200), kYieldTime = std::chrono::microseconds(20000);
 
 long lost_submission() {
-  static const long n = static_cast<long>(vulkan::environment_number("TORCH_AULE_INJECT_DEVICE_LOST", 0));
-  return n;
+  return static_cast<long>(environment().inject_device_lost);
 }
 
 }  // namespace
@@ -173,7 +172,7 @@ void StreamImpl::reclaim() {
       VkResult r = d->vk.vkGetQueryPoolResults(d->handle, b->timing, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
                                                VK_QUERY_RESULT_64_BIT);
       if (r == VK_SUCCESS && ticks[1] >= ticks[0]) {
-        cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->caps->timestamp_period_ns);
+        cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
       }
     }
     recycle_batch(*d, *b);
@@ -192,7 +191,7 @@ uint64_t StreamImpl::poll() {
 
 void StreamImpl::sleep_until(uint64_t value) {
   if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return;
-  if (!d->caps->is_software()) {  // a software device computes on the core that would poll
+  if (!d->profile.is_software()) {  // a software device computes on the core that would poll
     const auto start = std::chrono::steady_clock::now();
     for (auto now = start; now < start + kYieldTime; now = std::chrono::steady_clock::now()) {
       for (int i = 0; i < 8; ++i) {

@@ -28,8 +28,10 @@ std::unique_ptr<DeviceImpl> create(int index) {
   auto impl = std::make_unique<DeviceImpl>();
   Instance& inst = instance();
   impl->index = index;
-  impl->own_caps = physical.caps;
-  impl->caps = &impl->own_caps;
+  impl->profile = physical.profile;
+  if (const auto folder = cache_directory(); !folder.empty())
+    impl->profile.measured_shapes =
+        read_measured_shapes((folder / measured_shapes_file_name(physical.profile)).string());
   impl->physical = physical.handle;
   impl->instance_vk = &inst.vk;
   impl->labels = inst.debug_labels;
@@ -37,7 +39,7 @@ std::unique_ptr<DeviceImpl> create(int index) {
   impl->timestamp_bits = physical.timestamp_bits;
   impl->sparse_queue = physical.sparse_queue;
 
-  FeatureChain features;
+  FeatureChain features(physical);
   const std::vector<const char*> extensions = enable_features(physical, features);
   const uint32_t queue_count = std::min(physical.queue_count, kMaxQueues);
   std::vector<float> priorities(queue_count, kNormalPriority);
@@ -46,7 +48,7 @@ std::unique_ptr<DeviceImpl> create(int index) {
       VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-  info.pNext = &features.base;
+  info.pNext = features.head();
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queues;
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
@@ -63,8 +65,8 @@ std::unique_ptr<DeviceImpl> create(int index) {
   impl->memory = std::make_unique<MemoryPool>(*impl);
   impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
   std::memset(impl->error_record->mapped, 0, 256);
-  if (physical.software) set_loop_limit(impl->own_caps, probe_loop_limit(*impl));
-  if (impl->caps->driver_loop_limit != 0 && !environment_flag("AULE_DISABLE_LOOP_GUARD"))
+  if (physical.software) set_loop_limit(impl->profile, probe_loop_limit(*impl));
+  if (impl->profile.driver_loop_limit != 0 && !environment().disable_loop_guard)
     impl->loop_guard = std::make_unique<LoopGuard>(*impl);
   impl->pipelines = std::make_unique<PipelineStore>(*impl);
   return impl;
@@ -75,9 +77,9 @@ std::unique_ptr<DeviceImpl> create(int index) {
 void DeviceImpl::mark_lost(const char* call, const std::string& in_flight) {
   std::lock_guard lock(lost_mutex);
   if (lost.load()) return;
-  lost_text = "aule:" + std::to_string(index) + " (" + caps->name + ") was lost: " + call +
+  lost_text = "aule:" + std::to_string(index) + " (" + profile.name + ") was lost: " + call +
               " answered VK_ERROR_DEVICE_LOST. Kernels in flight: " + (in_flight.empty() ? "none" : in_flight) + ".";
-  if (caps->device_fault && vk.vkGetDeviceFaultInfoEXT && !lose_next_submit.load()) {
+  if (profile.device_fault && vk.vkGetDeviceFaultInfoEXT && !lose_next_submit.load()) {
     VkDeviceFaultCountsEXT counts{VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT};
     if (vk.vkGetDeviceFaultInfoEXT(handle, &counts, nullptr) == VK_SUCCESS) {
       std::vector<VkDeviceFaultAddressInfoEXT> addresses(counts.addressInfoCount);
@@ -118,23 +120,20 @@ void DeviceImpl::fail(VkResult result, const char* call, const char* file, int l
 }
 
 int device_count() noexcept { return static_cast<int>(enumeration().visible.size()); }
-uint32_t device_multiprocessors(int index) {
-  return enumeration().visible.at(static_cast<size_t>(index)).multiprocessors;
-}
 bool device_has_priorities(int index) {
   return high_priority_queues(std::min(enumeration().visible.at(static_cast<size_t>(index)).queue_count, kMaxQueues)) >
          0;
 }
 std::string unavailable_reason() { return enumeration().reason; }
 
-const Caps& device_caps(int index) {
+const DeviceProfile& device_profile(int index) {
   const auto& visible = enumeration().visible;
   if (index < 0 || static_cast<size_t>(index) >= visible.size())
     throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
                    " device(s) visible. " + unavailable_reason());
   if (const Device* created = g_devices.at(static_cast<size_t>(index)).load(std::memory_order_acquire))
-    return created->caps();  // these include the measured ones
-  return visible[static_cast<size_t>(index)].caps;
+    return created->profile();  // these include the measured ones
+  return visible[static_cast<size_t>(index)].profile;
 }
 
 bool device_created(int index) noexcept {
@@ -144,7 +143,7 @@ bool device_created(int index) noexcept {
 
 Device& Device::get(int index) {
   if (device_created(index)) return *g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire);
-  device_caps(index);  // throws NoDevice
+  device_profile(index);  // throws NoDevice
   std::lock_guard lock(g_create_mutex);
   auto& slot = g_devices.at(static_cast<size_t>(index));
   if (slot.load() == nullptr) slot.store(new Device(create(index)), std::memory_order_release);
@@ -154,7 +153,7 @@ Device& Device::get(int index) {
 Device::Device(std::unique_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
 Device::~Device() = default;
 int Device::index() const { return impl_->index; }
-const Caps& Device::caps() const { return *impl_->caps; }
+const DeviceProfile& Device::profile() const { return impl_->profile; }
 MemoryPool& Device::memory() { return *impl_->memory; }
 
 void inject_device_lost(int index) { Device::get(index).impl().lose_next_submit = true; }

@@ -8,16 +8,16 @@
 #include <memory>
 #include <string>
 
-#include "core/caps.h"
+#include "core/device_profile.h"
 #include "vulkan/memory.h"
 
 namespace aule::vulkan {
 
-int device_count() noexcept;                 // 0 without loader or device, never throws
-uint32_t device_multiprocessors(int index);  // 0: unknown
-bool device_has_priorities(int index);       // several queues, some of high priority
-std::string unavailable_reason();            // why device_count() is 0, for people
-const Caps& device_caps(int index);          // does not create the device; throws NoDevice
+int device_count() noexcept;            // 0 without loader or device, never throws
+bool device_has_priorities(int index);  // several queues, some of high priority
+std::string unavailable_reason();       // why device_count() is 0, for people
+// Does not create the device; before that it lacks what only the device answers. Throws NoDevice.
+const DeviceProfile& device_profile(int index);
 bool device_created(int index) noexcept;
 
 // Test hook: the next submission returns VK_ERROR_DEVICE_LOST. TORCH_AULE_INJECT_DEVICE_LOST=<n> does this to the n-th
@@ -29,7 +29,7 @@ class Device {
  public:
   static Device& get(int index);
   int index() const;
-  const Caps& caps() const;
+  const DeviceProfile& profile() const;
   MemoryPool& memory();
   DeviceImpl& impl() { return *impl_; }  // for csrc/vulkan, csrc/stream and csrc/kernels only
 

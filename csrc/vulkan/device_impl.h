@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/caps.h"
+#include "core/device_profile.h"
 #include "vulkan/device.h"
 #include "vulkan/loader.h"
 
@@ -22,8 +22,7 @@ class PipelineStore;
 
 struct DeviceImpl {
   int index = 0;
-  Caps own_caps;               // the enumerated ones, and those that were measured when the device was created
-  const Caps* caps = nullptr;  // own_caps
+  DeviceProfile profile;  // the enumerated one, and what was measured when the device was created
   VkPhysicalDevice physical = VK_NULL_HANDLE;
   VkDevice handle = VK_NULL_HANDLE;
   DeviceFunctions vk;

@@ -1,5 +1,7 @@
-// The features of a device, and those that we turn on. One list serves both the query and vkCreateDevice.
+// Which features a device has and which of them we turn on. The rows of core/capabilities.def serve both.
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,31 +9,32 @@
 
 namespace aule::vulkan {
 
-// The pNext chain of all feature structs that we use. The query fills it. vkCreateDevice gets the same chain, reduced
-// to the features that we turn on.
-struct FeatureChain {
-  VkPhysicalDeviceFeatures2 base{};
-  VkPhysicalDeviceVulkan11Features v11{};
-  VkPhysicalDeviceVulkan12Features v12{};
-  VkPhysicalDeviceVulkan13Features v13{};
-  VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomic_float{};
-  VkPhysicalDeviceCooperativeMatrixFeaturesKHR cooperative_matrix{};
-  VkPhysicalDeviceCooperativeMatrix2FeaturesNV cooperative_matrix2{};
-  VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
-  VkPhysicalDeviceFaultFeaturesEXT fault{};
-  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_properties{};
-  FeatureChain() = default;
-  FeatureChain(const FeatureChain&) = delete;
-  FeatureChain& operator=(const FeatureChain&) = delete;
-  // Links the structs whose extension `device` has.
-  void link(const PhysicalDevice& device);
+// The pNext chain of the feature structs that the rows name. It is filled by the query, or handed to vkCreateDevice.
+class FeatureChain {
+ public:
+  explicit FeatureChain(const PhysicalDevice& device);  // structs whose extension it has; all false
+  VkPhysicalDeviceFeatures2* head() { return reinterpret_cast<VkPhysicalDeviceFeatures2*>(blocks_.front().get()); }
+  // The struct of this type, or null where it is not in the chain.
+  template <class Struct>
+  Struct* find(VkStructureType type) {
+    for (const auto& block : blocks_) {
+      if (reinterpret_cast<const VkBaseOutStructure*>(block.get())->sType == type)
+        return reinterpret_cast<Struct*>(block.get());
+    }
+    return nullptr;
+  }
+
+ private:
+  void add(VkStructureType type, size_t bytes);
+  std::vector<std::unique_ptr<uint64_t[]>> blocks_;
 };
 
-// Fills the optional fields of device.caps; returns the baseline features that are missing, as text.
+// Fills the capabilities of device.profile that are rows of features and extensions, and the shapes of cooperative
+// matrices; returns the baseline features that are missing, as text.
 std::string read_features(const Instance& instance, PhysicalDevice& device);
-// Sets the features of `caps` in `chain`, and returns the extensions to enable.
+// Sets in `chain` what the profile says is on, and lists the extensions to enable.
 std::vector<const char*> enable_features(const PhysicalDevice& device, FeatureChain& chain);
-// AULE_DISABLE_<FIELD>=1 turns an optional feature off, so that its fallback can be tested anywhere.
+// AULE_DISABLE_<NAME>=1 turns a capability off, so that its fallback can be tested anywhere.
 void apply_disable_switches(Caps& caps);
 
 }  // namespace aule::vulkan

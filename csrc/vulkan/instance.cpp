@@ -60,7 +60,7 @@ Instance* create() {
                 std::to_string(VK_API_VERSION_MINOR(version)) + ", torch_aule needs 1.3");
 
   constexpr const char* kValidation = "VK_LAYER_KHRONOS_validation";
-  const bool validate = environment_flag("TORCH_AULE_VALIDATION");
+  const bool validate = environment().validation;
   std::vector<const char*> layers, extensions;
   if (validate) {
     if (!has_layer(vk, kValidation))
@@ -71,7 +71,7 @@ Instance* create() {
   }
   if (has_extension(vk, nullptr, VK_EXT_DEBUG_UTILS_EXTENSION_NAME)) {
     extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
-    made->debug_labels = validate || environment_flag("TORCH_AULE_LABELS");
+    made->debug_labels = validate || environment().labels;
   }
   const VkValidationFeatureEnableEXT enables[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
   VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, enables, 0, nullptr};

@@ -1,10 +1,10 @@
 #include "vulkan/loader.h"
 
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/environment.h"
 #include "vulkan/check.h"
 
 #ifdef _WIN32
@@ -33,7 +33,7 @@ void* symbol(void* library, const char* name) {
 }
 
 std::vector<std::string> candidates() {
-  if (const char* named = std::getenv("TORCH_AULE_VULKAN_LIBRARY"); named != nullptr && *named != '\0') return {named};
+  if (const auto& named = environment().vulkan_library; named.has_value() && !named->empty()) return {*named};
 #if defined(_WIN32)
   return {"vulkan-1.dll"};
 #elif defined(__APPLE__)

@@ -65,7 +65,7 @@ std::string LoopGuard::take_report() {
   if (hash == 0) return {};  // another thread throws it
   std::lock_guard lock(mutex_);
   const auto label = labels_.find(hash);
-  const Caps& caps = *device_.caps;
+  const Caps& caps = device_.profile;
   return (label == labels_.end() ? std::string("a kernel") : label->second) + ": results are incomplete. The driver (" +
          caps.driver_name + " " + caps.driver_info + ") ends the loops of a shader after " +
          std::to_string(caps.driver_loop_limit) +

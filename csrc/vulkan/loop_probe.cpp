@@ -103,7 +103,7 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
       std::fprintf(stderr,
                    "torch_aule: %s %s ends each loop of a shader after %u iterations, and not all together as other "
                    "drivers do: a kernel that needs more would not be noticed\n",
-                   device.caps->driver_name.c_str(), device.caps->driver_info.c_str(), answer.count);
+                   device.profile.driver_name.c_str(), device.profile.driver_info.c_str(), answer.count);
     if (sense) return answer.count;
   } catch (const std::exception&) {  // the next use of the device throws the cause
   }
@@ -112,7 +112,7 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
 
 void set_loop_limit(Caps& caps, uint32_t driver_limit) {
   caps.driver_loop_limit = driver_limit;
-  const double wanted = environment_number("AULE_MAX_LOOP_ITERATIONS", -1);
+  const double wanted = environment().max_loop_iterations;
   const bool given = wanted >= 0 && wanted <= UINT32_MAX;
   caps.max_loop_iterations = given ? static_cast<uint32_t>(wanted) : driver_limit - std::min(driver_limit, kGuardTurns);
 }

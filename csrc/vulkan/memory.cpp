@@ -60,7 +60,7 @@ struct MemoryPoolImpl {
       wishes = {kHost | kCached, kHost};
     else if (kind == MemoryKind::upload)
       wishes = {kLocal | kHost, kHost};
-    else if (device.caps->unified_memory)
+    else if (device.profile.unified_memory)
       wishes = {kLocal | kHost | kCached, kLocal | kHost, kLocal, 0};
     else
       wishes = {kLocal, 0};
@@ -83,7 +83,7 @@ struct MemoryPoolImpl {
   }
 
   void bind_sparse(SegmentState& s, const VkMemoryRequirements& need, uint32_t type) {
-    const uint64_t limit = device.caps->max_allocation_bytes / need.alignment * need.alignment;
+    const uint64_t limit = device.profile.max_allocation_bytes / need.alignment * need.alignment;
     std::vector<VkSparseMemoryBind> binds;
     for (uint64_t at = 0; at < need.size; at += limit) {
       const uint64_t part = std::min(limit, need.size - at);
@@ -123,7 +123,7 @@ struct MemoryPoolImpl {
   }
 
   SegmentState* create(MemoryKind kind, uint64_t bytes) {
-    const Caps& caps = *device.caps;
+    const Caps& caps = device.profile;
     const bool sparse = bytes > caps.max_allocation_bytes;
     if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
       throw OutOfMemory("one buffer of " + std::to_string(bytes) +
@@ -238,17 +238,17 @@ MemoryBudget MemoryPool::budget() const {
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
   VkPhysicalDeviceMemoryProperties2 memory{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, d.caps->memory_budget ? &budget : nullptr, {}};
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, d.profile.memory_budget ? &budget : nullptr, {}};
   d.instance_vk->vkGetPhysicalDeviceMemoryProperties2(d.physical, &memory);
   const auto& p = memory.memoryProperties;
   uint32_t heap = 0;
   for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
     if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
-        p.memoryHeaps[i].size == d.caps->device_heap_bytes)
+        p.memoryHeaps[i].size == d.profile.device_heap_bytes)
       heap = i;
   const uint64_t total = p.memoryHeaps[heap].size;
   const uint64_t own = impl_->own_bytes[heap].load();
-  if (!d.caps->memory_budget) return {total - std::min(total, own), total};
+  if (!d.profile.memory_budget) return {total - std::min(total, own), total};
   const uint64_t used = budget.heapUsage[heap], allowed = std::min(budget.heapBudget[heap], total);
   return {allowed - std::min(allowed, used), total};
 }

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
 #include <sstream>
 
 #include "core/environment.h"
@@ -12,25 +9,6 @@
 #include "vulkan/features.h"
 #include "vulkan/instance.h"
 #include "vulkan/loop_probe.h"
-
-namespace aule {
-
-uint32_t feature_bits(const Caps& caps) {
-  uint32_t bits = 0;
-  if (caps.float16) bits |= kFeatureFloat16;
-  if (caps.bfloat16) bits |= kFeatureBFloat16;
-  if (caps.float64) bits |= kFeatureFloat64;
-  if (caps.float32_atomic_add) bits |= kFeatureFloat32AtomicAdd;
-  if (caps.subgroup_arithmetic) bits |= kFeatureSubgroupArithmetic;
-  if (caps.subgroup_shuffle) bits |= kFeatureSubgroupShuffle;
-  if (caps.cooperative_matrix) bits |= kFeatureCooperativeMatrix;
-  if (caps.cooperative_matrix2) bits |= kFeatureCooperativeMatrix2;
-  if (caps.int8) bits |= kFeatureInt8;
-  if (caps.int_dot_product) bits |= kFeatureIntDotProduct;
-  return bits;
-}
-
-}  // namespace aule
 
 namespace aule::vulkan {
 namespace {
@@ -60,19 +38,40 @@ Caps::Kind kind_of(VkPhysicalDeviceType type) {
   }
 }
 
-void read_memory(const Functions& vk, PhysicalDevice& d) {
+// Rules of core/capabilities.def.
+struct Found {
+  const PhysicalDevice& device;
+  const VkPhysicalDeviceVulkan11Properties& v11;
+  bool mapped_memory;  // some device-local memory is visible to the host and coherent
+
+  bool subgroup(VkSubgroupFeatureFlags bit) const {
+    return (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+           (v11.subgroupSupportedOperations & bit) != 0;
+  }
+};
+bool has_subgroup_basic(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT); }
+bool has_subgroup_arithmetic(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT); }
+bool has_subgroup_shuffle(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT); }
+bool has_subgroup_ballot(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_BALLOT_BIT); }
+bool has_sparse_binding(const Found& f) { return f.device.sparse_memory; }
+bool has_unified_memory(const Found& f) {
+  const Caps& caps = f.device.profile;
+  return f.mapped_memory && (caps.kind == Caps::Kind::integrated || caps.is_software());
+}
+
+// Returns whether some device-local memory is mapped.
+bool read_memory(const Functions& vk, PhysicalDevice& d) {
   VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, nullptr, {}};
   vk.vkGetPhysicalDeviceMemoryProperties2(d.handle, &memory);
   const auto& p = memory.memoryProperties;
   for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
     if (p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
-      d.caps.device_heap_bytes = std::max(d.caps.device_heap_bytes, p.memoryHeaps[i].size);
-  // Unified: integrated or CPU device whose device-local memory can be mapped.
+      d.profile.device_heap_bytes = std::max(d.profile.device_heap_bytes, p.memoryHeaps[i].size);
   constexpr VkMemoryPropertyFlags kMapped =
       VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   bool mapped = false;
   for (uint32_t i = 0; i < p.memoryTypeCount; ++i) mapped |= (p.memoryTypes[i].propertyFlags & kMapped) == kMapped;
-  d.caps.unified_memory = mapped && (d.caps.kind == Caps::Kind::integrated || d.caps.is_software());
+  return mapped;
 }
 
 void read_queues(const Functions& vk, PhysicalDevice& d) {
@@ -95,7 +94,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   const Functions& vk = instance.vk;
   PhysicalDevice d;
   d.handle = handle;
-  Caps& caps = d.caps;
+  Caps caps;
 
   uint32_t count = 0;
   vk.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
@@ -131,8 +130,9 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
       uint64_t{cores.shaderEngineCount} * cores.shaderArraysPerEngineCount * cores.computeUnitsPerShaderArray;
   // Grids and splits are multiples of the count: one that no GPU has is a driver's fault, and as good as none.
   constexpr uint64_t kMostMultiprocessors = 4096;
+  uint32_t multiprocessors = 0;
   for (const uint64_t count : {uint64_t{builtins.shaderSMCount}, amd}) {
-    if (count != 0 && count <= kMostMultiprocessors) d.multiprocessors = static_cast<uint32_t>(count);
+    if (count != 0 && count <= kMostMultiprocessors) multiprocessors = static_cast<uint32_t>(count);
   }
   const auto& p = properties.properties;
   caps.name = p.deviceName;
@@ -149,7 +149,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   caps.subgroup_size = v11.subgroupSize;
   caps.min_subgroup_size = sizes.minSubgroupSize != 0 ? sizes.minSubgroupSize : v11.subgroupSize;
   caps.max_subgroup_size = sizes.maxSubgroupSize != 0 ? sizes.maxSubgroupSize : v11.subgroupSize;
-  caps.max_shared_bytes = p.limits.maxComputeSharedMemorySize;
+  caps.shared_bytes = p.limits.maxComputeSharedMemorySize;
   caps.max_push_constant_bytes = p.limits.maxPushConstantsSize;
   caps.max_workgroup_invocations = p.limits.maxComputeWorkGroupInvocations;
   std::copy_n(p.limits.maxComputeWorkGroupSize, 3, caps.max_workgroup_size);
@@ -157,25 +157,22 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   caps.max_allocation_bytes = v11.maxMemoryAllocationSize;
   caps.max_buffer_bytes = maintenance4.maxBufferSize;
   caps.timestamp_period_ns = p.limits.timestampPeriod;
-  const bool in_compute = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  auto subgroup = [&](VkSubgroupFeatureFlags bit) {
-    return in_compute && (v11.subgroupSupportedOperations & bit) != 0;
-  };
-  caps.subgroup_basic = subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT);
-  caps.subgroup_arithmetic = subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
-  caps.subgroup_shuffle = subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
-  caps.subgroup_ballot = subgroup(VK_SUBGROUP_FEATURE_BALLOT_BIT);
+  d.profile = make_profile(std::move(caps), multiprocessors);
 
   read_queues(vk, d);
-  read_memory(vk, d);
+  const bool mapped = read_memory(vk, d);
   if (p.apiVersion < VK_API_VERSION_1_3) {
     d.missing = "Vulkan 1.3 (the driver offers " + std::to_string(VK_API_VERSION_MAJOR(p.apiVersion)) + "." +
                 std::to_string(VK_API_VERSION_MINOR(p.apiVersion)) + ")";
     return d;
   }
   d.missing = read_features(instance, d);
+  const Found found{d, v11, mapped};
+#define AULE_RULE(name, rule, lack) d.profile.name = rule(found);
+#include "core/capabilities.def"
+  d.profile.architecture = architecture_of(d.profile);  // which cooperative matrices tell of, too
   if (d.queue_count == 0) d.missing += d.missing.empty() ? "a compute queue" : ", a compute queue";
-  apply_disable_switches(caps);
+  apply_disable_switches(d.profile);
   return d;
 }
 
@@ -192,7 +189,7 @@ std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, co
         std::all_of(item.begin(), item.end(), [](unsigned char c) { return std::isdigit(c); }) && item.size() < 4;
     bool found = false;
     for (size_t i = 0; i < usable.size() && !found; ++i) {
-      const Caps& caps = usable[i].caps;
+      const Caps& caps = usable[i].profile;
       found = number ? std::stoul(item) == i
                      : lower(caps.name).find(lower(item)) != std::string::npos || caps.uuid.rfind(lower(item), 0) == 0;
       if (found) chosen.push_back(usable[i]);
@@ -220,10 +217,10 @@ Enumeration enumerate() {
       if (d.missing.empty())
         usable.push_back(std::move(d));
       else
-        result.reason += d.caps.name + " lacks " + d.missing + "; ";
+        result.reason += d.profile.name + " lacks " + d.missing + "; ";
     }
     auto rank = [](const PhysicalDevice& d) {
-      switch (d.caps.kind) {
+      switch (d.profile.kind) {
         case Caps::Kind::discrete: return 0;
         case Caps::Kind::integrated: return 1;
         case Caps::Kind::virtual_gpu: return 2;
@@ -232,15 +229,14 @@ Enumeration enumerate() {
       }
     };
     std::stable_sort(usable.begin(), usable.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-    const char* wanted = std::getenv("AULE_VISIBLE_DEVICES");
-    if (wanted != nullptr) {
-      result.visible = select(usable, wanted, result.reason);
+    if (const auto& wanted = environment().visible_devices) {
+      result.visible = select(usable, *wanted, result.reason);
       if (result.visible.empty() && result.reason.empty()) result.reason = "AULE_VISIBLE_DEVICES is empty";
     } else {
       // Software devices show only where nothing else does.
-      const bool real = !usable.empty() && !usable.front().caps.is_software();
+      const bool real = !usable.empty() && !usable.front().profile.is_software();
       for (auto& d : usable)
-        if (!real || !d.caps.is_software()) result.visible.push_back(std::move(d));
+        if (!real || !d.profile.is_software()) result.visible.push_back(std::move(d));
     }
   } catch (const std::exception& error) {
     result.visible.clear();

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/caps.h"
+#include "core/device_profile.h"
 #include "vulkan/loader.h"
 
 namespace aule::vulkan {
@@ -12,12 +12,12 @@ struct Instance;
 
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
-  Caps caps;
+  DeviceProfile profile;
   std::string missing;  // baseline requirements that it lacks; empty: usable
   uint32_t queue_family = 0, queue_count = 0, timestamp_bits = 0;
   bool sparse_queue = false;
-  bool software = false;  // a CPU, whatever the switches of features.h make of caps.kind
-  uint32_t multiprocessors = 0;  // what holds workgroups; 0: no extension tells
+  bool sparse_memory = false;  // and the features for it
+  bool software = false;       // a CPU, whatever the switches of features.h make of the profile's kind
   std::vector<std::string> extensions;
   bool has_extension(const char* name) const;
 };

@@ -120,7 +120,7 @@ void save_all() {
 }  // namespace
 
 PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::make_unique<Disk>()) {
-  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_constant_bytes(*device.caps)};
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_constant_bytes(device.profile)};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
@@ -133,17 +133,10 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
   }
   VK_CHECK(device.vk.vkCreatePipelineLayout(device.handle, &layout, nullptr, &layout_));
 
-  const char* wanted = std::getenv("TORCH_AULE_PIPELINE_CACHE");
   std::string initial;
-  if (wanted == nullptr || std::strcmp(wanted, "0") != 0) {
-    const fs::path dir = cache_directory();
-    if (!dir.empty()) {
-      char name[128];
-      std::snprintf(name, sizeof name, "pipelines-%08x-%08x-%08x-%s.bin", device.caps->vendor_id,
-                    device.caps->device_id, device.caps->driver_version, device.caps->uuid.c_str());
-      disk_->file = dir / name;
-      initial = disk_->read();
-    }
+  if (const fs::path dir = cache_directory(); environment().pipeline_cache && !dir.empty()) {
+    disk_->file = dir / pipeline_file_name(device.profile);
+    initial = disk_->read();
   }
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;

@@ -11,10 +11,7 @@
 namespace aule::vulkan {
 namespace {
 
-bool are_printed() {
-  static const bool asked = environment_flag("AULE_PIPELINE_STATISTICS");
-  return asked;
-}
+bool are_printed() { return environment().pipeline_statistics; }
 
 std::atomic<bool> are_kept{false};
 std::mutex kept_mutex;
@@ -26,7 +23,7 @@ std::vector<PipelineStatistics>& kept() {
 }  // namespace
 
 bool wants_pipeline_statistics(const DeviceImpl& device) {
-  return (are_printed() || are_kept) && device.caps->pipeline_executable_properties;
+  return (are_printed() || are_kept) && device.profile.pipeline_executable_properties;
 }
 
 void report_pipeline_statistics(DeviceImpl& device, VkPipeline pipeline, const std::string& label) {

@@ -28,7 +28,7 @@ void out_of_memory() {
 // A segment past the driver's largest allocation: several allocations behind one buffer, or a clear refusal.
 void beyond_one_allocation() {
   auto& device = vulkan::Device::get(0);
-  const Caps& caps = device.caps();
+  const Caps& caps = device.profile();
   const uint64_t bytes = caps.max_allocation_bytes + (64 << 20);
   if (!caps.sparse_binding || bytes > caps.max_buffer_bytes || device.memory().budget().free_bytes < 2 * bytes ||
       caps.kind == Caps::Kind::cpu) {

@@ -49,7 +49,7 @@ inline Walk walk(uint32_t kind, uint32_t n, uint32_t m, uint32_t lanes) {
 }
 
 inline void long_loops() {
-  const uint32_t limit = vulkan::Device::get(0).caps().driver_loop_limit;
+  const uint32_t limit = vulkan::Device::get(0).profile().driver_loop_limit;
   uint32_t cut = 0, whole = 0;
   auto check = [&](uint32_t kind, uint32_t n, uint32_t m, uint32_t lanes) {
     const Walk w = walk(kind, n, m, lanes);

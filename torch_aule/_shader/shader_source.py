@@ -28,19 +28,14 @@ EXTENSIONS = [
     "GL_EXT_control_flow_attributes",
 ]
 
-# `#pragma aule feature` names -> Feature enumerators of csrc/kernels/caps.h.
+# `#pragma aule feature` names -> the bits of csrc/core/capabilities.def.
 FEATURES = {
-    "float16": "kFeatureFloat16",
-    "bfloat16": "kFeatureBFloat16",
-    "float64": "kFeatureFloat64",
-    "float32_atomic_add": "kFeatureFloat32AtomicAdd",
-    "subgroup_arithmetic": "kFeatureSubgroupArithmetic",
-    "subgroup_shuffle": "kFeatureSubgroupShuffle",
-    "cooperative_matrix": "kFeatureCooperativeMatrix",
-    "cooperative_matrix2": "kFeatureCooperativeMatrix2",
-    "int8": "kFeatureInt8",
-    "int_dot_product": "kFeatureIntDotProduct",
-}
+    name: f"feature::{name}"
+    for name in (
+        "float16", "bfloat16", "float64", "float32_atomic_add", "subgroup_arithmetic", "subgroup_shuffle",
+        "cooperative_matrix", "cooperative_matrix2", "int8", "int_dot_product",
+    )
+}  # fmt: skip
 
 # Axis values that stand for a storage dtype -> DType enumerators of csrc/kernels/dtype.h.
 DTYPES = {

@@ -166,7 +166,7 @@ AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
   problem.plain = plain_scores(call);
   problem.narrow = narrow;
   problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
-  return attention_plan(caps_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
+  return attention_plan(profile_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
                         pass);
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 
+#include "core/environment.h"
 #include "core/per_device.h"
 
 namespace aule::ops {
@@ -20,8 +20,8 @@ std::atomic<int64_t>& failed_on(int device) {
   static const PerDevice<std::atomic<int64_t>> bytes;
   return bytes[device];
 }
-int64_t most_bytes(int device, const char* asked) {
-  const auto bytes = static_cast<int64_t>(std::min(std::atof(asked), 1e6) * 1048576);
+int64_t most_bytes(int device, double mib) {
+  const auto bytes = static_cast<int64_t>(std::min(mib, 1e6) * 1048576);
   const int64_t failed = failed_on(device).load();
   return failed == 0 ? bytes : std::min(bytes, failed / 2);
 }
@@ -57,9 +57,8 @@ bool shape_dq(AttentionPlan& plan, const MatrixLayout& layout, int key_block) {
 StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv) {
   StoredScores stored;
   const AttentionProblem& problem = call.problem;
-  const char* asked = std::getenv("AULE_ATTENTION_WORKSPACE");
-  if (asked == nullptr || dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix ||
-      call.ragged.given)
+  const double asked = overrides().attention_workspace;
+  if (asked <= 0 || dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix || call.ragged.given)
     return stored;
   const MatrixLayout& layout = matrix_layout(problem.device, problem.dtype);
   const Caps& caps = caps_of(problem.device);
@@ -72,7 +71,7 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   MatrixSpec spec;
   set_plan(spec, stored.dq, layout);
   spec.pairs = stored.pairs;
-  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > caps.max_shared_bytes) return stored;
+  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > caps.shared_bytes) return stored;
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
   const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&

@@ -17,7 +17,7 @@ struct StoredScores {
   AttentionPlan dq;                      // of flash_attn_bwd_dq_stored; v_dim is its block of queries
 };
 
-// AULE_ATTENTION_WORKSPACE=<MiB> is the most that it takes; unset or 0: none, dQ computes S and dS again.
+// The override attention_workspace, in MiB, is the most that it takes; 0: none, dQ computes S and dS again.
 StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv);
 // The workspace, one tensor per half; none when memory is short, and later calls then ask for less.
 std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan);

@@ -1,12 +1,9 @@
 #include "ops/attention/plan.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
-#include <string_view>
 
-#include "kernels/multiprocessors.h"
+#include "core/environment.h"
 #include "ops/attention/tuning_table.h"
 
 namespace aule::ops {
@@ -16,7 +13,7 @@ int round_up(int64_t value, int step) { return static_cast<int>((value + step - 
 
 // Everything of a lane's rows is in registers, in truth on the stack of the driver's code: 16 KiB of it is half a
 // first-level cache. Small problems take one row per lane, whose pipeline compiles four times faster.
-AttentionPlan plan_rows(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan plan_rows(const DeviceProfile& caps, const AttentionProblem& problem, AttentionPass pass) {
   AttentionPlan plan;
   const bool lanes = caps.subgroup_size == 4 || caps.subgroup_size == 8 || caps.subgroup_size == 16;
   if (!lanes || !caps.subgroup_shuffle || problem.head_dim > 128 || problem.v_dim > 128) return plan;
@@ -36,7 +33,7 @@ AttentionPlan plan_rows(const Caps& caps, const AttentionProblem& problem, Atten
   return plan;
 }
 
-AttentionPlan plan_tiles(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan plan_tiles(const DeviceProfile& caps, const AttentionProblem& problem, AttentionPass pass) {
   AttentionPlan plan;
   plan.family = AttentionFamily::tiles;
   const int64_t dim = pass == AttentionPass::forward ? problem.v_dim
@@ -66,8 +63,8 @@ void pad_heads(AttentionPlan& plan, const AttentionProblem& problem) {
 }
 
 // More shared memory than the device has is not refused by every driver: one hangs.
-bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layout, const AttentionProblem& problem,
-          AttentionPass pass) {
+bool fits(const DeviceProfile& caps, const AttentionPlan& plan, const MatrixLayout& layout,
+          const AttentionProblem& problem, AttentionPass pass) {
   MatrixSpec spec;
   set_plan(spec, plan, layout);
   const bool staged = plan.family == AttentionFamily::staged;
@@ -81,23 +78,21 @@ bool fits(const Caps& caps, const AttentionPlan& plan, const MatrixLayout& layou
     case AttentionPass::dq: bytes = shared_bytes(kernel::flash_attn_bwd_dq_matrix(dtype, staged), spec); break;
     default: bytes = shared_bytes(kernel::flash_attn_bwd_dkdv_matrix(dtype, staged), spec);
   }
-  return bytes <= caps.max_shared_bytes && static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
+  return bytes <= caps.shared_bytes && static_cast<uint32_t>(plan.local) <= caps.max_workgroup_invocations;
 }
 
-AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+AttentionPlan plan_matrix(const DeviceProfile& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
   if (!layout.known || caps.max_push_constant_bytes < 256) return plan;
   // Two operands and the accumulators of 16 rows fill the registers at 128 columns of a subgroup.
   const auto widest = static_cast<int>(std::max(problem.head_dim, problem.v_dim));
-  const MatrixShape shape = matrix_shape(problem.device, pass, problem.banded, problem.plain, round_up(widest, 16));
+  const MatrixShape shape = matrix_shape(caps, pass, problem.banded, problem.plain, round_up(widest, 16));
   if (shape.dim == 0) return plan;
-  const char* parts = std::getenv("AULE_ATTENTION_PARTS");
-  const bool wide = widest > 128 || shape.parts == 2 || (parts != nullptr && *parts == '2');
+  const bool wide = widest > 128 || shape.parts == 2 || overrides().attention_role_split == 2;
   plan.parts = pass != AttentionPass::forward && wide ? 2 : 1;
   pad_heads(plan, problem);
-  const char* hand_over = std::getenv("AULE_ATTENTION_HAND_OVER");
-  plan.hand_over = layout.hand_over && (hand_over == nullptr || *hand_over != '0');
+  plan.hand_over = layout.hand_over && overrides().attention_hand_over;
   plan.local = shape.warps * layout.subgroup;
   plan.rows = shape.rows;
   plan.tile = shape.tile;
@@ -114,7 +109,7 @@ AttentionPlan plan_matrix(const Caps& caps, const MatrixLayout& layout, const At
 }
 
 // One block of rows of a subgroup, one stage. Forward tiles as measured on an H200: D 64 4 subgroups, D 128 8.
-AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+AttentionPlan plan_staged(const DeviceProfile& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                           AttentionPass pass) {
   AttentionPlan plan;
   if (!layout.usable || caps.max_push_constant_bytes < 256) return plan;
@@ -123,7 +118,7 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
   pad_heads(plan, problem);
   const int widest = std::max(plan.dim, plan.v_dim), m = layout.m, n = layout.n;
   // Wider heads spill registers on RDNA3, where the portable kernels do not.
-  if (widest > (caps.is_amd() ? 192 : 256) || layout.subgroup % m != 0) return plan;
+  if (widest > (caps.vendor() == Vendor::amd ? 192 : 256) || layout.subgroup % m != 0) return plan;
   if (plan.parts == 2 && lane_elements(layout) % 4 != 0) return plan;
   // 512 invocations have 128 registers each on RDNA3.5, and spill there.
   const int lanes = layout.subgroup / m, warps = forward && widest > 64 && layout.subgroup <= 32 ? 8 : 4;
@@ -138,7 +133,7 @@ AttentionPlan plan_staged(const Caps& caps, const MatrixLayout& layout, const At
 }
 
 // Enough workgroups that each of some 128 multiprocessors has four, a split no shorter than two tiles.
-AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, AttentionPass pass) {
+AttentionPlan plan_decode(const DeviceProfile& caps, const AttentionProblem& problem, AttentionPass pass) {
   constexpr int64_t kWorkgroups = 512;
   AttentionPlan plan;
   if (pass != AttentionPass::forward || problem.kv_heads == 0 || problem.head_dim > 256 || problem.v_dim > 256)
@@ -150,7 +145,7 @@ AttentionPlan plan_decode(const Caps& caps, const AttentionProblem& problem, Att
   while (plan.rows < rows) plan.rows *= 2;
   FlashDecodeSpec spec;
   set_plan(spec, plan, problem);
-  if (shared_bytes(kernel::flash_decode(), spec) > caps.max_shared_bytes) return plan;
+  if (shared_bytes(kernel::flash_decode(), spec) > caps.shared_bytes) return plan;
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
   constexpr int64_t kMost = 512;  // what flash_decode_combine has room for
@@ -177,7 +172,7 @@ int lanes_splits(int64_t groups, int64_t steps, int64_t processors) {
   return static_cast<int>(best);
 }
 
-AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, AttentionPass pass, bool asked) {
+AttentionPlan plan_lanes(const DeviceProfile& caps, const AttentionProblem& problem, AttentionPass pass, bool asked) {
   AttentionPlan plan;
   if (pass != AttentionPass::forward || !problem.narrow || problem.kv_heads == 0 || problem.batch == 0 ||
       problem.head_dim > 256 || problem.v_dim > 256 || problem.batch > caps.max_group_count[2] ||
@@ -195,14 +190,16 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
   // 128 registers hold what flies in 512 invocations, if it is packed; not those of CDNA3, which spills six. A CPU's
   // compiler likes small workgroups.
   const bool cpu = caps.is_software();
-  plan.local = cpu ? cluster * plan.parts : problem.packed && !caps.is_amd() ? 512 : 256;
+  plan.local = cpu ? cluster * plan.parts : problem.packed && caps.vendor() != Vendor::amd ? 512 : 256;
   plan.tile = cpu ? 2 : problem.packed ? 4 : 8;
-  if (const char* shape = std::getenv("AULE_ATTENTION_SHAPE"); asked && shape != nullptr)
-    std::sscanf(shape, "%d,%d", &plan.local, &plan.tile);
+  if (const Numbers& shape = overrides().attention_shape; asked && shape.count > 0) {
+    plan.local = shape.values[0];
+    if (shape.count > 1) plan.tile = shape.values[1];
+  }
   const auto has_room = [&] {
     FlashDecodeLanesSpec spec;
     set_plan(spec, plan, problem, caps.min_subgroup_size);
-    return shared_bytes(kernel::flash_decode_lanes(), spec) <= caps.max_shared_bytes;
+    return shared_bytes(kernel::flash_decode_lanes(), spec) <= caps.shared_bytes;
   };
   plan.step = plan.rows;
   while (plan.step > 1 && !has_room()) plan.step /= 2;
@@ -214,7 +211,7 @@ AttentionPlan plan_lanes(const Caps& caps, const AttentionProblem& problem, Atte
   const int64_t step = plan.local / plan.columns / plan.parts * plan.tile;
   const int64_t steps = std::max<int64_t>((problem.k_len + step - 1) / step, 1);
   plan.splits = problem.num_splits > 0 ? static_cast<int>(std::min({problem.num_splits, steps, int64_t{512}}))
-                                       : lanes_splits(groups, steps, multiprocessors(problem.device));
+                                       : lanes_splits(groups, steps, caps.multiprocessors);
   plan.family = AttentionFamily::lanes;
   return plan;
 }
@@ -280,31 +277,31 @@ void set_plan(FlashDecodeLanesSpec& spec, const AttentionPlan& plan, const Atten
   spec.pass = plan.step;
 }
 
-AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& asked_problem,
-                             AttentionPass pass) {
+AttentionPlan attention_plan(const DeviceProfile& caps, const MatrixLayout& layout,
+                             const AttentionProblem& asked_problem, AttentionPass pass) {
   AttentionProblem problem = asked_problem;
   if (problem.num_splits == 1) problem.q_len = problem.k_len = 1 << 16;  // one plan, whatever the other sequences are
   if (problem.head_dim > kMaxHeadDim || problem.v_dim > kMaxHeadDim) return {};
-  const char* asked = std::getenv("AULE_ATTENTION_VARIANT");
-  const std::string_view variant = asked == nullptr ? "" : asked;
-  const bool decodes = variant.empty() && !caps.is_software() && problem.k_len >= 256;
-  if (problem.num_splits != 1 && (variant == "lanes" || decodes)) {
-    const AttentionPlan plan = plan_lanes(caps, problem, pass, variant == "lanes");
+  const AttentionVariant variant = overrides().attention_variant;
+  const bool any = variant == AttentionVariant::any;
+  const bool decodes = any && !caps.is_software() && problem.k_len >= 256;
+  if (problem.num_splits != 1 && (variant == AttentionVariant::splitkv || decodes)) {
+    const AttentionPlan plan = plan_lanes(caps, problem, pass, variant == AttentionVariant::splitkv);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (problem.num_splits != 1 && (variant == "decode" || decodes)) {
+  if (problem.num_splits != 1 && (variant == AttentionVariant::splitkv_shared || decodes)) {
     const AttentionPlan plan = plan_decode(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (variant == "matrix" || (variant.empty() && !caps.is_software())) {
+  if (variant == AttentionVariant::coopmat || (any && !caps.is_software())) {
     const AttentionPlan plan = plan_matrix(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  if (variant == "staged" || (variant.empty() && !caps.is_software())) {
+  if (variant == AttentionVariant::coopmat_opaque || (any && !caps.is_software())) {
     const AttentionPlan plan = plan_staged(caps, layout, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
   }
-  const bool rows = variant == "rows" || (variant != "tiles" && caps.is_software());
+  const bool rows = variant == AttentionVariant::simd || (variant != AttentionVariant::simt && caps.is_software());
   if (rows) {
     const AttentionPlan plan = plan_rows(caps, problem, pass);
     if (plan.family != AttentionFamily::none) return plan;
@@ -314,12 +311,12 @@ AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const
 
 const char* attention_family_name(AttentionFamily family) {
   switch (family) {
-    case AttentionFamily::rows: return "rows";
-    case AttentionFamily::tiles: return "tiles";
-    case AttentionFamily::matrix: return "matrix";
-    case AttentionFamily::staged: return "staged";
-    case AttentionFamily::decode: return "decode";
-    case AttentionFamily::lanes: return "lanes";
+    case AttentionFamily::rows: return "simd";
+    case AttentionFamily::tiles: return "simt";
+    case AttentionFamily::matrix: return "coopmat";
+    case AttentionFamily::staged: return "coopmat_opaque";
+    case AttentionFamily::decode: return "splitkv_shared";
+    case AttentionFamily::lanes: return "splitkv";
     default: return "none";
   }
 }

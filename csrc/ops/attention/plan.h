@@ -9,7 +9,7 @@
 #pragma once
 #include <cstdint>
 
-#include "core/caps.h"
+#include "core/device_profile.h"
 #include "core/dtype.h"
 #include "kernels_attention.gen.h"
 #include "ops/coopmat/layout.h"
@@ -73,11 +73,11 @@ void set_plan(TilesSpec& spec, const TilesShape& shape, int columns);
 void set_plan(FlashDecodeSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem);
 void set_plan(FlashDecodeLanesSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem, uint32_t cluster);
 
-// AULE_ATTENTION_VARIANT=rows|tiles|matrix|staged|decode|lanes asks for one family; a family that cannot serve the
-// problem is passed over. AULE_ATTENTION_SHAPE(_DQ, _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] replaces the
-// table's row of the matrix family, for measurements (with the variant lanes it is local,tile),
-// AULE_ATTENTION_TILES(_DQ, _DKDV) the shape of the tiles family (attention/tuning_table.h).
-AttentionPlan attention_plan(const Caps& caps, const MatrixLayout& layout, const AttentionProblem& problem,
+// The override attention_variant asks for one family; a family that cannot serve the problem is passed over.
+// attention_shape(_dq, _dkdv)=warps,rows,tile,step,stages[,direct[,fences]] replaces the table's row of the matrix
+// family, for measurements (with the variant splitkv it is local,tile), attention_tiles(_dq, _dkdv) the shape of the
+// tiles family (attention/tuning_table.h).
+AttentionPlan attention_plan(const DeviceProfile& caps, const MatrixLayout& layout, const AttentionProblem& problem,
                              AttentionPass pass);
 const char* attention_family_name(AttentionFamily family);
 

@@ -52,12 +52,11 @@ bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Te
   problem.v_dim = value.sym_size(-1).guard_int(__FILE__, __LINE__);
   problem.dtype = dtype_of(query, "scaled_dot_product_attention");
   for (const auto pass : {AttentionPass::forward, AttentionPass::dq, AttentionPass::dkdv})
-    if (attention_plan(caps_of(query), {}, problem, pass).family == AttentionFamily::none) return false;
+    if (attention_plan(profile_of(query), {}, problem, pass).family == AttentionFamily::none) return false;
   return true;
 }
 
 std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device) {
-  const Caps& caps = caps_of(static_cast<int>(device));
   AttentionProblem problem;
   problem.batch = problem.heads = problem.kv_heads = 8;
   problem.q_len = problem.k_len = 1024;
@@ -65,7 +64,8 @@ std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int
   problem.v_dim = v_dim;
   problem.dtype = DType::f16;
   problem.device = static_cast<int>(device);
-  const MatrixLayout& layout = matrix_layout(static_cast<int>(device), DType::f16);
+  const MatrixLayout& layout = matrix_layout(static_cast<int>(device), DType::f16);  // creates the device
+  const DeviceProfile& caps = profile_of(static_cast<int>(device));
   std::vector<std::string> names;
   for (const auto& [name, pass] :
        {std::pair{"forward", AttentionPass::forward}, {"dq", AttentionPass::dq}, {"dkdv", AttentionPass::dkdv}})

@@ -2,17 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <mutex>
-#include <sstream>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/per_device.h"
-#include "runtime/device_caps.h"
+#include "core/environment.h"
 
 namespace aule::ops {
 namespace {
@@ -48,15 +41,15 @@ constexpr MatrixShape kDkDvOthers[] = {
 
 struct Table {
   std::string_view name;  // in the file of measured shapes
-  const char* variable;
+  Numbers Overrides::* replaced;
   std::span<const MatrixShape> nvidia, others;
 };
-const std::array<Table, 5> kTables{{{"forward", "AULE_ATTENTION_SHAPE", kForward, kForwardOthers},
-                                    {"forward_banded", "AULE_ATTENTION_SHAPE", kForwardBanded, kForwardOthers},
-                                    {"dq", "AULE_ATTENTION_SHAPE_DQ", kDq, kDqOthers},
-                                    {"dkdv", "AULE_ATTENTION_SHAPE_DKDV", kDkDv, kDkDvOthers},
-                                    {"forward_modified", "AULE_ATTENTION_SHAPE", kForwardModified, kForwardOthers}}};
-using Measured = std::array<std::vector<MatrixShape>, kTables.size()>;
+const std::array<Table, 5> kTables{
+    {{"forward", &Overrides::attention_shape, kForward, kForwardOthers},
+     {"forward_banded", &Overrides::attention_shape, kForwardBanded, kForwardOthers},
+     {"dq", &Overrides::attention_shape_dq, kDq, kDqOthers},
+     {"dkdv", &Overrides::attention_shape_dkdv, kDkDv, kDkDvOthers},
+     {"forward_modified", &Overrides::attention_shape, kForwardModified, kForwardOthers}}};
 
 bool sound(const MatrixShape& s) {
   return s.dim >= 16 && s.dim <= 256 && s.warps >= 1 && s.warps <= 32 && s.rows >= 1 && s.rows <= 4 && s.tile >= 8 &&
@@ -64,39 +57,23 @@ bool sound(const MatrixShape& s) {
          s.fences <= 2;
 }
 
-// Lines "pass dim warps rows tile step stages [direct [fences]]"; others, and rows that make no kernel, are passed
-// over.
-Measured read_measured(const std::string& path) {
-  Measured measured;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string pass;
-    MatrixShape s;
-    if (!(words >> pass >> s.dim >> s.warps >> s.rows >> s.tile >> s.step >> s.stages) || !sound(s)) continue;
-    if (int direct = 0; words >> direct) s.direct = direct;
-    if (int fences = 0; words >> fences) s.fences = fences;
-    for (size_t i = 0; i < kTables.size(); ++i) {
-      if (pass == kTables[i].name) measured[i].push_back(s);
-    }
-  }
-  for (auto& rows : measured)
-    std::sort(rows.begin(), rows.end(), [](const MatrixShape& a, const MatrixShape& b) { return a.dim < b.dim; });
-  return measured;
+// Numbers from `first` on into the shape's members, in their order; false: too few, or no kernel can be made of them.
+bool read_shape(MatrixShape& s, std::span<const int> numbers) {
+  int* const members[] = {&s.warps, &s.rows, &s.tile, &s.step, &s.stages, &s.direct, &s.fences};
+  if (numbers.size() < 5) return false;
+  for (size_t i = 0; i < std::min(numbers.size(), std::size(members)); ++i) *members[i] = numbers[i];
+  return sound(s);
 }
 
-const Measured& measured_on(int device) {
-  struct File {
-    std::once_flag read;
-    Measured shapes;
-  };
-  static const PerDevice<File> files;
-  File& file = files[device];
-  std::call_once(file.read, [&] {
-    const std::string path = runtime::tuning_file(static_cast<c10::DeviceIndex>(device));
-    if (!path.empty()) file.shapes = read_measured(path);
-  });
-  return file.shapes;
+// The nearest of the measured rows "pass dim warps rows tile step stages [direct [fences]]".
+MatrixShape find_measured(const DeviceProfile& profile, std::string_view pass, int dim) {
+  MatrixShape best;
+  for (const MeasuredShape& row : profile.measured_shapes) {
+    if (row.pass != pass || row.numbers[0] < dim || (best.dim != 0 && row.numbers[0] >= best.dim)) continue;
+    MatrixShape s{row.numbers[0]};
+    if (read_shape(s, std::span(row.numbers).subspan(1))) best = s;
+  }
+  return best;
 }
 
 MatrixShape find(std::span<const MatrixShape> rows, int dim) {
@@ -115,14 +92,14 @@ constexpr TilesShape kBackwardTiles{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
 constexpr TilesShape kDkDvTiles128{256, 16, 4, 4, 16, 1, 2, 4, 16, 128};  // two results of 128 columns
 
 // More shared memory than the device has is not refused by every driver: one hangs.
-bool fits(const TilesShape& s, const Caps& caps, AttentionPass pass, int64_t dim) {
+bool fits(const TilesShape& s, const DeviceProfile& caps, AttentionPass pass, int64_t dim) {
   TilesSpec spec;
   set_plan(spec, s, tiles_columns(s, dim));
   spec.dropout = true;  // and row sums without shuffles: the most that it may take
   const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd(0), spec)
                          : pass == AttentionPass::dq    ? shared_bytes(kernel::flash_attn_bwd_dq(0), spec)
                                                         : shared_bytes(kernel::flash_attn_bwd_dkdv(0), spec);
-  return bytes <= caps.max_shared_bytes && static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
+  return bytes <= caps.shared_bytes && static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
 }
 
 bool sound(const TilesShape& s) {
@@ -142,22 +119,24 @@ int tiles_columns(const TilesShape& shape, int64_t dim) {
   return static_cast<int>(std::min((dim + step - 1) / step * step, int64_t{shape.most}));
 }
 
-TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_t length) {
+TilesShape tiles_shape(const DeviceProfile& caps, AttentionPass pass, int64_t dim, int64_t length) {
   const bool forward = pass == AttentionPass::forward;
   TilesShape shape = caps.is_software() ? kSoftwareTiles : kModestTiles;
-  const char* asked = std::getenv(forward                     ? "AULE_ATTENTION_TILES"
-                                  : pass == AttentionPass::dq ? "AULE_ATTENTION_TILES_DQ"
-                                                              : "AULE_ATTENTION_TILES_DKDV");
-  if (asked != nullptr) {
+  const Overrides& replaced = overrides();
+  const Numbers& asked = forward                     ? replaced.attention_tiles
+                         : pass == AttentionPass::dq ? replaced.attention_tiles_dq
+                                                     : replaced.attention_tiles_dkdv;
+  if (asked.count >= 9) {
     TilesShape s;
-    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", &s.local, &s.lanes, &s.rows, &s.columns, &s.depth, &s.strip,
-                    &s.stages, &s.unroll_scores, &s.unroll_result, &s.most) >= 9 &&
-        sound(s) && fits(s, caps, pass, dim))
-      return s;
+    int* const members[] = {&s.local, &s.lanes,  &s.rows,          &s.columns,       &s.depth,
+                            &s.strip, &s.stages, &s.unroll_scores, &s.unroll_result, &s.most};
+    for (size_t i = 0; i < std::min(std::size(members), static_cast<size_t>(asked.count)); ++i)
+      *members[i] = asked.values[i];
+    if (sound(s) && fits(s, caps, pass, dim)) return s;
   }
   if (length <= 64) {  // one block of rows, no longer than it must be
     shape.local = length <= 16 ? 4 * shape.lanes : length <= 32 ? 8 * shape.lanes : shape.local;
-  } else if (caps.is_nvidia() && !caps.is_software()) {
+  } else if (caps.vendor() == Vendor::nvidia && !caps.is_software()) {
     TilesShape wide = kBackwardTiles;
     if (forward) wide = dim <= 64 ? kForwardTiles64 : kForwardTiles;
     if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvTiles128;
@@ -167,21 +146,17 @@ TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_
   return shape;
 }
 
-MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim) {
-  const size_t i = pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : !plain ? 4 : banded ? 1 : 0;
-  const bool nvidia = runtime::device_caps(static_cast<c10::DeviceIndex>(device)).is_nvidia();
-  const MatrixShape shipped = find(nvidia ? kTables[i].nvidia : kTables[i].others, dim),
-                    measured = find(measured_on(device)[i], dim);
+MatrixShape matrix_shape(const DeviceProfile& profile, AttentionPass pass, bool banded, bool plain, int dim) {
+  const Table& table = kTables[pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : !plain ? 4 : banded];
+  const MatrixShape shipped = find(profile.vendor() == Vendor::nvidia ? table.nvidia : table.others, dim),
+                    measured = find_measured(profile, table.name, dim);
   // The nearer row; a measured one where both are as near.
   MatrixShape shape = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
-  if (const char* asked = std::getenv(kTables[i].variable); asked != nullptr && shape.dim != 0) {
-    MatrixShape other{shape.dim};
-    other.parts = shape.parts;
-    if (std::sscanf(asked, "%d,%d,%d,%d,%d,%d,%d", &other.warps, &other.rows, &other.tile, &other.step, &other.stages,
-                    &other.direct, &other.fences) >= 5 &&
-        sound(other))
-      shape = other;
-  }
+  const Numbers& asked = overrides().*table.replaced;
+  MatrixShape other{shape.dim};
+  other.parts = shape.parts;
+  if (shape.dim != 0 && read_shape(other, std::span(asked.values).first(static_cast<size_t>(asked.count))))
+    shape = other;
   return shape;
 }
 

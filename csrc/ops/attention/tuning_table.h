@@ -17,14 +17,14 @@ struct MatrixShape {
   int parts = 0;   // backward: subgroups that share rows, one with S and one with dP; 0: 2 above 128 columns, else 1
 };
 
-// The shape for padded head size `dim`; `plain`: scores without bias and soft cap. AULE_ATTENTION_SHAPE(_DQ,
-// _DKDV)=warps,rows,tile,step,stages[,direct[,fences]] overrides the tables.
-MatrixShape matrix_shape(int device, AttentionPass pass, bool banded, bool plain, int dim);
+// The shape for padded head size `dim`; `plain`: scores without bias and soft cap. The overrides
+// attention_shape(_dq, _dkdv)=warps,rows,tile,step,stages[,direct[,fences]] overrides the tables.
+MatrixShape matrix_shape(const DeviceProfile& profile, AttentionPass pass, bool banded, bool plain, int dim);
 
 // For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns.
-// AULE_ATTENTION_TILES(_DQ, _DKDV)=local,lanes,rows,columns,depth,strip,stages,unroll_scores,unroll_result[,most]
-// overrides it.
-TilesShape tiles_shape(const Caps& caps, AttentionPass pass, int64_t dim, int64_t length);
+// The overrides attention_tiles(_dq,
+// _dkdv)=local,lanes,rows,columns,depth,strip,stages,unroll_scores,unroll_result[,most] replace it.
+TilesShape tiles_shape(const DeviceProfile& caps, AttentionPass pass, int64_t dim, int64_t length);
 int tiles_columns(const TilesShape& shape, int64_t dim);
 
 }  // namespace aule::ops

@@ -149,7 +149,7 @@ at::Tensor rows_of(const at::Tensor& image, int64_t channels) {
 bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
                      int64_t groups) {
   const Caps& caps = caps_of(x);
-  if (caps.is_software_simd()) return false;  // columns and gemm_lanes.comp have no barrier
+  if (caps.software_simd()) return false;  // columns and gemm_lanes.comp have no barrier
   if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
   const int64_t e = chunk_of(x);
   if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;

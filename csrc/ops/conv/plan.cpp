@@ -40,7 +40,7 @@ bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const Gemm
                            .wm = t.wm,
                            .wn = t.wn,
                            .bk = t.bk};
-  if (shared_bytes(kernel, spec) > device.caps->max_shared_bytes) return false;
+  if (shared_bytes(kernel, spec) > device.caps->shared_bytes) return false;
   if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
     return false;
   // Small subgroups have few registers for the matrices of a large tile.

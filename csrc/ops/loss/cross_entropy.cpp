@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/multiprocessors.h"
 #include "kernels_loss.gen.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"
@@ -54,7 +53,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   const uint32_t local = blocks > kLongBlocks ? kLocal : 32;
   int64_t groups = rows;
   if (blocks <= kLongBlocks && reduction != at::Reduction::None && !walks_limited(caps))
-    groups = std::min(rows, kStaying / local * multiprocessors(self.device().index()));
+    groups = std::min(rows, kStaying / local * profile_of(self).multiprocessors);
   const at::Tensor partial = at::empty({groups, 2}, floats);
   {
     TensorArgs args;

@@ -91,7 +91,7 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const GemmDevice& device) {
   x.threads = threads;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
   return shared_bytes(kernel::gemm_matrix(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
-         device.caps->max_shared_bytes;
+         device.caps->shared_bytes;
 }
 
 // The tile and the split of k that take least time.
@@ -134,7 +134,7 @@ std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem
   if (problem.in != problem.result && problem.result != DType::f32) return std::nullopt;
   if (problem.in != DType::f16 && problem.in != DType::bf16) return std::nullopt;
   if (!device.layout.usable || std::min(problem.m, problem.n) <= 4) return std::nullopt;
-  if (device.caps->is_software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
+  if (device.caps->software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
   // Rows of the result should be contiguous.
   const bool transposed = problem.out.col != 1 && problem.out.row == 1;
   const GemmProblem g = transposed ? problem.transposed() : problem;

@@ -69,7 +69,7 @@ std::optional<Int8Plan> tile_plan(uint32_t index, const CoopMatShape& shape, con
     return std::nullopt;
   if (t.wm * t.wn > 128 * caps.subgroup_size) return std::nullopt;  // registers
   if (t.bm * t.bk / 16 % plan.threads != 0 || t.bn * t.bk / 16 % plan.threads != 0) return std::nullopt;
-  if (shared_bytes(kernel::gemm_int8(matrix_axis(shape)), tile_spec(plan)) > caps.max_shared_bytes) return std::nullopt;
+  if (shared_bytes(kernel::gemm_int8(matrix_axis(shape)), tile_spec(plan)) > caps.shared_bytes) return std::nullopt;
   return plan;
 }
 
@@ -187,7 +187,7 @@ std::optional<GemmPlan> plan_int8(const GemmDevice& device, const GemmProblem& p
   if (problem.in != DType::i8 || problem.result != DType::i32) return std::nullopt;
   if (problem.has_c || !problem.alpha_is_one || problem.batches != 1) return std::nullopt;
   const Caps& caps = *device.caps;
-  if (caps.is_software_simd()) return std::nullopt;  // gemm_scalar.comp has no barrier
+  if (caps.software_simd()) return std::nullopt;  // gemm_scalar.comp has no barrier
   // Rows of the result should be contiguous.
   const bool transposed = problem.out.col != 1 && problem.out.row == 1;
   const GemmProblem g = transposed ? problem.transposed() : problem;

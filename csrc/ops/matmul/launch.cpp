@@ -2,9 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cstdlib>
-#include <cstring>
-
+#include "core/environment.h"
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/bf16x3.h"
 #include "ops/matmul/coopmat.h"
@@ -19,13 +17,7 @@ namespace aule::ops {
 namespace {
 
 // Lets tests run where matrix units take float16 only, whose range the pieces then have.
-const GemmOverrides& overrides() {
-  static const GemmOverrides once = [] {
-    const char* pieces = std::getenv("AULE_FLOAT32_PIECES");
-    return GemmOverrides{.float16_pieces = pieces != nullptr && std::strcmp(pieces, "float16") == 0};
-  }();
-  return once;
-}
+GemmOverrides gemm_overrides() { return {.float16_pieces = overrides().float32_pieces == PieceType::float16}; }
 
 struct Launcher {
   const GemmCall& call;
@@ -57,25 +49,25 @@ struct Launcher {
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
               const TensorArgs& args) {
-  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
+  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), multiplied_dtype(g, gemm_overrides()));
   multiply({op, device, g, beta, alpha, a, b, c, out, args});
 }
 
 GemmDevice gemm_device(int index, DType dtype) {
   GemmDevice device{.caps = &caps_of(index), .layout = {}, .int8_refuted = refuted_int8_tiles(index)};
-  const bool asks = device.caps->cooperative_matrix && !device.caps->is_software_simd();  // the probe is a kernel
+  const bool asks = device.caps->cooperative_matrix && !device.caps->software_simd();  // the probe is a kernel
   if (asks && dtype != DType::f32) device.layout = matrix_layout(index, dtype);
   return device;
 }
 
 void multiply(const GemmCall& call) {
-  GemmPlan plan = gemm_plan(call.device, call.problem, overrides());
+  GemmPlan plan = gemm_plan(call.device, call.problem, gemm_overrides());
   const auto index = static_cast<int>(call.out.get_device());
   // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
   for (GemmDevice device = call.device; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
     if (is_exact_tile(index, *int8)) break;
     device.int8_refuted |= 1u << int8->tile_index;
-    plan = gemm_plan(device, call.problem, overrides());
+    plan = gemm_plan(device, call.problem, gemm_overrides());
   }
   std::visit(Launcher{plan.transposed ? call.with(call.problem.transposed()) : call}, plan.kernel);
 }

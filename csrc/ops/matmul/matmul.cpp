@@ -27,7 +27,7 @@ bool narrow_enough(const at::Tensor& t) {
 }
 
 // Whether a float32 product may be made of 16-bit ones at all.
-bool may_take_pieces(const Caps& caps) { return caps.cooperative_matrix && !caps.is_software_simd(); }
+bool may_take_pieces(const Caps& caps) { return caps.cooperative_matrix && !caps.software_simd(); }
 
 // What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows.
 Float32Precision float32_precision() {

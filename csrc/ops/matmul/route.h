@@ -21,7 +21,7 @@ struct GemmDevice {
 
 // lavapipe has kernels of its own, without barriers.
 inline bool is_simd_device(const GemmDevice& device) {
-  return device.caps->is_software_simd() && device.caps->subgroup_size == 8;
+  return device.caps->software_simd() && device.caps->subgroup_size == 8;
 }
 
 // What tests and users choose instead of the planner.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/multiprocessors.h"
 #include "kernels_norm.gen.h"
 #include "kernels_reduce.gen.h"
 #include "ops/norm/rowwise_launch.h"
@@ -42,7 +41,7 @@ bool norm_backward_persistent(const char* name, int64_t rows, int64_t n, const a
   const bool wants = dw.defined() || db.defined();
   // As many workgroups as are resident at once. With fewer than 8 rows for each, their partial sums would cost too
   // much, so there are fewer, but one to a multiprocessor at least.
-  const int64_t processors = multiprocessors(x.device().index());
+  const int64_t processors = profile_of(x).multiprocessors;
   const int64_t resident = processors * std::max<int64_t>(2, (halves && !is_rms ? 512 : 1024) / local);
   const int64_t groups = std::min({rows, resident, std::max(processors, rows / 8)});
   if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted

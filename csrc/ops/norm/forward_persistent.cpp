@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/multiprocessors.h"
 #include "kernels_norm.gen.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/loop_limit.h"
@@ -23,7 +22,7 @@ bool norm_forward_persistent(const char* name, int64_t rows, int64_t n, const at
   while (local < largest && vec4s > local * kItems) local *= 2;
   if (local > largest || vec4s > local * kItems) return false;
   const int64_t each = (vec4s + local - 1) / local, items = each + (each & 1);  // in pairs
-  const int64_t resident = std::max<int64_t>(1, kResident / local) * multiprocessors(x.device().index());
+  const int64_t resident = std::max<int64_t>(1, kResident / local) * profile_of(x).multiprocessors;
   const int64_t groups = std::min(rows, resident);
   if (!may_walk(caps, 16 * ceil_div(rows, groups))) return false;  // its trees' loops counted
   TensorArgs args;

@@ -221,7 +221,7 @@ struct Plan {
   }
 
   void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
-    const bool has_simd = caps.is_software_simd() && caps.subgroup_size == 8 && c == DType::f32;
+    const bool has_simd = caps.software_simd() && caps.subgroup_size == 8 && c == DType::f32;
     whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
       if (double_bits) {
         if constexpr (N == 2)

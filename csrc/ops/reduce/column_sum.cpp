@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "kernels/multiprocessors.h"
 #include "kernels_reduce.gen.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
@@ -23,7 +22,7 @@ bool column_sum(const char* name, const at::Tensor& x, int64_t rows, int64_t n, 
       address_of(x) % 16 != 0)
     return false;
   const int64_t blocks = (n + 32 * elems - 1) / (32 * elems);
-  const int64_t wanted = std::max<int64_t>(1, kGroupsEach * multiprocessors(x.device().index()) / blocks);
+  const int64_t wanted = std::max<int64_t>(1, kGroupsEach * profile_of(x).multiprocessors / blocks);
   const int64_t chunk = std::max<int64_t>(kRowsOfSplit, (rows + wanted - 1) / wanted),
                 splits = (rows + chunk - 1) / chunk;
   if (!may_walk(caps, chunk / kRowsOfSplit + splits / 8)) return false;

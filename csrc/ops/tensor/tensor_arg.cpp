@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "runtime/device_caps.h"
+#include "runtime/device_info.h"
 #include "runtime/streams.h"
 
 namespace aule::ops {
@@ -53,8 +53,8 @@ DType raw_dtype_of(const at::Tensor& t) {
 
 CommandStream& current(const at::Tensor& t) { return runtime::current_stream(t.device().index()); }
 CommandStream& current(int device) { return runtime::current_stream(static_cast<c10::DeviceIndex>(device)); }
-const Caps& caps_of(int device) { return runtime::device_caps(static_cast<c10::DeviceIndex>(device)); }
-const Caps& caps_of(const at::Tensor& t) { return runtime::device_caps(t.device().index()); }
+const DeviceProfile& profile_of(int device) { return runtime::device_profile(static_cast<c10::DeviceIndex>(device)); }
+const DeviceProfile& profile_of(const at::Tensor& t) { return runtime::device_profile(t.device().index()); }
 
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors) {
   const at::Tensor* first = nullptr;

@@ -10,7 +10,7 @@
 
 // No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not
 // rebuild every op.
-#include "core/caps.h"
+#include "core/device_profile.h"
 #include "kernels/launch.h"
 
 namespace aule::ops {
@@ -24,8 +24,10 @@ DType raw_dtype_of(const at::Tensor& t);
 
 CommandStream& current(const at::Tensor& t);
 CommandStream& current(int device);
-const Caps& caps_of(const at::Tensor& t);
-const Caps& caps_of(int device);
+const DeviceProfile& profile_of(const at::Tensor& t);
+const DeviceProfile& profile_of(int device);
+inline const Caps& caps_of(const at::Tensor& t) { return profile_of(t); }
+inline const Caps& caps_of(int device) { return profile_of(device); }
 
 // All defined tensors must be on aule and on one device; the error names op and argument.
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors);

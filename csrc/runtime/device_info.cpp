@@ -1,10 +1,12 @@
-#include "runtime/info.h"
+#include "runtime/device_info.h"
 
 #include <c10/util/Exception.h>
 
+#include "core/environment.h"
 #include "kernels/launch.h"
 #include "kernels/pipelines.h"
 #include "kernels/registry.h"
+#include "runtime/streams.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
 #include "vulkan/device.h"
@@ -29,6 +31,14 @@ KernelId kernel_named(const std::string& name) {
 [[maybe_unused]] const bool g_raiser = (stream::set_raiser(&raise_as_torch), true);
 
 }  // namespace
+
+const DeviceProfile& device_profile(c10::DeviceIndex device) {
+  return vulkan::device_profile(device < 0 ? current_device() : device);
+}
+std::string tuning_file(c10::DeviceIndex device) {
+  const auto folder = cache_directory();
+  return folder.empty() ? std::string() : (folder / measured_shapes_file_name(device_profile(device))).string();
+}
 
 std::vector<KernelInfo> registered_kernels(int device) {
   std::vector<KernelInfo> found;

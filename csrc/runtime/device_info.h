@@ -1,12 +1,22 @@
-// What the Python layer shows of devices, kernels and the driver.
+// Devices as the layers above see them: profiles to plan with, and what Python shows of devices, kernels and drivers.
 #pragma once
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "core/device_profile.h"
+
 namespace aule::runtime {
+
+// Of a visible device, or of the current one for -1; creates none. Before a device is created, its profile lacks what
+// only the device answers, and measured shapes.
+const DeviceProfile& device_profile(c10::DeviceIndex device);
+// The file of what was measured on this device and driver to plan with (torch_aule.tune); empty: no cache folder.
+std::string tuning_file(c10::DeviceIndex device);
 
 struct KernelInfo {
   std::string name;
