@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/caps.h"
 #include "vulkan/check.h"
 
 namespace aule::kernels {
@@ -103,8 +104,9 @@ KernelId add_kernel(NewKernel kernel) {
 }
 
 uint32_t feature_bit(const std::string& name) {
-  for (const FeatureName* f = kFeatureNames; f->name != nullptr; ++f)
-    if (name == f->name) return f->bit;
+#define AULE_CAPABILITY(capability, lack) \
+  if (name == #capability) return feature::capability;
+#include "core/capabilities.def"
   return 0;
 }
 

@@ -29,11 +29,6 @@ KernelId add_kernel(NewKernel kernel);
 
 // The bit of a capability that a kernel may ask for (`#pragma aule feature <name>`); 0: there is none of that name.
 uint32_t feature_bit(const std::string& name);
-struct FeatureName {
-  const char* name;
-  uint32_t bit;
-};
-extern const FeatureName kFeatureNames[];  // generated with the built-in kernels; ends with a null name
 
 uint64_t content_hash(KernelId id);  // of the SPIR-V
 bool same_content(KernelId a, KernelId b);

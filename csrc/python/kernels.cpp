@@ -209,7 +209,7 @@ void bind_kernels(py::module_& m) {
   });
   m.def("keep_pipeline_statistics", &runtime::keep_pipeline_statistics);
   m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });
-  m.def("cache_directory", [] { return vulkan::cache_directory().string(); });
+  m.def("cache_directory", [] { return environment().pipeline_cache ? cache_directory().string() : std::string(); });
 
   py::class_<PythonKernel>(m, "RuntimeKernel")
       .def(py::init([](const std::string& name, const py::bytes& spirv, const std::vector<std::string>& features,

@@ -112,10 +112,10 @@ def main(out):
         rows.append(f'  {{"{name}", {name}_code, {len(code)}, 0, {params}, {"true" if ring else "false"}}},')
     rows.append(f'  {{"never", {name}_code, {len(code)}, 0x80000000u, {params}, false}},')  # needs a feature nobody has
     with open(out, "w") as f:
-        f.write('#include "kernels/registry.h"\nnamespace aule {\nnamespace {\n' + "\n".join(arrays))
+        f.write('#include "core/kernel_source.h"\nnamespace aule {\nnamespace {\n' + "\n".join(arrays))
         f.write("\n}\nconst KernelSource kBuiltinKernels[] = {\n" + "\n".join(rows) + "\n};\n")
         f.write(f"const uint32_t kBuiltinKernelCount = {len(rows)};\nconst uint64_t kBuiltinKernelsHash = 1;\n")
-        f.write("namespace kernels {\nconst FeatureName kFeatureNames[] = {{nullptr, 0}};\n}\n}\n")
+        f.write("}\n")
 
 
 if __name__ == "__main__":
