@@ -1,4 +1,9 @@
 // Cooperative matrices as the probe found them, and what attention and its tuning take from a device.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
 #include "core/environment.h"
 #include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"
@@ -8,29 +13,86 @@
 namespace aule::python {
 namespace {
 
+// Members of a layout.
+#define AULE_LAYOUT(X)                                                                                                 \
+  X(usable)                                                                                                            \
+  X(known)                                                                                                             \
+  X(hand_over) X(cuts) X(m) X(n) X(subgroup) X(elements) X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem) \
+      X(b_is_a_transposed) X(slot_count) X(slots) X(slot_rows)
+
 py::dict layout_dict(const ops::MatrixLayout& l) {
   py::dict d;
-#define FIELD(name) d[#name] = l.name
-  FIELD(usable);
-  FIELD(known);
-  FIELD(hand_over);
-  FIELD(cuts);
-  FIELD(m);
-  FIELD(n);
-  FIELD(subgroup);
-  FIELD(elements);
-  FIELD(lane_div);
-  FIELD(lane_row);
-  FIELD(lane_col);
-  FIELD(rows);
-  FIELD(cols);
-  FIELD(a_elem);
-  FIELD(b_is_a_transposed);
-  FIELD(slot_count);
-  FIELD(slots);
-  FIELD(slot_rows);
+#define FIELD(name) d[#name] = l.name;
+  AULE_LAYOUT(FIELD)
 #undef FIELD
   return d;
+}
+
+// A profile, layout, problem and overrides from dicts of numbers under the members' names, for tables of plans.
+uint64_t number(const py::dict& values, const char* name) {
+  return values.contains(name) ? py::cast<uint64_t>(py::int_(values[name])) : 0;
+}
+
+DeviceProfile profile_from(const py::dict& values) {
+  Caps caps;
+  const auto kind = py::cast<std::string>(values["kind"]);
+  caps.kind = kind == "cpu" ? Caps::Kind::cpu : kind == "discrete" ? Caps::Kind::discrete : Caps::Kind::other;
+  caps.name = py::cast<std::string>(values["name"]);
+#define FIELD(member) caps.member = static_cast<decltype(caps.member)>(number(values, #member))
+  FIELD(vendor_id);
+  FIELD(device_id);
+  FIELD(subgroup_size);
+  FIELD(min_subgroup_size);
+  FIELD(max_subgroup_size);
+  FIELD(shared_bytes);
+  FIELD(max_push_constant_bytes);
+  FIELD(max_workgroup_invocations);
+#undef FIELD
+  const auto groups = py::cast<std::array<uint32_t, 3>>(values["max_group_count"]);
+  std::copy(groups.begin(), groups.end(), caps.max_group_count);
+  const auto has = py::cast<std::vector<std::string>>(values["capabilities"]);
+#define AULE_CAPABILITY(name, lack) caps.name = std::find(has.begin(), has.end(), #name) != has.end();
+#include "core/capabilities.def"
+  return make_profile(std::move(caps), static_cast<uint32_t>(number(values, "multiprocessors")));
+}
+
+ops::MatrixLayout layout_from(const py::dict& values) {
+  ops::MatrixLayout layout;
+#define FIELD(member) \
+  if (values.contains(#member)) layout.member = static_cast<decltype(layout.member)>(number(values, #member));
+  AULE_LAYOUT(FIELD)
+#undef FIELD
+  return layout;
+}
+
+ops::AttentionPass pass_named(const std::string& name) {
+  if (name == "dq") return ops::AttentionPass::dq;
+  return name == "dkdv" ? ops::AttentionPass::dkdv : ops::AttentionPass::forward;
+}
+
+std::string plan_attention(const DeviceProfile& profile, const std::string& pass, const py::dict& values,
+                           const py::dict& layout, const Overrides& overrides) {
+  ops::AttentionProblem problem;
+#define FIELD(member) problem.member = static_cast<decltype(problem.member)>(number(values, #member))
+  FIELD(batch);
+  FIELD(heads);
+  FIELD(kv_heads);
+  FIELD(q_len);
+  FIELD(k_len);
+  FIELD(head_dim);
+  FIELD(v_dim);
+  FIELD(masked);
+  FIELD(ragged);
+  FIELD(unmodified_scores);
+  FIELD(fits_i32);
+  FIELD(vec16b);
+  FIELD(num_splits);
+#undef FIELD
+  const auto dtype = py::cast<std::string>(values["dtype"]);
+  problem.dtype = dtype == "f16" ? DType::f16 : dtype == "bf16" ? DType::bf16 : DType::f32;
+  problem.layout = layout_from(layout);
+  const auto plan = ops::plan_attention(profile, problem, pass_named(pass), overrides);
+  return plan ? ops::text_of(*plan) : "none";
 }
 
 }  // namespace
@@ -47,15 +109,22 @@ void bind_attention(py::module_& m) {
         [](const std::vector<uint32_t>& words, int rows, int columns, uint32_t least, uint32_t most) {
           return layout_dict(ops::read_matrix_probe(words, rows, columns, least, most));
         });
-  m.def("attention_shape", [](int device, const std::string& pass, bool banded, int dim) {
-    const auto which = pass == "dq"     ? ops::AttentionPass::dq
-                       : pass == "dkdv" ? ops::AttentionPass::dkdv
-                                        : ops::AttentionPass::forward;
+  m.def("attention_shape", [](int device, const std::string& pass, bool masked, int dim) {
     runtime::create_device(index_of(device));  // which reads the measured ones
-    const auto s = ops::matrix_shape(runtime::device_profile(index_of(device)), which, banded, /*plain=*/true, dim);
-    return py::make_tuple(s.warps, s.rows, s.tile, s.step, s.stages);
+    ops::AttentionProblem problem;
+    problem.masked = masked;
+    const auto e =
+        ops::coopmat_entry(runtime::device_profile(index_of(device)), problem, pass_named(pass), dim, overrides());
+    return py::make_tuple(e.subgroups, e.row_blocks, e.tile, e.blocks_in_flight, e.stages);
   });
+  py::class_<DeviceProfile>(m, "DeviceProfile")
+      .def_property_readonly("architecture", [](const DeviceProfile& p) { return architecture_name(p.architecture); })
+      .def_readonly("multiprocessors", &DeviceProfile::multiprocessors)
+      .def_readonly("multiprocessors_guessed", &DeviceProfile::multiprocessors_guessed);
+  m.def("device_profile", &profile_from);
+  m.def("plan_attention", &plan_attention);
   py::class_<Overrides>(m, "Overrides")
+      .def(py::init<>())
       .def("set", [](Overrides& self, const std::string& member, const std::string& text) {
         set_override(self, member, text);
       });

@@ -23,11 +23,6 @@ Params backward_params(const Backward& b, TensorArgs& args, uint32_t groups) {
   return p;
 }
 
-uint64_t group_count(int64_t heads, int64_t length, const AttentionPlan& plan) {
-  return static_cast<uint64_t>(heads) * ceil_div(static_cast<uint64_t>(length), static_cast<uint64_t>(plan.block)) *
-         static_cast<uint64_t>(plan.splits);
-}
-
 void launch_delta(const Backward& b, int lanes) {
   const auto& problem = b.call.problem;
   const int64_t batch = b.grad_out.size(0), q_len = b.grad_out.size(2);  // of a ragged batch 1 and all rows together
@@ -47,11 +42,10 @@ void launch_delta(const Backward& b, int lanes) {
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
 
-template <class Params, class Spec>
-void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const AttentionPlan& plan,
-               const StoredScoresMode& mode = {}) {
+template <class Params, class Spec, class Plan>
+void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const StoredScoresMode& mode = {}) {
   const auto& problem = b.call.problem;
-  const uint64_t groups = group_count(problem.batch * problem.heads, problem.q_len, plan);
+  const uint64_t groups = workgroups(plan, problem.batch * problem.heads, problem.q_len);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
   p.stats = problem.dtype == DType::f32 ? args.read(b.stats) : args.read_write(b.stats);  // 16 bits: sums delta again
@@ -73,12 +67,11 @@ struct Chunk {
   bool triangle = false;
 };
 
-template <class Params, class Spec>
-void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const AttentionPlan& plan,
-                 const Chunk& chunk = {}) {
+template <class Params, class Spec, class Plan>
+void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const Chunk& chunk = {}) {
   const auto& problem = b.call.problem;
   const bool stores = chunk.heads != 0;
-  const uint64_t groups = group_count(stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len, plan);
+  const uint64_t groups = workgroups(plan, stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len);
   TensorArgs args;
   auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
   p.stats = args.read(b.stats);
@@ -100,7 +93,7 @@ void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Attent
 void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk& chunk) {
   AttentionCall call = b.call;
   const auto& problem = b.call.problem;
-  const uint64_t groups = group_count(chunk.heads * (problem.heads / problem.kv_heads), problem.q_len, stored.dq);
+  const uint64_t groups = workgroups(stored.dq, chunk.heads * (problem.heads / problem.kv_heads), problem.q_len);
   TensorArgs args;
   auto p = attention_params<FlashAttnBwdDqStoredParams>(b.call, args, static_cast<uint32_t>(groups));
   p.grad_scores = args.read(chunk.scores);
@@ -116,15 +109,15 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
 }
 
 // False: not served, or no memory for it.
-bool launch_stored(const Backward& b, const AttentionPlan& dq_plan, const AttentionPlan& dkdv_plan) {
+bool launch_stored(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
   const auto& problem = b.call.problem;
   if (b.grad_bias.defined()) return false;
-  StoredScores stored = plan_stored_scores(b.call, dq_plan, dkdv_plan);
+  StoredScores stored = plan_stored_scores(b.call, dq_plan, dkdv_plan, overrides());
   if (stored.heads == 0) return false;
   const std::vector<at::Tensor> halves = stored_scores_workspace(b.call, stored);
   if (halves.empty()) return false;
   // Blocks of queries that see few keys have their delta summed anew there.
-  if (problem.banded || problem.k_len <= 64 + dq_plan.block)
+  if (problem.masked || problem.k_len <= 64 + dq_plan.block)
     launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, {.only_delta = true});
   const int64_t heads = problem.batch * problem.kv_heads;
   const auto chunk_at = [&](int64_t first) {
@@ -160,31 +153,28 @@ void launch_backward(const AttentionBackward& backward) {
 void launch_backward_block(const AttentionBackward& backward) {
   const AttentionCall& call = backward.call;
   const DType dtype = call.problem.dtype;
-  const auto dq_plan = attention_plan(call, AttentionPass::dq);
-  const auto dkdv_plan = attention_plan(call, AttentionPass::dkdv);
-  TORCH_CHECK_NOT_IMPLEMENTED(dq_plan.family != AttentionFamily::none && dkdv_plan.family != AttentionFamily::none,
-                              call.op, ": this device has no kernel for query ", call.query.sizes(), ", value ",
-                              call.value.sizes());
+  const AttentionPlan &dq = plan_of(call, AttentionPass::dq), &dkdv = plan_of(call, AttentionPass::dkdv);
   const auto sizes = call.query.sizes();
   const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
-  launch_delta(b, dq_plan.family == AttentionFamily::rows ? 1 : 8);
-  if (launch_stored(b, dq_plan, dkdv_plan)) return;
+  launch_delta(b, std::holds_alternative<FlashSimdPlan>(dq) ? 1 : 8);
+  const auto *dq_matrices = std::get_if<FlashCoopMatPlan>(&dq), *dkdv_matrices = std::get_if<FlashCoopMatPlan>(&dkdv);
+  if (dq_matrices != nullptr && dkdv_matrices != nullptr && launch_stored(b, *dq_matrices, *dkdv_matrices)) return;
   // dQ before dK and dV: it may correct the stored delta.
-  switch (dq_plan.family) {
-    case AttentionFamily::matrix:
-    case AttentionFamily::staged:
-      launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_plan.family == AttentionFamily::staged), b, dq_plan);
-      break;
-    case AttentionFamily::rows: launch_dq(kernel::flash_attn_bwd_dq_rows(), b, dq_plan); break;
-    default: launch_dq(kernel::flash_attn_bwd_dq(dq_plan.shuffles ? 1 : 0), b, dq_plan);
+  if (dq_matrices != nullptr) {
+    launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_matrices->opaque), b, *dq_matrices);
+  } else if (const auto* p = std::get_if<FlashSimdPlan>(&dq)) {
+    launch_dq(kernel::flash_attn_bwd_dq_rows(), b, *p);
+  } else {
+    const auto& simt = std::get<FlashSimtPlan>(dq);
+    launch_dq(kernel::flash_attn_bwd_dq(simt.shuffles ? 1 : 0), b, simt);
   }
-  switch (dkdv_plan.family) {
-    case AttentionFamily::matrix:
-    case AttentionFamily::staged:
-      launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_plan.family == AttentionFamily::staged), b, dkdv_plan);
-      break;
-    case AttentionFamily::rows: launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, dkdv_plan); break;
-    default: launch_dkdv(kernel::flash_attn_bwd_dkdv(dkdv_plan.shuffles ? 1 : 0), b, dkdv_plan);
+  if (dkdv_matrices != nullptr) {
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_matrices->opaque), b, *dkdv_matrices);
+  } else if (const auto* p = std::get_if<FlashSimdPlan>(&dkdv)) {
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, *p);
+  } else {
+    const auto& simt = std::get<FlashSimtPlan>(dkdv);
+    launch_dkdv(kernel::flash_attn_bwd_dkdv(simt.shuffles ? 1 : 0), b, simt);
   }
 }
 

@@ -90,7 +90,6 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   call.key = attention_operand(key);
   call.value = attention_operand(value);
   AttentionProblem& problem = call.problem;
-  problem.device = call.query.device().index();
   problem.batch = call.query.size(0);
   problem.heads = call.query.size(1);
   problem.kv_heads = call.key.size(1);
@@ -101,6 +100,7 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   problem.dtype = dtype_of(query, op);
   if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
   set_flags(call, flags);
+  describe_operands(call);
   return call;
 }
 
@@ -121,7 +121,7 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
-  problem.banded = call.right < kUnbounded || call.left < kUnbounded;
+  problem.masked = call.right < kUnbounded || call.left < kUnbounded;
 }
 
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
@@ -143,31 +143,30 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
   return state;
 }
 
-namespace {
-
-bool plain_scores(const AttentionCall& call) { return !call.bias.defined() && call.softcap == 0 && call.scale > 0; }
-
-}  // namespace
-
-AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass) {
-  static const MatrixLayout no_matrices;
-  const int device = call.query.device().index();
-  const DType dtype = call.problem.dtype;
-  const bool halves = dtype == DType::f16 || dtype == DType::bf16;
+void describe_operands(AttentionCall& call) {
+  AttentionProblem& problem = call.problem;
+  const bool halves = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   bool narrow = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
   for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
-    for (int64_t i = 0; t->defined() && i < t->dim(); ++i) narrow = narrow && t->stride(i) < (int64_t{1} << 31);
     if (!t->defined()) continue;
-    const int64_t most = t->is_same(call.query) ? call.problem.q_len : call.problem.k_len;  // rows of one sequence
+    for (const int64_t stride : t->strides()) narrow = narrow && stride < (int64_t{1} << 31);
+    const int64_t most = t == &call.query ? problem.q_len : problem.k_len;  // rows of one sequence
     const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
-  AttentionProblem problem = call.problem;
-  problem.plain = plain_scores(call);
-  problem.narrow = narrow;
-  problem.packed = halves && multiples_of(8, {&call.query, &call.key, &call.value});
-  return attention_plan(profile_of(device), matrices && narrow ? matrix_layout(device, dtype) : no_matrices, problem,
-                        pass);
+  problem.unmodified_scores = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
+  problem.fits_i32 = narrow;
+  problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
+  problem.layout = matrices && narrow ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
+  call.plans = {};
+}
+
+const AttentionPlan& plan_of(const AttentionCall& call, AttentionPass pass) {
+  auto& plan = call.plans[static_cast<size_t>(pass)];
+  if (!plan) plan = plan_attention(profile_of(call.query), call.problem, pass, overrides());
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), call.op, ": this device has no kernel for query ", call.query.sizes(),
+                              ", value ", call.value.sizes(), " of dtype ", call.query.scalar_type());
+  return *plan;
 }
 
 bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands) {
@@ -195,10 +194,9 @@ MatrixLayout runs_of_rows(const MatrixLayout& found) {
 
 }  // namespace
 
-void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(MatrixSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode) {
-  const MatrixLayout& found = matrix_layout(call.query.device().index(), call.problem.dtype);
-  const MatrixLayout l = plan.family == AttentionFamily::staged ? runs_of_rows(found) : found;
+  const MatrixLayout l = plan.opaque ? runs_of_rows(call.problem.layout) : call.problem.layout;
   set_plan(spec, plan, l);
   const auto row_bytes = [](const at::Tensor& t) { return t.size(2) == 1 ? int64_t{0} : 2 * t.stride(2); };
   spec.a_step = row_bytes(*operands.tiled[0]);
@@ -214,13 +212,14 @@ void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& 
   spec.aligned = aligned;
   spec.padded = padded;
   spec.bounded_left = call.left < kUnbounded;
-  spec.plain = plain_scores(call);
+  spec.plain = problem.unmodified_scores;
   spec.grad_bias = operands.grad_bias;
-  spec.exact = !problem.banded && (dkdv || whole);
+  spec.exact = !problem.masked && (dkdv || whole);
   spec.whole = whole;
-  spec.direct = plan.direct != 0 && passing >= plan.direct && aligned && !padded && !ragged && own % plan.block == 0;
+  spec.direct =
+      plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged && own % plan.block == 0;
   // sums_delta() in attention.glsl
-  spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.banded || problem.k_len <= 64 + plan.block);
+  spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.masked || problem.k_len <= 64 + plan.block);
   spec.only_delta = mode.only_delta;
   spec.stores_ds = mode.stores_ds;
   spec.pairs = mode.pairs;
@@ -228,24 +227,26 @@ void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& 
   // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
   spec.cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
                l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
-               plan.rows <= 2 && (plan.step == 1 || (plan.step % 2 == 0 && plan.step <= 8 && plan.tile % 32 == 0));
+               plan.row_blocks <= 2 &&
+               (plan.blocks_in_flight == 1 ||
+                (plan.blocks_in_flight % 2 == 0 && plan.blocks_in_flight <= 8 && plan.tile % 32 == 0));
 }
 
-void set_call(TilesSpec& spec, const AttentionCall&, const AttentionPlan& plan, AttentionPass,
+void set_call(TilesSpec& spec, const AttentionCall&, const FlashSimtPlan& plan, AttentionPass,
               const AttentionOperands& operands, const StoredScoresMode&) {
-  set_plan(spec, plan.tiles, plan.columns);
-  spec.splits = plan.splits;
+  set_plan(spec, plan.shape, plan.result_columns);
+  spec.splits = plan.result_parts;
   spec.quads = multiples_of(4, operands.rows);
   spec.grad_bias = operands.grad_bias;
 }
 
-void set_call(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass,
+void set_call(RowsSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass,
               const AttentionOperands& operands, const StoredScoresMode&) {
   const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   spec.local = plan.local;
   spec.dp = plan.dim;
   spec.dvp = plan.v_dim;
-  spec.r = plan.rows;
+  spec.r = plan.lane_rows;
   spec.pair = !multiples_of(2, operands.rows) ? 0 : padded ? 1 : 2;
   spec.grad_bias = operands.grad_bias;
 }

@@ -31,7 +31,7 @@ struct RaggedBatch {
   at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
   at::Tensor seqused_k;           // int32 [B], or undefined
   at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
-  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but decode and lanes
+  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but split-KV
   int64_t total_q = 0, total_k = 0;
 };
 
@@ -44,10 +44,15 @@ struct AttentionCall {
   int shift = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
   RaggedBatch ragged;
+  mutable std::array<std::optional<AttentionPlan>, 3> plans;  // of plan_of()
 };
 
 // The part of a call that does not depend on shapes; `problem` and the operands are set.
 void set_flags(AttentionCall& call, const AttentionFlags& flags);
+// What the planner must know of the operands, into `problem`: after the operands or the sizes of a call have changed.
+void describe_operands(AttentionCall& call);
+// The plan of a pass: made when it is first asked for, and then the call's. Raises where no kernel fits the device.
+const AttentionPlan& plan_of(const AttentionCall& call, AttentionPass pass);
 // Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together.
 void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
@@ -75,13 +80,10 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
 struct RaggedTail {
   at::Tensor result, list;
 };
-// Makes call.ragged.sequences and clears the tails; family decode does without the first.
+// Makes call.ragged.sequences and clears the tails; split-KV does without the first.
 void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
 // out [1, H, total_q, Dv], logsumexp [H, total_q].
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
-
-// The plan for `call` on its device.
-AttentionPlan attention_plan(const AttentionCall& call, AttentionPass pass);
 
 // The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured the seed tensor
 // holds the address of the device's state instead, which the offset's lowest bit (offsets are multiples of 4) tells.
@@ -170,13 +172,22 @@ Spec attention_spec(const AttentionCall& call) {
   return s;
 }
 
-// The forward by `plan`; families decode and lanes have functions of their own. `out` is 4-D with dense rows.
-void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
+// Workgroups of `heads` heads of `length` rows.
+template <class Plan>
+uint64_t workgroups(const Plan& plan, int64_t heads, int64_t length) {
+  const uint64_t blocks =
+      static_cast<uint64_t>(heads) * ceil_div(static_cast<uint64_t>(length), static_cast<uint64_t>(plan.block));
+  if constexpr (requires { plan.result_parts; })
+    return blocks * static_cast<uint64_t>(plan.result_parts);
+  else
+    return blocks;
+}
+
+// The forward by split-KV. `out` is 4-D with dense rows.
+void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPlan& plan, const at::Tensor& out,
+                           const at::Tensor& logsumexp);
+void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, const at::Tensor& out,
                     const at::Tensor& logsumexp);
-void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                   const at::Tensor& logsumexp);
-void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                  const at::Tensor& logsumexp);
 
 // Operands and results of the backward beside the call itself, 4-D with dense rows.
 struct AttentionBackward {
@@ -207,15 +218,15 @@ struct StoredScoresMode {
   bool stores_ds = false, only_delta = false, pairs = false, triangle = false;
 };
 
-void set_call(MatrixSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(MatrixSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_call(TilesSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(TilesSpec& spec, const AttentionCall& call, const FlashSimtPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_call(RowsSpec& spec, const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
+void set_call(RowsSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const StoredScoresMode& mode);
-template <class Spec>
-Spec attention_spec(const AttentionCall& call, const AttentionPlan& plan, AttentionPass pass,
-                    const AttentionOperands& operands, const StoredScoresMode& mode = {}) {
+template <class Spec, class Plan>
+Spec attention_spec(const AttentionCall& call, const Plan& plan, AttentionPass pass, const AttentionOperands& operands,
+                    const StoredScoresMode& mode = {}) {
   auto spec = attention_spec<Spec>(call);
   set_call(spec, call, plan, pass, operands, mode);
   return spec;

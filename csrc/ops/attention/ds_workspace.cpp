@@ -37,33 +37,34 @@ bool in_pairs(const MatrixLayout& layout) {
 
 // Subgroups side by side until each has at most five blocks of 16 columns, whose accumulators leave room for 4 blocks
 // of rows; where one has all columns, two.
-bool shape_dq(AttentionPlan& plan, const MatrixLayout& layout, int key_block) {
+bool shape_dq(FlashCoopMatPlan& plan, const MatrixLayout& layout, int key_block) {
   const int columns = plan.dim / 16;
   int across = 1;
   while (across < 4 && (columns % across != 0 || columns / across > 5)) ++across;
   if (columns % across != 0) across = 1;
   if (columns / across > 8) return false;
-  plan.rows = across > 1 && columns / across <= 5 ? 4 : 2;
-  plan.local = kDsBlocks / plan.rows * across * layout.subgroup;
+  plan.row_blocks = across > 1 && columns / across <= 5 ? 4 : 2;
+  plan.local = kDsBlocks / plan.row_blocks * across * layout.subgroup;
   plan.tile = key_block % 32 == 0 ? 32 : 16;
-  plan.step = plan.stages = plan.parts = 1;
-  plan.direct = 0;
+  plan.blocks_in_flight = plan.stages = plan.role_split = 1;
+  plan.from_global = 0;
   plan.block = plan.v_dim = kDsBlocks * layout.m;
   return key_block % plan.tile == 0 && plan.tile % layout.m == 0;
 }
 
 }  // namespace
 
-StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv) {
+StoredScores plan_stored_scores(const AttentionCall& call, const FlashCoopMatPlan& dq, const FlashCoopMatPlan& dkdv,
+                                const Overrides& overrides) {
   StoredScores stored;
   const AttentionProblem& problem = call.problem;
-  const double asked = overrides().attention_workspace;
-  if (asked <= 0 || dq.family != AttentionFamily::matrix || dkdv.family != AttentionFamily::matrix || call.ragged.given)
-    return stored;
-  const MatrixLayout& layout = matrix_layout(problem.device, problem.dtype);
-  const Caps& caps = caps_of(problem.device);
+  const double asked = overrides.attention_workspace;
+  if (asked <= 0 || dq.opaque || dkdv.opaque || call.ragged.given) return stored;
+  const MatrixLayout& layout = problem.layout;
+  const DeviceProfile& caps = profile_of(call.query);
   stored.dq = dkdv;
-  if (!dkdv.hand_over || layout.m != layout.n || layout.elements != 8 || !shape_dq(stored.dq, layout, dkdv.block))
+  if (!dkdv.acc_is_a_operand || layout.m != layout.n || layout.elements != 8 ||
+      !shape_dq(stored.dq, layout, dkdv.block))
     return stored;
   if (stored.dq.block % dkdv.tile != 0 || static_cast<uint32_t>(stored.dq.local) > caps.max_workgroup_invocations)
     return stored;
@@ -81,7 +82,7 @@ StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& 
   stored.head_bytes =
       problem.heads / problem.kv_heads * (triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
   if (pitch * keys * 2 >= int64_t{1} << 32) return stored;  // offsets in a head have 32 bits
-  const int64_t budget = most_bytes(problem.device, asked);
+  const int64_t budget = most_bytes(call.query.device().index(), asked);
   const int64_t heads = problem.batch * problem.kv_heads;
   stored.halves = 2 * stored.head_bytes <= budget && stored.head_bytes * heads > budget ? 2 : 1;
   const int64_t room = budget / stored.halves / stored.head_bytes;
@@ -98,7 +99,7 @@ std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, Store
       halves.push_back(at::empty({plan.heads * plan.head_bytes}, call.query.options().dtype(at::kByte)));
   } catch (const c10::OutOfMemoryError&) {
     halves.clear();
-    failed_on(call.problem.device) = plan.heads * plan.head_bytes * plan.halves;
+    failed_on(call.query.device().index()) = plan.heads * plan.head_bytes * plan.halves;
   }
   return halves;
 }

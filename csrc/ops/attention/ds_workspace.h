@@ -14,11 +14,12 @@ struct StoredScores {
   int halves = 2;
   int key_blocks = 0;                    // of the matrix's rows
   bool pairs = false, triangle = false;  // of StoredScoresMode
-  AttentionPlan dq;                      // of flash_attn_bwd_dq_stored; v_dim is its block of queries
+  FlashCoopMatPlan dq;                   // of flash_attn_bwd_dq_stored; v_dim is its block of queries
 };
 
 // The override attention_workspace, in MiB, is the most that it takes; 0: none, dQ computes S and dS again.
-StoredScores plan_stored_scores(const AttentionCall& call, const AttentionPlan& dq, const AttentionPlan& dkdv);
+StoredScores plan_stored_scores(const AttentionCall& call, const FlashCoopMatPlan& dq, const FlashCoopMatPlan& dkdv,
+                                const Overrides& overrides);
 // The workspace, one tensor per half; none when memory is short, and later calls then ask for less.
 std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan);
 

@@ -28,13 +28,11 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
   return at::empty_strided(sizes, strides, query.options());
 }
 
-template <class Params, class Spec>
-void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, const AttentionPlan& plan,
-                   const at::Tensor& out, const at::Tensor& logsumexp) {
+template <class Params, class Spec, class Plan>
+void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, const Plan& plan, const at::Tensor& out,
+                   const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
-  const uint64_t groups = static_cast<uint64_t>(problem.batch * problem.heads) *
-                          ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(plan.block)) *
-                          static_cast<uint64_t>(plan.splits);
+  const uint64_t groups = workgroups(plan, problem.batch * problem.heads, problem.q_len);
   auto& stream = current(call.query);
   TensorArgs args;
   auto p = attention_params<Params>(call, args, static_cast<uint32_t>(groups));
@@ -50,25 +48,22 @@ void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, co
 }  // namespace
 
 void launch_forward_block(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
-  launch_forward(call, attention_plan(call, AttentionPass::forward), out, logsumexp);
-}
-
-void launch_forward(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                    const at::Tensor& logsumexp) {
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.family != AttentionFamily::none, call.op, ": this device has no kernel for query ",
-                              call.query.sizes(), ", value ", call.value.sizes(), " of dtype ",
-                              call.query.scalar_type());
-  switch (plan.family) {
-    case AttentionFamily::decode: launch_decode(call, plan, out, logsumexp); break;
-    case AttentionFamily::lanes: launch_lanes(call, plan, out, logsumexp); break;
-    case AttentionFamily::matrix:
-      launch_family(kernel::flash_attn_fwd_matrix(call.problem.dtype), call, plan, out, logsumexp);
-      break;
-    case AttentionFamily::staged:
-      launch_family(kernel::flash_attn_fwd_staged(call.problem.dtype), call, plan, out, logsumexp);
-      break;
-    case AttentionFamily::rows: launch_family(kernel::flash_attn_fwd_rows(), call, plan, out, logsumexp); break;
-    default: launch_family(kernel::flash_attn_fwd(plan.shuffles ? 1 : 0), call, plan, out, logsumexp);
+  const DType dtype = call.problem.dtype;
+  const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
+  if (const auto* p = std::get_if<FlashCoopMatPlan>(&plan)) {
+    if (p->opaque)
+      launch_family(kernel::flash_attn_fwd_staged(dtype), call, *p, out, logsumexp);
+    else
+      launch_family(kernel::flash_attn_fwd_matrix(dtype), call, *p, out, logsumexp);
+  } else if (const auto* p = std::get_if<FlashSplitKvPlan>(&plan)) {
+    launch_splitkv(call, *p, out, logsumexp);
+  } else if (const auto* p = std::get_if<FlashSplitKvSharedPlan>(&plan)) {
+    launch_splitkv_shared(call, *p, out, logsumexp);
+  } else if (const auto* p = std::get_if<FlashSimdPlan>(&plan)) {
+    launch_family(kernel::flash_attn_fwd_rows(), call, *p, out, logsumexp);
+  } else {
+    const auto& simt = std::get<FlashSimtPlan>(plan);
+    launch_family(kernel::flash_attn_fwd(simt.shuffles ? 1 : 0), call, simt, out, logsumexp);
   }
 }
 
@@ -79,7 +74,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
-  const auto plan = attention_plan(call, AttentionPass::forward);
   at::Tensor out = output_like_query(query, problem.v_dim);
   at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
   if (dropout_p > 0)
@@ -95,7 +89,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 
   const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
   const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  if (!long_forward(call, rows, logsumexp)) launch_forward(call, plan, rows, logsumexp);
+  if (!long_forward(call, rows, logsumexp)) launch_forward_block(call, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
 }

@@ -45,7 +45,6 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   ragged.total_k = paged ? ragged.pages.size(1) * key.size(-3) : call.key.size(2);
   call.ragged = std::move(ragged);
   AttentionProblem& problem = call.problem;
-  problem.device = query.device().index();
   problem.batch = batch;
   problem.heads = query.size(-2);
   problem.kv_heads = key.size(-2);
@@ -56,6 +55,7 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   problem.dtype = dtype_of(query, op);
   problem.ragged = true;
   set_flags(call, flags);
+  describe_operands(call);
   return call;
 }
 
@@ -97,10 +97,11 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
 
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
   if (long_ragged_forward(call, out, logsumexp)) return;
-  const auto plan = attention_plan(call, AttentionPass::forward);
-  const bool reads_lists = plan.family == AttentionFamily::decode || plan.family == AttentionFamily::lanes;
+  const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
+  const bool reads_lists =
+      std::holds_alternative<FlashSplitKvPlan>(plan) || std::holds_alternative<FlashSplitKvSharedPlan>(plan);
   if (!reads_lists || call.ragged.cu_seq_q.defined()) make_sequences(call, {{out, call.ragged.cu_seq_q}});
-  launch_forward(call, plan, out, logsumexp);
+  launch_forward_block(call, out, logsumexp);
 }
 
 std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, const at::Tensor& key_cache,

@@ -18,16 +18,17 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 uint64_t parts(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Iterations that the tiles family makes for one tile of columns (tiles.glsl), with the smallest workgroup.
-uint64_t tile_walk(const AttentionPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
+// Iterations that the family simt makes for one tile of columns (tiles.glsl), with the smallest workgroup.
+uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
   const auto count = [](int value) { return static_cast<uint64_t>(value); };
-  const TilesShape& tiles = plan.tiles;
+  const SimtShape& tiles = plan.shape;
   const uint64_t lanes = count(tiles.lanes), columns = count(tiles.columns), depth = count(tiles.depth),
                  strip = count(tiles.strip), stages = count(tiles.stages), unroll_scores = count(tiles.unroll_scores),
-                 unroll_result = count(tiles.unroll_result), local = 4 * lanes, rows = count(plan.rows);
+                 unroll_result = count(tiles.unroll_result), local = 4 * lanes, rows = count(tiles.rows);
   const uint64_t chunks = depth / 4, loads = parts(4 * rows * chunks, local) + parts(columns * lanes * chunks, local);
   const uint64_t step = 1 + chunks / unroll_scores + (stages == 1 ? loads : 0);
-  const uint64_t wide = strip * lanes, strip_loads = parts(wide * static_cast<uint64_t>(plan.columns) / 4, local);
+  const uint64_t wide = strip * lanes,
+                 strip_loads = parts(wide * static_cast<uint64_t>(plan.result_columns) / 4, local);
   const uint64_t result = columns / strip * (1 + wide / unroll_result + (stages == 1 ? strip_loads : 0));
   const uint64_t scores = parts(static_cast<uint64_t>(problem.head_dim), depth) * step,
                  values = parts(static_cast<uint64_t>(problem.v_dim), depth) * step;
@@ -40,13 +41,23 @@ uint64_t tile_walk(const AttentionPlan& plan, const AttentionProblem& problem, A
 
 // Iterations for `length` keys, in dK/dV queries of all heads that share a key head.
 uint64_t walk(const AttentionCall& call, AttentionPass pass, uint64_t length) {
-  const AttentionPlan plan = attention_plan(call, pass);
   uint64_t iterations = length;
-  if (plan.family == AttentionFamily::tiles) {
-    const auto width = static_cast<uint64_t>(plan.tiles.lanes * plan.tiles.columns);
-    iterations = (parts(length, width) + 1) * tile_walk(plan, call.problem, pass);
+  if (const auto* simt = std::get_if<FlashSimtPlan>(&plan_of(call, pass))) {
+    const auto width = static_cast<uint64_t>(simt->shape.lanes * simt->shape.columns);
+    iterations = (parts(length, width) + 1) * tile_walk(*simt, call.problem, pass);
   }
   return call.dropout_steps > 0 ? iterations + iterations / 2 + 64 : iterations;
+}
+
+int block_rows(const AttentionPlan& plan) {
+  return std::visit(
+      [](const auto& p) {
+        if constexpr (requires { p.block; })
+          return p.block;
+        else
+          return 0;
+      },
+      plan);
 }
 
 // Of `all` rows as many as may be walked, where `per_row` heads are walked one after the other.
@@ -57,7 +68,7 @@ int64_t rows_within(const AttentionCall& call, AttentionPass pass, int64_t all, 
   // A block sees what its windows reach, however long the sequence is.
   const int64_t reach = int64_t{call.left} + call.right;
   if (reach < kUnbounded && !call.ragged.given) {
-    const int64_t seen = reach + 1 + 2 * attention_plan(call, pass).block;
+    const int64_t seen = reach + 1 + 2 * block_rows(plan_of(call, pass));
     if (seen < rows) {
       rows = seen;
       if (may_walk(caps, iterations())) return all;
@@ -82,6 +93,7 @@ AttentionCall block_of(const AttentionCall& call, int64_t q0, int64_t queries, i
   part.problem.k_len = keys;
   part.problem.dtype = dtype_of(part.query, call.op);
   part.shift = static_cast<int>(call.shift + q0 - k0);
+  describe_operands(part);
   return part;
 }
 
@@ -223,6 +235,7 @@ AttentionCall call_of(const AttentionCall& call, const Sequence& s) {
   one.problem.k_len = s.keys;
   one.problem.ragged = false;
   one.shift = static_cast<int>(s.keys - s.queries);
+  describe_operands(one);
   return one;
 }
 

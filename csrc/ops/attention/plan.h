@@ -1,16 +1,21 @@
-// Which attention kernel serves a problem, and how it is cut up. Pure: shapes and capabilities in, a plan out.
+// Which attention kernel serves a problem, and how it is cut up. Pure: a profile, a problem and overrides go in, a plan
+// comes out, and no device, file or variable is asked. test/test_attention_plan.py has a table of plans.
 //
-// rows   a lane owns rows, operands pass by subgroup shuffles, no barrier: CPU devices (lavapipe), head sizes to 128
-// tiles  tiles staged in shared memory, register blocks: every device, head sizes to 512
-// lanes  few queries over many keys: forward split over the keys, group * q_len <= 16, every device but CPUs
-// decode the same with barriers between keys and half as fast, for devices whose push constants are few
-// matrix matrix units with a known element layout, 16-bit types, head sizes to 256: asked first
-// staged matrix units with an unknown layout: scores pass through shared memory; head sizes to 256
+//   simd            a lane owns rows, operands pass by shuffles, no barrier: software devices, head sizes to 128
+//   simt            register blocks over tiles in shared memory: every device, head sizes to 512
+//   splitkv         few queries over many keys: forward cut along the keys, heads / kv_heads * q_len <= 16
+//   splitkv_shared  the same with barriers between keys and half as fast, for devices whose push constants are few
+//   coopmat         cooperative matrices whose layout is known, 16-bit types, head sizes to 256: asked first
+//   (opaque)        the same with an unknown layout: scores pass through shared memory
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
 
 #include "core/device_profile.h"
 #include "core/dtype.h"
+#include "core/environment.h"
 #include "kernels_attention.gen.h"
 #include "ops/coopmat/layout.h"
 
@@ -19,66 +24,91 @@ namespace aule::ops {
 struct AttentionProblem {
   int64_t batch = 0, heads = 0, kv_heads = 0, q_len = 0, k_len = 0, head_dim = 0, v_dim = 0;
   DType dtype = DType::f32;
-  bool banded = false;  // causal or windowed
-  bool ragged = false;  // sequences of their own lengths; q_len and k_len are the most
-  bool plain = true;    // scores are scale * q k with scale > 0: no bias, no soft cap
-  bool narrow = false;  // strides have 32 bits
-  bool packed = false;  // eight elements of query, key and value make one load of 16 bytes
-  int device = 0;       // whose measured shapes are looked up
-  // Of the keys: 0 as many as are good; 1 none, and a sequence's result does not depend on the rest of the batch.
-  int64_t num_splits = 0;
+  bool masked = false;            // causal or windowed
+  bool ragged = false;            // sequences of their own lengths; q_len and k_len are the longest
+  bool unmodified_scores = true;  // scores are scale * q k with scale > 0: no bias, no soft cap
+  bool fits_i32 = false;          // strides have 32 bits
+  bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time
+  int64_t num_splits = 0;         // of the keys: 0 as many as are good; 1 none, whatever the rest of the batch is
+  MatrixLayout layout;            // of the device's matrices for `dtype`; not usable: plan without them
 };
 
 enum class AttentionPass : uint8_t { forward, dq, dkdv };
-enum class AttentionFamily : uint8_t { none, rows, tiles, matrix, staged, decode, lanes };
 
-// The portable kernels (tiles.glsl).
-struct TilesShape {
+struct FlashSimdPlan {
+  int local = 0;           // invocations of a workgroup, one subgroup
+  int dim = 0, v_dim = 0;  // padded head sizes
+  int lane_rows = 0;       // rows that a lane owns
+  int block = 0;           // rows of a workgroup
+};
+
+struct SimtShape {
   int local = 0, lanes = 0;   // invocations of a workgroup; of them side by side in a row
   int rows = 0, columns = 0;  // of an invocation's scores
   int depth = 0, strip = 0;   // of a step: elements of the scores' operands; columns of scores for the result
   int stages = 1;             // steps in shared memory; 1: loads go straight there
-  int unroll_scores = 1, unroll_result = 1;  // chunks of four elements; rows
+  int unroll_scores = 1, unroll_result = 1;  // groups of four elements; rows
   int most = 128;                            // columns of the result of one workgroup
 };
-
-struct AttentionPlan {
-  AttentionFamily family = AttentionFamily::none;
-  int local = 0;                       // invocations of a workgroup
-  int dim = 0, v_dim = 0;              // rows, matrix: padded head sizes
-  int columns = 0;                     // tiles: columns of the result of one workgroup
-  int rows = 0;                        // rows of a lane; matrix: blocks of rows of a subgroup
-  int tile = 0, step = 0, stages = 0;  // matrix: rows of a tile, its blocks in flight, tiles in shared memory
-  TilesShape tiles;
-  bool shuffles = false;       // tiles: a row's lanes are in one subgroup
-  int block = 0;               // rows of a workgroup
-  int direct = 0, fences = 0;  // matrix: those of MatrixShape
-  int parts = 1;               // matrix: subgroups that share rows; 2: one has S, one dP, and each a result
-  bool hand_over = false;      // matrix: accumulators become A operands within a lane
-  int splits = 1;              // workgroups that share a block of rows, each with its own columns of the result
-                               // (decode, lanes: with its own keys)
-                               // lanes also: columns lanes share `tile` keys and `rows` rows, `parts` subgroups
-                               // the keys; `step` of the rows are put together at a time
+struct FlashSimtPlan {
+  SimtShape shape;
+  int result_columns = 0;  // of one workgroup
+  int result_parts = 1;    // workgroups that share a block of rows, each with its own columns of the result
+  bool shuffles = false;   // the lanes of a row are in one subgroup
+  int block = 0;           // rows of a workgroup
 };
 
+struct FlashCoopMatPlan {
+  bool opaque = false;     // the layout is unknown: scores pass through shared memory
+  int local = 0;           // invocations of a workgroup
+  int dim = 0, v_dim = 0;  // padded head sizes
+  int row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
+  int role_split = 1;   // subgroups that share rows; 2: one has S, one dP, and each a result
+  int from_global = 0;  // stationary operands come straight from memory where so many rows pass; 0: never
+  int motion_barriers = 0;
+  bool acc_is_a_operand = false;  // accumulators become A operands within a lane
+  int block = 0;                  // rows of a workgroup
+};
+
+struct FlashSplitKvPlan {
+  int local = 0;          // invocations of a workgroup
+  int lanes = 0;          // of a subgroup that share keys and query rows
+  int rows = 0;           // query rows of a subgroup
+  int subgroups = 1;      // that have query rows of their own
+  int keys_per_lane = 0;  // in flight
+  int rows_per_pass = 0;  // that are put together at a time
+  int splits = 1;         // workgroups that share a sequence's keys
+};
+struct FlashSplitKvSharedPlan {
+  int local = 0, rows = 0, splits = 1;
+};
+
+using AttentionPlan =
+    std::variant<FlashSimdPlan, FlashSimtPlan, FlashCoopMatPlan, FlashSplitKvPlan, FlashSplitKvSharedPlan>;
+
 inline constexpr int64_t kMaxHeadDim = 512;
+
+// Nothing where no kernel fits the device. The override attention_variant asks for one family; one that cannot serve
+// the problem is passed over.
+std::optional<AttentionPlan> plan_attention(const DeviceProfile& profile, const AttentionProblem& problem,
+                                            AttentionPass pass, const Overrides& overrides);
+// Whether some kernel serves these head sizes: every device has room for the smallest shapes.
+constexpr bool servable(int64_t head_dim, int64_t v_dim) {
+  return head_dim >= 1 && head_dim <= kMaxHeadDim && v_dim >= 1 && v_dim <= kMaxHeadDim;
+}
+
+const char* family_name(const AttentionPlan& plan);
+std::string text_of(const AttentionPlan& plan);  // "family member=number ..."
 
 // The kernels of matrix.glsl, of tiles.glsl and of rows.glsl have one list of specialization constants each. What they
 // have from the plan decides their shared memory.
 using MatrixSpec = FlashAttnFwdMatrixSpec;
 using TilesSpec = FlashAttnFwdSpec;
 using RowsSpec = FlashAttnFwdRowsSpec;
-void set_plan(MatrixSpec& spec, const AttentionPlan& plan, const MatrixLayout& layout);
-void set_plan(TilesSpec& spec, const TilesShape& shape, int columns);
-void set_plan(FlashDecodeSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem);
-void set_plan(FlashDecodeLanesSpec& spec, const AttentionPlan& plan, const AttentionProblem& problem, uint32_t cluster);
-
-// The override attention_variant asks for one family; a family that cannot serve the problem is passed over.
-// attention_shape(_dq, _dkdv)=warps,rows,tile,step,stages[,direct[,fences]] replaces the table's row of the matrix
-// family, for measurements (with the variant splitkv it is local,tile), attention_tiles(_dq, _dkdv) the shape of the
-// tiles family (attention/tuning_table.h).
-AttentionPlan attention_plan(const DeviceProfile& caps, const MatrixLayout& layout, const AttentionProblem& problem,
-                             AttentionPass pass);
-const char* attention_family_name(AttentionFamily family);
+void set_plan(MatrixSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout);
+void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns);
+void set_plan(FlashDecodeSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem);
+void set_plan(FlashDecodeLanesSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
+              uint32_t cluster);
 
 }  // namespace aule::ops

@@ -14,9 +14,6 @@ bool shapes_fit(const at::Tensor& query, const at::Tensor& key, const at::Tensor
   if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims) return false;
   if (dims == 4 && (query.sym_size(0) != key.sym_size(0) || query.sym_size(0) != value.sym_size(0))) return false;
   if (query.sym_size(-1) != key.sym_size(-1) || key.sym_size(-2) != value.sym_size(-2)) return false;
-  if (query.sym_size(-1) < 1 || query.sym_size(-1) > kMaxHeadDim || value.sym_size(-1) < 1 ||
-      value.sym_size(-1) > kMaxHeadDim)
-    return false;
   const auto heads = query.sym_size(-3), kv_heads = key.sym_size(-3);
   if (kv_heads != value.sym_size(-3)) return false;
   return heads == kv_heads || (enable_gqa && kv_heads > 0 && heads % kv_heads == 0);
@@ -47,13 +44,7 @@ bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Te
   if (attn_mask.has_value() && attn_mask->defined()) {
     if (is_causal || !bias_fits(*attn_mask, query, key)) return false;
   }
-  AttentionProblem problem;  // only head sizes decide which family serves
-  problem.head_dim = query.sym_size(-1).guard_int(__FILE__, __LINE__);
-  problem.v_dim = value.sym_size(-1).guard_int(__FILE__, __LINE__);
-  problem.dtype = dtype_of(query, "scaled_dot_product_attention");
-  for (const auto pass : {AttentionPass::forward, AttentionPass::dq, AttentionPass::dkdv})
-    if (attention_plan(profile_of(query), {}, problem, pass).family == AttentionFamily::none) return false;
-  return true;
+  return servable(query.sym_size(-1).guard_int(__FILE__, __LINE__), value.sym_size(-1).guard_int(__FILE__, __LINE__));
 }
 
 std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device) {
@@ -63,14 +54,14 @@ std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int
   problem.head_dim = head_dim;
   problem.v_dim = v_dim;
   problem.dtype = DType::f16;
-  problem.device = static_cast<int>(device);
-  const MatrixLayout& layout = matrix_layout(static_cast<int>(device), DType::f16);  // creates the device
-  const DeviceProfile& caps = profile_of(static_cast<int>(device));
+  problem.layout = matrix_layout(static_cast<int>(device), DType::f16);  // creates the device
+  const DeviceProfile& profile = profile_of(static_cast<int>(device));
   std::vector<std::string> names;
   for (const auto& [name, pass] :
-       {std::pair{"forward", AttentionPass::forward}, {"dq", AttentionPass::dq}, {"dkdv", AttentionPass::dkdv}})
-    names.push_back(std::string(name) + "=" +
-                    attention_family_name(attention_plan(caps, layout, problem, pass).family));
+       {std::pair{"forward", AttentionPass::forward}, {"dq", AttentionPass::dq}, {"dkdv", AttentionPass::dkdv}}) {
+    const auto plan = plan_attention(profile, problem, pass, overrides());
+    names.push_back(std::string(name) + "=" + (plan ? family_name(*plan) : "none"));
+  }
   return names;
 }
 

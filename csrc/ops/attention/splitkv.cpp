@@ -31,8 +31,8 @@ at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
 
 }  // namespace
 
-void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                   const at::Tensor& logsumexp) {
+void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPlan& plan, const at::Tensor& out,
+                           const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
   const int64_t parts = problem.batch * problem.kv_heads * plan.splits,
                 rows = problem.heads / problem.kv_heads * problem.q_len;
@@ -77,8 +77,8 @@ void launch_decode(const AttentionCall& call, const AttentionPlan& plan, const a
   launch(stream, kernel::flash_decode_combine(), spec, p, args, linear_grid(groups));
 }
 
-void launch_lanes(const AttentionCall& call, const AttentionPlan& plan, const at::Tensor& out,
-                  const at::Tensor& logsumexp) {
+void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, const at::Tensor& out,
+                    const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
   const int64_t groups = problem.batch * problem.kv_heads, members = problem.heads / problem.kv_heads;
   TensorArgs args;

@@ -2,107 +2,130 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 #include <string_view>
-#include <vector>
-
-#include "core/environment.h"
 
 namespace aule::ops {
 namespace {
 
-// What was tried and its timings stand in the shaders' head comments.
+using A = Architecture;
+
+// What was tried and its timings: docs/ladders.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
-constexpr MatrixShape kForward[] = {
+constexpr CoopMatEntry kForward[] = {
     {32, 4, 2, 32, 2, 1, 1},     {64, 4, 2, 64, 2, 1, 1},     {80, 4, 2, 32, 1, 1},       {96, 4, 2, 32, 2, 1, 1},
     {128, 8, 2, 32, 1, 1, 0, 1}, {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
-constexpr MatrixShape kForwardBanded[] = {{64, 4, 2, 64, 2, 1},        {80, 4, 2, 32, 1, 1},
-                                          {96, 4, 2, 32, 2, 1, 1},     {128, 4, 2, 32, 1, 1},
-                                          {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
+constexpr CoopMatEntry kForwardMasked[] = {{64, 4, 2, 64, 2, 1},        {80, 4, 2, 32, 1, 1},
+                                           {96, 4, 2, 32, 2, 1, 1},     {128, 4, 2, 32, 1, 1},
+                                           {192, 8, 1, 32, 2, 1, 0, 1}, {256, 8, 1, 16, 1, 2, 0, 2}};
 // With bias or soft cap.
-constexpr MatrixShape kForwardModified[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 32, 2, 1},  {80, 4, 2, 32, 1, 1},
-                                            {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2}, {192, 8, 1, 32, 2, 1},
-                                            {256, 8, 1, 16, 1, 2}};
+constexpr CoopMatEntry kForwardModified[] = {{32, 4, 2, 32, 2, 1, 1}, {64, 4, 2, 32, 2, 1},  {80, 4, 2, 32, 1, 1},
+                                             {96, 4, 2, 32, 2, 1, 1}, {128, 8, 2, 32, 1, 2}, {192, 8, 1, 32, 2, 1},
+                                             {256, 8, 1, 16, 1, 2}};
 // Backward: two operands stay in registers beside the accumulators, so 16 rows of a subgroup are what fits at D 128,
 // and wider heads are shared by two subgroups. dQ at D 192 has 32 rows, each with half of its columns.
-constexpr MatrixShape kDq[] = {
+constexpr CoopMatEntry kDq[] = {
     {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 2, 16, 1, 2}, {256, 8, 1, 32, 2, 1}};
-constexpr MatrixShape kDkDv[] = {
+constexpr CoopMatEntry kDkDv[] = {
     {64, 4, 2, 64, 1, 1}, {128, 8, 1, 64, 1, 1}, {192, 8, 1, 32, 2, 1}, {256, 8, 1, 16, 1, 2}};
 
-// Other vendors: shapes that RADV compiles for RDNA3 without spilled vector registers
-// (benchmarks/results/chips-mesa-26.2.md): from D 128 backward two subgroups share the rows. None was found for D 256,
-// which the portable kernels serve.
-constexpr MatrixShape kForwardOthers[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 4, 1, 16, 1, 1}};
-constexpr MatrixShape kDqOthers[] = {
+// Shapes that RADV compiles for RDNA3 without spilled vector registers (benchmarks/results/chips-mesa-26.2.md): from
+// D 128 on, two subgroups share the rows of the backward. None was found for D 256, which the family simt serves.
+constexpr CoopMatEntry kForwardUnknown[] = {{64, 4, 2, 64, 4, 1}, {128, 4, 1, 32, 1, 1}, {192, 4, 1, 16, 1, 1}};
+constexpr CoopMatEntry kDqUnknown[] = {
     {64, 4, 1, 64, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
-constexpr MatrixShape kDkDvOthers[] = {
+constexpr CoopMatEntry kDkDvUnknown[] = {
     {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
 
-struct Table {
-  std::string_view name;  // in the file of measured shapes
-  Numbers Overrides::* replaced;
-  std::span<const MatrixShape> nvidia, others;
-};
-const std::array<Table, 5> kTables{
-    {{"forward", &Overrides::attention_shape, kForward, kForwardOthers},
-     {"forward_banded", &Overrides::attention_shape, kForwardBanded, kForwardOthers},
-     {"dq", &Overrides::attention_shape_dq, kDq, kDqOthers},
-     {"dkdv", &Overrides::attention_shape_dkdv, kDkDv, kDkDvOthers},
-     {"forward_modified", &Overrides::attention_shape, kForwardModified, kForwardOthers}}};
+// Software devices: few registers, one copy of each loop's body, for the driver compiles slowly.
+constexpr SimtShape kSoftwareShape{128, 8, 4, 4, 32, 4, 1, 1, 1, 128};
+// Any GPU: no spilled register on RDNA2 and RDNA3 (RADV 25.0), 17 KiB of shared memory at 128 columns.
+constexpr SimtShape kModestShape{128, 8, 4, 4, 16, 1, 2, 1, 4, 128};
+// 255 registers and 48 KiB of shared memory: 8 x 8 scores of an invocation where it has no second tile of scores.
+constexpr SimtShape kForwardWide64{128, 8, 8, 8, 8, 1, 2, 2, 8, 64};
+constexpr SimtShape kForwardWide{256, 16, 8, 8, 8, 1, 2, 2, 16, 128};
+constexpr SimtShape kBackwardWide{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
+constexpr SimtShape kDkDvWide128{256, 16, 4, 4, 16, 1, 2, 4, 16, 128};  // two results of 128 columns
 
-bool sound(const MatrixShape& s) {
-  return s.dim >= 16 && s.dim <= 256 && s.warps >= 1 && s.warps <= 32 && s.rows >= 1 && s.rows <= 4 && s.tile >= 8 &&
-         s.tile <= 128 && s.tile % 8 == 0 && s.step >= 1 && s.stages >= 1 && s.stages <= 2 && s.fences >= 0 &&
-         s.fences <= 2;
+enum Table : uint8_t { forward, forward_masked, forward_modified, dq, dkdv, kTables };
+// Their names in the file of measured shapes, and the overrides of their entries.
+constexpr std::string_view kNames[kTables] = {"forward", "forward_banded", "forward_modified", "dq", "dkdv"};
+constexpr Numbers Overrides::* kReplaced[kTables] = {&Overrides::attention_shape, &Overrides::attention_shape,
+                                                     &Overrides::attention_shape, &Overrides::attention_shape_dq,
+                                                     &Overrides::attention_shape_dkdv};
+
+struct Tuning {
+  std::span<const Architecture> architectures;  // none: all that no row above has
+  std::array<std::span<const CoopMatEntry>, kTables> coopmat;
+  bool wide_simt = false;  // registers and shared memory for the wide shapes
+  FamilyLimits limits;
+};
+using CoopMatTables = std::array<std::span<const CoopMatEntry>, kTables>;
+// Measured on an H200; the other generations have as many registers and as much shared memory.
+constexpr Architecture kNvidia[] = {A::turing, A::ampere, A::ada, A::hopper, A::blackwell, A::nvidia};
+constexpr Architecture kAmd[] = {A::gcn,   A::rdna1, A::rdna2, A::rdna3, A::rdna4,
+                                 A::cdna1, A::cdna2, A::cdna3, A::cdna4, A::amd};
+constexpr CoopMatTables kTablesNvidia{kForward, kForwardMasked, kForwardModified, kDq, kDkDv};
+constexpr CoopMatTables kTablesUnknown{kForwardUnknown, kForwardUnknown, kForwardUnknown, kDqUnknown, kDkDvUnknown};
+constexpr Tuning kTunings[] = {
+    {kNvidia, kTablesNvidia, true, {}},
+    // Wider heads spill registers on RDNA3 where the layout is unknown, and 128 registers do not hold what flies in
+    // 512 invocations on CDNA3.
+    {kAmd, kTablesUnknown, false, {192, 256}},
+    {{}, kTablesUnknown, false, {}},
+};
+
+const Tuning& tuning_of(const DeviceProfile& profile) {
+  return *std::find_if(std::begin(kTunings), std::prev(std::end(kTunings)), [&](const Tuning& t) {
+    return std::find(t.architectures.begin(), t.architectures.end(), profile.architecture) != t.architectures.end();
+  });
 }
 
-// Numbers from `first` on into the shape's members, in their order; false: too few, or no kernel can be made of them.
-bool read_shape(MatrixShape& s, std::span<const int> numbers) {
-  int* const members[] = {&s.warps, &s.rows, &s.tile, &s.step, &s.stages, &s.direct, &s.fences};
+bool sound(const CoopMatEntry& e) {
+  return e.dim >= 16 && e.dim <= 256 && e.subgroups >= 1 && e.subgroups <= 32 && e.row_blocks >= 1 &&
+         e.row_blocks <= 4 && e.tile >= 8 && e.tile <= 128 && e.tile % 8 == 0 && e.blocks_in_flight >= 1 &&
+         e.stages >= 1 && e.stages <= 2 && e.motion_barriers >= 0 && e.motion_barriers <= 2;
+}
+
+// Numbers into the members from `subgroups` on; false: too few, or no kernel can be made of them.
+bool read_entry(CoopMatEntry& e, std::span<const int> numbers) {
+  int* const members[] = {&e.subgroups, &e.row_blocks,  &e.tile,           &e.blocks_in_flight,
+                          &e.stages,    &e.from_global, &e.motion_barriers};
   if (numbers.size() < 5) return false;
   for (size_t i = 0; i < std::min(numbers.size(), std::size(members)); ++i) *members[i] = numbers[i];
-  return sound(s);
+  return sound(e);
 }
 
-// The nearest of the measured rows "pass dim warps rows tile step stages [direct [fences]]".
-MatrixShape find_measured(const DeviceProfile& profile, std::string_view pass, int dim) {
-  MatrixShape best;
-  for (const MeasuredShape& row : profile.measured_shapes) {
-    if (row.pass != pass || row.numbers[0] < dim || (best.dim != 0 && row.numbers[0] >= best.dim)) continue;
-    MatrixShape s{row.numbers[0]};
-    if (read_shape(s, std::span(row.numbers).subspan(1))) best = s;
+// The nearest of the measured lines "pass dim subgroups row_blocks ...".
+CoopMatEntry find_measured(const DeviceProfile& profile, std::string_view pass, int dim) {
+  CoopMatEntry best;
+  for (const MeasuredShape& line : profile.measured_shapes) {
+    if (line.pass != pass || line.numbers[0] < dim || (best.dim != 0 && line.numbers[0] >= best.dim)) continue;
+    CoopMatEntry e{line.numbers[0]};
+    if (read_entry(e, std::span(line.numbers).subspan(1))) best = e;
   }
   return best;
 }
 
-MatrixShape find(std::span<const MatrixShape> rows, int dim) {
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const MatrixShape& r) { return dim <= r.dim; });
-  return row == rows.end() ? MatrixShape{} : *row;
+CoopMatEntry find(std::span<const CoopMatEntry> entries, int dim) {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const CoopMatEntry& e) { return dim <= e.dim; });
+  return found == entries.end() ? CoopMatEntry{} : *found;
 }
 
-// Software devices: few registers, one copy of each loop's body, for the driver compiles slowly.
-constexpr TilesShape kSoftwareTiles{128, 8, 4, 4, 32, 4, 1, 1, 1, 128};
-// Any GPU: no spilled register on RDNA2 and RDNA3 (RADV 25.0), 17 KiB of shared memory at 128 columns.
-constexpr TilesShape kModestTiles{128, 8, 4, 4, 16, 1, 2, 1, 4, 128};
-// 255 registers and 48 KiB of shared memory: 8 x 8 scores of an invocation where it has no second tile of scores.
-constexpr TilesShape kForwardTiles64{128, 8, 8, 8, 8, 1, 2, 2, 8, 64};
-constexpr TilesShape kForwardTiles{256, 16, 8, 8, 8, 1, 2, 2, 16, 128};
-constexpr TilesShape kBackwardTiles{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
-constexpr TilesShape kDkDvTiles128{256, 16, 4, 4, 16, 1, 2, 4, 16, 128};  // two results of 128 columns
-
-// More shared memory than the device has is not refused by every driver: one hangs.
-bool fits(const TilesShape& s, const DeviceProfile& caps, AttentionPass pass, int64_t dim) {
+// Not every driver refuses more shared memory than the device has: one hangs.
+bool fits(const SimtShape& s, const DeviceProfile& profile, AttentionPass pass, int64_t dim) {
   TilesSpec spec;
-  set_plan(spec, s, tiles_columns(s, dim));
+  set_plan(spec, s, simt_columns(s, dim));
   spec.dropout = true;  // and row sums without shuffles: the most that it may take
   const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd(0), spec)
                          : pass == AttentionPass::dq    ? shared_bytes(kernel::flash_attn_bwd_dq(0), spec)
                                                         : shared_bytes(kernel::flash_attn_bwd_dkdv(0), spec);
-  return bytes <= caps.shared_bytes && static_cast<uint32_t>(s.local) <= caps.max_workgroup_invocations;
+  return bytes <= profile.shared_bytes && static_cast<uint32_t>(s.local) <= profile.max_workgroup_invocations;
 }
 
-bool sound(const TilesShape& s) {
+bool sound(const SimtShape& s) {
   const auto byte = [](int x) { return x >= 1 && x <= 255; };
   if (!byte(s.lanes) || !byte(s.columns) || !byte(s.depth) || !byte(s.strip) || !byte(s.unroll_scores) ||
       !byte(s.unroll_result) || s.lanes > 32 || (s.lanes & (s.lanes - 1)) != 0)
@@ -112,52 +135,63 @@ bool sound(const TilesShape& s) {
          s.stages >= 1 && s.stages <= 2 && s.most >= 4 * s.lanes && s.most % (4 * s.lanes) == 0;
 }
 
+bool read_shape(SimtShape& s, const Numbers& asked) {
+  int* const members[] = {&s.local, &s.lanes,  &s.rows,          &s.columns,       &s.depth,
+                          &s.strip, &s.stages, &s.unroll_scores, &s.unroll_result, &s.most};
+  const auto count = static_cast<size_t>(asked.count);
+  if (count < 9) return false;
+  for (size_t i = 0; i < std::min(std::size(members), count); ++i) *members[i] = asked.values[i];
+  return sound(s);
+}
+
 }  // namespace
 
-int tiles_columns(const TilesShape& shape, int64_t dim) {
+FamilyLimits family_limits(const DeviceProfile& profile) { return tuning_of(profile).limits; }
+
+int simt_columns(const SimtShape& shape, int64_t dim) {
   const int64_t step = 4 * shape.lanes;
   return static_cast<int>(std::min((dim + step - 1) / step * step, int64_t{shape.most}));
 }
 
-TilesShape tiles_shape(const DeviceProfile& caps, AttentionPass pass, int64_t dim, int64_t length) {
-  const bool forward = pass == AttentionPass::forward;
-  TilesShape shape = caps.is_software() ? kSoftwareTiles : kModestTiles;
-  const Overrides& replaced = overrides();
-  const Numbers& asked = forward                     ? replaced.attention_tiles
-                         : pass == AttentionPass::dq ? replaced.attention_tiles_dq
-                                                     : replaced.attention_tiles_dkdv;
-  if (asked.count >= 9) {
-    TilesShape s;
-    int* const members[] = {&s.local, &s.lanes,  &s.rows,          &s.columns,       &s.depth,
-                            &s.strip, &s.stages, &s.unroll_scores, &s.unroll_result, &s.most};
-    for (size_t i = 0; i < std::min(std::size(members), static_cast<size_t>(asked.count)); ++i)
-      *members[i] = asked.values[i];
-    if (sound(s) && fits(s, caps, pass, dim)) return s;
-  }
+std::optional<SimtShape> simt_shape(const DeviceProfile& profile, AttentionPass pass, int64_t dim, int64_t length,
+                                    const Overrides& overrides) {
+  const Numbers& asked = pass == AttentionPass::forward ? overrides.attention_tiles
+                         : pass == AttentionPass::dq    ? overrides.attention_tiles_dq
+                                                        : overrides.attention_tiles_dkdv;
+  if (SimtShape s; read_shape(s, asked) && fits(s, profile, pass, dim)) return s;
+  SimtShape shape = profile.is_software() ? kSoftwareShape : kModestShape;
   if (length <= 64) {  // one block of rows, no longer than it must be
     shape.local = length <= 16 ? 4 * shape.lanes : length <= 32 ? 8 * shape.lanes : shape.local;
-  } else if (caps.vendor() == Vendor::nvidia && !caps.is_software()) {
-    TilesShape wide = kBackwardTiles;
-    if (forward) wide = dim <= 64 ? kForwardTiles64 : kForwardTiles;
-    if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvTiles128;
-    if (fits(wide, caps, pass, dim)) shape = wide;
+  } else if (tuning_of(profile).wide_simt && !profile.is_software()) {
+    SimtShape wide = kBackwardWide;
+    if (pass == AttentionPass::forward) wide = dim <= 64 ? kForwardWide64 : kForwardWide;
+    if (pass == AttentionPass::dkdv && dim > 64) wide = kDkDvWide128;
+    if (fits(wide, profile, pass, dim)) shape = wide;
   }
-  while (!fits(shape, caps, pass, dim) && shape.most > 32) shape.most /= 2;
+  while (!fits(shape, profile, pass, dim)) {
+    if (shape.most <= 32) return {};
+    shape.most /= 2;
+  }
   return shape;
 }
 
-MatrixShape matrix_shape(const DeviceProfile& profile, AttentionPass pass, bool banded, bool plain, int dim) {
-  const Table& table = kTables[pass == AttentionPass::dq ? 2 : pass == AttentionPass::dkdv ? 3 : !plain ? 4 : banded];
-  const MatrixShape shipped = find(profile.vendor() == Vendor::nvidia ? table.nvidia : table.others, dim),
-                    measured = find_measured(profile, table.name, dim);
-  // The nearer row; a measured one where both are as near.
-  MatrixShape shape = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
-  const Numbers& asked = overrides().*table.replaced;
-  MatrixShape other{shape.dim};
-  other.parts = shape.parts;
-  if (shape.dim != 0 && read_shape(other, std::span(asked.values).first(static_cast<size_t>(asked.count))))
-    shape = other;
-  return shape;
+CoopMatEntry coopmat_entry(const DeviceProfile& profile, const AttentionProblem& problem, AttentionPass pass, int dim,
+                           const Overrides& overrides) {
+  const Table table = pass == AttentionPass::dq     ? dq
+                      : pass == AttentionPass::dkdv ? dkdv
+                      : !problem.unmodified_scores  ? forward_modified
+                      : problem.masked              ? forward_masked
+                                                    : forward;
+  const CoopMatEntry shipped = find(tuning_of(profile).coopmat[table], dim),
+                     measured = find_measured(profile, kNames[table], dim);
+  // The nearer one; a measured one where both are as near.
+  CoopMatEntry entry = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
+  const Numbers& asked = overrides.*kReplaced[table];
+  CoopMatEntry other{entry.dim};
+  other.role_split = entry.role_split;
+  if (entry.dim != 0 && read_entry(other, std::span(asked.values).first(static_cast<size_t>(asked.count))))
+    entry = other;
+  return entry;
 }
 
 }  // namespace aule::ops

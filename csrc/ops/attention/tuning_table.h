@@ -1,30 +1,35 @@
-// How the attention kernels are cut, by pass and head size. Those for matrix units: the shipped table, or what
+// How the attention kernels are cut, by architecture, pass and head size: the shipped tables, or what
 // `python -m torch_aule.tune` measured on this device.
 #pragma once
-#include <span>
-
 #include "ops/attention/plan.h"
 
 namespace aule::ops {
 
-struct MatrixShape {
-  int dim = 0;  // the larger padded head size, at most; 0: no shape
-  int warps = 0, rows = 0, tile = 0, step = 0, stages = 0;
+// An entry of the tables for cooperative matrices.
+struct CoopMatEntry {
+  int dim = 0;  // the larger padded head size, at most; 0: no entry
+  int subgroups = 0, row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
   // Stationary operands come straight from memory where rows are whole and aligned and at least so many others pass:
   // it starts later but leaves the loop more registers. 0: never.
-  int direct = 0;
-  int fences = 0;  // forward: FENCES of flash_attn_fwd_matrix.comp
-  int parts = 0;   // backward: subgroups that share rows, one with S and one with dP; 0: 2 above 128 columns, else 1
+  int from_global = 0;
+  int motion_barriers = 0;  // forward: FENCES of flash_attn_fwd_matrix.comp
+  int role_split = 0;       // backward: subgroups that share rows; 0: 2 above 128 columns, else 1
 };
+// For the padded head size `dim`. Overrides attention_shape(_dq, _dkdv) have the members from `subgroups` on.
+CoopMatEntry coopmat_entry(const DeviceProfile& profile, const AttentionProblem& problem, AttentionPass pass, int dim,
+                           const Overrides& overrides);
 
-// The shape for padded head size `dim`; `plain`: scores without bias and soft cap. The overrides
-// attention_shape(_dq, _dkdv)=warps,rows,tile,step,stages[,direct[,fences]] overrides the tables.
-MatrixShape matrix_shape(const DeviceProfile& profile, AttentionPass pass, bool banded, bool plain, int dim);
+// Limits of the other families on an architecture.
+struct FamilyLimits {
+  int opaque_dim = 256;     // widest head of cooperative matrices of unknown layout
+  int splitkv_local = 512;  // invocations of split-KV, if operands are loaded 16 bytes at a time
+};
+FamilyLimits family_limits(const DeviceProfile& profile);
 
-// For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns.
-// The overrides attention_tiles(_dq,
-// _dkdv)=local,lanes,rows,columns,depth,strip,stages,unroll_scores,unroll_result[,most] replace it.
-TilesShape tiles_shape(const DeviceProfile& caps, AttentionPass pass, int64_t dim, int64_t length);
-int tiles_columns(const TilesShape& shape, int64_t dim);
+// For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns; nothing where none fits. Overrides
+// attention_tiles(_dq, _dkdv) have the members of a SimtShape.
+std::optional<SimtShape> simt_shape(const DeviceProfile& profile, AttentionPass pass, int64_t dim, int64_t length,
+                                    const Overrides& overrides);
+int simt_columns(const SimtShape& shape, int64_t dim);
 
 }  // namespace aule::ops

@@ -1,0 +1,135 @@
+"""Made-up devices, and the attention problems whose plans are compared with a table (test_attention_plan.py).
+
+The devices are what drivers say of real ones: NVIDIA's of an H200, RADV of an RDNA3, ANV of an Arc, and lavapipe of
+Mesa 22.3 and 26.2. A problem is a dict of numbers under the names of ``AttentionProblem``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import matrix_probes  # noqa: E402
+
+KIB = 1024
+SUBGROUPS = ("subgroup_basic", "subgroup_arithmetic", "subgroup_shuffle", "subgroup_ballot")
+COMMON = ("float16", "int8", "int16", "int_dot_product", "float32_atomic_add", "shared_float32_atomic_add", *SUBGROUPS)
+
+
+def device(kind, name, ids, subgroups, shared, push, groups, multiprocessors, *capabilities):
+    size, least, most = subgroups
+    return {
+        "kind": kind, "name": name, "vendor_id": ids[0], "device_id": ids[1], "subgroup_size": size,
+        "min_subgroup_size": least, "max_subgroup_size": most, "shared_bytes": shared * KIB,
+        "max_push_constant_bytes": push, "max_workgroup_invocations": 1024, "max_group_count": groups,
+        "multiprocessors": multiprocessors, "capabilities": (*COMMON, *capabilities),
+    }  # fmt: skip
+
+
+LAVAPIPE = ("llvmpipe (LLVM 19.1, 256 bits)", (0x10005, 0), (8, 8, 8), 32)
+MATRICES = ("cooperative_matrix", "bfloat16")
+#: Profiles; multiprocessors of 0 are those that no extension tells.
+DEVICES = {
+    "h200": device("discrete", "NVIDIA H200", (0x10DE, 0x2335), (32, 32, 32), 48, 256, (2**31 - 1, 65535, 65535), 132,
+                   "float64", *MATRICES),
+    "rdna3": device("discrete", "AMD Radeon RX 7900 XTX (RADV NAVI31)", (0x1002, 0x744C), (64, 32, 64), 64, 256,
+                    (2**32 - 1, 65535, 65535), 96, "float64", *MATRICES),
+    "arc": device("discrete", "Intel(R) Arc(tm) B580 Graphics (BMG G21)", (0x8086, 0xE20B), (32, 16, 32), 64, 256,
+                  (65535, 65535, 65535), 0, *MATRICES),
+    "lavapipe": device("cpu", *LAVAPIPE, 128, (65535, 65535, 65535), 0, "float64"),
+    "lavapipe_matrices": device("cpu", *LAVAPIPE, 256, (65535, 65535, 65535), 0, "float64", *MATRICES),
+    # The same with AULE_DISABLE_CPU_KERNELS=1.
+    "lavapipe_as_gpu": device("other", *LAVAPIPE, 256, (65535, 65535, 65535), 0, "float64", *MATRICES),
+}  # fmt: skip
+#: What a device's matrix units answer to the probe, by dtype; or the little that is known without an answer.
+OPAQUE = {"usable": True, "m": 8, "n": 16, "subgroup": 16}
+LAYOUTS = {
+    "h200": {"f16": (matrix_probes.nvidia(), 16, 16, 32, 32), "bf16": (matrix_probes.nvidia(True), 16, 16, 32, 32)},
+    "rdna3": {"f16": (matrix_probes.rdna3(64), 16, 16, 32, 64), "bf16": OPAQUE | {"m": 16, "subgroup": 64}},
+    "arc": {"f16": OPAQUE, "bf16": OPAQUE},
+    "lavapipe": {},
+    "lavapipe_matrices": {"f16": (matrix_probes.lavapipe(), 8, 8, 8, 8)},
+    "lavapipe_as_gpu": {"f16": (matrix_probes.lavapipe(), 8, 8, 8, 8)},
+}
+PASSES = ("forward", "dq", "dkdv")
+LENGTHS = ((1, 1), (1, 200), (1, 8192), (4, 1024), (7, 50), (16, 16), (33, 77), (64, 64), (100, 300), (1024, 1024),
+           (8192, 8192))  # fmt: skip
+DIMS = (8, 16, 32, 40, 64, 72, 80, 96, 100, 128, 160, 192, 256, 257, 512)
+
+
+def problem(which="forward", dtype="f16", lengths=(1024, 1024), dims=(64, 64), heads=(16, 16), batch=2, **flags):
+    values = {
+        "dtype": dtype, "batch": batch, "heads": heads[0], "kv_heads": heads[1], "q_len": lengths[0],
+        "k_len": lengths[1], "head_dim": dims[0], "v_dim": dims[1], "masked": 0, "ragged": 0, "unmodified_scores": 1,
+        "fits_i32": 1, "vec16b": 1, "num_splits": 0,
+    }  # fmt: skip
+    assert set(flags) <= set(values)
+    return which, values | flags
+
+
+def grid():
+    """Every combination that a digest speaks for."""
+    scores = ({}, {"masked": 1}, {"unmodified_scores": 0})
+    for which, dtype, lengths, dim, heads, flags in itertools.product(
+        PASSES, ("f16", "bf16", "f32"), LENGTHS, DIMS, ((16, 16), (16, 4), (3, 1)), scores
+    ):
+        yield problem(which, dtype, lengths, (dim, dim), heads, **flags)
+    for which, dtype, dims in itertools.product(PASSES, ("f16", "f32"), ((64, 128), (128, 64), (192, 128), (24, 512))):
+        yield problem(which, dtype, dims=dims)
+    for lengths, batch, flags in itertools.product(
+        ((1, 512), (1, 100000), (2, 4096)), (1, 64, 70000),
+        ({"ragged": 1}, {"num_splits": 1}, {"num_splits": 3}, {"vec16b": 0}, {"fits_i32": 0},
+         {"num_splits": 3, "vec16b": 0}),
+    ):  # fmt: skip
+        yield problem(lengths=lengths, batch=batch, heads=(32, 8), dims=(128, 128), **flags)
+
+
+def shown():
+    """Problems whose plans stand in the table as text."""
+    for which, dtype, dim in itertools.product(PASSES, ("f16", "f32"), (32, 64, 80, 128, 192, 256, 512)):
+        yield problem(which, dtype, dims=(dim, dim))
+    for which, dim in itertools.product(PASSES, (64, 128)):
+        yield problem(which, "bf16", dims=(dim, dim), masked=1)
+        yield problem(which, "f16", dims=(dim, dim), unmodified_scores=0)
+        yield problem(which, "f16", (33, 77), (dim, dim))
+    for lengths in ((1, 300), (1, 16384), (4, 4096), (16, 200)):
+        yield problem("forward", "f16", lengths, (128, 128), (32, 8), 1)
+    yield problem("forward", "f32", (1, 16384), (64, 64), (32, 8), 1, vec16b=0)
+    yield problem("forward", "f16", (1, 4096), (128, 128), (32, 8), 70000, ragged=1)
+    yield problem("forward", "f16", (1, 4096), (128, 128), (32, 8), 4, num_splits=1)
+
+
+#: Settings that replace the planner's choice, on a few problems and devices.
+OVERRIDDEN_DEVICES = ("h200", "arc", "lavapipe_as_gpu")
+OVERRIDES = (
+    *({"attention_variant": family}
+      for family in ("simd", "simt", "coopmat", "coopmat_opaque", "splitkv", "splitkv_shared")),
+    {"attention_shape": "4,1,32,1,2,1,2", "attention_shape_dq": "8,1,16,1,1", "attention_shape_dkdv": "4,1,16,1,1"},
+    {"attention_shape": "4,1,128,1,2", "attention_role_split": "2"},
+    {"attention_variant": "splitkv", "attention_shape": "64,2"},
+    {"attention_tiles": "64,4,4,4,8,1,1,1,1,64", "attention_tiles_dq": "64,8,4,4,16,2,2,1,4",
+     "attention_tiles_dkdv": "64,7,4,4,16,2,2,1,4", "attention_variant": "simt"},
+    {"attention_hand_over": "0"},
+)  # fmt: skip
+
+
+def overridden():
+    for override in OVERRIDES:
+        for which, dim in itertools.product(PASSES, (64, 192)):
+            yield override, problem(which, "f16", dims=(dim, dim))
+        yield override, problem("forward", "f32", dims=(64, 64))
+        yield override, problem("forward", "f16", (1, 4096), (128, 128), (32, 8))
+
+
+def text_of(which, values) -> str:
+    """Such as ``forward f16 B2 H16/4 Lq1 Lk4096 D128 masked``; what is as usual is left out."""
+    v = values
+    heads = f"H{v['heads']}" + f"/{v['kv_heads']}" * (v["heads"] != v["kv_heads"])
+    dims = f"D{v['head_dim']}" + f"/{v['v_dim']}" * (v["head_dim"] != v["v_dim"])
+    words = [which, v["dtype"], f"B{v['batch']}", heads, f"Lq{v['q_len']}", f"Lk{v['k_len']}", dims]
+    usual = {"masked": 0, "ragged": 0, "unmodified_scores": 1, "fits_i32": 1, "vec16b": 1, "num_splits": 0}
+    words += [f"{name}={v[name]}" for name, value in usual.items() if v[name] != value]
+    return " ".join(words)

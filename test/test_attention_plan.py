@@ -1,0 +1,119 @@
+"""Attention's planner, a function of values: its plans on made-up devices against a table. Needs no device."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import plan_problems
+from plan_problems import DEVICES, LAYOUTS, problem, text_of
+from torch_aule import _C
+from torch_aule.tune import _text
+
+TABLE = [
+    line.split(" | ")
+    for line in (Path(__file__).parent / "attention_plans.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def layout_of(device, dtype):
+    """What the planner knows of the device's matrices for this dtype: from a probe's answer, or the little without."""
+    known = LAYOUTS[device].get(dtype, {})
+    return known if isinstance(known, dict) else _C.read_matrix_probe(*known)
+
+
+class Planner:
+    """Plans on one device, as text."""
+
+    def __init__(self, device, **changed):
+        self.profile = _C.device_profile(DEVICES[device] | changed)
+        self.layouts = {dtype: layout_of(device, dtype) for dtype in ("f16", "bf16", "f32")}
+
+    def __call__(self, which, values, **overrides):
+        settings = _C.Overrides()
+        for name, value in overrides.items():
+            settings.set(name, _text(value))
+        return _C.plan_attention(self.profile, which, values, self.layouts[values["dtype"]], settings)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_plans_of_the_table(device):
+    plan = Planner(device)
+    expected = {name: text for on, name, text in TABLE if on == device}
+    actual = {text_of(*p): plan(*p) for p in plan_problems.shown()}
+    if device in plan_problems.OVERRIDDEN_DEVICES:
+        for overrides, p in plan_problems.overridden():
+            name = " ".join([text_of(*p), *(f"{key}={value}" for key, value in overrides.items())])
+            actual[name] = plan(*p, **overrides)
+    assert len(actual) > 50
+    grid = [name for name in expected if name.startswith("grid of")]
+    assert set(expected) - set(actual) == set(grid)
+    wrong = [f"{name}\n  {text}\n  {expected.get(name)}" for name, text in actual.items() if expected.get(name) != text]
+    assert not wrong, f"{len(wrong)} plans are others, now and in the table:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_plans_of_the_whole_grid(device):
+    plan = Planner(device)
+    plans = [plan(*p) for p in plan_problems.grid()]
+    expected = next((name, text) for on, name, text in TABLE if on == device and name.startswith("grid of"))
+    digest = hashlib.sha256("\n".join(plans).encode()).hexdigest()
+    assert (f"grid of {len(plans)}", f"sha256 {digest}") == expected
+
+
+def test_architectures():
+    """From what drivers say; parts of a vendor that are not listed are the vendor's."""
+    names = {
+        ("NVIDIA H200", 0x10DE, 0x2335): "hopper", ("NVIDIA H100 80GB HBM3", 0x10DE, 0x2330): "hopper",
+        ("NVIDIA A100-SXM4-80GB", 0x10DE, 0x20B2): "ampere", ("NVIDIA GeForce RTX 4090", 0x10DE, 0x2684): "ada",
+        ("NVIDIA GeForce RTX 5090", 0x10DE, 0x2B85): "blackwell", ("NVIDIA B200", 0x10DE, 0x2901): "blackwell",
+        ("Tesla T4", 0x10DE, 0x1EB8): "turing", ("Tesla V100-SXM2-16GB", 0x10DE, 0x1DB1): "nvidia",
+        ("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, 0x744C): "rdna3",
+        ("AMD Radeon 890M Graphics (RADV STRIX1)", 0x1002, 0x150E): "rdna3",
+        ("AMD Radeon Graphics (RADV GFX1201)", 0x1002, 0x7550): "rdna4",
+        ("AMD Radeon RX 6800 (RADV NAVI21)", 0x1002, 0x73BF): "rdna2",
+        ("AMD Radeon Pro VII (RADV VEGA20)", 0x1002, 0x66A1): "gcn",
+        ("AMD Instinct MI300X (RADV GFX942)", 0x1002, 0x74A1): "cdna3", ("AMD Something", 0x1002, 1): "amd",
+        ("Intel(R) Arc(tm) A770 Graphics (DG2)", 0x8086, 0x56A0): "arc",
+        ("Apple M2 Pro", 0x106B, 1): "apple", ("Adreno (TM) 750", 0x5143, 1): "adreno",
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, 0): "lavapipe", ("A new chip", 0x1234, 1): "unknown",
+    }  # fmt: skip
+    found = {
+        (name, vendor, part): _C.device_profile(
+            DEVICES["h200"] | {"name": name, "vendor_id": vendor, "device_id": part}
+        ).architecture
+        for name, vendor, part in names
+    }
+    assert found == names
+    plain = DEVICES["arc"] | {"name": "Intel(R) UHD Graphics 770 (ADL-S GT1)", "capabilities": ()}
+    assert _C.device_profile(plain).architecture == "intel"
+
+
+def test_a_guess_is_marked():
+    profiles = {name: _C.device_profile(values) for name, values in DEVICES.items()}
+    assert (profiles["h200"].multiprocessors, profiles["h200"].multiprocessors_guessed) == (132, False)
+    assert (profiles["arc"].multiprocessors, profiles["arc"].multiprocessors_guessed) == (64, True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_plan_fits_or_there_is_none(device):
+    """With the least shared memory that Vulkan allows there is a plan for every problem; with none there is no plan."""
+    least = Planner(device, shared_bytes=16384)
+    assert not [text_of(*p) for p in plan_problems.shown() if least(*p) == "none"]
+    nothing = Planner(device, shared_bytes=64, capabilities=())
+    assert {nothing(*p) for p in plan_problems.shown()} == {"none"}
+
+
+def test_heads_that_are_too_wide_have_no_plan():
+    assert Planner("h200")(*problem(dims=(513, 64))) == "none"
+    assert Planner("h200")(*problem(dims=(64, 513))) == "none"
+
+
+def test_overrides_refuse_nonsense():
+    settings = _C.Overrides()
+    with pytest.raises(ValueError, match="there is no override named 'attention_warps'"):
+        settings.set("attention_warps", "2")
+    for name, text in (("attention_variant", "matrix"), ("attention_shape", "4,x"), ("attention_workspace", "much")):
+        with pytest.raises(ValueError, match=name):
+            settings.set(name, text)
