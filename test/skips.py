@@ -44,18 +44,11 @@ REFUSED: dict[str, list[str]] = {
         "polygamma.polygamma_n_0", "polygamma.polygamma_n_1", "polygamma.polygamma_n_2", "polygamma.polygamma_n_3",
         "polygamma.polygamma_n_4", "special.polygamma.special_polygamma_n_0",
     ],
-    "no kernel: max_unpool2d": [
-        "nn.functional.max_unpool1d", "nn.functional.max_unpool1d.grad", "nn.functional.max_unpool2d",
-        "nn.functional.max_unpool2d.grad",
-    ],
     "sparse layouts": [
         "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
     ],
     "no kernel: grid_sampler_2d": [
         "nn.functional.grid_sample", "grid_sampler_2d",
-    ],
-    "no kernel: max_unpool3d": [
-        "nn.functional.max_unpool3d", "nn.functional.max_unpool3d.grad",
     ],
     "no kernel: segment_reduce": [
         "_segment_reduce.lengths", "_segment_reduce.offsets",

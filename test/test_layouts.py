@@ -11,6 +11,8 @@ SAMPLES = 3  # of an operator
 PARTS = 4
 AS_ON_CUDA = {
     "nn.functional.max_pool1d": "made of max_pool2d, as on CUDA; the CPU has a kernel of its own without gradients",
+    "nn.functional.max_unpool2d": "contiguous, as CUDA's kernel; the CPU's keeps channels-last",
+    "nn.functional.max_unpool2d.grad": "the same",
     "nn.functional.scaled_dot_product_attention": "like the queries, as CUDA's FlashAttention",
     "nn.functional.pad.reflect": "contiguous, as CUDA's kernels; the CPU's keep channels-last",
     "nn.functional.pad.replicate": "the same",

@@ -26,5 +26,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("adaptive_max_pool2d_backward.grad_input", Pool<2>::adaptive_max_backward_out));
   m.impl(ROW("adaptive_max_pool3d.out", Pool<3>::adaptive_max_out));
   m.impl(ROW("adaptive_max_pool3d_backward.grad_input", Pool<3>::adaptive_max_backward_out));
+  m.impl(ROW("max_unpool2d", ops::max_unpool2d));
+  m.impl(ROW("max_unpool2d.out", ops::max_unpool2d_out));
+  m.impl(ROW("max_unpool3d", ops::max_unpool3d));
+  m.impl(ROW("max_unpool3d.out", ops::max_unpool3d_out));
 }
 }  // namespace aule
