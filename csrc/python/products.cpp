@@ -73,6 +73,9 @@ ops::GemmProblem problem_from(const py::dict& d) {
   g.has_c = d.contains("c");
   if (g.has_c) g.c = view_from(d, "c");
   read(d, "alpha_is_one", g.alpha_is_one);
+  if (d.contains("gelu")) g.activation = ops::Activation::gelu;
+  g.has_residual = d.contains("residual");
+  read(d, "residual", g.residual);
   const auto precision = d["precision"].cast<std::string>();
   g.precision = precision == "high"     ? ops::Float32Precision::high
                 : precision == "medium" ? ops::Float32Precision::medium

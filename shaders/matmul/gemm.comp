@@ -11,9 +11,12 @@
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
 layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
-layout(constant_id = 3) const int HAS_C = 0;
+layout(constant_id = 3) const bool HAS_C = false;
+layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 5) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
+#include "matmul/epilogue.glsl"
 
 const uint TILE = 64, STEP = 16, PITCH = TILE + 4;
 shared float tile_a[STEP * PITCH];
@@ -61,14 +64,7 @@ void main() {
     const uint row = m0 + ty * 4 + i;
     [[unroll]] for (int j = 0; j < 4; ++j) {
       const uint col = n0 + tx * 4 + j;
-      if (row < p.m && col < p.n) {
-        float v = p.alpha * acc[i][j];
-        if (HAS_C != 0)
-          v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-              int64_t(col) * p.c_n), DTYPE);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n),
-            DTYPE, v);
-      }
+      if (row < p.m && col < p.n) finish(batch, row, col, acc[i][j]);
     }
   }
 }

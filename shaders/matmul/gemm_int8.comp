@@ -39,6 +39,7 @@ layout(constant_id = 12) const int B_VEC = 1;
 layout(constant_id = 13) const int DIRECT = 0;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
+#define GEMM_PARAMS_MORE
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 

@@ -11,6 +11,7 @@
 // (A_PAIR, B_PAIR 2) row 16*(i/2) + 2l + i%2, columns alike.
 // What was tried, and what it gave: docs/ladders/gemm_lanes.md
 #include "common/dtype.glsl"
+#define GEMM_PARAMS_MORE
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 

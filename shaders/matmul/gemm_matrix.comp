@@ -1,5 +1,6 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule axis FRAGMENTS 0 1 2
+#pragma aule params wide
 #pragma aule feature cooperative_matrix
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
@@ -53,10 +54,14 @@ layout(constant_id = 16) const uint LINE = 8;
 layout(constant_id = 17) const int ADDRESSES = 0;
 // 1: where a lies along k, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices
 layout(constant_id = 18) const int PAIRS = 0;
+layout(constant_id = 19) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 20) const bool RESIDUAL = false;  // read as OUT_VEC says
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
+#define GEMM_PARAMS_MORE uint64_t residual; uint splits;
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
+#include "matmul/activation.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
@@ -233,17 +238,22 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
 
 uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
 
-// Columns col to col + 7 of c in a row, as words of two.
-uvec4 load_c(uint64_t c, uint row, uint col) {
+// Columns col to col + 7 of a row of c or of the residual, as words of two.
+uvec4 load_row(uint64_t base, uint row, uint col, int row_stride, int col_stride, int vec) {
   const int valid = int(p.n) - int(col);
   if (row >= p.m || valid <= 0) return uvec4(0);
-  const uint64_t at = address(c, int64_t(row) * p.c_m + int64_t(col) * p.c_n);
-  if (C_VEC == 8) return Chunk(at).v;
+  const uint64_t at = address(base, int64_t(row) * row_stride + int64_t(col) * col_stride);
+  if (vec == 8) return Chunk(at).v;
   uvec4 v = uvec4(0);
   UN for (int i = 0; i < 8; ++i)
-    if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * p.c_n)).v) << (16 * (i % 2));
+    if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * col_stride)).v) << (16 * (i % 2));
   return v;
 }
+uvec4 load_c(uint64_t c, uint row, uint col) { return load_row(c, row, col, p.c_m, p.c_n, C_VEC); }
+uvec4 load_residual(uint64_t residual, uint row, uint col) {
+  return load_row(residual, row, col, p.out_m, p.out_n, OUT_VEC);
+}
+vec2 activate2(vec2 v) { return vec2(activate(v.x), activate(v.y)); }
 void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
   const int valid = int(p.n) - int(col);
   if (row >= p.m || valid <= 0) return;
@@ -369,6 +379,7 @@ void main() {
 
   const uint row0 = m0 + warp_m * WM, col0 = n0 + warp_n * WN;
   const uint64_t c = address(p.c, int64_t(batch) * p.c_batch), out_ = address(p.out_, int64_t(batch) * p.out_batch);
+  const uint64_t residual = address(p.residual, int64_t(batch) * p.out_batch);
   const uint64_t partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
 #if FRAGMENTS
   UN for (uint i = 0; i < FM; ++i) {
@@ -396,6 +407,13 @@ void main() {
             const uvec4 added = transpose4(load_c(c, row, col));
             UN for (uint w = 0; w < 4; ++w) v[w] += p.beta * unpack(added[w]);
           }
+          if (ACTIVATION != 0) {
+            UN for (uint w = 0; w < 4; ++w) v[w] = activate2(v[w]);
+          }
+          if (RESIDUAL) {
+            const uvec4 added = transpose4(load_residual(residual, row, col));
+            UN for (uint w = 0; w < 4; ++w) v[w] += unpack(added[w]);
+          }
           store_out(out_, row, col, transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y),
               pack(v[3].x, v[3].y))));
         }
@@ -418,10 +436,13 @@ void main() {
             if (row < p.m && col + x < p.n) F32Ref(partial + (uint64_t(row) * p.n + col + x) * 4).v = patches[from + x];
         } else {
           const uvec4 added = C_VEC != 0 ? load_c(c, row, col) : uvec4(0);
+          const uvec4 after = RESIDUAL ? load_residual(residual, row, col) : uvec4(0);
           uvec4 packed;
           UN for (uint w = 0; w < 4; ++w) {
             vec2 v = p.alpha * vec2(patches[from + 2 * w], patches[from + 2 * w + 1]);
             if (C_VEC != 0) v += p.beta * unpack(added[w]);
+            if (ACTIVATION != 0) v = activate2(v);
+            if (RESIDUAL) v += unpack(after[w]);
             packed[w] = pack(v.x, v.y);
           }
           store_out(out_, row, col, packed);

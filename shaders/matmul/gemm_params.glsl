@@ -2,12 +2,15 @@
 // repeat.
 #ifndef AULE_GEMM_PARAMS_GLSL
 #define AULE_GEMM_PARAMS_GLSL
+#ifndef GEMM_PARAMS_MORE
+#define GEMM_PARAMS_MORE uint64_t residual;  // added to the activated sums, lies as out does
+#endif
 struct Params {
   uint64_t a, b, c, out_;
   int64_t a_batch, b_batch, c_batch, out_batch;
   int a_m, a_k, b_k, b_n, c_m, c_n, out_m, out_n;
   uint m, n, k, batches;
   float alpha, beta;
-  uint splits;  // of k, where a kernel makes partial sums
+  GEMM_PARAMS_MORE
 };
 #endif

@@ -1,12 +1,17 @@
+#pragma aule params wide
 // out = alpha * (sum over splits of a[split]) + beta * c: the second half of a product whose k was shared between
 // workgroups. a: float32 [splits][batches][m][n]. An invocation makes 4 columns of a row.
 #include "common/dtype.glsl"
+#define GEMM_PARAMS_MORE uint64_t residual; uint splits;
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int HAS_C = 0;
+layout(constant_id = 1) const bool HAS_C = false;
+layout(constant_id = 2) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 3) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
+#include "matmul/epilogue.glsl"
 
 void main() {
   const uint per_row = (p.n + 3) / 4;
@@ -29,13 +34,6 @@ void main() {
     }
   }
   [[unroll]] for (int x = 0; x < 4; ++x) {
-    if (col + x < p.n) {
-      float v = p.alpha * sum[x];
-      const int64_t column = int64_t(col + x);
-      if (HAS_C != 0)
-        v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m + column * p.c_n),
-            DTYPE);
-      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + column * p.out_n), DTYPE, v);
-    }
+    if (col + x < p.n) finish(batch, row, col + x, sum[x]);
   }
 }

@@ -15,10 +15,13 @@ layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
 layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
 layout(constant_id = 3) const int A_VEC = 4;
 layout(constant_id = 4) const int B_VEC = 4;
-layout(constant_id = 5) const int HAS_C = 0;
-layout(constant_id = 6) const int OUT_VEC = 4;
+layout(constant_id = 5) const bool HAS_C = false;
+layout(constant_id = 6) const int OUT_VEC = 4;  // of the residual too
+layout(constant_id = 7) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 8) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
+#include "matmul/activation.glsl"
 
 const uint TILE = 128, STEP = 8, PITCH = TILE + 4, BAND = 8;
 const uint HALF = STEP * PITCH / 4;  // in vec4
@@ -98,18 +101,29 @@ void main() {
       [[unroll]] for (int h = 0; h < 2; ++h) {
         const uint col = n0 + tx * 4 + h * 64;
         vec4 v = p.alpha * vec4(acc[i][4 * h], acc[i][4 * h + 1], acc[i][4 * h + 2], acc[i][4 * h + 3]);
-        if (HAS_C != 0) {
+        if (HAS_C) {
           [[unroll]] for (uint j = 0; j < 4; ++j)
             if (col + j < p.n)
               v[j] += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
                   int64_t(col + j) * p.c_n), DTYPE);
         }
-        const uint64_t at = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * size;
+        if (ACTIVATION != 0) {
+          [[unroll]] for (uint j = 0; j < 4; ++j) v[j] = activate(v[j]);
+        }
+        const uint64_t start = uint64_t(int64_t(batch) * p.out_batch) * size;
+        const uint64_t at = p.out_ + start, residual = p.residual + start;
         if (OUT_VEC == 4) {
-          if (col < p.n) F32x4Ref(place(at, row, p.out_m, col, p.out_n)).v = v;
+          if (col < p.n) {
+            if (RESIDUAL) v += F32x4Ref(place(residual, row, p.out_m, col, p.out_n)).v;
+            F32x4Ref(place(at, row, p.out_m, col, p.out_n)).v = v;
+          }
         } else {
-          [[unroll]] for (uint j = 0; j < 4; ++j)
-            if (col + j < p.n) store_float(place(at, row, p.out_m, col + j, p.out_n), 0, DTYPE, v[j]);
+          [[unroll]] for (uint j = 0; j < 4; ++j) {
+            if (col + j < p.n) {
+              if (RESIDUAL) v[j] += load_float(place(residual, row, p.out_m, col + j, p.out_n), 0, DTYPE);
+              store_float(place(at, row, p.out_m, col + j, p.out_n), 0, DTYPE, v[j]);
+            }
+          }
         }
       }
     }

@@ -8,11 +8,14 @@
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;
 layout(constant_id = 2) const int B_ALONG_K = 1;
-layout(constant_id = 3) const int HAS_C = 0;
+layout(constant_id = 3) const bool HAS_C = false;
+layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 5) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
+#include "matmul/epilogue.glsl"
 
 const uint COLS = B_ALONG_K != 0 ? 4 : 32, SLICES = 256 / COLS;
 shared float partial[4 * 256];  // [row][slice][column]
@@ -43,13 +46,7 @@ void main() {
   // Slice 0 reads what it wrote itself.
   if (slice == 0 && n < p.n) {
     [[unroll]] for (int i = 0; i < ROWS; ++i) {
-      if (i < p.m) {
-        float v = p.alpha * partial[i * 256 + column];
-        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(i) * p.c_m +
-            int64_t(n) * p.c_n), DTYPE);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(i) * p.out_m + int64_t(n) * p.out_n), DTYPE,
-            v);
-      }
+      if (i < p.m) finish(batch, i, n, partial[i * 256 + column]);
     }
   }
 }

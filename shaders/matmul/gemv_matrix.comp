@@ -20,11 +20,13 @@
 #ifdef T_bfloat16_t
 #extension GL_EXT_bfloat16 : require
 #endif
-layout(constant_id = 0) const int HAS_C = 0;
+layout(constant_id = 0) const bool HAS_C = false;
 layout(constant_id = 1) const int B_LIES = 0;
 layout(constant_id = 2) const int WIDE = 8;  // 8 or 4
 layout(local_size_x_id = 3) in;
 layout(constant_id = 3) const uint THREADS = 256;
+layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 5) const bool RESIDUAL = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
@@ -40,6 +42,7 @@ const int DTYPE = AULE_DT_F16;
 T low(uint w) { return unpackFloat2x16(w).x; }
 T high(uint w) { return unpackFloat2x16(w).y; }
 #endif
+#include "matmul/epilogue.glsl"
 #define FILL(m, u, w) { m[0] = low(u.x); m[1] = high(u.x); m[2] = low(u.y); m[3] = high(u.y); \
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
 #define MatA coopmat<T, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
@@ -145,11 +148,7 @@ void main() {
     if (at < 256 && m < p.m && n < p.n) {
       float sum = 0.0;
       [[unroll]] for (uint s = 0; s < WARPS; ++s) sum += partial[s * 256 + at];
-      float v = p.alpha * sum;
-      if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(m) * p.c_m +
-          int64_t(n) * p.c_n), DTYPE);
-      store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(m) * p.out_m + int64_t(n) * p.out_n), DTYPE,
-          v);
+      finish(batch, m, n, sum);
     }
   }
 }

@@ -13,10 +13,13 @@
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;  // 1, 2, 4 or 8, at least m
 layout(constant_id = 2) const int B_ALONG_K = 1;
-layout(constant_id = 3) const int HAS_C = 0;
+layout(constant_id = 3) const bool HAS_C = false;
 layout(constant_id = 4) const uint SLICE = 64;
+layout(constant_id = 5) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 6) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
+#include "matmul/epilogue.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
 
@@ -102,13 +105,7 @@ void main() {
       for (uint i = 0; i < PARTS; ++i) sum += partial[value * 257 + mine * SLICE + i];
       const uint which = first + value, wide = B_ALONG_K != 0 ? COLS : E;
       const uint row = m0 + which / wide, n = n0 + mine * wide + which % wide;
-      if (row < p.m && n < p.n) {
-        float v = p.alpha * sum;
-        if (HAS_C != 0) v += p.beta * load_float(p.c, uint64_t(int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
-            int64_t(n) * p.c_n), DTYPE);
-        store_float(p.out_, uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(n) * p.out_n),
-            DTYPE, v);
-      }
+      if (row < p.m && n < p.n) finish(batch, row, n, sum);
     }
   }
 }

@@ -106,11 +106,20 @@ void launch_bf16x3(const GemmCall& call, const Bf16x3Plan& plan) {
   x.view.address = args.read(a);
   y.view.address = args.read(b);
   if (g.has_c) args.read(call.c);
+  if (g.has_residual) args.read(call.epilogue.residual);
   args.write(call.out);
   const GemmProblem h = product_of_pieces(g, plan.pieces, plan.two_pieces, x.view, y.view);
-  const GemmCall product{
-      call.op,  call.device, plan.product_transposed ? h.transposed() : h, call.beta, call.alpha, a, b, call.c,
-      call.out, args};
+  const GemmCall product{call.op,
+                         call.device,
+                         plan.product_transposed ? h.transposed() : h,
+                         call.beta,
+                         call.alpha,
+                         a,
+                         b,
+                         call.c,
+                         call.out,
+                         call.epilogue,
+                         args};
   launch_coopmat(product, plan.product);
 }
 

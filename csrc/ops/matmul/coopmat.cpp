@@ -133,6 +133,7 @@ bool is_ordered(const MatrixLayout& l) {
 std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem& problem) {
   if (problem.in != problem.result && problem.result != DType::f32) return std::nullopt;
   if (problem.in != DType::f16 && problem.in != DType::bf16) return std::nullopt;
+  if (device.caps->max_push_constant_bytes < sizeof(GemmMatrixParams)) return std::nullopt;
   if (!device.layout.usable || std::min(problem.m, problem.n) <= 4) return std::nullopt;
   if (device.caps->software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
   // Rows of the result should be contiguous.
@@ -172,8 +173,8 @@ std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem
   if (x.splits == 1 && g.result == g.in) {
     x.writes = CoopMatPlan::Writes::result;
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
-    x.out_vec = in_vec8(g.out, g) ? 8 : 1;
-  } else if (x.splits == 1 && !g.has_c && g.alpha_is_one && dense) {
+    x.out_vec = in_vec8(g.out, g) && (!g.has_residual || g.residual % 16 == 0) ? 8 : 1;
+  } else if (x.splits == 1 && !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense) {
     x.writes = CoopMatPlan::Writes::sums;
   } else {
     x.writes = CoopMatPlan::Writes::split_sums;
@@ -195,6 +196,10 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.line = plan.line;
   spec.addresses = plan.addresses;
   spec.pairs = plan.pairs;
+  if (plan.writes == CoopMatPlan::Writes::result) {
+    spec.activation = static_cast<int>(g.activation);
+    spec.residual = g.has_residual;
+  }
   auto p = params_of<GemmMatrixParams>(call);
   p.splits = plan.splits;
   if (plan.writes != CoopMatPlan::Writes::split_sums) {
@@ -208,8 +213,10 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   p.out_ = first.write(partial);
   sum.a = second.read(partial);
   launch(call.stream(), kernel, spec, p, first, plan.grid);
-  launch(call.stream(), kernel::gemm_splits(), {.dtype = g.result, .has_c = g.has_c ? 1 : 0}, sum, second,
-         linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
+  launch(
+      call.stream(), kernel::gemm_splits(),
+      {.dtype = g.result, .has_c = g.has_c, .activation = static_cast<int>(g.activation), .residual = g.has_residual},
+      sum, second, linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
 }
 
 }  // namespace aule::ops

@@ -94,7 +94,9 @@ struct Describe {
 }  // namespace
 
 std::string describe(const GemmPlan& plan) {
-  return words(plan.transposed ? "transposed" : "", std::visit(Describe{}, plan.kernel));
+  static constexpr const char* kEpilogue[] = {"", "epilogue fused", "epilogue apart"};
+  return words(plan.transposed ? "transposed" : "", std::visit(Describe{}, plan.kernel),
+               kEpilogue[static_cast<size_t>(plan.epilogue)]);
 }
 
 }  // namespace aule::ops

@@ -56,23 +56,37 @@ GemmPlan plan_gemv(const GemmProblem& problem) {
 void launch_gemv(const GemmCall& call, const GemvPlan& plan) {
   const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemv(),
-         {.dtype = g.in, .rows = g.m, .b_along_k = plan.b_k_major, .has_c = g.has_c ? 1 : 0},
+         {.dtype = g.in,
+          .rows = g.m,
+          .b_along_k = plan.b_k_major,
+          .has_c = g.has_c,
+          .activation = static_cast<int>(g.activation),
+          .residual = g.has_residual},
          params_of<GemvParams>(call), call.args, plan.grid);
 }
 
 void launch_gemv_wide(const GemmCall& call, const GemvWidePlan& plan) {
   const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemv_wide(),
-         {.dtype = g.in, .rows = plan.rows, .b_along_k = plan.b_k_major, .has_c = g.has_c ? 1 : 0, .slice = plan.slice},
+         {.dtype = g.in,
+          .rows = plan.rows,
+          .b_along_k = plan.b_k_major,
+          .has_c = g.has_c,
+          .slice = plan.slice,
+          .activation = static_cast<int>(g.activation),
+          .residual = g.has_residual},
          params_of<GemvWideParams>(call), call.args, plan.grid);
 }
 
 void launch_gemv_coopmat(const GemmCall& call, const GemvCoopMatPlan& plan) {
-  launch(call.stream(), kernel::gemv_matrix(call.problem.in),
-         {.has_c = call.problem.has_c ? 1 : 0,
+  const GemmProblem& g = call.problem;
+  launch(call.stream(), kernel::gemv_matrix(g.in),
+         {.has_c = g.has_c,
           .b_lies = plan.b_k_major ? 0 : 1,
           .wide = plan.wide,
-          .threads = plan.threads},
+          .threads = plan.threads,
+          .activation = static_cast<int>(g.activation),
+          .residual = g.has_residual},
          params_of<GemvMatrixParams>(call), call.args, plan.grid);
 }
 

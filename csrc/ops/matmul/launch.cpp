@@ -1,6 +1,9 @@
 #include "ops/matmul/launch.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
 
 #include "core/environment.h"
 #include "ops/coopmat/layout.h"
@@ -36,11 +39,12 @@ struct Launcher {
   void operator()(const LongKPlan& plan) const { launch_long_k(call, plan); }
   void operator()(const DenseOutPlan&) const {
     const at::Tensor dense = at::empty(call.out.sizes(), call.out.options());
-    gemm(call.op, call.a, call.b, call.c.defined() ? call.c.contiguous() : call.c, call.beta, call.alpha, dense);
+    gemm(call.op, call.a, call.b, call.c.defined() ? call.c.contiguous() : call.c, call.beta, call.alpha, dense,
+         call.epilogue);
     call.out.copy_(dense);
   }
   void operator()(const WidenedPlan&) const {
-    gemm(call.op, call.a.to(at::kFloat), call.b.to(at::kFloat), call.c, call.beta, call.alpha, call.out);
+    gemm(call.op, call.a.to(at::kFloat), call.b.to(at::kFloat), call.c, call.beta, call.alpha, call.out, call.epilogue);
   }
 };
 
@@ -48,9 +52,21 @@ struct Launcher {
 
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
-              const TensorArgs& args) {
+              const GemmEpilogue& epilogue, const TensorArgs& args) {
   const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), multiplied_dtype(g, gemm_overrides()));
-  multiply({op, device, g, beta, alpha, a, b, c, out, args});
+  multiply({op, device, g, beta, alpha, a, b, c, out, epilogue, args});
+}
+
+void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue) {
+  at::Tensor t = out;
+  switch (epilogue.activation) {
+    case Activation::relu: at::relu_(t); break;
+    case Activation::gelu: at::gelu_(t, "none"); break;
+    case Activation::gelu_tanh: at::gelu_(t, "tanh"); break;
+    case Activation::silu: at::silu_(t); break;
+    case Activation::none: break;
+  }
+  if (epilogue.residual.defined()) t.add_(epilogue.residual);
 }
 
 GemmDevice gemm_device(int index, DType dtype) {
@@ -69,7 +85,16 @@ void multiply(const GemmCall& call) {
     device.int8_refuted |= 1u << int8->tile_index;
     plan = gemm_plan(device, call.problem, gemm_overrides());
   }
-  std::visit(Launcher{plan.transposed ? call.with(call.problem.transposed()) : call}, plan.kernel);
+  const bool apart = plan.epilogue == GemmPlan::Epilogue::apart;
+  GemmProblem problem = plan.transposed ? call.problem.transposed() : call.problem;
+  if (apart) {
+    problem.activation = Activation::none;
+    problem.has_residual = false;
+  }
+  const GemmEpilogue none;
+  const GemmCall own = call.with(problem, apart ? none : call.epilogue);
+  std::visit(Launcher{own}, plan.kernel);
+  if (apart) apply_epilogue(call.out, call.epilogue);
 }
 
 }  // namespace aule::ops

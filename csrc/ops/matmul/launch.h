@@ -2,6 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/route.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -14,11 +15,15 @@ struct GemmCall {
   GemmProblem problem;
   const at::Scalar &beta, &alpha;
   const at::Tensor &a, &b, &c, &out;  // c undefined: none
+  const GemmEpilogue& epilogue;       // what the problem says of it, the residual as a tensor
   const TensorArgs& args;             // the ranges that the problem reads and writes
 
   CommandStream& stream() const { return current(out); }
-  // The same operands' other product.
-  GemmCall with(const GemmProblem& other) const { return {op, device, other, beta, alpha, a, b, c, out, args}; }
+  // Another product of the same operands.
+  GemmCall with(const GemmProblem& other) const { return with(other, epilogue); }
+  GemmCall with(const GemmProblem& other, const GemmEpilogue& after) const {
+    return {op, device, other, beta, alpha, a, b, c, out, after, args};
+  }
 };
 
 // Params of a kernel with gemm_params.glsl's members.
@@ -42,6 +47,7 @@ Params operands_of(const GemmProblem& g) {
   p.out_m = static_cast<int>(g.out.row);
   p.out_n = static_cast<int>(g.out.col);
   p.m = g.m;
+  if constexpr (requires { p.residual; }) p.residual = g.residual;
   if constexpr (requires { p.batches; }) {
     p.n = g.n;
     p.k = g.k;
@@ -67,6 +73,9 @@ GemmDevice gemm_device(int index, DType multiplied);
 void multiply(const GemmCall& call);
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
-              const TensorArgs& args);
+              const GemmEpilogue& epilogue, const TensorArgs& args);
+
+// The epilogue by kernels of its own, in place.
+void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue);
 
 }  // namespace aule::ops

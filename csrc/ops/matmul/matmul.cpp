@@ -5,9 +5,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
@@ -73,14 +72,16 @@ at::Tensor addend(const at::Tensor& self, at::IntArrayRef sizes, const at::Tenso
 }
 
 at::Tensor& product(const char* op, const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
-                    const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+                    const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out,
+                    const GemmEpilogue& epilogue = {}) {
   check_dim(op, "mat1", mat1, 2);
   check_dim(op, "mat2", mat2, 2);
   TORCH_CHECK(mat1.size(1) == mat2.size(0), op, ": mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x",
               mat1.size(1), " and ", mat2.size(0), "x", mat2.size(1), ")");
   const at::Tensor added = addend(self, {mat1.size(0), mat2.size(1)}, out);
   at::native::resize_output(out, {mat1.size(0), mat2.size(1)});
-  gemm(op, batch_of(mat1), batch_of(mat2), added.defined() ? batch_of(added) : added, beta, alpha, batch_of(out));
+  gemm(op, batch_of(mat1), batch_of(mat2), added.defined() ? batch_of(added) : added, beta, alpha, batch_of(out),
+       epilogue);
   return out;
 }
 
@@ -101,7 +102,7 @@ at::Tensor& batch_product(const char* op, const at::Tensor& self, const at::Tens
 }  // namespace
 
 void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const at::Tensor& c, const at::Scalar& beta,
-          const at::Scalar& alpha, const at::Tensor& out) {
+          const at::Scalar& alpha, const at::Tensor& out, const GemmEpilogue& epilogue) {
   check_same_device(op, {&a_in, &b_in, &c, &out});
   check_dtypes(op, a_in, b_in);
   at::assert_no_internal_overlap(out);
@@ -133,6 +134,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       out.copy_(at::mul(added, beta));
     else
       out.zero_();
+    apply_epilogue(out, epilogue);
     return;
   }
 
@@ -151,7 +153,17 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   g.alpha_is_one = is_one(alpha);
   if (g.in == DType::f32 && may_take_pieces(caps_of(out))) g.precision = float32_precision();
 
-  multiply(op, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, args);
+  // Kernels find the residual where they write the result.
+  GemmEpilogue after = epilogue;
+  g.activation = after.activation;
+  g.has_residual = after.residual.defined();
+  if (g.has_residual) {
+    at::Tensor& r = after.residual;
+    if (r.scalar_type() != out.scalar_type() || r.strides() != out.strides() || r.is_alias_of(out))
+      r = at::empty_strided(out.sizes(), out.strides(), out.options()).copy_(r);
+    g.residual = args.read(r);
+  }
+  multiply(op, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, after, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
@@ -169,9 +181,8 @@ at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::
 
 at::Tensor& addmm_activation_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                                  const at::Scalar& beta, const at::Scalar& alpha, bool use_gelu, at::Tensor& out) {
-  product("_addmm_activation", self, mat1, mat2, beta, alpha, out);
-  out.copy_(use_gelu ? at::gelu(out) : at::relu(out));
-  return out;
+  const GemmEpilogue epilogue{use_gelu ? Activation::gelu : Activation::relu, {}};
+  return product("_addmm_activation", self, mat1, mat2, beta, alpha, out, epilogue);
 }
 
 at::Tensor& baddbmm_out(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2,

@@ -2,13 +2,22 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include "ops/matmul/problem.h"
+
 namespace aule::ops {
 
-// out = alpha * a @ b + beta * c for [B, M, K] @ [B, K, N] of any strides; c broadcasts to out, undefined or beta 0:
-// not read. `out` has its size already and shares no memory with a and b; it has their dtype, or is float32 where they
-// are 16-bit floats, int32 where they are int8. The kernel under every op of this family.
+// What follows a product, before it is rounded to out's dtype where its kernel can: the activation, then the residual,
+// of out's sizes; undefined: none.
+struct GemmEpilogue {
+  Activation activation = Activation::none;
+  at::Tensor residual;
+};
+
+// out = activate(alpha * a @ b + beta * c) + residual for [B, M, K] @ [B, K, N] of any strides; c broadcasts to out,
+// undefined or beta 0: not read. `out` has its size already and shares no memory with a and b; it has their dtype, or
+// is float32 where they are 16-bit floats, int32 where they are int8. The kernel under every op of this family.
 void gemm(const char* op, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Scalar& beta,
-          const at::Scalar& alpha, const at::Tensor& out);
+          const at::Scalar& alpha, const at::Tensor& out, const GemmEpilogue& epilogue = {});
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out);
 at::Tensor& bmm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/activation_codes.h"
 #include "core/dtype.h"
 
 namespace aule::ops {
@@ -16,7 +17,15 @@ struct MatrixView {
 // What torch.set_float32_matmul_precision allows a float32 product.
 enum class Float32Precision : uint8_t { highest, high, medium };
 
-// out = alpha * a @ b + beta * c, for each batch.
+enum class Activation : uint8_t {
+  none = AULE_ACT_NONE,
+  relu = AULE_ACT_RELU,
+  gelu = AULE_ACT_GELU,
+  gelu_tanh = AULE_ACT_GELU_TANH,
+  silu = AULE_ACT_SILU,
+};
+
+// out = activate(alpha * a @ b + beta * c) + residual, for each batch.
 struct GemmProblem {
   uint32_t batches = 1, m = 0, n = 0, k = 0;
   MatrixView a, b, c, out;
@@ -24,6 +33,10 @@ struct GemmProblem {
   bool has_c = false;
   bool alpha_is_one = true;
   Float32Precision precision = Float32Precision::highest;
+  Activation activation = Activation::none;
+  bool has_residual = false;
+  uint64_t residual = 0;  // the address; it lies as out does
+  bool has_epilogue() const { return activation != Activation::none || has_residual; }
   // out^T = b^T a^T
   GemmProblem transposed() const {
     GemmProblem t = *this;

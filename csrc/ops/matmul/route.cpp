@@ -28,7 +28,9 @@ DType multiplied_dtype(const GemmProblem& g, const GemmOverrides& overrides) {
   return overrides.float16_pieces ? DType::f16 : DType::bf16;
 }
 
-GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
+namespace {
+
+GemmPlan kernel_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
   if (!may_walk(*device.caps, g.k)) return {.kernel = plan_long_k(*device.caps)};
   if (!fits_i32(g.out) || (g.has_c && !fits_i32(g.c))) return {.kernel = DenseOutPlan{}};
   if (g.in != g.result && g.result == DType::f32) {  // of the kernels for 16-bit operands only one writes float32
@@ -43,6 +45,21 @@ GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOve
   if (g.in == DType::f64 || !is_floating(g.in)) return plan_scalar(g);
   if (is_simd_device(device)) return plan_simd(g);
   return std::min(g.m, g.n) <= 4 ? plan_gemv(g) : plan_simt(g);
+}
+
+// Kernels for software devices have none: unrolled for each element, an activation takes longer to compile than to run.
+// 64-bit arithmetic and int8 have none either. Products that are made of others hand the epilogue to those.
+bool fuses_epilogue(const GemmPlan& plan) {
+  return !std::holds_alternative<SimdPlan>(plan.kernel) && !std::holds_alternative<SimdUnrolledPlan>(plan.kernel) &&
+         !std::holds_alternative<ScalarPlan>(plan.kernel) && !std::holds_alternative<Int8Plan>(plan.kernel);
+}
+
+}  // namespace
+
+GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
+  GemmPlan plan = kernel_plan(device, g, overrides);
+  if (g.has_epilogue()) plan.epilogue = fuses_epilogue(plan) ? GemmPlan::Epilogue::fused : GemmPlan::Epilogue::apart;
+  return plan;
 }
 
 }  // namespace aule::ops

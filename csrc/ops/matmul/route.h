@@ -144,6 +144,8 @@ struct GemmPlan {
   std::variant<ScalarPlan, SimdPlan, SimdUnrolledPlan, GemvPlan, GemvWidePlan, GemvCoopMatPlan, SimtPlan, SimtLargePlan,
                CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan>
       kernel;
+  // Activation and residual: there are none; in the product's kernel; by kernels of their own, on out.
+  enum class Epilogue : uint8_t { none, fused, apart } epilogue = Epilogue::none;
 };
 
 // The 16-bit dtype that matrix units would multiply for this problem; f32: none.

@@ -44,29 +44,36 @@ std::optional<GemmPlan> plan_simt_large(const GemmDevice& device, const GemmProb
                                          : loads_16_bytes(g.b, g.b.col, g.b.row, g.n, g.k, g);
   plan.a.vec = f32 && a_16_bytes ? 4 : 1;
   plan.b.vec = f32 && b_16_bytes ? 4 : 1;
-  plan.out_vec = f32 && loads_16_bytes(g.out, g.out.col, g.out.row, g.n, g.m, g) ? 4 : 1;
+  const bool residual_16_bytes = !g.has_residual || g.residual % 16 == 0;
+  plan.out_vec = f32 && residual_16_bytes && loads_16_bytes(g.out, g.out.col, g.out.row, g.n, g.m, g) ? 4 : 1;
   plan.grid = linear_grid(groups);
   return GemmPlan{.kernel = plan};
 }
 
 void launch_simt(const GemmCall& call, const SimtPlan& plan) {
+  const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemm(),
-         {.dtype = call.problem.in,
+         {.dtype = g.in,
           .a_along_k = plan.a_k_major,
           .b_along_k = plan.b_k_major,
-          .has_c = call.problem.has_c ? 1 : 0},
+          .has_c = g.has_c,
+          .activation = static_cast<int>(g.activation),
+          .residual = g.has_residual},
          params_of<GemmParams>(call), call.args, plan.grid);
 }
 
 void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan) {
+  const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemm_tiles(),
-         {.dtype = call.problem.in,
+         {.dtype = g.in,
           .a_along_k = plan.a.k_major,
           .b_along_k = plan.b.k_major,
           .a_vec = plan.a.vec,
           .b_vec = plan.b.vec,
-          .has_c = call.problem.has_c ? 1 : 0,
-          .out_vec = plan.out_vec},
+          .has_c = g.has_c,
+          .out_vec = plan.out_vec,
+          .activation = static_cast<int>(g.activation),
+          .residual = g.has_residual},
          params_of<GemmTilesParams>(call), call.args, plan.grid);
 }
 
