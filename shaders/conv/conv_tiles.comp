@@ -55,6 +55,7 @@ struct Params {
   uint by_area[2], by_row_width[2], by_channels[2], by_kernel_width[2];  // {factor, shift} of exact divisions
 };
 #include "common/params.glsl"
+#include "matmul/mainloop.glsl"
 
 #ifdef T_float
 const int DTYPE = AULE_DT_F32;
@@ -127,6 +128,18 @@ void store(uint64_t out_, uint row, uint col, float v) {
   store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
 #endif
 }
+
+#ifdef MAKES_positions
+#define LOAD_A(fragment, i, s) \
+  coopMatLoad(fragment, tiles, (warp_m + i * MAT_M) * A_PITCH + s / E, A_PITCH, ROW_MAJOR);
+#define LOAD_B(fragment, j, s) \
+  coopMatLoad(fragment, tiles, B_TILE + (warp_n + j * MAT_N) * B_PITCH + s / E, B_PITCH, COLUMN_MAJOR);
+#else
+#define LOAD_A(fragment, i, s) \
+  coopMatLoad(fragment, tiles, s * A_PITCH + (warp_m + i * MAT_M) / E, A_PITCH, COLUMN_MAJOR);
+#define LOAD_B(fragment, j, s) \
+  coopMatLoad(fragment, tiles, B_TILE + s * B_PITCH + (warp_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
+#endif
 
 void main() {
   const uint t = gl_LocalInvocationID.x, tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN;
@@ -229,25 +242,7 @@ void main() {
     }
 #endif
 #else
-    UN for (uint s = 0; s < BK; s += MAT_N) {
-      MatA a[FM];
-#ifdef MAKES_positions
-      UN for (uint i = 0; i < FM; ++i) coopMatLoad(a[i], tiles, (warp_m + i * MAT_M) * A_PITCH + s / E, A_PITCH,
-          ROW_MAJOR);
-#else
-      UN for (uint i = 0; i < FM; ++i) coopMatLoad(a[i], tiles, s * A_PITCH + (warp_m + i * MAT_M) / E, A_PITCH,
-          COLUMN_MAJOR);
-#endif
-      UN for (uint j = 0; j < FN; ++j) {
-        MatB b;
-#ifdef MAKES_positions
-        coopMatLoad(b, tiles, B_TILE + (warp_n + j * MAT_N) * B_PITCH + s / E, B_PITCH, COLUMN_MAJOR);
-#else
-        coopMatLoad(b, tiles, B_TILE + s * B_PITCH + (warp_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
-#endif
-        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
-      }
-    }
+    MULTIPLY_STEP(BK, s += MAT_N)
 #endif
     barrier();  // the tiles are read before the next step overwrites them
   }

@@ -42,6 +42,8 @@ layout(constant_id = 13) const int DIRECT = 0;
 #define GEMM_PARAMS_MORE
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
+#include "matmul/mainloop.glsl"
+#include "matmul/tile_order.glsl"
 
 #define UN [[unroll]]
 const uint PITCH = BK + 16;  // of a row in bytes
@@ -130,6 +132,12 @@ void store_int(uint row, uint col, int v) {
 #define MatB coopmat<int8_t, gl_ScopeSubgroup, MAT_K, MAT_N, gl_MatrixUseB>
 #define Acc coopmat<int, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Ints { int v[]; };
+#define LOAD_A(fragment, i, s)                                                                 \
+  coopMatLoad(fragment, tiles, ((row0 + i * MAT_M) * PITCH + s) / UNIT, PITCH / UNIT,          \
+      gl_CooperativeMatrixLayoutRowMajor);
+#define LOAD_B(fragment, j, s)                                                                 \
+  coopMatLoad(fragment, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT,     \
+      gl_CooperativeMatrixLayoutColumnMajor);
 const uint FM = WM / MAT_M, FN = WN / MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
 shared int patches[DIRECT != 0 ? 1 : SUBGROUPS * MAT_M * MAT_N];
 #else
@@ -140,9 +148,7 @@ void main() {
   const uint t = gl_LocalInvocationID.x, tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN;
   const uint tile = linear_group();
   if (tile >= tiles_m * tiles_n) return;  // the whole workgroup leaves
-  // Bands of row tiles share their columns in the cache.
-  const uint band = tile / (BAND * tiles_n), first = band * BAND, high = min(tiles_m - first, BAND);
-  const uint inside = tile - band * BAND * tiles_n, m0 = (first + inside % high) * BM, n0 = inside / high * BN;
+  PLACE_TILE(tile, BAND, BM, BN)
 #if MATRIX
   const uint warp = gl_SubgroupID, row0 = warp % (BM / WM) * WM, col0 = warp / (BM / WM) * WN;
   Acc acc[FM][FN];
@@ -165,18 +171,7 @@ void main() {
     barrier();  // this step's tiles are written
     LOAD_BOTH(k + BK)
 #if MATRIX
-    UN for (uint s = 0; s < BK; s += MAT_K) {
-      MatA a[FM];
-      UN for (uint i = 0; i < FM; ++i)
-        coopMatLoad(a[i], tiles, ((row0 + i * MAT_M) * PITCH + s) / UNIT, PITCH / UNIT,
-            gl_CooperativeMatrixLayoutRowMajor);
-      UN for (uint j = 0; j < FN; ++j) {
-        MatB b;
-        coopMatLoad(b, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT,
-            gl_CooperativeMatrixLayoutColumnMajor);
-        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
-      }
-    }
+    MULTIPLY_STEP(BK, s += MAT_K)
 #else
     UN for (uint s = 0; s < BK / 16; ++s) {
       uvec4 x[FM], y[FN];

@@ -102,63 +102,10 @@ const uint PATCH = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
 shared float patches[SUBGROUPS * MAT_M * PATCH];
 #endif
 
-// The first `valid` of 8 elements, zeros after them; `vec` divides 8, and their number or `valid`.
-uvec4 load8(uint64_t at, int valid, int vec) {
-  uvec4 v = uvec4(0);
-  if (vec == 8) {
-    if (valid > 0) v = Chunk(at).v;
-  } else if (vec == 4) {
-    if (valid > 0) v.xy = HalfChunk(at).v;
-    if (valid > 4) v.zw = HalfChunk(at + 8).v;
-  } else if (vec == 2) {
-    UN for (int i = 0; i < 4; ++i)
-      if (valid > 2 * i) v[i] = U32Ref(at + 4 * i).v;
-  } else {
-    UN for (int i = 0; i < 8; ++i)
-      if (valid > i) v[i / 2] |= uint(U16Ref(at + 2 * i).v) << (16 * (i % 2));
-  }
-  return v;
-}
+#include "matmul/loader.glsl"
+#include "matmul/mainloop.glsl"
+#include "matmul/tile_order.glsl"
 
-// Chunk q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are
-// neighbours, so that the threads that write to shared memory together fill whole lines of it.
-uint chunk_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
-uint chunk_row(uint q, uint rows) {
-  const uint e = q % (rows * 4);
-  return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
-}
-#define PAIRED (PAIRS != 0 && A_LIES == 0)
-// Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of
-// shared memory and a subgroup reads whole lines of 4 rows.
-uint pair_row(uint t) { return (t >> 2 & 1) | (t >> 4 & 3) << 1 | t >> 6 << 4; }
-uint pair_ahead(uint i) { return (i & 1) * 8 + i / 2 * (THREADS / 4); }
-#if FRAGMENTS != 1
-uint block_k(uint q, uint rows) { return q / (rows / 8); }
-uint block_row(uint q, uint rows) { return q % (rows / 8) * 8; }
-#else
-// Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk,
-// slab.
-uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
-uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
-#endif
-
-#if FRAGMENTS == 1
-// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks
-// meet all banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
-uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
-bool crossed(uint slab, int lies) { return LINE == 8 && lies == 0 && (slab & 1) != 0; }
-// Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
-uint chunk_place(uint q, uint rows) {
-  const uint row = chunk_row(q, rows), slab = chunk_slab(q, rows);
-  return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 +
-      (LINE == 8 ? row / 8 & 1 ^ slab : row / 8 & 1);
-}
-uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 words apart
-  const uint row8 = block_row(q, rows) / 8;
-  return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 +
-      (q / 2 & 3) * 2 + (row8 & 1);
-}
-#endif
 #if FRAGMENTS
 uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
   const uint lane = gl_SubgroupInvocationID;
@@ -172,68 +119,6 @@ uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
 }
 #define FILL(m, u, w) { m[0] = low(u.x); m[1] = high(u.x); m[2] = low(u.y); m[3] = high(u.y); \
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
-#endif
-
-// How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or,
-// where both operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread
-// (blocks, in bytes).
-const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
-// Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of
-// the rows that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                          \
-  if (LIES == 0) {                                                                                                    \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint further = PAIR ? pair_ahead(i) : chunk_row(i * THREADS, ROWS), r = row + further;                    \
-      const uint ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;                                          \
-      const uint64_t from =                                                                                           \
-          ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
-          : LINE == 8    ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                                  \
-                         : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
-      held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
-    }                                                                                                                 \
-  } else {                                                                                                            \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * THREADS, ROWS) + i % 4 : block_k(i * THREADS, ROWS);        \
-      const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
-      held[i] = load8(from, !(CHECK) || k + ahead < head_end ? rest : 0, VEC);                                        \
-    }                                                                                                                 \
-  }
-#define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
-
-#if FRAGMENTS == 1
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
-  if (PAIR) { \
-    UN for (uint i = 0; i < CHUNKS; i += 2) {                                                                         \
-      const uint row = pair_row(t) + pair_ahead(i);                                                                   \
-      const uint place = TILE + ((t >> 3 & 1) * (ROWS / 16) + row / 16) * 128 + (row % 8 * 4 + t % 4) * 2;            \
-      tiles[place] = uvec2(held[i].x, held[i + 1].x);                                                                 \
-      tiles[place + 1] = uvec2(held[i].y, held[i + 1].y);                                                             \
-      tiles[place + 64] = uvec2(held[i].z, held[i + 1].z);                                                            \
-      tiles[place + 65] = uvec2(held[i].w, held[i + 1].w);                                                            \
-    }                                                                                                                 \
-  } else if (LIES == 0) { \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
-      tiles[place] = held[i].xy;                                                                                      \
-      tiles[place + 64] = held[i].zw;                                                                                 \
-    }                                                                                                                 \
-  } else {                                                                                                            \
-    UN for (uint i = 0; i < CHUNKS / 4; ++i) {                                                                        \
-      const uint place = TILE + block_place(i * THREADS + t, ROWS);                                                   \
-      UN for (uint w = 0; w < 4; ++w) {                                                                               \
-        const uint x = held[4 * i][w], y = held[4 * i + 1][w], z = held[4 * i + 2][w], u = held[4 * i + 3][w];        \
-        tiles[place + 16 * w] = uvec2(x & 0xffffu | y << 16, z & 0xffffu | u << 16);                                  \
-        tiles[(place ^ 8) + 16 * w] = uvec2(x >> 16 | y & 0xffff0000u, z >> 16 | u & 0xffff0000u);                    \
-      }                                                                                                               \
-    }                                                                                                                 \
-  }
-#else
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
-  UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
-    const uint q = i * THREADS + t;                                                                                   \
-    if (LIES == 0) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
-    else tiles[TILE + block_k(q, ROWS) * PITCH + block_row(q, ROWS) / 8] = held[i];                                   \
-  }
 #endif
 
 uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
@@ -266,15 +151,45 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
   }
 }
 
+// Fragments of the step in shared memory: `s` counts matrices along k.
+#if FRAGMENTS == 1
+#define MATRICES_OF_STEP BK / 16
+#define LOAD_A(fragment, i, s)                                                                                        \
+  const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 +                       \
+      (lane * 2 ^ swapped(row, A_LIES));                                                                              \
+  const uvec2 u = tiles[o], w = tiles[o + 1];                                                                         \
+  const uvec2 upper = uvec2(u.x, w.x), lower = uvec2(u.y, w.y);  /* rows, of pairs */                                 \
+  if (PAIRED) FILL(fragment, upper, lower)                                                                            \
+  else if (crossed(s / 2, A_LIES)) FILL(fragment, w, u) else FILL(fragment, u, w)
+#define LOAD_B(fragment, j, s)                                                                                        \
+  const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 +                       \
+      (lane * 2 ^ swapped(col, B_LIES));                                                                              \
+  const uvec2 u = tiles[o], w = tiles[o + 1];                                                                         \
+  if (crossed(s / 2, B_LIES)) FILL(fragment, w, u) else FILL(fragment, u, w)
+#else
+#define MATRICES_OF_STEP BK / MAT_N
+#define LOAD_A(fragment, i, s)                                                                                        \
+  const uint row = warp_m * WM + i * MAT_M;                                                                           \
+  if (A_LIES == 0) coopMatLoad(fragment, tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH,                      \
+      gl_CooperativeMatrixLayoutRowMajor);                                                                            \
+  else coopMatLoad(fragment, tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH,                                  \
+      gl_CooperativeMatrixLayoutColumnMajor);
+#define LOAD_B(fragment, j, s)                                                                                        \
+  const uint col = warp_n * WN + j * MAT_N;                                                                           \
+  if (B_LIES == 0) coopMatLoad(fragment, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH,                      \
+      gl_CooperativeMatrixLayoutColumnMajor);                                                                         \
+  else coopMatLoad(fragment, tiles, B_TILE + s * MAT_N * B_PITCH + col / 8, B_PITCH,                                  \
+      gl_CooperativeMatrixLayoutRowMajor);
+#endif
+
 void main() {
   const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
   const uint tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN, per_product = tiles_m * tiles_n;
   const uint group = linear_group(), product = group / per_product;
   if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
   const uint batch = product % p.batches, split = product / p.batches;
-  const uint tile = group % per_product, band = tile / (GROUP * tiles_n), first = band * GROUP;
-  const uint high_ = min(tiles_m - first, GROUP), inside = tile - band * GROUP * tiles_n;
-  const uint m0 = (first + inside % high_) * BM, n0 = inside / high_ * BN;
+  const uint tile = group % per_product;
+  PLACE_TILE(tile, GROUP, BM, BN)
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
   const uint head_end = (CHECKED & 4) != 0 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
@@ -289,22 +204,6 @@ void main() {
       b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
-#define START(ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, row0)                                              \
-  if (LIES == 0 && ADDRESSES != 0) {                                                                                  \
-    at += row0 * ld + k_begin * 2;                                                                                    \
-    offset[0] = row * (uint(ld) / 16) + k / 8;                                                                        \
-  } else if (LIES == 0) {                                                                                             \
-    at += row0 * ld + (k_begin + k) * 2;                                                                              \
-    UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
-      const uint r = chunk_row(i * THREADS + t, ROWS);                                                                \
-      offset[i] = ((CHECKED & 2) == 0 ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
-    }                                                                                                                 \
-  } else {                                                                                                            \
-    if (VEC != 8) rest = int(last + 1) - int(row);                                                                    \
-    offset[0] = uint(k * ld) + ((CHECKED & 2) == 0 || VEC != 8 ? row : min(row, last - 7)) * 2;                       \
-    at += ld * k_begin + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
-  }                                                                                                                   \
-  k += k_begin;
   START(BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
   START(BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
 
@@ -335,45 +234,7 @@ void main() {
       b_k += BK;
     }
     LOAD_BOTH((CHECKED & 1) != 0)
-#if FRAGMENTS == 1
-    UN for (uint s = 0; s < BK / 16; ++s) {
-      MatA a[FM];
-      UN for (uint i = 0; i < FM; ++i) {
-        const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 +
-            (lane * 2 ^ swapped(row, A_LIES));
-        const uvec2 u = tiles[o], w = tiles[o + 1];
-        const uvec2 upper = uvec2(u.x, w.x), lower = uvec2(u.y, w.y);  // rows, of pairs
-        if (PAIRED) FILL(a[i], upper, lower) else if (crossed(s / 2, A_LIES)) FILL(a[i], w, u) else FILL(a[i], u, w)
-      }
-      UN for (uint j = 0; j < FN; ++j) {
-        MatB b;
-        const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 +
-            (lane * 2 ^ swapped(col, B_LIES));
-        const uvec2 u = tiles[o], w = tiles[o + 1];
-        if (crossed(s / 2, B_LIES)) FILL(b, w, u) else FILL(b, u, w)
-        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
-      }
-    }
-#else
-    UN for (uint s = 0; s < BK / MAT_N; ++s) {
-      MatA a[FM];
-      UN for (uint i = 0; i < FM; ++i) {
-        const uint row = warp_m * WM + i * MAT_M;
-        if (A_LIES == 0) coopMatLoad(a[i], tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH,
-            gl_CooperativeMatrixLayoutRowMajor);
-        else coopMatLoad(a[i], tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH,
-            gl_CooperativeMatrixLayoutColumnMajor);
-      }
-      UN for (uint j = 0; j < FN; ++j) {
-        MatB b;
-        const uint col = warp_n * WN + j * MAT_N;
-        if (B_LIES == 0) coopMatLoad(b, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH,
-            gl_CooperativeMatrixLayoutColumnMajor);
-        else coopMatLoad(b, tiles, B_TILE + s * MAT_N * B_PITCH + col / 8, B_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-        UN for (uint i = 0; i < FM; ++i) acc[i][j] = coopMatMulAdd(a[i], b, acc[i][j]);
-      }
-    }
-#endif
+    MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
     barrier();  // the tiles are read before the next step overwrites them
   }
 

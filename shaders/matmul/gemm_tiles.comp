@@ -22,6 +22,7 @@ layout(constant_id = 8) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
 #include "matmul/activation.glsl"
+#include "matmul/tile_order.glsl"
 
 const uint TILE = 128, STEP = 8, PITCH = TILE + 4, BAND = 8;
 const uint HALF = STEP * PITCH / 4;  // in vec4
@@ -57,10 +58,8 @@ void main() {
   const uint tiles_m = (p.m + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE, per_product = tiles_m * tiles_n;
   const uint group = linear_group(), batch = group / per_product;
   if (batch >= p.batches) return;  // the whole workgroup leaves
-  // Bands of row tiles share their columns in the cache.
-  const uint tile = group % per_product, band = tile / (BAND * tiles_n), first = band * BAND;
-  const uint high = min(tiles_m - first, BAND), inside = tile - band * BAND * tiles_n;
-  const uint m0 = (first + inside % high) * TILE, n0 = inside / high * TILE;
+  const uint tile = group % per_product;
+  PLACE_TILE(tile, BAND, TILE, TILE)
   const uint t = gl_LocalInvocationID.x, tx = t % 16, ty = t / 16;
   const uint64_t size = DTYPE == AULE_DT_F32 ? 4 : 2;
   const uint64_t a = p.a + uint64_t(int64_t(batch) * p.a_batch) * size,
