@@ -38,9 +38,9 @@ layout(constant_id = 4) const uint BN = 128;
 layout(constant_id = 5) const uint WM = 64;
 layout(constant_id = 6) const uint WN = 32;
 layout(constant_id = 7) const uint BK = 64;
-layout(constant_id = 8) const int OUT_VEC = 0;  // positions: 1: rows of whole 16-byte chunks
-layout(constant_id = 9) const int BIAS = 0;
-layout(constant_id = 10) const int WHOLE = 0;    // positions: 1: a step has one tap, for BK divides the channels
+layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whole 16-byte chunks
+layout(constant_id = 9) const bool HAS_BIAS = false;
+layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has one tap, for BK divides the channels
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
@@ -66,7 +66,7 @@ const int DTYPE = AULE_DT_F16;
 #endif
 const uint SIZE = 16 / E;
 #define UN [[unroll]]
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
 
 // n / d for n below 2^31.
 uint divided(uint n, uint by[2]) {
@@ -90,7 +90,7 @@ const uint FM = BM / 16, FN = BN / 16;
 vec4 floats(uint at) { return uintBitsToFloat(tiles[at]); }
 #else
 const uint FM = WM / MAT_M, FN = WN / MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
-shared float patches[SUBGROUPS * MAT_M * MAT_N];
+shared float fragment_staging[SUBGROUPS * MAT_M * MAT_N];
 #define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
 #define MatB coopmat<T, gl_ScopeSubgroup, MAT_N, MAT_N, gl_MatrixUseB>
 #define Acc coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
@@ -124,21 +124,21 @@ void store(uint64_t out_, uint row, uint col, float v) {
 #ifdef MAKES_weights
   F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
 #else
-  if (BIAS != 0) v += load_float(group_bias, col, DTYPE);
+  if (HAS_BIAS) v += load_float(group_bias, col, DTYPE);
   store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
 #endif
 }
 
 #ifdef MAKES_positions
 #define LOAD_A(fragment, i, s) \
-  coopMatLoad(fragment, tiles, (warp_m + i * MAT_M) * A_PITCH + s / E, A_PITCH, ROW_MAJOR);
+  coopMatLoad(fragment, tiles, (subgroup_m + i * MAT_M) * A_PITCH + s / E, A_PITCH, ROW_MAJOR);
 #define LOAD_B(fragment, j, s) \
-  coopMatLoad(fragment, tiles, B_TILE + (warp_n + j * MAT_N) * B_PITCH + s / E, B_PITCH, COLUMN_MAJOR);
+  coopMatLoad(fragment, tiles, B_TILE + (subgroup_n + j * MAT_N) * B_PITCH + s / E, B_PITCH, COLUMN_MAJOR);
 #else
 #define LOAD_A(fragment, i, s) \
-  coopMatLoad(fragment, tiles, s * A_PITCH + (warp_m + i * MAT_M) / E, A_PITCH, COLUMN_MAJOR);
+  coopMatLoad(fragment, tiles, s * A_PITCH + (subgroup_m + i * MAT_M) / E, A_PITCH, COLUMN_MAJOR);
 #define LOAD_B(fragment, j, s) \
-  coopMatLoad(fragment, tiles, B_TILE + s * B_PITCH + (warp_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
+  coopMatLoad(fragment, tiles, B_TILE + s * B_PITCH + (subgroup_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
 #endif
 
 void main() {
@@ -166,17 +166,17 @@ void main() {
     const uint at_k = start + a_col * E;                                                                              \
     int tap_y, tap_x;                                                                                                 \
     uint chunk;                                                                                                       \
-    tap_of(min(WHOLE != 0 ? start : at_k, p.k - 1), tap_y, tap_x, chunk);                                             \
-    if (WHOLE != 0) chunk += a_col;                                                                                   \
+    tap_of(min(ONE_TAP ? start : at_k, p.k - 1), tap_y, tap_x, chunk);                                             \
+    if (ONE_TAP) chunk += a_col;                                                                                   \
     chunk += uint(tap_y * p.width + tap_x) * (p.pixel / E);                                                           \
     UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
       const bool valid = uint(y0[i] + tap_y) < uint(p.height) && uint(x0[i] + tap_x) < uint(p.width);                 \
       held_a[i] = uvec4(0);                                                                                           \
-      if (valid && at_k < k_end) held_a[i] = Chunk(x + uint64_t(first[i] + chunk) * 16).v;                            \
+      if (valid && at_k < k_end) held_a[i] = Vec16b(x + uint64_t(first[i] + chunk) * 16).v;                            \
     }                                                                                                                 \
     UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
       held_b[i] = uvec4(0);                                                                                           \
-      if (at_k < k_end) held_b[i] = Chunk(w + uint64_t(w_row[i] + at_k / E) * 16).v;                                  \
+      if (at_k < k_end) held_b[i] = Vec16b(w + uint64_t(w_row[i] + at_k / E) * 16).v;                                  \
     }                                                                                                                 \
   }
 #else
@@ -191,7 +191,7 @@ void main() {
     UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
       const uint at_k = start + a_row + i * A_NEXT, col = m0 + a_col * E;                                             \
       held_a[i] = uvec4(0);                                                                                           \
-      if (at_k < k_end && col < p.m) held_a[i] = Chunk(w + (uint64_t(at_k) * p.w_ld + col) * SIZE).v;                 \
+      if (at_k < k_end && col < p.m) held_a[i] = Vec16b(w + (uint64_t(at_k) * p.w_ld + col) * SIZE).v;                 \
     }                                                                                                                 \
     UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
       const uint at_k = start + b_row + i * B_NEXT;                                                                   \
@@ -200,7 +200,7 @@ void main() {
       locate(min(at_k, p.k - 1), image, y0, x0);                                                                      \
       const bool valid = inside(y0 + tap_y, x0 + tap_x, at) && at_k < k_end && n0 + b_col * E < p.n;                  \
       held_b[i] = uvec4(0);                                                                                           \
-      if (valid) held_b[i] = Chunk(x + uint64_t(image + at + chunk) * 16).v;                                          \
+      if (valid) held_b[i] = Vec16b(x + uint64_t(image + at + chunk) * 16).v;                                          \
     }                                                                                                                 \
   }
 #endif
@@ -211,7 +211,7 @@ void main() {
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = 0.0;
 #else
-  const uint warp = gl_SubgroupID, warp_m = warp % (BM / WM) * WM, warp_n = warp / (BM / WM) * WN;
+  const uint subgroup = gl_SubgroupID, subgroup_m = subgroup % (BM / WM) * WM, subgroup_n = subgroup / (BM / WM) * WN;
   Acc acc[FM][FN];
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
@@ -258,20 +258,20 @@ void main() {
     }
   }
 #else
-  const uint mine = warp * MAT_M * MAT_N, lanes = THREADS / SUBGROUPS;
+  const uint mine = subgroup * MAT_M * MAT_N, lanes = THREADS / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; ++j) {
-      coopMatStore(acc[i][j], patches, mine, MAT_N, ROW_MAJOR);
-      barrier();  // the patch is written
-      const uint row0 = m0 + warp_m + i * MAT_M, col0 = n0 + warp_n + j * MAT_N;
-      if (OUT_VEC != 0) {
+      coopMatStore(acc[i][j], fragment_staging, mine, MAT_N, ROW_MAJOR);
+      barrier();  // the staging memory is written
+      const uint row0 = m0 + subgroup_m + i * MAT_M, col0 = n0 + subgroup_n + j * MAT_N;
+      if (OUT_VEC8) {
         for (uint q = gl_SubgroupInvocationID; q < MAT_M * MAT_N / 8; q += lanes) {
           const uint row = row0 + q / (MAT_N / 8), col = col0 + q % (MAT_N / 8) * 8;
           if (row < p.m && col < p.n) {
             uvec4 v;
             UN for (uint e = 0; e < 4; ++e) {
-              vec2 pair = vec2(patches[mine + q * 8 + 2 * e], patches[mine + q * 8 + 2 * e + 1]);
-              if (BIAS != 0) pair += vec2(load_float(group_bias, col + 2 * e, DTYPE),
+              vec2 pair = vec2(fragment_staging[mine + q * 8 + 2 * e], fragment_staging[mine + q * 8 + 2 * e + 1]);
+              if (HAS_BIAS) pair += vec2(load_float(group_bias, col + 2 * e, DTYPE),
                   load_float(group_bias, col + 2 * e + 1, DTYPE));
 #ifdef T_bfloat16_t
               v[e] = float_to_bf16(pair.x) | float_to_bf16(pair.y) << 16;
@@ -279,12 +279,12 @@ void main() {
               v[e] = packHalf2x16(pair);
 #endif
             }
-            Chunk(out_ + (uint64_t(row) * p.out_ld + col) * 2).v = v;
+            Vec16b(out_ + (uint64_t(row) * p.out_ld + col) * 2).v = v;
           }
         }
       } else {
         for (uint q = gl_SubgroupInvocationID; q < MAT_M * MAT_N; q += lanes)
-          store(out_, row0 + q / MAT_N, col0 + q % MAT_N, patches[mine + q]);
+          store(out_, row0 + q / MAT_N, col0 + q % MAT_N, fragment_staging[mine + q]);
       }
       barrier();  // and read
     }

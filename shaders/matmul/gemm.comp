@@ -9,8 +9,8 @@
 #include "common/params.glsl"
 
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
-layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
+layout(constant_id = 1) const bool A_K_MAJOR = true;  // a_k is the small stride
+layout(constant_id = 2) const bool B_K_MAJOR = false;  // b_k is the small stride
 layout(constant_id = 3) const bool HAS_C = false;
 layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 5) const bool RESIDUAL = false;
@@ -39,8 +39,8 @@ void main() {
   for (uint k0 = 0; k0 < p.k; k0 += STEP) {
     [[unroll]] for (uint s = 0; s < 4; ++s) {
       const uint e = s * 256 + t;
-      const uint ak = A_ALONG_K != 0 ? e % STEP : e / TILE, am = A_ALONG_K != 0 ? e / STEP : e % TILE;
-      const uint bk = B_ALONG_K != 0 ? e % STEP : e / TILE, bn = B_ALONG_K != 0 ? e / STEP : e % TILE;
+      const uint ak = A_K_MAJOR ? e % STEP : e / TILE, am = A_K_MAJOR ? e / STEP : e % TILE;
+      const uint bk = B_K_MAJOR ? e % STEP : e / TILE, bn = B_K_MAJOR ? e / STEP : e % TILE;
       float x = 0.0, y = 0.0;
       if (m0 + am < p.m && k0 + ak < p.k)
         x = load_float(p.a, uint64_t(a_base + int64_t(m0 + am) * p.a_m + int64_t(k0 + ak) * p.a_k), DTYPE);

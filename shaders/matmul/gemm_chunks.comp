@@ -13,8 +13,8 @@ layout(constant_id = 0) const int R = 8;
 layout(constant_id = 1) const int STEP = 64;
 layout(constant_id = 2) const int A_UNIT = 0;    // 1: a_k is 1, 2: a_m is 1 (then offsets are immediate operands)
 layout(constant_id = 3) const int B_UNIT = 0;    // 1: b_k is 1, 2: b_n is 1 and rows of b are aligned to 8 bytes
-layout(constant_id = 4) const int OUT_PAIR = 0;  // out_n and c_n are 1 and the rows aligned to 8 bytes
-layout(constant_id = 5) const int BATCHED = 0;
+layout(constant_id = 4) const bool OUT_PAIR = false;  // out_n and c_n are 1 and the rows aligned to 8 bytes
+layout(constant_id = 5) const bool BATCHED = false;
 layout(local_size_x = 8) in;
 
 struct Params {
@@ -33,7 +33,7 @@ uint64_t offset(uint count, uint stride) { return uint64_t(count) * uint64_t(str
 void main() {
   const uint n0 = as_uniform(gl_WorkGroupID.x, 4) * 16, m0 = as_uniform(gl_WorkGroupID.y, 4) * R;
   uint batch = 0;
-  if (BATCHED != 0) batch = as_uniform(gl_WorkGroupID.z, 4);
+  if (BATCHED) batch = as_uniform(gl_WorkGroupID.z, 4);
 
   const uint64_t a_next = offset(1, p.a_k), b_next = offset(1, p.b_k), b_col = offset(1, p.b_n);
   uint64_t a = p.a + offset(batch, p.a_batch), b = p.b + offset(batch, p.b_batch) + offset(n0, p.b_n);
@@ -83,7 +83,7 @@ void main() {
   [[unroll]] for (int i = 0; i < R; ++i) {
     const uint64_t at = c + offset(row[i], p.c_m);
     vec2 old;
-    if (OUT_PAIR != 0) old = uintBitsToFloat(unpackUint2x32(load_lanes_64(at, 8)));
+    if (OUT_PAIR) old = uintBitsToFloat(unpackUint2x32(load_lanes_64(at, 8)));
     else old = vec2(load_lanes(at, c_col * 2), load_lanes(at + c_col, c_col * 2));
     x[i] = p.alpha * x[i] + mix(p.beta * old.x, 0.0, p.beta == 0.0);
     y[i] = p.alpha * y[i] + mix(p.beta * old.y, 0.0, p.beta == 0.0);
@@ -92,7 +92,7 @@ void main() {
   uint64_t col = p.out_ + offset(batch, p.out_batch) + offset(n0 + 2 * gl_SubgroupInvocationID, p.out_n);
   [[unroll]] for (int i = 0; i < R; ++i) {
     const uint64_t at = col + offset(row[i], p.out_m);
-    if (OUT_PAIR != 0) {
+    if (OUT_PAIR) {
       WordRef(at).v = packUint2x32(floatBitsToUint(vec2(x[i], y[i])));
     } else {
       F32Ref(at).v = x[i];

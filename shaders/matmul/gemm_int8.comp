@@ -8,10 +8,11 @@
 //
 // A workgroup makes BM x BN of out. Steps of BK along k pass through registers into shared memory, where both operands
 // lie along k in rows padded by 16 bytes, while the step before is multiplied. A thread loads units of 16 bytes: of one
-// row where the operand lies along k (A_LIES, B_LIES 0), else 4 k by 4 rows, whose bytes it transposes. A_VEC, B_VEC:
-// bytes of one load that alignment allows. What lies past k is zero; rows past m or n are not stored.
+// row of a k-major operand, or 4 k by 4 rows of an mn-major one, and transposes their bytes. A_VEC, B_VEC: bytes of one
+// load that alignment allows. Bytes past k are zero; rows past m or n are not stored.
 // MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which lie at multiples of so
-// many bytes. Results leave straight from the matrices where tiles are whole and out's rows contiguous (DIRECT), else
+// many bytes. Results leave straight from the matrices where tiles are whole and out's rows contiguous
+// (STORES_MATRICES), else
 // through shared memory.
 // MATRIX 0: 256 threads, each with 4 x 4 results 16 rows and 16 columns apart (BM = BN = 64).
 #if MATRIX
@@ -32,11 +33,11 @@ layout(constant_id = 5) const uint BN = 64;
 layout(constant_id = 6) const uint WM = 64;
 layout(constant_id = 7) const uint WN = 64;
 layout(constant_id = 8) const uint BK = 64;
-layout(constant_id = 9) const int A_LIES = 0;
-layout(constant_id = 10) const int B_LIES = 0;
+layout(constant_id = 9) const bool A_MN_MAJOR = false;
+layout(constant_id = 10) const bool B_MN_MAJOR = false;
 layout(constant_id = 11) const int A_VEC = 1;   // 16, 4 or 1 along k, 4 or 1 across
 layout(constant_id = 12) const int B_VEC = 1;
-layout(constant_id = 13) const int DIRECT = 0;
+layout(constant_id = 13) const bool STORES_MATRICES = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE
@@ -63,14 +64,14 @@ shared uvec4 tiles[(BM + BN) * PITCH / UNIT];
 void put16(uint at, uvec4 v) { tiles[at / 16] = v; }
 void put4(uint at, uint v) { tiles[at / 16][at / 4 % 4] = v; }
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
 
 uint byte_at(uint64_t at) { return uint(U8Ref(at).v); }
 // The first `valid` of 16 bytes.
 uvec4 load16(uint64_t at, int valid, int vec) {
   uvec4 v = uvec4(0);
   if (vec == 16) {
-    if (valid > 0) v = Chunk(at).v;
+    if (valid > 0) v = Vec16b(at).v;
   } else if (vec == 4) {
     UN for (int i = 0; i < 4; ++i)
       if (valid > 4 * i) v[i] = U32Ref(at + 4 * i).v;
@@ -92,13 +93,14 @@ uint load4(uint64_t at, int valid, int vec) {
   return v;
 }
 // Where unit q of a tile of `rows` lies: rows and k (in words).
-uint unit_row(uint q, uint rows, int lies) { return lies == 0 ? q / (BK / 16) : q / 4 % (rows / 4) * 4; }
-uint unit_word(uint q, uint rows, int lies) { return lies == 0 ? q % (BK / 16) * 4 : q / rows * 4 + q % 4; }
+uint unit_row(uint q, uint rows, bool mn_major) { return !mn_major ? q / (BK / 16) : q / 4 % (rows / 4) * 4; }
+uint unit_word(uint q, uint rows, bool mn_major) { return !mn_major ? q % (BK / 16) * 4 : q / rows * 4 + q % 4; }
 
-#define LOAD(held, UNITS, ROWS, LIES, VEC, base, row0, end, row_stride, k_stride, start)                              \
+#define LOAD(held, UNITS, ROWS, MN_MAJOR, VEC, base, row0, end, row_stride, k_stride, start)                           \
   UN for (uint i = 0; i < UNITS; ++i) {                                                                               \
-    const uint q = i * THREADS + t, row = row0 + unit_row(q, ROWS, LIES), at_k = start + unit_word(q, ROWS, LIES) * 4; \
-    if (LIES == 0) {                                                                                                  \
+    const uint q = i * THREADS + t, row = row0 + unit_row(q, ROWS, MN_MAJOR);                                         \
+    const uint at_k = start + unit_word(q, ROWS, MN_MAJOR) * 4;                                                       \
+    if (!MN_MAJOR) {                                                                                                  \
       const uint64_t at = base + uint64_t(int64_t(min(row, end - 1)) * row_stride + int64_t(at_k) * k_stride);        \
       held[i] = load16(at, int(p.k) - int(at_k), VEC);                                                                \
     } else {                                                                                                          \
@@ -108,12 +110,12 @@ uint unit_word(uint q, uint rows, int lies) { return lies == 0 ? q % (BK / 16) *
       }                                                                                                               \
     }                                                                                                                 \
   }
-#define PUT(held, UNITS, ROWS, LIES, TILE)                                                                            \
+#define PUT(held, UNITS, ROWS, MN_MAJOR, TILE)                                                                         \
   UN for (uint i = 0; i < UNITS; ++i) {                                                                               \
     const uint q = i * THREADS + t;                                                                                   \
-    const uint place = (TILE + unit_row(q, ROWS, LIES)) * PITCH + unit_word(q, ROWS, LIES) * 4;                       \
+    const uint place = (TILE + unit_row(q, ROWS, MN_MAJOR)) * PITCH + unit_word(q, ROWS, MN_MAJOR) * 4;                \
     const uvec4 w = held[i];                                                                                          \
-    if (LIES == 0) {                                                                                                  \
+    if (!MN_MAJOR) {                                                                                                  \
       put16(place, w);                                                                                                \
     } else {                                                                                                          \
       UN for (uint j = 0; j < 4; ++j) {                                                                               \
@@ -139,7 +141,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Ints { int 
   coopMatLoad(fragment, tiles, ((BM + col0 + j * MAT_N) * PITCH + s) / UNIT, PITCH / UNIT,     \
       gl_CooperativeMatrixLayoutColumnMajor);
 const uint FM = WM / MAT_M, FN = WN / MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
-shared int patches[DIRECT != 0 ? 1 : SUBGROUPS * MAT_M * MAT_N];
+shared int fragment_staging[STORES_MATRICES ? 1 : SUBGROUPS * MAT_M * MAT_N];
 #else
 const uint FM = 4, FN = 4;
 #endif
@@ -150,7 +152,7 @@ void main() {
   if (tile >= tiles_m * tiles_n) return;  // the whole workgroup leaves
   PLACE_TILE(tile, BAND, BM, BN)
 #if MATRIX
-  const uint warp = gl_SubgroupID, row0 = warp % (BM / WM) * WM, col0 = warp / (BM / WM) * WN;
+  const uint subgroup = gl_SubgroupID, row0 = subgroup % (BM / WM) * WM, col0 = subgroup / (BM / WM) * WN;
   Acc acc[FM][FN];
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0);
@@ -162,12 +164,12 @@ void main() {
 #endif
   uvec4 held_a[A_UNITS], held_b[B_UNITS];
 #define LOAD_BOTH(start)                                                          \
-  LOAD(held_a, A_UNITS, BM, A_LIES, A_VEC, p.a, m0, p.m, p.a_m, p.a_k, start) \
-  LOAD(held_b, B_UNITS, BN, B_LIES, B_VEC, p.b, n0, p.n, p.b_n, p.b_k, start)
+  LOAD(held_a, A_UNITS, BM, A_MN_MAJOR, A_VEC, p.a, m0, p.m, p.a_m, p.a_k, start) \
+  LOAD(held_b, B_UNITS, BN, B_MN_MAJOR, B_VEC, p.b, n0, p.n, p.b_n, p.b_k, start)
   LOAD_BOTH(0)
   [[dont_unroll]] for (uint k = 0; k < p.k; k += BK) {
-    PUT(held_a, A_UNITS, BM, A_LIES, 0)
-    PUT(held_b, B_UNITS, BN, B_LIES, BM)
+    PUT(held_a, A_UNITS, BM, A_MN_MAJOR, 0)
+    PUT(held_b, B_UNITS, BN, B_MN_MAJOR, BM)
     barrier();  // this step's tiles are written
     LOAD_BOTH(k + BK)
 #if MATRIX
@@ -186,18 +188,18 @@ void main() {
   }
 
 #if MATRIX
-  const uint lanes = THREADS / SUBGROUPS, mine = warp * MAT_M * MAT_N;
+  const uint lanes = THREADS / SUBGROUPS, mine = subgroup * MAT_M * MAT_N;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; ++j) {
       const uint row = m0 + row0 + i * MAT_M, col = n0 + col0 + j * MAT_N;
-      if (DIRECT != 0) {
+      if (STORES_MATRICES) {
         coopMatStore(acc[i][j], Ints(p.out_ + (uint64_t(row) * uint(p.out_m) + col) * 4).v, 0, p.out_m,
             gl_CooperativeMatrixLayoutRowMajor);
       } else {
-        coopMatStore(acc[i][j], patches, mine, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
-        barrier();  // the patch is written
+        coopMatStore(acc[i][j], fragment_staging, mine, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
+        barrier();  // the staging memory is written
         for (uint q = gl_SubgroupInvocationID; q < MAT_M * MAT_N; q += lanes)
-          store_int(row + q / MAT_N, col + q % MAT_N, patches[mine + q]);
+          store_int(row + q / MAT_N, col + q % MAT_N, fragment_staging[mine + q]);
         barrier();  // and read
       }
     }

@@ -21,7 +21,7 @@ layout(constant_id = 2) const int C = 4;
 // what one load brings. 0: one element, 1: a pair along k, 2: a pair along m
 layout(constant_id = 3) const int A_PAIR = 0;
 layout(constant_id = 4) const int B_PAIR = 0;  // likewise, 2: along n
-layout(constant_id = 5) const int HAS_C = 0;
+layout(constant_id = 5) const bool HAS_C = false;
 const int A_HELD = (R + 7) / 8;  // per lane
 layout(local_size_x = 8) in;
 #include "common/indexing.glsl"
@@ -123,7 +123,7 @@ void main() {
     const uint64_t out_row = uint64_t(int64_t(row) * p.out_m) * ES, c_row = uint64_t(int64_t(row) * p.c_m) * ES;
     [[unroll]] for (int j = 0; j < C; ++j) {
       float v = p.alpha * acc[i][j];
-      if (HAS_C != 0) v += p.beta * load_float(c_col[j] + c_row, 0, DTYPE);
+      if (HAS_C) v += p.beta * load_float(c_col[j] + c_row, 0, DTYPE);
       store_float(out_col[j] + out_row, 0, DTYPE, v);
     }
   }

@@ -13,12 +13,12 @@
 // out = alpha * a @ b + beta * c on cooperative matrices: float16 and bfloat16, float32 accumulation.
 //
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
-// shared memory, while the step before is multiplied: a 16-byte chunk is 8 elements along k (A_LIES, B_LIES 0) or along
-// m or n (1: a thread loads 4 k by 8 rows and transposes them on the way). Rows past m or n read the last ones and are
-// not stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings. The remainder
-// of k comes first, so only that load checks bounds.
+// shared memory, while the step before is multiplied. A 16-byte chunk is 8 elements along k; of an mn-major operand it
+// is 8 along m or n, and a thread transposes 4 k by 8 rows on the way. Rows past m or n read the last ones and are not
+// stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings. The remainder of
+// k comes first, so only that load checks bounds.
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
-// 2: that layout for operands that both lie across, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
+// 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
 // What was tried, and what it gave: docs/ladders/gemm_matrix.md
 #if FRAGMENTS
@@ -36,26 +36,26 @@ layout(constant_id = 4) const uint BN = 256;
 layout(constant_id = 5) const uint WM = 64;
 layout(constant_id = 6) const uint WN = 64;
 layout(constant_id = 7) const uint BK = 64;
-layout(constant_id = 8) const int A_LIES = 0;
-layout(constant_id = 9) const int B_LIES = 0;
+layout(constant_id = 8) const bool A_MN_MAJOR = false;
+layout(constant_id = 9) const bool B_MN_MAJOR = false;
 layout(constant_id = 10) const int A_VEC = 8;
 layout(constant_id = 11) const int B_VEC = 8;
 layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of 16-byte chunks
 // 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
 layout(constant_id = 13) const int OUT_VEC = 8;
 layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
-// sum of 1: every step is compared with k, 4: only the first, the shorter one; 2: m or n is no multiple of BM or BN
-layout(constant_id = 15) const int CHECKED = 3;
+layout(constant_id = 15) const int K_CHECKS = 1;     // loads compared with k. 0: none; 1: every step; 2: the first one
+layout(constant_id = 16) const bool IS_RAGGED = true;  // m or n is no multiple of BM or BN
 // chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
-layout(constant_id = 16) const uint LINE = 8;
-// How the place of a chunk that lies along k is made. 0: from the thread's address, rows clamped; 1: the workgroup's
+layout(constant_id = 17) const uint LINE = 8;
+// How the place of a chunk of a k-major operand is made. 0: from the thread's address, rows clamped; 1: the workgroup's
 // address, which moves along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no
-// check of m and n (CHECKED & 2).
-layout(constant_id = 17) const int ADDRESSES = 0;
-// 1: where a lies along k, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices
-layout(constant_id = 18) const int PAIRS = 0;
-layout(constant_id = 19) const int ACTIVATION = 0;  // activation_codes.h
-layout(constant_id = 20) const bool RESIDUAL = false;  // read as OUT_VEC says
+// check of m and n (IS_RAGGED).
+layout(constant_id = 18) const int ADDRESSES = 0;
+// Where a is k-major, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices.
+layout(constant_id = 19) const bool PAIRS = false;
+layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
+layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE uint64_t residual; uint splits;
@@ -63,8 +63,8 @@ layout(constant_id = 20) const bool RESIDUAL = false;  // read as OUT_VEC says
 #include "common/params.glsl"
 #include "matmul/activation.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Float2Ref { vec2 v; };
 
 #define UN [[unroll]]
@@ -93,13 +93,13 @@ const uint A_CHUNKS = BM * BK / 8 / THREADS, B_CHUNKS = BN * BK / 8 / THREADS;  
 shared uvec2 tiles[(BM + BN) * BK / 4];
 const uint A_TILE = 0, B_TILE = BM * BK / 4;
 #else
-const uint A_PITCH = (A_LIES == 0 ? BK : BM) / 8 + 1, B_PITCH = (B_LIES == 0 ? BK : BN) / 8 + 1;  // in chunks
-const uint A_TILE = 0, B_TILE = (A_LIES == 0 ? BM : BK) * A_PITCH;
-shared uvec4 tiles[B_TILE + (B_LIES == 0 ? BN : BK) * B_PITCH];
+const uint A_PITCH = (!A_MN_MAJOR ? BK : BM) / 8 + 1, B_PITCH = (!B_MN_MAJOR ? BK : BN) / 8 + 1;  // in chunks
+const uint A_TILE = 0, B_TILE = (!A_MN_MAJOR ? BM : BK) * A_PITCH;
+shared uvec4 tiles[B_TILE + (!B_MN_MAJOR ? BN : BK) * B_PITCH];
 #endif
 #if FRAGMENTS == 0
-const uint PATCH = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
-shared float patches[SUBGROUPS * MAT_M * PATCH];
+const uint STAGING_COLUMNS = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
+shared float fragment_staging[SUBGROUPS * MAT_M * STAGING_COLUMNS];
 #endif
 
 #include "matmul/loader.glsl"
@@ -128,7 +128,7 @@ uvec4 load_row(uint64_t base, uint row, uint col, int row_stride, int col_stride
   const int valid = int(p.n) - int(col);
   if (row >= p.m || valid <= 0) return uvec4(0);
   const uint64_t at = address(base, int64_t(row) * row_stride + int64_t(col) * col_stride);
-  if (vec == 8) return Chunk(at).v;
+  if (vec == 8) return Vec16b(at).v;
   uvec4 v = uvec4(0);
   UN for (int i = 0; i < 8; ++i)
     if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * col_stride)).v) << (16 * (i % 2));
@@ -144,7 +144,7 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
   if (row >= p.m || valid <= 0) return;
   const uint64_t at = address(out_, int64_t(row) * p.out_m + int64_t(col) * p.out_n);
   if (OUT_VEC == 8) {
-    Chunk(at).v = v;
+    Vec16b(at).v = v;
   } else {
     UN for (int i = 0; i < 8; ++i)
       if (i < valid) U16Ref(address(at, int64_t(i) * p.out_n)).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
@@ -155,28 +155,28 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
 #if FRAGMENTS == 1
 #define MATRICES_OF_STEP BK / 16
 #define LOAD_A(fragment, i, s)                                                                                        \
-  const uint row = warp_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 +                       \
-      (lane * 2 ^ swapped(row, A_LIES));                                                                              \
+  const uint row = subgroup_m * FM + i, o = A_TILE + (s / 2 * (BM / 16) + row) * 128 + s % 2 * 64 +                    \
+      (lane * 2 ^ swapped(row, A_MN_MAJOR));                                                                           \
   const uvec2 u = tiles[o], w = tiles[o + 1];                                                                         \
   const uvec2 upper = uvec2(u.x, w.x), lower = uvec2(u.y, w.y);  /* rows, of pairs */                                 \
   if (PAIRED) FILL(fragment, upper, lower)                                                                            \
-  else if (crossed(s / 2, A_LIES)) FILL(fragment, w, u) else FILL(fragment, u, w)
+  else if (crossed(s / 2, A_MN_MAJOR)) FILL(fragment, w, u) else FILL(fragment, u, w)
 #define LOAD_B(fragment, j, s)                                                                                        \
-  const uint col = warp_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 +                       \
-      (lane * 2 ^ swapped(col, B_LIES));                                                                              \
+  const uint col = subgroup_n * FN + j, o = B_TILE + (s / 2 * (BN / 16) + col) * 128 + s % 2 * 64 +                    \
+      (lane * 2 ^ swapped(col, B_MN_MAJOR));                                                                           \
   const uvec2 u = tiles[o], w = tiles[o + 1];                                                                         \
-  if (crossed(s / 2, B_LIES)) FILL(fragment, w, u) else FILL(fragment, u, w)
+  if (crossed(s / 2, B_MN_MAJOR)) FILL(fragment, w, u) else FILL(fragment, u, w)
 #else
 #define MATRICES_OF_STEP BK / MAT_N
 #define LOAD_A(fragment, i, s)                                                                                        \
-  const uint row = warp_m * WM + i * MAT_M;                                                                           \
-  if (A_LIES == 0) coopMatLoad(fragment, tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH,                      \
+  const uint row = subgroup_m * WM + i * MAT_M;                                                                        \
+  if (!A_MN_MAJOR) coopMatLoad(fragment, tiles, A_TILE + row * A_PITCH + s * MAT_N / 8, A_PITCH,                      \
       gl_CooperativeMatrixLayoutRowMajor);                                                                            \
   else coopMatLoad(fragment, tiles, A_TILE + s * MAT_N * A_PITCH + row / 8, A_PITCH,                                  \
       gl_CooperativeMatrixLayoutColumnMajor);
 #define LOAD_B(fragment, j, s)                                                                                        \
-  const uint col = warp_n * WN + j * MAT_N;                                                                           \
-  if (B_LIES == 0) coopMatLoad(fragment, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH,                      \
+  const uint col = subgroup_n * WN + j * MAT_N;                                                                        \
+  if (!B_MN_MAJOR) coopMatLoad(fragment, tiles, B_TILE + col * B_PITCH + s * MAT_N / 8, B_PITCH,                      \
       gl_CooperativeMatrixLayoutColumnMajor);                                                                         \
   else coopMatLoad(fragment, tiles, B_TILE + s * MAT_N * B_PITCH + col / 8, B_PITCH,                                  \
       gl_CooperativeMatrixLayoutRowMajor);
@@ -192,53 +192,53 @@ void main() {
   PLACE_TILE(tile, GROUP, BM, BN)
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
-  const uint head_end = (CHECKED & 4) != 0 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+  const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
 
-  const uint64_t a_ld = uint64_t(uint(A_LIES == 0 ? p.a_m : p.a_k)) * 2,
-      b_ld = uint64_t(uint(B_LIES == 0 ? p.b_n : p.b_k)) * 2;
+  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * 2,
+      b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = PAIRED ? pair_row(t) : A_LIES == 0 ? chunk_row(t, BM) : block_row(t, BM),
-      b_row = B_LIES == 0 ? chunk_row(t, BN) : block_row(t, BN);
+  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? chunk_row(t, BM) : block_row(t, BM),
+      b_row = !B_MN_MAJOR ? chunk_row(t, BN) : block_row(t, BN);
   const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
-  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : A_LIES == 0 ? t % LINE * 8 : block_k(t, BM),
-      b_k = B_LIES == 0 ? t % LINE * 8 : block_k(t, BN);
+  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
+      b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
-  START(BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
-  START(BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
+  START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
+  START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
 
-  const uint warp = gl_SubgroupID, warp_m = warp % (BM / WM), warp_n = warp / (BM / WM);
+  const uint subgroup = gl_SubgroupID, subgroup_m = subgroup % (BM / WM), subgroup_n = subgroup / (BM / WM);
   Acc acc[FM][FN];
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
   uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
   // Without checks there is nothing to load past the last step: it is loaded again.
 #define LOAD_BOTH(CHECK)                                                                                              \
-  LOAD(held_a, A_CHUNKS, BM, A_LIES, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)          \
-  LOAD(held_b, B_CHUNKS, BN, B_LIES, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
-  LOAD_BOTH((CHECKED & 5) != 0)
+  LOAD(held_a, A_CHUNKS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)       \
+  LOAD(held_b, B_CHUNKS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
+  LOAD_BOTH(K_CHECKS != 0)
   // The next step begins where this one ends, which may be shorter than it lies in the tiles.
-  if ((CHECKED & 4) != 0) {
+  if (K_CHECKS == 2) {
     const uint back = k_begin + BK - head_end;
-    if (A_LIES == 0 && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= A_LIES == 0 ? back * 2 : a_ld * back;
-    if (B_LIES == 0 && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= B_LIES == 0 ? back * 2 : b_ld * back;
+    if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
+    if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
   }
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    PUT(held_a, A_CHUNKS, BM, A_LIES, A_TILE, A_PITCH, PAIRED)
-    PUT(held_b, B_CHUNKS, BN, B_LIES, B_TILE, B_PITCH, false)
+    PUT(held_a, A_CHUNKS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
+    PUT(held_b, B_CHUNKS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
     barrier();  // this step's tiles are written
-    if ((CHECKED & 1) != 0 || k + BK < k_end) {
-      if (A_LIES == 0 && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += A_LIES == 0 ? BK * 2 : a_ld * BK;
-      if (B_LIES == 0 && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += B_LIES == 0 ? BK * 2 : b_ld * BK;
+    if (K_CHECKS == 1 || k + BK < k_end) {
+      if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
+      if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += !B_MN_MAJOR ? BK * 2 : b_ld * BK;
       a_k += BK;
       b_k += BK;
     }
-    LOAD_BOTH((CHECKED & 1) != 0)
+    LOAD_BOTH(K_CHECKS == 1)
     MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
     barrier();  // the tiles are read before the next step overwrites them
   }
 
-  const uint row0 = m0 + warp_m * WM, col0 = n0 + warp_n * WN;
+  const uint row0 = m0 + subgroup_m * WM, col0 = n0 + subgroup_n * WN;
   const uint64_t c = address(p.c, int64_t(batch) * p.c_batch), out_ = address(p.out_, int64_t(batch) * p.out_batch);
   const uint64_t residual = address(p.residual, int64_t(batch) * p.out_batch);
   const uint64_t partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
@@ -282,25 +282,26 @@ void main() {
     }
   }
 #else
-  const uint mine = warp * MAT_M * PATCH, lanes = THREADS / SUBGROUPS;
+  const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = THREADS / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
-      coopMatStore(acc[i][j], patches, mine, PATCH, gl_CooperativeMatrixLayoutRowMajor);
-      coopMatStore(acc[i][j + 1], patches, mine + MAT_N, PATCH, gl_CooperativeMatrixLayoutRowMajor);
-      barrier();  // the patch is written
-      for (uint q = lane; q < MAT_M * PATCH / 8; q += lanes) {
-        const uint inner = q % (PATCH / 8) * 8, row = row0 + i * MAT_M + q / (PATCH / 8),
+      coopMatStore(acc[i][j], fragment_staging, mine, STAGING_COLUMNS, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(acc[i][j + 1], fragment_staging, mine + MAT_N, STAGING_COLUMNS, gl_CooperativeMatrixLayoutRowMajor);
+      barrier();  // the staging memory is written
+      for (uint q = lane; q < MAT_M * STAGING_COLUMNS / 8; q += lanes) {
+        const uint inner = q % (STAGING_COLUMNS / 8) * 8, row = row0 + i * MAT_M + q / (STAGING_COLUMNS / 8),
             col = col0 + j * MAT_N + inner;
-        const uint from = mine + q / (PATCH / 8) * PATCH + inner;
+        const uint from = mine + q / (STAGING_COLUMNS / 8) * STAGING_COLUMNS + inner;
         if (OUT_VEC == 0) {
           UN for (uint x = 0; x < 8; ++x)
-            if (row < p.m && col + x < p.n) F32Ref(partial + (uint64_t(row) * p.n + col + x) * 4).v = patches[from + x];
+            if (row < p.m && col + x < p.n)
+              F32Ref(partial + (uint64_t(row) * p.n + col + x) * 4).v = fragment_staging[from + x];
         } else {
           const uvec4 added = C_VEC != 0 ? load_c(c, row, col) : uvec4(0);
           const uvec4 after = RESIDUAL ? load_residual(residual, row, col) : uvec4(0);
           uvec4 packed;
           UN for (uint w = 0; w < 4; ++w) {
-            vec2 v = p.alpha * vec2(patches[from + 2 * w], patches[from + 2 * w + 1]);
+            vec2 v = p.alpha * vec2(fragment_staging[from + 2 * w], fragment_staging[from + 2 * w + 1]);
             if (C_VEC != 0) v += p.beta * unpack(added[w]);
             if (ACTIVATION != 0) v = activate2(v);
             if (RESIDUAL) v += unpack(after[w]);

@@ -19,7 +19,7 @@ struct Params {
   uint outer, all_outer, inner, padded, batches;
 };
 #include "common/params.glsl"
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer HalfChunk { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
 
 uint narrow(float v) {
   if (DTYPE == AULE_DT_F16) return float_to_f16(v);  // packHalf2x16 rounds as the driver likes
@@ -54,9 +54,9 @@ void main() {
       l = uvec2(low[0] | low[1] << 16, low[2] | low[3] << 16);
   const uint64_t to = p.out_ + uint64_t(int64_t(batch) * p.out_batch + int64_t(row) * p.out_outer + i) * 2,
       next = uint64_t(p.piece) * 2;
-  HalfChunk(to).v = h;
+  Vec8b(to).v = h;
   if (PIECES != 1) {
-    HalfChunk(to + next).v = PIECES == 2 ? h : l;
-    HalfChunk(to + 2 * next).v = PIECES == 2 ? l : h;
+    Vec8b(to + next).v = PIECES == 2 ? h : l;
+    Vec8b(to + 2 * next).v = PIECES == 2 ? l : h;
   }
 }

@@ -9,7 +9,7 @@
 
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;  // also of c
-layout(constant_id = 2) const int HAS_C = 0;
+layout(constant_id = 2) const bool HAS_C = false;
 layout(local_size_x = 32) in;
 #include "common/indexing.glsl"
 
@@ -59,7 +59,7 @@ void main() {
     const uint row = m0 + i;
     if (row < p.m) {
       C v = from_bits(p.alpha_bits) * acc[i];
-      if (HAS_C != 0)
+      if (HAS_C)
         v += from_bits(p.beta_bits) * load(p.c, int64_t(batch) * p.c_batch + int64_t(row) * p.c_m +
             int64_t(col) * p.c_n, OUT_DTYPE);
       store(p.out_, int64_t(batch) * p.out_batch + int64_t(row) * p.out_m + int64_t(col) * p.out_n, v);

@@ -4,15 +4,15 @@
 // A workgroup of 256 makes 128 x 128 of out, an invocation rows ty*4 + {0..3, 64..67} and columns tx*4 + {0..3,
 // 64..67}: 4 reads of 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k lie there k-major, twice: the next
 // step travels from memory through registers into the other half meanwhile, so that a step has one barrier.
-// A_VEC, B_VEC 4: float32, 16-byte loads along the side that A_ALONG_K, B_ALONG_K tell; 1: one element at a time.
+// A_VEC, B_VEC 4: float32, 16-byte loads along the side that A_K_MAJOR, B_K_MAJOR tell; 1: one element at a time.
 // What was tried, and what it gave: docs/ladders/gemm_tiles.md
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int A_ALONG_K = 1;  // a_k is the small stride
-layout(constant_id = 2) const int B_ALONG_K = 0;  // b_k is the small stride
+layout(constant_id = 1) const bool A_K_MAJOR = true;  // a_k is the small stride
+layout(constant_id = 2) const bool B_K_MAJOR = false;  // b_k is the small stride
 layout(constant_id = 3) const int A_VEC = 4;
 layout(constant_id = 4) const int B_VEC = 4;
 layout(constant_id = 5) const bool HAS_C = false;
@@ -34,21 +34,21 @@ uint64_t place(uint64_t base, int64_t row, int row_stride, int64_t k, int k_stri
 }
 
 // Four elements of this invocation: k to k + 3 of `row`, or rows row to row + 3 of k. Zeros past the end.
-vec4 fetch(uint64_t base, uint row, uint rows, int row_stride, uint k, int k_stride, int along_k, int vec) {
+vec4 fetch(uint64_t base, uint row, uint rows, int row_stride, uint k, int k_stride, bool k_major, int vec) {
   vec4 v = vec4(0.0);
   if (vec == 4) {
     if (row < rows && k < p.k) v = F32x4Ref(place(base, row, row_stride, k, k_stride)).v;
   } else {
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const uint r = along_k != 0 ? row : row + i, kk = along_k != 0 ? k + i : k;
+      const uint r = k_major ? row : row + i, kk = k_major ? k + i : k;
       if (r < rows && kk < p.k) v[i] = load_float(place(base, r, row_stride, kk, k_stride), 0, DTYPE);
     }
   }
   return v;
 }
 
-#define PUT(tile, half_, v, along_k, row, k)                                                          \
-  if (along_k != 0) {                                                                                 \
+#define PUT(tile, half_, v, k_major, row, k)                                                          \
+  if (k_major) {                                                                                 \
     [[unroll]] for (uint i = 0; i < 4; ++i) tile[half_ * HALF + ((k + i) * PITCH + row) / 4][row & 3] = v[i]; \
   } else {                                                                                            \
     tile[half_ * HALF + (k * PITCH + row) / 4] = v;                                                   \
@@ -64,22 +64,22 @@ void main() {
   const uint64_t size = DTYPE == AULE_DT_F32 ? 4 : 2;
   const uint64_t a = p.a + uint64_t(int64_t(batch) * p.a_batch) * size,
       b = p.b + uint64_t(int64_t(batch) * p.b_batch) * size;
-  const uint a_row = A_ALONG_K != 0 ? t / 2 : t % 32 * 4, a_k = A_ALONG_K != 0 ? t % 2 * 4 : t / 32;
-  const uint b_row = B_ALONG_K != 0 ? t / 2 : t % 32 * 4, b_k = B_ALONG_K != 0 ? t % 2 * 4 : t / 32;
+  const uint a_row = A_K_MAJOR ? t / 2 : t % 32 * 4, a_k = A_K_MAJOR ? t % 2 * 4 : t / 32;
+  const uint b_row = B_K_MAJOR ? t / 2 : t % 32 * 4, b_k = B_K_MAJOR ? t % 2 * 4 : t / 32;
 
   float acc[8][8];
   [[unroll]] for (int i = 0; i < 8; ++i)
     [[unroll]] for (int j = 0; j < 8; ++j) acc[i][j] = 0.0;
 
-  vec4 next_a = fetch(a, m0 + a_row, p.m, p.a_m, a_k, p.a_k, A_ALONG_K, A_VEC);
-  vec4 next_b = fetch(b, n0 + b_row, p.n, p.b_n, b_k, p.b_k, B_ALONG_K, B_VEC);
-  PUT(tile_a, 0, next_a, A_ALONG_K, a_row, a_k)
-  PUT(tile_b, 0, next_b, B_ALONG_K, b_row, b_k)
+  vec4 next_a = fetch(a, m0 + a_row, p.m, p.a_m, a_k, p.a_k, A_K_MAJOR, A_VEC);
+  vec4 next_b = fetch(b, n0 + b_row, p.n, p.b_n, b_k, p.b_k, B_K_MAJOR, B_VEC);
+  PUT(tile_a, 0, next_a, A_K_MAJOR, a_row, a_k)
+  PUT(tile_b, 0, next_b, B_K_MAJOR, b_row, b_k)
   barrier();  // the first step is written
   uint now = 0;
   [[dont_unroll]] for (uint k0 = 0; k0 < p.k; k0 += STEP) {
-    next_a = fetch(a, m0 + a_row, p.m, p.a_m, k0 + STEP + a_k, p.a_k, A_ALONG_K, A_VEC);
-    next_b = fetch(b, n0 + b_row, p.n, p.b_n, k0 + STEP + b_k, p.b_k, B_ALONG_K, B_VEC);
+    next_a = fetch(a, m0 + a_row, p.m, p.a_m, k0 + STEP + a_k, p.a_k, A_K_MAJOR, A_VEC);
+    next_b = fetch(b, n0 + b_row, p.n, p.b_n, k0 + STEP + b_k, p.b_k, B_K_MAJOR, B_VEC);
     [[unroll]] for (uint k = 0; k < STEP; ++k) {
       const uint at = now * HALF + k * (PITCH / 4);
       const vec4 x0 = tile_a[at + ty], x1 = tile_a[at + 16 + ty], y0 = tile_b[at + tx], y1 = tile_b[at + 16 + tx];
@@ -89,8 +89,8 @@ void main() {
       }
     }
     now ^= 1;
-    PUT(tile_a, now, next_a, A_ALONG_K, a_row, a_k)
-    PUT(tile_b, now, next_b, B_ALONG_K, b_row, b_k)
+    PUT(tile_a, now, next_a, A_K_MAJOR, a_row, a_k)
+    PUT(tile_b, now, next_b, B_K_MAJOR, b_row, b_k)
     barrier();  // the next step is written, this one read
   }
 

@@ -2,12 +2,12 @@
 // strides.
 //
 // Bound by reading b once. A workgroup of 256 makes COLS columns, each by 256 / COLS invocations that share k between
-// them and add up in shared memory. B_ALONG_K 1: 4 columns, 64 neighbours read consecutive k. 0: 32 neighbours read
+// them and add up in shared memory. B_K_MAJOR 1: 4 columns, 64 neighbours read consecutive k. 0: 32 neighbours read
 // consecutive columns, 8 slices of k. The host transposes problems with few columns.
 #include "common/dtype.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;
-layout(constant_id = 2) const int B_ALONG_K = 1;
+layout(constant_id = 2) const bool B_K_MAJOR = true;
 layout(constant_id = 3) const bool HAS_C = false;
 layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 5) const bool RESIDUAL = false;
@@ -17,14 +17,14 @@ layout(local_size_x = 256) in;
 #include "common/params.glsl"
 #include "matmul/epilogue.glsl"
 
-const uint COLS = B_ALONG_K != 0 ? 4 : 32, SLICES = 256 / COLS;
+const uint COLS = B_K_MAJOR ? 4 : 32, SLICES = 256 / COLS;
 shared float partial[4 * 256];  // [row][slice][column]
 
 void main() {
   const uint tiles_n = (p.n + COLS - 1) / COLS, group = linear_group(), batch = group / tiles_n;
   if (batch >= p.batches) return;  // the whole workgroup leaves
   const uint t = gl_LocalInvocationID.x;
-  const uint column = B_ALONG_K != 0 ? t / SLICES : t % COLS, slice = B_ALONG_K != 0 ? t % SLICES : t / COLS;
+  const uint column = B_K_MAJOR ? t / SLICES : t % COLS, slice = B_K_MAJOR ? t % SLICES : t / COLS;
   const uint n = (group % tiles_n) * COLS + column;
   const int64_t a_at = int64_t(batch) * p.a_batch, b_at = int64_t(batch) * p.b_batch + int64_t(min(n, p.n - 1)) * p.b_n;
 

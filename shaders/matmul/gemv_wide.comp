@@ -2,8 +2,8 @@
 // accumulation. Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a lie along k; strides
 // and addresses of a and b are multiples of 16 bytes.
 //
-// B_ALONG_K 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the chunks of k.
-// B_ALONG_K 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE
+// B_K_MAJOR 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the chunks of k.
+// B_K_MAJOR 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE
 // neighbours read the next columns.
 // Workgroups of the same columns and further rows are neighbours, so that b is read from memory once.
 // What was tried, and what it gave: docs/ladders/gemv_wide.md
@@ -12,7 +12,7 @@
 #include "common/params.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int ROWS = 1;  // 1, 2, 4 or 8, at least m
-layout(constant_id = 2) const int B_ALONG_K = 1;
+layout(constant_id = 2) const bool B_K_MAJOR = true;
 layout(constant_id = 3) const bool HAS_C = false;
 layout(constant_id = 4) const uint SLICE = 64;
 layout(constant_id = 5) const int ACTIVATION = 0;  // activation_codes.h
@@ -21,11 +21,11 @@ layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
 #include "matmul/epilogue.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunk { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
 
 const uint ES = DTYPE == AULE_DT_F32 ? 4 : 2, E = 16 / ES;
 const int COLS = ROWS <= 4 ? 4 : 2;
-const int SUMS = B_ALONG_K != 0 ? ROWS * COLS : ROWS * int(E);  // of an invocation
+const int SUMS = B_K_MAJOR ? ROWS * COLS : ROWS * int(E);  // of an invocation
 const uint SHARED = 256 / SLICE;                               // column groups of a workgroup
 shared float partial[8 * 257];
 
@@ -38,12 +38,12 @@ float element(uvec4 v, uint i) {
 uint64_t bytes(int64_t elements) { return uint64_t(elements * int64_t(ES)); }
 
 void main() {
-  const uint per_group = B_ALONG_K != 0 ? SHARED * COLS : SHARED * E;
+  const uint per_group = B_K_MAJOR ? SHARED * COLS : SHARED * E;
   const uint tiles_m = (p.m + ROWS - 1) / ROWS, tiles_n = (p.n + per_group - 1) / per_group;
   const uint group = linear_group(), batch = group / (tiles_m * tiles_n);
   if (batch >= p.batches) return;  // the whole workgroup leaves
   const uint t = gl_LocalInvocationID.x;
-  const uint column = B_ALONG_K != 0 ? t / SLICE : t % SHARED, slice = B_ALONG_K != 0 ? t % SLICE : t / SHARED;
+  const uint column = B_K_MAJOR ? t / SLICE : t % SHARED, slice = B_K_MAJOR ? t % SLICE : t / SHARED;
   const uint m0 = group % tiles_m * ROWS, n0 = group / tiles_m % tiles_n * per_group;
   uint64_t a_at[ROWS];
   [[unroll]] for (int i = 0; i < ROWS; ++i)
@@ -53,14 +53,14 @@ void main() {
   float sums[SUMS];
   [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
   const uint chunks = p.k / E;
-  if (B_ALONG_K != 0) {
+  if (B_K_MAJOR) {
     uint64_t row_at[COLS];
     [[unroll]] for (int j = 0; j < COLS; ++j)
       row_at[j] = b_at + bytes(int64_t(min(n0 + column * COLS + j, p.n - 1)) * p.b_n);
     for (uint i = slice; i < chunks; i += SLICE) {
       uvec4 y[COLS], x[ROWS];
-      [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = Chunk(row_at[j] + i * 16).v;
-      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Chunk(a_at[r] + i * 16).v;
+      [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = Vec16b(row_at[j] + i * 16).v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Vec16b(a_at[r] + i * 16).v;
       [[unroll]] for (uint e = 0; e < E; ++e)
         [[unroll]] for (int r = 0; r < ROWS; ++r)
           [[unroll]] for (int j = 0; j < COLS; ++j) sums[r * COLS + j] += element(x[r], e) * element(y[j], e);
@@ -69,8 +69,8 @@ void main() {
     const uint64_t column_at = b_at + min(n0 / E + column, p.n / E - 1) * 16;
     for (uint i = slice; i < chunks; i += SLICE) {
       uvec4 y[E], x[ROWS];
-      [[unroll]] for (uint e = 0; e < E; ++e) y[e] = Chunk(column_at + bytes(int64_t(i * E + e) * p.b_k)).v;
-      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Chunk(a_at[r] + i * 16).v;
+      [[unroll]] for (uint e = 0; e < E; ++e) y[e] = Vec16b(column_at + bytes(int64_t(i * E + e) * p.b_k)).v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Vec16b(a_at[r] + i * 16).v;
       [[unroll]] for (uint e = 0; e < E; ++e)
         [[unroll]] for (int r = 0; r < ROWS; ++r)
           [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += element(x[r], e) * element(y[e], j);
@@ -78,7 +78,7 @@ void main() {
     // k past the last whole chunk
     const uint k = chunks * E + slice;
     if (k < p.k) {
-      const uvec4 y = Chunk(column_at + bytes(int64_t(k) * p.b_k)).v;
+      const uvec4 y = Vec16b(column_at + bytes(int64_t(k) * p.b_k)).v;
       [[unroll]] for (int r = 0; r < ROWS; ++r)
         [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += load_float(a_at[r], k, DTYPE) * element(y, j);
     }
@@ -103,7 +103,7 @@ void main() {
     if (value < VALUES && part == 0 && first + value < SUMS) {
       sum = 0.0;
       for (uint i = 0; i < PARTS; ++i) sum += partial[value * 257 + mine * SLICE + i];
-      const uint which = first + value, wide = B_ALONG_K != 0 ? COLS : E;
+      const uint which = first + value, wide = B_K_MAJOR ? COLS : E;
       const uint row = m0 + which / wide, n = n0 + mine * wide + which % wide;
       if (row < p.m && n < p.n) finish(batch, row, n, sum);
     }

@@ -7,10 +7,10 @@
 uvec4 load8(uint64_t at, int valid, int vec) {
   uvec4 v = uvec4(0);
   if (vec == 8) {
-    if (valid > 0) v = Chunk(at).v;
+    if (valid > 0) v = Vec16b(at).v;
   } else if (vec == 4) {
-    if (valid > 0) v.xy = HalfChunk(at).v;
-    if (valid > 4) v.zw = HalfChunk(at + 8).v;
+    if (valid > 0) v.xy = Vec8b(at).v;
+    if (valid > 4) v.zw = Vec8b(at + 8).v;
   } else if (vec == 2) {
     UN for (int i = 0; i < 4; ++i)
       if (valid > 2 * i) v[i] = U32Ref(at + 4 * i).v;
@@ -21,14 +21,14 @@ uvec4 load8(uint64_t at, int valid, int vec) {
   return v;
 }
 
-// Chunk q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are
+// Vec16b q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are
 // neighbours, so that the threads that write to shared memory together fill whole lines of it.
 uint chunk_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
 uint chunk_row(uint q, uint rows) {
   const uint e = q % (rows * 4);
   return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
 }
-#define PAIRED (PAIRS != 0 && A_LIES == 0)
+#define PAIRED (PAIRS && !A_MN_MAJOR)
 // Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of
 // shared memory and a subgroup reads whole lines of 4 rows.
 uint pair_row(uint t) { return (t >> 2 & 1) | (t >> 4 & 3) << 1 | t >> 6 << 4; }
@@ -44,10 +44,10 @@ uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2)
 #endif
 
 #if FRAGMENTS == 1
-// Of operands that lie across, rows 2i and 2i + 1 change places in every other matrix: so 16 threads that write blocks
-// meet all banks. Of those that lie along k in whole lines, rows r and r + 8 do in the second slab.
-uint swapped(uint matrix, int lies) { return lies == 0 ? 0 : (matrix & 1) * 8; }
-bool crossed(uint slab, int lies) { return LINE == 8 && lies == 0 && (slab & 1) != 0; }
+// Rows 2i and 2i + 1 of an mn-major operand change places in every other matrix, so that 16 threads that write blocks
+// meet all banks. Rows r and r + 8 of a k-major one in whole lines do in the second slab.
+uint swapped(uint matrix, bool mn_major) { return !mn_major ? 0 : (matrix & 1) * 8; }
+bool crossed(uint slab, bool mn_major) { return LINE == 8 && !mn_major && (slab & 1) != 0; }
 // Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
 uint chunk_place(uint q, uint rows) {
   const uint row = chunk_row(q, rows), slab = chunk_slab(q, rows);
@@ -56,25 +56,25 @@ uint chunk_place(uint q, uint rows) {
 }
 uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 words apart
   const uint row8 = block_row(q, rows) / 8;
-  return swapped(row8 / 2, 1) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 +
+  return swapped(row8 / 2, true) + (q / rows * (rows / 16) + row8 / 2) * 128 + (q % rows) / (rows / 2) * 64 +
       (q / 2 & 3) * 2 + (row8 & 1);
 }
 #endif
 
 // How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or,
-// where both operands lie across, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread
+// where both operands are mn-major, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread
 // (blocks, in bytes).
-const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
+const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
 // Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of
 // the rows that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                          \
-  if (LIES == 0) {                                                                                                    \
+#define LOAD(held, CHUNKS, ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                       \
+  if (!MN_MAJOR) {                                                                                                    \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint further = PAIR ? pair_ahead(i) : chunk_row(i * THREADS, ROWS), r = row + further;                    \
       const uint ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;                                          \
       const uint64_t from =                                                                                           \
           ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
-          : LINE == 8    ? at + uint64_t((CHECKED & 2) == 0 ? r : min(r, last)) * ld                                  \
+          : LINE == 8    ? at + uint64_t(!IS_RAGGED ? r : min(r, last)) * ld                                  \
                          : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
       held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
     }                                                                                                                 \
@@ -88,7 +88,7 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
 #define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
 
 #if FRAGMENTS == 1
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
+#define PUT(held, CHUNKS, ROWS, MN_MAJOR, TILE, PITCH, PAIR) \
   if (PAIR) { \
     UN for (uint i = 0; i < CHUNKS; i += 2) {                                                                         \
       const uint row = pair_row(t) + pair_ahead(i);                                                                   \
@@ -98,7 +98,7 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
       tiles[place + 64] = uvec2(held[i].z, held[i + 1].z);                                                            \
       tiles[place + 65] = uvec2(held[i].w, held[i + 1].w);                                                            \
     }                                                                                                                 \
-  } else if (LIES == 0) { \
+  } else if (!MN_MAJOR) { \
     UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
       const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
       tiles[place] = held[i].xy;                                                                                      \
@@ -115,28 +115,28 @@ const bool OWN = (A_LIES == 0 || B_LIES == 0) && ADDRESSES == 0;
     }                                                                                                                 \
   }
 #else
-#define PUT(held, CHUNKS, ROWS, LIES, TILE, PITCH, PAIR) \
+#define PUT(held, CHUNKS, ROWS, MN_MAJOR, TILE, PITCH, PAIR) \
   UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
     const uint q = i * THREADS + t;                                                                                   \
-    if (LIES == 0) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
+    if (!MN_MAJOR) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
     else tiles[TILE + block_k(q, ROWS) * PITCH + block_row(q, ROWS) / 8] = held[i];                                   \
   }
 #endif
 
 // A thread's first place in an operand, before the first step.
-#define START(ROWS, LIES, VEC, at, offset, row, last, k, ld, rest, row0)                                              \
-  if (LIES == 0 && ADDRESSES != 0) {                                                                                  \
+#define START(ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, row0)                                           \
+  if (!MN_MAJOR && ADDRESSES != 0) {                                                                                  \
     at += row0 * ld + k_begin * 2;                                                                                    \
     offset[0] = row * (uint(ld) / 16) + k / 8;                                                                        \
-  } else if (LIES == 0) {                                                                                             \
+  } else if (!MN_MAJOR) {                                                                                             \
     at += row0 * ld + (k_begin + k) * 2;                                                                              \
     UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
       const uint r = chunk_row(i * THREADS + t, ROWS);                                                                \
-      offset[i] = ((CHECKED & 2) == 0 ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
+      offset[i] = (!IS_RAGGED ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
     }                                                                                                                 \
   } else {                                                                                                            \
     if (VEC != 8) rest = int(last + 1) - int(row);                                                                    \
-    offset[0] = uint(k * ld) + ((CHECKED & 2) == 0 || VEC != 8 ? row : min(row, last - 7)) * 2;                       \
+    offset[0] = uint(k * ld) + (!IS_RAGGED || VEC != 8 ? row : min(row, last - 7)) * 2;                       \
     at += ld * k_begin + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
   }                                                                                                                   \
   k += k_begin;

@@ -56,8 +56,8 @@ ConvTilesSpec spec_of(const ImplicitGemmPlan& plan) {
           .wm = t.wm,
           .wn = t.wn,
           .bk = t.bk,
-          .out_vec = plan.out_vec8,
-          .whole = plan.whole};
+          .out_vec8 = plan.out_vec8,
+          .one_tap = plan.one_tap};
 }
 
 std::optional<ImplicitGemmPlan> plan_for(const at::Tensor& x, const ImplicitGemmProblem& g) {
@@ -123,7 +123,7 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   const auto plan = plan_for(x, {dtype, /*makes_weights=*/false, p.m, p.n, p.k, p.channels, p.groups});
   TORCH_INTERNAL_ASSERT(plan.has_value());
   ConvTilesSpec spec = spec_of(*plan);
-  spec.bias = bias.defined();
+  spec.has_bias = bias.defined();
   launch(current(x), kernel::conv_tiles(dtype, ConvTilesMAKES::positions), spec, p, args, plan->grid);
   return out;
 }

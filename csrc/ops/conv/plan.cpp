@@ -93,7 +93,7 @@ std::optional<ImplicitGemmPlan> implicit_gemm_plan(const GemmDevice& device, con
         std::clamp<uint64_t>(2 * kCores / products, 1, std::max<uint64_t>(1, g.k / (uint64_t{plan->tile.bk} * 8))));
   } else {
     plan->out_vec8 = g.n % 8 == 0 && g.dtype != DType::f32;
-    plan->whole = g.channels % plan->tile.bk == 0;
+    plan->one_tap = g.channels % plan->tile.bk == 0;
   }
   plan->grid = linear_grid(products * plan->splits);
   return plan;
@@ -109,7 +109,7 @@ std::string describe(const ImplicitGemmPlan& plan) {
   }
   text += " local " + number(plan.threads) + " splits " + number(plan.splits);
   if (plan.out_vec8) text += " out vec8";
-  if (plan.whole) text += " one tap a step";
+  if (plan.one_tap) text += " one tap a step";
   return text + " grid " + number(plan.grid.x) + (plan.grid.y == 1 ? "" : "x" + number(plan.grid.y));
 }
 

@@ -67,8 +67,8 @@ GemmMatrixSpec tile_spec(const CoopMatPlan& x) {
           .wm = x.tile.wm,
           .wn = x.tile.wn,
           .bk = x.tile.bk,
-          .a_lies = x.a.k_major ? 0 : 1,
-          .b_lies = x.b.k_major ? 0 : 1};
+          .a_mn_major = !x.a.k_major,
+          .b_mn_major = !x.b.k_major};
 }
 
 // Gives the plan the tile, if the kernel can work with it.
@@ -154,12 +154,14 @@ std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem
   // The remainder of k comes first, so only that load checks bounds. A split of one step checks every load: the loop
   // loads the last step twice.
   const uint32_t steps = ceil_div(g.k, t.bk), per_split = ceil_div(steps, x.splits);
-  const bool one_step = steps - (x.splits - 1) * per_split == 1, ragged = g.m % t.bm != 0 || g.n % t.bn != 0;
-  x.checked = (g.k % t.bk == 0 ? 0 : one_step ? 1 : 4) | (ragged ? 2 : 0);
+  const bool one_step = steps - (x.splits - 1) * per_split == 1;
+  using KChecks = CoopMatPlan::KChecks;
+  x.k_checks = g.k % t.bk == 0 ? KChecks::none : one_step ? KChecks::every_step : KChecks::first_step;
+  x.is_ragged = g.m % t.bm != 0 || g.n % t.bn != 0;
   // The large tiles have no registers to spare: the cheapest addresses where nothing is checked. Otherwise whole lines
   // are too much where both operands are k-major.
   const bool large = t.bm * t.bn > 128 * 128, nt = x.a.k_major && x.b.k_major;
-  if (large && x.fragments == Fragments::ordered && !ragged && x.a.vec == 8 && x.b.vec == 8 &&
+  if (large && x.fragments == Fragments::ordered && !x.is_ragged && x.a.vec == 8 && x.b.vec == 8 &&
       (x.a.k_major || x.b.k_major)) {
     x.addresses = nt ? 1 : 2;
     x.pairs = nt;
@@ -192,7 +194,8 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.c_vec = plan.c_vec;
   spec.out_vec = plan.out_vec;
   spec.group = kBand;
-  spec.checked = plan.checked;
+  spec.k_checks = static_cast<int>(plan.k_checks);
+  spec.is_ragged = plan.is_ragged;
   spec.line = plan.line;
   spec.addresses = plan.addresses;
   spec.pairs = plan.pairs;

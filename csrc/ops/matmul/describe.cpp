@@ -41,11 +41,13 @@ std::string operands(const OperandPlan& a, const OperandPlan& b) {
 
 std::string coopmat(const CoopMatPlan& p) {
   static constexpr const char* kFragments[] = {"opaque", "ordered", "padded"};
+  static constexpr const char* kChecks[] = {"", "checks every step", "checks the first step"};
   static constexpr const char* kWrites[] = {"", "writes sums", "adds splits"};
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.threads, operands(p.a, p.b), "c",
-               p.c_vec, "out", p.out_vec, "checked", p.checked, "line", p.line, "addresses", p.addresses,
-               p.pairs ? "pairs" : "", "splits", p.splits, kWrites[static_cast<size_t>(p.writes)], grid(p.grid));
+               p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
+               p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", "splits", p.splits,
+               kWrites[static_cast<size_t>(p.writes)], grid(p.grid));
 }
 
 struct Describe {

@@ -98,11 +98,11 @@ bool set_operands(Int8Plan& plan, const GemmProblem& g) {
 
 void launch_int8(CommandStream& stream, const GemmProblem& g, const Int8Plan& plan, const Args& args) {
   GemmInt8Spec spec = tile_spec(plan);
-  spec.a_lies = plan.a.k_major ? 0 : 1;
-  spec.b_lies = plan.b.k_major ? 0 : 1;
+  spec.a_mn_major = !plan.a.k_major;
+  spec.b_mn_major = !plan.b.k_major;
   spec.a_vec = plan.a.vec;
   spec.b_vec = plan.b.vec;
-  spec.direct = plan.stores_matrices;
+  spec.stores_matrices = plan.stores_matrices;
   launch(stream, kernel::gemm_int8(matrix_axis(plan.shape)), spec, operands_of<GemmInt8Params>(g), args, plan.grid);
 }
 

@@ -106,7 +106,9 @@ struct CoopMatPlan {
   int mat_m = 0, mat_n = 0, threads = 0;
   OperandPlan a, b;
   int c_vec = 0, out_vec = 0;
-  int checked = 0, line = 0, addresses = 0;
+  enum class KChecks : uint8_t { none, every_step, first_step } k_checks = KChecks::none;  // loads compared with k
+  bool is_ragged = false;  // m or n is no multiple of the tile
+  int line = 0, addresses = 0;
   bool pairs = false;
   uint32_t splits = 1;
   Grid grid;

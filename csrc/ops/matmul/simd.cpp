@@ -69,7 +69,7 @@ void launch_simd(const GemmCall& call, const SimdPlan& plan) {
           .c = plan.columns,
           .a_pair = plan.a_pair,
           .b_pair = plan.b_pair,
-          .has_c = call.problem.has_c ? 1 : 0},
+          .has_c = call.problem.has_c},
          params_of<GemmLanesParams>(call), call.args, plan.grid);
 }
 

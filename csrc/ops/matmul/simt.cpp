@@ -54,8 +54,8 @@ void launch_simt(const GemmCall& call, const SimtPlan& plan) {
   const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemm(),
          {.dtype = g.in,
-          .a_along_k = plan.a_k_major,
-          .b_along_k = plan.b_k_major,
+          .a_k_major = plan.a_k_major,
+          .b_k_major = plan.b_k_major,
           .has_c = g.has_c,
           .activation = static_cast<int>(g.activation),
           .residual = g.has_residual},
@@ -66,8 +66,8 @@ void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan) {
   const GemmProblem& g = call.problem;
   launch(call.stream(), kernel::gemm_tiles(),
          {.dtype = g.in,
-          .a_along_k = plan.a.k_major,
-          .b_along_k = plan.b.k_major,
+          .a_k_major = plan.a.k_major,
+          .b_k_major = plan.b.k_major,
           .a_vec = plan.a.vec,
           .b_vec = plan.b.vec,
           .has_c = g.has_c,
@@ -83,7 +83,7 @@ void launch_scalar(const GemmCall& call, const ScalarPlan& plan) {
   p.alpha_bits = scalar_bits(call.alpha, g.in);
   p.beta_bits = g.has_c ? scalar_bits(call.beta, g.in) : 0;
   launch(call.stream(), kernel::gemm_scalar(g.in == DType::f64 ? DType::f64 : DType::i64),
-         {.dtype = g.in, .out_dtype = g.result, .has_c = g.has_c ? 1 : 0}, p, call.args, plan.grid);
+         {.dtype = g.in, .out_dtype = g.result, .has_c = g.has_c}, p, call.args, plan.grid);
 }
 
 }  // namespace aule::ops
