@@ -80,6 +80,11 @@ def override(**values):
         Settings by name, such as ``attention_variant="simt"`` or ``attention_shape=(4, 2, 32, 1, 1)``; None is the
         default.
 
+    Returns
+    -------
+    context manager
+        Leaving it brings back the settings of before.
+
     Raises
     ------
     ValueError

@@ -7,8 +7,8 @@
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "aten/register.h"
-#include "ops/attention/modules.h"
 #include "ops/attention/kv_cache.h"
+#include "ops/attention/modules.h"
 #include "ops/attention/varlen.h"
 
 namespace at::native {

@@ -47,8 +47,7 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   const bool wide = dtype == DType::f64 || p_dtype == DType::f64;
   const auto kernel = kernel::random_fill(wide ? DType::f64 : DType::f32);
   const int device = self.device().index();
-  TORCH_CHECK_NOT_IMPLEMENTED(!wide || supports(device, kernel.id), op,
-                              ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(!wide || supports(device, kernel.id), op, ": this device has no float64 arithmetic");
 
   auto& stream = current(self);
   const auto state = runtime::philox_for(generator, device, kDraws);
