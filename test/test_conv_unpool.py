@@ -130,7 +130,10 @@ def test_refused_as_on_the_cpu(name):
         op(x, indices, *sizes)
     with pytest.raises(RuntimeError) as actual:
         op(x.to("aule"), indices.to("aule"), *sizes)
-    assert str(actual.value) == str(expected.value)
+    if "negative" in name and "overflow" in str(expected.value):  # torch 2.11 allocates before it looks
+        assert "output_size must contain non-negative spatial dimensions" in str(actual.value)
+    else:
+        assert str(actual.value) == str(expected.value)
 
 
 def test_other_refusals():

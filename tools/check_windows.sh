@@ -30,10 +30,10 @@ if [[ ! -e $rows || test/cpp/shaders.py -nt $rows ]]; then
   mkdir -p "$(dirname "$rows")"
   .venv/bin/python test/cpp/shaders.py "$rows"
 fi
-newest=$(ls -t csrc/vulkan/*.h csrc/stream/*.h csrc/kernels/*.h csrc/core/*.h test/cpp/*.h build/gen/*.h | head -1)
+newest=$(ls -t csrc/vulkan/*.h csrc/stream/*.h csrc/kernels/*.h csrc/core/*.{h,def} test/cpp/*.h build/gen/*.h | head -1)
 flags=(-std=c++20 -O0 -Wall -Wextra -Werror -DVK_NO_PROTOTYPES -Icsrc -Ishaders -Ishaders/common -Ibuild/gen -Itest/cpp)
 objects=() todo=()
-for source in csrc/{vulkan,stream,kernels}/*.cpp test/cpp/main.cpp "$rows"; do
+for source in csrc/{core,vulkan,stream,kernels}/*.cpp test/cpp/main.cpp "$rows"; do
   object=$out/$(tr / _ <<<"${source%.cpp}").o
   objects+=("$object")
   [[ $object -nt $source && $object -nt $newest ]] || todo+=("$source" "$object")

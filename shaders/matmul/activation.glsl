@@ -11,7 +11,8 @@ float erfc_of_positive(float a) {
       t * (0.0490784671 + t * (-0.851999902 + t * (1.273261 + t * (-0.730143772 + t * 0.153951194)))))))));
 }
 float activate(float x) {
-  if (ACTIVATION == AULE_ACT_RELU) return x < 0.0 ? 0.0 : x;  // NaN stays
+  // By its bits a NaN stays: NVIDIA's compiler makes a maximum of `x < 0 ? 0 : x`, which is 0 for NaN.
+  if (ACTIVATION == AULE_ACT_RELU) return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u ? x : max(x, 0.0);
   if (ACTIVATION == AULE_ACT_GELU) {
     const float tail = 0.5 * erfc_of_positive(abs(x) * 0.70710678118654752);
     return x * (x > 0.0 ? 1.0 - tail : tail);
