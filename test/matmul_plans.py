@@ -19,36 +19,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchma
 
 import matrix_probes
 
+import plan_problems
 import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
 
 # Component types as Caps keeps them: VkComponentTypeKHR, of bfloat16 the low byte.
 F16, F32, BF16, S8, S32 = 0, 1, 1000141000 & 255, 3, 5
-GPU = dict(
-    kind="discrete",
-    subgroup_shuffle=True,
-    float16=True,
-    bfloat16=True,
-    float64=True,
-    int8=True,
-    int_dot_product=True,
-    cooperative_matrix=True,
-    max_workgroup_invocations=1024,
-    max_push_constant_bytes=256,
-    max_loop_iterations=0,
-)
-SOFTWARE = dict(
-    GPU,
-    kind="cpu",
-    vendor_id=0x10005,
-    bfloat16=False,
-    subgroup_size=8,
-    min_subgroup_size=8,
-    max_subgroup_size=8,
-    max_shared_bytes=32768,
-    max_loop_iterations=65519,
-)
 
 
 def arc():
@@ -67,16 +44,24 @@ def shapes(m, n, k, *kinds):
 HALVES = ((F16, F32), (BF16, F32))
 NVIDIA, RDNA3, ARC = (matrix_probes.nvidia(), [16, 16]), (matrix_probes.rdna3(64), [16, 16]), (arc(), [8, 16])
 LAVAPIPE_SHAPES = shapes(8, 8, 8, (F16, F32), (S8, S32))
-# name -> (members of Caps with the shapes of its matrices, what the probe of their layout answers)
+
+
+def described(name, without=(), **more):
+    """A device of plan_problems.DEVICES without some capabilities, and what else a product asks of it."""
+    values = plan_problems.DEVICES[name]
+    return values | {"capabilities": [c for c in values["capabilities"] if c not in without]} | more
+
+
+def lavapipe(*without, **more):
+    """With the limit that planners obey where the driver ends loops after 65,535 iterations."""
+    return described("lavapipe_matrices", ("bfloat16", *without), max_loop_iterations=65519, **more)
+
+
+# name -> (what `_C.device_profile` takes, what the probe of its matrices' layout answers)
 DEVICES = {
     "h200": (
-        dict(
-            GPU,
-            vendor_id=0x10DE,
-            subgroup_size=32,
-            min_subgroup_size=32,
-            max_subgroup_size=32,
-            max_shared_bytes=49152,
+        described(
+            "h200",
             coopmat_shapes=shapes(16, 16, 16, *HALVES)
             + shapes(16, 8, 16, *HALVES)
             + shapes(16, 8, 8, *HALVES)
@@ -85,36 +70,16 @@ DEVICES = {
         ),
         NVIDIA,
     ),
-    "rdna3": (
-        dict(
-            GPU,
-            vendor_id=0x1002,
-            subgroup_size=64,
-            min_subgroup_size=32,
-            max_subgroup_size=64,
-            max_shared_bytes=65536,
-            coopmat_shapes=shapes(16, 16, 16, *HALVES, (S8, S32)),
-        ),
-        RDNA3,
-    ),
+    "rdna3": (described("rdna3", coopmat_shapes=shapes(16, 16, 16, *HALVES, (S8, S32))), RDNA3),
     "arc": (
-        dict(
-            GPU,
-            vendor_id=0x8086,
-            float64=False,
-            subgroup_size=32,
-            min_subgroup_size=8,
-            max_subgroup_size=32,
-            max_shared_bytes=65536,
-            coopmat_shapes=shapes(8, 16, 16, *HALVES) + shapes(8, 16, 32, (S8, S32)),
-        ),
+        described("arc", min_subgroup_size=8, coopmat_shapes=shapes(8, 16, 16, *HALVES) + shapes(8, 16, 32, (S8, S32))),
         ARC,
     ),
-    "lavapipe-22.3": (dict(SOFTWARE, cooperative_matrix=False, max_push_constant_bytes=128, coopmat_shapes=[]), None),
-    "lavapipe-26.2": (dict(SOFTWARE, coopmat_shapes=LAVAPIPE_SHAPES), (matrix_probes.lavapipe(), [8, 8])),
+    "lavapipe-22.3": (lavapipe("cooperative_matrix", max_push_constant_bytes=128), None),
+    "lavapipe-26.2": (lavapipe(coopmat_shapes=LAVAPIPE_SHAPES), (matrix_probes.lavapipe(), [8, 8])),
     # AULE_DISABLE_SUBGROUP_SHUFFLE=1: the kernels of GPUs, as the tests run them
     "lavapipe-26.2, no shuffle": (
-        dict(SOFTWARE, subgroup_shuffle=False, coopmat_shapes=LAVAPIPE_SHAPES),
+        lavapipe("subgroup_shuffle", coopmat_shapes=LAVAPIPE_SHAPES),
         (matrix_probes.lavapipe(), [8, 8]),
     ),
 }
@@ -164,18 +129,19 @@ def problem(line: str) -> dict:
 
 def plan(device: str, line: str) -> str:
     """The plan for one line on one device, in words."""
-    caps, probe = DEVICES[device]
+    values, probe = DEVICES[device]
+    profile = torch_aule._C.device_profile(values)
     probes = {}
     if probe is not None:
         words = [*probe[1], *probe[0]]
-        probes = {"f16": words, "bf16": words} if caps["bfloat16"] else {"f16": words}
+        probes = {"f16": words, "bf16": words} if "bfloat16" in values["capabilities"] else {"f16": words}
     if line.startswith("conv "):
         _, makes, dtype, *sizes = line.split()
         numbers = [int(re.sub(r"\D", "", word)) for word in sizes]
-        return torch_aule._C.implicit_gemm_plan(caps, probes, dtype, makes == "weights", numbers)
+        return torch_aule._C.implicit_gemm_plan(profile, probes, dtype, makes == "weights", numbers)
     refuted = re.search(r" int8_refuted:(\d+)", line)
     pieces = " pieces:f16" in line
-    return torch_aule._C.gemm_plan(caps, probes, problem(line), int(refuted[1]) if refuted else 0, pieces)
+    return torch_aule._C.gemm_plan(profile, probes, problem(line), int(refuted[1]) if refuted else 0, pieces)
 
 
 def read_table() -> dict[str, dict[str, str]]:

@@ -14,10 +14,11 @@ namespace aule::python {
 namespace {
 
 // Members of a layout.
-#define AULE_LAYOUT(X)                                                                                                 \
-  X(usable)                                                                                                            \
-  X(known)                                                                                                             \
-  X(hand_over) X(cuts) X(m) X(n) X(subgroup) X(elements) X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem) \
+#define AULE_LAYOUT(X)                                                                                    \
+  X(usable)                                                                                               \
+  X(known)                                                                                                \
+  X(hand_over)                                                                                            \
+  X(cuts) X(m) X(n) X(subgroup) X(elements) X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem) \
       X(b_is_a_transposed) X(slot_count) X(slots) X(slot_rows)
 
 py::dict layout_dict(const ops::MatrixLayout& l) {
@@ -47,7 +48,14 @@ DeviceProfile profile_from(const py::dict& values) {
   FIELD(shared_bytes);
   FIELD(max_push_constant_bytes);
   FIELD(max_workgroup_invocations);
+  FIELD(max_loop_iterations);
 #undef FIELD
+  if (values.contains("coopmat_shapes")) {
+    for (const auto& s : py::cast<std::vector<std::array<uint32_t, 5>>>(values["coopmat_shapes"])) {
+      const auto operand = static_cast<uint8_t>(s[3]), sum = static_cast<uint8_t>(s[4]);
+      caps.coopmat_shapes.push_back({s[0], s[1], s[2], operand, operand, sum, sum});
+    }
+  }
   const auto groups = py::cast<std::array<uint32_t, 3>>(values["max_group_count"]);
   std::copy(groups.begin(), groups.end(), caps.max_group_count);
   const auto has = py::cast<std::vector<std::string>>(values["capabilities"]);

@@ -18,34 +18,6 @@ void read(const py::dict& from, const char* name, T& to) {
   if (from.contains(name)) to = from[name].cast<T>();
 }
 
-// Members of Caps by their names; those that are not named keep their defaults.
-Caps caps_from(const py::dict& d) {
-  Caps caps;
-#define FIELD(name) read(d, #name, caps.name)
-  FIELD(vendor_id);
-  FIELD(subgroup_size);
-  FIELD(min_subgroup_size);
-  FIELD(max_subgroup_size);
-  read(d, "max_shared_bytes", caps.shared_bytes);
-  FIELD(max_push_constant_bytes);
-  FIELD(max_workgroup_invocations);
-  FIELD(max_loop_iterations);
-  FIELD(float16);
-  FIELD(bfloat16);
-  FIELD(float64);
-  FIELD(int8);
-  FIELD(int_dot_product);
-  FIELD(subgroup_shuffle);
-  FIELD(cooperative_matrix);
-#undef FIELD
-  caps.kind = d["kind"].cast<std::string>() == "cpu" ? Caps::Kind::cpu : Caps::Kind::discrete;
-  for (const auto& s : d["coopmat_shapes"].cast<std::vector<std::array<uint32_t, 5>>>()) {
-    const auto operand = static_cast<uint8_t>(s[3]), sum = static_cast<uint8_t>(s[4]);
-    caps.coopmat_shapes.push_back({s[0], s[1], s[2], operand, operand, sum, sum});
-  }
-  return caps;
-}
-
 DType dtype_from(const std::string& name) {
   static const std::map<std::string, DType> kNames = {{"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},
                                                       {"f64", DType::f64}, {"i8", DType::i8},   {"i32", DType::i32},
@@ -83,42 +55,36 @@ ops::GemmProblem problem_from(const py::dict& d) {
   return g;
 }
 
-// A device out of numbers. `probes`: dtype -> {rows, columns, words...} of what the probe of its matrices answers
-// (ops/coopmat/probe.h).
-struct StatedDevice {
-  Caps caps;
-  ops::GemmDevice known;
+// dtype -> {rows, columns, words...} of what the probe of a device's matrices answers (ops/coopmat/probe.h).
+using Probes = std::map<std::string, std::vector<uint32_t>>;
 
-  StatedDevice(const py::dict& d, const std::map<std::string, std::vector<uint32_t>>& probes, DType multiplied)
-      : caps(caps_from(d)) {
-    known.caps = &caps;
-    const auto probe = probes.find(multiplied == DType::f16 ? "f16" : multiplied == DType::bf16 ? "bf16" : "none");
-    if (probe == probes.end() || !caps.cooperative_matrix) return;
-    const std::vector<uint32_t>& w = probe->second;
-    known.layout = ops::read_matrix_probe(std::span(w).subspan(2), static_cast<int>(w[0]), static_cast<int>(w[1]),
-                                          caps.min_subgroup_size, caps.max_subgroup_size);
-  }
-  StatedDevice(const StatedDevice&) = delete;
-};
+ops::GemmDevice known_of(const DeviceProfile& profile, const Probes& probes, DType multiplied) {
+  ops::GemmDevice known{.caps = &profile};
+  const auto probe = probes.find(multiplied == DType::f16 ? "f16" : multiplied == DType::bf16 ? "bf16" : "none");
+  if (probe == probes.end() || !profile.cooperative_matrix) return known;
+  const std::vector<uint32_t>& w = probe->second;
+  known.layout = ops::read_matrix_probe(std::span(w).subspan(2), static_cast<int>(w[0]), static_cast<int>(w[1]),
+                                        profile.min_subgroup_size, profile.max_subgroup_size);
+  return known;
+}
 
 }  // namespace
 
 void bind_products(py::module_& m) {
-  using Probes = std::map<std::string, std::vector<uint32_t>>;
-  m.def("gemm_plan", [](const py::dict& device, const Probes& probes, const py::dict& problem, uint32_t int8_refuted,
-                        bool float16_pieces) {
+  m.def("gemm_plan", [](const DeviceProfile& device, const Probes& probes, const py::dict& problem,
+                        uint32_t int8_refuted, bool float16_pieces) {
     const ops::GemmProblem g = problem_from(problem);
     const ops::GemmOverrides overrides{.float16_pieces = float16_pieces};
-    StatedDevice stated(device, probes, ops::multiplied_dtype(g, overrides));
-    stated.known.int8_refuted = int8_refuted;
-    return ops::describe(ops::gemm_plan(stated.known, g, overrides));
+    ops::GemmDevice known = known_of(device, probes, ops::multiplied_dtype(g, overrides));
+    known.int8_refuted = int8_refuted;
+    return ops::describe(ops::gemm_plan(known, g, overrides));
   });
-  m.def("implicit_gemm_plan", [](const py::dict& device, const Probes& probes, const std::string& dtype,
+  m.def("implicit_gemm_plan", [](const DeviceProfile& device, const Probes& probes, const std::string& dtype,
                                  bool makes_weights, const std::array<uint32_t, 5>& sizes) {
     const DType type = dtype_from(dtype);
-    const StatedDevice stated(device, probes, type);
+    const ops::GemmDevice known = known_of(device, probes, type);
     const auto plan =
-        ops::implicit_gemm_plan(stated.known, {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
+        ops::implicit_gemm_plan(known, {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
     return plan ? ops::describe(*plan) : std::string("nothing");
   });
 }
