@@ -14,12 +14,12 @@ namespace aule::python {
 namespace {
 
 // Members of a layout.
-#define AULE_LAYOUT(X)                                                                                    \
-  X(usable)                                                                                               \
-  X(known)                                                                                                \
-  X(hand_over)                                                                                            \
-  X(cuts) X(m) X(n) X(subgroup) X(elements) X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem) \
-      X(b_is_a_transposed) X(slot_count) X(slots) X(slot_rows)
+// clang-format off: a table
+#define AULE_LAYOUT(X)                                                              \
+  X(usable) X(known) X(hand_over) X(cuts) X(m) X(n) X(subgroup) X(elements)         \
+  X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem)                     \
+  X(b_is_a_transposed) X(slot_count) X(slots) X(slot_rows)
+// clang-format on
 
 py::dict layout_dict(const ops::MatrixLayout& l) {
   py::dict d;
