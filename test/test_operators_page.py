@@ -42,7 +42,12 @@ def test_the_list_is_what_is_registered():
     names = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
     registered = {re.sub(r"^\w+::", "", n).split(".")[0] for n in names if n.startswith(("aten::", "aule::"))}
     page = operators_page()
-    ours = set().union(*page.families().values())
+    # PyTorch 2.11 lacks some operators that later ones have.
+    ours = {
+        n
+        for n in set().union(*page.families().values())
+        if any(hasattr(o, n) for o in (torch.ops.aten, torch.ops.aule))
+    }
     assert set(page.listed(registered)) == set(page.listed(ours))
 
 
