@@ -1,5 +1,6 @@
 """aule::linear_bias_act and _addmm_activation: products with their epilogue, against float64."""
 
+import math
 import os
 
 import pytest
@@ -87,10 +88,19 @@ def test_large_tiles():
 
 
 def test_special_values():
+    # Written out in float64: PyTorch 2.11 on a CPU with AVX-512 has NaN for an activation of infinity.
+    limits = {
+        "none": lambda x: x,
+        "relu": lambda x: torch.where(x < 0, 0.0, x),
+        "gelu": lambda x: 0.5 * x * torch.erfc(-x * 0.5**0.5),
+        "gelu_tanh": lambda x: x * torch.sigmoid((8 / math.pi) ** 0.5 * (x + 0.044715 * x**3)),
+        "silu": lambda x: x * torch.sigmoid(x),
+    }
     x = torch.tensor([[float("nan")], [float("inf")], [-float("inf")], [-100.0], [100.0], [-0.0], [1e30], [-1e30]])
-    for activation, function in ACTIVATIONS.items():  # few rows: gemv.comp where it is fused
+    assert limits.keys() == ACTIVATIONS.keys()
+    for activation, function in limits.items():  # few rows: gemv.comp where it is fused
         actual = linear_bias_act(x.to("aule"), torch.ones(1, 1, device="aule"), None, activation).cpu()
-        torch.testing.assert_close(actual, function(x), equal_nan=True, rtol=1e-6, atol=1e-30)
+        torch.testing.assert_close(actual, function(x.double()).float(), equal_nan=True, rtol=1e-6, atol=1e-30)
 
 
 def test_nothing():

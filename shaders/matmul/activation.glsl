@@ -15,7 +15,7 @@ float activate(float x) {
   if (ACTIVATION == AULE_ACT_RELU) return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u ? x : max(x, 0.0);
   if (ACTIVATION == AULE_ACT_GELU) {
     const float tail = 0.5 * erfc_of_positive(abs(x) * 0.70710678118654752);
-    // precise: NVIDIA's compiler makes x - x * tail of x * (1 - tail), which is inf - inf * 0 for infinity.
+    // precise: drivers may contract x * (1 - tail) to x - x * tail, which is inf - inf * 0 for infinity.
     precise const float share = x > 0.0 ? 1.0 - tail : tail, y = x * share;
     return y;
   }
