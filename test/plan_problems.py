@@ -1,11 +1,14 @@
 """Made-up devices, and the attention problems whose plans are compared with a table (test_attention_plan.py).
 
+    python test/plan_problems.py > test/attention_plans.txt        after a change that is meant to change plans
+
 The devices are what drivers say of real ones: NVIDIA's of an H200, RADV of an RDNA3, ANV of an Arc, and lavapipe of
 Mesa 22.3 and 26.2. A problem is a dict of numbers under the names of ``AttentionProblem``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import sys
 from pathlib import Path
@@ -13,6 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import matrix_probes  # noqa: E402
+
+from torch_aule import _C  # noqa: E402
+from torch_aule.tune import _text  # noqa: E402
 
 KIB = 1024
 SUBGROUPS = ("subgroup_basic", "subgroup_arithmetic", "subgroup_shuffle", "subgroup_ballot")
@@ -124,6 +130,94 @@ def overridden():
         yield override, problem("forward", "f16", (1, 4096), (128, 128), (32, 8))
 
 
+#: What ds_workspace's plan knows beside the problem.
+WORKSPACE_OF = {"is_lower_triangle": 0, "failed_bytes": 0}
+
+
+def ds_workspaces():
+    """Backward problems, what else decides whether dS goes through a workspace, and the override in MiB."""
+    for dim, mib in itertools.product((32, 64, 80, 128, 192, 256), ("8", "1024")):
+        yield mib, problem("ds_workspace", dims=(dim, dim)), {}
+        causal = problem("ds_workspace", "bf16", dims=(dim, dim), masked=1)
+        yield mib, causal, {"is_lower_triangle": 1}
+    for mib in ("0", "0.2", "64"):
+        yield mib, problem("ds_workspace", lengths=(333, 777), heads=(12, 4)), {}
+    yield "1024", problem("ds_workspace"), {"failed_bytes": 1 << 24}
+    yield "100000", problem("ds_workspace", lengths=(50000, 50000), heads=(1, 1), batch=1), {}
+    yield "64", problem("ds_workspace", "f32"), {}
+    yield "64", problem("ds_workspace", ragged=1), {}
+
+
+#: What the planner of blocks knows beside the problem.
+BLOCKS_OF = {"reach": 1 << 30, "has_dropout": 0}
+LIMITED_DEVICES = ("lavapipe", "lavapipe_as_gpu")
+LOOP_LIMIT = {"max_loop_iterations": 65519}
+
+
+def blocks():
+    """Problems that a device with limited loops serves in blocks, or in one."""
+    for lengths, heads in itertools.product(((100, 100), (3, 70000), (70000, 3), (70000, 70000)), ((1, 1), (32, 2))):
+        yield problem("blocks", "f32", lengths, (64, 64), heads), {}
+        yield problem("blocks", "f32", lengths, (257, 257), heads), {}
+    for reach, dim in itertools.product((100, 20000, 40000), (64, 257)):
+        yield problem("blocks", "f32", (70000, 70000), (dim, dim), masked=1), {"reach": reach}
+        yield problem("blocks", "f32", (70000, 70000), (dim, dim), masked=1, ragged=1), {"reach": reach}
+    yield problem("blocks", "f32", (3, 32000)), {"has_dropout": 1}
+    yield problem("blocks", "f32", (100, 100), heads=(100000, 1)), {}
+
+
+def layout_of(device, dtype):
+    """What the planner knows of the device's matrices for this dtype: from a probe's answer, or the little without."""
+    known = LAYOUTS[device].get(dtype, {})
+    return known if isinstance(known, dict) else _C.read_matrix_probe(*known)
+
+
+class Planner:
+    """Plans on one device, as text."""
+
+    def __init__(self, device, **changed):
+        self.profile = _C.device_profile(DEVICES[device] | changed)
+        self.layouts = {dtype: layout_of(device, dtype) for dtype in ("f16", "bf16", "f32")}
+
+    def __call__(self, which, values, **overrides):
+        settings = _C.Overrides()
+        for name, value in overrides.items():
+            settings.set(name, _text(value))
+        layout = self.layouts[values["dtype"]]
+        if which == "ds_workspace":
+            return _C.plan_ds_workspace(self.profile, values, layout, settings)
+        if which == "blocks":
+            return _C.plan_attention_blocks(self.profile, values, layout, settings)
+        return _C.plan_attention(self.profile, which, values, layout, settings)
+
+
+def words_of(values, usual):
+    return [f"{name}={values[name]}" for name in usual if values.get(name, usual[name]) != usual[name]]
+
+
+def sections(device) -> list[dict[str, str]]:
+    """Every plan of the table on this device but the grid's, by topic."""
+    plan, limited = Planner(device), Planner(device, **LOOP_LIMIT)
+    replaced, workspaces, walked = {}, {}, {}
+    if device in OVERRIDDEN_DEVICES:
+        for overrides, p in overridden():
+            name = " ".join([text_of(*p), *(f"{key}={value}" for key, value in overrides.items())])
+            replaced[name] = plan(*p, **overrides)
+    for mib, (which, values), known in ds_workspaces():
+        name = " ".join([text_of(which, values), *words_of(known, WORKSPACE_OF), f"attention_workspace={mib}"])
+        workspaces[name] = plan(which, values | known, attention_workspace=mib)
+    if device in LIMITED_DEVICES:
+        for (which, values), known in blocks():
+            walked[" ".join([text_of(which, values), *words_of(known, BLOCKS_OF)])] = limited(which, values | known)
+    return [{text_of(*p): plan(*p) for p in shown()}, replaced, workspaces, walked]
+
+
+def grid_of(device) -> tuple[str, str]:
+    plan = Planner(device)
+    plans = [plan(*p) for p in grid()]
+    return f"grid of {len(plans)}", "sha256 " + hashlib.sha256("\n".join(plans).encode()).hexdigest()
+
+
 def text_of(which, values) -> str:
     """Such as ``forward f16 B2 H16/4 Lq1 Lk4096 D128 masked``; what is as usual is left out."""
     v = values
@@ -131,5 +225,18 @@ def text_of(which, values) -> str:
     dims = f"D{v['head_dim']}" + f"/{v['v_dim']}" * (v["head_dim"] != v["v_dim"])
     words = [which, v["dtype"], f"B{v['batch']}", heads, f"Lq{v['q_len']}", f"Lk{v['k_len']}", dims]
     usual = {"masked": 0, "ragged": 0, "unmodified_scores": 1, "fits_i32": 1, "vec16b": 1, "num_splits": 0}
-    words += [f"{name}={v[name]}" for name, value in usual.items() if v[name] != value]
-    return " ".join(words)
+    return " ".join(words + words_of(v, usual))
+
+
+HEAD = """\
+# Plans of attention on made-up devices (plan_problems.py, which writes this table): device | problem | plan.
+# test_attention_plan.py compares them. A digest speaks for the plans of the whole grid."""
+
+if __name__ == "__main__":
+    print(HEAD)
+    for one in DEVICES:
+        print(one, *grid_of(one), sep=" | ")
+    for topic in zip(*map(sections, DEVICES)):
+        for one, plans in zip(DEVICES, topic):
+            for row in plans.items():
+                print(one, *row, sep=" | ")

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "core/environment.h"
+#include "ops/attention/ds_workspace.h"
+#include "ops/attention/long_keys.h"
 #include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"
 #include "python/bindings.h"
@@ -78,8 +80,7 @@ ops::AttentionPass pass_named(const std::string& name) {
   return name == "dkdv" ? ops::AttentionPass::dkdv : ops::AttentionPass::forward;
 }
 
-std::string plan_attention(const DeviceProfile& profile, const std::string& pass, const py::dict& values,
-                           const py::dict& layout, const Overrides& overrides) {
+ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& layout) {
   ops::AttentionProblem problem;
 #define FIELD(member) problem.member = static_cast<decltype(problem.member)>(number(values, #member))
   FIELD(batch);
@@ -99,8 +100,46 @@ std::string plan_attention(const DeviceProfile& profile, const std::string& pass
   const auto dtype = py::cast<std::string>(values["dtype"]);
   problem.dtype = dtype == "f16" ? DType::f16 : dtype == "bf16" ? DType::bf16 : DType::f32;
   problem.layout = layout_from(layout);
-  const auto plan = ops::plan_attention(profile, problem, pass_named(pass), overrides);
+  return problem;
+}
+
+std::string plan_attention(const DeviceProfile& profile, const std::string& pass, const py::dict& values,
+                           const py::dict& layout, const Overrides& overrides) {
+  const auto plan = ops::plan_attention(profile, attention_problem(values, layout), pass_named(pass), overrides);
   return plan ? ops::text_of(*plan) : "none";
+}
+
+// `values` may have is_lower_triangle and failed_bytes.
+std::string plan_ds_workspace(const DeviceProfile& profile, const py::dict& values, const py::dict& layout,
+                              const Overrides& overrides) {
+  const ops::AttentionProblem problem = attention_problem(values, layout);
+  const auto dq = ops::plan_attention(profile, problem, ops::AttentionPass::dq, overrides),
+             dkdv = ops::plan_attention(profile, problem, ops::AttentionPass::dkdv, overrides);
+  const auto *dq_matrices = dq ? std::get_if<ops::FlashCoopMatPlan>(&*dq) : nullptr,
+             *dkdv_matrices = dkdv ? std::get_if<ops::FlashCoopMatPlan>(&*dkdv) : nullptr;
+  if (dq_matrices == nullptr || dkdv_matrices == nullptr) return "none";
+  const auto plan =
+      ops::plan_stored_scores(profile,
+                              {problem, *dq_matrices, *dkdv_matrices, number(values, "is_lower_triangle") != 0,
+                               static_cast<int64_t>(number(values, "failed_bytes"))},
+                              overrides);
+  return plan ? ops::text_of(*plan) : "none";
+}
+
+// Rows of queries and keys of a block: on devices that end long loops. `values` may have reach and has_dropout.
+std::string plan_attention_blocks(const DeviceProfile& profile, const py::dict& values, const py::dict& layout,
+                                  const Overrides& overrides) {
+  const ops::AttentionProblem problem = attention_problem(values, layout);
+  const auto plan = [&](ops::AttentionPass pass) { return ops::plan_attention(profile, problem, pass, overrides); };
+  const auto forward = plan(ops::AttentionPass::forward), dq = plan(ops::AttentionPass::dq),
+             dkdv = plan(ops::AttentionPass::dkdv);
+  if (!forward || !dq || !dkdv) return "none";
+  const int64_t reach = values.contains("reach") ? values["reach"].cast<int64_t>() : ops::kUnbounded;
+  const auto blocks =
+      ops::plan_blocks(profile, {problem, {&*forward, &*dq, &*dkdv}, reach, number(values, "has_dropout") != 0});
+  if (!blocks) return "none";
+  return "queries=" + std::to_string(blocks->queries) + " keys=" + std::to_string(blocks->keys) +
+         " count=" + std::to_string(blocks->count);
 }
 
 }  // namespace
@@ -131,6 +170,8 @@ void bind_attention(py::module_& m) {
       .def_readonly("multiprocessors_guessed", &DeviceProfile::multiprocessors_guessed);
   m.def("device_profile", &profile_from);
   m.def("plan_attention", &plan_attention);
+  m.def("plan_ds_workspace", &plan_ds_workspace);
+  m.def("plan_attention_blocks", &plan_attention_blocks);
   py::class_<Overrides>(m, "Overrides")
       .def(py::init<>())
       .def("set", [](Overrides& self, const std::string& member, const std::string& text) {

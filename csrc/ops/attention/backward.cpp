@@ -112,8 +112,10 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
 bool launch_stored(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
   const auto& problem = b.call.problem;
   if (b.grad_bias.defined()) return false;
-  StoredScores stored = plan_stored_scores(b.call, dq_plan, dkdv_plan, overrides());
-  if (stored.heads == 0) return false;
+  const auto plan =
+      plan_stored_scores(profile_of(b.call.query), stored_scores_problem(b.call, dq_plan, dkdv_plan), overrides());
+  if (!plan) return false;
+  const StoredScores& stored = *plan;
   const std::vector<at::Tensor> halves = stored_scores_workspace(b.call, stored);
   if (halves.empty()) return false;
   // Blocks of queries that see few keys have their delta summed anew there.

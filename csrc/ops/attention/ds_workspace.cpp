@@ -15,14 +15,13 @@ namespace {
 
 constexpr int kDsBlocks = 8;  // DS_ROWS of matrix.glsl, in rows of a matrix
 
-// The last size that the device had no memory for; 0: none yet.
+// Bytes of the last workspace whose allocation failed, 0 if none has.
 std::atomic<int64_t>& failed_on(int device) {
   static const PerDevice<std::atomic<int64_t>> bytes;
   return bytes[device];
 }
-int64_t most_bytes(int device, double mib) {
+int64_t most_bytes(double mib, int64_t failed) {
   const auto bytes = static_cast<int64_t>(std::min(mib, 1e6) * 1048576);
-  const int64_t failed = failed_on(device).load();
   return failed == 0 ? bytes : std::min(bytes, failed / 2);
 }
 
@@ -54,45 +53,63 @@ bool shape_dq(FlashCoopMatPlan& plan, const MatrixLayout& layout, int key_block)
 
 }  // namespace
 
-StoredScores plan_stored_scores(const AttentionCall& call, const FlashCoopMatPlan& dq, const FlashCoopMatPlan& dkdv,
-                                const Overrides& overrides) {
-  StoredScores stored;
+StoredScoresProblem stored_scores_problem(const AttentionCall& call, const FlashCoopMatPlan& dq,
+                                          const FlashCoopMatPlan& dkdv) {
   const AttentionProblem& problem = call.problem;
+  const bool is_lower_triangle =
+      call.right == 0 && call.left >= kUnbounded && call.shift == 0 && problem.q_len == problem.k_len;
+  return {problem, dq, dkdv, is_lower_triangle, failed_on(call.query.device().index()).load()};
+}
+
+std::optional<StoredScores> plan_stored_scores(const DeviceProfile& profile, const StoredScoresProblem& given,
+                                               const Overrides& overrides) {
+  const AttentionProblem& problem = given.attention;
+  const FlashCoopMatPlan& dkdv = given.dkdv;
   const double asked = overrides.attention_workspace;
-  if (asked <= 0 || dq.opaque || dkdv.opaque || call.ragged.given) return stored;
+  if (asked <= 0 || given.dq.opaque || dkdv.opaque || problem.ragged) return {};
   const MatrixLayout& layout = problem.layout;
-  const DeviceProfile& caps = profile_of(call.query);
+  if (!dkdv.acc_is_a_operand || layout.m != layout.n || layout.elements != 8) return {};
+  StoredScores stored;
   stored.dq = dkdv;
-  if (!dkdv.acc_is_a_operand || layout.m != layout.n || layout.elements != 8 ||
-      !shape_dq(stored.dq, layout, dkdv.block))
-    return stored;
-  if (stored.dq.block % dkdv.tile != 0 || static_cast<uint32_t>(stored.dq.local) > caps.max_workgroup_invocations)
-    return stored;
+  if (!shape_dq(stored.dq, layout, dkdv.block) || stored.dq.block % dkdv.tile != 0) return {};
+  if (static_cast<uint32_t>(stored.dq.local) > profile.max_workgroup_invocations) return {};
   stored.pairs = in_pairs(layout);
   MatrixSpec spec;
   set_plan(spec, stored.dq, layout);
   spec.pairs = stored.pairs;
-  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > caps.shared_bytes) return stored;
+  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > profile.shared_bytes) return {};
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
-  const bool triangle = call.right == 0 && call.left >= kUnbounded && call.shift == 0 &&
-                        problem.q_len == problem.k_len && dkdv.block == stored.dq.block;
-  stored.triangle = triangle;
+  if (pitch * keys * 2 >= int64_t{1} << 32) return {};  // offsets in a head have 32 bits
+  stored.triangle = given.is_lower_triangle && dkdv.block == stored.dq.block;
   stored.key_blocks = static_cast<int>(keys / layout.m);
   stored.head_bytes =
-      problem.heads / problem.kv_heads * (triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
-  if (pitch * keys * 2 >= int64_t{1} << 32) return stored;  // offsets in a head have 32 bits
-  const int64_t budget = most_bytes(call.query.device().index(), asked);
+      problem.heads / problem.kv_heads * (stored.triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
+  const int64_t budget = most_bytes(asked, given.failed_bytes);
   const int64_t heads = problem.batch * problem.kv_heads;
   stored.halves = 2 * stored.head_bytes <= budget && stored.head_bytes * heads > budget ? 2 : 1;
   const int64_t room = budget / stored.halves / stored.head_bytes;
-  if (room == 0) return stored;
+  if (room == 0) return {};
   const int64_t chunks = (heads + room - 1) / room;
   stored.heads = (heads + chunks - 1) / chunks;  // alike, so that the last is no small one
   return stored;
 }
 
-std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan) {
+std::string text_of(const StoredScores& plan) {
+  std::string text;
+  const auto add = [&](const char* name, int64_t value) {
+    text += std::string(name) + "=" + std::to_string(value) + " ";
+  };
+  add("heads", plan.heads);
+  add("head_bytes", plan.head_bytes);
+  add("halves", plan.halves);
+  add("key_blocks", plan.key_blocks);
+  add("pairs", plan.pairs);
+  add("triangle", plan.triangle);
+  return text + "dq of " + text_of(AttentionPlan(plan.dq));
+}
+
+std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, const StoredScores& plan) {
   std::vector<at::Tensor> halves;
   try {
     for (int i = 0; i < plan.halves; ++i)

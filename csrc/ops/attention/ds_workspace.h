@@ -9,7 +9,7 @@
 namespace aule::ops {
 
 struct StoredScores {
-  int64_t heads = 0;       // key heads of a chunk; 0: not served, or too little memory
+  int64_t heads = 0;       // key heads of a chunk, at least 1
   int64_t head_bytes = 0;  // of a key head: dS of all its query heads
   int halves = 2;
   int key_blocks = 0;                    // of the matrix's rows
@@ -17,10 +17,21 @@ struct StoredScores {
   FlashCoopMatPlan dq;                   // of flash_attn_bwd_dq_stored; v_dim is its block of queries
 };
 
-// The override attention_workspace, in MiB, is the most that it takes; 0: none, dQ computes S and dS again.
-StoredScores plan_stored_scores(const AttentionCall& call, const FlashCoopMatPlan& dq, const FlashCoopMatPlan& dkdv,
-                                const Overrides& overrides);
+struct StoredScoresProblem {
+  const AttentionProblem& attention;
+  const FlashCoopMatPlan &dq, &dkdv;  // plans of the passes that compute S and dS again
+  bool is_lower_triangle = false;     // causal without an offset, as many queries as keys
+  int64_t failed_bytes = 0;           // of the last workspace whose allocation failed, 0 if none has
+};
+StoredScoresProblem stored_scores_problem(const AttentionCall& call, const FlashCoopMatPlan& dq,
+                                          const FlashCoopMatPlan& dkdv);
+
+// Pure. Nothing where dQ is to compute S and dS again: no kernel serves the problem, or one key head is larger than the
+// workspace may be. The override attention_workspace is the most that it takes, in MiB; 0: none.
+std::optional<StoredScores> plan_stored_scores(const DeviceProfile& profile, const StoredScoresProblem& problem,
+                                               const Overrides& overrides);
+std::string text_of(const StoredScores& plan);  // "member=number ... dq of its kernel"
 // The workspace, one tensor per half; none when memory is short, and later calls then ask for less.
-std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, StoredScores& plan);
+std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, const StoredScores& plan);
 
 }  // namespace aule::ops

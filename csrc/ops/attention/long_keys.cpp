@@ -39,14 +39,18 @@ uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, A
   }
 }
 
+const AttentionPlan& plan_of(const BlocksProblem& problem, AttentionPass pass) {
+  return *problem.plans[static_cast<size_t>(pass)];
+}
+
 // Iterations for `length` keys, in dK/dV queries of all heads that share a key head.
-uint64_t walk(const AttentionCall& call, AttentionPass pass, uint64_t length) {
+uint64_t walk(const BlocksProblem& problem, AttentionPass pass, uint64_t length) {
   uint64_t iterations = length;
-  if (const auto* simt = std::get_if<FlashSimtPlan>(&plan_of(call, pass))) {
+  if (const auto* simt = std::get_if<FlashSimtPlan>(&plan_of(problem, pass))) {
     const auto width = static_cast<uint64_t>(simt->shape.lanes * simt->shape.columns);
-    iterations = (parts(length, width) + 1) * tile_walk(*simt, call.problem, pass);
+    iterations = (parts(length, width) + 1) * tile_walk(*simt, problem.attention, pass);
   }
-  return call.dropout_steps > 0 ? iterations + iterations / 2 + 64 : iterations;
+  return problem.has_dropout ? iterations + iterations / 2 + 64 : iterations;
 }
 
 int block_rows(const AttentionPlan& plan) {
@@ -61,22 +65,19 @@ int block_rows(const AttentionPlan& plan) {
 }
 
 // Of `all` rows as many as may be walked, where `per_row` heads are walked one after the other.
-int64_t rows_within(const AttentionCall& call, AttentionPass pass, int64_t all, int64_t per_row) {
-  const Caps& caps = caps_of(call.query);
-  int64_t rows = all;
-  const auto iterations = [&] { return walk(call, pass, static_cast<uint64_t>(rows * per_row)); };
+std::optional<int64_t> rows_within(const Caps& caps, const BlocksProblem& problem, AttentionPass pass, int64_t all,
+                                   int64_t per_row) {
+  const auto fits = [&](int64_t rows) {
+    return may_walk(caps, walk(problem, pass, static_cast<uint64_t>(rows * per_row)));
+  };
   // A block sees what its windows reach, however long the sequence is.
-  const int64_t reach = int64_t{call.left} + call.right;
-  if (reach < kUnbounded && !call.ragged.given) {
-    const int64_t seen = reach + 1 + 2 * block_rows(plan_of(call, pass));
-    if (seen < rows) {
-      rows = seen;
-      if (may_walk(caps, iterations())) return all;
-      rows = all;
-    }
+  if (problem.reach < kUnbounded && !problem.attention.ragged) {
+    const int64_t seen = problem.reach + 1 + 2 * block_rows(plan_of(problem, pass));
+    if (seen < all && fits(seen)) return all;
   }
-  while (rows > 1 && !may_walk(caps, iterations())) rows = (rows + 1) / 2;
-  check_walk(call.op, caps, iterations());
+  int64_t rows = all;
+  while (rows > 1 && !fits(rows)) rows = (rows + 1) / 2;
+  if (!fits(rows)) return {};
   return rows;
 }
 
@@ -241,18 +242,35 @@ AttentionCall call_of(const AttentionCall& call, const Sequence& s) {
 
 }  // namespace
 
-AttentionBlocks attention_blocks(const AttentionCall& call) {
-  const AttentionProblem& problem = call.problem;
-  AttentionBlocks blocks{problem.q_len, problem.k_len, 1};
-  if (!walks_limited(caps_of(call.query)) || problem.kv_heads == 0 || problem.q_len == 0 || problem.k_len == 0)
-    return blocks;
-  blocks.keys = std::min(rows_within(call, AttentionPass::forward, problem.k_len, 1),
-                         rows_within(call, AttentionPass::dq, problem.k_len, 1));
-  blocks.queries = rows_within(call, AttentionPass::dkdv, problem.q_len, problem.heads / problem.kv_heads);
+std::optional<AttentionBlocks> plan_blocks(const Caps& caps, const BlocksProblem& given) {
+  const AttentionProblem& problem = given.attention;
+  const auto forward = rows_within(caps, given, AttentionPass::forward, problem.k_len, 1),
+             dq = rows_within(caps, given, AttentionPass::dq, problem.k_len, 1),
+             dkdv = rows_within(caps, given, AttentionPass::dkdv, problem.q_len, problem.heads / problem.kv_heads);
+  if (!forward || !dq || !dkdv) return {};
+  AttentionBlocks blocks{*dkdv, std::min(*forward, *dq), 1};
   blocks.count =
       static_cast<int64_t>(parts(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(blocks.queries)) *
                            parts(static_cast<uint64_t>(problem.k_len), static_cast<uint64_t>(blocks.keys)));
   return blocks;
+}
+
+AttentionBlocks attention_blocks(const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const Caps& caps = caps_of(call.query);
+  if (!walks_limited(caps) || problem.kv_heads == 0 || problem.q_len == 0 || problem.k_len == 0)
+    return {problem.q_len, problem.k_len, 1};
+  const BlocksProblem given{
+      problem,
+      {&plan_of(call, AttentionPass::forward), &plan_of(call, AttentionPass::dq), &plan_of(call, AttentionPass::dkdv)},
+      int64_t{call.left} + call.right,
+      call.dropout_steps > 0};
+  const auto blocks = plan_blocks(caps, given);
+  TORCH_CHECK_NOT_IMPLEMENTED(blocks.has_value(), call.op, ": heads of ", problem.head_dim, " and ", problem.v_dim,
+                              ", ", problem.heads / problem.kv_heads, " to a key head, need a longer loop than the ",
+                              caps.max_loop_iterations, " iterations after which this device's driver ends loops (",
+                              caps.driver_name, " ", caps.driver_info, ")");
+  return *blocks;
 }
 
 bool long_forward(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {

@@ -11,7 +11,15 @@ struct AttentionBlocks {
   int64_t queries = 0, keys = 0;  // of a block
   int64_t count = 1;              // of blocks
 };
-// Blocks that every pass may walk; one, of everything, on devices without a limit.
+struct BlocksProblem {
+  const AttentionProblem& attention;
+  std::array<const AttentionPlan*, 3> plans;  // by AttentionPass
+  int64_t reach = kUnbounded;                 // a query sees so many keys beside one; from kUnbounded on all
+  bool has_dropout = false;
+};
+// Pure. Blocks that every pass may walk; nothing where one row is too long.
+std::optional<AttentionBlocks> plan_blocks(const Caps& caps, const BlocksProblem& problem);
+// The call's; one, of everything, on devices without a limit. Raises where there is no plan.
 AttentionBlocks attention_blocks(const AttentionCall& call);
 
 // True when the call was too long and has been served; false, and nothing done, otherwise.
