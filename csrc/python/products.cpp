@@ -58,33 +58,34 @@ ops::GemmProblem problem_from(const py::dict& d) {
 // dtype -> {rows, columns, words...} of what the probe of a device's matrices answers (ops/coopmat/probe.h).
 using Probes = std::map<std::string, std::vector<uint32_t>>;
 
-ops::GemmDevice known_of(const DeviceProfile& profile, const Probes& probes, DType multiplied) {
-  ops::GemmDevice known{.caps = &profile};
+ops::MatrixUnits units_of(const DeviceProfile& profile, const Probes& probes, DType multiplied) {
+  ops::MatrixUnits units;
   const auto probe = probes.find(multiplied == DType::f16 ? "f16" : multiplied == DType::bf16 ? "bf16" : "none");
-  if (probe == probes.end() || !profile.cooperative_matrix) return known;
+  if (probe == probes.end() || !profile.cooperative_matrix) return units;
   const std::vector<uint32_t>& w = probe->second;
-  known.layout = ops::read_matrix_probe(std::span(w).subspan(2), static_cast<int>(w[0]), static_cast<int>(w[1]),
+  units.layout = ops::read_matrix_probe(std::span(w).subspan(2), static_cast<int>(w[0]), static_cast<int>(w[1]),
                                         profile.min_subgroup_size, profile.max_subgroup_size);
-  return known;
+  return units;
 }
 
 }  // namespace
 
 void bind_products(py::module_& m) {
-  m.def("gemm_plan", [](const DeviceProfile& device, const Probes& probes, const py::dict& problem,
+  m.def("gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const py::dict& problem,
                         uint32_t int8_refuted, bool float16_pieces) {
     const ops::GemmProblem g = problem_from(problem);
-    const ops::GemmOverrides overrides{.float16_pieces = float16_pieces};
-    ops::GemmDevice known = known_of(device, probes, ops::multiplied_dtype(g, overrides));
-    known.int8_refuted = int8_refuted;
-    return ops::describe(ops::gemm_plan(known, g, overrides));
+    Overrides overrides;
+    if (float16_pieces) overrides.float32_pieces = PieceType::float16;
+    ops::MatrixUnits units = units_of(profile, probes, ops::multiplied_dtype(g, overrides));
+    units.int8_refuted = int8_refuted;
+    return ops::describe(ops::gemm_plan(profile, units, g, overrides));
   });
-  m.def("implicit_gemm_plan", [](const DeviceProfile& device, const Probes& probes, const std::string& dtype,
+  m.def("implicit_gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const std::string& dtype,
                                  bool makes_weights, const std::array<uint32_t, 5>& sizes) {
     const DType type = dtype_from(dtype);
-    const ops::GemmDevice known = known_of(device, probes, type);
-    const auto plan =
-        ops::implicit_gemm_plan(known, {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
+    const ops::MatrixUnits units = units_of(profile, probes, type);
+    const auto plan = ops::implicit_gemm_plan(profile, units,
+                                              {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
     return plan ? ops::describe(*plan) : std::string("nothing");
   });
 }

@@ -61,7 +61,7 @@ ConvTilesSpec spec_of(const ImplicitGemmPlan& plan) {
 }
 
 std::optional<ImplicitGemmPlan> plan_for(const at::Tensor& x, const ImplicitGemmProblem& g) {
-  return implicit_gemm_plan(gemm_device(static_cast<int>(x.get_device()), g.dtype), g);
+  return implicit_gemm_plan(profile_of(x), matrix_units(static_cast<int>(x.get_device()), g.dtype), g);
 }
 
 // The members that describe the gathered tensor and the positions: rows of `positions` {height, width}.

@@ -25,7 +25,8 @@ struct ImplicitGemmPlan {
 };
 
 // Nothing: the device has no kernel for it.
-std::optional<ImplicitGemmPlan> implicit_gemm_plan(const GemmDevice& device, const ImplicitGemmProblem& g);
+std::optional<ImplicitGemmPlan> implicit_gemm_plan(const DeviceProfile& profile, const MatrixUnits& units,
+                                                   const ImplicitGemmProblem& g);
 std::string describe(const ImplicitGemmPlan& plan);
 
 }  // namespace aule::ops

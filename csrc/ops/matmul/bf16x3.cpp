@@ -7,6 +7,7 @@
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -75,14 +76,16 @@ GemmProblem product_of_pieces(const GemmProblem& g, DType pieces, bool two, cons
 
 }  // namespace
 
-std::optional<GemmPlan> plan_bf16x3(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
-  constexpr uint32_t kFewRows = 16;               // memory-bound
-  constexpr uint64_t kWorth = uint64_t{1} << 27;  // multiplications that take as long as two more launches
+std::optional<GemmPlan> plan_bf16x3(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                                    const Overrides& overrides) {
+  constexpr uint32_t kFewRows = 16;  // memory-bound
   if (g.in != DType::f32 || g.result != DType::f32 || std::min({g.m, g.n, g.k}) <= kFewRows) return std::nullopt;
   Bf16x3Plan plan;
   plan.pieces = multiplied_dtype(g, overrides);
-  if (plan.pieces == DType::f32 || !device.layout.usable) return std::nullopt;
-  if (plan.pieces == DType::bf16 && uint64_t{g.m} * g.n * g.k * g.batches < kWorth) return std::nullopt;
+  if (plan.pieces == DType::f32 || !units.layout.usable) return std::nullopt;
+  if (plan.pieces == DType::bf16 &&
+      uint64_t{g.m} * g.n * g.k * g.batches < product_tuning(profile).bf16x3_multiplications)
+    return std::nullopt;
   plan.two_pieces = g.precision == Float32Precision::high;
   if (plan.two_pieces && g.k > UINT32_MAX / 4) return std::nullopt;
   // Temporaries start at multiples of 16 bytes.
@@ -90,7 +93,7 @@ std::optional<GemmPlan> plan_bf16x3(const GemmDevice& device, const GemmProblem&
   const GemmProblem h = product_of_pieces(g, plan.pieces, plan.two_pieces,
                                           Pieces(g.a, g.a.row, g.a.col, g.m, g.k, g.batches, order_a).view,
                                           Pieces(g.b, g.b.col, g.b.row, g.n, g.k, g.batches, order_b).view);
-  const auto product = plan_coopmat(device, h);
+  const auto product = plan_coopmat(profile, units, h);
   if (!product) return std::nullopt;
   plan.product_transposed = product->transposed;
   plan.product = std::get<CoopMatPlan>(product->kernel);
@@ -110,7 +113,8 @@ void launch_bf16x3(const GemmCall& call, const Bf16x3Plan& plan) {
   args.write(call.out);
   const GemmProblem h = product_of_pieces(g, plan.pieces, plan.two_pieces, x.view, y.view);
   const GemmCall product{call.op,
-                         call.device,
+                         call.profile,
+                         call.units,
                          plan.product_transposed ? h.transposed() : h,
                          call.beta,
                          call.alpha,

@@ -10,7 +10,8 @@ namespace aule::ops {
 
 struct GemmCall;
 
-std::optional<GemmPlan> plan_bf16x3(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides);
+std::optional<GemmPlan> plan_bf16x3(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                                    const Overrides& overrides);
 void launch_bf16x3(const GemmCall& call, const Bf16x3Plan& plan);
 
 }  // namespace aule::ops

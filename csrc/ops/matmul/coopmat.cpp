@@ -3,32 +3,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
-
-// The microseconds that one core of an H200 takes for 64 k of a tile. There it does not matter how many workgroups
-// share a core: they do not overlap.
-struct CostedTile {
-  TilePlan size;
-  double cost;
-};
-constexpr std::array<CostedTile, 8> kTiles = {{
-    {{128, 256, 64, 64, 64}, 1.80},
-    {{256, 128, 64, 64, 64}, 1.80},
-    {{128, 128, 64, 64, 32}, 1.00},
-    {{128, 64, 64, 32, 64}, 0.60},
-    {{64, 64, 32, 32, 64}, 0.37},
-    {{64, 64, 32, 64, 64}, 0.60},    // subgroups of 64
-    {{32, 32, 16, 16, 32}, 0.30},    // subgroups of 8
-    {{128, 256, 64, 64, 48}, 1.75},  // both operands are mn-major
-}};
-constexpr uint64_t kCores = 128;  // Vulkan does not tell how many a device has
 
 // `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand.
 OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth, uint32_t batches) {
@@ -72,13 +54,13 @@ GemmMatrixSpec tile_spec(const CoopMatPlan& x) {
 }
 
 // Gives the plan the tile, if the kernel can work with it.
-bool set_tile(CoopMatPlan& x, const TilePlan& t, const GemmDevice& device) {
-  const bool ordered = is_ordered(device.layout), padded = !ordered || is_padded(t);
+bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, const MatrixLayout& layout) {
+  const bool ordered = is_ordered(layout), padded = !ordered || is_padded(t);
   if (is_padded(t) && (!ordered || x.a.k_major || x.b.k_major)) return false;
   const int bm = static_cast<int>(t.bm), bk = static_cast<int>(t.bk);
-  const int subgroups = static_cast<int>((t.bm / t.wm) * (t.bn / t.wn)), threads = subgroups * device.layout.subgroup;
-  if (static_cast<uint32_t>(threads) > device.caps->max_workgroup_invocations) return false;
-  if (static_cast<int>(t.wn) % (2 * device.layout.n) != 0) return false;
+  const int subgroups = static_cast<int>((t.bm / t.wm) * (t.bn / t.wn)), threads = subgroups * layout.subgroup;
+  if (static_cast<uint32_t>(threads) > profile.max_workgroup_invocations) return false;
+  if (static_cast<int>(t.wn) % (2 * layout.n) != 0) return false;
   for (auto [side, k_major] : {std::pair{t.bm, x.a.k_major}, std::pair{t.bn, x.b.k_major}}) {
     const int rows = static_cast<int>(side), chunks = rows * bk / 8;
     if (chunks % threads != 0 || threads > rows * 4) return false;
@@ -91,27 +73,30 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const GemmDevice& device) {
   x.threads = threads;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
   return shared_bytes(kernel::gemm_matrix(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
-         device.caps->shared_bytes;
+         profile.shared_bytes;
 }
 
 // The tile and the split of k that take least time.
-std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const GemmDevice& device, const GemmProblem& g) {
+std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DeviceProfile& profile,
+                                     const MatrixLayout& layout, const GemmProblem& g) {
+  const ProductTuning& tuning = product_tuning(profile);
+  const uint64_t per_round = tuning.workgroups_per_round;
   std::optional<CoopMatPlan> best;
   double best_time = 0;
-  for (const CostedTile& tile : kTiles) {
-    const TilePlan& t = tile.size;
+  for (const TileCost& cost : tuning.coopmat) {
+    const TilePlan& t = cost.tile;
     CoopMatPlan x = operands;
-    if (!set_tile(x, t, device)) continue;
+    if (!set_tile(x, t, profile, layout)) continue;
     // What is mn-major is transposed on the way in, which wants the narrower side.
     if (t.bm > t.bn && !x.a.k_major && x.b.k_major) continue;
     if (t.bn > t.bm && !x.b.k_major && x.a.k_major) continue;
     const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < kCores ? std::min(64u, ceil_div(steps, 4)) : 1;
+    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < per_round ? std::min(64u, ceil_div(steps, 4)) : 1;
     for (uint32_t wanted = 1; wanted <= most; ++wanted) {
       const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
-      double time = static_cast<double>(ceil_div(groups * splits, kCores)) * each * t.bk / 64 * tile.cost;
-      // The second kernel, and its memory traffic.
-      if (splits > 1) time += 3 + 3e-6 * static_cast<double>(splits) * g.m * g.n * g.batches;
+      double time = static_cast<double>(ceil_div(groups * splits, per_round)) * each * t.bk / 64 * cost.us;
+      if (splits > 1)
+        time += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * g.m * g.n * g.batches;
       if (best && time >= best_time) continue;
       best = x;
       best->splits = splits;
@@ -130,12 +115,13 @@ bool is_ordered(const MatrixLayout& l) {
          l.a_elem == 0x76543210u;
 }
 
-std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem& problem) {
+std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units,
+                                     const GemmProblem& problem) {
   if (problem.in != problem.result && problem.result != DType::f32) return std::nullopt;
   if (problem.in != DType::f16 && problem.in != DType::bf16) return std::nullopt;
-  if (device.caps->max_push_constant_bytes < sizeof(GemmMatrixParams)) return std::nullopt;
-  if (!device.layout.usable || std::min(problem.m, problem.n) <= 4) return std::nullopt;
-  if (device.caps->software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
+  if (profile.max_push_constant_bytes < sizeof(GemmMatrixParams)) return std::nullopt;
+  if (!units.layout.usable || std::min(problem.m, problem.n) <= 4) return std::nullopt;
+  if (profile.software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
   // Rows of the result should be contiguous.
   const bool transposed = problem.out.col != 1 && problem.out.row == 1;
   const GemmProblem g = transposed ? problem.transposed() : problem;
@@ -144,9 +130,9 @@ std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem
   operands.a = classify(g.a, g.a.row, g.a.col, g.m, g.k, g.batches);
   operands.b = classify(g.b, g.b.col, g.b.row, g.n, g.k, g.batches);
   if (operands.a.vec == 0 || operands.b.vec == 0) return std::nullopt;
-  operands.mat_m = device.layout.m;
-  operands.mat_n = device.layout.n;
-  const auto best = best_tile(operands, device, g);
+  operands.mat_m = units.layout.m;
+  operands.mat_n = units.layout.n;
+  const auto best = best_tile(operands, profile, units.layout, g);
   if (!best) return std::nullopt;
   CoopMatPlan x = *best;
   const TilePlan& t = x.tile;

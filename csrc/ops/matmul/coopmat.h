@@ -11,7 +11,7 @@ struct GemmCall;
 // The order of elements that the kernels know which fill matrices element by element.
 bool is_ordered(const MatrixLayout& layout);
 
-std::optional<GemmPlan> plan_coopmat(const GemmDevice& device, const GemmProblem& g);
+std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan);
 
 }  // namespace aule::ops

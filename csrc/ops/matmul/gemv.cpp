@@ -5,14 +5,16 @@
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 
-std::optional<GemmPlan> plan_few_rows(const GemmDevice& device, const GemmProblem& problem) {
+std::optional<GemmPlan> plan_few_rows(const DeviceProfile& profile, const MatrixUnits& units,
+                                      const GemmProblem& problem) {
   constexpr uint32_t kMost = 16;
   const bool served = problem.in == problem.result &&
                       (problem.in == DType::f32 || problem.in == DType::f16 || problem.in == DType::bf16);
-  if (is_simd_device(device) || !served || std::min(problem.m, problem.n) > kMost) return std::nullopt;
+  if (is_simd_device(profile) || !served || std::min(problem.m, problem.n) > kMost) return std::nullopt;
   const bool transposed = problem.m > problem.n;
   const GemmProblem g = transposed ? problem.transposed() : problem;
   const auto e = static_cast<uint32_t>(16 / dtype_size(g.in));
@@ -22,10 +24,10 @@ std::optional<GemmPlan> plan_few_rows(const GemmDevice& device, const GemmProble
              n_major = loads_16_bytes(g.b, g.b.col, g.b.row, g.n, g.k, g);
   if (!k_major && !n_major) return std::nullopt;
   // A single row has no use for matrices.
-  if (g.m > 1 && g.in != DType::f32 && is_ordered(device.layout) && (k_major || g.k % 4 == 0)) {
+  if (g.m > 1 && g.in != DType::f32 && is_ordered(units.layout) && (k_major || g.k % 4 == 0)) {
     GemvCoopMatPlan plan;
-    plan.wide = k_major || g.m > 8 || uint64_t{g.n} * g.batches >= 8192 ? 8 : 4;
-    plan.threads = std::min(512u, device.caps->max_workgroup_invocations / 32 * 32);
+    plan.wide = k_major || g.m > 8 || uint64_t{g.n} * g.batches >= product_tuning(profile).gemv_coopmat_columns ? 8 : 4;
+    plan.threads = std::min(512u, profile.max_workgroup_invocations / 32 * 32);
     plan.b_k_major = k_major;
     plan.grid = linear_grid(uint64_t{ceil_div(g.n, k_major ? 32 : plan.wide * 8)} * g.batches);
     return GemmPlan{transposed, plan};
@@ -35,11 +37,12 @@ std::optional<GemmPlan> plan_few_rows(const GemmDevice& device, const GemmProble
   plan.b_k_major = k_major;
   const uint32_t columns = k_major ? plan.rows <= 4 ? 4 : 2 : e;  // of a slice
   // More invocations on one column while there are too few workgroups, or lines of memory read in parts.
-  constexpr uint64_t kEnough = 512;
+  const ProductTuning& tuning = product_tuning(profile);
+  const uint32_t enough = k_major ? tuning.gemv_k_major_workgroups : tuning.gemv_mn_major_workgroups;
   const uint32_t most = k_major ? 256 : 64;
   const auto groups = [&] { return uint64_t{ceil_div(g.n, columns * (256 / plan.slice))} * g.batches; };
   plan.slice = 32;
-  while (plan.slice < most && groups() < (k_major ? kEnough : kEnough / 2)) plan.slice *= 2;
+  while (plan.slice < most && groups() < enough) plan.slice *= 2;
   plan.grid = linear_grid(groups() * ceil_div(g.m, plan.rows));
   return GemmPlan{transposed, plan};
 }

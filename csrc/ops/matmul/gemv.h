@@ -9,7 +9,7 @@ namespace aule::ops {
 struct GemmCall;
 
 // By 16-byte loads: gemv_wide.comp, gemv_matrix.comp.
-std::optional<GemmPlan> plan_few_rows(const GemmDevice& device, const GemmProblem& g);
+std::optional<GemmPlan> plan_few_rows(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);
 // At most 4 rows or columns, of any strides: gemv.comp.
 GemmPlan plan_gemv(const GemmProblem& g);
 void launch_gemv(const GemmCall& call, const GemvPlan& plan);

@@ -12,6 +12,7 @@
 #include "kernels_matmul.gen.h"
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -23,7 +24,6 @@ constexpr uint8_t kSint8 = 3, kSint32 = 5;
 constexpr std::array<TilePlan, 5> kTiles = {
     {{128, 256, 64, 64, 64}, {128, 128, 64, 64, 64}, {64, 64, 32, 32, 64}, {32, 32, 16, 16, 32}, {64, 64, 64, 64, 64}}};
 constexpr uint32_t kDotProducts = kTiles.size() - 1;
-constexpr uint64_t kEnough = 128;  // workgroups; Vulkan does not tell how many cores a device has
 
 // `vec`: bytes of one load; 0: the kernel cannot read the operand.
 OperandPlan classify(uint64_t address, int64_t row, int64_t k, uint32_t rows, uint32_t depth) {
@@ -183,27 +183,27 @@ bool is_exact_tile(int device, const Int8Plan& plan) {
   return !answer.refuted;
 }
 
-std::optional<GemmPlan> plan_int8(const GemmDevice& device, const GemmProblem& problem) {
+std::optional<GemmPlan> plan_int8(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& problem) {
   if (problem.in != DType::i8 || problem.result != DType::i32) return std::nullopt;
   if (problem.has_c || !problem.alpha_is_one || problem.batches != 1) return std::nullopt;
-  const Caps& caps = *device.caps;
-  if (caps.software_simd()) return std::nullopt;  // gemm_scalar.comp has no barrier
+  if (profile.software_simd()) return std::nullopt;  // gemm_scalar.comp has no barrier
   // Rows of the result should be contiguous.
   const bool transposed = problem.out.col != 1 && problem.out.row == 1;
   const GemmProblem g = transposed ? problem.transposed() : problem;
   const auto planned = [&](uint32_t index, const CoopMatShape& shape) -> std::optional<GemmPlan> {
-    std::optional<Int8Plan> plan = tile_plan(index, shape, caps);
-    if ((device.int8_refuted >> index & 1) != 0 || !plan || !set_operands(*plan, g)) return std::nullopt;
+    std::optional<Int8Plan> plan = tile_plan(index, shape, profile);
+    if ((units.int8_refuted >> index & 1) != 0 || !plan || !set_operands(*plan, g)) return std::nullopt;
     return GemmPlan{transposed, *plan};
   };
-  if (const CoopMatShape* shape = shape_of(caps)) {
+  if (const CoopMatShape* shape = shape_of(profile)) {
     // The largest tile that fills the device.
+    const uint64_t enough = product_tuning(profile).workgroups_per_round;
     uint32_t smallest = 0;
     for (uint32_t i = 0; i < kDotProducts; ++i)
-      if (tile_plan(i, *shape, caps)) smallest = i;
+      if (tile_plan(i, *shape, profile)) smallest = i;
     for (uint32_t i = 0; i < kDotProducts; ++i) {
       const TilePlan& t = kTiles[i];
-      if (i != smallest && uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) < kEnough) continue;
+      if (i != smallest && uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) < enough) continue;
       if (auto plan = planned(i, *shape)) return plan;
     }
   }

@@ -8,7 +8,7 @@ namespace aule::ops {
 
 struct GemmCall;
 
-std::optional<GemmPlan> plan_int8(const GemmDevice& device, const GemmProblem& g);
+std::optional<GemmPlan> plan_int8(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);
 void launch_int8(const GemmCall& call, const Int8Plan& plan);
 
 // Bit i: tile i (Int8Plan::tile_index) was tried on this device and gave a wrong product.

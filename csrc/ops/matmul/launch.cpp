@@ -19,9 +19,6 @@
 namespace aule::ops {
 namespace {
 
-// Lets tests run where matrix units take float16 only, whose range the pieces then have.
-GemmOverrides gemm_overrides() { return {.float16_pieces = overrides().float32_pieces == PieceType::float16}; }
-
 struct Launcher {
   const GemmCall& call;
 
@@ -53,8 +50,8 @@ struct Launcher {
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
               const GemmEpilogue& epilogue, const TensorArgs& args) {
-  const GemmDevice device = gemm_device(static_cast<int>(out.get_device()), multiplied_dtype(g, gemm_overrides()));
-  multiply({op, device, g, beta, alpha, a, b, c, out, epilogue, args});
+  const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
+  multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, args});
 }
 
 void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue) {
@@ -69,21 +66,22 @@ void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue) {
   if (epilogue.residual.defined()) t.add_(epilogue.residual);
 }
 
-GemmDevice gemm_device(int index, DType dtype) {
-  GemmDevice device{.caps = &caps_of(index), .layout = {}, .int8_refuted = refuted_int8_tiles(index)};
-  const bool asks = device.caps->cooperative_matrix && !device.caps->software_simd();  // the probe is a kernel
-  if (asks && dtype != DType::f32) device.layout = matrix_layout(index, dtype);
-  return device;
+MatrixUnits matrix_units(int device, DType multiplied) {
+  const Caps& caps = caps_of(device);
+  MatrixUnits units{.layout = {}, .int8_refuted = refuted_int8_tiles(device)};
+  const bool asks = caps.cooperative_matrix && !caps.software_simd();  // the probe is a kernel
+  if (asks && multiplied != DType::f32) units.layout = matrix_layout(device, multiplied);
+  return units;
 }
 
 void multiply(const GemmCall& call) {
-  GemmPlan plan = gemm_plan(call.device, call.problem, gemm_overrides());
+  GemmPlan plan = gemm_plan(call.profile, call.units, call.problem, overrides());
   const auto index = static_cast<int>(call.out.get_device());
   // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
-  for (GemmDevice device = call.device; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
+  for (MatrixUnits units = call.units; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
     if (is_exact_tile(index, *int8)) break;
-    device.int8_refuted |= 1u << int8->tile_index;
-    plan = gemm_plan(device, call.problem, gemm_overrides());
+    units.int8_refuted |= 1u << int8->tile_index;
+    plan = gemm_plan(call.profile, units, call.problem, overrides());
   }
   const bool apart = plan.epilogue == GemmPlan::Epilogue::apart;
   GemmProblem problem = plan.transposed ? call.problem.transposed() : call.problem;

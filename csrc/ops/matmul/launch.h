@@ -11,7 +11,8 @@ namespace aule::ops {
 // One product: `problem` is turned as its plan says (GemmPlan::transposed), the tensors are as they were given.
 struct GemmCall {
   const char* op;
-  const GemmDevice& device;
+  const DeviceProfile& profile;
+  const MatrixUnits& units;
   GemmProblem problem;
   const at::Scalar &beta, &alpha;
   const at::Tensor &a, &b, &c, &out;  // c undefined: none
@@ -22,7 +23,7 @@ struct GemmCall {
   // Another product of the same operands.
   GemmCall with(const GemmProblem& other) const { return with(other, epilogue); }
   GemmCall with(const GemmProblem& other, const GemmEpilogue& after) const {
-    return {op, device, other, beta, alpha, a, b, c, out, after, args};
+    return {op, profile, units, other, beta, alpha, a, b, c, out, after, args};
   }
 };
 
@@ -65,9 +66,8 @@ Params params_of(const GemmCall& call) {
   return p;
 }
 
-// What is known of a device, with the layout of `multiplied` on its matrix units (f32: none). Waits for the device
-// where that was not asked yet.
-GemmDevice gemm_device(int index, DType multiplied);
+// Of a device, with the layout for the dtype `multiplied` (f32: none). The first call for a dtype waits for the device.
+MatrixUnits matrix_units(int device, DType multiplied);
 
 // Plans the call's problem and launches that plan.
 void multiply(const GemmCall& call);

@@ -22,28 +22,29 @@ bool fits_i32(const MatrixView& v) {
 
 }  // namespace
 
-DType multiplied_dtype(const GemmProblem& g, const GemmOverrides& overrides) {
+DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides) {
   if (g.in == DType::f16 || g.in == DType::bf16) return g.in;
   if (g.in != DType::f32 || g.precision == Float32Precision::highest) return DType::f32;
-  return overrides.float16_pieces ? DType::f16 : DType::bf16;
+  return overrides.float32_pieces == PieceType::float16 ? DType::f16 : DType::bf16;
 }
 
 namespace {
 
-GemmPlan kernel_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
-  if (!may_walk(*device.caps, g.k)) return {.kernel = plan_long_k(*device.caps)};
+GemmPlan kernel_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                     const Overrides& overrides) {
+  if (!may_walk(profile, g.k)) return {.kernel = plan_long_k(profile)};
   if (!fits_i32(g.out) || (g.has_c && !fits_i32(g.c))) return {.kernel = DenseOutPlan{}};
   if (g.in != g.result && g.result == DType::f32) {  // of the kernels for 16-bit operands only one writes float32
-    const auto plan = plan_coopmat(device, g);
+    const auto plan = plan_coopmat(profile, units, g);
     return plan ? *plan : GemmPlan{.kernel = WidenedPlan{}};
   }
-  if (const auto plan = plan_int8(device, g)) return *plan;
-  if (const auto plan = plan_few_rows(device, g)) return *plan;
-  if (const auto plan = plan_coopmat(device, g)) return *plan;
-  if (const auto plan = plan_bf16x3(device, g, overrides)) return *plan;
-  if (const auto plan = plan_simt_large(device, g)) return *plan;
+  if (const auto plan = plan_int8(profile, units, g)) return *plan;
+  if (const auto plan = plan_few_rows(profile, units, g)) return *plan;
+  if (const auto plan = plan_coopmat(profile, units, g)) return *plan;
+  if (const auto plan = plan_bf16x3(profile, units, g, overrides)) return *plan;
+  if (const auto plan = plan_simt_large(profile, g)) return *plan;
   if (g.in == DType::f64 || !is_floating(g.in)) return plan_scalar(g);
-  if (is_simd_device(device)) return plan_simd(g);
+  if (is_simd_device(profile)) return plan_simd(g);
   return std::min(g.m, g.n) <= 4 ? plan_gemv(g) : plan_simt(g);
 }
 
@@ -56,8 +57,9 @@ bool fuses_epilogue(const GemmPlan& plan) {
 
 }  // namespace
 
-GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides) {
-  GemmPlan plan = kernel_plan(device, g, overrides);
+GemmPlan gemm_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                   const Overrides& overrides) {
+  GemmPlan plan = kernel_plan(profile, units, g, overrides);
   if (g.has_epilogue()) plan.epilogue = fuses_epilogue(plan) ? GemmPlan::Epilogue::fused : GemmPlan::Epilogue::apart;
   return plan;
 }

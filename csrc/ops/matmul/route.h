@@ -6,28 +6,23 @@
 #include <variant>
 
 #include "core/access.h"
-#include "core/caps.h"
+#include "core/device_profile.h"
+#include "core/environment.h"
 #include "ops/coopmat/probe.h"
 #include "ops/matmul/problem.h"
 
 namespace aule::ops {
 
-// What is known of a device when a product is planned for it.
-struct GemmDevice {
-  const Caps* caps = nullptr;
+// What was found by running kernels on a device's matrix units, which its profile cannot say.
+struct MatrixUnits {
   MatrixLayout layout;        // of the dtype that multiplied_dtype() names; not usable: no matrix units for it
-  uint32_t int8_refuted = 0;  // bit i: int8 tile i gave a wrong product here
+  uint32_t int8_refuted = 0;  // bit i: int8 tile i gave a wrong product
 };
 
 // lavapipe has kernels of its own, without barriers.
-inline bool is_simd_device(const GemmDevice& device) {
-  return device.caps->software_simd() && device.caps->subgroup_size == 8;
+inline bool is_simd_device(const DeviceProfile& profile) {
+  return profile.software_simd() && profile.subgroup_size == 8;
 }
-
-// What tests and users choose instead of the planner.
-struct GemmOverrides {
-  bool float16_pieces = false;  // float32 in pieces of float16 instead of bfloat16, for any size (AULE_FLOAT32_PIECES)
-};
 
 // How an operand lies: along k, or along m (a) or n (b); `vec` elements (int8: bytes) are one load.
 struct OperandPlan {
@@ -151,9 +146,10 @@ struct GemmPlan {
 };
 
 // The 16-bit dtype that matrix units would multiply for this problem; f32: none.
-DType multiplied_dtype(const GemmProblem& g, const GemmOverrides& overrides);
+DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides);
 
 // k > 0, and every size below 2^31.
-GemmPlan gemm_plan(const GemmDevice& device, const GemmProblem& g, const GemmOverrides& overrides);
+GemmPlan gemm_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                   const Overrides& overrides);
 
 }  // namespace aule::ops

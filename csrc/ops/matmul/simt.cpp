@@ -5,6 +5,7 @@
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -29,11 +30,13 @@ GemmPlan plan_simt(const GemmProblem& g) {
                              .grid = linear_grid(uint64_t{ceil_div(g.m, 64)} * ceil_div(g.n, 64) * g.batches)}};
 }
 
-std::optional<GemmPlan> plan_simt_large(const GemmDevice& device, const GemmProblem& g) {
-  constexpr uint32_t kTile = 128, kFew = 96;  // workgroups
+std::optional<GemmPlan> plan_simt_large(const DeviceProfile& profile, const GemmProblem& g) {
+  constexpr uint32_t kTile = 128;
   const uint64_t groups = uint64_t{ceil_div(g.m, kTile)} * ceil_div(g.n, kTile) * g.batches;
   const bool served = g.in == g.result && (g.in == DType::f32 || g.in == DType::f16 || g.in == DType::bf16);
-  if (is_simd_device(device) || !served || std::min(g.m, g.n) < 64 || groups < kFew) return std::nullopt;
+  if (is_simd_device(profile) || !served || std::min(g.m, g.n) < 64 ||
+      groups < product_tuning(profile).simt_large_workgroups)
+    return std::nullopt;
   SimtLargePlan plan;
   plan.a.k_major = a_is_k_major(g);
   plan.b.k_major = b_is_k_major(g);

@@ -11,7 +11,7 @@ struct GemmCall;
 
 GemmPlan plan_scalar(const GemmProblem& g);
 GemmPlan plan_simt(const GemmProblem& g);
-std::optional<GemmPlan> plan_simt_large(const GemmDevice& device, const GemmProblem& g);
+std::optional<GemmPlan> plan_simt_large(const DeviceProfile& profile, const GemmProblem& g);
 void launch_scalar(const GemmCall& call, const ScalarPlan& plan);
 void launch_simt(const GemmCall& call, const SimtPlan& plan);
 void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan);

@@ -1,0 +1,33 @@
+// Measured costs of products and convolutions, by architecture. Planners compare them with each other: a wrong number
+// costs time, not correctness.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/device_profile.h"
+#include "ops/matmul/route.h"
+
+namespace aule::ops {
+
+struct TileCost {
+  TilePlan tile;
+  double us;  // microseconds that one multiprocessor takes for 64 k of the tile; workgroups on it do not overlap
+};
+
+struct ProductTuning {
+  // Workgroups of a round, which fill the device. This is the cost model's constant, to which the costs belong, and not
+  // the device's count of multiprocessors: the H200 has 132.
+  uint32_t workgroups_per_round = 0;
+  // Split-K: microseconds that the second kernel takes, and for each sum that it reads.
+  double splits_us = 0, splits_us_per_sum = 0;
+  std::span<const TileCost> coopmat, implicit_gemm;  // CoopMatPlan, ImplicitGemmPlan of 16-bit operands
+  uint32_t simt_large_workgroups = 0;                // SimtLargePlan: at least so many
+  uint32_t gemv_k_major_workgroups = 0;              // GemvWidePlan: slices of k get more invocations below so many...
+  uint32_t gemv_mn_major_workgroups = 0;             // ...by the order of b
+  uint32_t gemv_coopmat_columns = 0;                 // GemvCoopMatPlan: from so many on, a lane loads 8 of b and not 4
+  uint64_t bf16x3_multiplications = 0;               // Bf16x3Plan: so many take as long as two more launches
+};
+
+const ProductTuning& product_tuning(const DeviceProfile& profile);
+
+}  // namespace aule::ops
