@@ -54,16 +54,18 @@ void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, cons
   multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, args});
 }
 
-void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue) {
-  at::Tensor t = out;
+at::Tensor apply_epilogue(const at::Tensor& sums, const GemmEpilogue& epilogue, Results results) {
+  const bool own = results == Results::own;
+  at::Tensor y = sums;
   switch (epilogue.activation) {
-    case Activation::relu: at::relu_(t); break;
-    case Activation::gelu: at::gelu_(t, "none"); break;
-    case Activation::gelu_tanh: at::gelu_(t, "tanh"); break;
-    case Activation::silu: at::silu_(t); break;
+    case Activation::relu: y = own ? at::relu(y) : at::relu_(y); break;
+    case Activation::gelu: y = own ? at::gelu(y, "none") : at::gelu_(y, "none"); break;
+    case Activation::gelu_tanh: y = own ? at::gelu(y, "tanh") : at::gelu_(y, "tanh"); break;
+    case Activation::silu: y = own ? at::silu(y) : at::silu_(y); break;
     case Activation::none: break;
   }
-  if (epilogue.residual.defined()) t.add_(epilogue.residual);
+  if (!epilogue.residual.defined()) return y;
+  return own ? y.add(epilogue.residual) : y.add_(epilogue.residual);
 }
 
 MatrixUnits matrix_units(int device, DType multiplied) {
@@ -92,7 +94,7 @@ void multiply(const GemmCall& call) {
   const GemmEpilogue none;
   const GemmCall own = call.with(problem, apart ? none : call.epilogue);
   std::visit(Launcher{own}, plan.kernel);
-  if (apart) apply_epilogue(call.out, call.epilogue);
+  if (apart) apply_epilogue(call.out, call.epilogue, Results::in_place);
 }
 
 }  // namespace aule::ops

@@ -75,7 +75,8 @@ void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, cons
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
               const GemmEpilogue& epilogue, const TensorArgs& args);
 
-// The epilogue by kernels of its own, in place.
-void apply_epilogue(const at::Tensor& out, const GemmEpilogue& epilogue);
+// The epilogue by operators of its own, of a product's `sums`: in place, or with a result that autograd differentiates.
+enum class Results : uint8_t { in_place, own };
+at::Tensor apply_epilogue(const at::Tensor& sums, const GemmEpilogue& epilogue, Results results);
 
 }  // namespace aule::ops

@@ -27,7 +27,7 @@ void launch_long_k(const GemmCall& call, const LongKPlan& plan) {
     gemm(call.op, wide(call.a.narrow(2, at, count)), wide(call.b.narrow(1, at, count)), at == 0 ? wide(call.c) : sum,
          at == 0 ? call.beta : at::Scalar(1), call.alpha, sum);
   }
-  apply_epilogue(sum, call.epilogue);
+  apply_epilogue(sum, call.epilogue, Results::in_place);
   if (halves) out.copy_(sum);
 }
 

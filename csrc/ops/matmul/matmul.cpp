@@ -134,7 +134,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       out.copy_(at::mul(added, beta));
     else
       out.zero_();
-    apply_epilogue(out, epilogue);
+    apply_epilogue(out, epilogue, Results::in_place);
     return;
   }
 
