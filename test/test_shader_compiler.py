@@ -1,6 +1,8 @@
 """What compile.py reads from SPIR-V and what it refuses there."""
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +100,55 @@ def test_scalars_wider_than_the_alignment_of_their_address_are_refused(shader_co
         return
     with pytest.raises(shader_compiler.ShaderError, match="8-byte scalars through a buffer_reference_align of 4"):
         shader_compiler.check_alignment(spirv, "k")
+
+
+HALVES = """
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+// out_[i] = 2 x[i] in 16 bits
+layout(local_size_x = 64) in;
+struct Params { uint64_t x, out_; };
+#include "common/params.glsl"
+#include "common/dtype.glsl"
+shared float16_t tile[64];
+void main() {
+  const uint i = gl_LocalInvocationID.x;
+  tile[i] = F16Ref(p.x + i * 2).v;
+  F16Ref(p.out_ + i * 2).v = tile[i] + tile[i];
+}
+"""
+
+
+def test_capabilities_that_no_feature_names_are_refused(shader_compiler):
+    source = shader_module("shader_source")
+    compiler = shader_compiler.find_compiler()
+
+    def check(text):
+        shader = source.parse_shader(source.SHADERS / "copy" / "halves.comp", text)
+        source.expand(shader, compiler.identity)
+        (variant,) = shader.variants
+        variant.spirv = compiler.compile(variant.text)
+        shader_compiler.check_features(shader)
+
+    check("#pragma aule feature float16" + HALVES)
+    with pytest.raises(shader_compiler.ShaderError, match=r"halves: its SPIR-V needs `#pragma aule feature float16`"):
+        check(HALVES)
+
+
+def test_unknown_capabilities_are_refused(shader_compiler):
+    def features(*capabilities):
+        lines = [word for capability in capabilities for word in (2 << 16 | 17, capability)]
+        memory_model = (3 << 16 | 14, 5348, 1)
+        return shader_compiler.reflect_features(
+            struct.pack(f"={8 + len(lines)}I", 0x07230203, 0, 0, 9, 0, *lines, *memory_model), "k"
+        )
+
+    assert features(1, 11, 9, 5118) == {"float16", "bfloat16"}
+    with pytest.raises(shader_compiler.ShaderError, match="SPIR-V capability 5297"):
+        features(1, 5297)
+
+
+def test_the_compiler_knows_features_of_the_capabilities_table(shader_compiler):
+    known = set(shader_module("shader_source").FEATURES)
+    assert set(shader_module("spirv").CAPABILITY_FEATURES.values()) <= known
+    rows = (Path(__file__).parent.parent / "csrc" / "core" / "capabilities.def").read_text()
+    assert known <= set(re.findall(r"^AULE_(?:FEATURE|EXTENSION|RULE)\((\w+),", rows, re.MULTILINE))

@@ -51,7 +51,10 @@ struct Found {
 };
 bool has_subgroup_basic(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT); }
 bool has_subgroup_arithmetic(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT); }
-bool has_subgroup_shuffle(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT); }
+// With votes, which kernels that shuffle use too.
+bool has_subgroup_shuffle(const Found& f) {
+  return f.subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT) && f.subgroup(VK_SUBGROUP_FEATURE_VOTE_BIT);
+}
 bool has_subgroup_ballot(const Found& f) { return f.subgroup(VK_SUBGROUP_FEATURE_BALLOT_BIT); }
 bool has_sparse_binding(const Found& f) { return f.device.sparse_memory; }
 bool has_unified_memory(const Found& f) {

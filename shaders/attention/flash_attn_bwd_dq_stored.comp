@@ -1,7 +1,7 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule feature cooperative_matrix
 #pragma aule feature subgroup_shuffle
-#pragma aule feature float16 if T=float16_t
+#pragma aule feature float16
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline

@@ -1,6 +1,6 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule feature cooperative_matrix
-#pragma aule feature float16 if T=float16_t
+#pragma aule feature float16
 #pragma aule feature bfloat16 if T=bfloat16_t
 // Where a device keeps the elements of a cooperative matrix: loads a matrix whose element (r, c) is r * 16 + c as A, B
 // and accumulator, and writes what every lane sees. One workgroup of one subgroup; run once per device and dtype. out_:

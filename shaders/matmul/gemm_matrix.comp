@@ -3,6 +3,8 @@
 #pragma aule params wide
 #pragma aule feature cooperative_matrix
 #pragma aule feature float16 if T=float16_t
+#pragma aule feature float16 if T=bfloat16_t FRAGMENTS=1
+#pragma aule feature int16 if T=bfloat16_t FRAGMENTS=1
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule feature subgroup_shuffle if FRAGMENTS=1
 #pragma aule feature subgroup_shuffle if FRAGMENTS=2

@@ -1,6 +1,7 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule feature cooperative_matrix
-#pragma aule feature float16 if T=float16_t
+#pragma aule feature float16
+#pragma aule feature int16 if T=bfloat16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require

@@ -24,7 +24,7 @@ from pathlib import Path
 if not __package__:  # a program of the build: torch_aule itself needs the extension that this is a part of
     package = sys.modules["torch_aule"] = types.ModuleType("torch_aule")
     package.__path__ = [str(Path(__file__).resolve().parents[1])]
-from torch_aule._shader.compiler import check_spirv, find_compiler, original_places, reflect  # noqa: E402
+from torch_aule._shader.compiler import check_features, check_spirv, find_compiler, original_places, reflect  # noqa: E402
 from torch_aule._shader.emit import emit_family, emit_table, write_if_changed  # noqa: E402
 from torch_aule._shader.shader_source import ROOT, SHADERS, Shader, Variant, expand, parse_shader, shown  # noqa: E402
 from torch_aule._shader.spirv import ShaderError, spirv_words  # noqa: E402
@@ -123,6 +123,7 @@ def generate(out: Path, jobs: int, embed: str) -> str:
     variants = [variant for shader in shaders for variant in shader.variants]
     compiled = compile_variants(variants, cache, jobs)
     for shader in shaders:
+        check_features(shader)
         reflect(shader)
 
     families: dict[str, list[Shader]] = {}

@@ -17,6 +17,7 @@ from torch_aule._shader.spirv import (
     check_builtins,
     check_guard,
     reflect_constants,
+    reflect_features,
     reflect_params,
 )
 
@@ -114,6 +115,16 @@ def check_spirv(spirv: bytes, where: str) -> None:
     check_builtins(spirv, where)
     check_guard(spirv, where)
     check_alignment(spirv, where)
+
+
+def check_features(shader: Shader) -> None:
+    """Refuses variants whose SPIR-V needs more of a device than the source says: drivers need not reject them."""
+    path = shown(shader.source.path)
+    for variant in shader.variants:
+        needed = reflect_features(variant.spirv, f"{path}: {variant.label}") - set(variant.features())
+        if needed:
+            lines = ", ".join(f"`#pragma aule feature {name}`" for name in sorted(needed))
+            raise ShaderError(f"{path}: {variant.label}: its SPIR-V needs {lines}")
 
 
 def constants_of(shader: Shader) -> list[Constant]:

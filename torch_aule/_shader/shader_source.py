@@ -33,7 +33,7 @@ FEATURES = {
     name: f"feature::{name}"
     for name in (
         "float16", "bfloat16", "float64", "float32_atomic_add", "subgroup_arithmetic", "subgroup_shuffle",
-        "cooperative_matrix", "cooperative_matrix2", "int8", "int_dot_product",
+        "subgroup_ballot", "cooperative_matrix", "cooperative_matrix2", "int8", "int16", "int_dot_product",
     )
 }  # fmt: skip
 

@@ -21,12 +21,17 @@ DECORATION_DESCRIPTOR_SET = 34
 MIN_MAX_CLAMP = (38, 39, 41, 42, 44, 45)  # UMin SMin UMax SMax UClamp SClamp of GLSL.std.450
 
 
-# OpCapability -> `#pragma aule feature`: what a device must have for it.
+# OpCapability -> `#pragma aule feature`: what a device must have for it (csrc/core/capabilities.def).
 OP_CAPABILITY = 17
 CAPABILITY_FEATURES = {
-    9: "float16", 10: "float64", 39: "int8", 63: "subgroup_arithmetic", 65: "subgroup_shuffle", 5116: "bfloat16",
-    6016: "int_dot_product", 6019: "int_dot_product", 6022: "cooperative_matrix", 6033: "float32_atomic_add",
+    9: "float16", 10: "float64", 22: "int16", 39: "int8",
+    62: "subgroup_shuffle",  # votes, which that feature includes
+    63: "subgroup_arithmetic", 64: "subgroup_ballot", 65: "subgroup_shuffle", 5116: "bfloat16", 5118: "bfloat16",
+    6016: "int_dot_product", 6018: "int_dot_product", 6019: "int_dot_product", 6022: "cooperative_matrix",
+    6033: "float32_atomic_add",
 }  # fmt: skip
+# Every device has: compute, 64-bit integers, subgroups, 8 and 16 bits in memory, the memory model, addresses.
+BASELINE_CAPABILITIES = {1, 11, 61, 4433, 4448, 5345, 5347}
 
 
 class ShaderError(Exception):
@@ -170,8 +175,15 @@ def reflect_constants(spirv: bytes, where: str) -> list[Constant]:
 
 def reflect_features(spirv: bytes, where: str) -> set[str]:
     """The features of a device without which this SPIR-V is invalid there, whatever the source says."""
-    found = (w[1] for op, w in instructions(spirv, where) if op == OP_CAPABILITY)
-    return {CAPABILITY_FEATURES[capability] for capability in found if capability in CAPABILITY_FEATURES}
+    features = set()
+    for op, w in instructions(spirv, where):
+        if op != OP_CAPABILITY:  # they come first
+            return features
+        if w[1] in CAPABILITY_FEATURES:
+            features.add(CAPABILITY_FEATURES[w[1]])
+        elif w[1] not in BASELINE_CAPABILITIES:
+            raise ShaderError(f"{where}: no feature of a device stands for the SPIR-V capability {w[1]} (spirv.py)")
+    return features
 
 
 def check_builtins(spirv: bytes, where: str) -> None:

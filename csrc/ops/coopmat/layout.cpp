@@ -66,7 +66,9 @@ Entry& entry_of(int device, DType dtype) {
 MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& stated) {
   const Caps& caps = caps_of(device);
   if (!caps.cooperative_matrix || caps.subgroup_size == 0 || caps.subgroup_size > kProbeLanes) return {};
-  if (dtype == DType::f16 ? !caps.float16 : !caps.bfloat16) return {};
+  // glslang declares float16 for a bfloat16 in shared memory and in a matrix's element, so those kernels need both.
+  if (!caps.float16) return {};
+  if (dtype == DType::bf16 && !(caps.bfloat16 && caps.int16)) return {};
   MatrixLayout shape;
   choose_shape(caps, dtype, shape);
   if (!shape.usable) return {};
