@@ -10,7 +10,7 @@ from dropout_mask import described_mask, drawn_masks
 
 # The kernel families for few queries over many keys.
 has_lanes = torch_aule._C.device_properties(0)["max_push_constant_bytes"] >= 256
-needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_decode_lanes needs 256 bytes of push constants")
+needs_lanes = pytest.mark.skipif(not has_lanes, reason="flash_attn_splitkv needs 256 bytes of push constants")
 DECODE = ["splitkv_shared", pytest.param("splitkv", marks=needs_lanes)]
 
 # Errors against float64 on the same (rounded) operands, as shares of the largest reference value or of 1.

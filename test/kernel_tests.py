@@ -3,13 +3,13 @@
 _BY_FILE = {
     "test_amp.py": "amp_unscale amp_update_scale",
     "test_copy_kernels.py": "copy_dense copy_strided copy_words fill_strided",
-    "test_attention.py": "flash_attn_fwd_rows flash_attn_bwd_delta flash_attn_bwd_dkdv flash_attn_bwd_dkdv_rows "
-    "flash_attn_bwd_dq flash_attn_bwd_dq_rows",
-    "test_attention_decode.py": "flash_decode flash_decode_combine flash_decode_lanes",
+    "test_attention.py": "flash_attn_fwd_simd flash_attn_fwd_simt flash_attn_bwd_delta flash_attn_bwd_dkdv_simt "
+    "flash_attn_bwd_dkdv_simd flash_attn_bwd_dq_simt flash_attn_bwd_dq_simd",
+    "test_attention_splitkv.py": "flash_attn_splitkv_shared flash_attn_splitkv_combine flash_attn_splitkv",
     "test_attention_varlen.py": "flash_attn_sequences",
-    "test_attention_matrix.py": "flash_attn_fwd_matrix flash_attn_bwd_dq_matrix flash_attn_bwd_dkdv_matrix "
-    "flash_attn_bwd_dq_stored",
-    "test_attention_staged.py": "flash_attn_fwd_staged",
+    "test_attention_coopmat.py": "flash_attn_fwd_coopmat flash_attn_bwd_dq_coopmat flash_attn_bwd_dkdv_coopmat "
+    "flash_attn_bwd_dq_from_ds",
+    "test_attention_coopmat_opaque.py": "flash_attn_fwd_coopmat_opaque",
     "test_factory.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",

@@ -13,15 +13,15 @@ layout(local_size_x_id = 4) in;
 #include "common/indexing.glsl"
 
 #if defined(ATTENTION_LANES)
-#include "attention/lanes_params.glsl"
+#include "attention/splitkv_params.glsl"
 #elif defined(ATTENTION_MATRIX)
-#include "attention/matrix_params.glsl"
+#include "attention/coopmat_params.glsl"
 #else
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
   uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: {logsumexp, delta} per query row
   uint64_t grad_logsumexp;                                                // 0: none
-  uint64_t partial;                                                       // of the splits of flash_decode, float32
+  uint64_t partial;                         // of the splits of flash_attn_splitkv_shared, float32
   uint64_t seed, offset, state;
   uint64_t sequences;                       // ragged: ivec4 per batch element
   uint64_t cu_seq_q, cu_seq_k, seqused_k;   // what it is made of (sequences.glsl); 0: not given
@@ -32,7 +32,7 @@ struct Params {
   uint groups;             // workgroups that have work
   int heads, kv_heads, q_len, k_len, head_dim, v_dim;
   int shift, left, right;
-  int splits;                 // flash_decode: parts of the keys
+  int splits;                 // flash_attn_splitkv_shared: parts of the keys
   int total_q, total_k;       // ragged: rows of all sequences together, or keys that a sequence has room for
   int page_step, page_count;  // pages of a sequence, and in all
   float scale, softcap;

@@ -95,7 +95,7 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
   const auto& problem = b.call.problem;
   const uint64_t groups = workgroups(stored.dq, chunk.heads * (problem.heads / problem.kv_heads), problem.q_len);
   TensorArgs args;
-  auto p = attention_params<FlashAttnBwdDqStoredParams>(b.call, args, static_cast<uint32_t>(groups));
+  auto p = attention_params<FlashAttnBwdDqFromDsParams>(b.call, args, static_cast<uint32_t>(groups));
   p.grad_scores = args.read(chunk.scores);
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
@@ -105,7 +105,7 @@ void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk
   const auto spec = attention_spec<MatrixSpec>(call, stored.dq, AttentionPass::dq,
                                                {{&b.call.key, &b.grad_query}, {&b.call.key, &b.call.key}},
                                                {.pairs = stored.pairs, .triangle = stored.triangle});
-  launch(current(b.call.query), kernel::flash_attn_bwd_dq_stored(problem.dtype), spec, p, args, linear_grid(groups));
+  launch(current(b.call.query), kernel::flash_attn_bwd_dq_from_ds(problem.dtype), spec, p, args, linear_grid(groups));
 }
 
 // False: not served, or no memory for it.
@@ -120,13 +120,13 @@ bool launch_stored(const Backward& b, const FlashCoopMatPlan& dq_plan, const Fla
   if (halves.empty()) return false;
   // Blocks of queries that see few keys have their delta summed anew there.
   if (problem.masked || problem.k_len <= 64 + dq_plan.block)
-    launch_dq(kernel::flash_attn_bwd_dq_matrix(problem.dtype, false), b, dq_plan, {.only_delta = true});
+    launch_dq(kernel::flash_attn_bwd_dq_coopmat(problem.dtype, false), b, dq_plan, {.only_delta = true});
   const int64_t heads = problem.batch * problem.kv_heads;
   const auto chunk_at = [&](int64_t first) {
     return Chunk{first, std::min(stored.heads, heads - first),
                  halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.triangle};
   };
-  const auto dkdv = kernel::flash_attn_bwd_dkdv_matrix(problem.dtype, false);
+  const auto dkdv = kernel::flash_attn_bwd_dkdv_coopmat(problem.dtype, false);
   launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));
   for (int64_t first = 0; first < heads; first += stored.heads) {
     launch_dq_stored(b, stored, chunk_at(first));
@@ -163,20 +163,20 @@ void launch_backward_block(const AttentionBackward& backward) {
   if (dq_matrices != nullptr && dkdv_matrices != nullptr && launch_stored(b, *dq_matrices, *dkdv_matrices)) return;
   // dQ before dK and dV: it may correct the stored delta.
   if (dq_matrices != nullptr) {
-    launch_dq(kernel::flash_attn_bwd_dq_matrix(dtype, dq_matrices->opaque), b, *dq_matrices);
+    launch_dq(kernel::flash_attn_bwd_dq_coopmat(dtype, dq_matrices->opaque), b, *dq_matrices);
   } else if (const auto* p = std::get_if<FlashSimdPlan>(&dq)) {
-    launch_dq(kernel::flash_attn_bwd_dq_rows(), b, *p);
+    launch_dq(kernel::flash_attn_bwd_dq_simd(), b, *p);
   } else {
     const auto& simt = std::get<FlashSimtPlan>(dq);
-    launch_dq(kernel::flash_attn_bwd_dq(simt.shuffles ? 1 : 0), b, simt);
+    launch_dq(kernel::flash_attn_bwd_dq_simt(simt.shuffles ? 1 : 0), b, simt);
   }
   if (dkdv_matrices != nullptr) {
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_matrix(dtype, dkdv_matrices->opaque), b, *dkdv_matrices);
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_coopmat(dtype, dkdv_matrices->opaque), b, *dkdv_matrices);
   } else if (const auto* p = std::get_if<FlashSimdPlan>(&dkdv)) {
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_rows(), b, *p);
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_simd(), b, *p);
   } else {
     const auto& simt = std::get<FlashSimtPlan>(dkdv);
-    launch_dkdv(kernel::flash_attn_bwd_dkdv(simt.shuffles ? 1 : 0), b, simt);
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_simt(simt.shuffles ? 1 : 0), b, simt);
   }
 }
 

@@ -224,7 +224,7 @@ void set_call(MatrixSpec& spec, const AttentionCall& call, const FlashCoopMatPla
   spec.stores_ds = mode.stores_ds;
   spec.pairs = mode.pairs;
   spec.triangle = mode.triangle;
-  // Lanes that hold whole cells of dropout (matrix_dropout.glsl), in steps that its words fit.
+  // Lanes that hold whole cells of dropout (coopmat_dropout.glsl), in steps that its words fit.
   spec.cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
                l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
                plan.row_blocks <= 2 &&

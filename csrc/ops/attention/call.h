@@ -136,7 +136,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.seed = call.philox.seed;
   p.offset = call.philox.offset;
   p.state = call.philox.state_address;
-  if constexpr (requires { p.groups; }) {  // flash_decode_lanes has them in its grid and its constants
+  if constexpr (requires { p.groups; }) {  // flash_attn_splitkv has them in its grid and its constants
     p.groups = groups;
     p.heads = static_cast<int>(call.problem.heads);
     p.q_len = static_cast<int>(call.problem.q_len);
@@ -213,7 +213,7 @@ struct AttentionOperands {
   std::array<const at::Tensor*, 2> tiled = {};  // the two that pass in tiles
   bool grad_bias = false;
 };
-// Of the backward that stores dS (matrix.glsl).
+// Of the backward that stores dS (coopmat.glsl).
 struct StoredScoresMode {
   bool stores_ds = false, only_delta = false, pairs = false, triangle = false;
 };

@@ -13,7 +13,7 @@
 namespace aule::ops {
 namespace {
 
-constexpr int kDsBlocks = 8;  // DS_ROWS of matrix.glsl, in rows of a matrix
+constexpr int kDsBlocks = 8;  // DS_ROWS of coopmat.glsl, in rows of a matrix
 
 // Bytes of the last workspace whose allocation failed, 0 if none has.
 std::atomic<int64_t>& failed_on(int device) {
@@ -77,7 +77,7 @@ std::optional<StoredScores> plan_stored_scores(const DeviceProfile& profile, con
   MatrixSpec spec;
   set_plan(spec, stored.dq, layout);
   spec.pairs = stored.pairs;
-  if (shared_bytes(kernel::flash_attn_bwd_dq_stored(problem.dtype), spec) > profile.shared_bytes) return {};
+  if (shared_bytes(kernel::flash_attn_bwd_dq_from_ds(problem.dtype), spec) > profile.shared_bytes) return {};
 
   const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
   if (pitch * keys * 2 >= int64_t{1} << 32) return {};  // offsets in a head have 32 bits

@@ -14,7 +14,7 @@ struct StoredScores {
   int halves = 2;
   int key_blocks = 0;                    // of the matrix's rows
   bool pairs = false, triangle = false;  // of StoredScoresMode
-  FlashCoopMatPlan dq;                   // of flash_attn_bwd_dq_stored; v_dim is its block of queries
+  FlashCoopMatPlan dq;                   // of flash_attn_bwd_dq_from_ds; v_dim is its block of queries
 };
 
 struct StoredScoresProblem {

@@ -52,18 +52,18 @@ void launch_forward_block(const AttentionCall& call, const at::Tensor& out, cons
   const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
   if (const auto* p = std::get_if<FlashCoopMatPlan>(&plan)) {
     if (p->opaque)
-      launch_family(kernel::flash_attn_fwd_staged(dtype), call, *p, out, logsumexp);
+      launch_family(kernel::flash_attn_fwd_coopmat_opaque(dtype), call, *p, out, logsumexp);
     else
-      launch_family(kernel::flash_attn_fwd_matrix(dtype), call, *p, out, logsumexp);
+      launch_family(kernel::flash_attn_fwd_coopmat(dtype), call, *p, out, logsumexp);
   } else if (const auto* p = std::get_if<FlashSplitKvPlan>(&plan)) {
     launch_splitkv(call, *p, out, logsumexp);
   } else if (const auto* p = std::get_if<FlashSplitKvSharedPlan>(&plan)) {
     launch_splitkv_shared(call, *p, out, logsumexp);
   } else if (const auto* p = std::get_if<FlashSimdPlan>(&plan)) {
-    launch_family(kernel::flash_attn_fwd_rows(), call, *p, out, logsumexp);
+    launch_family(kernel::flash_attn_fwd_simd(), call, *p, out, logsumexp);
   } else {
     const auto& simt = std::get<FlashSimtPlan>(plan);
-    launch_family(kernel::flash_attn_fwd(simt.shuffles ? 1 : 0), call, simt, out, logsumexp);
+    launch_family(kernel::flash_attn_fwd_simt(simt.shuffles ? 1 : 0), call, simt, out, logsumexp);
   }
 }
 

@@ -18,7 +18,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 uint64_t parts(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Iterations that the family simt makes for one tile of columns (tiles.glsl), with the smallest workgroup.
+// Iterations that the family simt makes for one tile of columns (simt.glsl), with the smallest workgroup.
 uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
   const auto count = [](int value) { return static_cast<uint64_t>(value); };
   const SimtShape& tiles = plan.shape;

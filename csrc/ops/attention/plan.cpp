@@ -71,11 +71,11 @@ bool fits(const DeviceProfile& profile, const FlashCoopMatPlan& plan, const Atte
   uint64_t bytes;
   switch (pass) {
     case AttentionPass::forward:
-      bytes = plan.opaque ? shared_bytes(kernel::flash_attn_fwd_staged(dtype), spec)
-                          : shared_bytes(kernel::flash_attn_fwd_matrix(dtype), spec);
+      bytes = plan.opaque ? shared_bytes(kernel::flash_attn_fwd_coopmat_opaque(dtype), spec)
+                          : shared_bytes(kernel::flash_attn_fwd_coopmat(dtype), spec);
       break;
-    case AttentionPass::dq: bytes = shared_bytes(kernel::flash_attn_bwd_dq_matrix(dtype, plan.opaque), spec); break;
-    default: bytes = shared_bytes(kernel::flash_attn_bwd_dkdv_matrix(dtype, plan.opaque), spec);
+    case AttentionPass::dq: bytes = shared_bytes(kernel::flash_attn_bwd_dq_coopmat(dtype, plan.opaque), spec); break;
+    default: bytes = shared_bytes(kernel::flash_attn_bwd_dkdv_coopmat(dtype, plan.opaque), spec);
   }
   return bytes <= profile.shared_bytes && static_cast<uint32_t>(plan.local) <= profile.max_workgroup_invocations;
 }
@@ -147,12 +147,12 @@ std::optional<AttentionPlan> plan_splitkv_shared(const DeviceProfile& profile, c
   plan.local = 128;
   plan.rows = 1;
   while (plan.rows < rows) plan.rows *= 2;
-  FlashDecodeSpec spec;
+  FlashAttnSplitkvSharedSpec spec;
   set_plan(spec, plan, problem);
-  if (shared_bytes(kernel::flash_decode(), spec) > profile.shared_bytes) return {};
+  if (shared_bytes(kernel::flash_attn_splitkv_shared(), spec) > profile.shared_bytes) return {};
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
-  constexpr int64_t kMost = 512;  // what flash_decode_combine has room for
+  constexpr int64_t kMost = 512;  // what flash_attn_splitkv_combine has room for
   const int64_t most = std::clamp<int64_t>((problem.k_len + 2 * plan.local - 1) / (2 * plan.local), 1, kMost);
   // Many sequences of unlike lengths: smaller pieces even them out.
   const int64_t fine = problem.ragged && groups > 64 ? std::min(4 * kWorkgroups / groups, problem.k_len / 1024) : 0;
@@ -202,9 +202,9 @@ std::optional<AttentionPlan> plan_splitkv(const DeviceProfile& profile, const At
     if (asked.count > 1) plan.keys_per_lane = asked.values[1];
   }
   const auto has_room = [&] {
-    FlashDecodeLanesSpec spec;
+    FlashAttnSplitkvSpec spec;
     set_plan(spec, plan, problem, profile.min_subgroup_size);
-    return shared_bytes(kernel::flash_decode_lanes(), spec) <= profile.shared_bytes;
+    return shared_bytes(kernel::flash_attn_splitkv(), spec) <= profile.shared_bytes;
   };
   plan.rows_per_pass = plan.rows;
   while (plan.rows_per_pass > 1 && !has_room()) plan.rows_per_pass /= 2;
@@ -322,14 +322,14 @@ void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns) {
   spec.unroll_o = shape.unroll_result;
 }
 
-void set_plan(FlashDecodeSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem) {
+void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem) {
   spec.local = plan.local;
   spec.rows = plan.rows;
   spec.chunks = (problem.head_dim + 7) / 8;
   spec.chunks_v = (problem.v_dim + 7) / 8;
 }
 
-void set_plan(FlashDecodeLanesSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
+void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
               uint32_t cluster) {
   spec.local = plan.local;
   spec.members = problem.heads / problem.kv_heads;

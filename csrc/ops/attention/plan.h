@@ -100,15 +100,15 @@ constexpr bool servable(int64_t head_dim, int64_t v_dim) {
 const char* family_name(const AttentionPlan& plan);
 std::string text_of(const AttentionPlan& plan);  // "family member=number ..."
 
-// The kernels of matrix.glsl, of tiles.glsl and of rows.glsl have one list of specialization constants each. What they
+// The kernels of coopmat.glsl, of simt.glsl and of simd.glsl have one list of specialization constants each. What they
 // have from the plan decides their shared memory.
-using MatrixSpec = FlashAttnFwdMatrixSpec;
-using TilesSpec = FlashAttnFwdSpec;
-using RowsSpec = FlashAttnFwdRowsSpec;
+using MatrixSpec = FlashAttnFwdCoopmatSpec;
+using TilesSpec = FlashAttnFwdSimtSpec;
+using RowsSpec = FlashAttnFwdSimdSpec;
 void set_plan(MatrixSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout);
 void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns);
-void set_plan(FlashDecodeSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem);
-void set_plan(FlashDecodeLanesSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
+void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem);
+void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
               uint32_t cluster);
 
 }  // namespace aule::ops

@@ -1,5 +1,5 @@
-// Forward of few queries over many keys: flash_decode over splits of the keys, then flash_decode_combine; or
-// flash_decode_lanes, whose last workgroup puts the splits together.
+// Forward of few queries over many keys: flash_attn_splitkv, whose last workgroup puts the splits together; or
+// flash_attn_splitkv_shared over splits of the keys, then flash_attn_splitkv_combine.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -43,18 +43,18 @@ void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPl
   auto& stream = current(call.query);
   {
     TensorArgs args;
-    auto p = attention_params<FlashDecodeParams>(call, args, static_cast<uint32_t>(parts));
+    auto p = attention_params<FlashAttnSplitkvSharedParams>(call, args, static_cast<uint32_t>(parts));
     p.partial = args.write(partial);
     p.stats = args.write(stats);
     p.splits = plan.splits;
-    auto spec = attention_spec<FlashDecodeSpec>(call);
+    auto spec = attention_spec<FlashAttnSplitkvSharedSpec>(call);
     set_plan(spec, plan, problem);
     spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
-    launch(stream, kernel::flash_decode(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
+    launch(stream, kernel::flash_attn_splitkv_shared(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
   }
   TensorArgs args;
   const auto groups = static_cast<uint64_t>(problem.batch * problem.heads * problem.q_len);
-  FlashDecodeCombineParams p{};
+  FlashAttnSplitkvCombineParams p{};
   p.partial = args.read(partial);
   p.stats = args.read(stats);
   p.out_ = args.write(out);
@@ -70,11 +70,11 @@ void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPl
   const int local = caps_of(call.query).is_software() ? 64 : 256;
   int lanes = 1;  // for a row in pieces of four columns
   while (lanes * 4 < pitch) lanes *= 2;
-  auto spec = attention_spec<FlashDecodeCombineSpec>(call);
+  auto spec = attention_spec<FlashAttnSplitkvCombineSpec>(call);
   spec.local = local;
   spec.lanes = lanes;
   spec.pitch = pitch;
-  launch(stream, kernel::flash_decode_combine(), spec, p, args, linear_grid(groups));
+  launch(stream, kernel::flash_attn_splitkv_combine(), spec, p, args, linear_grid(groups));
 }
 
 void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, const at::Tensor& out,
@@ -82,7 +82,7 @@ void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, con
   const auto& problem = call.problem;
   const int64_t groups = problem.batch * problem.kv_heads, members = problem.heads / problem.kv_heads;
   TensorArgs args;
-  auto p = attention_params<FlashDecodeLanesParams>(call, args, 0);
+  auto p = attention_params<FlashAttnSplitkvParams>(call, args, 0);
   p.splits = plan.splits;
   p.out_ = args.write(out);
   p.logsumexp = args.write(logsumexp);
@@ -97,10 +97,10 @@ void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, con
     p.stats = args.write(stats);
     p.counters = args.write(counters);
   }
-  auto spec = attention_spec<FlashDecodeLanesSpec>(call);
+  auto spec = attention_spec<FlashAttnSplitkvSpec>(call);
   set_plan(spec, plan, problem, caps_of(call.query).min_subgroup_size);
   spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
-  launch(current(call.query), kernel::flash_decode_lanes(), spec, p, args,
+  launch(current(call.query), kernel::flash_attn_splitkv(), spec, p, args,
          Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),
               static_cast<uint32_t>(problem.batch)});
 }

@@ -119,9 +119,9 @@ bool fits(const SimtShape& s, const DeviceProfile& profile, AttentionPass pass, 
   TilesSpec spec;
   set_plan(spec, s, simt_columns(s, dim));
   spec.dropout = true;  // and row sums without shuffles: the most that it may take
-  const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd(0), spec)
-                         : pass == AttentionPass::dq    ? shared_bytes(kernel::flash_attn_bwd_dq(0), spec)
-                                                        : shared_bytes(kernel::flash_attn_bwd_dkdv(0), spec);
+  const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd_simt(0), spec)
+                         : pass == AttentionPass::dq    ? shared_bytes(kernel::flash_attn_bwd_dq_simt(0), spec)
+                                                        : shared_bytes(kernel::flash_attn_bwd_dkdv_simt(0), spec);
   return bytes <= profile.shared_bytes && static_cast<uint32_t>(s.local) <= profile.max_workgroup_invocations;
 }
 

@@ -12,7 +12,7 @@ struct CoopMatEntry {
   // Stationary operands come straight from memory where rows are whole and aligned and at least so many others pass:
   // it starts later but leaves the loop more registers. 0: never.
   int from_global = 0;
-  int motion_barriers = 0;  // forward: FENCES of flash_attn_fwd_matrix.comp
+  int motion_barriers = 0;  // forward: FENCES of flash_attn_fwd_coopmat.comp
   int role_split = 0;       // backward: subgroups that share rows; 0: 2 above 128 columns, else 1
 };
 // For the padded head size `dim`. Overrides attention_shape(_dq, _dkdv) have the members from `subgroups` on.

@@ -9,7 +9,7 @@
 // is multiplied: one barrier a step. A workgroup makes at most COLUMNS columns of the result; the splits of a larger
 // head repeat the scores. Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs
 // that adds in float32, and sums of 16 bits are too coarse.
-// What was tried, and what it gave: docs/ladders/flash_attn_fwd.md
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
 #ifndef AULE_ATTENTION_TILES_GLSL
 #define AULE_ATTENTION_TILES_GLSL
 #if SHUFFLE

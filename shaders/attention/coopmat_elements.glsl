@@ -1,6 +1,6 @@
 #pragma aule inline
 // The elements of scores' accumulators in lanes: `Elements` is what a kernel reads as x[e], laid out as
-// matrix_lanes.glsl has it. Products go to S_SUM and DP_SUM.
+// coopmat_lanes.glsl has it. Products go to S_SUM and DP_SUM.
 //   STAGED 0  the layout was found by the probe: an accumulator is its elements, nothing to do
 //   STAGED 1  the layout is unknown: each subgroup stores its accumulators to shared memory of its own, and lanes read
 //             back runs of a row, a layout that the host makes up; results leave the same way

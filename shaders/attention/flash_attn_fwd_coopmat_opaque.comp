@@ -7,17 +7,17 @@
 #pragma aule inline
 // FlashAttention forward on matrix units of which nothing is known but the shape (FlashAttention-2, Dao 2023).
 //
-// As flash_attn_fwd_matrix, but which lane holds which element of a matrix does not matter: each subgroup stores the
+// As flash_attn_fwd_coopmat, but which lane holds which element of a matrix does not matter: each subgroup stores the
 // scores of its MAT_M queries to shared memory of its own, lanes read them back row by row (LANES lanes of a row, PER
 // columns each), and P returns as an A operand by way of the same memory. The factors of a rescale are a matrix with
 // equal columns. One block of rows of a subgroup, one stage; softmax in log2 units with the lazy rescale of
-// flash_attn_fwd_matrix.
+// flash_attn_fwd_coopmat.
 //   write tile | barrier | start loads of the next tile | S | softmax | O += P V | barrier
 #define STAGED 1
 #define ATTENTION_ADDRESSES out_, logsumexp
 #define ATTENTION_STRIDES out_stride[3]
-#include "attention/matrix.glsl"
-#include "attention/matrix_tiles.glsl"
+#include "attention/coopmat.glsl"
+#include "attention/coopmat_tiles.glsl"
 
 const int LANES = SUBGROUP / MAT_M;  // of a row; the planner sees to it that it is whole and divides TILE
 const int PER = TILE / LANES;
@@ -122,7 +122,7 @@ void pass(int from, int to, int last, bool masked) {
 }
 
 void main() {
-#include "attention/matrix_query_block.glsl"
+#include "attention/coopmat_query_block.glsl"
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
   row = row0 + lane() / LANES;
   part = lane() % LANES;

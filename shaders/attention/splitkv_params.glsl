@@ -1,4 +1,4 @@
-// The block of flash_decode_lanes: 256 bytes of push constants. What its grid or its constants say is not in it.
+// The block of flash_attn_splitkv: 256 bytes of push constants. What its grid or its constants say is not in it.
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
   uint64_t partial, stats, counters;

@@ -3,8 +3,8 @@
 #pragma aule params ring
 // FlashAttention forward for devices without matrix units, and for float32: O = softmax(Q K^T) V by online softmax
 // (FlashAttention-2, Dao 2023). Workgroup (block of BM queries, split of the value columns, b, h); tiles of BN keys
-// pass by (tiles.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
-#include "attention/tiles.glsl"
+// pass by (simt.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
+#include "attention/simt.glsl"
 
 void main() {
   int blocks = (p.q_len + BM - 1) / BM;

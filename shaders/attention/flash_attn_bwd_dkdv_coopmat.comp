@@ -6,23 +6,23 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see matrix_staged.glsl), dK and dV:
+// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see coopmat_elements.glsl), dK and dV:
 //   S^T = K Q^T;  P^T = exp2(S^T - LSE);  dV += P^T dO;  dP^T = V dO^T;  dS^T = P^T * (dP^T - delta);  dK += dS^T Q
 // Workgroup (block of BLOCK keys, b, key head); K and V fragments stay in registers, tiles of Q and dO pass through
 // shared memory, for every query head of the group in turn. Transposed, so that P^T and dS^T are this subgroup's
 // accumulators and become its A operands. dK and dV have one writer: no atomics, deterministic.
 // Heads wider than 128 columns: two subgroups share 16 keys. The first one holds K, makes P and sums dV; the second one
 // holds V, makes dP, is given P through shared memory and sums dK. They run the same instructions on other addresses.
-// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dkdv_matrix.md
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dkdv_coopmat.md
 #define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value, grad_scores
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3], first_head
 #define GIFTS ((WARPS / 2 * SIDES * ROWS * STEP + 1) * GIFT)
-#include "attention/matrix.glsl"
+#include "attention/coopmat.glsl"
 const int SIDES = BLOCKS > STEP ? 2 : 1;  // so that one may be written while the other one is read
 const int GIFT = MAT_M * MAT_N / 4;
-#include "attention/matrix_tiles.glsl"
-#include "attention/matrix_dropout.glsl"
-#include "attention/matrix_staged.glsl"
+#include "attention/coopmat_tiles.glsl"
+#include "attention/coopmat_dropout.glsl"
+#include "attention/coopmat_elements.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries

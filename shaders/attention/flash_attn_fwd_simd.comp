@@ -4,9 +4,9 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention forward for CPU devices: O = softmax(Q K^T) V by online softmax (FlashAttention-2, Dao 2023).
 //
-// Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}; keys pass one at a time (rows.glsl).
-// What was tried, and what it gave: docs/ladders/flash_attn_fwd_rows.md
-#include "attention/rows.glsl"
+// Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}; keys pass one at a time (simd.glsl).
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
+#include "attention/simd.glsl"
 
 void main() {
   int blocks = (p.q_len + W * R - 1) / (W * R);

@@ -4,7 +4,7 @@
 // cell of the unit, of two blocks of rows and two of columns: one word in one register, drawn on every second block of
 // the operand that passes in tiles. With keys as rows two shuffles make the lane's word. Other layouts draw the words
 // of a unit, one or several per lane, for every block, and fetch each element's by a shuffle.
-// What was tried, and what it gave: docs/ladders/matrix_dropout.md
+// What was tried, and what it gave: docs/ladders/coopmat_dropout.md
 #ifndef AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 #define AULE_ATTENTION_MATRIX_DROPOUT_GLSL
 const int LANE_WORDS = SUBGROUP < 32 ? 32 / SUBGROUP : 1;

@@ -6,26 +6,26 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see matrix_staged.glsl), dQ (and the
+// FlashAttention backward on cooperative matrices (STAGED 1: of unknown layout, see coopmat_elements.glsl), dQ (and the
 // full bias gradient when asked):
 //   P = exp2(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first; Q and dO fragments stay in registers, K and V
 // tiles pass through shared memory. One writer per element, one order of summation: deterministic.
 // Heads wider than 128 columns: two subgroups share rows. The first one holds Q and makes P, the second one holds dO
 // and makes P's gradient; they tell each other, and each sums half of dQ's columns.
-// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_matrix.md
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_coopmat.md
 #define ATTENTION_ADDRESSES grad_out, stats, grad_logsumexp, grad_query, grad_bias
 #define ATTENTION_STRIDES grad_out_stride[3], grad_query_stride[3]
 #define ATTENTION_GRAD_LOGSUMEXP
 // Of a pair of subgroups: P, in halves where a lane has 8 elements, and its gradient.
 #define GIFTS (WARPS / 2 * ROWS * STEP * PAIR_GIFT)
-#include "attention/matrix.glsl"
+#include "attention/coopmat.glsl"
 const int D_PART = D / SPLIT, PART_FRAGS = D_PART / MAT_N;  // columns of dQ of a subgroup
 const bool HALVES = ELEMS == 8;
 const int PAIR_GIFT = HALVES ? 3 * SUBGROUP : MAT_M * MAT_N / 2;
-#include "attention/matrix_tiles.glsl"
-#include "attention/matrix_dropout.glsl"
-#include "attention/matrix_staged.glsl"
+#include "attention/coopmat_tiles.glsl"
+#include "attention/coopmat_dropout.glsl"
+#include "attention/coopmat_elements.glsl"
 
 MatA q_frag[ROWS * FRAGS], g_frag[ROWS * FRAGS_V];
 Elements s[SPLIT == 1 ? ROWS : ROWS * STEP], dp[ROWS], slope[SPLIT == 1 ? ROWS : ROWS * STEP];
@@ -291,7 +291,7 @@ void pass(int from, int to, int last, bool masked) {
 }
 
 void main() {
-#include "attention/matrix_query_block.glsl"
+#include "attention/coopmat_query_block.glsl"
   part = SPLIT == 1 ? 0 : warp % SPLIT;
   const bool sums = SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK);
   if (ONLY_DELTA && !sums) return;

@@ -11,12 +11,12 @@
 // Workgroup (block of DS_ROWS queries, query head of the chunk), heavy causal blocks first. Its subgroups share the
 // block: ROWS * MAT_M queries by WIDTH columns each. dS arrives as accumulators of dS^T in the order of their lanes,
 // and goes to shared memory as rows of keys, from which matrix loads transpose it. It takes the place of the second
-// operand of matrix_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
-// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_stored.md
+// operand of coopmat_tiles.glsl, whose DV is DS_ROWS here. Matrices are square, with 8 elements of a lane.
+// What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_from_ds.md
 #define ATTENTION_ADDRESSES grad_scores, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks
-#include "attention/matrix.glsl"
-#include "attention/matrix_tiles.glsl"
+#include "attention/coopmat.glsl"
+#include "attention/coopmat_tiles.glsl"
 
 const int DOWN = DS_ROWS / (ROWS * MAT_M), ACROSS = WARPS / DOWN;  // subgroups
 const int WIDTH = D / ACROSS, WIDTH_FRAGS = WIDTH / MAT_N;

@@ -5,7 +5,7 @@
 // asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
 // The tile map is that of flash_attn_fwd. Every gradient element has one writer and one order of summation: no atomics.
-#include "attention/tiles.glsl"
+#include "attention/simt.glsl"
 
 
 struct Weights {

@@ -1,9 +1,9 @@
 #pragma aule params ring
-// The splits of flash_decode put together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
+// The splits of flash_attn_splitkv_shared put together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
 //
 // One workgroup per query row. Its invocations share the splits, first for their statistics, then LANES of them for
 // each of the others' rows of four columns, FLYING loads at a time.
-// What was tried, and what it gave: docs/ladders/flash_decode.md
+// What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 

@@ -3,12 +3,12 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dK and dV:
-//   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_rows
+//   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_simd
 //
 // Lane l of workgroup (block, b, kv head) owns keys block*W*R + l*R + {0..R-1}; the queries of every head that shares
 // the key head pass one at a time, so grouped queries need no second sum and no atomics.
-// What was tried, and what it gave: docs/ladders/flash_attn_fwd_rows.md
-#include "attention/rows.glsl"
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
+#include "attention/simd.glsl"
 
 void main() {
   int blocks = (p.k_len + W * R - 1) / (W * R);

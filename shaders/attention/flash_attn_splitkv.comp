@@ -8,10 +8,10 @@
 // memory and without a barrier; docs/attention.md, "Few queries, many keys", says which lane holds what. Row q[j] of a
 // lane is own_row ^ j. All teams take equally many steps, so that subgroups never part.
 // The teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as float32
-// {partial, stats}, laid out as flash_decode's. The last workgroup of a head to arrive puts the splits together:
+// {partial, stats}, laid out as flash_attn_splitkv_shared's. The last workgroup of a head puts the splits together:
 // O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
-// RAGGED: as in flash_decode, with QUERIES the most queries of a sequence.
-// What was tried, and what it gave: docs/ladders/flash_decode_lanes.md
+// RAGGED: as in flash_attn_splitkv_shared, with QUERIES the most queries of a sequence.
+// What was tried, and what it gave: docs/ladders/flash_attn_splitkv.md
 #define ATTENTION_LANES
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
@@ -51,7 +51,7 @@ shared uint arrived;
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PartialRef { vec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
-#include "attention/eights.glsl"
+#include "attention/vec8.glsl"
 
 // What the workgroup wrote to buffers before is seen by it afterwards, and by whoever sees what it releases then.
 void meet_with_buffers() {

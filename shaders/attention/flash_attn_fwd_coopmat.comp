@@ -14,13 +14,13 @@
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V |
 //             barrier; a tile of one step: start loads of next K and V | S, exponentials, O += P V | write | barrier
-// Deterministic. What was tried, and what it gave: docs/ladders/flash_attn_fwd_matrix.md
+// Deterministic. What was tried, and what it gave: docs/ladders/flash_attn_fwd_coopmat.md
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
 #define ATTENTION_PAGED
-#include "attention/matrix.glsl"
-#include "attention/matrix_tiles.glsl"
-#include "attention/matrix_dropout.glsl"
+#include "attention/coopmat.glsl"
+#include "attention/coopmat_tiles.glsl"
+#include "attention/coopmat_dropout.glsl"
 
 // The lane's sums that float16 weights bear: no weight is more than the sum of all.
 #ifdef T_bfloat16_t
@@ -28,7 +28,7 @@ const float MOST = 1e30;
 #else
 const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are doubled
 #endif
-// Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see matrix_tiles.glsl).
+// Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see coopmat_tiles.glsl).
 shared float overflows[4];
 
 MatA q_frag[ROWS * FRAGS];
@@ -193,7 +193,7 @@ void pass(int from, int to, bool careful) {
 }
 
 void main() {
-#include "attention/matrix_query_block.glsl"
+#include "attention/coopmat_query_block.glsl"
   score_scale = PLAIN ? p.scale * LOG2E : 1.0;
   const int begin_tile = min(begin, last_tile), visits = end - begin;
   const int corner = warp * PATCH_SIZE;

@@ -3,7 +3,7 @@
 // A workgroup of WARPS subgroups owns WARPS * ROWS * MAT_M rows (queries, or keys in dK/dV); the others pass in tiles
 // of TILE rows through shared memory, rows padded by 16 bytes so that matrix loads meet no bank conflict. Head sizes
 // are padded to a multiple of 16 with zeros on the way in. S and P never leave registers: an accumulator becomes the
-// next product's A operand by copying elements (matrix_lanes.glsl).
+// next product's A operand by copying elements (coopmat_lanes.glsl).
 #ifndef AULE_ATTENTION_MATRIX_GLSL
 #define AULE_ATTENTION_MATRIX_GLSL
 #define ATTENTION_MATRIX
@@ -13,7 +13,7 @@
 #include "attention/attention.glsl"
 #define MATRIX_CONSTANTS FAMILY_CONSTANTS
 #include "common/coopmat_types.glsl"
-#include "attention/matrix_lanes.glsl"
+#include "attention/coopmat_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
 // Head sizes of query and key, and of value, padded to multiples of 16.
@@ -44,14 +44,14 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 16) const bool DIRECT = false;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 17) const int SPLIT = 1;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 18) const bool SUMS_DELTA = false;  // dQ: some rows may see few keys
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 19) const bool ONLY_DELTA = false;  // dQ: nothing else
-layout(constant_id = AFTER_MATRIX_CONSTANTS + 20) const bool STORES_DS = false;   // dK/dV: for flash_attn_bwd_dq_stored
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 20) const bool STORES_DS = false;  // dK/dV: for dq_from_ds
 // Stored dS: elements 2i and 2i + 1 of a lane are neighbours in a row, the first at an even column: they move as a
 // word.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 21) const bool PAIRS = false;
 // Stored dS: each query sees the keys up to its own, and dK/dV's block has DS_ROWS keys: queries before it are left
 // out.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 22) const bool TRIANGLE = false;
-// Lanes hold whole cells of dropout (matrix_dropout.glsl), and blocks come in whole pairs or one at a time.
+// Lanes hold whole cells of dropout (coopmat_dropout.glsl), and blocks come in whole pairs or one at a time.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 23) const bool CELLS = false;
 // Forward: branches that are never taken, behind which the compiler moves nothing: it has registers for one block of
 // keys at a time where heads are wide. 1 after a block's products, 2 also between its products.

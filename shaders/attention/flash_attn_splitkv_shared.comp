@@ -7,10 +7,10 @@
 // loads), then eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows, eight loads
 // in flight. All invocations keep m and l of all rows; a fully hidden tile leaves them alone.
 // Results, in float32: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats
-// [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. flash_decode_combine adds them up.
+// [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. flash_attn_splitkv_combine adds them up.
 // RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries
 // of a sequence; rows beyond a sequence's own are not stored.
-// What was tried, and what it gave: docs/ladders/flash_decode.md
+// What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
@@ -31,7 +31,7 @@ shared float weight[LOCAL * ROWS];   // [key][row]: scores, then P
 shared float part[16 * 8];
 shared float sums[LOCAL * 8];        // one row's partial outputs
 
-#include "attention/eights.glsl"
+#include "attention/vec8.glsl"
 Eight load_eight(uint64_t row, int column, int dim) { return unpack(load_raw(row, column, dim)); }
 
 void main() {

@@ -4,9 +4,9 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
-// The tile map is that of flash_attn_fwd_rows. Every gradient element is written by one lane in one order: no atomics.
-// What was tried, and what it gave: docs/ladders/flash_attn_fwd_rows.md
-#include "attention/rows.glsl"
+// The tile map is that of flash_attn_fwd_simd. Every gradient element is written by one lane in one order: no atomics.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
+#include "attention/simd.glsl"
 
 
 void main() {

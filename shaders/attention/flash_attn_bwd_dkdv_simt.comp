@@ -2,10 +2,10 @@
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
 // FlashAttention backward for devices without matrix units, and for float32, dK and dV:
-//   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq
+//   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_simt
 // Workgroup (block of BM keys, split of the columns of both, b, kv head): the scores are made transposed, keys as rows,
 // so dK and dV stay with their invocation. The queries of every head that shares the key head pass in tiles of BN.
-#include "attention/tiles.glsl"
+#include "attention/simt.glsl"
 
 struct Weights {
   int key0, query0, end, bh;
