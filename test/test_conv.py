@@ -140,7 +140,7 @@ for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
 
 def test_convolution_in_tiles():
     """The kernel of devices with real shared memory: float32, and float16 where there are matrix units."""
-    check_python(CHILD, AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_python(CHILD, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
 def test_convolution_refuses():

@@ -185,7 +185,7 @@ def test_a_device_whose_probe_says_nothing_computes_without_matrix_units(count):
     seed = str(torch.randint(1 << 30, ()).item())
     done = subprocess.run(
         [*([launcher] if launcher else []), sys.executable, "-c", STATED, str(count), seed],
-        env={**os.environ, "AULE_DISABLE_CPU_KERNELS": "1", "TORCH_AULE_STRICT": "1"},
+        env={**os.environ, "TORCH_AULE_DISABLE_CPU_KERNELS": "1", "TORCH_AULE_STRICT": "1"},
         capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.stdout.endswith("RIGHT\n"), done.stdout + done.stderr

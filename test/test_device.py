@@ -322,14 +322,14 @@ except RuntimeError as e:
 else:
     raise SystemExit('two devices in one operation')
 """
-    check_python(code, AULE_VISIBLE_DEVICES="0,0")
+    check_python(code, TORCH_AULE_VISIBLE_DEVICES="0,0")
 
 
 def test_a_device_is_chosen_by_name_and_uuid(device):
     p = torch.aule.get_device_properties()
     code = "import torch, torch_aule; print(*[torch.aule.get_device_properties(0).uuid] * torch.aule.device_count())"
     for choice in (p.name.upper(), p.name[:8], p.uuid[:12]):
-        assert check_python(code, AULE_VISIBLE_DEVICES=choice).split()[0] == p.uuid, choice
+        assert check_python(code, TORCH_AULE_VISIBLE_DEVICES=choice).split()[0] == p.uuid, choice
 
 
 def test_no_device():
@@ -348,7 +348,7 @@ for call in (lambda: torch.ones(2, device='aule'), torch.aule.get_device_name, l
         raise SystemExit('no error')
 torch_aule.print_backend_info()
 """
-    text = check_python(code, AULE_VISIBLE_DEVICES="no such device")
+    text = check_python(code, TORCH_AULE_VISIBLE_DEVICES="no such device")
     assert "no device" in text
 
 

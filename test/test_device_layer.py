@@ -93,8 +93,13 @@ def run(tmp_path_factory):
         own = {"TORCH_AULE_CACHE_DIR": str(cache), "TORCH_AULE_VALIDATION": "0"}
         options = {k: env.pop(k) for k in ("preexec_fn",) if k in env}
         done = subprocess.run(
-            [program, *tests], env={**os.environ, **own, **env}, capture_output=True, text=True, timeout=300,
-            restore_signals=False, **options,
+            [program, *tests],
+            env={**os.environ, **own, **env},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            restore_signals=False,
+            **options,
         )
         assert done.returncode == expect, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
@@ -120,7 +125,7 @@ def test_everything_under_synchronisation_validation(run):
 
 @pytest.mark.skipif(not have_validation(), reason="the Khronos validation layer is not installed")
 def test_staging_under_synchronisation_validation(run):
-    run("dispatch", "chain", "copies", "big_copies", TORCH_AULE_VALIDATION="1", AULE_DISABLE_UNIFIED_MEMORY="1")
+    run("dispatch", "chain", "copies", "big_copies", TORCH_AULE_VALIDATION="1", TORCH_AULE_DISABLE_UNIFIED_MEMORY="1")
 
 
 def test_long_dispatches_are_cut(run):
@@ -128,11 +133,11 @@ def test_long_dispatches_are_cut(run):
 
 
 def test_without_timestamps(run):
-    run("cut", "chain", "streams", AULE_DISABLE_TIMESTAMPS="1")
+    run("cut", "chain", "streams", TORCH_AULE_DISABLE_TIMESTAMPS="1")
 
 
 def test_two_devices_on_one(run):
-    run("two_devices", AULE_VISIBLE_DEVICES="0,0")
+    run("two_devices", TORCH_AULE_VISIBLE_DEVICES="0,0")
 
 
 def test_lost_device_stays_lost(run):
@@ -162,8 +167,8 @@ def test_no_driver(run):
 
 @pytest.mark.parametrize("visible", ["", "no-such-gpu", "7"])
 def test_no_visible_device(run, visible):
-    text = run("visible", AULE_VISIBLE_DEVICES=visible).stdout
-    assert text.startswith("0 ") and "AULE_VISIBLE_DEVICES" in text
+    text = run("visible", TORCH_AULE_VISIBLE_DEVICES=visible).stdout
+    assert text.startswith("0 ") and "TORCH_AULE_VISIBLE_DEVICES" in text
 
 
 def test_pipeline_cache_is_kept_in_a_private_folder(run, tmp_path):

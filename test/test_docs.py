@@ -75,14 +75,15 @@ def test_the_page_of_environment_variables_is_complete():
     page = (ROOT / "docs/environment.md").read_text()
     rows = re.findall(r'X\((\w+), +\w+, +([^"\n]+), +"(\w+)"\)', (ROOT / "csrc/core/environment.h").read_text())
     assert len(rows) > 20
-    name = r'"((?:TORCH_)?AULE_[A-Z0-9_]*[A-Z0-9])"'
+    name = r'"(TORCH_AULE_[A-Z0-9_]*[A-Z0-9])"'
     read = {variable for *_, variable in rows}
+    assert all(variable.startswith("TORCH_AULE_") for variable in read)
     for path in (ROOT / "torch_aule").glob("**/*.py"):
         read |= set(re.findall(name, path.read_text()))
     capabilities = re.findall(
         r"^AULE_(?:FEATURE|EXTENSION|RULE)\((\w+),", (ROOT / "csrc/core/capabilities.def").read_text(), re.MULTILINE
     )
-    written = set(re.findall(r"`((?:TORCH_)?AULE_[A-Z0-9_]*[A-Z0-9])`", page)) - {"AULE_DISABLE_COOPERATIVE_MATRIX"}
+    written = set(re.findall(r"`(TORCH_AULE_[A-Z0-9_]*[A-Z0-9])`", page)) - {"TORCH_AULE_DISABLE_COOPERATIVE_MATRIX"}
     assert len(capabilities) > 15 and not {c for c in capabilities if f"`{c.upper()}`" not in page}
     assert read - written == set(), "not in docs/environment.md"
     assert written - read == set(), "in docs/environment.md and nowhere else"

@@ -68,7 +68,9 @@ def test_more_than_the_device_has(device):
 
 def test_staging_memory_runs_out():
     """The stream's own chunks, not a tensor: in a fresh process, where no chunk is kept from earlier."""
-    code = HEAD + """
+    code = (
+        HEAD
+        + """
 x, host = torch.zeros(10, device='aule'), torch.arange(10.0)
 _C.inject_allocation_failures(1 << 20, 0)
 for attempt in range(1000):
@@ -84,6 +86,7 @@ _C.inject_allocation_failures(0, 0)
 x.copy_(host)
 assert torch.equal((x + 1).cpu(), host + 1)
 """
+    )
     check_python(code)
 
 
@@ -104,7 +107,10 @@ def test_failure_inside_backward(no_cached_segments, device):
 
 
 def test_lost_device():
-    code = HEAD + WORK + """
+    code = (
+        HEAD
+        + WORK
+        + """
 side, shared = torch.Stream(device='aule'), torch.ones(10, device='aule')
 shared.record_stream(side)
 graph = None
@@ -129,6 +135,7 @@ del x, y, shared, side, graph  # destructors must not throw
 import gc; gc.collect()
 assert torch.ones(3).sum() == 3
 """
+    )
     text = check_python(code)
     assert "lost" in text.lower()
 
@@ -163,8 +170,8 @@ def test_no_driver():
 
 def test_unknown_visible_device():
     code = "import torch, torch_aule\nassert torch.aule.device_count() == 0\nprint(torch.aule.unavailable_reason())\n"
-    text = check_python(code, AULE_VISIBLE_DEVICES="17")
-    assert "AULE_VISIBLE_DEVICES" in text
+    text = check_python(code, TORCH_AULE_VISIBLE_DEVICES="17")
+    assert "TORCH_AULE_VISIBLE_DEVICES" in text
 
 
 # --- the pipeline cache -------------------------------------------------------------------------------------------
@@ -272,4 +279,4 @@ def test_a_reported_error_does_not_cut_waiting_short(device):
 
 def test_capability_switches():
     code = HEAD + WORK + "assert not torch.aule.get_device_properties().float64\n"
-    check_python(code, AULE_DISABLE_FLOAT64="1")
+    check_python(code, TORCH_AULE_DISABLE_FLOAT64="1")

@@ -105,7 +105,7 @@ def error(a, b):
     a, b = a.detach().cpu().double(), b.detach().double()
     return ((a - b).abs().max() / b.abs().max().clamp(min=0.1)).item()
 TYPES = ((torch.float32, 2e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2))
-for dtype, tolerance in TYPES[:1 if "AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+for dtype, tolerance in TYPES[:1 if "TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
     # The last is of more rows than workgroups.
     for rows, n in ((7, 1003), (1, 8), (300, 50), (5, 9000), (3, 13), (5000, 21)):
         for reduction in ("mean", "sum", "none")[:3 if dtype is torch.float32 else 1]:
@@ -161,7 +161,7 @@ def error(a, b):
     assert not a.isnan().any()
     return ((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item()
 TYPES = ((torch.float16, 1e-3), (torch.float32, 3e-6), (torch.bfloat16, 8e-3))
-for dtype, tolerance in TYPES[:1 if "AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+for dtype, tolerance in TYPES[:1 if "TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
     # Rows that begin anywhere in a block of 16 bytes: in registers, and in several chunks.
     for rows, n in ((9, 257), (3, 1029), (2, 33001))[:3 if dtype is torch.float16 else 2]:
         x, g = torch.randn(rows, n).to(dtype), torch.randn(rows, n).to(dtype)
@@ -183,22 +183,28 @@ for dtype, tolerance in TYPES[:1 if "AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.env
 
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_unaligned_rows(subgroups):
-    check_python(UNALIGNED, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
+    check_python(
+        UNALIGNED, TORCH_AULE_DISABLE_CPU_KERNELS="1", TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1"
+    )
 
 
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_rows(subgroups):
-    check_python(ROWS, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
+    check_python(
+        ROWS, TORCH_AULE_DISABLE_CPU_KERNELS="1", TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1"
+    )
 
 
 def test_columns():
-    check_python(COLUMNS, AULE_DISABLE_CPU_KERNELS="1")
+    check_python(COLUMNS, TORCH_AULE_DISABLE_CPU_KERNELS="1")
 
 
 def test_elements():
-    check_python(ELEMENTS, AULE_DISABLE_CPU_KERNELS="1")
+    check_python(ELEMENTS, TORCH_AULE_DISABLE_CPU_KERNELS="1")
 
 
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_losses(subgroups):
-    check_python(LOSSES, AULE_DISABLE_CPU_KERNELS="1", AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1")
+    check_python(
+        LOSSES, TORCH_AULE_DISABLE_CPU_KERNELS="1", TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC=None if subgroups else "1"
+    )

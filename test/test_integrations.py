@@ -384,4 +384,4 @@ def test_off_by_the_environment(wish):
 
 def test_diffusers_without_float64():
     pytest.importorskip("diffusers")
-    program("integrations_float64", AULE_DISABLE_FLOAT64="1")
+    program("integrations_float64", TORCH_AULE_DISABLE_FLOAT64="1")

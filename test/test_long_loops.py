@@ -29,13 +29,13 @@ def test_limit_is_one_of_those_known(device):
 @pytest.mark.parametrize("given", ["0", "1000", "70000"])
 def test_planners_limit_can_be_set(device, given):
     driver = torch.aule.get_device_properties().driver_loop_limit
-    shown = check_python(SHOW, AULE_MAX_LOOP_ITERATIONS=given).split()
+    shown = check_python(SHOW, TORCH_AULE_MAX_LOOP_ITERATIONS=given).split()
     assert shown == [given, str(driver)]
 
 
 @pytest.mark.parametrize("given", [None, "", "many", "-5"])
 def test_without_a_number_planners_obey_the_driver(device, given):
-    shown = check_python(SHOW, AULE_MAX_LOOP_ITERATIONS=given).split()
+    shown = check_python(SHOW, TORCH_AULE_MAX_LOOP_ITERATIONS=given).split()
     assert int(shown[0]) == max(int(shown[1]) - 16, 0)  # the guard takes a few turns itself
 
 
@@ -54,7 +54,7 @@ def test_asking_for_properties_does_not_create_the_device():
 def test_info_shows_the_limit(device):
     text = check_python(
         "import runpy, torch_aule; runpy.run_module('torch_aule.info', run_name='__main__')",
-        AULE_MAX_LOOP_ITERATIONS="4321",
+        TORCH_AULE_MAX_LOOP_ITERATIONS="4321",
     )
     assert "kernels plan with 4321" in text and "assumed" not in text
 
@@ -91,7 +91,7 @@ else:
 @pytest.mark.parametrize("unified", ["0", "1"])
 def test_what_the_driver_cuts_is_an_error(device, unified):
     """Planners are told that there is no limit; the guard knows better."""
-    check_python(CUT, AULE_MAX_LOOP_ITERATIONS="0", AULE_DISABLE_UNIFIED_MEMORY=unified)
+    check_python(CUT, TORCH_AULE_MAX_LOOP_ITERATIONS="0", TORCH_AULE_DISABLE_UNIFIED_MEMORY=unified)
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():

@@ -3,7 +3,7 @@
 Some drivers end a shader's loops after 65535 iterations of one invocation, without a word (`max_loop_iterations` of
 the device's properties; lavapipe of Mesa 22.3). Every family here is compared with float64 on the CPU over rows beyond
 that. TORCH_AULE_LONG_TESTS=1 adds sizes; TORCH_AULE_LONG_ROWS=n,m replaces them, for runs with a small
-AULE_MAX_LOOP_ITERATIONS.
+TORCH_AULE_MAX_LOOP_ITERATIONS.
 """
 
 import os
@@ -283,4 +283,4 @@ def test_plans_for_small_limits():
     # Gradients of resampling are refused there: a cell of 750 outputs cannot be cut.
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not resampling", str(ROOT / "test" / "test_long_rows.py")]
     code = f"import pytest, sys\nsys.exit(pytest.main({options!r}))"
-    check_python(code, AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007", timeout=280)
+    check_python(code, TORCH_AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007", timeout=280)

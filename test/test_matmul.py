@@ -193,7 +193,7 @@ for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
                 got = torch.baddbmm(c.to("aule"), a.to("aule"), b.to("aule"), beta=2).cpu().float()
                 torch.testing.assert_close(got, expected, atol=tolerance, rtol=1e-2)
 """,
-        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
     )
 
 
@@ -255,7 +255,7 @@ for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
                 torch.testing.assert_close(got.cpu().float(), expected, atol=tolerance, rtol=1e-2)
 """,
         timeout=400,  # NVIDIA's compiler takes 3 s for each of eight pipelines, more where all cores compile
-        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
     )
 
 
@@ -290,7 +290,7 @@ def test_int8():
 
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.sh)."""
-    check_python(INT8, AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_python(INT8, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
 def test_lower_precision():
@@ -321,6 +321,6 @@ for precision, (least, most) in bounds.items():
     a[0, 3, 5], a[0, 4, 5], a[0, 5, 5] = 6e4, -6e4, 1e-30
     assert torch.isfinite(torch.bmm(a.to("aule"), b.to("aule"))).all()
 """,
-        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
-        AULE_FLOAT32_PIECES="float16",
+        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+        TORCH_AULE_FLOAT32_PIECES="float16",
     )

@@ -22,7 +22,7 @@ ACTIVATIONS = {
 EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 # Software devices apply the epilogue by kernels of its own, so that what they pass on is rounded too.
 ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
-FUSED = os.environ.get("AULE_DISABLE_SUBGROUP_SHUFFLE") == "1" or not ON_CPU
+FUSED = os.environ.get("TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE") == "1" or not ON_CPU
 # m, k, n: square tiles, odd ones, few rows with and without aligned loads, k that is cut, one sum.
 SIZES = [(64, 64, 64), (37, 19, 45), (1, 64, 128), (3, 7, 5), (32, 2048, 40), (6, 128, 72), (1, 1, 1), (130, 72, 136)]
 CASES = [(dtype, activation) for dtype in FLOATS for activation in ACTIVATIONS]
@@ -202,6 +202,6 @@ names = "float64 or layouts or large"
 assert pytest.main(["-q", "-p", "no:cacheprovider", "-k", names, {__file__!r}]) == 0
 """,
         timeout=600,
-        AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
         TORCH_AULE_STRICT="1",
     )

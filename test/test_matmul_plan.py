@@ -33,7 +33,7 @@ print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
 """,
         VK_ICD_FILENAMES="/nowhere.json",
         VK_DRIVER_FILES="/nowhere.json",
-        AULE_DISABLE_COOPERATIVE_MATRIX="1",
-        AULE_FLOAT32_PIECES="float16",
+        TORCH_AULE_DISABLE_COOPERATIVE_MATRIX="1",
+        TORCH_AULE_FLOAT32_PIECES="float16",
     )
     assert text.splitlines() == [TABLE[product]["h200"], "False 0"]

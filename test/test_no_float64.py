@@ -1,6 +1,6 @@
 """A device without float64, as Intel Arc and Apple: float64 is moved, converted, compared and printed by integer code.
 
-The tests run in a process of their own, where AULE_DISABLE_FLOAT64=1 stands for such a device.
+The tests run in a process of their own, where TORCH_AULE_DISABLE_FLOAT64=1 stands for such a device.
 """
 
 import copy
@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn as nn
 
-HERE = os.environ.get("AULE_DISABLE_FLOAT64") == "1"
+HERE = os.environ.get("TORCH_AULE_DISABLE_FLOAT64") == "1"
 without_float64 = pytest.mark.skipif(not HERE, reason="runs in the process that the first test starts")
 N = 20_000
 
@@ -23,7 +23,7 @@ def test_in_a_process_without_float64():
     launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
     command = [*launcher, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", __file__]
     done = subprocess.run(
-        command, env={**os.environ, "AULE_DISABLE_FLOAT64": "1"}, capture_output=True, text=True, timeout=600
+        command, env={**os.environ, "TORCH_AULE_DISABLE_FLOAT64": "1"}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

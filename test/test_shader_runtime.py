@@ -270,7 +270,7 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    assert "halves needs features" in check_python(code, AULE_DISABLE_FLOAT16="1")
+    assert "halves needs features" in check_python(code, TORCH_AULE_DISABLE_FLOAT16="1")
 
 
 def test_arguments_are_named_in_errors(device, axpb):

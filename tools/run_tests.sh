@@ -40,7 +40,7 @@ if tools/modern_lavapipe.sh build/modern-lavapipe; then
   on_current test/test_attention_coopmat_opaque.py test/test_matmul.py test/test_norm_softmax.py test/test_attention.py \
     test/test_attention_modules.py test/test_attention_splitkv.py test/test_attention_cache.py \
     test/test_attention_simt.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
-  AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
+  TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
     -k "matrix_units or convolution" || status=1
   wait "$other" || status=1
   cat build/on_current.log

@@ -82,7 +82,7 @@ bool is_disabled(std::string capability) {
   std::transform(capability.begin(), capability.end(), capability.begin(),
                  [](unsigned char c) { return std::toupper(c); });
   bool flag = false;
-  read(("AULE_DISABLE_" + capability).c_str(), flag);
+  read(("TORCH_AULE_DISABLE_" + capability).c_str(), flag);
   return flag;
 }
 

@@ -29,41 +29,41 @@ enum class PieceType : uint8_t { bfloat16, float16 };
 
 // clang-format off: tables
 //  X(type, member, default, variable)
-#define AULE_ENVIRONMENT(X)                                                      \
-  X(bool,   strict,               false,        "TORCH_AULE_STRICT")             \
-  X(Text,   visible_devices,      std::nullopt, "AULE_VISIBLE_DEVICES")          \
-  X(Text,   cache_dir,            std::nullopt, "TORCH_AULE_CACHE_DIR")          \
-  X(bool,   pipeline_cache,       true,         "TORCH_AULE_PIPELINE_CACHE")     \
-  X(Text,   vulkan_library,       std::nullopt, "TORCH_AULE_VULKAN_LIBRARY")     \
-  X(double, time_budget_ms,       300,          "TORCH_AULE_TIME_BUDGET_MS")     \
-  X(bool,   validation,           false,        "TORCH_AULE_VALIDATION")         \
-  X(bool,   labels,               false,        "TORCH_AULE_LABELS")             \
-  X(bool,   pipeline_statistics,  false,        "AULE_PIPELINE_STATISTICS")      \
-  X(double, max_loop_iterations,  -1,           "AULE_MAX_LOOP_ITERATIONS")      \
-  X(bool,   disable_loop_guard,   false,        "AULE_DISABLE_LOOP_GUARD")       \
-  X(bool,   disable_cpu_kernels,  false,        "AULE_DISABLE_CPU_KERNELS")      \
-  X(bool,   disable_timestamps,   false,        "AULE_DISABLE_TIMESTAMPS")       \
-  X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")    \
+#define AULE_ENVIRONMENT(X)                                                       \
+  X(bool,   strict,               false,        "TORCH_AULE_STRICT")              \
+  X(Text,   visible_devices,      std::nullopt, "TORCH_AULE_VISIBLE_DEVICES")     \
+  X(Text,   cache_dir,            std::nullopt, "TORCH_AULE_CACHE_DIR")           \
+  X(bool,   pipeline_cache,       true,         "TORCH_AULE_PIPELINE_CACHE")      \
+  X(Text,   vulkan_library,       std::nullopt, "TORCH_AULE_VULKAN_LIBRARY")      \
+  X(double, time_budget_ms,       300,          "TORCH_AULE_TIME_BUDGET_MS")      \
+  X(bool,   validation,           false,        "TORCH_AULE_VALIDATION")          \
+  X(bool,   labels,               false,        "TORCH_AULE_LABELS")              \
+  X(bool,   pipeline_statistics,  false,        "TORCH_AULE_PIPELINE_STATISTICS") \
+  X(double, max_loop_iterations,  -1,           "TORCH_AULE_MAX_LOOP_ITERATIONS") \
+  X(bool,   disable_loop_guard,   false,        "TORCH_AULE_DISABLE_LOOP_GUARD")  \
+  X(bool,   disable_cpu_kernels,  false,        "TORCH_AULE_DISABLE_CPU_KERNELS") \
+  X(bool,   disable_timestamps,   false,        "TORCH_AULE_DISABLE_TIMESTAMPS")  \
+  X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")     \
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")
 
-#define AULE_OVERRIDES(X)                                                                          \
-  X(AttentionVariant, attention_variant,      AttentionVariant::any, "AULE_ATTENTION_VARIANT")     \
-  X(Numbers,          attention_shape,        {},                    "AULE_ATTENTION_SHAPE")       \
-  X(Numbers,          attention_shape_dq,     {},                    "AULE_ATTENTION_SHAPE_DQ")    \
-  X(Numbers,          attention_shape_dkdv,   {},                    "AULE_ATTENTION_SHAPE_DKDV")  \
-  X(Numbers,          attention_tiles,        {},                    "AULE_ATTENTION_TILES")       \
-  X(Numbers,          attention_tiles_dq,     {},                    "AULE_ATTENTION_TILES_DQ")    \
-  X(Numbers,          attention_tiles_dkdv,   {},                    "AULE_ATTENTION_TILES_DKDV")  \
-  X(double,           attention_role_split,   0,                     "AULE_ATTENTION_PARTS")       \
-  X(bool,             attention_hand_over,    true,                  "AULE_ATTENTION_HAND_OVER")   \
-  X(double,           attention_workspace,    0,                     "AULE_ATTENTION_WORKSPACE")   \
-  X(PieceType,        float32_pieces,         PieceType::bfloat16,   "AULE_FLOAT32_PIECES")
+#define AULE_OVERRIDES(X)                                                                               \
+  X(AttentionVariant, attention_variant,      AttentionVariant::any, "TORCH_AULE_ATTENTION_VARIANT")    \
+  X(Numbers,          attention_shape,        {},                    "TORCH_AULE_ATTENTION_SHAPE")      \
+  X(Numbers,          attention_shape_dq,     {},                    "TORCH_AULE_ATTENTION_SHAPE_DQ")   \
+  X(Numbers,          attention_shape_dkdv,   {},                    "TORCH_AULE_ATTENTION_SHAPE_DKDV") \
+  X(Numbers,          attention_tiles,        {},                    "TORCH_AULE_ATTENTION_TILES")      \
+  X(Numbers,          attention_tiles_dq,     {},                    "TORCH_AULE_ATTENTION_TILES_DQ")   \
+  X(Numbers,          attention_tiles_dkdv,   {},                    "TORCH_AULE_ATTENTION_TILES_DKDV") \
+  X(double,           attention_role_split,   0,                     "TORCH_AULE_ATTENTION_ROLE_SPLIT") \
+  X(bool,             attention_hand_over,    true,                  "TORCH_AULE_ATTENTION_HAND_OVER")  \
+  X(double,           attention_workspace,    0,                     "TORCH_AULE_ATTENTION_WORKSPACE")  \
+  X(PieceType,        float32_pieces,         PieceType::bfloat16,   "TORCH_AULE_FLOAT32_PIECES")
 // clang-format on
 
 struct Environment {
 #define AULE_MEMBER(type, member, otherwise, variable) type member = otherwise;
   AULE_ENVIRONMENT(AULE_MEMBER)
-  // AULE_DISABLE_<NAME> of each capability.
+  // TORCH_AULE_DISABLE_<NAME> of each capability.
   struct {
 #define AULE_CAPABILITY(name, lack) bool name = false;
 #include "core/capabilities.def"

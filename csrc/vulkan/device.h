@@ -1,8 +1,8 @@
 // Devices. Enumeration never creates a VkDevice (safe before fork); Device::get does, once, under a lock.
 //
 // Order: discrete, integrated, virtual, CPU. CPU devices (lavapipe) are listed only when no real GPU is, or when
-// AULE_VISIBLE_DEVICES names them. AULE_VISIBLE_DEVICES: comma list of index | substring of the name | UUID prefix;
-// naming one device twice gives two logical devices (used to test several devices on one).
+// TORCH_AULE_VISIBLE_DEVICES names them. TORCH_AULE_VISIBLE_DEVICES: comma list of index | substring of the name | UUID
+// prefix; naming one device twice gives two logical devices (used to test several devices on one).
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -179,7 +179,8 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   return d;
 }
 
-// AULE_VISIBLE_DEVICES: index | part of the name | start of the UUID, in the order wanted; naming one twice gives two.
+// TORCH_AULE_VISIBLE_DEVICES: index | part of the name | start of the UUID, in the order wanted; naming one twice gives
+// two.
 std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, const std::string& wanted,
                                    std::string& reason) {
   std::vector<PhysicalDevice> chosen;
@@ -197,7 +198,7 @@ std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, co
                      : lower(caps.name).find(lower(item)) != std::string::npos || caps.uuid.rfind(lower(item), 0) == 0;
       if (found) chosen.push_back(usable[i]);
     }
-    if (!found) reason += "AULE_VISIBLE_DEVICES names '" + item + "', which fits no device; ";
+    if (!found) reason += "TORCH_AULE_VISIBLE_DEVICES names '" + item + "', which fits no device; ";
   }
   return chosen;
 }
@@ -234,7 +235,7 @@ Enumeration enumerate() {
     std::stable_sort(usable.begin(), usable.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     if (const auto& wanted = environment().visible_devices) {
       result.visible = select(usable, *wanted, result.reason);
-      if (result.visible.empty() && result.reason.empty()) result.reason = "AULE_VISIBLE_DEVICES is empty";
+      if (result.visible.empty() && result.reason.empty()) result.reason = "TORCH_AULE_VISIBLE_DEVICES is empty";
     } else {
       // Software devices show only where nothing else does.
       const bool real = !usable.empty() && !usable.front().profile.is_software();

@@ -1,6 +1,6 @@
 // The driver compiler's statistics of a pipeline (VK_KHR_pipeline_executable_properties): registers, shared and spilled
-// memory. AULE_PIPELINE_STATISTICS=1 prints one line per pipeline to the standard error stream. A caller may also have
-// them kept.
+// memory. TORCH_AULE_PIPELINE_STATISTICS=1 prints one line per pipeline to the standard error stream. A caller may also
+// have them kept.
 #pragma once
 #include <cstdint>
 #include <string>

