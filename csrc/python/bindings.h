@@ -5,6 +5,10 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
+#include <string>
+
+#include "core/dtype.h"
 #include "runtime/streams.h"
 
 namespace aule::python {
@@ -15,12 +19,21 @@ inline c10::DeviceIndex index_of(int device) {
   return static_cast<c10::DeviceIndex>(device < 0 ? runtime::current_device() : device);
 }
 
+// For descriptions of problems in words: throws for other names.
+inline DType dtype_named(const std::string& name) {
+  static const std::map<std::string, DType> kNames = {
+      {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f64", DType::f64}, {"i8", DType::i8},
+      {"u8", DType::u8},   {"i16", DType::i16}, {"i32", DType::i32},   {"i64", DType::i64}, {"b8", DType::b8}};
+  return kNames.at(name);
+}
+
 void bind_device(py::module_& m);
 void bind_stream(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_random(py::module_& m);
 void bind_attention(py::module_& m);  // cooperative matrices and attention's measured shapes
 void bind_products(py::module_& m);   // plans of matrix products
+void bind_rows(py::module_& m);       // plans of reductions, scans, softmax and norms
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);
 

@@ -18,13 +18,6 @@ void read(const py::dict& from, const char* name, T& to) {
   if (from.contains(name)) to = from[name].cast<T>();
 }
 
-DType dtype_from(const std::string& name) {
-  static const std::map<std::string, DType> kNames = {{"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},
-                                                      {"f64", DType::f64}, {"i8", DType::i8},   {"i32", DType::i32},
-                                                      {"i64", DType::i64}};
-  return kNames.at(name);
-}
-
 // {address, batch, row, col}
 ops::MatrixView view_from(const py::dict& d, const char* name) {
   const auto v = d[name].cast<std::array<int64_t, 4>>();
@@ -37,8 +30,8 @@ ops::GemmProblem problem_from(const py::dict& d) {
   read(d, "m", g.m);
   read(d, "n", g.n);
   read(d, "k", g.k);
-  g.in = dtype_from(d["dtype"].cast<std::string>());
-  g.result = dtype_from(d["result"].cast<std::string>());
+  g.in = dtype_named(d["dtype"].cast<std::string>());
+  g.result = dtype_named(d["result"].cast<std::string>());
   g.a = view_from(d, "a");
   g.b = view_from(d, "b");
   g.out = view_from(d, "out");
@@ -82,7 +75,7 @@ void bind_products(py::module_& m) {
   });
   m.def("implicit_gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const std::string& dtype,
                                  bool makes_weights, const std::array<uint32_t, 5>& sizes) {
-    const DType type = dtype_from(dtype);
+    const DType type = dtype_named(dtype);
     const ops::MatrixUnits units = units_of(profile, probes, type);
     const auto plan = ops::implicit_gemm_plan(profile, units,
                                               {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});

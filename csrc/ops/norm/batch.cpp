@@ -5,7 +5,7 @@
 
 #include "kernels_norm.gen.h"
 #include "ops/norm/params.h"
-#include "ops/reduce/plan.h"
+#include "ops/reduce/run.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"

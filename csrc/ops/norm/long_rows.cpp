@@ -4,7 +4,7 @@
 #include <ATen/ops/mean.h>
 
 #include "ops/norm/params.h"
-#include "ops/reduce/plan.h"
+#include "ops/reduce/run.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels_norm.gen.h"
-#include "ops/reduce/plan.h"
+#include "ops/reduce/run.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 

@@ -17,7 +17,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/reduce/plan.h"
+#include "ops/reduce/run.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"

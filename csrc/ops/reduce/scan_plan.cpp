@@ -1,0 +1,51 @@
+#include "ops/reduce/scan_plan.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "ops/tensor/loop_limit.h"
+
+namespace aule::ops {
+
+std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProblem& problem) {
+  const auto [rows, n, inner] = problem;
+  const bool cpu = profile.is_software();
+  ScanPlan plan;
+  plan.by_workgroup = !cpu && inner == 1 && n >= 32;
+  plan.local = plan.by_workgroup ? 256 : cpu ? 8 : 64;
+  // If rows do not fill the device, chunks do. A chunk is long enough to pay for the second read.
+  const uint64_t wanted = (cpu                 ? 32
+                           : plan.by_workgroup ? 512
+                                               : 16384) /
+                          rows,
+                 shortest = plan.by_workgroup ? 4096 : 256;
+  uint64_t chunks = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(1, n / shortest));
+  if (walks_limited(profile)) {  // a workgroup takes a tile of `local` elements in 1 + log2(local) iterations
+    const uint64_t walk = longest_walk(profile),
+                   longest = plan.by_workgroup ? std::max<uint64_t>(1, walk / 9) * plan.local : walk;
+    chunks = std::max<uint64_t>(chunks, ceil_div(n, longest));
+    if (!may_walk(profile, chunks)) return std::nullopt;
+  }
+  plan.chunk = (n + chunks - 1) / chunks;
+  plan.chunks = (n + plan.chunk - 1) / plan.chunk;
+  const uint64_t work = rows * plan.chunks;
+  plan.grid = linear_grid(plan.by_workgroup ? work : ceil_div(work, plan.local));
+  if (plan.chunks > 1) {
+    const uint32_t local = plan.by_workgroup ? 8 : plan.local;
+    plan.prefixes = ScanPlan::Prefixes{.local = local, .grid = linear_grid(ceil_div(rows, local))};
+  }
+  return plan;
+}
+
+std::string describe(const ScanPlan& plan) {
+  const auto text_of = [](const Grid& g) {
+    return " grid " + std::to_string(g.x) + (g.y == 1 ? "" : "x" + std::to_string(g.y));
+  };
+  std::ostringstream text;
+  text << "scan by " << (plan.by_workgroup ? "workgroup" : "invocation") << " local " << plan.local << " chunk "
+       << plan.chunk << " chunks " << plan.chunks << text_of(plan.grid);
+  if (plan.prefixes) text << ", prefixes local " << plan.prefixes->local << text_of(plan.prefixes->grid);
+  return text.str();
+}
+
+}  // namespace aule::ops

@@ -1,0 +1,43 @@
+"""Plans of reductions and scans on made-up devices, none of which is there: test/reduce_plans.txt has them in words."""
+
+import pytest
+
+import reduce_plans
+from helpers import check_python
+
+TABLE = reduce_plans.read_table()
+
+
+@pytest.mark.parametrize("problem", TABLE)
+def test_plan(problem):
+    planned = {device: reduce_plans.plan(device, problem) for device in reduce_plans.DEVICES}
+    assert planned == TABLE[problem]
+
+
+def test_every_pass_is_in_the_table():
+    text = " ".join(plan for plans in TABLE.values() for plan in plans.values())
+    passes = [f"{step} by {owner}" for step in ("input to results", "input to states", "states to results")
+              for owner in ("invocation", "workgroup")]  # fmt: skip
+    for words in (*passes, "states to fewer by invocation", "column_sum", "scan by invocation", "scan by workgroup",
+                  "prefixes", "u64", "i64:", "f64:"):  # fmt: skip
+        assert words in text, words
+    assert {"none"} < {plan for plans in TABLE.values() for plan in plans.values()}
+
+
+def test_plans_ask_no_device():
+    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
+    problem = "sum f32 4096x1024 over 0"
+    text = check_python(
+        f"""
+import sys
+sys.path.insert(0, {str(reduce_plans.TABLE.parent)!r})
+import reduce_plans, torch_aule
+print(reduce_plans.plan("h200", {problem!r}))
+print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
+""",
+        VK_ICD_FILENAMES="/nowhere.json",
+        VK_DRIVER_FILES="/nowhere.json",
+        AULE_DISABLE_CPU_KERNELS="1",
+        AULE_MAX_LOOP_ITERATIONS="100",
+    )
+    assert text.splitlines() == [TABLE[problem]["h200"], "False 0"]
