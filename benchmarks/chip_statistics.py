@@ -39,9 +39,9 @@ ASKED = ("chip_workload.py", "matrix_probes.py")
 SMOKE = ("gfx1201", "m1", "adreno750")
 SECONDS = 150  # of processor time, for one operator or one variant
 NO_ANSWER, STATED, OTHER = "no answer", "stated layout", "order unknown"
-MAIN = re.compile(r"flash_|gemm|gemv|conv_tiles|conv_direct")
+MAIN = re.compile(r"flash_|gemm|gemv|implicit_gemm|conv_direct")
 ON_MATRICES = re.compile(
-    r"flash_\w+_(matrix|staged|stored)|gem[mv]_matrix|gemm_int8<MATRIX=(8|16)|conv_tiles<T=b?float16"
+    r"flash_\w+_(matrix|staged|stored)|gem[mv]_coopmat|gemm_int8<MATRIX=(8|16)|implicit_gemm<T=b?float16"
 )
 # Column -> its names with RADV, Honeykrisp, Turnip and NVK.
 COLUMNS = {

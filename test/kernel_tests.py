@@ -13,9 +13,9 @@ _BY_FILE = {
     "test_factory.py": "sequence triangle_indices rearrange",
     "test_indexing.py": "index_combine index_combine_wide index_move index_move_wide unfold_backward",
     "test_loss.py": "nll_loss_sum nll_loss_backward",
-    "test_coopmat_layout.py": "matrix_layout",
-    "test_matmul.py": "gemm gemm_chunks gemm_int8 gemm_lanes gemm_matrix gemm_pieces gemm_scalar gemm_splits "
-    "gemm_tiles gemv gemv_matrix gemv_wide",
+    "test_coopmat_layout.py": "coopmat_layout",
+    "test_matmul.py": "gemm_bf16x3_operand gemm_coopmat gemm_int8 gemm_scalar gemm_simd gemm_simd_unrolled gemm_simt "
+    "gemm_simt_large gemm_splits gemv gemv_coopmat gemv_wide",
     "test_no_float64.py": "sequence_double_bits binary_double_bits ternary_double_bits unary_double_bits",
     "test_norm.py": "norm_fwd norm_bwd norm_bwd_params",
     "test_gpu_kernels.py": "column_sum norm_bwd_persistent norm_fwd_persistent norm_params_sum cross_entropy_backward",

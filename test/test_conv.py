@@ -1,6 +1,6 @@
 """Convolution, pooling, interpolation, padding and recurrent cells against the CPU.
 
-Kernels: unfold_columns, conv_direct, conv_tiles, max_pool, avg_pool, upsample, edge_pad, lstm_cell, gru_cell.
+Kernels: unfold_columns, conv_direct, implicit_gemm, max_pool, avg_pool, upsample, edge_pad, lstm_cell, gru_cell.
 """
 
 import pytest

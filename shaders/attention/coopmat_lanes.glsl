@@ -1,4 +1,4 @@
-// Which row and column of an accumulator a lane's elements are, from the layout that matrix_layout.comp found
+// Which row and column of an accumulator a lane's elements are, from the layout that coopmat_layout.comp found
 // (csrc/ops/coopmat/layout.h). Include after coopmat_types.glsl.
 #ifndef AULE_MATRIX_LANES_GLSL
 #define AULE_MATRIX_LANES_GLSL

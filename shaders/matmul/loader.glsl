@@ -1,4 +1,4 @@
-// The loader of gemm_matrix.comp: how the threads of a workgroup bring a step of 16-bit operands from memory into
+// The loader of gemm_coopmat.comp: how the threads of a workgroup bring a step of 16-bit operands from memory into
 // registers (START, LOAD) and from there into `tiles` (PUT). The kernel has declared its constants, `tiles` and the
 // sizes made of them. A quantized operand would have a LOAD of its own, and the same PUT.
 #ifndef AULE_GEMM_LOADER_GLSL

@@ -1,5 +1,5 @@
-// The mainloop of a product on cooperative matrices. gemm_matrix.comp, gemm_int8.comp and conv_tiles.comp go round it,
-// each with loads of its own:
+// The mainloop of a product on cooperative matrices: gemm_coopmat.comp, gemm_int8.comp and implicit_gemm.comp, each
+// with loads of its own.
 //
 //   load the first step | for each step: registers to shared memory, barrier, load the next step, multiply, barrier
 //

@@ -259,7 +259,7 @@ at::Tensor backward_weight(const Geometry& g, const at::Tensor& x, at::IntArrayR
 }
 
 bool in_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t out_channels, int64_t groups) {
-  return conv_fits_tiles(g, x, x.size(1), out_channels, groups);
+  return implicit_gemm_serves(g, x, x.size(1), out_channels, groups);
 }
 at::Tensor sum_of_channels(const at::Tensor& gy) {
   std::vector<int64_t> dims{0};
@@ -312,8 +312,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
   if (c10::multiply_integers(shape) != 0 && x.numel() != 0 && in_tiles(g, x, shape[1], groups)) {
     const at::Tensor added = in_kernel ? *bias : at::Tensor();
-    out = transposed ? conv_tiles_backward_input(g, w.contiguous(), x, added, groups)
-                     : conv_tiles_forward(g, x, w, added, groups);
+    out = transposed ? implicit_gemm_backward_input(g, w.contiguous(), x, added, groups)
+                     : implicit_gemm_forward(g, x, w, added, groups);
     out = out.contiguous(format_of(x, w));
     if (in_kernel) return out;
   } else {
@@ -349,11 +349,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
                                       : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
     if (output_mask[0])
-      gx = (transposed ? conv_tiles_forward(g, gy, w, {}, groups)
-                       : conv_tiles_backward_input(g, w.contiguous(), gy, {}, groups))
+      gx = (transposed ? implicit_gemm_forward(g, gy, w, {}, groups)
+                       : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups))
                .contiguous(format);
     if (output_mask[1])
-      gw = (transposed ? conv_tiles_backward_weight(g, gy, x, groups) : conv_tiles_backward_weight(g, x, gy, groups))
+      gw = (transposed ? implicit_gemm_backward_weight(g, gy, x, groups)
+                       : implicit_gemm_backward_weight(g, x, gy, groups))
                .contiguous(format);
     if (output_mask[2]) gb = sum_of_channels(gy);
     return {gx, gw, gb};

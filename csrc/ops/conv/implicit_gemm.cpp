@@ -46,7 +46,7 @@ at::Tensor back(const at::Tensor& last, int64_t dims) {
 }
 
 // The constants that the plan gives.
-ConvTilesSpec spec_of(const ImplicitGemmPlan& plan) {
+ImplicitGemmSpec spec_of(const ImplicitGemmPlan& plan) {
   const TilePlan& t = plan.tile;
   return {.mat_m = plan.mat_m,
           .mat_n = plan.mat_n,
@@ -65,7 +65,7 @@ std::optional<ImplicitGemmPlan> plan_for(const at::Tensor& x, const ImplicitGemm
 }
 
 // The members that describe the gathered tensor and the positions: rows of `positions` {height, width}.
-void set_gather(ConvTilesParams& p, const at::Tensor& x, int32_t height, int32_t width, int64_t groups) {
+void set_gather(ImplicitGemmParams& p, const at::Tensor& x, int32_t height, int32_t width, int64_t groups) {
   p.channels = static_cast<uint32_t>(x.size(3) / groups);
   p.pixel = static_cast<uint32_t>(x.size(3));
   p.x_group = p.channels;
@@ -89,7 +89,7 @@ Taps taps_of(const ConvGeometry& g) {
       {g.kernel[1], g.kernel[2]}, {g.stride[1], g.stride[2]}, {-g.pad[1], -g.pad[2]}, {g.dilation[1], g.dilation[2]}};
 }
 
-void set_taps(ConvTilesParams& p, const Taps& taps) {
+void set_taps(ImplicitGemmParams& p, const Taps& taps) {
   p.kernel_width = taps.kernel[1];
   set_division(p.by_kernel_width, static_cast<uint32_t>(taps.kernel[1]));
   for (size_t d = 0; d < 2; ++d) {
@@ -103,7 +103,7 @@ void set_taps(ConvTilesParams& p, const Taps& taps) {
 at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, int32_t height,
                      int32_t width, int64_t out_channels, int64_t groups) {
   const at::Tensor out = at::empty({x.size(0), height, width, out_channels}, x.options());
-  ConvTilesParams p{};
+  ImplicitGemmParams p{};
   TensorArgs args;
   p.x = args.read(x);
   p.w = args.read(w);
@@ -122,9 +122,9 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   const DType dtype = dtype_of(x, "convolution");
   const auto plan = plan_for(x, {dtype, /*makes_weights=*/false, p.m, p.n, p.k, p.channels, p.groups});
   TORCH_INTERNAL_ASSERT(plan.has_value());
-  ConvTilesSpec spec = spec_of(*plan);
+  ImplicitGemmSpec spec = spec_of(*plan);
   spec.has_bias = bias.defined();
-  launch(current(x), kernel::conv_tiles(dtype, ConvTilesMAKES::positions), spec, p, args, plan->grid);
+  launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::positions), spec, p, args, plan->grid);
   return out;
 }
 
@@ -146,10 +146,10 @@ at::Tensor rows_of(const at::Tensor& image, int64_t channels) {
 
 }  // namespace
 
-bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
-                     int64_t groups) {
+bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
+                          int64_t groups) {
   const Caps& caps = caps_of(x);
-  if (caps.software_simd()) return false;  // columns and gemm_lanes.comp have no barrier
+  if (caps.software_simd()) return false;  // columns and gemm_simd.comp have no barrier
   if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
   const int64_t e = chunk_of(x);
   if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;
@@ -168,8 +168,8 @@ bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channel
   return plan_for(x, {dtype, false, 64, 64, 64, 64, 1}) && plan_for(x, {dtype, true, 64, 64, 64, 64, 1});
 }
 
-at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
-                              const at::Tensor& bias, int64_t groups) {
+at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& bias, int64_t groups) {
   const at::Tensor image = channels_last(x);
   if (is_pointwise(g, groups)) {
     const int64_t channels = weight.size(1), out_channels = weight.size(0);
@@ -182,8 +182,8 @@ at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const 
   return back(positions(taps_of(g), image, w, bias, g.out_size[1], g.out_size[2], weight.size(0), groups), x.dim());
 }
 
-at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                     const at::Tensor& bias, int64_t groups) {
+at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
+                                        const at::Tensor& bias, int64_t groups) {
   const auto put_nothing = [&](const at::Tensor& places) {  // where no tap leads
     bias.defined() ? places.copy_(bias) : places.zero_();
   };
@@ -245,15 +245,15 @@ at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& we
   return back(out, grad.dim());
 }
 
-at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
-                                      int64_t groups) {
+at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
+                                         int64_t groups) {
   const at::Tensor image = channels_last(x), gy = channels_last(grad);
   const int64_t out_channels = grad.size(1);
   if (is_pointwise(g, groups)) {
     const at::Tensor out = at::mm(rows_of(gy, out_channels).t(), rows_of(at_strides(g, image), x.size(1)));
     return back(out.view({out_channels, 1, 1, x.size(1)}), x.dim());
   }
-  ConvTilesParams p{};
+  ImplicitGemmParams p{};
   TensorArgs args;
   p.x = args.read(image);
   p.w = args.read(gy);
@@ -270,7 +270,7 @@ at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x
   p.splits = plan->splits;
   const at::Tensor partial = at::empty({p.splits, out_channels, p.n}, x.options().dtype(at::kFloat));
   p.out_ = args.write(partial);
-  launch(current(x), kernel::conv_tiles(dtype, ConvTilesMAKES::weights), spec_of(*plan), p, args, plan->grid);
+  launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::weights), spec_of(*plan), p, args, plan->grid);
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
   const at::Tensor last = total.view({out_channels, g.kernel[1], g.kernel[2], p.channels})
                               .narrow(3, 0, x.size(1) / groups)

@@ -1,4 +1,4 @@
-// 2-D convolutions as matrix products whose gathered operand is never stored (conv_tiles.comp), channels-last
+// 2-D convolutions as matrix products whose gathered operand is never stored (implicit_gemm.comp), channels-last
 // throughout: other layouts are converted on the way in. float16 and bfloat16 on matrix units, float32 by plain
 // arithmetic on GPUs.
 #pragma once
@@ -15,15 +15,15 @@ struct ConvGeometry {
 };
 
 // Whether the kernel takes such a convolution; x tells dtype, device and images.
-bool conv_fits_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
-                     int64_t groups);
+bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
+                          int64_t groups);
 // Results are channels-last. Tensors have 3 or 4 dimensions, the weight [out channels, channels / groups, ...].
-at::Tensor conv_tiles_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
-                              const at::Tensor& bias, int64_t groups);
+at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& bias, int64_t groups);
 // A transposed convolution may add its bias.
-at::Tensor conv_tiles_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                     const at::Tensor& bias, int64_t groups);
-at::Tensor conv_tiles_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
-                                      int64_t groups);
+at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
+                                        const at::Tensor& bias, int64_t groups);
+at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
+                                         int64_t groups);
 
 }  // namespace aule::ops

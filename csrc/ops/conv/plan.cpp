@@ -22,15 +22,15 @@ bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const Devi
                  a_rows = g.makes_weights ? t.bk : t.bm, b_rows = g.makes_weights ? t.bk : t.bn;
   if (threads > profile.max_workgroup_invocations) return false;
   const auto kernel =
-      kernel::conv_tiles(g.dtype, g.makes_weights ? ConvTilesMAKES::weights : ConvTilesMAKES::positions);
-  const ConvTilesSpec spec{.mat_m = plan.mat_m,
-                           .mat_n = plan.mat_n,
-                           .threads = threads,
-                           .bm = t.bm,
-                           .bn = t.bn,
-                           .wm = t.wm,
-                           .wn = t.wn,
-                           .bk = t.bk};
+      kernel::implicit_gemm(g.dtype, g.makes_weights ? ImplicitGemmMAKES::weights : ImplicitGemmMAKES::positions);
+  const ImplicitGemmSpec spec{.mat_m = plan.mat_m,
+                              .mat_n = plan.mat_n,
+                              .threads = threads,
+                              .bm = t.bm,
+                              .bn = t.bn,
+                              .wm = t.wm,
+                              .wn = t.wn,
+                              .bk = t.bk};
   if (shared_bytes(kernel, spec) > profile.shared_bytes) return false;
   if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
     return false;

@@ -15,7 +15,7 @@ struct ImplicitGemmProblem {
   uint32_t m = 0, n = 0, k = 0, channels = 0, groups = 1;  // channels of x per group
 };
 
-// conv_tiles.comp, which explains its constants.
+// implicit_gemm.comp, which explains its constants.
 struct ImplicitGemmPlan {
   TilePlan tile;
   int mat_m = 16, mat_n = 16;

@@ -43,9 +43,10 @@ std::vector<uint32_t> run_probe(int device, DType dtype, const MatrixLayout& sha
     // The memory may hold the answer for the other dtype, which a kernel that does not run would leave there.
     fill_words(stream, address_of(out), 4 * kProbeWords, 0);
     TensorArgs args;
-    MatrixLayoutParams p{};
+    CoopmatLayoutParams p{};
     p.out_ = args.write(out);
-    launch(stream, kernel::matrix_layout(dtype), {.mat_m = shape.m, .mat_n = shape.n, .local = local}, p, args, Grid{});
+    launch(stream, kernel::coopmat_layout(dtype), {.mat_m = shape.m, .mat_n = shape.n, .local = local}, p, args,
+           Grid{});
     download_bytes(stream, words.data(), address_of(out), 4 * kProbeWords);
   });
   return words;

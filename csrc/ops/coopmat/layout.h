@@ -1,5 +1,5 @@
 // Cooperative matrices of a device: the shape to use for a 16-bit dtype, and where lanes keep elements, found by
-// running shaders/coopmat/matrix_layout.comp once per device and dtype. Kernels take both as specialization constants.
+// running shaders/coopmat/coopmat_layout.comp once per device and dtype. Kernels take both as specialization constants.
 #pragma once
 #include <cstdint>
 #include <functional>

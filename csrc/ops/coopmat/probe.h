@@ -1,4 +1,4 @@
-// What shaders/coopmat/matrix_layout.comp answers, and what may be believed of it.
+// What shaders/coopmat/coopmat_layout.comp answers, and what may be believed of it.
 //
 // A probe's answer decides which kernels run, and how: a driver's fault, or a driver that executes nothing, must not
 // become a division by zero or a wrong product. An answer that cannot be true leaves the device without matrix units;

@@ -14,7 +14,7 @@ namespace {
 
 uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
 
-// A float32 operand as pieces along k, in the order of gemm_pieces.comp.
+// A float32 operand as pieces along k, in the order of gemm_bf16x3_operand.comp.
 struct Pieces {
   MatrixView of;   // the operand
   int64_t row, k;  // its strides along m or n, and along k
@@ -41,7 +41,7 @@ struct Pieces {
 at::Tensor split(const at::Tensor& t, const Pieces& x, DType dtype) {
   const at::Tensor out =
       at::empty({x.batches, x.elems}, t.options().dtype(dtype == DType::f16 ? at::kHalf : at::kBFloat16));
-  GemmPiecesParams p{};
+  GemmBf16x3OperandParams p{};
   TensorArgs args;
   args.read(t);
   p.x = x.of.address;
@@ -59,7 +59,7 @@ at::Tensor split(const at::Tensor& t, const Pieces& x, DType dtype) {
   p.batches = x.batches;
   const bool vec = p.x_inner == 1 && x.inner % 4 == 0 && (p.x_outer % 4 == 0 || x.outer == 1) &&
                    (p.x_batch % 4 == 0 || x.batches == 1) && p.x % 16 == 0;
-  launch(current(t), kernel::gemm_pieces(), {.dtype = dtype, .pieces = x.order, .vec = vec ? 4 : 1}, p, args,
+  launch(current(t), kernel::gemm_bf16x3_operand(), {.dtype = dtype, .pieces = x.order, .vec = vec ? 4 : 1}, p, args,
          linear_grid(ceil_div(uint64_t{x.batches} * x.all_outer * (x.padded / 4), 256)));
   return out;
 }

@@ -40,7 +40,7 @@ bool is_padded(const TilePlan& t) { return t.bk == 48; }
 
 using Fragments = CoopMatPlan::Fragments;
 
-GemmMatrixSpec tile_spec(const CoopMatPlan& x) {
+GemmCoopmatSpec tile_spec(const CoopMatPlan& x) {
   return {.mat_m = x.mat_m,
           .mat_n = x.mat_n,
           .threads = x.threads,
@@ -72,7 +72,7 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
   x.tile = t;
   x.threads = threads;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
-  return shared_bytes(kernel::gemm_matrix(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
+  return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
          profile.shared_bytes;
 }
 
@@ -108,7 +108,7 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
 
 }  // namespace
 
-// The order that gemm_matrix.comp's fragments are written for.
+// The order that gemm_coopmat.comp's fragments are written for.
 bool is_ordered(const MatrixLayout& l) {
   return l.known && l.b_is_a_transposed && l.m == 16 && l.n == 16 && l.subgroup == 32 && l.elements == 8 &&
          l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000u && l.cols == 0x98109810u &&
@@ -119,9 +119,9 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
                                      const GemmProblem& problem) {
   if (problem.in != problem.result && problem.result != DType::f32) return std::nullopt;
   if (problem.in != DType::f16 && problem.in != DType::bf16) return std::nullopt;
-  if (profile.max_push_constant_bytes < sizeof(GemmMatrixParams)) return std::nullopt;
+  if (profile.max_push_constant_bytes < sizeof(GemmCoopmatParams)) return std::nullopt;
   if (!units.layout.usable || std::min(problem.m, problem.n) <= 4) return std::nullopt;
-  if (profile.software_simd()) return std::nullopt;  // gemm_lanes.comp has no barrier
+  if (profile.software_simd()) return std::nullopt;  // gemm_simd.comp has no barrier
   // Rows of the result should be contiguous.
   const bool transposed = problem.out.col != 1 && problem.out.row == 1;
   const GemmProblem g = transposed ? problem.transposed() : problem;
@@ -173,8 +173,8 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   constexpr int kBand = 8;
   const GemmProblem& g = call.problem;
-  const auto kernel = kernel::gemm_matrix(g.in, static_cast<int>(plan.fragments));
-  GemmMatrixSpec spec = tile_spec(plan);
+  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments));
+  GemmCoopmatSpec spec = tile_spec(plan);
   spec.a_vec = plan.a.vec;
   spec.b_vec = plan.b.vec;
   spec.c_vec = plan.c_vec;
@@ -189,7 +189,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
     spec.activation = static_cast<int>(g.activation);
     spec.residual = g.has_residual;
   }
-  auto p = params_of<GemmMatrixParams>(call);
+  auto p = params_of<GemmCoopmatParams>(call);
   p.splits = plan.splits;
   if (plan.writes != CoopMatPlan::Writes::split_sums) {
     launch(call.stream(), kernel, spec, p, call.args, plan.grid);

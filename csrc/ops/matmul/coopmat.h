@@ -1,4 +1,4 @@
-// Products of 16-bit matrices on the matrix units (gemm_matrix.comp): tile, staging of each operand, split of k.
+// Products of 16-bit matrices on the matrix units (gemm_coopmat.comp): tile, staging of each operand, split of k.
 #pragma once
 #include <optional>
 

@@ -83,14 +83,14 @@ void launch_gemv_wide(const GemmCall& call, const GemvWidePlan& plan) {
 
 void launch_gemv_coopmat(const GemmCall& call, const GemvCoopMatPlan& plan) {
   const GemmProblem& g = call.problem;
-  launch(call.stream(), kernel::gemv_matrix(g.in),
+  launch(call.stream(), kernel::gemv_coopmat(g.in),
          {.has_c = g.has_c,
           .b_mn_major = !plan.b_k_major,
           .wide = plan.wide,
           .threads = plan.threads,
           .activation = static_cast<int>(g.activation),
           .residual = g.has_residual},
-         params_of<GemvMatrixParams>(call), call.args, plan.grid);
+         params_of<GemvCoopmatParams>(call), call.args, plan.grid);
 }
 
 }  // namespace aule::ops

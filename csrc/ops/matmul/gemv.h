@@ -1,4 +1,4 @@
-// Products of few rows at memory speed: gemv.comp, gemv_wide.comp, gemv_matrix.comp.
+// Products of few rows at memory speed: gemv.comp, gemv_wide.comp, gemv_coopmat.comp.
 #pragma once
 #include <optional>
 
@@ -8,7 +8,7 @@ namespace aule::ops {
 
 struct GemmCall;
 
-// By 16-byte loads: gemv_wide.comp, gemv_matrix.comp.
+// By 16-byte loads: gemv_wide.comp, gemv_coopmat.comp.
 std::optional<GemmPlan> plan_few_rows(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);
 // At most 4 rows or columns, of any strides: gemv.comp.
 GemmPlan plan_gemv(const GemmProblem& g);

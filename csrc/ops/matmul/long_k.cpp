@@ -10,7 +10,7 @@
 
 namespace aule::ops {
 
-// Every kernel takes at least one value of k an iteration. Whole steps of gemm_chunks.comp where they fit.
+// Every kernel takes at least one value of k an iteration. Whole steps of gemm_simd_unrolled.comp where they fit.
 LongKPlan plan_long_k(const Caps& caps) {
   const auto most = static_cast<int64_t>(longest_walk(caps));
   return {most >= 128 ? most / 128 * 128 : most};

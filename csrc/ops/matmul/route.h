@@ -40,7 +40,7 @@ struct ScalarPlan {
   Grid grid;
 };
 
-// Software devices: a subgroup of 8 makes rows x (8 * columns), without a barrier (gemm_lanes.comp). A pair is what one
+// Software devices: a subgroup of 8 makes rows x (8 * columns), without a barrier (gemm_simd.comp). A pair is what one
 // load brings: 0 one element, 1 two along k, 2 two along m or n.
 struct SimdPlan {
   uint32_t rows = 0, columns = 0;
@@ -48,8 +48,8 @@ struct SimdPlan {
   Grid grid;
 };
 
-// The same without a loop: `step` of k in each launch, which adds to those before (gemm_chunks.comp). The last n_rest
-// columns and the first k_rest of k are products of their own.
+// The same without a loop: `step` of k in each launch, which adds to those before (gemm_simd_unrolled.comp). The last
+// n_rest columns and the first k_rest of k are products of their own.
 struct SimdUnrolledPlan {
   uint32_t rows = 0, step = 0, n_rest = 0, k_rest = 0;
   int a_unit = 0, b_unit = 0;
@@ -70,27 +70,27 @@ struct GemvWidePlan {
   Grid grid;
 };
 
-// 2 to 16 rows on matrix units; a lane loads `wide` columns where b is n-major (gemv_matrix.comp).
+// 2 to 16 rows on matrix units; a lane loads `wide` columns where b is n-major (gemv_coopmat.comp).
 struct GemvCoopMatPlan {
   uint32_t wide = 0, threads = 0;
   bool b_k_major = false;
   Grid grid;
 };
 
-// Any GPU, 64 x 64 per workgroup, any strides (gemm.comp).
+// Any GPU, 64 x 64 per workgroup, any strides (gemm_simt.comp).
 struct SimtPlan {
   bool a_k_major = false, b_k_major = false;
   Grid grid;
 };
 
-// 128 x 128 per workgroup; vec 4: 16-byte loads and stores of float32 (gemm_tiles.comp).
+// 128 x 128 per workgroup; vec 4: 16-byte loads and stores of float32 (gemm_simt_large.comp).
 struct SimtLargePlan {
   OperandPlan a, b;
   int out_vec = 0;
   Grid grid;
 };
 
-// Matrix units, 16-bit operands (gemm_matrix.comp, which explains its constants).
+// Matrix units, 16-bit operands (gemm_coopmat.comp, which explains its constants).
 struct CoopMatPlan {
   enum class Fragments : uint8_t { opaque, ordered, padded };  // axis FRAGMENTS
   // The kernel's results; its float32 sums, which are the result; sums of `splits` parts, added by gemm_splits.comp.
@@ -121,7 +121,7 @@ struct Int8Plan {
 };
 
 // float32 as pieces of 16 bits, one or two of each operand, laid along k for one product on matrix units
-// (gemm_pieces.comp, gemm_matrix.comp).
+// (gemm_bf16x3_operand.comp, gemm_coopmat.comp).
 struct Bf16x3Plan {
   DType pieces = DType::bf16;
   bool two_pieces = false;

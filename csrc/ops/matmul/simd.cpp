@@ -13,8 +13,8 @@ bool pairs(const MatrixView& v, int64_t along, int64_t across, uint32_t extent, 
   return along == 1 && extent % 2 == 0 && across % 2 == 0 && v.batch % 2 == 0 && v.address % pair_bytes == 0;
 }
 
-// gemm_chunks.comp is three times faster than gemm_lanes.comp (two where b lies along k), but it is one more pipeline
-// to compile, and wants whole tiles and 32-bit strides.
+// gemm_simd_unrolled.comp is three times faster than gemm_simd.comp (two where b lies along k), but it is one more
+// pipeline to compile, and wants whole tiles and 32-bit strides.
 std::optional<SimdUnrolledPlan> plan_unrolled(const GemmProblem& g) {
   constexpr uint32_t kCols = 16, kMaxTiles = 4096;  // per grid axis: 4 digits of as_uniform()
   if (g.in != DType::f32 || g.n < kCols || g.k < 64) return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<SimdUnrolledPlan> plan_unrolled(const GemmProblem& g) {
   plan.step = plan.rows == 8 || g.k < 128 || g.k % 128 == 64 ? 64 : 128;  // code of about 16 KiB
   plan.n_rest = g.n % kCols;
   plan.k_rest = g.k % plan.step;
-  // Worth compiling a pipeline for, or two when something is left for gemm_lanes.comp.
+  // Worth compiling a pipeline for, or two when something is left for gemm_simd.comp.
   const bool whole_tiles = plan.n_rest == 0 && plan.k_rest == 0;
   if (uint64_t{g.m} * g.n * g.k * g.batches < (uint64_t{1} << (whole_tiles ? 18 : 21))) return std::nullopt;
   const auto pairs_along_n = [&](const MatrixView& v) { return pairs(v, v.col, v.row, g.n - plan.n_rest, 8); };
@@ -63,14 +63,14 @@ GemmPlan plan_simd(const GemmProblem& problem) {
 }
 
 void launch_simd(const GemmCall& call, const SimdPlan& plan) {
-  launch(call.stream(), kernel::gemm_lanes(),
+  launch(call.stream(), kernel::gemm_simd(),
          {.dtype = call.problem.in,
           .r = plan.rows,
           .c = plan.columns,
           .a_pair = plan.a_pair,
           .b_pair = plan.b_pair,
           .has_c = call.problem.has_c},
-         params_of<GemmLanesParams>(call), call.args, plan.grid);
+         params_of<GemmSimdParams>(call), call.args, plan.grid);
 }
 
 void launch_simd_unrolled(const GemmCall& call, const SimdUnrolledPlan& plan) {
@@ -89,7 +89,7 @@ void launch_simd_unrolled(const GemmCall& call, const SimdUnrolledPlan& plan) {
     advance(g.a, 0, plan.k_rest, g.in);
     advance(g.b, plan.k_rest, 0, g.in);
   }
-  auto p = params_of<GemmChunksParams>(call.with(g));
+  auto p = params_of<GemmSimdUnrolledParams>(call.with(g));
   for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
   bool started = plan.k_rest != 0;
   for (uint32_t k = plan.k_rest; k < g.k; k += plan.step) {
@@ -100,7 +100,7 @@ void launch_simd_unrolled(const GemmCall& call, const SimdUnrolledPlan& plan) {
       p.c_n = p.out_n;
       p.beta = started ? 1.0f : 0.0f;
     }
-    launch(call.stream(), kernel::gemm_chunks(),
+    launch(call.stream(), kernel::gemm_simd_unrolled(),
            {.r = plan.rows,
             .step = plan.step,
             .a_unit = plan.a_unit,

@@ -1,4 +1,4 @@
-// Products on software devices: gemm_lanes.comp and gemm_chunks.comp.
+// Products on software devices: gemm_simd.comp and gemm_simd_unrolled.comp.
 #pragma once
 #include "ops/matmul/route.h"
 

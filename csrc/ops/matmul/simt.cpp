@@ -55,19 +55,19 @@ std::optional<GemmPlan> plan_simt_large(const DeviceProfile& profile, const Gemm
 
 void launch_simt(const GemmCall& call, const SimtPlan& plan) {
   const GemmProblem& g = call.problem;
-  launch(call.stream(), kernel::gemm(),
+  launch(call.stream(), kernel::gemm_simt(),
          {.dtype = g.in,
           .a_k_major = plan.a_k_major,
           .b_k_major = plan.b_k_major,
           .has_c = g.has_c,
           .activation = static_cast<int>(g.activation),
           .residual = g.has_residual},
-         params_of<GemmParams>(call), call.args, plan.grid);
+         params_of<GemmSimtParams>(call), call.args, plan.grid);
 }
 
 void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan) {
   const GemmProblem& g = call.problem;
-  launch(call.stream(), kernel::gemm_tiles(),
+  launch(call.stream(), kernel::gemm_simt_large(),
          {.dtype = g.in,
           .a_k_major = plan.a.k_major,
           .b_k_major = plan.b.k_major,
@@ -77,7 +77,7 @@ void launch_simt_large(const GemmCall& call, const SimtLargePlan& plan) {
           .out_vec = plan.out_vec,
           .activation = static_cast<int>(g.activation),
           .residual = g.has_residual},
-         params_of<GemmTilesParams>(call), call.args, plan.grid);
+         params_of<GemmSimtLargeParams>(call), call.args, plan.grid);
 }
 
 void launch_scalar(const GemmCall& call, const ScalarPlan& plan) {

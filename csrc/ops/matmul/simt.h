@@ -1,5 +1,5 @@
-// Products by multiply-adds on devices with real shared memory (gemm.comp, gemm_tiles.comp), and in 64-bit arithmetic
-// (gemm_scalar.comp).
+// Products by multiply-adds on devices with real shared memory (gemm_simt.comp, gemm_simt_large.comp), and in 64-bit
+// arithmetic (gemm_scalar.comp).
 #pragma once
 #include <optional>
 

@@ -7,7 +7,7 @@ namespace {
 
 using A = Architecture;
 
-// An H200. What was tried: docs/ladders/gemm_matrix.md
+// An H200. What was tried: docs/ladders/gemm_coopmat.md
 constexpr TileCost kCoopMat[] = {
     {{128, 256, 64, 64, 64}, 1.80}, {{256, 128, 64, 64, 64}, 1.80}, {{128, 128, 64, 64, 32}, 1.00},
     {{128, 64, 64, 32, 64}, 0.60},  {{64, 64, 32, 32, 64}, 0.37},   {{64, 64, 32, 64, 64}, 0.60},  // subgroups of 64

@@ -3,7 +3,7 @@
 // Portable kernel for devices with real shared memory. A workgroup of 256 makes a 64 x 64 tile of out: 16 steps of k of
 // both operands are staged in shared memory, k-major and 4 floats apart against bank conflicts; an invocation holds 4 x
 // 4 accumulators, at rows ty*4 + i and columns tx*4 + j. Consecutive invocations load along whichever stride is 1.
-// lavapipe takes gemm_lanes.comp: a barrier turns a shader into coroutines there.
+// lavapipe takes gemm_simd.comp: a barrier turns a shader into coroutines there.
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"

@@ -22,7 +22,7 @@
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
 // 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
-// What was tried, and what it gave: docs/ladders/gemm_matrix.md
+// What was tried, and what it gave: docs/ladders/gemm_coopmat.md
 #if FRAGMENTS
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif

@@ -17,7 +17,7 @@
 // n-major b: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE / 2
 // matrices. The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a and b
 // are multiples of 16 bytes, k of 8 (k-major) or 4 (n-major).
-// What was tried, and what it gave: docs/ladders/gemv_matrix.md
+// What was tried, and what it gave: docs/ladders/gemv_coopmat.md
 #ifdef T_bfloat16_t
 #extension GL_EXT_bfloat16 : require
 #endif

@@ -9,7 +9,7 @@
 // A workgroup makes R rows x 8*C columns. For each pair of k, lane l holds R/8 pairs of a and C pairs of b, and values
 // of a travel to the other lanes by shuffles. Row held: 8i + l, column held: 8j + l; where pairs lie along m or n
 // (A_PAIR, B_PAIR 2) row 16*(i/2) + 2l + i%2, columns alike.
-// What was tried, and what it gave: docs/ladders/gemm_lanes.md
+// What was tried, and what it gave: docs/ladders/gemm_simd.md
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE
 #include "matmul/gemm_params.glsl"

@@ -6,7 +6,7 @@
 // subgroup of 8 and makes R rows x 16 columns; lane l holds columns 2l and 2l + 1. For each k a row of b is one or two
 // vectors, and each value of a a memory operand: three instructions for 8 multiply-adds. Grid: tiles of n, tiles of m,
 // batches. n is a multiple of 16; rows past m repeat the last.
-// What was tried, and what it gave: docs/ladders/gemm_chunks.md
+// What was tried, and what it gave: docs/ladders/gemm_simd_unrolled.md
 #include "common/dtype.glsl"
 
 layout(constant_id = 0) const int R = 8;

@@ -13,10 +13,10 @@
 //   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
 //   its positions, shared between `splits` workgroups; float32 partial sums [split][group][m][n].
-// The tile map is gemm_matrix.comp's. positions: both operands lie along k, a thread's chunks have one tap and channel
+// The tile map is gemm_coopmat.comp's. positions: both operands lie along k, a thread's chunks have one tap and channel
 // per step. weights: both lie across, a thread's chunks have one tap and channel for good. 16-bit types: cooperative
 // matrices of any shape, WM x WN per subgroup; float32: 16 x 16 threads with BM / 16 x BN / 16 results each.
-// What was tried, and what it gave: docs/ladders/conv_tiles.md
+// What was tried, and what it gave: docs/ladders/implicit_gemm.md
 #ifdef T_float
 const uint E = 4;  // elements of a chunk
 #else
