@@ -1,6 +1,6 @@
-"""Convolution, pooling, interpolation, padding and recurrent cells against the CPU.
+"""Convolution, pooling, interpolation and padding against the CPU.
 
-Kernels: unfold_columns, conv_direct, implicit_gemm, max_pool, avg_pool, upsample, edge_pad, lstm_cell, gru_cell.
+Kernels: unfold_columns, conv_direct, implicit_gemm, max_pool, avg_pool, upsample, edge_pad.
 """
 
 import pytest
@@ -227,21 +227,3 @@ def test_edge_padding(mode, padding):
     x = torch.randn(2, 3, *(6, 5, 4)[:dims])
     out = F.pad(x, padding, mode=mode)
     with_gradients(lambda x: F.pad(x, padding, mode=mode), [x], torch.randn_like(out))
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("bias", [True, False])
-def test_recurrent(kind, bias):
-    model = getattr(torch.nn, kind)(5, 7, num_layers=2, bias=bias, bidirectional=True)
-    x = torch.randn(6, 3, 5)
-    twin = getattr(torch.nn, kind)(5, 7, num_layers=2, bias=bias, bidirectional=True).to("aule")
-    twin.load_state_dict(model.state_dict())
-    out, state = model(x)
-    seed = torch.randn_like(out)
-    out.backward(seed)
-    out2, state2 = twin(x.to("aule"))
-    out2.backward(seed.to("aule"))
-    assert_close(out2, out, rtol=1e-4, atol=1e-5)
-    assert_close(state2, state, rtol=1e-4, atol=1e-5)
-    for p, q in zip(model.parameters(), twin.parameters()):
-        assert_close(q.grad, p.grad, rtol=1e-3, atol=1e-4)

@@ -149,6 +149,12 @@ def test_no_broad_torch_headers():
     assert not wrong, "\n".join(wrong)
 
 
+def test_files_of_aten_carry_a_family_of_ops():
+    families = {path.stem for path in (CSRC / "ops").iterdir()}
+    stems = {path.stem for path in (CSRC / "aten").glob("*.cpp")} - {"autocast"}  # dtypes of operators of all families
+    assert len(stems) > 20 and {s for s in stems if s.split("_")[0] not in families} == set()
+
+
 def test_rows_of_aten_reach_the_cpu():
     """What a kernel declines runs on the CPU: ROW does that. GUARDED is for what the CPU cannot do."""
     hooks = {"_fused_sdp_choice", "_scaled_dot_product_fused_attention_overrideable", "_flash_attention_forward",

@@ -21,8 +21,30 @@ void check_cell(const char* op, const at::Tensor& input_gates, const at::Tensor&
               op, ": expected gates of shape [batch, ", gates, " * hidden] and a state of shape [batch, hidden], got ",
               input_gates.sizes(), ", ", hidden_gates.sizes(), " and ", state.sizes());
 }
-// A contiguous bias for the kernel, or an undefined tensor.
+// Contiguous for the kernel, or an undefined tensor.
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
+
+// What the forward of both cells reads besides the state, contiguous.
+struct Gates {
+  at::Tensor input, hidden, input_bias, hidden_bias;
+  Gates(const at::Tensor& i, const at::Tensor& h, const OptionalTensor& bi, const OptionalTensor& bh)
+      : input(i.contiguous()), hidden(h.contiguous()), input_bias(dense(bi)), hidden_bias(dense(bh)) {}
+  template <class Params>
+  void set(Params& p, TensorArgs& args) const {
+    p.input_gates = args.read(input);
+    p.hidden_gates = args.read(hidden);
+    if (input_bias.defined()) p.input_bias = args.read(input_bias), p.hidden_bias = args.read(hidden_bias);
+  }
+};
+
+// One invocation for each element of a state [batch, hidden].
+template <class Params, class Spec>
+void launch_cell(const char* op, KernelRef<Params, Spec> kernel, Params& p, const TensorArgs& args,
+                 const at::Tensor& state) {
+  p.n = static_cast<uint32_t>(state.numel());
+  p.hidden = static_cast<uint32_t>(state.size(1));
+  launch(current(state), kernel, {.dtype = dtype_of(state, op)}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+}
 
 }  // namespace
 
@@ -33,24 +55,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell(const at::Te
                                                                     const OptionalTensor& hidden_bias) {
   const char* op = "_thnn_fused_lstm_cell";
   check_cell(op, input_gates, hidden_gates, cx, 4);
-  const at::Tensor i = input_gates.contiguous(), h = hidden_gates.contiguous(), c = cx.contiguous(),
-                   bi = dense(input_bias), bh = dense(hidden_bias);
+  const Gates gates(input_gates, hidden_gates, input_bias, hidden_bias);
+  const at::Tensor c = cx.contiguous();
   at::Tensor hy = at::empty(c.sizes(), c.options()), cy = at::empty(c.sizes(), c.options()),
-             workspace = at::empty(i.sizes(), i.options());
+             workspace = at::empty(gates.input.sizes(), gates.input.options());
   if (c.numel() == 0) return {hy, cy, workspace};
   LstmCellParams p{};
   TensorArgs args;
-  p.input_gates = args.read(i);
-  p.hidden_gates = args.read(h);
-  if (bi.defined()) p.input_bias = args.read(bi), p.hidden_bias = args.read(bh);
+  gates.set(p, args);
   p.cx = args.read(c);
   p.hy = args.write(hy);
   p.cy = args.write(cy);
   p.workspace = args.write(workspace);
-  p.n = static_cast<uint32_t>(c.numel());
-  p.hidden = static_cast<uint32_t>(c.size(1));
-  launch(current(c), kernel::lstm_cell(LstmCellDIRECTION::forward), {.dtype = dtype_of(c, op)}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+  launch_cell(op, kernel::lstm_cell(LstmCellDIRECTION::forward), p, args, c);
   return {hy, cy, workspace};
 }
 
@@ -71,10 +88,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell_backward_imp
     p.workspace = args.read(w);
     p.grad_gates = args.write(grad_gates);
     p.grad_cx = args.write(grad_cx);
-    p.n = static_cast<uint32_t>(c.numel());
-    p.hidden = static_cast<uint32_t>(c.size(1));
-    launch(current(c), kernel::lstm_cell(LstmCellDIRECTION::backward),
-           {.dtype = dtype_of(c, "_thnn_fused_lstm_cell_backward")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+    launch_cell("_thnn_fused_lstm_cell_backward", kernel::lstm_cell(LstmCellDIRECTION::backward), p, args, c);
   }
   return {grad_gates, grad_cx, has_bias ? grad_gates.sum(0) : at::Tensor()};
 }
@@ -84,22 +98,17 @@ std::tuple<at::Tensor, at::Tensor> thnn_fused_gru_cell(const at::Tensor& input_g
                                                        const OptionalTensor& hidden_bias) {
   const char* op = "_thnn_fused_gru_cell";
   check_cell(op, input_gates, hidden_gates, hx, 3);
-  const at::Tensor i = input_gates.contiguous(), h = hidden_gates.contiguous(), x = hx.contiguous(),
-                   bi = dense(input_bias), bh = dense(hidden_bias);
+  const Gates gates(input_gates, hidden_gates, input_bias, hidden_bias);
+  const at::Tensor x = hx.contiguous();
   at::Tensor hy = at::empty(x.sizes(), x.options()), workspace = at::empty({x.size(0), 5 * x.size(1)}, x.options());
   if (x.numel() == 0) return {hy, workspace};
   GruCellParams p{};
   TensorArgs args;
-  p.input_gates = args.read(i);
-  p.hidden_gates = args.read(h);
-  if (bi.defined()) p.input_bias = args.read(bi), p.hidden_bias = args.read(bh);
+  gates.set(p, args);
   p.hx = args.read(x);
   p.hy = args.write(hy);
   p.workspace = args.write(workspace);
-  p.n = static_cast<uint32_t>(x.numel());
-  p.hidden = static_cast<uint32_t>(x.size(1));
-  launch(current(x), kernel::gru_cell(GruCellDIRECTION::forward), {.dtype = dtype_of(x, op)}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+  launch_cell(op, kernel::gru_cell(GruCellDIRECTION::forward), p, args, x);
   return {hy, workspace};
 }
 
@@ -117,10 +126,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> thnn_fuse
     p.input_gates = args.write(gi);
     p.hidden_gates = args.write(gh);
     p.hx = args.write(gx);
-    p.n = static_cast<uint32_t>(g.numel());
-    p.hidden = static_cast<uint32_t>(hidden);
-    launch(current(g), kernel::gru_cell(GruCellDIRECTION::backward),
-           {.dtype = dtype_of(g, "_thnn_fused_gru_cell_backward")}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+    launch_cell("_thnn_fused_gru_cell_backward", kernel::gru_cell(GruCellDIRECTION::backward), p, args, g);
   }
   if (!has_bias) return {gi, gh, gx, at::Tensor(), at::Tensor()};
   return {gi, gh, gx, gi.sum(0), gh.sum(0)};

@@ -284,6 +284,20 @@ at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
   return x.suggest_memory_format() == last || w.suggest_memory_format() == last ? last : at::MemoryFormat::Contiguous;
 }
 
+// Sliding windows over a plane of this size, of im2col and col2im.
+Geometry window_geometry(at::IntArrayRef size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
+                         at::IntArrayRef padding, at::IntArrayRef stride) {
+  Geometry g{{extent(size, 2, 1),
+              {1, 1, 1},
+              extent(kernel_size, 2, 1),
+              extent(stride, 2, 1),
+              extent(padding, 2, 0),
+              extent(dilation, 2, 1)}};
+  for (size_t d = 0; d < 3; ++d)
+    g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  return g;
+}
+
 }  // namespace
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -389,14 +403,7 @@ at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::
   TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "im2col: expected a 3-D or 4-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 4;
   const at::Tensor x = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{{extent(x.sizes().slice(2), 2, 1),
-              {1, 1, 1},
-              extent(kernel_size, 2, 1),
-              extent(stride, 2, 1),
-              extent(padding, 2, 0),
-              extent(dilation, 2, 1)}};
-  for (size_t d = 0; d < 3; ++d)
-    g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  const Geometry g = window_geometry(x.sizes().slice(2), kernel_size, dilation, padding, stride);
   TORCH_CHECK(g.positions() > 0, "im2col: the sliding window does not fit an input of shape ", self.sizes());
   std::vector<int64_t> shape{x.size(0), x.size(1) * g.taps(), g.positions()};
   at::Tensor columns = at::empty(shape, x.options());
@@ -414,14 +421,7 @@ at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::
   TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2-D or 3-D tensor, got shape ", self.sizes());
   const bool batched = self.dim() == 3;
   const at::Tensor columns = (batched ? self : self.unsqueeze(0)).contiguous();
-  Geometry g{{extent(output_size, 2, 1),
-              {1, 1, 1},
-              extent(kernel_size, 2, 1),
-              extent(stride, 2, 1),
-              extent(padding, 2, 0),
-              extent(dilation, 2, 1)}};
-  for (size_t d = 0; d < 3; ++d)
-    g.out_size[d] = (g.size[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  const Geometry g = window_geometry(output_size, kernel_size, dilation, padding, stride);
   TORCH_CHECK(columns.size(1) % g.taps() == 0 && columns.size(2) == g.positions(), "col2im: columns of shape ",
               self.sizes(), " do not fit output_size ", output_size, " and kernel_size ", kernel_size);
   at::Tensor image =
