@@ -5,13 +5,16 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 py=$PWD/.venv/bin/python
 export TORCH_AULE_STRICT=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 TORCHINDUCTOR_FORCE_DISABLE_CACHES=1
-status=0
+# Each process of all passes adds the kernels that it launches.
+export TORCH_AULE_KERNEL_LOG=$PWD/build/kernels.log
+mkdir -p build && rm -f "$TORCH_AULE_KERNEL_LOG"
+status=0 has_current=0
 
 # What only compiles. It runs beside the tests.
 compilers() {
   local failed=0
   echo "== compiled for chips that are not there: RDNA4, Apple M1, Adreno"
-  "$py" benchmarks/chip_statistics.py --smoke
+  TORCH_AULE_KERNEL_LOG= "$py" benchmarks/chip_statistics.py --smoke  # nothing runs there
   case $? in
     0) ;;
     77) echo "== left out: the compilers of chips could not be fetched (see above)" ;;
@@ -28,6 +31,7 @@ on_current() {
 }
 
 if tools/modern_lavapipe.sh build/modern-lavapipe; then
+  has_current=1
   echo "== on a current lavapipe, with cooperative matrices"
   # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
   # pytest's: those would be started without the driver's loader). Two minutes of two cores, or seven where no pipeline
@@ -67,4 +71,9 @@ done
 
 echo "== on the installed driver, under the validation layers"
 TORCH_AULE_VALIDATION=1 "$py" -m pytest -q -n "${TORCH_AULE_TEST_JOBS:-2}" test || status=1
+
+if [ "$has_current" = 1 ]; then
+  echo "== kernels that no pass has launched"
+  "$py" test/kernel_coverage.py "$TORCH_AULE_KERNEL_LOG" && echo none || status=1
+fi
 exit $status

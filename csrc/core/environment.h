@@ -44,7 +44,8 @@ enum class PieceType : uint8_t { bfloat16, float16 };
   X(bool,   disable_cpu_kernels,  false,        "TORCH_AULE_DISABLE_CPU_KERNELS") \
   X(bool,   disable_timestamps,   false,        "TORCH_AULE_DISABLE_TIMESTAMPS")  \
   X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")     \
-  X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")
+  X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
+  X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")
 
 #define AULE_OVERRIDES(X)                                                                               \
   X(AttentionVariant, attention_variant,      AttentionVariant::any, "TORCH_AULE_ATTENTION_VARIANT")    \

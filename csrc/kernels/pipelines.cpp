@@ -4,12 +4,14 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "core/caps.h"
+#include "core/environment.h"
 #include "core/per_device.h"
 #include "kernels/registry.h"
 #include "kernels/spec.h"
@@ -109,6 +111,13 @@ const vulkan::Pipeline* made(DeviceTable& tables, vulkan::Device& device, uint64
       {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
 }
 
+// For the tests, which must dispatch every kernel (test/kernel_coverage.py). Lines of several processes do not mix: each
+// is one write at the end of the file.
+void log_kernel(const char* name) {
+  if (const auto& file = environment().kernel_log; file && !file->empty())
+    std::ofstream(*file, std::ios::app) << std::string(name) + "\n";
+}
+
 const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, KernelId id,
                                SpecWords spec) {
   const KernelSource& r = source(id);
@@ -128,6 +137,7 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   const uint64_t content = hash_of(content_hash(id), spec);
   const auto* entry = new Entry{Key(hash, id, spec), made(tables, device, content, id, spec)};
   tables.by_content.emplace(content, entry);
+  log_kernel(r.name);
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {
