@@ -1,6 +1,6 @@
 """Which kernels a run of the tests has launched, from the log that TORCH_AULE_KERNEL_LOG names.
 
-    python test/kernel_coverage.py LOG     exits 1 where a kernel was not launched, and names it
+python test/kernel_coverage.py LOG     exits 1 where a kernel was not launched, and names it
 """
 
 import re

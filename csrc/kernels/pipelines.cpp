@@ -111,8 +111,8 @@ const vulkan::Pipeline* made(DeviceTable& tables, vulkan::Device& device, uint64
       {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
 }
 
-// For the tests, which must dispatch every kernel (test/kernel_coverage.py). Lines of several processes do not mix: each
-// is one write at the end of the file.
+// For the tests, which must dispatch every kernel (test/kernel_coverage.py). Lines of several processes do not mix,
+// because each is one write at the end of the file.
 void log_kernel(const char* name) {
   if (const auto& file = environment().kernel_log; file && !file->empty())
     std::ofstream(*file, std::ios::app) << std::string(name) + "\n";
