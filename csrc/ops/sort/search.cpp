@@ -16,13 +16,12 @@
 #include <cmath>
 
 #include "kernels_sort.gen.h"
+#include "ops/sort/plan.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
-
-uint32_t local_size(const at::Tensor& t) { return caps_of(t).is_software() ? 32 : 128; }
 
 void search(const char* name, const at::Tensor& bounds, const at::Tensor& values, bool right,
             const OptionalTensor& sorter, const at::Tensor& out) {
@@ -58,7 +57,7 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
   p.numel = v.numel();
   p.m = m;
   p.n = b.dim() == 1 ? 0 : v.size(-1);
-  const uint32_t local = local_size(v);
+  const uint32_t local = search_local(profile_of(v));
   SearchsortedSpec spec{.bounds_dtype = db,
                         .values_dtype = dv,
                         .out_dtype = dtype_of(dense, name),
@@ -102,7 +101,7 @@ void write_nonzero(const at::Tensor& flags, const at::Tensor& before, at::IntArr
   p.by_columns = !out.is_contiguous();
   for (size_t d = 0; d < sizes.size(); ++d) p.sizes[d] = sizes[d];
   if (p.numel == 0 || out.numel() == 0) return;
-  const uint32_t local = local_size(flags);
+  const uint32_t local = search_local(profile_of(flags));
   launch(current(flags), kernel::nonzero_write(), {.before_dtype = dtype_of(before, "nonzero"), .local = local}, p,
          args, linear_grid(ceil_div(p.numel, local)));
 }

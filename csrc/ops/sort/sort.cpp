@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "kernels_sort.gen.h"
+#include "ops/sort/plan.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -37,13 +38,12 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
   if (values.numel() == 0) return {values, indices};
   TORCH_CHECK(n <= 0xffffffffll, name, ": expected fewer than 2^32 elements along the dimension, but got ", n);
   const DType dt = dtype_of(x, name);
-  const bool wide = dt == DType::f64 || dt == DType::i64;
+  const SortPlan plan = sort_plan(
+      profile_of(x), {static_cast<uint64_t>(rows), static_cast<uint64_t>(n), static_cast<uint64_t>(count), dt});
+  const bool wide = plan.has_positions;
   const auto bytes = x.options().dtype(at::kByte);
   at::Tensor keys[2], positions[2];
-  const bool cpu = caps_of(x).is_software();
-  const uint32_t local = cpu ? 32 : 256;
-  const int64_t block = cpu ? 32 : 256;
-  for (int i = 0; i < (n > block ? 2 : 1); ++i) {
+  for (int i = 0; i < (plan.merges > 0 ? 2 : 1); ++i) {
     keys[i] = at::empty({rows * n * 8}, bytes);
     if (wide) positions[i] = at::empty({rows * n * 4}, bytes);
   }
@@ -56,12 +56,11 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
     if (wide) p.positions = args.write(positions[0]);
     p.rows = rows;
     p.n = n;
-    SortBlockSpec spec{.dtype = dt, .is_descending = descending, .block = static_cast<int>(block), .local = local};
-    launch(stream, kernel::sort_block(cpu ? 0 : 1), spec, p, args,
-           linear_grid(cpu ? ceil_div(rows * n, local) : uint64_t(rows) * ceil_div(n, block)));
+    SortBlockSpec spec{.dtype = dt, .is_descending = descending, .block = plan.block, .local = plan.local};
+    launch(stream, kernel::sort_block(plan.by_workgroup ? 1 : 0), spec, p, args, plan.block_grid);
   }
   int at_ = 0;
-  for (int64_t run = block; run < n; run *= 2, at_ ^= 1) {
+  for (int merge = 0; merge < plan.merges; ++merge, at_ ^= 1) {
     TensorArgs args;
     SortMergeParams p{};
     p.keys = args.read(keys[at_]);
@@ -72,9 +71,8 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
     }
     p.rows = rows;
     p.n = n;
-    p.run = run;
-    launch(stream, kernel::sort_merge(), {.has_positions = wide, .local = local}, p, args,
-           linear_grid(ceil_div(rows * n, local)));
+    p.run = plan.block << merge;
+    launch(stream, kernel::sort_merge(), {.has_positions = wide, .local = plan.local}, p, args, plan.merge_grid);
   }
   TensorArgs args;
   SortEmitParams p{};
@@ -87,8 +85,8 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
   p.n = n;
   p.first = first;
   p.count = count;
-  launch(stream, kernel::sort_emit(), {.raw_dtype = raw_dtype_of(x), .has_positions = wide, .local = local}, p, args,
-         linear_grid(ceil_div(rows * count, local)));
+  launch(stream, kernel::sort_emit(), {.raw_dtype = raw_dtype_of(x), .has_positions = wide, .local = plan.local}, p,
+         args, plan.emit_grid);
   return {values, indices};
 }
 
