@@ -82,14 +82,20 @@ BagResult launch_bags(const Bags& b) {
   return result;
 }
 
+// Entries of a part of a bag, or nothing where one invocation may have them all. Parts are shorter than the limit,
+// because long float32 sums lose precision.
+std::optional<int64_t> part_of_bag(const Caps& caps, int64_t entries) {
+  if (may_walk(caps, static_cast<uint64_t>(entries))) return {};
+  return static_cast<int64_t>(std::min<uint64_t>(longest_walk(caps), 2048));
+}
+
 // A bag may have all entries. If these are too many for the loop of one invocation, the host reads the offsets and
 // splits long bags into parts. The parts' results are then the entries of bags.
 BagResult run_bags(const Bags& b) {
   const Caps& caps = caps_of(b.weight);
   const int64_t entries = b.indices.numel();
-  if (may_walk(caps, static_cast<uint64_t>(entries))) return launch_bags(b);
-  // Shorter than the limit, because long float32 sums lose precision.
-  const auto most = static_cast<int64_t>(std::min<uint64_t>(longest_walk(caps), 2048));
+  const auto most = part_of_bag(caps, entries);
+  if (!most) return launch_bags(b);
   TORCH_CHECK_NOT_IMPLEMENTED(!runtime::is_capturing(b.weight.device().index()), kBag, ": ", entries,
                               " entries cannot be captured in a graph, since this device's driver ends loops after ",
                               caps.max_loop_iterations, " iterations");
@@ -104,7 +110,7 @@ BagResult run_bags(const Bags& b) {
     do {
       starts.push_back(at);
       owners.push_back(bag);
-      at += most;
+      at += *most;
     } while (at < offset(bag + 1));
   }
   const auto parts = static_cast<int64_t>(starts.size());

@@ -23,19 +23,19 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_
   at::DimVector shape(indices.sizes());
   shape.push_back(weight.size(1));
   at::Tensor out = at::empty(shape, weight.options());
-  IndexPlan plan{op, out, weight, {indices}, {weight.size(0)}, {weight.stride(0)}, {}, false};
+  IndexCall call{op, out, weight, {indices}, {{weight.size(0)}, {weight.stride(0)}, {}}, false};
   for (int64_t d = 0; d < out.dim(); ++d) {
-    IndexPlan::Dim dim;
+    IndexSpace::Dim dim;
     dim.size = out.size(d);
     dim.plain_stride = out.stride(d);
     if (d < indices.dim())
       dim.index_stride[0] = indices.stride(d);
     else
       dim.indexed_stride = weight.stride(1);
-    plan.dims.push_back(dim);
+    call.space.dims.push_back(dim);
   }
-  check_bound(op, plan);
-  run_get(std::move(plan));
+  check_bound(op, call);
+  run_get(std::move(call));
   return out;
 }
 
@@ -53,15 +53,15 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   if (source.numel() == 0) return out.to(grad_output.scalar_type());
   if (scale_grad_by_freq) {
     at::Tensor count = at::zeros({num_weights}, out.options());
-    run_combine(plan_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true,
+    run_combine(call_along_dim(op, at::full({}, 1, out.options()).expand({line.numel()}), count, 0, line, /*line=*/true,
                                /*wrap=*/false),
                 Combine::add);
     // An index out of range was reported above and reads a count of 0 here.
     source = source.to(out.scalar_type()).div(at::clamp_min(at::index_select(count, 0, line), 1).unsqueeze(1));
   }
-  IndexPlan plan = plan_along_dim(op, source, out, 0, line, /*line=*/true, /*wrap=*/false);
-  check_bound(op, plan);
-  run_combine(std::move(plan), Combine::add);
+  IndexCall call = call_along_dim(op, source, out, 0, line, /*line=*/true, /*wrap=*/false);
+  check_bound(op, call);
+  run_combine(std::move(call), Combine::add);
   if (padding_idx >= 0 && padding_idx < num_weights) out.select(0, padding_idx).zero_();
   return narrow ? out.to(grad_output.scalar_type()) : out;
 }
@@ -75,10 +75,10 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
   if (indices.numel() == 0 || self.numel() == 0) return self;
   at::Tensor used = at::zeros({self.size(0)}, self.options().dtype(at::kBool));
   const at::Tensor line = indices.reshape({-1});
-  IndexPlan plan = plan_along_dim(op, at::full({}, true, used.options()).expand({line.numel()}), used, 0, line,
+  IndexCall call = call_along_dim(op, at::full({}, true, used.options()).expand({line.numel()}), used, 0, line,
                                   /*line=*/true, /*wrap=*/false);
-  for (auto& d : plan.dims) d.meets = false;  // all writers of an element write the same value
-  run_put(std::move(plan));
+  for (auto& d : call.space.dims) d.meets = false;  // all writers of an element write the same value
+  run_put(std::move(call));
   const at::Tensor norms = at::norm(self, norm_type, 1);
   const at::Tensor scale = at::full({}, max_norm, norms.options()).div(norms.add(1e-7));
   const at::Tensor kept = at::where(used.logical_and(norms.gt(max_norm)), scale, at::ones_like(scale));

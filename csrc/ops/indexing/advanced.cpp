@@ -38,8 +38,8 @@ AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
   if (mixed)
     for (auto& index : info.indices)
       if (index.defined()) index = index.to(at::kLong);
-  TORCH_CHECK_INDEX(static_cast<size_t>(info.count) <= IndexPlan::kMaxIndices, op, ": more than ",
-                    IndexPlan::kMaxIndices, " index tensors are not supported on aule");
+  TORCH_CHECK_INDEX(static_cast<size_t>(info.count) <= IndexSpace::kMaxIndices, op, ": more than ",
+                    IndexSpace::kMaxIndices, " index tensors are not supported on aule");
   const auto sizes = info.self.sizes();
   info.result_shape = at::DimVector(sizes.begin(), sizes.begin() + info.first);
   info.result_shape.append(info.index_shape.begin(), info.index_shape.end());
@@ -74,28 +74,28 @@ at::Tensor empty_result(const AdvancedIndices& info) {
   return config.build().output();
 }
 
-IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain) {
-  IndexPlan plan{op, plain, info.self, {}, {}, {}, {}, true};
+IndexCall advanced_call(const char* op, const AdvancedIndices& info, const at::Tensor& plain) {
+  IndexCall call{op, plain, info.self, {}, {}, true};
   for (int64_t d = info.first; d < info.first + info.count; ++d) {
-    plan.index.push_back(info.indices[d]);
-    plan.bound.push_back(info.self.size(d));
-    plan.step.push_back(info.self.stride(d));
+    call.index.push_back(info.indices[d]);
+    call.space.bound.push_back(info.self.size(d));
+    call.space.step.push_back(info.self.stride(d));
   }
   const auto index_ndim = static_cast<int64_t>(info.index_shape.size());
   for (int64_t d = 0; d < plain.dim(); ++d) {
-    IndexPlan::Dim out;
+    IndexSpace::Dim out;
     out.size = plain.size(d);
     out.plain_stride = plain.stride(d);
     const int64_t inside = d - info.first;
     out.meets = inside >= 0 && inside < index_ndim;
     if (out.meets) {
-      for (size_t k = 0; k < plan.index.size(); ++k) out.index_stride[k] = plan.index[k].stride(inside);
+      for (size_t k = 0; k < call.index.size(); ++k) out.index_stride[k] = call.index[k].stride(inside);
     } else {
       out.indexed_stride = info.self.stride(inside < 0 ? d : d - index_ndim + info.count);
     }
-    plan.dims.push_back(out);
+    call.space.dims.push_back(out);
   }
-  return plan;
+  return call;
 }
 
 }  // namespace aule::ops

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "ops/indexing/plan.h"
+#include "ops/indexing/launch.h"
 
 namespace aule::ops {
 
@@ -22,6 +22,6 @@ AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
 // A tensor of result_shape whose dimensions lie in memory as PyTorch lays out x[indices] on other devices.
 at::Tensor empty_result(const AdvancedIndices& info);
 // `plain` has result_shape.
-IndexPlan plan_advanced(const char* op, const AdvancedIndices& info, const at::Tensor& plain);
+IndexCall advanced_call(const char* op, const AdvancedIndices& info, const at::Tensor& plain);
 
 }  // namespace aule::ops

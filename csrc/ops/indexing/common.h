@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "ops/indexing/plan.h"
+#include "ops/indexing/launch.h"
 
 namespace aule::ops {
 
@@ -47,9 +47,9 @@ inline void start_from(const at::Tensor& self, at::Tensor& out) {
 }
 
 // A tensor to index in place of one with a dimension of size 0.
-inline void check_bound(const char* op, const IndexPlan& plan) {
-  if (plan.empty()) return;
-  for (const int64_t b : plan.bound)
+inline void check_bound(const char* op, const IndexCall& call) {
+  if (call.space.empty()) return;
+  for (const int64_t b : call.space.bound)
     TORCH_CHECK_INDEX(b > 0, op, "(): index is out of bounds for dimension with size 0");
 }
 

@@ -19,9 +19,9 @@ at::Tensor& gather_out(const at::Tensor& self, int64_t dim, const at::Tensor& in
   at::native::resize_output(out, index.sizes());
   if (index.numel() == 0) return out;
   check_not_overlapping(out, {&self, &index});
-  IndexPlan plan = plan_along_dim(op, out, self, dim, index, /*line=*/false, /*wrap=*/false);
-  check_bound(op, plan);
-  run_get(std::move(plan));
+  IndexCall call = call_along_dim(op, out, self, dim, index, /*line=*/false, /*wrap=*/false);
+  check_bound(op, call);
+  run_get(std::move(call));
   return out;
 }
 
@@ -39,9 +39,9 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   at::native::resize_output(out, shape);
   if (out.numel() == 0) return out;
   check_not_overlapping(out, {&self, &index});
-  IndexPlan plan = plan_along_dim(op, out, self, dim, index, /*line=*/true, /*wrap=*/false);
-  check_bound(op, plan);
-  run_get(std::move(plan));
+  IndexCall call = call_along_dim(op, out, self, dim, index, /*line=*/true, /*wrap=*/false);
+  check_bound(op, call);
+  run_get(std::move(call));
   return out;
 }
 
@@ -60,7 +60,7 @@ at::Tensor& take_out(const at::Tensor& self, const at::Tensor& index, at::Tensor
   if (index.numel() == 0) return out;
   check_not_overlapping(out, {&self, &index});
   // The index counts elements in logical order, which is the memory order of contiguous tensors only.
-  run_get(plan_flat(op, out, self.contiguous(), index));
+  run_get(flat_call(op, out, self.contiguous(), index));
   return out;
 }
 
@@ -72,9 +72,9 @@ at::Tensor take(const at::Tensor& self, const at::Tensor& index) {
 namespace {
 at::Tensor& get_advanced(const char* op, const AdvancedIndices& info, at::Tensor& out) {
   if (out.numel() == 0) return out;
-  IndexPlan plan = plan_advanced(op, info, out);
-  check_bound(op, plan);
-  run_get(std::move(plan));
+  IndexCall call = advanced_call(op, info, out);
+  check_bound(op, call);
+  run_get(std::move(call));
   return out;
 }
 }  // namespace

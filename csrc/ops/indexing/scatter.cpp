@@ -23,16 +23,16 @@ void check_scatter(const char* op, const at::Tensor& self, int64_t dim, const at
   check_index_fits(op, index, src, -1, "src");
 }
 
-// out = self, then a plan that writes src into it; empty when there is nothing to write.
-IndexPlan start_scatter(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+// out = self, then a call that writes src into it; empty when there is nothing to write.
+IndexCall start_scatter(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
                         const at::Tensor& src, at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   check_scatter(op, self, dim, index, src, out);
   start_from(self, out);
   if (index.numel() > 0) check_not_overlapping(out, {&index, &src});
-  IndexPlan plan = plan_along_dim(op, src, out, dim, index, /*line=*/false, /*wrap=*/false);
-  check_bound(op, plan);
-  return plan;
+  IndexCall call = call_along_dim(op, src, out, dim, index, /*line=*/false, /*wrap=*/false);
+  check_bound(op, call);
+  return call;
 }
 
 // A scalar with the shape of the index, all strides 0.
@@ -79,10 +79,10 @@ at::Scalar identity(Combine op, at::ScalarType type) {
   }
 }
 
-// `to(plain, target)` plans a write of `plain` (shaped like the source) into `target` (shaped like out).
-template <class Plan>
+// `to(plain, target)` is the call that writes `plain` (shaped like the source) into `target` (shaped like out).
+template <class To>
 void reduce_into(at::Tensor& out, const at::Tensor& source, const at::Tensor& shape_like, Reduce reduce,
-                 bool include_self, Plan to) {
+                 bool include_self, To to) {
   if (!include_self) run_put(to(spread(out, shape_like, identity(reduce.op, out.scalar_type())), out));
   run_combine(to(source, out), reduce.op);
   if (!reduce.mean) return;
@@ -138,7 +138,7 @@ at::Tensor& scatter_reduce_two_out(const at::Tensor& self, int64_t dim, const at
   if (index.numel() == 0) return out;
   dim = at::maybe_wrap_dim(dim, self.dim());
   reduce_into(out, src, index, how, include_self, [&](const at::Tensor& plain, const at::Tensor& target) {
-    return plan_along_dim(op, plain, target, dim, index, /*line=*/false, /*wrap=*/false);
+    return call_along_dim(op, plain, target, dim, index, /*line=*/false, /*wrap=*/false);
   });
   return out;
 }
@@ -178,9 +178,9 @@ at::Tensor& index_add_out(const at::Tensor& self, int64_t dim, const at::Tensor&
                            ? static_cast<double>(static_cast<float>(alpha.toDouble())) != alpha.toDouble()
                            : self.scalar_type() == at::kLong && static_cast<int32_t>(alpha.toLong()) != alpha.toLong();
   if (inexact) return ops::index_add_out(out, dim, index, source.mul(alpha), 1, out);
-  IndexPlan plan = plan_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
-  check_bound(op, plan);
-  run_combine(std::move(plan), Combine::add, alpha);
+  IndexCall call = call_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
+  check_bound(op, call);
+  run_combine(std::move(call), Combine::add, alpha);
   return out;
 }
 
@@ -194,9 +194,9 @@ at::Tensor& index_reduce_out(const at::Tensor& self, int64_t dim, const at::Tens
   start_from(self, out);
   if (source.numel() == 0) return out;
   check_not_overlapping(out, {&index, &source});
-  check_bound(op, plan_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false));
+  check_bound(op, call_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false));
   reduce_into(out, source, source, how, include_self, [&](const at::Tensor& plain, const at::Tensor& target) {
-    return plan_along_dim(op, plain, target, dim, index, /*line=*/true, /*wrap=*/false);
+    return call_along_dim(op, plain, target, dim, index, /*line=*/true, /*wrap=*/false);
   });
   return out;
 }
@@ -214,9 +214,9 @@ at::Tensor& index_copy_out(const at::Tensor& self, int64_t dim, const at::Tensor
   start_from(self, out);
   if (source.numel() == 0) return out;
   check_not_overlapping(out, {&index, &source});
-  IndexPlan plan = plan_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
-  check_bound(op, plan);
-  run_put(std::move(plan));
+  IndexCall call = call_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
+  check_bound(op, call);
+  run_put(std::move(call));
   return out;
 }
 

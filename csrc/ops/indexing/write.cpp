@@ -30,9 +30,9 @@ at::Tensor& index_fill_tensor_(at::Tensor& self, int64_t dim, const at::Tensor& 
   at::DimVector shape(line.sizes());
   shape[dim] = index.numel();
   const at::Tensor filling = value.to(self.options()).expand(shape);
-  IndexPlan plan = plan_along_dim(op, filling, line, dim, index, /*line=*/true, /*wrap=*/true);
-  for (auto& d : plan.dims) d.meets = false;  // all writers of an element write the same value
-  run_put(std::move(plan));
+  IndexCall call = call_along_dim(op, filling, line, dim, index, /*line=*/true, /*wrap=*/true);
+  for (auto& d : call.space.dims) d.meets = false;  // all writers of an element write the same value
+  run_put(std::move(call));
   return self;
 }
 
@@ -55,11 +55,11 @@ at::Tensor& put_(at::Tensor& self, const at::Tensor& index, const at::Tensor& so
   if (index.numel() == 0) return self;
   // The index counts elements in logical order, which is the memory order of contiguous tensors only.
   const at::Tensor target = self.contiguous();
-  IndexPlan plan = plan_flat(op, source.reshape({-1}), target, index.reshape({-1}));
+  IndexCall call = flat_call(op, source.reshape({-1}), target, index.reshape({-1}));
   if (accumulate) {
-    run_combine(std::move(plan), Combine::add);
+    run_combine(std::move(call), Combine::add);
   } else {
-    run_put(std::move(plan));
+    run_put(std::move(call));
   }
   if (!target.is_same(self)) self.copy_(target);
   return self;
@@ -91,12 +91,12 @@ at::Tensor& index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::
   TORCH_CHECK(at::is_expandable_to(source.sizes(), info.result_shape), "shape mismatch: value tensor of shape ",
               source.sizes(), " cannot be broadcast to indexing result of shape ", at::IntArrayRef(info.result_shape));
   if (info.count == 0) return accumulate ? self.add_(source) : self.copy_(source);
-  IndexPlan plan = plan_advanced(op, info, source.expand(info.result_shape));
-  check_bound(op, plan);
+  IndexCall call = advanced_call(op, info, source.expand(info.result_shape));
+  check_bound(op, call);
   if (accumulate) {
-    run_combine(std::move(plan), Combine::add);
+    run_combine(std::move(call), Combine::add);
   } else {
-    run_put(std::move(plan));
+    run_put(std::move(call));
   }
   return self;
 }
