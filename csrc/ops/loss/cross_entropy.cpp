@@ -3,58 +3,50 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-#include <bit>
-
 #include "kernels_loss.gen.h"
+#include "ops/loss/plan.h"
 #include "ops/tensor/device_assert.h"
-#include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 256;
+constexpr uint32_t kBackwardLocal = 256;  // local_size_x of cross_entropy_backward.comp
 
-int64_t elements_of_block(const at::Tensor& t) { return 16 / static_cast<int64_t>(t.element_size()); }
+// Nothing where no kernel takes these arguments, or none fits the device.
+std::optional<CrossEntropyPlan> plan_for(const at::Tensor& self, const at::Tensor& target, bool per_row) {
+  const auto type = self.scalar_type(), index = target.scalar_type();
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return {};
+  if (index != at::kLong && index != at::kInt && index != at::kByte) return {};
+  if (self.dim() != 2 || target.dim() != 1 || self.size(0) != target.size(0)) return {};
+  if (target.device() != self.device() || !self.is_contiguous() || address_of(self) % 16 != 0) return {};
+  const DType dtype = type == at::kFloat ? DType::f32 : type == at::kHalf ? DType::f16 : DType::bf16;
+  return cross_entropy_plan(profile_of(self), {dtype, self.size(0), self.size(1), per_row});
+}
 
-void check(const char* op, const at::Tensor& self, const at::Tensor& target) {
+CrossEntropyPlan checked_plan(const char* op, const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
   check_same_device(op, {&self, &target});
-  TORCH_CHECK(cross_entropy_serves(self, target), op, ": no kernel serves logits of ", self.scalar_type(),
-              " and shape ", self.sizes(), " with targets of ", target.scalar_type(), " and shape ", target.sizes());
+  const auto plan = plan_for(self, target, reduction == at::Reduction::None);
+  TORCH_CHECK(plan.has_value(), op, ": no kernel serves logits of ", self.scalar_type(), " and shape ", self.sizes(),
+              " with targets of ", target.scalar_type(), " and shape ", target.sizes());
+  return *plan;
 }
 
 }  // namespace
 
 bool cross_entropy_serves(const at::Tensor& self, const at::Tensor& target) {
-  const auto type = self.scalar_type(), index = target.scalar_type();
-  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
-  if (index != at::kLong && index != at::kInt && index != at::kByte) return false;
-  if (self.dim() != 2 || target.dim() != 1 || self.size(0) != target.size(0)) return false;
-  if (target.device() != self.device() || !self.is_contiguous() || address_of(self) % 16 != 0) return false;
-  const Caps& caps = caps_of(self);
-  return !caps.is_software() && caps.max_workgroup_invocations >= kLocal && self.size(0) > 0 &&
-         self.size(1) >= elements_of_block(self) && self.numel() < 0xffffff00ll;
+  return plan_for(self, target, false).has_value();
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tensor& self, const at::Tensor& target,
                                                                  int64_t reduction, int64_t ignore_index, bool wide) {
   constexpr const char* kName = "cross_entropy_loss";
-  check(kName, self, target);
+  const CrossEntropyPlan plan = checked_plan(kName, self, target, reduction);
   const int64_t rows = self.size(0);
   const auto floats = self.options().dtype(at::kFloat);
   const at::Tensor indices = target.contiguous(), lse = at::empty({rows}, floats);
   auto& stream = current(self);
-  const Caps& caps = caps_of(self);
-  const int64_t blocks = self.size(1) / elements_of_block(self);
-  const bool subgroups = caps.subgroup_arithmetic && caps.min_subgroup_size >= 4;
-  // A long row has a workgroup of its own. Shorter rows have small persistent workgroups, as many as are resident.
-  constexpr int64_t kLongBlocks = 2048, kStaying = 1024;  // invocations of a multiprocessor
-  const uint32_t local = blocks > kLongBlocks ? kLocal : 32;
-  int64_t groups = rows;
-  if (blocks <= kLongBlocks && reduction != at::Reduction::None && !walks_limited(caps))
-    groups = std::min(rows, kStaying / local * profile_of(self).multiprocessors);
-  const at::Tensor partial = at::empty({groups, 2}, floats);
+  const at::Tensor partial = at::empty({plan.groups, 2}, floats);
   {
     TensorArgs args;
     CrossEntropyParams p{};
@@ -66,11 +58,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
     p.ignore_index = ignore_index;
     p.rows = static_cast<uint32_t>(rows);
     p.n = static_cast<uint32_t>(self.size(1));
-    p.groups = static_cast<uint32_t>(groups);
+    p.groups = static_cast<uint32_t>(plan.groups);
     p.tag = error_tag(kName);
-    launch(stream, kernel::cross_entropy(subgroups ? 2 : 1),
-           {.dtype = dtype_of(self, kName), .target_dtype = dtype_of(indices, kName), .local = local}, p, args,
-           linear_grid(groups));
+    launch(stream, kernel::cross_entropy(plan.by_subgroups ? 2 : 1),
+           {.dtype = dtype_of(self, kName), .target_dtype = dtype_of(indices, kName), .local = plan.local}, p, args,
+           linear_grid(plan.groups));
   }
   const auto type = wide ? at::kFloat : self.scalar_type();
   const at::Tensor total = at::empty({}, floats);
@@ -81,10 +73,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_fwd(const at::Tenso
   p.partial = args.read(partial);
   p.loss = args.write(loss);
   p.total_weight = args.write(total);
-  p.chunks = static_cast<uint32_t>(groups);
-  const uint32_t widest = std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
+  p.chunks = static_cast<uint32_t>(plan.groups);
   launch(stream, kernel::nll_loss_sum(DType::f32),
-         {.dtype = DType::f32, .mean = reduction == at::Reduction::Mean, .local = widest}, p, args, Grid{1});
+         {.dtype = DType::f32, .mean = reduction == at::Reduction::Mean, .local = plan.sum_local}, p, args, Grid{1});
   return {loss.to(type), total, lse};
 }
 
@@ -92,7 +83,7 @@ at::Tensor cross_entropy_bwd(const at::Tensor& grad_output, const at::Tensor& se
                              const at::Tensor& logsumexp, const at::Tensor& total_weight, int64_t reduction,
                              int64_t ignore_index) {
   constexpr const char* kName = "cross_entropy_loss_backward";
-  check(kName, self, target);
+  const CrossEntropyPlan plan = checked_plan(kName, self, target, reduction);
   check_same_device(kName, {&self, &grad_output, &logsumexp, &total_weight});
   const bool per_row = reduction == at::Reduction::None;
   TORCH_CHECK(grad_output.numel() == (per_row ? self.size(0) : 1) && logsumexp.numel() == self.size(0), kName,
@@ -110,13 +101,14 @@ at::Tensor cross_entropy_bwd(const at::Tensor& grad_output, const at::Tensor& se
   p.ignore_index = ignore_index;
   p.rows = static_cast<uint32_t>(self.size(0));
   p.n = static_cast<uint32_t>(self.size(1));
-  p.blocks = ceil_div(self.numel(), elements_of_block(self));
+  p.blocks = ceil_div(self.numel(), plan.block_elems);
   const CrossEntropyBackwardSpec spec{.dtype = dtype_of(self, kName),
                                       .target_dtype = dtype_of(indices, kName),
                                       .mean = reduction == at::Reduction::Mean,
                                       .per_row = per_row,
                                       .grad_dtype = dtype_of(grad, kName)};
-  launch(current(self), kernel::cross_entropy_backward(), spec, p, args, linear_grid(ceil_div(p.blocks, kLocal)));
+  launch(current(self), kernel::cross_entropy_backward(), spec, p, args,
+         linear_grid(ceil_div(p.blocks, kBackwardLocal)));
   return grad_input;
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "kernels_loss.gen.h"
+#include "ops/loss/plan.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
@@ -110,12 +111,9 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
   const auto kernel = kernel::nll_loss(compute_type(dtype));
   check_kernel(op, shape.input, kernel.id);
   const at::Tensor dense_target = target.contiguous();
-  uint32_t chunks = static_cast<uint32_t>(std::min<int64_t>(shape.positions(), 1024));
-  const Caps& caps = caps_of(shape.input);
-  if (sum && walks_limited(caps)) {
-    chunks = std::max(chunks, ceil_div(shape.positions(), longest_walk(caps)));
-    check_walk(op, caps, chunks / 64);  // of nll_loss_sum.comp's one workgroup
-  }
+  const DeviceProfile& profile = profile_of(shape.input);
+  const uint32_t chunks = nll_loss_chunks(profile, shape.positions());
+  if (sum) check_walk(op, profile, chunks / 64);  // of nll_loss_sum.comp's one workgroup
   const bool direct = !sum && output.is_contiguous();
   at::Tensor dst;
   if (sum) {
