@@ -136,20 +136,35 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
 
 namespace {
 
+PoolPlan plan_of(const Window& w, PoolPass pass, const at::Tensor& in) {
+  const Caps& caps = caps_of(in);
+  const auto plan = pool_plan(caps, w, pass);
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), "avg_pool_backward: more windows hold one element than this device's ",
+                              "driver lets a loop have iterations (", caps.max_loop_iterations, ", ", caps.driver_name,
+                              " ", caps.driver_info, ")");
+  return *plan;
+}
+
 void run_avg(const Window& w, AvgPoolDIRECTION direction, const at::Tensor& in, const at::Tensor& out, bool count_pad,
              std::optional<int64_t> divisor) {
   TORCH_CHECK(!divisor.has_value() || *divisor != 0, "avg_pool: divisor_override must not be zero");
   const bool forward = direction == AvgPoolDIRECTION::forward;
-  if (forward ? long_avg_forward(w, in, out, count_pad, divisor) : long_avg_backward(w, in, out, count_pad, divisor))
-    return;
-  launch_avg(w, forward, in, out, count_pad, divisor);
+  const PoolPlan plan = plan_of(w, forward ? PoolPass::avg_forward : PoolPass::avg_backward, in);
+  if (plan.at_once) {
+    launch_avg(w, forward, in, out, count_pad, divisor);
+  } else if (forward) {
+    long_avg_forward(w, plan, in, out, count_pad, divisor);
+  } else {
+    long_avg_backward(w, plan, in, out, count_pad, divisor);
+  }
 }
 
 void max_forward(const Window& w, const at::Tensor& self, const at::Tensor& out, const at::Tensor& indices) {
   const at::Tensor x = self.contiguous();
   into(out, [&](const at::Tensor& o) {
     into(indices, [&](const at::Tensor& i) {
-      if (!long_max_forward(w, x, o, i)) launch_max_forward(w, x, o, i);
+      const PoolPlan plan = plan_of(w, PoolPass::max_forward, x);
+      plan.at_once ? launch_max_forward(w, x, o, i) : long_max_forward(w, plan, x, o, i);
     });
   });
 }
@@ -161,7 +176,7 @@ void max_gradient(const Window& w, const at::Tensor& grad_output, const at::Tens
     return;
   }
   into(grad_input, [&](const at::Tensor& o) {
-    if (!long_max_backward(w, g, o, i)) launch_max_backward(w, g, o, i);
+    plan_of(w, PoolPass::max_backward, g).at_once ? launch_max_backward(w, g, o, i) : long_max_backward(w, g, o, i);
   });
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "ops/conv/pool_window.h"
-#include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -34,21 +33,6 @@ int64_t cells(const PoolWindow& w, size_t d, int64_t o, bool count_pad) {
   return count_pad ? end - begin : std::min<int64_t>(end, w.in[d]) - std::max<int64_t>(begin, 0);
 }
 
-// Iterations along one axis: of a window; of the windows around one element.
-uint64_t window_walk(const PoolWindow& w, size_t d) {
-  const int64_t length = w.adaptive ? (w.in[d] + w.out[d] - 1) / w.out[d] + 1 : std::min(w.kernel[d], w.in[d]);
-  return static_cast<uint64_t>(length);
-}
-uint64_t cover_walk(const PoolWindow& w, size_t d) {
-  const int64_t reach = (int64_t{w.kernel[d]} - 1) * w.dilation[d] + 1,
-                windows = w.adaptive ? (w.out[d] + w.in[d] - 1) / w.in[d] + 3 : reach / w.stride[d] + 1;
-  return static_cast<uint64_t>(std::min<int64_t>(windows, w.out[d]));
-}
-template <class Walk>
-uint64_t nested(const PoolWindow& w, const Walk& walk) {
-  return walk(w, 0) * (1 + walk(w, 1) * (1 + walk(w, 2))) + 8;
-}
-
 // The same windows along axis `d` only, over an input of `size`.
 PoolWindow along(const PoolWindow& w, size_t d, const at::Tensor& planes) {
   PoolWindow one;
@@ -61,9 +45,6 @@ PoolWindow along(const PoolWindow& w, size_t d, const at::Tensor& planes) {
   one.pad[d] = w.pad[d];
   one.dilation[d] = w.dilation[d];
   return one;
-}
-bool is_identity(const PoolWindow& w, size_t d) {
-  return w.in[d] == w.out[d] && (w.adaptive || (w.kernel[d] == 1 && w.stride[d] == 1 && w.pad[d] == 0));
 }
 // Fixed windows of `kernel` taps without padding.
 PoolWindow fixed(const PoolWindow& w, size_t d, const at::Tensor& planes, int64_t kernel, int64_t out) {
@@ -85,17 +66,16 @@ Range tap_range(const PoolWindow& w, size_t d, int64_t first, int64_t count) {
 }
 int64_t padded_size(const PoolWindow& w, size_t d) { return tap_range(w, d, 0, w.kernel[d]).count; }
 
-at::Tensor sums_along(const PoolWindow& w, size_t d, const at::Tensor& planes) {
-  if (is_identity(w, d)) return planes;
+at::Tensor sums_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const at::Tensor& planes) {
+  if (plan.axes[d] == PoolAxis::identity) return planes;
   const auto dim = static_cast<int64_t>(d) + 1;
   const auto launch = [](const PoolWindow& one, const at::Tensor& x) {
     const at::Tensor out = result_of(one, x, at::kFloat);
     launch_avg(one, true, x, out, false, 1);
     return out;
   };
-  const Caps& caps = caps_of(planes);
-  if (may_walk(caps, window_walk(w, d) + 8)) return launch(along(w, d, planes), planes);
-  if (w.adaptive) {
+  if (plan.axes[d] == PoolAxis::whole) return launch(along(w, d, planes), planes);
+  if (plan.axes[d] == PoolAxis::output_by_output) {
     std::vector<at::Tensor> sums;
     for (int64_t o = 0; o < w.out[d]; ++o) {
       const Range r = adaptive_range(w, d, o);
@@ -108,9 +88,8 @@ at::Tensor sums_along(const PoolWindow& w, size_t d, const at::Tensor& planes) {
   pads[pads.size() - 1] = padded_size(w, d) - w.pad[d] - w.in[d];
   const at::Tensor padded = at::constant_pad_nd(planes, pads, 0);
   at::Tensor sum;
-  const auto most = static_cast<int64_t>(longest_walk(caps));
-  for (int64_t first = 0; first < w.kernel[d]; first += most) {
-    const int64_t count = std::min<int64_t>(most, w.kernel[d] - first);
+  for (int64_t first = 0; first < w.kernel[d]; first += plan.part_taps) {
+    const int64_t count = std::min<int64_t>(plan.part_taps, w.kernel[d] - first);
     const Range r = tap_range(w, d, first, count);
     const at::Tensor x = padded.narrow(dim, r.begin, r.count).contiguous();
     const at::Tensor part = launch(fixed(w, d, x, count, w.out[d]), x);
@@ -155,8 +134,7 @@ Maxima larger(const Maxima& a, const Maxima& b) {
 }
 
 // Windows of `kernel` taps, which fit `from` without padding.
-Maxima maxima_of_parts(const PoolWindow& w, size_t d, const Maxima& from, int64_t kernel, int64_t out) {
-  const auto most = static_cast<int64_t>(longest_walk(caps_of(from.values)));
+Maxima maxima_of_parts(const PoolWindow& w, int64_t most, size_t d, const Maxima& from, int64_t kernel, int64_t out) {
   PoolWindow own = w;
   own.out[d] = static_cast<int32_t>(out);
   Maxima best;
@@ -169,17 +147,17 @@ Maxima maxima_of_parts(const PoolWindow& w, size_t d, const Maxima& from, int64_
   return best;
 }
 
-Maxima maxima_along(const PoolWindow& w, size_t d, const Maxima& from) {
-  if (is_identity(w, d)) return from;
+Maxima maxima_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const Maxima& from) {
+  if (plan.axes[d] == PoolAxis::identity) return from;
   const auto dim = static_cast<int64_t>(d) + 1;
-  if (may_walk(caps_of(from.values), 2 * window_walk(w, d) + 8)) return launch_maxima(along(w, d, from.values), from);
-  if (w.adaptive) {
+  if (plan.axes[d] == PoolAxis::whole) return launch_maxima(along(w, d, from.values), from);
+  if (plan.axes[d] == PoolAxis::output_by_output) {
     std::vector<at::Tensor> values, indices;
     PoolWindow own = w;
     own.stride[d] = own.dilation[d] = 1;
     for (int64_t o = 0; o < w.out[d]; ++o) {
       const Range r = adaptive_range(w, d, o);
-      const Maxima part = maxima_of_parts(own, d, narrow(from, dim, r), r.count, 1);
+      const Maxima part = maxima_of_parts(own, plan.part_taps, d, narrow(from, dim, r), r.count, 1);
       values.push_back(part.values);
       indices.push_back(part.indices);
     }
@@ -197,31 +175,27 @@ Maxima maxima_along(const PoolWindow& w, size_t d, const Maxima& from) {
     const at::Tensor inside = after < 0 ? t.narrow(dim, 0, t.size(dim) + after) : t;
     return at::cat({side(0, before), inside, side(t.size(dim) - 1, after)}, dim);
   };
-  return maxima_of_parts(w, d, {pad(from.values, true), pad(from.indices, false)}, w.kernel[d], w.out[d]);
+  return maxima_of_parts(w, plan.part_taps, d, {pad(from.values, true), pad(from.indices, false)}, w.kernel[d],
+                         w.out[d]);
 }
 
 }  // namespace
 
-bool long_avg_forward(const PoolWindow& w, const at::Tensor& in, const at::Tensor& out, bool count_pad,
-                      std::optional<int64_t> divisor) {
-  if (may_walk(caps_of(in), nested(w, window_walk))) return false;
+void long_avg_forward(const PoolWindow& w, const PoolPlan& plan, const at::Tensor& in, const at::Tensor& out,
+                      bool count_pad, std::optional<int64_t> divisor) {
   at::Tensor sums = in_planes(in, w.in).to(at::kFloat);
-  for (const size_t d : {2, 1, 0}) sums = sums_along(w, d, sums);
+  for (const size_t d : {2, 1, 0}) sums = sums_along(w, plan, d, sums);
   if (sums.is_alias_of(in)) sums = sums.clone();
   divide(w, sums, count_pad, divisor);
   out.copy_(sums.view(out.sizes()));
-  return true;
 }
 
-bool long_avg_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in, bool count_pad,
-                       std::optional<int64_t> divisor) {
-  const Caps& caps = caps_of(grad);
-  if (may_walk(caps, nested(w, cover_walk))) return false;
+void long_avg_backward(const PoolWindow& w, const PoolPlan& plan, const at::Tensor& grad, const at::Tensor& grad_in,
+                       bool count_pad, std::optional<int64_t> divisor) {
   at::Tensor g = in_planes(grad, w.out).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   divide(w, g, count_pad, divisor);
   for (const size_t d : {0, 1, 2}) {
-    if (is_identity(w, d)) continue;
-    check_walk("avg_pool_backward", caps, cover_walk(w, d) + 8);
+    if (plan.axes[d] == PoolAxis::identity) continue;
     PoolWindow one = along(w, d, g);
     one.in[d] = w.in[d];
     const at::Tensor wider = at::empty({g.size(0), one.in[0], one.in[1], one.in[2]}, g.options());
@@ -229,29 +203,24 @@ bool long_avg_backward(const PoolWindow& w, const at::Tensor& grad, const at::Te
     g = wider;
   }
   grad_in.copy_(g.view(grad_in.sizes()));
-  return true;
 }
 
-bool long_max_forward(const PoolWindow& w, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices) {
-  if (may_walk(caps_of(in), nested(w, [](const PoolWindow& v, size_t d) { return 2 * window_walk(v, d); })))
-    return false;
+void long_max_forward(const PoolWindow& w, const PoolPlan& plan, const at::Tensor& in, const at::Tensor& out,
+                      const at::Tensor& indices) {
   const at::Tensor planes = in_planes(in, w.in);
   const at::Tensor places = at::arange(planes[0].numel(), planes.options().dtype(at::kLong));
   Maxima m{planes, places.view({1, w.in[0], w.in[1], w.in[2]}).expand(planes.sizes()).contiguous()};
-  for (const size_t d : {2, 1, 0}) m = maxima_along(w, d, m);
+  for (const size_t d : {2, 1, 0}) m = maxima_along(w, plan, d, m);
   out.copy_(m.values.view(out.sizes()));
   indices.copy_(m.indices.view(out.sizes()));
-  return true;
 }
 
-bool long_max_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in,
+void long_max_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in,
                        const at::Tensor& indices) {
-  if (may_walk(caps_of(grad), nested(w, cover_walk))) return false;
   const at::Tensor flat = in_planes(grad, w.out).flatten(1).to(at::kFloat);
   const at::Tensor sums = at::empty({flat.size(0), grad_in.numel() / flat.size(0)}, flat.options()).zero_();
   sums.scatter_add_(1, in_planes(indices, w.out).flatten(1), flat);
   grad_in.copy_(sums.view(grad_in.sizes()));
-  return true;
 }
 
 }  // namespace aule::ops
