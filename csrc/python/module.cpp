@@ -11,6 +11,7 @@ PYBIND11_MODULE(_C, m) {
   bind_attention(m);
   bind_products(m);
   bind_rows(m);
+  bind_families(m);
   bind_fallback(m);
   bind_kernels(m);
 }

@@ -1,0 +1,102 @@
+// Plans of sorts, indexing, losses and pooling for devices that are described in numbers, none of which is asked: for
+// tests and for people.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/device_profile.h"
+#include "ops/conv/pool_plan.h"
+#include "ops/indexing/plan.h"
+#include "ops/loss/plan.h"
+#include "ops/sort/plan.h"
+#include "python/bindings.h"
+
+namespace aule::python {
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+// Each of `dims` is {size, stride of plain, stride of indexed, meets, stride of each index...}.
+ops::IndexSpace space_from(const Numbers& bound, const Numbers& step, const std::vector<Numbers>& dims) {
+  ops::IndexSpace space;
+  space.bound.append(bound.begin(), bound.end());
+  space.step.append(step.begin(), step.end());
+  for (const Numbers& numbers : dims) {
+    ops::IndexSpace::Dim dim{numbers.at(0), numbers.at(1), numbers.at(2), {}, numbers.at(3) != 0};
+    for (size_t k = 0; k < bound.size(); ++k) dim.index_stride.at(k) = numbers.at(4 + k);
+    space.dims.push_back(dim);
+  }
+  return space;
+}
+
+ops::Combine combine_named(const std::string& name) {
+#define COMBINE_OP(code, op) \
+  if (name == #op) return ops::Combine::op;
+#include "indexing/combine_ops.def"
+#undef COMBINE_OP
+  throw py::value_error("there is no way to combine named " + name);
+}
+
+DType raw_of(size_t bytes) {
+  return bytes == 1 ? DType::raw1 : bytes == 2 ? DType::raw2 : bytes == 4 ? DType::raw4 : DType::raw8;
+}
+
+ops::PoolPass pool_pass(const std::string& name) {
+  if (name == "avg") return ops::PoolPass::avg_forward;
+  if (name == "avg_backward") return ops::PoolPass::avg_backward;
+  return name == "max" ? ops::PoolPass::max_forward : ops::PoolPass::max_backward;
+}
+
+template <class Plan>
+std::string words(const std::optional<Plan>& plan) {
+  return plan ? ops::text_of(*plan) : "none";
+}
+
+}  // namespace
+
+void bind_families(py::module_& m) {
+  m.def("sort_plan",
+        [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t n, uint64_t count) {
+          return ops::text_of(ops::sort_plan(profile, {rows, n, count, dtype_named(dtype)}));
+        });
+  m.def("search_local", [](const DeviceProfile& profile) { return ops::search_local(profile); });
+  m.def("index_move_plan",
+        [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,
+           const std::vector<Numbers>& dims, uint64_t addresses, bool is_ordered) {
+          return ops::text_of(ops::index_move_plan(
+              profile, {space_from(bound, step, dims), raw_of(dtype_size(dtype_named(dtype))), addresses, is_ordered}));
+        });
+  m.def("index_combine_plan",
+        [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,
+           const std::vector<Numbers>& dims, const std::string& op, bool is_deterministic) {
+          return ops::text_of(ops::index_combine_plan(
+              profile, {space_from(bound, step, dims), dtype_named(dtype), combine_named(op), is_deterministic}));
+        });
+  m.def("combines_in_float32", [](const std::string& dtype, const std::string& op, int64_t indexed, int64_t plain) {
+    return ops::combines_in_float32(dtype_named(dtype), combine_named(op), indexed, plain);
+  });
+  m.def("cross_entropy_plan",
+        [](const DeviceProfile& profile, const std::string& dtype, int64_t rows, int64_t n, bool per_row) {
+          return words(ops::cross_entropy_plan(profile, {dtype_named(dtype), rows, n, per_row}));
+        });
+  m.def("nll_loss_chunks",
+        [](const DeviceProfile& profile, int64_t positions) { return ops::nll_loss_chunks(profile, positions); });
+  // Each axis is {in, out, kernel, stride, pad, dilation}; a kernel of 0: adaptive windows.
+  m.def("pool_plan",
+        [](const DeviceProfile& profile, const std::string& pass, const std::array<std::array<int32_t, 6>, 3>& axes) {
+          ops::PoolWindow w;
+          w.adaptive = axes[2][2] == 0;
+          for (size_t d = 0; d < 3; ++d) {
+            w.in[d] = axes[d][0];
+            w.out[d] = axes[d][1];
+            if (w.adaptive) continue;
+            w.kernel[d] = axes[d][2];
+            w.stride[d] = axes[d][3];
+            w.pad[d] = axes[d][4];
+            w.dilation[d] = axes[d][5];
+          }
+          return words(ops::pool_plan(profile, w, pool_pass(pass)));
+        });
+}
+
+}  // namespace aule::python

@@ -1,0 +1,116 @@
+"""Sorts, indexing, losses and pools for the table of plans, `family_plans.txt`: what is launched on which device.
+
+    python test/family_plans.py > test/family_plans.txt        after a change that is meant to change plans
+
+A line is one of these; `N` are numbers:
+
+    sort f32 3x1000 first 5               rows, and how many of the sorted elements of each are wanted
+    search                                invocations of a workgroup of searchsorted
+    get f16 1000x64 rows 700              index_select: 700 rows of a [1000, 64] matrix; `put` writes them
+    add f32 1000x64 rows 700              index_add; also `mul`, `max`, `min`
+    add f32 1000x64 each 700              the same with an index for each element: gather, scatter
+    add f32 1000x64 columns 700           the second dimension is indexed, by a vector; `each column` by a matrix
+    add f32 1000x64 pairs 700             two indices; `flat` one index into the flattened matrix
+    ... deterministic                     deterministic algorithms are asked for
+    ... @1                                starts one byte past an aligned address
+    float32 add bf16 N of N               whether so many elements are added to so many in a float32 copy
+    cross_entropy f32 8192x50257          rows and classes; `none`: a loss for each row
+    nll_loss 100000                       partial sums of so many positions
+    pool avg 1x1x40000 by 39997 stride 1  one axis or more; `max`, `avg_backward`, `max_backward`; `to N`: adaptive
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+import plan_problems
+import plan_table
+import torch_aule
+
+TABLE = pathlib.Path(__file__).with_suffix(".txt")
+HEAD = "Sort, indexing, loss or pool, and its plan on each made-up device; how to read and write it: family_plans.py."
+LIMIT = {"max_loop_iterations": 65519}
+GPU = plan_problems.DEVICES["lavapipe_as_gpu"]
+DEVICES = {
+    **{name: plan_problems.DEVICES[name] for name in ("h200", "rdna3", "arc", "lavapipe")},
+    # Where the driver ends loops after 65,535 iterations: lavapipe of Mesa 22.3, and the kernels of GPUs there.
+    "lavapipe, loops end": plan_problems.DEVICES["lavapipe"] | LIMIT,
+    "gpu, loops end": GPU | LIMIT,
+    # Without atomic additions of float32 and arithmetic in subgroups; and the least that Vulkan allows.
+    "plain gpu": GPU | {"capabilities": ()},
+    "least gpu": GPU | {"capabilities": (), "max_workgroup_invocations": 128, "shared_bytes": 16384},
+}
+SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "b8": 1}
+COMBINES = ("add", "mul", "max", "min")
+
+
+def space(rows: int, columns: int, how: str, count: int):
+    """Bounds and steps of the indices, and the dimensions {size, plain, indexed, meets, index...}."""
+    if how == "rows":  # plain [count, columns]
+        return [rows], [columns], [[count, columns, 0, 1, 1], [columns, 1, 1, 0, 0]]
+    if how == "each":
+        return [rows], [columns], [[count, columns, 0, 1, columns], [columns, 1, 1, 0, 1]]
+    if how == "columns":  # plain [rows, count]
+        return [columns], [1], [[rows, count, columns, 0, 0], [count, 1, 0, 1, 1]]
+    if how == "each column":
+        return [columns], [1], [[rows, count, columns, 0, count], [count, 1, 0, 1, 1]]
+    if how == "pairs":
+        return [rows, columns], [columns, 1], [[count, 1, 0, 1, 1, 1]]
+    return [rows * columns], [1], [[count, 1, 0, 1, 1]]
+
+
+def indexing(profile, line: str) -> str:
+    match = re.fullmatch(r"(\w+) (\w+) (\d+)x(\d+) ([a-z ]+) (\d+)( deterministic)?(?: @(\d+))?", line)
+    op, dtype, rows, columns, how, count, deterministic, start = match.groups()
+    parts = space(int(rows), int(columns), how, int(count))
+    if op in COMBINES:
+        return torch_aule._C.index_combine_plan(profile, dtype, *parts, op, bool(deterministic))
+    ordered = op == "put" and bool(deterministic)
+    return torch_aule._C.index_move_plan(profile, dtype, *parts, (1 << 20) + int(start or 0), ordered)
+
+
+def pool_axes(text: str) -> list[list[int]]:
+    """`1x1x40000 by 1x1x39997 stride 1x1x1 pad 0x0x0` or `1x1x40000 to 1x1x2`."""
+    words = text.split()
+    given = {
+        name: [int(n) for n in value.split("x")] for name, value in zip(["in", *words[1::2]], [words[0], *words[2::2]])
+    }
+    if "to" in given:
+        return [[size, out, 0, 1, 0, 1] for size, out in zip(given["in"], given["to"])]
+    axes = []
+    for size, kernel, stride, pad in zip(
+        given["in"], given["by"], given.get("stride", [1] * 3), given.get("pad", [0] * 3)
+    ):
+        axes.append([size, (size + 2 * pad - kernel) // stride + 1, kernel, stride, pad, 1])
+    return axes
+
+
+def plan(device: str, line: str) -> str:
+    """The plan for one line on one device, in words."""
+    c, profile = torch_aule._C, torch_aule._C.device_profile(DEVICES[device])
+    kind, *rest = line.split()
+    numbers = [int(n) for n in re.findall(r"\b\d+\b", line.replace("x", " "))]
+    if kind == "sort":
+        return c.sort_plan(profile, rest[0], *numbers)
+    if kind == "search":
+        return f"local {c.search_local(profile)}"
+    if kind == "cross_entropy":
+        return c.cross_entropy_plan(profile, rest[0], *numbers, "none" in rest)
+    if kind == "nll_loss":
+        return f"chunks {c.nll_loss_chunks(profile, *numbers)}"
+    if kind == "float32":
+        return "in float32" if c.combines_in_float32(rest[1], rest[0], numbers[1], numbers[0]) else "in place"
+    if kind == "pool":
+        return c.pool_plan(profile, rest[0], pool_axes(line.split(maxsplit=2)[2]))
+    return indexing(profile, line)
+
+
+def read_table() -> dict[str, dict[str, str]]:
+    return plan_table.read(TABLE, DEVICES)
+
+
+if __name__ == "__main__":
+    lines = read_table() if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
+    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
