@@ -13,12 +13,12 @@
 //   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
 //   its positions, shared between `splits` workgroups; float32 partial sums [split][group][m][n].
-// The tile map is gemm_coopmat.comp's. positions: both operands lie along k, a thread's chunks have one tap and channel
-// per step. weights: both lie across, a thread's chunks have one tap and channel for good. 16-bit types: cooperative
-// matrices of any shape, WM x WN per subgroup; float32: 16 x 16 threads with BM / 16 x BN / 16 results each.
+// Tile map: gemm_coopmat.comp's. positions: both operands are k-major, an invocation's vec16bs have one tap and channel
+// in a step. weights: both are mn-major, and have them for good. 16-bit types: cooperative matrices of any shape, WM x
+// WN per subgroup; float32: 16 x 16 invocations with BM / 16 x BN / 16 results each.
 // What was tried, and what it gave: docs/ladders/implicit_gemm.md
 #ifdef T_float
-const uint E = 4;  // elements of a chunk
+const uint E = 4;  // elements of a vec16b
 #else
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -32,13 +32,13 @@ const uint E = 8;
 layout(constant_id = 0) const int MAT_M = 16;
 layout(constant_id = 1) const int MAT_N = 16;  // and the step along k
 layout(local_size_x_id = 2) in;
-layout(constant_id = 2) const uint THREADS = 256;
+layout(constant_id = 2) const uint LOCAL = 256;
 layout(constant_id = 3) const uint BM = 128;
 layout(constant_id = 4) const uint BN = 128;
 layout(constant_id = 5) const uint WM = 64;
 layout(constant_id = 6) const uint WN = 32;
 layout(constant_id = 7) const uint BK = 64;
-layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whole 16-byte chunks
+layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whole vec16bs
 layout(constant_id = 9) const bool HAS_BIAS = false;
 layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has one tap, for BK divides the channels
 #include "common/indexing.glsl"
@@ -76,13 +76,13 @@ uint divided(uint n, uint by[2]) {
 }
 
 #ifdef MAKES_positions
-const uint A_ROW = BK / E, B_ROW = BK / E, A_ROWS = BM, B_ROWS = BN;  // a tile's chunks per row, and rows
+const uint A_ROW = BK / E, B_ROW = BK / E, A_ROWS = BM, B_ROWS = BN;  // a tile's vec16bs per row, and rows
 #else
 const uint A_ROW = BM / E, B_ROW = BN / E, A_ROWS = BK, B_ROWS = BK;
 #endif
 const uint A_PITCH = A_ROW + 1, B_PITCH = B_ROW + 1, B_TILE = A_ROWS * A_PITCH;
-const uint A_CHUNKS = A_ROWS * A_ROW / THREADS, B_CHUNKS = B_ROWS * B_ROW / THREADS;  // per thread
-const uint A_NEXT = THREADS / A_ROW, B_NEXT = THREADS / B_ROW;  // rows from one of a thread's chunks to the next
+const uint A_LOADS = A_ROWS * A_ROW / LOCAL, B_LOADS = B_ROWS * B_ROW / LOCAL;  // per invocation
+const uint A_NEXT = LOCAL / A_ROW, B_NEXT = LOCAL / B_ROW;  // rows between an invocation's vec16bs
 shared uvec4 tiles[B_TILE + B_ROWS * B_PITCH];
 
 #ifdef T_float
@@ -98,24 +98,24 @@ shared float fragment_staging[SUBGROUPS * MAT_M * MAT_N];
 #define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
 #endif
 
-// Where position (y, x) of x lies in its image, in chunks, if it does.
+// The offset of position (y, x) of x in its image, in vec16bs; false: it is outside.
 bool inside(int y, int x, out uint at) {
   at = uint(y * p.width + x) * (p.pixel / E);
   return uint(y) < uint(p.height) && uint(x) < uint(p.width);
 }
-// Row r of the positions: its image's place in chunks, its coordinates before a tap is added.
+// Row r of the positions: its image's place in vec16bs, its coordinates before a tap is added.
 void locate(uint r, out uint image, out int y, out int x) {
   const uint i = divided(r, p.by_area), rest = r - i * p.area, line = divided(rest, p.by_row_width);
   image = i * uint(p.height * p.width) * (p.pixel / E);
   y = int(line) * p.mul[0] + p.off[0];
   x = int(rest - line * p.row_width) * p.mul[1] + p.off[1];
 }
-// k or n as {offset along y, along x, chunk of the pixel}.
-void tap_of(uint k, out int y, out int x, out uint chunk) {
+// k or n as {offset along y, along x, vec16b of the pixel}.
+void tap_of(uint k, out int y, out int x, out uint vec16b) {
   const uint tap = divided(k, p.by_channels), line = divided(tap, p.by_kernel_width);
   y = int(line) * p.step[0];
   x = int(tap - line * uint(p.kernel_width)) * p.step[1];
-  chunk = (k - tap * p.channels) / E;
+  vec16b = (k - tap * p.channels) / E;
 }
 
 uint64_t group_bias;
@@ -148,33 +148,33 @@ void main() {
   const uint group = product % p.groups, split = product / p.groups, m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
   const uint64_t x = p.x + uint64_t(group * p.x_group) * SIZE, w = p.w + uint64_t(group) * p.w_group * SIZE;
   group_bias = p.bias + uint64_t(group * p.n) * SIZE;
-  uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
+  uvec4 held_a[A_LOADS], held_b[B_LOADS];
   const uint a_col = t % A_ROW, b_col = t % B_ROW, a_row = t / A_ROW, b_row = t / B_ROW;
 
 #ifdef MAKES_positions
   const uint k_begin = 0, k_end = p.k;
   const uint64_t out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
-  uint first[A_CHUNKS], w_row[B_CHUNKS];  // the place of (y0, x0) in chunks, to which a tap's is added, and of w's row
-  int y0[A_CHUNKS], x0[A_CHUNKS];
-  UN for (uint i = 0; i < A_CHUNKS; ++i) {
+  uint first[A_LOADS], w_row[B_LOADS];  // the place of (y0, x0) in vec16bs, to which a tap's is added, and of w's row
+  int y0[A_LOADS], x0[A_LOADS];
+  UN for (uint i = 0; i < A_LOADS; ++i) {
     locate(min(m0 + a_row + i * A_NEXT, p.m - 1), first[i], y0[i], x0[i]);
     first[i] += uint(y0[i] * p.width + x0[i]) * (p.pixel / E);
   }
-  UN for (uint i = 0; i < B_CHUNKS; ++i) w_row[i] = min(n0 + b_row + i * B_NEXT, p.n - 1) * (p.w_ld / E);
+  UN for (uint i = 0; i < B_LOADS; ++i) w_row[i] = min(n0 + b_row + i * B_NEXT, p.n - 1) * (p.w_ld / E);
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
     const uint at_k = start + a_col * E;                                                                              \
     int tap_y, tap_x;                                                                                                 \
-    uint chunk;                                                                                                       \
-    tap_of(min(ONE_TAP ? start : at_k, p.k - 1), tap_y, tap_x, chunk);                                             \
-    if (ONE_TAP) chunk += a_col;                                                                                   \
-    chunk += uint(tap_y * p.width + tap_x) * (p.pixel / E);                                                           \
-    UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
+    uint vec16b;                                                                                                      \
+    tap_of(min(ONE_TAP ? start : at_k, p.k - 1), tap_y, tap_x, vec16b);                                            \
+    if (ONE_TAP) vec16b += a_col;                                                                                  \
+    vec16b += uint(tap_y * p.width + tap_x) * (p.pixel / E);                                                          \
+    UN for (uint i = 0; i < A_LOADS; ++i) {                                                                           \
       const bool valid = uint(y0[i] + tap_y) < uint(p.height) && uint(x0[i] + tap_x) < uint(p.width);                 \
       held_a[i] = uvec4(0);                                                                                           \
-      if (valid && at_k < k_end) held_a[i] = Vec16b(x + uint64_t(first[i] + chunk) * 16).v;                            \
+      if (valid && at_k < k_end) held_a[i] = Vec16b(x + uint64_t(first[i] + vec16b) * 16).v;                           \
     }                                                                                                                 \
-    UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
+    UN for (uint i = 0; i < B_LOADS; ++i) {                                                                           \
       held_b[i] = uvec4(0);                                                                                           \
       if (at_k < k_end) held_b[i] = Vec16b(w + uint64_t(w_row[i] + at_k / E) * 16).v;                                  \
     }                                                                                                                 \
@@ -184,23 +184,23 @@ void main() {
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
   const uint64_t out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
   int tap_y, tap_x;
-  uint chunk;
-  tap_of(min(n0 + b_col * E, p.n - 1), tap_y, tap_x, chunk);
+  uint vec16b;
+  tap_of(min(n0 + b_col * E, p.n - 1), tap_y, tap_x, vec16b);
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
-    UN for (uint i = 0; i < A_CHUNKS; ++i) {                                                                          \
+    UN for (uint i = 0; i < A_LOADS; ++i) {                                                                           \
       const uint at_k = start + a_row + i * A_NEXT, col = m0 + a_col * E;                                             \
       held_a[i] = uvec4(0);                                                                                           \
       if (at_k < k_end && col < p.m) held_a[i] = Vec16b(w + (uint64_t(at_k) * p.w_ld + col) * SIZE).v;                 \
     }                                                                                                                 \
-    UN for (uint i = 0; i < B_CHUNKS; ++i) {                                                                          \
+    UN for (uint i = 0; i < B_LOADS; ++i) {                                                                           \
       const uint at_k = start + b_row + i * B_NEXT;                                                                   \
       uint image, at;                                                                                                 \
       int y0, x0;                                                                                                     \
       locate(min(at_k, p.k - 1), image, y0, x0);                                                                      \
       const bool valid = inside(y0 + tap_y, x0 + tap_x, at) && at_k < k_end && n0 + b_col * E < p.n;                  \
       held_b[i] = uvec4(0);                                                                                           \
-      if (valid) held_b[i] = Vec16b(x + uint64_t(image + at + chunk) * 16).v;                                          \
+      if (valid) held_b[i] = Vec16b(x + uint64_t(image + at + vec16b) * 16).v;                                         \
     }                                                                                                                 \
   }
 #endif
@@ -218,8 +218,8 @@ void main() {
 #endif
   LOAD_BOTH(k_begin)
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    UN for (uint i = 0; i < A_CHUNKS; ++i) tiles[(a_row + i * A_NEXT) * A_PITCH + a_col] = held_a[i];
-    UN for (uint i = 0; i < B_CHUNKS; ++i) tiles[B_TILE + (b_row + i * B_NEXT) * B_PITCH + b_col] = held_b[i];
+    UN for (uint i = 0; i < A_LOADS; ++i) tiles[(a_row + i * A_NEXT) * A_PITCH + a_col] = held_a[i];
+    UN for (uint i = 0; i < B_LOADS; ++i) tiles[B_TILE + (b_row + i * B_NEXT) * B_PITCH + b_col] = held_b[i];
     barrier();  // this step's tiles are written
     LOAD_BOTH(k + BK)
 #ifdef T_float
@@ -258,7 +258,7 @@ void main() {
     }
   }
 #else
-  const uint mine = subgroup * MAT_M * MAT_N, lanes = THREADS / SUBGROUPS;
+  const uint mine = subgroup * MAT_M * MAT_N, lanes = LOCAL / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; ++j) {
       coopMatStore(acc[i][j], fragment_staging, mine, MAT_N, ROW_MAJOR);

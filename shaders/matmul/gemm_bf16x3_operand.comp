@@ -21,7 +21,7 @@ struct Params {
 #include "common/params.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
 
-uint narrow(float v) {
+uint to_16_bits(float v) {
   if (DTYPE == AULE_DT_F16) return float_to_f16(v);  // packHalf2x16 rounds as the driver likes
   const uint bits = floatBitsToUint(v), rounded = float_to_bf16(v);
   // The largest numbers round to infinity: their last bits go to the lower piece instead.
@@ -46,9 +46,9 @@ void main() {
   }
   uint high[4], low[4];
   [[unroll]] for (int e = 0; e < 4; ++e) {
-    high[e] = narrow(v[e]);
+    high[e] = to_16_bits(v[e]);
     // Infinity and NaN have no lower piece.
-    low[e] = (floatBitsToUint(v[e]) & 0x7f800000u) == 0x7f800000u ? 0u : narrow(v[e] - widen(high[e]));
+    low[e] = (floatBitsToUint(v[e]) & 0x7f800000u) == 0x7f800000u ? 0u : to_16_bits(v[e] - widen(high[e]));
   }
   const uvec2 h = uvec2(high[0] | high[1] << 16, high[2] | high[3] << 16),
       l = uvec2(low[0] | low[1] << 16, low[2] | low[3] << 16);

@@ -15,10 +15,10 @@
 // out = alpha * a @ b + beta * c on cooperative matrices: float16 and bfloat16, float32 accumulation.
 //
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
-// shared memory, while the step before is multiplied. A 16-byte chunk is 8 elements along k; of an mn-major operand it
-// is 8 along m or n, and a thread transposes 4 k by 8 rows on the way. Rows past m or n read the last ones and are not
-// stored. Where 16-byte loads are not aligned, A_VEC and B_VEC say how many elements one load brings. The remainder of
-// k comes first, so only that load checks bounds.
+// shared memory, while the step before is multiplied. A vec8 is 8 elements along k, 16 bytes; of an mn-major operand it
+// is 8 along m or n, and an invocation transposes 4 k by 8 rows on the way. Rows past m or n read the last ones and are
+// not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. The remainder of k comes
+// first, so only that load checks bounds.
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
 // 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
@@ -32,7 +32,7 @@
 layout(constant_id = 0) const int MAT_M = 16;
 layout(constant_id = 1) const int MAT_N = 16;  // and the step along k
 layout(local_size_x_id = 2) in;
-layout(constant_id = 2) const uint THREADS = 256;
+layout(constant_id = 2) const uint LOCAL = 256;
 layout(constant_id = 3) const uint BM = 128;
 layout(constant_id = 4) const uint BN = 256;
 layout(constant_id = 5) const uint WM = 64;
@@ -42,19 +42,19 @@ layout(constant_id = 8) const bool A_MN_MAJOR = false;
 layout(constant_id = 9) const bool B_MN_MAJOR = false;
 layout(constant_id = 10) const int A_VEC = 8;
 layout(constant_id = 11) const int B_VEC = 8;
-layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of 16-byte chunks
-// 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of 16-byte chunks
+layout(constant_id = 12) const int C_VEC = 0;    // 0: no c; 1: any strides; 8: rows of vec8s
+// 0: float32 partial sums [split][batch][m][n]; 1: any strides; 8: rows of vec8s
 layout(constant_id = 13) const int OUT_VEC = 8;
-layout(constant_id = 14) const uint GROUP = 8;   // row tiles that share their columns in the cache
+layout(constant_id = 14) const uint BAND = 8;   // row tiles that share their columns in the cache
 layout(constant_id = 15) const int K_CHECKS = 1;     // loads compared with k. 0: none; 1: every step; 2: the first one
 layout(constant_id = 16) const bool IS_RAGGED = true;  // m or n is no multiple of BM or BN
-// chunks of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
+// vec8s of a row that neighbours load: BK / 8, or 4 with two slabs of 32 k
 layout(constant_id = 17) const uint LINE = 8;
-// How the place of a chunk of a k-major operand is made. 0: from the thread's address, rows clamped; 1: the workgroup's
-// address, which moves along k, and 32 bits of the thread, in chunks; 2: those 32 bits move. 1 and 2: 16-byte loads, no
-// check of m and n (IS_RAGGED).
+// The address of a vec8 of a k-major operand. 0: the invocation's, rows clamped; 1: the workgroup's, which moves along
+// k, and a 32-bit offset of the invocation, in vec8s; 2: that offset moves. 1 and 2 need 16-byte loads and no check of
+// m and n (IS_RAGGED).
 layout(constant_id = 18) const int ADDRESSES = 0;
-// Where a is k-major, LINE 8: a thread loads rows r and r + 8 and writes whole lanes of a's matrices.
+// If a is k-major and LINE 8: an invocation loads rows r and r + 8 and writes whole lanes of a's matrices.
 layout(constant_id = 19) const bool PAIRS = false;
 layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
@@ -89,13 +89,13 @@ vec2 unpack(uint w) { return vec2(unpackFloat2x16(w)); }
 #endif
 
 const uint FM = WM / MAT_M, FN = WN / MAT_N;
-const uint A_CHUNKS = BM * BK / 8 / THREADS, B_CHUNKS = BN * BK / 8 / THREADS;  // per thread
+const uint A_LOADS = BM * BK / 8 / LOCAL, B_LOADS = BN * BK / 8 / LOCAL;  // per invocation
 
 #if FRAGMENTS == 1
 shared uvec2 tiles[(BM + BN) * BK / 4];
 const uint A_TILE = 0, B_TILE = BM * BK / 4;
 #else
-const uint A_PITCH = (!A_MN_MAJOR ? BK : BM) / 8 + 1, B_PITCH = (!B_MN_MAJOR ? BK : BN) / 8 + 1;  // in chunks
+const uint A_PITCH = (!A_MN_MAJOR ? BK : BM) / 8 + 1, B_PITCH = (!B_MN_MAJOR ? BK : BN) / 8 + 1;  // in vec8s
 const uint A_TILE = 0, B_TILE = (!A_MN_MAJOR ? BM : BK) * A_PITCH;
 shared uvec4 tiles[B_TILE + (!B_MN_MAJOR ? BN : BK) * B_PITCH];
 #endif
@@ -191,7 +191,7 @@ void main() {
   if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
   const uint batch = product % p.batches, split = product / p.batches;
   const uint tile = group % per_product;
-  PLACE_TILE(tile, GROUP, BM, BN)
+  PLACE_TILE(tile, BAND, BM, BN)
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
   const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
@@ -199,8 +199,8 @@ void main() {
   const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * 2,
       b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? chunk_row(t, BM) : block_row(t, BM),
-      b_row = !B_MN_MAJOR ? chunk_row(t, BN) : block_row(t, BN);
+  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
+      b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
   const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
   uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
       b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
@@ -213,21 +213,21 @@ void main() {
   Acc acc[FM][FN];
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
-  uvec4 held_a[A_CHUNKS], held_b[B_CHUNKS];
+  uvec4 held_a[A_LOADS], held_b[B_LOADS];
   // Without checks there is nothing to load past the last step: it is loaded again.
 #define LOAD_BOTH(CHECK)                                                                                              \
-  LOAD(held_a, A_CHUNKS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)       \
-  LOAD(held_b, B_CHUNKS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
+  LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
+  LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
   LOAD_BOTH(K_CHECKS != 0)
-  // The next step begins where this one ends, which may be shorter than it lies in the tiles.
+  // The next step begins where this one ends, which may be shorter than its tiles.
   if (K_CHECKS == 2) {
     const uint back = k_begin + BK - head_end;
     if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
     if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
   }
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    PUT(held_a, A_CHUNKS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
-    PUT(held_b, B_CHUNKS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
+    PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
+    PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
     barrier();  // this step's tiles are written
     if (K_CHECKS == 1 || k + BK < k_end) {
       if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
@@ -284,7 +284,7 @@ void main() {
     }
   }
 #else
-  const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = THREADS / SUBGROUPS;
+  const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = LOCAL / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
       coopMatStore(acc[i][j], fragment_staging, mine, STAGING_COLUMNS, gl_CooperativeMatrixLayoutRowMajor);

@@ -7,14 +7,13 @@
 // out = a @ b, int8 to int32, exact: on cooperative matrices or by dot products of four packed bytes (MATRIX 0).
 //
 // A workgroup makes BM x BN of out. Steps of BK along k pass through registers into shared memory, where both operands
-// lie along k in rows padded by 16 bytes, while the step before is multiplied. A thread loads units of 16 bytes: of one
-// row of a k-major operand, or 4 k by 4 rows of an mn-major one, and transposes their bytes. A_VEC, B_VEC: bytes of one
-// load that alignment allows. Bytes past k are zero; rows past m or n are not stored.
-// MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which lie at multiples of so
-// many bytes. Results leave straight from the matrices where tiles are whole and out's rows contiguous
-// (STORES_MATRICES), else
-// through shared memory.
-// MATRIX 0: 256 threads, each with 4 x 4 results 16 rows and 16 columns apart (BM = BN = 64).
+// are k-major in rows padded by 16 bytes, while the step before is multiplied. An invocation loads units of 16 bytes:
+// of one row of a k-major operand, or 4 k by 4 rows of an mn-major one, and transposes their bytes. A_VEC, B_VEC: bytes
+// of one load that alignment allows. Bytes past k are zero; rows past m or n are not stored.
+// MATRIX 8, 16: a subgroup makes WM x WN by matrices of MAT_M x MAT_K by MAT_K x MAT_N, which start at multiples of so
+// many bytes. Results leave straight from the matrices if tiles are whole and out's rows contiguous (STORES_MATRICES),
+// else through shared memory.
+// MATRIX 0: 256 invocations, each with 4 x 4 results 16 rows and 16 columns apart (BM = BN = 64).
 #if MATRIX
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -27,7 +26,7 @@ layout(constant_id = 0) const int MAT_M = 16;
 layout(constant_id = 1) const int MAT_N = 16;
 layout(constant_id = 2) const int MAT_K = 32;
 layout(local_size_x_id = 3) in;
-layout(constant_id = 3) const uint THREADS = 256;
+layout(constant_id = 3) const uint LOCAL = 256;
 layout(constant_id = 4) const uint BM = 64;
 layout(constant_id = 5) const uint BN = 64;
 layout(constant_id = 6) const uint WM = 64;
@@ -48,7 +47,7 @@ layout(constant_id = 13) const bool STORES_MATRICES = false;
 
 #define UN [[unroll]]
 const uint PITCH = BK + 16;  // of a row in bytes
-const uint A_UNITS = BM * BK / 16 / THREADS, B_UNITS = BN * BK / 16 / THREADS, BAND = 8;
+const uint A_UNITS = BM * BK / 16 / LOCAL, B_UNITS = BN * BK / 16 / LOCAL, BAND = 8;
 // Not words: matrices are loaded from aligned addresses.
 #if MATRIX == 8
 const uint UNIT = 8;
@@ -92,13 +91,13 @@ uint load4(uint64_t at, int valid, int vec) {
   }
   return v;
 }
-// Where unit q of a tile of `rows` lies: rows and k (in words).
+// The row and the k (in words) of unit q of a tile of `rows`.
 uint unit_row(uint q, uint rows, bool mn_major) { return !mn_major ? q / (BK / 16) : q / 4 % (rows / 4) * 4; }
 uint unit_word(uint q, uint rows, bool mn_major) { return !mn_major ? q % (BK / 16) * 4 : q / rows * 4 + q % 4; }
 
 #define LOAD(held, UNITS, ROWS, MN_MAJOR, VEC, base, row0, end, row_stride, k_stride, start)                           \
   UN for (uint i = 0; i < UNITS; ++i) {                                                                               \
-    const uint q = i * THREADS + t, row = row0 + unit_row(q, ROWS, MN_MAJOR);                                         \
+    const uint q = i * LOCAL + t, row = row0 + unit_row(q, ROWS, MN_MAJOR);                                           \
     const uint at_k = start + unit_word(q, ROWS, MN_MAJOR) * 4;                                                       \
     if (!MN_MAJOR) {                                                                                                  \
       const uint64_t at = base + uint64_t(int64_t(min(row, end - 1)) * row_stride + int64_t(at_k) * k_stride);        \
@@ -112,7 +111,7 @@ uint unit_word(uint q, uint rows, bool mn_major) { return !mn_major ? q % (BK / 
   }
 #define PUT(held, UNITS, ROWS, MN_MAJOR, TILE)                                                                         \
   UN for (uint i = 0; i < UNITS; ++i) {                                                                               \
-    const uint q = i * THREADS + t;                                                                                   \
+    const uint q = i * LOCAL + t;                                                                                     \
     const uint place = (TILE + unit_row(q, ROWS, MN_MAJOR)) * PITCH + unit_word(q, ROWS, MN_MAJOR) * 4;                \
     const uvec4 w = held[i];                                                                                          \
     if (!MN_MAJOR) {                                                                                                  \
@@ -188,7 +187,7 @@ void main() {
   }
 
 #if MATRIX
-  const uint lanes = THREADS / SUBGROUPS, mine = subgroup * MAT_M * MAT_N;
+  const uint lanes = LOCAL / SUBGROUPS, mine = subgroup * MAT_M * MAT_N;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; ++j) {
       const uint row = m0 + row0 + i * MAT_M, col = n0 + col0 + j * MAT_N;

@@ -3,7 +3,7 @@
 #ifndef AULE_GEMM_PARAMS_GLSL
 #define AULE_GEMM_PARAMS_GLSL
 #ifndef GEMM_PARAMS_MORE
-#define GEMM_PARAMS_MORE uint64_t residual;  // added to the activated sums, lies as out does
+#define GEMM_PARAMS_MORE uint64_t residual;  // added to the activated sums, with the strides of out
 #endif
 struct Params {
   uint64_t a, b, c, out_;

@@ -2,9 +2,9 @@
 // large results on devices with real shared memory and many registers; gemm_simt.comp makes the small ones.
 //
 // A workgroup of 256 makes 128 x 128 of out, an invocation rows ty*4 + {0..3, 64..67} and columns tx*4 + {0..3,
-// 64..67}: 4 reads of 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k lie there k-major, twice: the next
+// 64..67}: 4 reads of 16 bytes from shared memory for 64 multiply-adds. Steps of 8 k are there k-major, twice: the next
 // step travels from memory through registers into the other half meanwhile, so that a step has one barrier.
-// A_VEC, B_VEC 4: float32, 16-byte loads along the side that A_K_MAJOR, B_K_MAJOR tell; 1: one element at a time.
+// A_VEC, B_VEC 4: float32, 16-byte loads along the side of A_K_MAJOR, B_K_MAJOR; 1: one element at a time.
 // What was tried, and what it gave: docs/ladders/gemm_simt_large.md
 #include "common/dtype.glsl"
 #include "matmul/gemm_params.glsl"

@@ -13,7 +13,7 @@
 // Bound by reading b, which goes from memory into the matrices without a stop in shared memory. Element e of lane l of
 // an operand is row (of b: column) l/4 + 8 * (e/4) and the e%4-th k of l%4; which k and which column those are is free,
 // as long as a and b, b and out agree.
-// k-major b: a lane loads 16-byte chunks, 8 values of k, of rows l/4 + 8i: halves of them for two matrices.
+// k-major b: a lane loads vec8s, values of k, of rows l/4 + 8i: halves of them for two matrices.
 // n-major b: a lane loads WIDE columns of 4 rows, k 4 * (l%4) and on, and pairs them up: its columns go to WIDE / 2
 // matrices. The subgroups of a workgroup share k in turn and add up in shared memory. Strides and addresses of a and b
 // are multiples of 16 bytes, k of 8 (k-major) or 4 (n-major).
@@ -25,7 +25,7 @@ layout(constant_id = 0) const bool HAS_C = false;
 layout(constant_id = 1) const bool B_MN_MAJOR = false;
 layout(constant_id = 2) const int WIDE = 8;  // 8 or 4
 layout(local_size_x_id = 3) in;
-layout(constant_id = 3) const uint THREADS = 256;
+layout(constant_id = 3) const uint LOCAL = 256;
 layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 5) const bool RESIDUAL = false;
 #include "common/indexing.glsl"
@@ -52,7 +52,7 @@ T high(uint w) { return unpackFloat2x16(w).y; }
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
 
-const uint SUBGROUPS = THREADS / 32;
+const uint SUBGROUPS = LOCAL / 32;
 const uint MATRICES = !B_MN_MAJOR ? 2 : WIDE / 2, COLUMNS = MATRICES * 16;  // of a workgroup
 shared float partial[SUBGROUPS * 256];  // [subgroup][element][lane]
 

@@ -1,8 +1,8 @@
 // out = alpha * a @ b + beta * c for few rows of a, 1 to 8 at a time; float32, float16, bfloat16 with float32
-// accumulation. Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a lie along k; strides
+// accumulation. Bound by reading b: every load of it is 16 bytes, E = 4 or 8 elements. Rows of a are k-major; strides
 // and addresses of a and b are multiples of 16 bytes.
 //
-// B_K_MAJOR 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the chunks of k.
+// B_K_MAJOR 1: 4 columns (2 from 5 rows on) belong to SLICE neighbours, which take turns with the vec16bs along k.
 // B_K_MAJOR 0: E columns belong to SLICE invocations, which take turns with E rows of b each; their 256 / SLICE
 // neighbours read the next columns.
 // Workgroups of the same columns and further rows are neighbours, so that b is read from memory once.
@@ -52,12 +52,12 @@ void main() {
 
   float sums[SUMS];
   [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
-  const uint chunks = p.k / E;
+  const uint vec16bs = p.k / E;
   if (B_K_MAJOR) {
     uint64_t row_at[COLS];
     [[unroll]] for (int j = 0; j < COLS; ++j)
       row_at[j] = b_at + bytes(int64_t(min(n0 + column * COLS + j, p.n - 1)) * p.b_n);
-    for (uint i = slice; i < chunks; i += SLICE) {
+    for (uint i = slice; i < vec16bs; i += SLICE) {
       uvec4 y[COLS], x[ROWS];
       [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = Vec16b(row_at[j] + i * 16).v;
       [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Vec16b(a_at[r] + i * 16).v;
@@ -67,7 +67,7 @@ void main() {
     }
   } else {
     const uint64_t column_at = b_at + min(n0 / E + column, p.n / E - 1) * 16;
-    for (uint i = slice; i < chunks; i += SLICE) {
+    for (uint i = slice; i < vec16bs; i += SLICE) {
       uvec4 y[E], x[ROWS];
       [[unroll]] for (uint e = 0; e < E; ++e) y[e] = Vec16b(column_at + bytes(int64_t(i * E + e) * p.b_k)).v;
       [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Vec16b(a_at[r] + i * 16).v;
@@ -75,8 +75,8 @@ void main() {
         [[unroll]] for (int r = 0; r < ROWS; ++r)
           [[unroll]] for (uint j = 0; j < E; ++j) sums[r * E + j] += element(x[r], e) * element(y[e], j);
     }
-    // k past the last whole chunk
-    const uint k = chunks * E + slice;
+    // k past the last whole vec16b
+    const uint k = vec16bs * E + slice;
     if (k < p.k) {
       const uvec4 y = Vec16b(column_at + bytes(int64_t(k) * p.b_k)).v;
       [[unroll]] for (int r = 0; r < ROWS; ++r)

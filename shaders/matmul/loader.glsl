@@ -1,4 +1,4 @@
-// The loader of gemm_coopmat.comp: how the threads of a workgroup bring a step of 16-bit operands from memory into
+// The loader of gemm_coopmat.comp: how the invocations of a workgroup bring a step of 16-bit operands from memory into
 // registers (START, LOAD) and from there into `tiles` (PUT). The kernel has declared its constants, `tiles` and the
 // sizes made of them. A quantized operand would have a LOAD of its own, and the same PUT.
 #ifndef AULE_GEMM_LOADER_GLSL
@@ -21,36 +21,36 @@ uvec4 load8(uint64_t at, int valid, int vec) {
   return v;
 }
 
-// Vec16b q of a tile, 8 elements along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are
-// neighbours, so that the threads that write to shared memory together fill whole lines of it.
-uint chunk_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
-uint chunk_row(uint q, uint rows) {
+// Vec8 q of a tile, along k. LINE 8: neighbours fill a line of 128 bytes. 4: rows r and r + 8 are neighbours, so that
+// the invocations that write to shared memory together fill whole lines of it.
+uint vec8_slab(uint q, uint rows) { return LINE == 8 ? q % 8 / 4 : q / (rows * 4); }
+uint vec8_row(uint q, uint rows) {
   const uint e = q % (rows * 4);
   return LINE == 8 ? q / 8 : e / 64 * 16 + e % 64 / 8 + (e / 4 & 1) * 8;
 }
 #define PAIRED (PAIRS && !A_MN_MAJOR)
-// Pairs: the low bits of the chunk, a row's low bit, the slab, the other row bits, so that 8 threads fill a line of
+// Pairs: the low bits of the vec8, a row's low bit, the slab, the other row bits, so that 8 invocations fill a line of
 // shared memory and a subgroup reads whole lines of 4 rows.
 uint pair_row(uint t) { return (t >> 2 & 1) | (t >> 4 & 3) << 1 | t >> 6 << 4; }
-uint pair_ahead(uint i) { return (i & 1) * 8 + i / 2 * (THREADS / 4); }
+uint pair_ahead(uint i) { return (i & 1) * 8 + i / 2 * (LOCAL / 4); }
 #if FRAGMENTS != 1
 uint block_k(uint q, uint rows) { return q / (rows / 8); }
 uint block_row(uint q, uint rows) { return q % (rows / 8) * 8; }
 #else
-// Block q of 4 k by 8 rows: rows' low bit, chunk of 8 k in the slab (2 bits), the other row bits, half of the chunk,
+// Block q of 4 k by 8 rows: rows' low bit, vec8 of 8 k in the slab (2 bits), the other row bits, half of the vec8,
 // slab.
 uint block_k(uint q, uint rows) { return q / rows * 32 + (q / 2 & 3) * 8 + (q % rows) / (rows / 2) * 4; }
 uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2) * 8; }
 #endif
 
 #if FRAGMENTS == 1
-// Rows 2i and 2i + 1 of an mn-major operand change places in every other matrix, so that 16 threads that write blocks
-// meet all banks. Rows r and r + 8 of a k-major one in whole lines do in the second slab.
+// Rows 2i and 2i + 1 of an mn-major operand change places in every other matrix, so that 16 invocations that write
+// blocks meet all banks. Rows r and r + 8 of a k-major one in whole lines do in the second slab.
 uint swapped(uint matrix, bool mn_major) { return !mn_major ? 0 : (matrix & 1) * 8; }
 bool crossed(uint slab, bool mn_major) { return LINE == 8 && !mn_major && (slab & 1) != 0; }
-// Where the first 4 k of a chunk go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
-uint chunk_place(uint q, uint rows) {
-  const uint row = chunk_row(q, rows), slab = chunk_slab(q, rows);
+// Where the first 4 k of a vec8 go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
+uint vec8_place(uint q, uint rows) {
+  const uint row = vec8_row(q, rows), slab = vec8_slab(q, rows);
   return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 +
       (LINE == 8 ? row / 8 & 1 ^ slab : row / 8 & 1);
 }
@@ -61,17 +61,17 @@ uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 
 }
 #endif
 
-// How chunks' addresses are made is a matter of registers, of which there are just enough. `at` is this thread's, or,
-// where both operands are mn-major, the workgroup's. `offset`: of a chunk's row, in chunks (LINE 4), or of the thread
+// Registers decide how the addresses of vec8s are made: there are just enough. `at` is this invocation's address, or
+// the workgroup's if both operands are mn-major. `offset`: of a vec8's row, in vec8s (LINE 4), or of the invocation
 // (blocks, in bytes).
 const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
-// Loads a step of an operand into `held`. `k` is the first chunk's place on k, `row` its row; `rest` elements remain of
-// the rows that lie along a chunk.
-#define LOAD(held, CHUNKS, ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                       \
+// Loads a step of an operand into `held`. The first vec8 is at `k` and `row`; `rest` elements remain of rows along a
+// vec8.
+#define LOAD(held, LOADS, ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, PAIR, CHECK)                        \
   if (!MN_MAJOR) {                                                                                                    \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint further = PAIR ? pair_ahead(i) : chunk_row(i * THREADS, ROWS), r = row + further;                    \
-      const uint ahead = LINE == 8 ? 0 : chunk_slab(i * THREADS, ROWS) * 32;                                          \
+    UN for (uint i = 0; i < LOADS; ++i) {                                                                             \
+      const uint further = PAIR ? pair_ahead(i) : vec8_row(i * LOCAL, ROWS), r = row + further;                       \
+      const uint ahead = LINE == 8 ? 0 : vec8_slab(i * LOCAL, ROWS) * 32;                                             \
       const uint64_t from =                                                                                           \
           ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
           : LINE == 8    ? at + uint64_t(!IS_RAGGED ? r : min(r, last)) * ld                                  \
@@ -79,18 +79,18 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
       held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
     }                                                                                                                 \
   } else {                                                                                                            \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * THREADS, ROWS) + i % 4 : block_k(i * THREADS, ROWS);        \
+    UN for (uint i = 0; i < LOADS; ++i) {                                                                             \
+      const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * LOCAL, ROWS) + i % 4 : block_k(i * LOCAL, ROWS);            \
       const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
       held[i] = load8(from, !(CHECK) || k + ahead < head_end ? rest : 0, VEC);                                        \
     }                                                                                                                 \
   }
-#define ROW_SETS(ROWS) (ROWS * 4 / THREADS)
+#define ROW_SETS(ROWS) (ROWS * 4 / LOCAL)
 
 #if FRAGMENTS == 1
-#define PUT(held, CHUNKS, ROWS, MN_MAJOR, TILE, PITCH, PAIR) \
+#define PUT(held, LOADS, ROWS, MN_MAJOR, TILE, PITCH, PAIR)  \
   if (PAIR) { \
-    UN for (uint i = 0; i < CHUNKS; i += 2) {                                                                         \
+    UN for (uint i = 0; i < LOADS; i += 2) {                                                                          \
       const uint row = pair_row(t) + pair_ahead(i);                                                                   \
       const uint place = TILE + ((t >> 3 & 1) * (ROWS / 16) + row / 16) * 128 + (row % 8 * 4 + t % 4) * 2;            \
       tiles[place] = uvec2(held[i].x, held[i + 1].x);                                                                 \
@@ -99,14 +99,14 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
       tiles[place + 65] = uvec2(held[i].w, held[i + 1].w);                                                            \
     }                                                                                                                 \
   } else if (!MN_MAJOR) { \
-    UN for (uint i = 0; i < CHUNKS; ++i) {                                                                            \
-      const uint place = TILE + chunk_place(i * THREADS + t, ROWS);                                                   \
+    UN for (uint i = 0; i < LOADS; ++i) {                                                                             \
+      const uint place = TILE + vec8_place(i * LOCAL + t, ROWS);                                                      \
       tiles[place] = held[i].xy;                                                                                      \
       tiles[place + 64] = held[i].zw;                                                                                 \
     }                                                                                                                 \
   } else {                                                                                                            \
-    UN for (uint i = 0; i < CHUNKS / 4; ++i) {                                                                        \
-      const uint place = TILE + block_place(i * THREADS + t, ROWS);                                                   \
+    UN for (uint i = 0; i < LOADS / 4; ++i) {                                                                         \
+      const uint place = TILE + block_place(i * LOCAL + t, ROWS);                                                     \
       UN for (uint w = 0; w < 4; ++w) {                                                                               \
         const uint x = held[4 * i][w], y = held[4 * i + 1][w], z = held[4 * i + 2][w], u = held[4 * i + 3][w];        \
         tiles[place + 16 * w] = uvec2(x & 0xffffu | y << 16, z & 0xffffu | u << 16);                                  \
@@ -115,15 +115,15 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
     }                                                                                                                 \
   }
 #else
-#define PUT(held, CHUNKS, ROWS, MN_MAJOR, TILE, PITCH, PAIR) \
-  UN for (uint i = 0; i < CHUNKS; ++i) {                                                                              \
-    const uint q = i * THREADS + t;                                                                                   \
-    if (!MN_MAJOR) tiles[TILE + chunk_row(q, ROWS) * PITCH + chunk_slab(q, ROWS) * 4 + q % 4] = held[i];              \
+#define PUT(held, LOADS, ROWS, MN_MAJOR, TILE, PITCH, PAIR)  \
+  UN for (uint i = 0; i < LOADS; ++i) {                                                                               \
+    const uint q = i * LOCAL + t;                                                                                     \
+    if (!MN_MAJOR) tiles[TILE + vec8_row(q, ROWS) * PITCH + vec8_slab(q, ROWS) * 4 + q % 4] = held[i];                \
     else tiles[TILE + block_k(q, ROWS) * PITCH + block_row(q, ROWS) / 8] = held[i];                                   \
   }
 #endif
 
-// A thread's first place in an operand, before the first step.
+// An invocation's first place in an operand, before the first step.
 #define START(ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, row0)                                           \
   if (!MN_MAJOR && ADDRESSES != 0) {                                                                                  \
     at += row0 * ld + k_begin * 2;                                                                                    \
@@ -131,7 +131,7 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
   } else if (!MN_MAJOR) {                                                                                             \
     at += row0 * ld + (k_begin + k) * 2;                                                                              \
     UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
-      const uint r = chunk_row(i * THREADS + t, ROWS);                                                                \
+      const uint r = vec8_row(i * LOCAL + t, ROWS);                                                                   \
       offset[i] = (!IS_RAGGED ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
     }                                                                                                                 \
   } else {                                                                                                            \

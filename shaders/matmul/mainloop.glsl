@@ -3,7 +3,7 @@
 //
 //   load the first step | for each step: registers to shared memory, barrier, load the next step, multiply, barrier
 //
-// MULTIPLY_STEP multiplies what lies in shared memory: acc[FM][FN] += a[FM] * b[FN] for each s below END.
+// MULTIPLY_STEP multiplies the step in shared memory: acc[FM][FN] += a[FM] * b[FN] for each s below END.
 // LOAD_A(fragment, i, s) and LOAD_B(fragment, j, s) are the kernel's; b's fragments live one at a time.
 #define MULTIPLY_STEP(END, NEXT)                                                                    \
   UN for (uint s = 0; s < END; NEXT) {                                                              \

@@ -19,7 +19,7 @@
 namespace aule::ops {
 namespace {
 
-int64_t chunk_of(const at::Tensor& t) { return 16 / t.element_size(); }
+int64_t vec16b_elems(const at::Tensor& t) { return 16 / t.element_size(); }
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
 // floor(n / d) = (high word of n * factor + n) >> shift for n below 2^31.
@@ -30,10 +30,10 @@ void set_division(uint32_t (&by)[2], uint32_t d) {
 }
 
 at::Tensor four_dims(const at::Tensor& t) { return t.dim() == 3 ? t.unsqueeze(2) : t; }
-// [..., channels] with the last padded to whole chunks, dense; `t` is [.., channels at 1, ..].
+// [..., channels] with the last padded to whole vec16bs, dense; `t` is [.., channels at 1, ..].
 at::Tensor channels_last(const at::Tensor& t) {
   const at::Tensor last = four_dims(t).permute({0, 2, 3, 1});
-  const int64_t channels = last.size(3), padded = round_up(channels, chunk_of(t));
+  const int64_t channels = last.size(3), padded = round_up(channels, vec16b_elems(t));
   if (padded == channels && (!last.is_contiguous() || address_of(last) % 16 == 0)) return last.contiguous();
   at::Tensor out = at::empty({last.size(0), last.size(1), last.size(2), padded}, t.options());
   if (padded != channels) out.narrow(3, channels, padded - channels).zero_();
@@ -50,7 +50,7 @@ ImplicitGemmSpec spec_of(const ImplicitGemmPlan& plan) {
   const TilePlan& t = plan.tile;
   return {.mat_m = plan.mat_m,
           .mat_n = plan.mat_n,
-          .threads = plan.threads,
+          .local = plan.local,
           .bm = t.bm,
           .bn = t.bn,
           .wm = t.wm,
@@ -151,7 +151,7 @@ bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t ch
   const Caps& caps = caps_of(x);
   if (caps.software_simd()) return false;  // columns and gemm_simd.comp have no barrier
   if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
-  const int64_t e = chunk_of(x);
+  const int64_t e = vec16b_elems(x);
   if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;
   // A few channels are mostly padding.
   if (channels / groups < 3 || out_channels / groups < 3) return false;

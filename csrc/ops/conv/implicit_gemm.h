@@ -14,7 +14,7 @@ struct ConvGeometry {
   Extent size, out_size, kernel, stride, pad, dilation;
 };
 
-// Whether the kernel takes such a convolution; x tells dtype, device and images.
+// Whether the kernel takes such a convolution; of x only dtype, device and images count.
 bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
                           int64_t groups);
 // Results are channels-last. Tensors have 3 or 4 dimensions, the weight [out channels, channels / groups, ...].

@@ -17,22 +17,22 @@ uint64_t count(const TilePlan& t, const ImplicitGemmProblem& g) {
 
 bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const DeviceProfile& profile, int subgroup) {
   const TilePlan& t = plan.tile;
-  const uint32_t threads = plan.threads;
+  const uint32_t local = plan.local;
   const uint32_t a_row = (g.makes_weights ? t.bm : t.bk) / 8, b_row = (g.makes_weights ? t.bn : t.bk) / 8,
                  a_rows = g.makes_weights ? t.bk : t.bm, b_rows = g.makes_weights ? t.bk : t.bn;
-  if (threads > profile.max_workgroup_invocations) return false;
+  if (local > profile.max_workgroup_invocations) return false;
   const auto kernel =
       kernel::implicit_gemm(g.dtype, g.makes_weights ? ImplicitGemmMAKES::weights : ImplicitGemmMAKES::positions);
   const ImplicitGemmSpec spec{.mat_m = plan.mat_m,
                               .mat_n = plan.mat_n,
-                              .threads = threads,
+                              .local = local,
                               .bm = t.bm,
                               .bn = t.bn,
                               .wm = t.wm,
                               .wn = t.wn,
                               .bk = t.bk};
   if (shared_bytes(kernel, spec) > profile.shared_bytes) return false;
-  if (threads % a_row != 0 || threads % b_row != 0 || a_rows * a_row % threads != 0 || b_rows * b_row % threads != 0)
+  if (local % a_row != 0 || local % b_row != 0 || a_rows * a_row % local != 0 || b_rows * b_row % local != 0)
     return false;
   // Small subgroups have few registers for the matrices of a large tile.
   return t.wm * t.wn / static_cast<uint32_t>(subgroup) <= 64;
@@ -40,8 +40,8 @@ bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const Devi
 
 std::optional<ImplicitGemmPlan> float_tile(const ImplicitGemmProblem& g, const DeviceProfile& profile) {
   ImplicitGemmPlan plan;
-  plan.threads = 256;
-  if (profile.max_workgroup_invocations < plan.threads) return std::nullopt;
+  plan.local = 256;
+  if (profile.max_workgroup_invocations < plan.local) return std::nullopt;
   for (const TilePlan& tile : kFloatTiles) {
     plan.tile = tile;
     if (count(tile, g) >= product_tuning(profile).workgroups_per_round) break;
@@ -60,8 +60,7 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
     plan.tile = cost.tile;
     plan.mat_m = layout.m;
     plan.mat_n = layout.n;
-    plan.threads =
-        (plan.tile.bm / plan.tile.wm) * (plan.tile.bn / plan.tile.wn) * static_cast<uint32_t>(layout.subgroup);
+    plan.local = (plan.tile.bm / plan.tile.wm) * (plan.tile.bn / plan.tile.wn) * static_cast<uint32_t>(layout.subgroup);
     if (!fits(plan, g, profile, layout.subgroup)) continue;
     // Positions that weights sum over are shared between workgroups until the device is full.
     const uint64_t tiles = count(plan.tile, g);
@@ -104,7 +103,7 @@ std::string describe(const ImplicitGemmPlan& plan) {
     text += " of " + number(t.wm) + "x" + number(t.wn) + " matrices " + std::to_string(plan.mat_m) + "x" +
             std::to_string(plan.mat_n);
   }
-  text += " local " + number(plan.threads) + " splits " + number(plan.splits);
+  text += " local " + number(plan.local) + " splits " + number(plan.splits);
   if (plan.out_vec8) text += " out vec8";
   if (plan.one_tap) text += " one tap a step";
   return text + " grid " + number(plan.grid.x) + (plan.grid.y == 1 ? "" : "x" + number(plan.grid.y));

@@ -19,7 +19,7 @@ struct ImplicitGemmProblem {
 struct ImplicitGemmPlan {
   TilePlan tile;
   int mat_m = 16, mat_n = 16;
-  uint32_t threads = 0, splits = 1;        // over 1: partial sums of k
+  uint32_t local = 0, splits = 1;          // over 1: partial sums of k
   bool out_vec8 = false, one_tap = false;  // a step of k is of one tap
   Grid grid;
 };

@@ -22,7 +22,7 @@ struct Pieces {
   bool k_major;
   uint32_t inner, outer, padded, all_outer, batches;
   int64_t piece, elems;  // from one piece to the next; of a batch
-  MatrixView view;       // of all pieces: row along m or n, col along k; address 0 as long as they lie nowhere
+  MatrixView view;       // of all pieces: row along m or n, col along k; address 0 until they have memory
 
   Pieces(const MatrixView& v, int64_t row_, int64_t k_, uint32_t rows, uint32_t depth, uint32_t batches_, int order_)
       : of(v), row(row_), k(k_), order(order_), k_major(k == 1 || row != 1) {
@@ -64,7 +64,7 @@ at::Tensor split(const at::Tensor& t, const Pieces& x, DType dtype) {
   return out;
 }
 
-// The product of the pieces, which are to lie at `a` and `b`.
+// The product of the pieces, which get the memory of `a` and `b`.
 GemmProblem product_of_pieces(const GemmProblem& g, DType pieces, bool two, const MatrixView& a, const MatrixView& b) {
   GemmProblem h = g;
   h.in = pieces;

@@ -29,7 +29,7 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
   return o;
 }
 
-// Rows of out and c in chunks of 8.
+// Rows of out and c are whole vec8s.
 bool in_vec8(const MatrixView& v, const GemmProblem& g) {
   return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
          v.address % 16 == 0;
@@ -43,7 +43,7 @@ using Fragments = CoopMatPlan::Fragments;
 GemmCoopmatSpec tile_spec(const CoopMatPlan& x) {
   return {.mat_m = x.mat_m,
           .mat_n = x.mat_n,
-          .threads = x.threads,
+          .local = x.local,
           .bm = x.tile.bm,
           .bn = x.tile.bn,
           .wm = x.tile.wm,
@@ -58,19 +58,19 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
   const bool ordered = is_ordered(layout), padded = !ordered || is_padded(t);
   if (is_padded(t) && (!ordered || x.a.k_major || x.b.k_major)) return false;
   const int bm = static_cast<int>(t.bm), bk = static_cast<int>(t.bk);
-  const int subgroups = static_cast<int>((t.bm / t.wm) * (t.bn / t.wn)), threads = subgroups * layout.subgroup;
-  if (static_cast<uint32_t>(threads) > profile.max_workgroup_invocations) return false;
+  const int subgroups = static_cast<int>((t.bm / t.wm) * (t.bn / t.wn)), local = subgroups * layout.subgroup;
+  if (static_cast<uint32_t>(local) > profile.max_workgroup_invocations) return false;
   if (static_cast<int>(t.wn) % (2 * layout.n) != 0) return false;
   for (auto [side, k_major] : {std::pair{t.bm, x.a.k_major}, std::pair{t.bn, x.b.k_major}}) {
-    const int rows = static_cast<int>(side), chunks = rows * bk / 8;
-    if (chunks % threads != 0 || threads > rows * 4) return false;
-    if (!k_major && !padded && (chunks / threads % 4 != 0 || threads % (rows / 2) != 0)) return false;
-    if (!k_major && padded && threads % (rows / 8) != 0) return false;
+    const int rows = static_cast<int>(side), vec8s = rows * bk / 8;
+    if (vec8s % local != 0 || local > rows * 4) return false;
+    if (!k_major && !padded && (vec8s / local % 4 != 0 || local % (rows / 2) != 0)) return false;
+    if (!k_major && padded && local % (rows / 8) != 0) return false;
   }
   // An order that is not known gets the tiles that need few registers and little code.
-  if (!ordered && (subgroups > 4 || bm * bk / 8 > 8 * threads)) return false;
+  if (!ordered && (subgroups > 4 || bm * bk / 8 > 8 * local)) return false;
   x.tile = t;
-  x.threads = threads;
+  x.local = local;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
   return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
          profile.shared_bytes;
@@ -155,7 +155,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   x.line = t.bk != 64 || (large && nt && x.addresses == 0) ? 4 : 8;
   x.grid = linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches * x.splits);
 
-  // A float32 result is the sums of one part, which lie as it does or pass through the second kernel.
+  // A float32 result is the sums of one part, which have its strides or pass through the second kernel.
   const bool dense = g.out.col == 1 && (g.out.row == g.n || g.m == 1) &&
                      (g.out.batch == int64_t{g.m} * g.n || g.batches == 1) && g.out.address % 8 == 0;
   if (x.splits == 1 && g.result == g.in) {
@@ -179,7 +179,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.b_vec = plan.b.vec;
   spec.c_vec = plan.c_vec;
   spec.out_vec = plan.out_vec;
-  spec.group = kBand;
+  spec.band = kBand;
   spec.k_checks = static_cast<int>(plan.k_checks);
   spec.is_ragged = plan.is_ragged;
   spec.line = plan.line;

@@ -8,7 +8,7 @@ namespace aule::ops {
 
 struct GemmCall;
 
-// The order of elements that the kernels know which fill matrices element by element.
+// The order of elements for which kernels fill matrices element by element.
 bool is_ordered(const MatrixLayout& layout);
 
 std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);

@@ -44,7 +44,7 @@ std::string coopmat(const CoopMatPlan& p) {
   static constexpr const char* kChecks[] = {"", "checks every step", "checks the first step"};
   static constexpr const char* kWrites[] = {"", "writes sums", "adds splits"};
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
-               std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.threads, operands(p.a, p.b), "c",
+               std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
                p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", "splits", p.splits,
                kWrites[static_cast<size_t>(p.writes)], grid(p.grid));
@@ -67,7 +67,7 @@ struct Describe {
     return words("gemv_wide rows", p.rows, operand("b", 'n', p.b_k_major), "slice", p.slice, grid(p.grid));
   }
   std::string operator()(const GemvCoopMatPlan& p) const {
-    return words("gemv_coopmat", operand("b", 'n', p.b_k_major), "wide", p.wide, "local", p.threads, grid(p.grid));
+    return words("gemv_coopmat", operand("b", 'n', p.b_k_major), "wide", p.wide, "local", p.local, grid(p.grid));
   }
   std::string operator()(const SimtPlan& p) const {
     return words("simt", operand("a", 'm', p.a_k_major), operand("b", 'n', p.b_k_major), grid(p.grid));
@@ -80,7 +80,7 @@ struct Describe {
     const std::string by = p.shape.m == 0 ? "dot products"
                                           : "matrices " + std::to_string(p.shape.m) + "x" + std::to_string(p.shape.n) +
                                                 "x" + std::to_string(p.shape.k);
-    return words("int8", tile(p.tile), by, "local", p.threads, operands(p.a, p.b),
+    return words("int8", tile(p.tile), by, "local", p.local, operands(p.a, p.b),
                  p.stores_matrices ? "stores matrices" : "", grid(p.grid));
   }
   std::string operator()(const Bf16x3Plan& p) const {

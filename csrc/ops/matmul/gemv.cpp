@@ -27,7 +27,7 @@ std::optional<GemmPlan> plan_few_rows(const DeviceProfile& profile, const Matrix
   if (g.m > 1 && g.in != DType::f32 && is_ordered(units.layout) && (k_major || g.k % 4 == 0)) {
     GemvCoopMatPlan plan;
     plan.wide = k_major || g.m > 8 || uint64_t{g.n} * g.batches >= product_tuning(profile).gemv_coopmat_columns ? 8 : 4;
-    plan.threads = std::min(512u, profile.max_workgroup_invocations / 32 * 32);
+    plan.local = std::min(512u, profile.max_workgroup_invocations / 32 * 32);
     plan.b_k_major = k_major;
     plan.grid = linear_grid(uint64_t{ceil_div(g.n, k_major ? 32 : plan.wide * 8)} * g.batches);
     return GemmPlan{transposed, plan};
@@ -87,7 +87,7 @@ void launch_gemv_coopmat(const GemmCall& call, const GemvCoopMatPlan& plan) {
          {.has_c = g.has_c,
           .b_mn_major = !plan.b_k_major,
           .wide = plan.wide,
-          .threads = plan.threads,
+          .local = plan.local,
           .activation = static_cast<int>(g.activation),
           .residual = g.has_residual},
          params_of<GemvCoopmatParams>(call), call.args, plan.grid);

@@ -42,7 +42,7 @@ int matrix_axis(const CoopMatShape& shape) { return shape.m == 0 ? 0 : shape.k %
 // The constants that a tile gives, which decide the shared memory.
 GemmInt8Spec tile_spec(const Int8Plan& plan) {
   const TilePlan& t = plan.tile;
-  GemmInt8Spec spec{.threads = plan.threads, .bm = t.bm, .bn = t.bn, .wm = t.wm, .wn = t.wn, .bk = t.bk};
+  GemmInt8Spec spec{.local = plan.local, .bm = t.bm, .bn = t.bn, .wm = t.wm, .wn = t.wn, .bk = t.bk};
   if (plan.shape.m != 0) {
     spec.mat_m = plan.shape.m;
     spec.mat_n = plan.shape.n;
@@ -57,18 +57,17 @@ std::optional<Int8Plan> tile_plan(uint32_t index, const CoopMatShape& shape, con
   plan.tile_index = index;
   plan.shape = shape;
   plan.tile = kTiles[index];
-  plan.threads = 256;
+  plan.local = 256;
   if (shape.m == 0) {
-    if (!caps.int_dot_product || caps.max_workgroup_invocations < plan.threads) return std::nullopt;
+    if (!caps.int_dot_product || caps.max_workgroup_invocations < plan.local) return std::nullopt;
     return plan;
   }
   const TilePlan& t = plan.tile;
-  plan.threads = (t.bm / t.wm) * (t.bn / t.wn) * caps.subgroup_size;
-  if (plan.threads > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 ||
-      t.bk % shape.k != 0)
+  plan.local = (t.bm / t.wm) * (t.bn / t.wn) * caps.subgroup_size;
+  if (plan.local > caps.max_workgroup_invocations || t.wm % shape.m != 0 || t.wn % shape.n != 0 || t.bk % shape.k != 0)
     return std::nullopt;
   if (t.wm * t.wn > 128 * caps.subgroup_size) return std::nullopt;  // registers
-  if (t.bm * t.bk / 16 % plan.threads != 0 || t.bn * t.bk / 16 % plan.threads != 0) return std::nullopt;
+  if (t.bm * t.bk / 16 % plan.local != 0 || t.bn * t.bk / 16 % plan.local != 0) return std::nullopt;
   if (shared_bytes(kernel::gemm_int8(matrix_axis(shape)), tile_spec(plan)) > caps.shared_bytes) return std::nullopt;
   return plan;
 }
@@ -128,7 +127,7 @@ bool is_exact(int device, Int8Plan plan) {
                        out = at::empty({m, n}, options.dtype(at::kInt));
       upload_bytes(stream, address_of(x), a.data(), a.size());
       upload_bytes(stream, address_of(y), b.data(), b.size());
-      // No earlier result may stand there: a kernel that writes nothing would pass.
+      // Clears an earlier result, with which a kernel that writes nothing would pass.
       fill_words(stream, address_of(out), uint64_t{4} * m * n, 0x7f7f7f7f);
       TensorArgs args;
       GemmProblem g;

@@ -20,13 +20,13 @@ namespace {
 
 MatrixView view_of(const at::Tensor& t, uint64_t address) { return {address, t.stride(0), t.stride(1), t.stride(2)}; }
 
-bool narrow_enough(const at::Tensor& t) {
+bool strides_fit_i32(const at::Tensor& t) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
 }
 
 // Whether a float32 product may be made of 16-bit ones at all.
-bool may_take_pieces(const Caps& caps) { return caps.cooperative_matrix && !caps.software_simd(); }
+bool may_take_bf16x3(const Caps& caps) { return caps.cooperative_matrix && !caps.software_simd(); }
 
 // What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows.
 Float32Precision float32_precision() {
@@ -112,8 +112,8 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       a_in.is_alias_of(out) && at::get_overlap_status(a_in, out) != at::MemOverlapStatus::No ? a_in.clone() : a_in;
   at::Tensor b =
       b_in.is_alias_of(out) && at::get_overlap_status(b_in, out) != at::MemOverlapStatus::No ? b_in.clone() : b_in;
-  if (!narrow_enough(a)) a = a.contiguous();
-  if (!narrow_enough(b)) b = b.contiguous();
+  if (!strides_fit_i32(a)) a = a.contiguous();
+  if (!strides_fit_i32(b)) b = b.contiguous();
 
   GemmProblem g;
   g.in = dtype_of(a, op);
@@ -151,7 +151,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   TORCH_INTERNAL_ASSERT(g.result == g.in || g.result == DType::f32 || !is_floating(g.in), op, ": no kernel makes ",
                         out.scalar_type(), " of ", a.scalar_type());
   g.alpha_is_one = is_one(alpha);
-  if (g.in == DType::f32 && may_take_pieces(caps_of(out))) g.precision = float32_precision();
+  if (g.in == DType::f32 && may_take_bf16x3(caps_of(out))) g.precision = float32_precision();
 
   // Kernels find the residual where they write the result.
   GemmEpilogue after = epilogue;

@@ -35,7 +35,7 @@ struct GemmProblem {
   Float32Precision precision = Float32Precision::highest;
   Activation activation = Activation::none;
   bool has_residual = false;
-  uint64_t residual = 0;  // the address; it lies as out does
+  uint64_t residual = 0;  // the address; it has the strides of out
   bool has_epilogue() const { return activation != Activation::none || has_residual; }
   // out^T = b^T a^T
   GemmProblem transposed() const {

@@ -24,7 +24,7 @@ inline bool is_simd_device(const DeviceProfile& profile) {
   return profile.software_simd() && profile.subgroup_size == 8;
 }
 
-// How an operand lies: along k, or along m (a) or n (b); `vec` elements (int8: bytes) are one load.
+// An operand, k-major or mn-major; `vec` elements (int8: bytes) are one load.
 struct OperandPlan {
   bool k_major = true;
   int vec = 0;
@@ -72,7 +72,7 @@ struct GemvWidePlan {
 
 // 2 to 16 rows on matrix units; a lane loads `wide` columns where b is n-major (gemv_coopmat.comp).
 struct GemvCoopMatPlan {
-  uint32_t wide = 0, threads = 0;
+  uint32_t wide = 0, local = 0;
   bool b_k_major = false;
   Grid grid;
 };
@@ -98,7 +98,7 @@ struct CoopMatPlan {
   Fragments fragments = Fragments::opaque;
   Writes writes = Writes::result;
   TilePlan tile;
-  int mat_m = 0, mat_n = 0, threads = 0;
+  int mat_m = 0, mat_n = 0, local = 0;
   OperandPlan a, b;
   int c_vec = 0, out_vec = 0;
   enum class KChecks : uint8_t { none, every_step, first_step } k_checks = KChecks::none;  // loads compared with k
@@ -114,7 +114,7 @@ struct Int8Plan {
   uint32_t tile_index = 0;
   CoopMatShape shape{};  // m 0: packed dot products instead of matrix units
   TilePlan tile;
-  uint32_t threads = 0;
+  uint32_t local = 0;
   OperandPlan a, b;
   bool stores_matrices = false;  // results leave straight from the matrices
   Grid grid;

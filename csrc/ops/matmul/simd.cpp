@@ -13,7 +13,7 @@ bool pairs(const MatrixView& v, int64_t along, int64_t across, uint32_t extent, 
   return along == 1 && extent % 2 == 0 && across % 2 == 0 && v.batch % 2 == 0 && v.address % pair_bytes == 0;
 }
 
-// gemm_simd_unrolled.comp is three times faster than gemm_simd.comp (two where b lies along k), but it is one more
+// gemm_simd_unrolled.comp is three times faster than gemm_simd.comp (two if b is k-major), but it is one more
 // pipeline to compile, and wants whole tiles and 32-bit strides.
 std::optional<SimdUnrolledPlan> plan_unrolled(const GemmProblem& g) {
   constexpr uint32_t kCols = 16, kMaxTiles = 4096;  // per grid axis: 4 digits of as_uniform()
