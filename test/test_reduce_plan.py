@@ -37,7 +37,7 @@ print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
 """,
         VK_ICD_FILENAMES="/nowhere.json",
         VK_DRIVER_FILES="/nowhere.json",
-        AULE_DISABLE_CPU_KERNELS="1",
-        AULE_MAX_LOOP_ITERATIONS="100",
+        TORCH_AULE_DISABLE_CPU_KERNELS="1",
+        TORCH_AULE_MAX_LOOP_ITERATIONS="100",
     )
     assert text.splitlines() == [TABLE[problem]["h200"], "False 0"]

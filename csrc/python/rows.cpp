@@ -1,10 +1,14 @@
-// Plans of reductions and scans for devices that are described in numbers, none of which is asked: for tests and for
-// people.
+// Plans of reductions, scans, softmax and norms for devices that are described in numbers, none of which is asked: for
+// tests and for people.
+#include "ops/norm/plan.h"
 #include "ops/reduce/plan.h"
 #include "ops/reduce/scan_plan.h"
 #include "python/bindings.h"
 
+#include <array>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace aule::python {
@@ -45,6 +49,59 @@ std::string plan_reduction(const DeviceProfile& profile, const py::dict& values)
   return plan ? ops::describe(*plan) : "none";
 }
 
+// Operands are (dtype, address).
+using Operand = std::pair<std::string, uint64_t>;
+ops::RowOperand row_operand(const Operand& t) { return {dtype_named(t.first), t.second}; }
+ops::RowOperand row_operand(const py::dict& values, const char* name) {
+  return row_operand(values[name].cast<Operand>());
+}
+std::optional<ops::RowOperand> optional_operand(const py::dict& values, const char* name) {
+  return values.contains(name) ? std::optional(row_operand(values, name)) : std::nullopt;
+}
+
+std::string plan_softmax(const DeviceProfile& profile, bool is_backward, const std::array<uint64_t, 3>& sizes,
+                         const std::vector<Operand>& operands) {
+  ops::SoftmaxProblem problem{.is_backward = is_backward, .rows = sizes[0], .n = sizes[1], .inner = sizes[2]};
+  for (const Operand& t : operands) problem.operands.push_back(row_operand(t));
+  return ops::describe(ops::softmax_plan(profile, problem));
+}
+
+// rows, n, hw, groups, channels
+ops::NormRows norm_rows(const std::array<int64_t, 5>& sizes, bool is_rms) {
+  return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], is_rms};
+}
+
+std::string plan_norm(const DeviceProfile& profile, bool is_backward, const std::array<int64_t, 5>& sizes, bool is_rms,
+                      const py::dict& t) {
+  const ops::NormRows rows = norm_rows(sizes, is_rms);
+  if (is_backward) {
+    return ops::describe(ops::norm_backward_plan(profile, {.rows = rows,
+                                                           .grad = row_operand(t, "grad"),
+                                                           .x = row_operand(t, "x"),
+                                                           .w = optional_operand(t, "w"),
+                                                           .dx = optional_operand(t, "dx")}));
+  }
+  return ops::describe(ops::norm_forward_plan(profile, {.rows = rows,
+                                                        .x = row_operand(t, "x"),
+                                                        .y = row_operand(t, "y"),
+                                                        .w = optional_operand(t, "w"),
+                                                        .b = optional_operand(t, "b")}));
+}
+
+std::string plan_param_sums(const DeviceProfile& profile, const std::array<int64_t, 7>& s, const Operand& grad,
+                            const Operand& x) {
+  const ops::ParamSums sums{s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
+  return ops::describe(ops::param_sums_plan(profile, {sums, row_operand(grad), row_operand(x)}));
+}
+
+std::string plan_batch_norm(uint64_t numel, int64_t hw, const py::dict& t) {
+  return ops::describe(ops::batch_norm_plan({.numel = numel,
+                                             .hw = hw,
+                                             .x = row_operand(t, "x"),
+                                             .out = row_operand(t, "out"),
+                                             .grad = optional_operand(t, "grad")}));
+}
+
 }  // namespace
 
 void bind_rows(py::module_& m) {
@@ -53,6 +110,10 @@ void bind_rows(py::module_& m) {
     const auto plan = ops::scan_plan(profile, {rows, n, inner});
     return plan ? ops::describe(*plan) : std::string("none");
   });
+  m.def("softmax_plan", &plan_softmax);
+  m.def("norm_plan", &plan_norm);
+  m.def("param_sums_plan", &plan_param_sums);
+  m.def("batch_norm_plan", &plan_batch_norm);
 }
 
 }  // namespace aule::python

@@ -5,6 +5,7 @@
 
 #include "kernels_norm.gen.h"
 #include "ops/norm/params.h"
+#include "ops/norm/rowwise_launch.h"
 #include "ops/reduce/run.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
@@ -43,8 +44,12 @@ struct Elementwise {
 
 void elementwise(const char* name, const Extent& e, const Elementwise& v, const at::Tensor& out) {
   if (out.numel() == 0) return;
-  const bool vec = e.hw % 4 == 0 && stat_type(v.x) == at::kFloat && address_of(v.x) % 16 == 0 &&
-                   (!v.grad.defined() || address_of(v.grad) % 16 == 0) && address_of(out) % 16 == 0;
+  const BatchNormProblem problem{.numel = static_cast<uint64_t>(out.numel()),
+                                 .hw = e.hw,
+                                 .x = row_operand(v.x, name),
+                                 .out = row_operand(out, name),
+                                 .grad = optional_operand(v.grad, name)};
+  const BatchNormPlan plan = batch_norm_plan(problem);
   TensorArgs args;
   BatchNormParams p{};
   p.x = args.read(v.x);
@@ -56,22 +61,19 @@ void elementwise(const char* name, const Extent& e, const Elementwise& v, const 
   if (v.b.defined()) p.b = args.read(v.b);
   if (v.sum_g.defined()) p.sum_g = args.read(v.sum_g);
   if (v.sum_gh.defined()) p.sum_gh = args.read(v.sum_gh);
-  p.numel = out.numel();
+  p.numel = problem.numel;
   p.channels = static_cast<uint32_t>(e.channels);
   p.hw = static_cast<uint32_t>(e.hw);
   p.count = static_cast<float>(e.count());
-  constexpr uint32_t kLocal = 64;
-  const DType dt = dtype_of(v.x, name);
-  BatchNormSpec spec{.x_dtype = dt,
-                     .out_dtype = dtype_of(out, name),
-                     .g_dtype = v.grad.defined() ? dtype_of(v.grad, name) : dt,
-                     .mode = v.mode,
-                     .has_weight = v.w.defined(),
-                     .has_bias = v.b.defined(),
-                     .vec = vec ? 1 : 0,
-                     .local = kLocal};
-  launch(current(v.x), kernel::batch_norm(compute_type(dt)), spec, p, args,
-         linear_grid(ceil_div(vec ? p.numel / 4 : p.numel, kLocal)));
+  const BatchNormSpec spec{.x_dtype = problem.x.dtype,
+                           .out_dtype = problem.out.dtype,
+                           .g_dtype = problem.grad ? problem.grad->dtype : problem.x.dtype,
+                           .mode = v.mode,
+                           .has_weight = v.w.defined(),
+                           .has_bias = v.b.defined(),
+                           .vec = plan.vec4 ? 1 : 0,
+                           .local = plan.local};
+  launch(current(v.x), kernel::batch_norm(compute_type(problem.x.dtype)), spec, p, args, plan.grid);
 }
 
 // The result has a channels-last input's layout, although the kernels take a contiguous copy.

@@ -5,7 +5,6 @@
 
 #include "ops/norm/params.h"
 #include "ops/reduce/run.h"
-#include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
 namespace {
@@ -21,10 +20,6 @@ struct Views {
 };
 
 }  // namespace
-
-bool norm_rows_walkable(const Caps& caps, const NormRows& s) {
-  return may_walk(caps, static_cast<uint64_t>(s.n / 2 + s.n / 1024 + 4));
-}
 
 void long_norm_forward(const char* name, const NormRows& s, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,

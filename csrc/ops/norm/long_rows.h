@@ -2,20 +2,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "core/caps.h"
+#include "ops/norm/plan.h"
 
 namespace aule::ops {
-
-// Rows of n elements. `channels` is 0 when parameters are per element of the row; else parameter
-// (row % groups) * channels + k / hw belongs to element k.
-struct NormRows {
-  int64_t rows, n;
-  int64_t hw = 1, groups = 1, channels = 0;
-  bool is_rms = false;
-};
-
-// True if the rowwise kernels, which read a row twice, four elements an iteration, may loop over it.
-bool norm_rows_walkable(const Caps& caps, const NormRows& rows);
 
 // The same operands as the kernels norm_fwd and norm_bwd: contiguous, `mean` undefined for RMS norm, `w` and `b`
 // optional.

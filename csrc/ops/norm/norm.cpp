@@ -6,10 +6,9 @@
 #include <limits>
 
 #include "kernels_norm.gen.h"
-#include "ops/norm/backward_persistent.h"
-#include "ops/norm/forward_persistent.h"
 #include "ops/norm/long_rows.h"
 #include "ops/norm/params.h"
+#include "ops/norm/persistent.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
@@ -19,9 +18,44 @@ namespace {
 
 using Rows = NormRows;
 
-DType arithmetic(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? DType::f64 : DType::f32; }
-
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
+
+// Both rowwise kernels have these.
+template <class Params>
+void set_sizes(Params& p, const Rows& s) {
+  p.rows = s.rows;
+  p.n = static_cast<uint32_t>(s.n);
+  p.hw = static_cast<uint32_t>(s.hw);
+  p.groups = static_cast<uint32_t>(s.groups);
+  p.channels = static_cast<uint32_t>(s.channels);
+}
+
+void rowwise_forward(const NormForwardProblem& problem, const RowwisePlan& plan, const at::Tensor& x,
+                     const at::Tensor& w, const at::Tensor& b, double eps, const at::Tensor& y, const at::Tensor& mean,
+                     const at::Tensor& rstd) {
+  TensorArgs args;
+  NormFwdParams p{};
+  p.x = args.read(x);
+  p.y = args.write(y);
+  if (w.defined()) p.w = args.read(w);
+  if (b.defined()) p.b = args.read(b);
+  if (mean.defined()) p.mean = args.write(mean);
+  p.rstd = args.write(rstd);
+  set_sizes(p, problem.rows);
+  p.eps = static_cast<float>(eps);
+  NormFwdSpec spec{.x_dtype = problem.x.dtype,
+                   .y_dtype = problem.y.dtype,
+                   .w_dtype = dtype_or_float(problem.w),
+                   .b_dtype = dtype_or_float(problem.b),
+                   .is_rms = problem.rows.is_rms,
+                   .per_channel = problem.rows.channels != 0,
+                   .has_weight = w.defined(),
+                   .has_bias = b.defined()};
+  set_rows(spec, plan);
+  launch(current(x), kernel::norm_fwd(compute_type(problem.x.dtype), static_cast<int>(plan.owner)), spec, p, args,
+         plan.grid);
+}
+
 void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps,
              const at::Tensor& y, const at::Tensor& mean, const at::Tensor& rstd) {
   if (s.rows == 0) return;
@@ -31,53 +65,24 @@ void forward(const char* name, const Rows& s, const at::Tensor& x, const at::Ten
     return;
   }
   TORCH_CHECK(s.n <= 0xffffffffll, name, ": expected fewer than 2^32 elements per row, but got ", s.n);
-  if (!s.is_rms && s.channels == 0 && norm_forward_persistent(name, s.rows, s.n, x, w, b, eps, y, mean, rstd)) return;
-  const Caps& caps = caps_of(x);
-  if (!norm_rows_walkable(caps, s)) {
+  const NormForwardProblem problem{.rows = s,
+                                   .x = row_operand(x, name),
+                                   .y = row_operand(y, name),
+                                   .w = optional_operand(w, name),
+                                   .b = optional_operand(b, name)};
+  const NormForwardPlan plan = norm_forward_plan(profile_of(x), problem);
+  if (const auto* persistent = std::get_if<PersistentPlan>(&plan)) {
+    norm_forward_persistent(problem, *persistent, x, w, b, eps, y, mean, rstd);
+  } else if (const auto* rowwise = std::get_if<RowwisePlan>(&plan)) {
+    rowwise_forward(problem, *rowwise, x, w, b, eps, y, mean, rstd);
+  } else {
     long_norm_forward(name, s, x, w, b, eps, y, mean, rstd);
-    return;
   }
-  const at::Tensor none;
-  const RowLaunch r = row_launch(caps, s.rows, s.n, 1, {&x, &y, s.channels ? &none : &w, s.channels ? &none : &b});
-  TensorArgs args;
-  NormFwdParams p{};
-  p.x = args.read(x);
-  p.y = args.write(y);
-  if (w.defined()) p.w = args.read(w);
-  if (b.defined()) p.b = args.read(b);
-  if (mean.defined()) p.mean = args.write(mean);
-  p.rstd = args.write(rstd);
-  p.rows = s.rows;
-  p.n = static_cast<uint32_t>(s.n);
-  p.hw = static_cast<uint32_t>(s.hw);
-  p.groups = static_cast<uint32_t>(s.groups);
-  p.channels = static_cast<uint32_t>(s.channels);
-  p.eps = static_cast<float>(eps);
-  NormFwdSpec spec{.x_dtype = dtype_of(x, name),
-                   .y_dtype = dtype_of(y, name),
-                   .w_dtype = dtype_or_float(w, name),
-                   .b_dtype = dtype_or_float(b, name),
-                   .is_rms = s.is_rms,
-                   .per_channel = s.channels != 0,
-                   .has_weight = w.defined(),
-                   .has_bias = b.defined(),
-                   .vec = r.vec,
-                   .items = r.items,
-                   .local = r.local,
-                   .is_full = r.is_full};
-  launch(current(x), kernel::norm_fwd(arithmetic(x), r.group), spec, p, args, r.grid);
 }
 
-void backward(const char* name, const Rows& s, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w,
-              const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& out) {
-  if (out.numel() == 0) return;
-  const Caps& caps = caps_of(x);
-  if (!norm_rows_walkable(caps, s)) {
-    long_norm_backward(s, grad, x, w, mean, rstd, out);
-    return;
-  }
-  const at::Tensor none;
-  const RowLaunch r = row_launch(caps, s.rows, s.n, 1, {&grad, &x, &out, s.channels ? &none : &w});
+void rowwise_backward(const NormBackwardProblem& problem, const RowwisePlan& plan, const at::Tensor& grad,
+                      const at::Tensor& x, const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd,
+                      const at::Tensor& dx) {
   TensorArgs args;
   NormBwdParams p{};
   p.grad = args.read(grad);
@@ -85,23 +90,39 @@ void backward(const char* name, const Rows& s, const at::Tensor& grad, const at:
   if (w.defined()) p.w = args.read(w);
   if (mean.defined()) p.mean = args.read(mean);
   p.rstd = args.read(rstd);
-  p.out_ = args.write(out);
-  p.rows = s.rows;
-  p.n = static_cast<uint32_t>(s.n);
-  p.hw = static_cast<uint32_t>(s.hw);
-  p.groups = static_cast<uint32_t>(s.groups);
-  p.channels = static_cast<uint32_t>(s.channels);
-  NormBwdSpec spec{.g_dtype = dtype_of(grad, name),
-                   .x_dtype = dtype_of(x, name),
-                   .out_dtype = dtype_of(out, name),
-                   .w_dtype = dtype_or_float(w, name),
-                   .is_rms = s.is_rms,
-                   .per_channel = s.channels != 0,
-                   .has_weight = w.defined(),
-                   .vec = r.vec,
-                   .items = r.items,
-                   .local = r.local};
-  launch(current(x), kernel::norm_bwd(arithmetic(x), r.group), spec, p, args, r.grid);
+  p.out_ = args.write(dx);
+  set_sizes(p, problem.rows);
+  NormBwdSpec spec{.g_dtype = problem.grad.dtype,
+                   .x_dtype = problem.x.dtype,
+                   .out_dtype = problem.dx->dtype,
+                   .w_dtype = dtype_or_float(problem.w),
+                   .is_rms = problem.rows.is_rms,
+                   .per_channel = problem.rows.channels != 0,
+                   .has_weight = w.defined()};
+  set_rows(spec, plan);
+  launch(current(x), kernel::norm_bwd(compute_type(problem.x.dtype), static_cast<int>(plan.owner)), spec, p, args,
+         plan.grid);
+}
+
+// Of `dx`, `dw` and `db` those that are defined. `sums` says which elements share a parameter.
+void backward(const char* name, const Rows& s, const ParamSums& sums, const at::Tensor& grad, const at::Tensor& x,
+              const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
+              const at::Tensor& dw, const at::Tensor& db) {
+  const NormBackwardProblem problem{.rows = s,
+                                    .grad = row_operand(grad, name),
+                                    .x = row_operand(x, name),
+                                    .w = optional_operand(w, name),
+                                    .dx = optional_operand(dx, name)};
+  const NormBackwardPlan plan = norm_backward_plan(profile_of(x), problem);
+  if (const auto* persistent = std::get_if<PersistentBackwardPlan>(&plan)) {
+    norm_backward_persistent(name, problem, *persistent, grad, x, w, mean, rstd, dx, dw, db);
+    return;
+  }
+  if (const auto* rowwise = std::get_if<RowwisePlan>(&plan))
+    rowwise_backward(problem, *rowwise, grad, x, w, mean, rstd, dx);
+  else if (std::holds_alternative<LongRowsPlan>(plan))
+    long_norm_backward(s, grad, x, w, mean, rstd, dx);
+  sum_param_grads(name, sums, grad, x, mean, rstd, dw, db);
 }
 
 // [..., 1, 1]: the shape of the saved statistics.
@@ -122,6 +143,9 @@ Rows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
   for (int64_t d = 0; d < input.dim(); ++d) (d < axis ? s.rows : s.n) *= input.size(d);
   return s;
 }
+
+// Parameters that belong to the elements of a row.
+ParamSums sums_over_rows(const Rows& s) { return {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}; }
 
 }  // namespace
 
@@ -153,9 +177,7 @@ ThreeTensors native_layer_norm_backward(const at::Tensor& grad, const at::Tensor
   at::Tensor dx;
   if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1], w, normalized_shape, g), db = param_grad(mask[2], b, normalized_shape, g);
-  if (norm_backward_persistent(kName, s.rows, s.n, g, x, w, m, r, dx, dw, db)) return {dx, dw, db};
-  if (mask[0]) backward(kName, s, g, x, w, m, r, dx);
-  sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, m, r, dw, db);
+  backward(kName, s, sums_over_rows(s), g, x, w, m, r, dx, dw, db);
   return {dx, dw, db};
 }
 
@@ -188,9 +210,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& gra
   at::Tensor dx;
   if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1] && w.defined(), w, normalized_shape, g);
-  if (norm_backward_persistent(kName, s.rows, s.n, g, x, w, {}, r, dx, dw, {})) return {dx, dw};
-  if (mask[0]) backward(kName, s, g, x, w, {}, r, dx);
-  sum_param_grads(kName, {s.n, s.rows, 1, s.n, 1, 1, std::max<int64_t>(s.n, 1)}, g, x, {}, r, dw, {});
+  backward(kName, s, sums_over_rows(s), g, x, w, {}, r, dx, dw, {});
   return {dx, dw};
 }
 
@@ -224,12 +244,11 @@ ThreeTensors native_group_norm_backward(const at::Tensor& grad, const at::Tensor
   const at::Tensor x = input.contiguous(), g = grad.contiguous();
   const at::Tensor m = mean.to(stat_type(x)).contiguous(), r = rstd.to(stat_type(x)).contiguous();
   at::Tensor dx;
-  if (mask[0]) {
-    dx = at::empty(x.sizes(), x.options());
-    backward(kName, {n * group, c / group * hw, std::max<int64_t>(hw, 1), group, c / group}, g, x, w, m, r, dx);
-  }
+  if (mask[0]) dx = at::empty(x.sizes(), x.options());
   at::Tensor dw = param_grad(mask[1], w, {c}, g), db = param_grad(mask[2], w, {c}, g);
-  sum_param_grads(kName, {c, n * hw, std::max<int64_t>(hw, 1), c * hw, hw, group, c / group}, g, x, m, r, dw, db);
+  const int64_t hop = std::max<int64_t>(hw, 1), channels = c / group;
+  const Rows rows{n * group, channels * hw, hop, group, channels};
+  backward(kName, rows, {c, n * hw, hop, c * hw, hw, group, channels}, g, x, w, m, r, dx, dw, db);
   return {dx, dw, db};
 }
 

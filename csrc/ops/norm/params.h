@@ -2,14 +2,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace aule::ops {
+#include "ops/norm/plan.h"
 
-// The position of element (o, r) of parameter o. The shader's head has the values for layer, group and batch norm.
-struct ParamSums {
-  int64_t n_out, n_red;
-  int64_t inner, hop1, hop;
-  int64_t stat_hop, stat_div;
-};
+namespace aule::ops {
 
 // Statistics are saved and sums are kept in this type.
 inline at::ScalarType stat_type(const at::Tensor& t) {

@@ -13,7 +13,6 @@
 #include "kernels_norm.gen.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/floating.h"
-#include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -31,12 +30,6 @@ Extent extent_of(const at::Tensor& t, int64_t dim) {
   const uint64_t n = t.size(dim);
   TORCH_CHECK(n <= 0xffffffffu && inner <= 0xffffffffu, "softmax: expected sizes below 2^32, but got ", t.sizes());
   return {n == 0 ? 0 : t.numel() / n, n, inner};
-}
-
-DType arithmetic(std::initializer_list<DType> types) {
-  for (DType t : types)
-    if (t == DType::f64) return DType::f64;
-  return DType::f32;
 }
 
 // The kernels take contiguous tensors. Others are copied, and a strided `out` is written through a temporary.
@@ -73,6 +66,25 @@ void long_backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim
   }
 }
 
+SoftmaxProblem problem_of(const char* name, bool is_backward, const Extent& e,
+                          std::initializer_list<const at::Tensor*> operands) {
+  SoftmaxProblem problem{.is_backward = is_backward, .rows = e.rows, .n = e.n, .inner = e.inner};
+  for (const at::Tensor* t : operands) problem.operands.push_back(row_operand(*t, name));
+  return problem;
+}
+
+// Params and constants that both kernels have.
+template <class Params, class Spec>
+void launch_rows(const at::Tensor& on, KernelRef<Params, Spec> kernel, const SoftmaxProblem& problem,
+                 const RowwisePlan& plan, std::type_identity_t<Params>& p, std::type_identity_t<Spec> spec,
+                 const TensorArgs& args) {
+  p.rows = problem.rows;
+  p.n = static_cast<uint32_t>(problem.n);
+  p.inner = static_cast<uint32_t>(problem.inner);
+  set_rows(spec, plan);
+  launch(current(on), kernel, spec, p, args, plan.grid);
+}
+
 void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bool safe, at::Tensor& out) {
   check_same_device(name, {&self, &out});
   check_floating(name, self);
@@ -80,31 +92,22 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   at::native::resize_output(out, self.sizes());
   const Extent e = extent_of(self, dim);
   if (self.numel() == 0) return;
-  const DType dt_in = dtype_of(self, name), dt_out = dtype_of(out, name);
-  const DType c = arithmetic({dt_in, dt_out});
-  const Caps& caps = caps_of(self);
-  if (!may_walk(caps, e.n / 4 + 2)) {  // eight elements at a time, twice
+  const SoftmaxProblem problem = problem_of(name, false, e, {&self, &out});
+  const DType c = problem.arithmetic();
+  const SoftmaxPlan plan = softmax_plan(profile_of(self), problem);
+  const auto* rowwise = std::get_if<RowwisePlan>(&plan);
+  if (!rowwise) {
     long_forward(self, dim, log, safe, c, out);
     return;
   }
-  at::Tensor in = self.contiguous(), dense = dense_like(out);
-  const RowLaunch r = row_launch(caps, e.rows, e.n, e.inner, {&in, &dense}, c == DType::f64, 256);
+  const at::Tensor in = self.contiguous(), dense = dense_like(out);
   TensorArgs args;
   SoftmaxParams p{};
   p.in_ = args.read(in);
   p.out_ = args.write(dense);
-  p.rows = e.rows;
-  p.n = static_cast<uint32_t>(e.n);
-  p.inner = static_cast<uint32_t>(e.inner);
-  SoftmaxSpec spec{.in_dtype = dt_in,
-                   .out_dtype = dt_out,
-                   .is_log = log,
-                   .is_safe = safe,
-                   .vec = r.vec,
-                   .items = r.items,
-                   .local = r.local,
-                   .is_full = r.is_full};
-  launch(current(self), kernel::softmax(c, r.group), spec, p, args, r.grid);
+  const SoftmaxSpec spec{
+      .in_dtype = problem.operands[0].dtype, .out_dtype = problem.operands[1].dtype, .is_log = log, .is_safe = safe};
+  launch_rows(self, kernel::softmax(c, static_cast<int>(rowwise->owner)), problem, *rowwise, p, spec, args);
   if (!dense.is_same(out)) out.copy_(dense);
 }
 
@@ -118,32 +121,25 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   at::native::resize_output(grad_input, grad.sizes());
   const Extent e = extent_of(grad, dim);
   if (grad.numel() == 0) return;
-  const DType dt_g = dtype_of(grad, name), dt_y = dtype_of(output, name), dt_out = dtype_of(grad_input, name);
-  const DType c = arithmetic({dt_g, dt_y, dt_out});
-  const Caps& caps = caps_of(grad);
-  if (!may_walk(caps, e.n / 2 + 2)) {  // four elements at a time, twice
+  const SoftmaxProblem problem = problem_of(name, true, e, {&grad, &output, &grad_input});
+  const DType c = problem.arithmetic();
+  const SoftmaxPlan plan = softmax_plan(profile_of(grad), problem);
+  const auto* rowwise = std::get_if<RowwisePlan>(&plan);
+  if (!rowwise) {
     long_backward(grad, output, dim, log, c, grad_input);
     return;
   }
-  at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
-  const RowLaunch r = row_launch(caps, e.rows, e.n, e.inner, {&g, &y, &dense}, c == DType::f64, 512);
+  const at::Tensor g = grad.contiguous(), y = output.contiguous(), dense = dense_like(grad_input);
   TensorArgs args;
   SoftmaxBackwardParams p{};
   p.grad = args.read(g);
   p.y = args.read(y);
   p.out_ = args.write(dense);
-  p.rows = e.rows;
-  p.n = static_cast<uint32_t>(e.n);
-  p.inner = static_cast<uint32_t>(e.inner);
-  SoftmaxBackwardSpec spec{.g_dtype = dt_g,
-                           .y_dtype = dt_y,
-                           .out_dtype = dt_out,
-                           .is_log = log,
-                           .vec = r.vec,
-                           .items = r.items,
-                           .local = r.local,
-                           .is_full = r.is_full};
-  launch(current(grad), kernel::softmax_backward(c, r.group), spec, p, args, r.grid);
+  const SoftmaxBackwardSpec spec{.g_dtype = problem.operands[0].dtype,
+                                 .y_dtype = problem.operands[1].dtype,
+                                 .out_dtype = problem.operands[2].dtype,
+                                 .is_log = log};
+  launch_rows(grad, kernel::softmax_backward(c, static_cast<int>(rowwise->owner)), problem, *rowwise, p, spec, args);
   if (!dense.is_same(grad_input)) grad_input.copy_(dense);
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "ops/tensor/loop_limit.h"
+#include "ops/tensor/plan_text.h"
 
 namespace aule::ops {
 namespace {
@@ -184,14 +185,10 @@ ReducePlan reduce_plan(const DeviceProfile& profile, const ReductionProblem& pro
   return plan;
 }
 
-std::string text_of(const Grid& g) {
-  return " grid " + std::to_string(g.x) + (g.y == 1 ? "" : "x" + std::to_string(g.y));
-}
-
 std::string text_of(const ColumnSumPlan& plan) {
   std::ostringstream text;
-  text << "column_sum chunk " << plan.chunk << " splits " << plan.splits << text_of(plan.grid) << ", sum"
-       << text_of(linear_grid(plan.sum_blocks));
+  text << "column_sum chunk " << plan.chunk << " splits " << plan.splits << ' ' << grid_text(plan.grid) << ", sum "
+       << grid_text(linear_grid(plan.sum_blocks));
   return text.str();
 }
 
@@ -204,7 +201,7 @@ std::string text_of(const ReducePlan& plan) {
   for (const ReducePass& pass : plan.passes) {
     text << (&pass == plan.passes.begin() ? ": " : ", ") << kSteps[static_cast<size_t>(pass.step)] << " by "
          << (pass.by_workgroup ? "workgroup" : "invocation") << " local " << pass.local << " of " << pass.n_red
-         << " chunk " << pass.chunk << text_of(pass.grid);
+         << " chunk " << pass.chunk << ' ' << grid_text(pass.grid);
   }
   return text.str();
 }

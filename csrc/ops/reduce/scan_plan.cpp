@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "ops/tensor/loop_limit.h"
+#include "ops/tensor/plan_text.h"
 
 namespace aule::ops {
 
@@ -38,13 +39,10 @@ std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProble
 }
 
 std::string describe(const ScanPlan& plan) {
-  const auto text_of = [](const Grid& g) {
-    return " grid " + std::to_string(g.x) + (g.y == 1 ? "" : "x" + std::to_string(g.y));
-  };
   std::ostringstream text;
   text << "scan by " << (plan.by_workgroup ? "workgroup" : "invocation") << " local " << plan.local << " chunk "
-       << plan.chunk << " chunks " << plan.chunks << text_of(plan.grid);
-  if (plan.prefixes) text << ", prefixes local " << plan.prefixes->local << text_of(plan.prefixes->grid);
+       << plan.chunk << " chunks " << plan.chunks << ' ' << grid_text(plan.grid);
+  if (plan.prefixes) text << ", prefixes local " << plan.prefixes->local << ' ' << grid_text(plan.prefixes->grid);
   return text.str();
 }
 
