@@ -1,4 +1,4 @@
-"""Attention on matrix units: the family's own paths (ragged tiles, padding, bands, groups, dropout) against float64.
+"""Attention on cooperative matrices: its own paths (ragged tiles, padding, bands, groups, dropout) in float64.
 
 Runs wherever the layout of the cooperative matrices is known. A CPU device compiles what a GPU does in 0.2 s in several
 seconds, so it gets a small shape of the kernels and few specializations.
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("known"))
 
 
 @pytest.fixture(autouse=True)
-def matrix_family(override):
+def coopmat_family(override):
     override(attention_variant="coopmat")
     if ON_CPU:
         for suffix, shape in (("", SMALL_SHAPE), ("_DQ", TWO_STAGES), ("_DKDV", SMALL_SHAPE)):
@@ -175,8 +175,8 @@ def test_accumulators_that_are_no_operands(dtype, override):
 def test_every_order_of_loads(dtype, shape, override):
     """The next tile is written behind the first half of this one, or in the middle of its only step."""
     if not ON_CPU:
-        warps, rows, tile, *others = map(int, shape.split(","))
-        shape = ",".join(map(str, (warps, rows, max(16, 2 * tile), *others)))  # matrices of 16 columns
+        subgroups, rows, tile, *others = map(int, shape.split(","))
+        shape = ",".join(map(str, (subgroups, rows, max(16, 2 * tile), *others)))  # matrices of 16 columns
     override(attention_shape=shape)
     compare(dtype, (1, 2, 1, 40, 70, 16, 16), causal=True, bottom_right=True)
     compare(dtype, (1, 1, 1, 40, 64, 16, 16))
@@ -205,11 +205,11 @@ def test_operands_straight_from_memory(dtype, override):
     compare(dtype, (1, 4, 2, 64, 128, 16, 16))
 
 
-SQUARE_BLOCKS = "8,1,16,1,1" if ON_CPU else "8,1,32,1,1"  # dK/dV's have as many keys as those of stored dS have queries
+SQUARE_BLOCKS = "8,1,16,1,1" if ON_CPU else "8,1,32,1,1"  # dK/dV: as many keys as dQ has queries
 
 
 @pytest.mark.parametrize("mib", ["64", "0.05"])
-def test_stored_scores(dtype, mib, override):
+def test_ds_workspace(dtype, mib, override):
     """dQ as a product of the dS that the pass for dK and dV left in a workspace: whole, and in chunks of two halves."""
     override(attention_shape_dkdv=SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
     peaks = []
@@ -225,7 +225,7 @@ def test_stored_scores(dtype, mib, override):
     check(result, reference(q, k, v, grad), dtype)
 
 
-def test_stored_scores_causal(dtype, override):
+def test_ds_workspace_causal(dtype, override):
     """Where blocks of keys and queries are alike and neither has more rows, what nobody sees has no place."""
     override(attention_workspace=64)
     override(attention_shape_dkdv=SQUARE_BLOCKS)
@@ -236,7 +236,7 @@ def test_stored_scores_causal(dtype, override):
 @pytest.mark.skipif(ON_CPU, reason="a software device compiles each of these for a minute")
 @pytest.mark.parametrize("dim", [64, 80, 96, 128, 192, 256])
 @pytest.mark.parametrize("mib", ["64", "3"])
-def test_stored_scores_of_head_sizes(dtype, dim, mib, override):
+def test_ds_workspace_of_head_sizes(dtype, dim, mib, override):
     override(attention_workspace=mib)
     compare(dtype, (1, 8, 2, 333, 400, dim, dim))
     compare(dtype, (1, 4, 4, 512, 512, dim, dim), causal=True)
@@ -263,7 +263,7 @@ def test_head_sizes(dtype, dim, v_dim, causal):
     compare(dtype, (2, 3, 3, 70, 1000, dim, v_dim), causal=causal, bottom_right=True, scale=2 * scale, window=(300, -1))
 
 
-def test_no_memory_for_stored_scores(dtype, override):
+def test_no_memory_for_ds_workspace(dtype, override):
     """The backward then computes scores twice. The last test, for later calls ask for less."""
     override(attention_shape_dkdv=SMALL_SHAPE if ON_CPU else SQUARE_BLOCKS)
     override(attention_workspace=64)

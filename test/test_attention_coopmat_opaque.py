@@ -1,4 +1,4 @@
-"""Attention on matrix units of unknown layout against float64: shared memory between the products, masks, groups.
+"""Attention on cooperative matrices of unknown layout: shared memory between the products, masks, groups.
 
 Runs wherever 16-bit cooperative matrices are usable, known layout or not. A software device compiles each kernel for
 half a minute, hence few specializations.

@@ -1,4 +1,4 @@
-"""Attention without matrix units in tile shapes like those of GPUs, which no software device would take by itself."""
+"""Attention of the family simt in tile shapes like those of GPUs, which no software device would take by itself."""
 
 import pytest
 import torch

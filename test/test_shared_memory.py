@@ -18,11 +18,11 @@ def gemm_opaque(bm, bn, wm, wn, bk):
 
 
 def attention_forward(dim, tile, stages, subgroups, rows):
-    # Rows of keys and values are padded by 16 bytes; queries pass in patches of at most 128 columns, 16 rows of each
-    # subgroup. An unused strip and a flag take 16 bytes each.
+    # Rows of keys and values are padded by 16 bytes; queries pass a staging of at most 128 columns, 16 rows of each
+    # subgroup. An unused transpose scratch and a flag take 16 bytes each.
     tiles = stages * tile * 2 * (2 * dim + 16)
-    patches = subgroups * 16 * (min(dim, 128) + 8) * 2
-    return max(tiles, patches) + 32
+    staging = subgroups * 16 * (min(dim, 128) + 8) * 2
+    return max(tiles, staging) + 32
 
 
 GEMM = [16, 16, 128, 128, 256, 64, 64, 64]

@@ -1,4 +1,4 @@
-"""Measures how to cut the attention kernels for matrix units on this device: ``python -m torch_aule.tune``.
+"""Measures shapes of attention on cooperative matrices for this device: ``python -m torch_aule.tune``.
 
 The shipped shapes were chosen on one GPU. This tries others, passes over those that give wrong numbers, fail to build
 or spill more registers to memory than the shipped shape, and keeps the fastest per pass and head size in a file that
@@ -41,21 +41,21 @@ TOLERANCE = 1e-2
 def candidates(backward: bool, dim: int) -> list[tuple[int, ...]]:
     """Shapes that fit the registers.
 
-    Each is (subgroups, row blocks of each, tile, column blocks in flight, stages, operands straight from memory, fences
-    that keep the compiler from holding more blocks in registers).
+    Each is (subgroups, row blocks of each, tile, column blocks in flight, stages, operands straight from memory, motion
+    barriers that keep the compiler from holding more blocks in registers).
     """
-    parts = 2 if backward and dim > 128 else 1  # subgroups that share the rows of wide heads
+    role_split = 2 if backward and dim > 128 else 1  # subgroups that share the rows of wide heads
     found = []
-    for warps, rows, tile, step, stages, direct, fences in itertools.product(
+    for subgroups, rows, tile, step, stages, from_global, motion_barriers in itertools.product(
         (4, 8), (1, 2), (16, 32, 64), (1, 2, 4), (1, 2), (0, 1), (0, 1, 2)
     ):
-        if step * 16 > tile or (backward and parts == 1 and step > 1):
+        if step * 16 > tile or (backward and role_split == 1 and step > 1):
             continue
-        if fences and (backward or rows * dim < 128):  # where accumulators are few there is nothing to keep back
+        if motion_barriers and (backward or rows * dim < 128):  # few accumulators: nothing to keep back
             continue
-        if rows * dim // parts > (256 if not backward else 128):  # accumulators and operands stay in registers
+        if rows * dim // role_split > (256 if not backward else 128):  # accumulators and operands stay in registers
             continue
-        found.append((warps, rows, tile, step, stages, direct, fences))
+        found.append((subgroups, rows, tile, step, stages, from_global, motion_barriers))
     return found
 
 
@@ -295,7 +295,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     header = (
         "# pass, head size up to, subgroups, row blocks, tile, column blocks in flight, stages, straight from memory,"
-        " fences"
+        " motion barriers"
     )
     text = "".join(line + "\n" for line in (header, *lines))
     if options.dry_run:

@@ -115,14 +115,14 @@ std::string plan_ds_workspace(const DeviceProfile& profile, const py::dict& valu
   const ops::AttentionProblem problem = attention_problem(values, layout);
   const auto dq = ops::plan_attention(profile, problem, ops::AttentionPass::dq, overrides),
              dkdv = ops::plan_attention(profile, problem, ops::AttentionPass::dkdv, overrides);
-  const auto *dq_matrices = dq ? std::get_if<ops::FlashCoopMatPlan>(&*dq) : nullptr,
-             *dkdv_matrices = dkdv ? std::get_if<ops::FlashCoopMatPlan>(&*dkdv) : nullptr;
-  if (dq_matrices == nullptr || dkdv_matrices == nullptr) return "none";
+  const auto *dq_coopmat = dq ? std::get_if<ops::FlashCoopMatPlan>(&*dq) : nullptr,
+             *dkdv_coopmat = dkdv ? std::get_if<ops::FlashCoopMatPlan>(&*dkdv) : nullptr;
+  if (dq_coopmat == nullptr || dkdv_coopmat == nullptr) return "none";
   const auto plan =
-      ops::plan_stored_scores(profile,
-                              {problem, *dq_matrices, *dkdv_matrices, number(values, "is_lower_triangle") != 0,
-                               static_cast<int64_t>(number(values, "failed_bytes"))},
-                              overrides);
+      ops::plan_ds_workspace(profile,
+                             {problem, *dq_coopmat, *dkdv_coopmat, number(values, "is_lower_triangle") != 0,
+                              static_cast<int64_t>(number(values, "failed_bytes"))},
+                             overrides);
   return plan ? ops::text_of(*plan) : "none";
 }
 

@@ -1,20 +1,19 @@
-// What every attention kernel shares: the parameter block, the loads and stores of two neighbours, the band of
-// visible keys and the dropout draw.
+// Shared by all attention kernels: the parameter block, the band of visible keys, delta and the dropout mask.
 //
 //   S = softcap(scale * Q K^T) + bias;  P = softmax(S) over the visible keys;  O = dropout(P) V
-//   query i sees key j when  i + shift - left <= j <= i + shift + right   (none of both: left = right = 2^30)
+//   query i sees key j when  i + diagonal - left <= j <= i + diagonal + right   (none of both: left = right = 2^30)
 //
 // Letters: B H Lq Lk, D the head size of query and key, Dv that of value. Strides are in elements, {batch, head, row};
-// the last dimension is dense. `heads` counts query heads; key and value heads are `kv_heads`, a divisor of it.
+// the last dimension is dense. `heads` counts query heads. `kv_heads`, a divisor of it, counts key and value heads.
 #ifndef AULE_ATTENTION_GLSL
 #define AULE_ATTENTION_GLSL
 layout(local_size_x_id = 4) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 
-#if defined(ATTENTION_LANES)
+#if defined(ATTENTION_SPLITKV)
 #include "attention/splitkv_params.glsl"
-#elif defined(ATTENTION_MATRIX)
+#elif defined(ATTENTION_COOPMAT)
 #include "attention/coopmat_params.glsl"
 #else
 struct Params {
@@ -24,15 +23,15 @@ struct Params {
   uint64_t partial;                         // of the splits of flash_attn_splitkv_shared, float32
   uint64_t seed, offset, state;
   uint64_t sequences;                       // ragged: ivec4 per batch element
-  uint64_t cu_seq_q, cu_seq_k, seqused_k;   // what it is made of (sequences.glsl); 0: not given
+  uint64_t cu_seq_q, cu_seq_k, seqused_k;   // the lists it is made of (sequences.glsl); 0: not given
   uint64_t pages;                           // int32 [B, page_step]
   int64_t query_stride[3], key_stride[3], value_stride[3], out_stride[3];
   int64_t grad_out_stride[3], grad_query_stride[3], grad_key_stride[3], grad_value_stride[3];
   int64_t bias_stride[4];  // {batch, head, query, key}; 0 where broadcast
   uint groups;             // workgroups that have work
   int heads, kv_heads, q_len, k_len, head_dim, v_dim;
-  int shift, left, right;
-  int splits;                 // flash_attn_splitkv_shared: parts of the keys
+  int diagonal, left, right;
+  int splits;                 // flash_attn_splitkv_shared: workgroups that share the keys
   int total_q, total_k;       // ragged: rows of all sequences together, or keys that a sequence has room for
   int page_step, page_count;  // pages of a sequence, and in all
   float scale, softcap;
@@ -52,56 +51,56 @@ layout(constant_id = 3) const bool SOFTCAP = false;
 layout(constant_id = 4) const int LOCAL = 8;  // local size
 
 layout(constant_id = 5) const bool DROPOUT_STATE = false;  // the seed is in memory
-layout(constant_id = 6) const int THRESHOLD = 0;           // of dropout, its upper bits; the rest is p.dropout_rest
+layout(constant_id = 6) const int THRESHOLD = 0;           // of dropout, its upper 8 bits; p.dropout_rest: the others
 layout(constant_id = 7) const bool RAGGED = false;         // sequences of their own lengths, read on the device
 layout(constant_id = 8) const int PAGE_ROWS = 0;           // of a page; 0: no pages
 #define FAMILY_CONSTANTS 9
-const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], which `pages` puts into order
+const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], in the order of `pages`
 const int PAGE = PAGED ? PAGE_ROWS : 1;
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
 #define POS_INF uintBitsToFloat(0x7f800000u)
 const float LOG2E = 1.4426950408889634;
-// Below every finite score, so that a row of which nothing was seen yet needs no case of its own.
+// Below every finite score. A row without a visible key so far needs no case of its own.
 const float LOWEST = -3.0e38;
 const int ELEM_BYTES = DTYPE == AULE_DT_F32 ? 4 : 2;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer ChunkRef { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16bRef { uvec4 v; };
 // Two 16-bit elements in one word.
 vec2 pair(uint w) { return DTYPE == AULE_DT_F16 ? unpackHalf2x16(w) :
     vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
 
-// Of this workgroup's batch element when RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
+// Of this workgroup's batch element if RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;
-int batch;  // set when RAGGED
+int batch;  // set if RAGGED
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer SequenceRef { ivec4 v; };
 int key_count() { return RAGGED ? sequence.w : p.k_len; }
-int diagonal_shift() { return RAGGED ? sequence.w - sequence.y : p.shift; }
+int mask_diagonal() { return RAGGED ? sequence.w - sequence.y : p.diagonal; }
 // Rows to clamp to; an empty sequence starts at a row that may be read.
 int last_key() { return RAGGED ? max(sequence.w, 1) - 1 : p.k_len - 1; }
-#ifndef ATTENTION_LANES
+#ifndef ATTENTION_SPLITKV
 void begin_sequence(int b) {
   if (RAGGED) sequence = SequenceRef(p.sequences + uint64_t(uint(b)) * 16).v;
   batch = b;
 }
 int query_count() { return RAGGED ? sequence.y : p.q_len; }
 int last_query() { return RAGGED ? max(sequence.y, 1) - 1 : p.q_len - 1; }
-// Index of what is kept per query row: [B, H, Lq], ragged [H, total_q].
+// Index of a query row in logsumexp and stats: [B, H, Lq], ragged [H, total_q].
 int64_t stats_index(int bh, int row) {
   if (RAGGED) return int64_t(bh % p.heads) * p.total_q + (sequence.x + row);
   return int64_t(bh) * p.q_len + row;
 }
 #endif
 
-#if !defined(ATTENTION_MATRIX) || defined(ATTENTION_PAGED) || defined(ATTENTION_LANES)
+#if !defined(ATTENTION_COOPMAT) || defined(ATTENTION_PAGED) || defined(ATTENTION_SPLITKV)
 // The page that holds a row of this batch element.
 int page_of(int row) {
   return clamp(I32Ref(p.pages + uint64_t(int64_t(batch) * p.page_step + row / PAGE) * 4).v, 0, p.page_count - 1);
 }
 #endif
-#if !defined(ATTENTION_MATRIX) && !defined(ATTENTION_LANES)
-// Row 0 of a head's queries or keys, and where another row of keys is from there, in bytes.
+#if !defined(ATTENTION_COOPMAT) && !defined(ATTENTION_SPLITKV)
+// Row 0 of a head's queries or keys, and the offset of another row of keys from there, in bytes.
 uint64_t query_rows(uint64_t base, int64_t stride[3], int b, int h) {
   const int64_t first = RAGGED ? int64_t(sequence.x) * stride[2] : int64_t(0);
   return base + uint64_t((int64_t(b) * stride[0] + int64_t(h) * stride[1] + first) * ELEM_BYTES);
@@ -117,18 +116,17 @@ uint64_t key_offset(int64_t page_stride, int64_t step_bytes, int row) {
 #endif
 
 // First and last + 1 key that rows [row, row_last] may see.
-int keys_begin(int row) { return max(0, row + diagonal_shift() - p.left); }
-int keys_end(int row_last) { return min(key_count(), row_last + diagonal_shift() + p.right + 1); }
-#ifndef ATTENTION_LANES
-// The same seen from keys [key, key_last].
-int queries_begin(int key) { return max(0, key - diagonal_shift() - p.right); }
-int queries_end(int key_last) { return min(query_count(), key_last - diagonal_shift() + p.left + 1); }
+int keys_begin(int row) { return max(0, row + mask_diagonal() - p.left); }
+int keys_end(int row_last) { return min(key_count(), row_last + mask_diagonal() + p.right + 1); }
+#ifndef ATTENTION_SPLITKV
+// First and last + 1 query that may see some of the keys [key, key_last].
+int queries_begin(int key) { return max(0, key - mask_diagonal() - p.right); }
+int queries_end(int key_last) { return min(query_count(), key_last - mask_diagonal() + p.left + 1); }
 #endif
 
-// delta = sum_d dO[d] * O[d] uses the stored output, and where that is rounded to 16 bits so is delta: by up to 0.02 at
-// D = 16, which a row of few keys gets undivided in dS = P * (dP - delta). The dQ kernels therefore sum delta once more
-// as sum_j P[j] * dP[j] for `rows` rows that see `keys` keys together, if these are few, and store it for the dK and dV
-// kernels.
+// delta = sum_d dO[d] * O[d] uses the stored output. If that has 16 bits, delta is off by up to 0.02 at D = 16. A row
+// that sees few keys has the whole error in dS = P * (dP - delta). So the dQ kernels sum delta again, as
+// sum_j P[j] * dP[j], if `rows` rows see at most `keys` keys together, and store it for dK and dV.
 bool sums_delta(int keys, int rows) { return DTYPE != AULE_DT_F32 && keys > 0 && keys <= 64 + rows; }
 #ifdef ATTENTION_GRAD_LOGSUMEXP
 float delta_of_logsumexp(int64_t index) {
@@ -144,19 +142,19 @@ float load_bias(uint64_t address) {
 }
 uint64_t bias_bytes() { return BIAS_DTYPE == AULE_DT_BOOL ? 1 : (BIAS_DTYPE == AULE_DT_F32 ? 4 : 2); }
 
-// Overflow of exp in a hand-made tanh is why the built-in one is clamped: beyond 15 it is 1 in float32.
+// Drivers compute tanh from exp, which overflows. Beyond 15 it is 1 in float32, so the argument is clamped.
 float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 
-// Dropout is a function of (batch and head, query, key) alone, so that every tiling and the backward see the same mask.
-// Queries and keys are cut into units of 32 x 32, a unit into 32 cells of 32 elements. A cell's mask is one word:
-//   cell  4 * (query % 8) + key / 2 % 4: what one lane of NVIDIA's accumulators holds of a unit
+// Dropout is a function of (batch and head, query, key) alone, so every tiling and the backward have the same mask.
+// Queries and keys are divided into units of 32 x 32, a unit into 32 cells of 32 elements. A cell's mask is one word:
+//   cell  4 * (query % 8) + key / 2 % 4: the elements of a unit that one lane of NVIDIA's accumulators holds
 //   bit   16 * (key % 2) + 8 * (query / 16 % 2) + 4 * (key / 16 % 2) + 2 * (query / 8 % 2) + key / 8 % 2
 // A cell makes a draw of twelve words: Philox with key 0 after eight, six and four rounds. Bit i of the words is a
-// number of 12 bits, and element i is kept if that is at least the threshold, p in 2^-40: its upper 8 bits are
-// THRESHOLD, a constant (one pipeline for each of 256), the next 4 the upper bits of dropout_rest. All 32 comparisons
-// are made at once, from the lowest bit on: `kept & w` where the threshold has a 1, `kept | w` where it has a 0.
-// Where all 12 bits are the threshold's, one number for the 32 elements decides by its other 28: the third word after
-// five rounds, times a constant. The probability is p to 2^-41; docs/attention.md, "Dropout", has the correlations.
+// number of 12 bits. Element i is kept if that is at least the threshold, p in units of 2^-40. The threshold's upper 8
+// bits are the constant THRESHOLD (a pipeline for each of 256), the next 4 the upper bits of dropout_rest. All 32
+// comparisons are made at once, from the lowest bit on: `kept & w` if the threshold has a 1, `kept | w` if it has a 0.
+// If all 12 bits are the threshold's, one number for the 32 elements decides by its other 28: the third word after
+// five rounds, times a constant. The probability is p to 2^-41. Correlations: docs/attention.md, "Dropout".
 struct Dropout {
   uvec4 start;
 };
@@ -164,7 +162,7 @@ Dropout dropout_begin() {
   return Dropout(philox_draw(philox_begin(p.seed, p.offset, DROPOUT_STATE ? p.state : uint64_t(0)), 0u, 0u));
 }
 uint dropout_compare(uint kept, uint w, int bit) { return (THRESHOLD >> bit & 1) != 0 ? kept & w : kept | w; }
-// The same with a bit that is not constant, from the highest.
+// The same with a bit of dropout_rest, counted from the highest.
 uint dropout_compare_rest(uint kept, uint w, int bit) {
   const uint zero = uint(int(~p.dropout_rest << bit) >> 31);
   return kept & w | zero & (kept | w);
@@ -189,7 +187,7 @@ uint dropout_word(Dropout d, int bh, uint row_unit, uint key_unit, uint cell) {
   kept = dropout_compare(kept, first.x, 7);
   return THRESHOLD < 256 ? kept : 0u;
 }
-// dS is kept * dP - delta; times the scale at the end only, so delta waits for that divided by it.
+// dS = P * (kept * dP - delta) is multiplied by the dropout scale at the end only, so delta is divided by it before.
 float dropout_unscale() { return DROPOUT ? 1.0 / p.dropout_scale : 1.0; }
 uint dropout_cell(int row, int key) { return uint((row & 7) << 2 | (key >> 1 & 3)); }
 uint dropout_bit(int row, int key) {

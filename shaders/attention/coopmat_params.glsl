@@ -1,5 +1,5 @@
-// The block of the kernels for matrix units: push constants, which cost no registers, so strides have 32 bits.
-// ATTENTION_ADDRESSES and ATTENTION_STRIDES are the members that only this kernel has.
+// The block of the cooperative-matrix kernels: push constants, which take no registers. To fit, strides have 32 bits.
+// ATTENTION_ADDRESSES and ATTENTION_STRIDES are the members that only one kernel has.
 struct Params {
   uint64_t query, key, value, bias;
   uint64_t seed, offset, state;
@@ -13,12 +13,12 @@ struct Params {
 #ifdef ATTENTION_PAGED
   int page_step, page_count;
 #endif
-  int shift, left, right;
+  int diagonal, left, right;
   float scale, softcap;
   uint dropout_rest;  // of the threshold, below THRESHOLD in attention.glsl
   float dropout_scale;
 };
 #include "common/params.glsl"
-// As in common/params.glsl: something to read where an address is 0.
+// As in common/params.glsl: an address that may be read, in place of 0.
 #define AULE_READABLE
 uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : p.query; }

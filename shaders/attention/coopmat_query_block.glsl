@@ -1,5 +1,5 @@
-// The first statements of main() in the kernels whose workgroup owns a block of queries: where it stands, which tiles
-// of keys it visits. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
+// The first statements of main() of the kernels with a block of queries per workgroup: its position and its tiles of
+// keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -9,8 +9,8 @@
   h = bh % p.heads;
   begin_sequence(b);
   if (RAGGED && first >= query_count()) return;
-  const int kv_h = h / (p.heads / p.kv_heads), warp = int(gl_SubgroupID);
-  row0 = first + warp / SPLIT * ROWS * MAT_M;
+  const int kv_h = h / (p.heads / p.kv_heads), subgroup = int(gl_SubgroupID);
+  row0 = first + subgroup / ROLE_SPLIT * ROW_BLOCKS * MAT_M;
   tile_last = last_key();
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
@@ -21,7 +21,7 @@
   const int last = min(first + BLOCK, query_count()) - 1;
   const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + diagonal_shift() - p.left, 0) + TILE - 1) / TILE, begin,
+  const int full_begin = BOUNDED_LEFT ? clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin,
       full_end) : begin;
   const int last_tile = max(end, 1) - 1;
 

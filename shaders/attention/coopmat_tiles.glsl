@@ -1,33 +1,32 @@
 #pragma aule inline
-// Rows on their way into the kernels for matrix units.
+// Rows on their way between memory and the cooperative-matrix kernels.
 //
-// Tiles: TILE rows each of a first operand (head size D: K, or Q in dK/dV) and a second one (DV: V, or dO), loaded into
-// registers by fetch_*, written to shared memory by put_*, so that loads fly while a tile is worked on.
-// Stationary operands: FETCH_ROWS, then ROWS_TO_FRAGMENTS through the subgroup's patch. Results: STORE_ROWS.
-#ifndef AULE_ATTENTION_MATRIX_TILES_GLSL
-#define AULE_ATTENTION_MATRIX_TILES_GLSL
+// Tiles: TILE rows each of a first operand (head size D: K, or Q in dK/dV) and a second one (DV: V, or dO). fetch_*
+// loads them into registers and put_* writes them to shared memory, so loads are in flight while a tile is worked on.
+// Stationary operands: FETCH_ROWS, then ROWS_TO_FRAGMENTS through the fragment staging. Results: STORE_ROWS.
+#ifndef AULE_ATTENTION_COOPMAT_TILES_GLSL
+#define AULE_ATTENTION_COOPMAT_TILES_GLSL
 
-const int LOADS_A = (TILE * CHUNKS + LOCAL - 1) / LOCAL, LOADS_B = (TILE * CHUNKS_V + LOCAL - 1) / LOCAL;
-const bool WHOLE_A = TILE * CHUNKS % LOCAL == 0, WHOLE_B = TILE * CHUNKS_V % LOCAL == 0;
-const int TILE_A = TILE * PITCH;               // where the second operand starts
+const int LOADS_A = (TILE * VEC8S + LOCAL - 1) / LOCAL, LOADS_B = (TILE * VEC8S_V + LOCAL - 1) / LOCAL;
+const bool WHOLE_A = TILE * VEC8S % LOCAL == 0, WHOLE_B = TILE * VEC8S_V % LOCAL == 0;
+const int TILE_A = TILE * PITCH;               // start of the second operand
 const int STAGE_SIZE = TILE_A + TILE * PITCH_V;
-const int TILES_SIZE = STAGES * STAGE_SIZE, PATCHES_SIZE = WARPS * PATCH_SIZE;
-shared uvec4 tiles[TILES_SIZE > PATCHES_SIZE ? TILES_SIZE : PATCHES_SIZE];
-// Whole multiples of 16 bytes, all of them: matrix accesses to what follows must be aligned to that, and a driver lays
-// out one float of an array that is never used (suspected where gradients of the tier of unknown layout were wrong on
-// an H200).
-shared T strips[HAND_OVER ? 8 : WARPS * 2 * STRIP];  // two of each subgroup
-#ifdef GIFTS
-// What subgroups that share rows tell each other: elements of accumulators in the order of their lanes.
-shared uvec4 gifts[SPLIT == 1 ? 1 : GIFTS];
+const int TILES_SIZE = STAGES * STAGE_SIZE, ALL_STAGING_SIZE = SUBGROUPS * STAGING_SIZE;
+shared uvec4 tiles[TILES_SIZE > ALL_STAGING_SIZE ? TILES_SIZE : ALL_STAGING_SIZE];
+// Shared arrays are multiples of 16 bytes, since matrix accesses to the arrays behind them must be aligned to that. A
+// driver gives an unused array one float (suspected when gradients with unknown layout were wrong on an H200).
+shared T transpose_scratch[ACC_IS_A_OPERAND ? 8 : SUBGROUPS * 2 * TRANSPOSE_SIZE];  // two of each subgroup
+#ifdef EXCHANGE_SIZE
+// Elements of accumulators that subgroups with common rows send each other, in the order of their lanes.
+shared uvec4 exchange[ROLE_SPLIT == 1 ? 1 : EXCHANGE_SIZE];
 #endif
-#define GIVEN_BITS(j) floatBitsToUint(vec4(given[4 * (j)], given[4 * (j) + 1], given[4 * (j) + 2], given[4 * (j) + 3]))
-// FIRST of part 0, else SECOND. By bits: a conditional becomes a branch in one vendor's compiler, and accumulators
-// whose elements meet one go to memory.
-#define BY_PART(FIRST, SECOND)                                                                                         \
-  uintBitsToFloat((floatBitsToUint(FIRST) & uint(part - 1)) | (floatBitsToUint(SECOND) & ~uint(part - 1)))
+#define SENT_BITS(j) floatBitsToUint(vec4(sent[4 * (j)], sent[4 * (j) + 1], sent[4 * (j) + 2], sent[4 * (j) + 3]))
+// FIRST in role 0, SECOND in role 1. By bits: NVIDIA's compiler makes a branch of a conditional, and accumulators go to
+// memory if their elements meet a branch.
+#define BY_ROLE(FIRST, SECOND)                                                                                         \
+  uintBitsToFloat((floatBitsToUint(FIRST) & uint(role - 1)) | (floatBitsToUint(SECOND) & ~uint(role - 1)))
 
-uint strip_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * STRIP); }
+uint transpose_at(int which) { return uint((int(gl_SubgroupID) * 2 + which) * TRANSPOSE_SIZE); }
 uint pack_pair(T a, T b) {
 #ifdef T_bfloat16_t
   return floatBitsToUint(float(a)) >> 16 | (floatBitsToUint(float(b)) & 0xffff0000u);
@@ -42,22 +41,26 @@ uint pack_two(T a, T b) {
   return packFloat2x16(f16vec2(a, b));
 #endif
 }
-uvec4 strip_chunk(int which, int row, int column) {
-  const uint at = strip_at(which) + uint(row * STRIP_PITCH + column);
-  return uvec4(pack_pair(strips[at], strips[at + 1]), pack_pair(strips[at + 2], strips[at + 3]),
-               pack_pair(strips[at + 4], strips[at + 5]), pack_pair(strips[at + 6], strips[at + 7]));
+uvec4 transpose_vec8(int which, int row, int column) {
+  const uint at = transpose_at(which) + uint(row * TRANSPOSE_PITCH + column);
+  return uvec4(pack_pair(transpose_scratch[at], transpose_scratch[at + 1]),
+               pack_pair(transpose_scratch[at + 2], transpose_scratch[at + 3]),
+               pack_pair(transpose_scratch[at + 4], transpose_scratch[at + 5]),
+               pack_pair(transpose_scratch[at + 6], transpose_scratch[at + 7]));
 }
-// Element e of the accumulator-shaped A operand M; when all are put, TAKE_A makes it whole. WHICH: 0 or 1, its strip.
+// PUT_A sets element e of the accumulator-shaped A operand M. After all elements, TAKE_A completes M. WHICH: its
+// scratch, 0 or 1.
 #define PUT_A(M, WHICH, e, x)                                                                                          \
   {                                                                                                                    \
-    if (HAND_OVER) M[NIBBLE(ELEM_OF_A, e)] = T(x);                                                                     \
-    else strips[strip_at(WHICH) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + lane_col() + \
-        NIBBLE(ELEM_COLS, e))] = T(x); \
+    if (ACC_IS_A_OPERAND) M[NIBBLE(ELEM_OF_A, e)] = T(x);                                                              \
+    else transpose_scratch[transpose_at(WHICH) +                                                                       \
+        uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * TRANSPOSE_PITCH + lane_col() +                                      \
+        NIBBLE(ELEM_COLS, e))] = T(x);                                                                                 \
   }
 #define TAKE_A(M, WHICH)                                                                                               \
-  if (!HAND_OVER) {                                                                                                    \
+  if (!ACC_IS_A_OPERAND) {                                                                                             \
     WAIT_FOR_SUBGROUP                                                                                                  \
-    coopMatLoad(M, strips, strip_at(WHICH), uint(STRIP_PITCH), ROW_MAJOR);                                             \
+    coopMatLoad(M, transpose_scratch, transpose_at(WHICH), uint(TRANSPOSE_PITCH), ROW_MAJOR);                          \
     WAIT_FOR_SUBGROUP                                                                                                  \
   }
 
@@ -65,17 +68,17 @@ uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
 int tile_last;  // the last row that exists
 
-// Where load i of a tile starts, in bytes from the head: 32 bits, and sums of constants where steps allow. A clamp per
-// row and steps that are no constants cost 5 % of causal D 64 on an H200.
-#define TILE_OFFSET(tile, i, STEP, COUNT)                                                                              \
-  (uint(tile) * uint(TILE * STEP) +                                                                                    \
-   (STEP == COUNT * 16 ? gl_LocalInvocationIndex * 16u + uint((i) * LOCAL * 16)                                        \
+// Offset of load i of a tile, in bytes from the head: 32 bits, and sums of constants if the row's bytes allow. A clamp
+// for each row and row bytes that are no constants take 5 % of causal D 64 on an H200.
+#define TILE_OFFSET(tile, i, ROW_BYTES, COUNT)                                                                         \
+  (uint(tile) * uint(TILE * ROW_BYTES) +                                                                               \
+   (ROW_BYTES == COUNT * 16 ? gl_LocalInvocationIndex * 16u + uint((i) * LOCAL * 16)                                   \
     : LOCAL % COUNT == 0                                                                                               \
-        ? gl_LocalInvocationIndex / COUNT * uint(STEP) + gl_LocalInvocationIndex % COUNT * 16u + \
-            uint((i) * (LOCAL / COUNT) * STEP) \
-        : (gl_LocalInvocationIndex + (i) * LOCAL) / COUNT * uint(STEP) + \
+        ? gl_LocalInvocationIndex / COUNT * uint(ROW_BYTES) + gl_LocalInvocationIndex % COUNT * 16u +                  \
+            uint((i) * (LOCAL / COUNT) * ROW_BYTES)                                                                    \
+        : (gl_LocalInvocationIndex + (i) * LOCAL) / COUNT * uint(ROW_BYTES) +                                          \
             (gl_LocalInvocationIndex + (i) * LOCAL) % COUNT * 16u))
-// A page's start and the row within it.
+// Start of a page, and the row within it.
 #ifdef ATTENTION_PAGED
 #define PAGE_BASE(BASE, STRIDE, row) (PAGED ? BASE + uint64_t(uint(page_of(row))) * uint64_t(STRIDE) * 2 : BASE)
 #define PAGE_ROW(row) uint(PAGED ? (row) % PAGE : row)
@@ -86,11 +89,12 @@ int tile_last;  // the last row that exists
 void fetch_a(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (WHOLE_A || e < TILE * CHUNKS) {
-      if (WHOLE && ALIGNED && !PADDED) next_a[i] = ChunkRef(a_base + uint64_t(TILE_OFFSET(tile, i, A_STEP, CHUNKS))).v;
+    if (WHOLE_A || e < TILE * VEC8S) {
+      if (WHOLE_TILES && ALIGNED && !PADDED)
+        next_a[i] = Vec16bRef(a_base + uint64_t(TILE_OFFSET(tile, i, A_ROW_BYTES, VEC8S))).v;
       else {
-        const int row = min(tile * TILE + e / CHUNKS, tile_last);
-        next_a[i] = load_chunk(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_STEP), e % CHUNKS * 8,
+        const int row = min(tile * TILE + e / VEC8S, tile_last);
+        next_a[i] = load_vec8(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_ROW_BYTES), e % VEC8S * 8,
             p.head_dim);
       }
     }
@@ -99,13 +103,13 @@ void fetch_a(int tile) {
 void fetch_b(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (WHOLE_B || e < TILE * CHUNKS_V) {
-      if (WHOLE && ALIGNED && !PADDED) next_b[i] = ChunkRef(b_base +
-          uint64_t(TILE_OFFSET(tile, i, B_STEP, CHUNKS_V))).v;
+    if (WHOLE_B || e < TILE * VEC8S_V) {
+      if (WHOLE_TILES && ALIGNED && !PADDED) next_b[i] = Vec16bRef(b_base +
+          uint64_t(TILE_OFFSET(tile, i, B_ROW_BYTES, VEC8S_V))).v;
       else {
-        const int row = min(tile * TILE + e / CHUNKS_V, tile_last);
-        next_b[i] = load_chunk(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_STEP),
-            e % CHUNKS_V * 8, p.v_dim);
+        const int row = min(tile * TILE + e / VEC8S_V, tile_last);
+        next_b[i] = load_vec8(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_ROW_BYTES),
+            e % VEC8S_V * 8, p.v_dim);
       }
     }
   }
@@ -113,125 +117,130 @@ void fetch_b(int tile) {
 void put_a(int stage) {
   [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (WHOLE_A || e < TILE * CHUNKS) tiles[stage * STAGE_SIZE + e / CHUNKS * PITCH + e % CHUNKS] = next_a[i];
+    if (WHOLE_A || e < TILE * VEC8S) tiles[stage * STAGE_SIZE + e / VEC8S * PITCH + e % VEC8S] = next_a[i];
   }
 }
 void put_b(int stage) {
   [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (WHOLE_B || e < TILE * CHUNKS_V) tiles[stage * STAGE_SIZE + TILE_A + e / CHUNKS_V * PITCH_V + e % CHUNKS_V] =
+    if (WHOLE_B || e < TILE * VEC8S_V) tiles[stage * STAGE_SIZE + TILE_A + e / VEC8S_V * PITCH_V + e % VEC8S_V] =
         next_b[i];
   }
 }
 
-// Rows pass a patch in pieces of PATCH_COLS columns, the last of which may be narrower. In a piece, load i of a lane is
-// chunk lane() + i * SUBGROUP of 16 bytes, row after row: whole rows at a time, so that an access touches few lines of
-// memory.
-#define PIECES(WIDTH) (((WIDTH) + PATCH_COLS - 1) / PATCH_COLS)
-#define PIECE_CHUNKS(WIDTH, d) (((WIDTH) - (d) < PATCH_COLS ? (WIDTH) - (d) : PATCH_COLS) / 8)
-// uvec4 CHUNK[] := this subgroup's ROWS * MAT_M rows from row0 on, of WIDTH columns padded from DIM, rows clamped to
-// LAST.
-#define FETCH_ROWS(CHUNK, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                          \
-  uvec4 CHUNK[ROWS * PIECES(WIDTH) * PATCH_LOADS];                                                                     \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
-    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS)                                                           \
-      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
-        const int n = PIECE_CHUNKS(WIDTH, d), e = lane() + i * SUBGROUP;                                               \
+// Rows pass the fragment staging in pieces of STAGING_COLS columns. The last piece may be narrower. In a piece, load i
+// of a lane is number lane() + i * SUBGROUP of its vec8s, row after row: whole rows at a time, so that an access
+// touches few lines of memory.
+#define PIECES(WIDTH) (((WIDTH) + STAGING_COLS - 1) / STAGING_COLS)
+#define PIECE_VEC8S(WIDTH, d) (((WIDTH) - (d) < STAGING_COLS ? (WIDTH) - (d) : STAGING_COLS) / 8)
+// uvec4 LOADED[] := this subgroup's ROW_BLOCKS * MAT_M rows from row0 on, of WIDTH columns padded from DIM. Rows are
+// clamped to LAST.
+#define FETCH_ROWS(LOADED, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                                          \
+  uvec4 LOADED[ROW_BLOCKS * PIECES(WIDTH) * STAGING_LOADS];                                                            \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += STAGING_COLS)                                                         \
+      [[unroll]] for (int i = 0; i < STAGING_LOADS; ++i) {                                                             \
+        const int n = PIECE_VEC8S(WIDTH, d), e = lane() + i * SUBGROUP;                                                \
         if (i * SUBGROUP < MAT_M * n)                                                                                  \
-          CHUNK[(r * PIECES(WIDTH) + d / PATCH_COLS) * PATCH_LOADS + i] =                                              \
-              load_chunk(BASE, uint(min(row0 + r * MAT_M + e / n, LAST)) * STEP_BYTES, d + e % n * 8, DIM);            \
+          LOADED[(r * PIECES(WIDTH) + d / STAGING_COLS) * STAGING_LOADS + i] =                                         \
+              load_vec8(BASE, uint(min(row0 + r * MAT_M + e / n, LAST)) * ROW_BYTES, d + e % n * 8, DIM);              \
       }
-// MatA FRAGMENT[ROWS * (WIDTH / MAT_N)] := CHUNK. The patches overlap the tiles: a barrier() must follow.
-#define ROWS_TO_FRAGMENTS(FRAGMENT, CHUNK, WIDTH)                                                                      \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
-    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
-      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
-        const int n = PIECE_CHUNKS(WIDTH, d), e = lane() + i * SUBGROUP;                                               \
+// MatA FRAGMENT[ROW_BLOCKS * (WIDTH / MAT_N)] := LOADED. The fragment staging overlaps the tiles: a
+// barrier() must follow.
+#define ROWS_TO_FRAGMENTS(FRAGMENT, LOADED, WIDTH)                                                                     \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += STAGING_COLS) {                                                       \
+      [[unroll]] for (int i = 0; i < STAGING_LOADS; ++i) {                                                             \
+        const int n = PIECE_VEC8S(WIDTH, d), e = lane() + i * SUBGROUP;                                                \
         if (e < MAT_M * n)                                                                                             \
-          tiles[corner + e / n * PATCH_PITCH + e % n] = CHUNK[(r * PIECES(WIDTH) + d / PATCH_COLS) * PATCH_LOADS + i]; \
+          tiles[staging + e / n * STAGING_PITCH + e % n] =                                                             \
+              LOADED[(r * PIECES(WIDTH) + d / STAGING_COLS) * STAGING_LOADS + i];                                      \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
+      [[unroll]] for (int i = 0; i < STAGING_COLS / MAT_N; ++i)                                                        \
         if (d + i * MAT_N < (WIDTH))                                                                                   \
-          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(corner + i * MAT_N / 8), \
-              uint(PATCH_PITCH), ROW_MAJOR); \
+          coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N + i], tiles, uint(staging + i * MAT_N / 8),           \
+              uint(STAGING_PITCH), ROW_MAJOR);                                                                         \
       WAIT_FOR_SUBGROUP                                                                                                \
     }
-// The same fragments straight from memory (DIRECT): no registers on the way, which is what matters beside accumulators.
+// The same fragments straight from memory (FROM_GLOBAL). Loads take no registers on the way, which are few beside the
+// accumulators.
 #define LOAD_FRAGMENTS(FRAGMENT, BASE, STRIDE, WIDTH)                                                                  \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
     [[unroll]] for (int d = 0; d < (WIDTH); d += MAT_N)                                                                \
       coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N],                                                         \
-                  ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE, \
+                  ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE,     \
                       ROW_MAJOR);
-// The compiler must not know that addresses of the last rows are those of the first ones: it would hold them in
-// registers through the loop between, which has none to spare.
+// A zero that is no constant. Without it the compiler finds that addresses of results are those of operands, and keeps
+// them in registers through the loop between, where registers are few.
 #define OPAQUE_ZERO int(p.groups >> 31)
-// Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the patch: 16 bytes per lane. Matrix stores of
-// 16-bit results to global memory are eight 2-byte stores per lane on one vendor's compiler.
-#define STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
+// Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the fragment staging: 16 bytes per lane. NVIDIA's
+// compiler makes eight 2-byte stores per lane of a matrix store of 16-bit results to global memory.
+#define STORE_ROWS_AS_FRAGMENTS(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                       \
   {                                                                                                                    \
-  const int later_corner = corner + OPAQUE_ZERO, later = lane() + OPAQUE_ZERO;                                         \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
-    [[unroll]] for (int d = 0; d < (WIDTH); d += PATCH_COLS) {                                                         \
-      [[unroll]] for (int i = 0; i < PATCH_COLS / MAT_N; ++i)                                                          \
+  const int later_staging = staging + OPAQUE_ZERO, later = lane() + OPAQUE_ZERO;                                       \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
+    [[unroll]] for (int d = 0; d < (WIDTH); d += STAGING_COLS) {                                                       \
+      [[unroll]] for (int i = 0; i < STAGING_COLS / MAT_N; ++i)                                                        \
         if (d + i * MAT_N < (WIDTH)) {                                                                                 \
           MatA result;                                                                                                 \
           [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                   \
             result[NIBBLE(ELEM_OF_A, e)] = nearest(ACCS[r * ((WIDTH) / MAT_N) + d / MAT_N + i][e] * FACTOR(r, e));     \
-          coopMatStore(result, tiles, uint(later_corner + i * MAT_N / 8), uint(PATCH_PITCH), ROW_MAJOR);               \
+          coopMatStore(result, tiles, uint(later_staging + i * MAT_N / 8), uint(STAGING_PITCH), ROW_MAJOR);            \
         }                                                                                                              \
       WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < PATCH_LOADS; ++i) {                                                               \
-        const int n = PIECE_CHUNKS(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                \
+      [[unroll]] for (int i = 0; i < STAGING_LOADS; ++i) {                                                             \
+        const int n = PIECE_VEC8S(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                 \
         if (e < MAT_M * n && row <= (LAST))                                                                            \
-          store_chunk(BASE, uint(row) * STEP_BYTES, d + e % n * 8, DIM, \
-              tiles[later_corner + e / n * PATCH_PITCH + e % n]); \
+          store_vec8(BASE, uint(row) * ROW_BYTES, d + e % n * 8, DIM,                                                  \
+              tiles[later_staging + e / n * STAGING_PITCH + e % n]);                                                   \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \
     }                                                                                                                  \
   }
-// The same by way of the strips, 16 columns at a time.
-#define STORE_ROWS_STRIPS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                            \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+// The same through transpose_scratch, 16 columns at a time.
+#define STORE_ROWS_TRANSPOSED(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                         \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
     [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
         [[unroll]] for (int e = 0; e < ELEMS; ++e)                                                                     \
-          strips[strip_at(0) + uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * STRIP_PITCH + i * MAT_N + lane_col() + \
-              NIBBLE(ELEM_COLS, e))] = \
-              nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e)); \
+          transpose_scratch[transpose_at(0) +                                                                          \
+              uint((lane_row() + NIBBLE(ELEM_ROWS, e)) * TRANSPOSE_PITCH + i * MAT_N + lane_col() +                    \
+              NIBBLE(ELEM_COLS, e))] =                                                                                 \
+              nearest(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i][e] * FACTOR(r, e));                           \
       WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
+      [[unroll]] for (int i = 0; i < TRANSPOSE_LOADS; ++i) {                                                           \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2))                                                           \
-          store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, strip_chunk(0, e / 2, e % 2 * 8));        \
+        if (row <= (LAST) && (TRANSPOSE_WHOLE || e < MAT_M * 2))                                                       \
+          store_vec8(BASE, uint(row) * ROW_BYTES, c * 16 + e % 2 * 8, DIM, transpose_vec8(0, e / 2, e % 2 * 8));       \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \
     }
-// Float32 accumulators whose elements nobody knows, by way of 16 columns of floats SCRATCH from ORIGIN on, PITCH apart.
-#define STORE_ROWS_OF_FLOATS(SCRATCH, ORIGIN, PITCH, ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                 \
-  [[unroll]] for (int r = 0; r < ROWS; ++r)                                                                            \
+// Float32 accumulators of unknown layout, through 16 columns of floats: SCRATCH from ORIGIN on, rows PITCH apart.
+#define STORE_ROWS_OF_FLOATS(SCRATCH, ORIGIN, PITCH, ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                  \
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)                                                                      \
     [[unroll]] for (int c = 0; c < (WIDTH) / 16; ++c) {                                                                \
       [[unroll]] for (int i = 0; i < 16 / MAT_N; ++i)                                                                  \
-        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], SCRATCH, (ORIGIN) + uint(i * MAT_N), \
-            uint(PITCH), ROW_MAJOR); \
+        coopMatStore(ACCS[r * ((WIDTH) / MAT_N) + c * (16 / MAT_N) + i], SCRATCH, (ORIGIN) + uint(i * MAT_N),          \
+            uint(PITCH), ROW_MAJOR);                                                                                   \
       WAIT_FOR_SUBGROUP                                                                                                \
-      [[unroll]] for (int i = 0; i < STRIP_LOADS; ++i) {                                                               \
+      [[unroll]] for (int i = 0; i < TRANSPOSE_LOADS; ++i) {                                                           \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (STRIP_WHOLE || e < MAT_M * 2)) {                                                         \
+        if (row <= (LAST) && (TRANSPOSE_WHOLE || e < MAT_M * 2)) {                                                     \
           const uint at = (ORIGIN) + uint(e / 2 * (PITCH) + e % 2 * 8);                                                \
-          uvec4 chunk;                                                                                                 \
+          uvec4 words;                                                                                                 \
           [[unroll]] for (int j = 0; j < 4; ++j)                                                                       \
-            chunk[j] = pack_pair(nearest(SCRATCH[at + 2 * j] * (FACTOR)), nearest(SCRATCH[at + 2 * j + 1] * (FACTOR)));\
-          store_chunk(BASE, uint(row) * STEP_BYTES, c * 16 + e % 2 * 8, DIM, chunk);                                   \
+            words[j] = pack_pair(nearest(SCRATCH[at + 2 * j] * (FACTOR)),                                              \
+                                 nearest(SCRATCH[at + 2 * j + 1] * (FACTOR)));                                         \
+          store_vec8(BASE, uint(row) * ROW_BYTES, c * 16 + e % 2 * 8, DIM, words);                                     \
         }                                                                                                              \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \
     }
-#define STORE_ROWS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                   \
-  if (HAND_OVER) {                                                                                                     \
-    STORE_ROWS_HANDED(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                \
+#define STORE_ROWS(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                                    \
+  if (ACC_IS_A_OPERAND) {                                                                                              \
+    STORE_ROWS_AS_FRAGMENTS(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                           \
   } else {                                                                                                             \
-    STORE_ROWS_STRIPS(ACCS, FACTOR, BASE, STEP_BYTES, LAST, DIM, WIDTH)                                                \
+    STORE_ROWS_TRANSPOSED(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                             \
   }
 #endif

@@ -1,15 +1,16 @@
 #pragma aule axis LANES 1 8
 #pragma aule params ring
-// Backward, first pass: delta[i] = sum_d dO[i,d] * O[i,d] - dLSE[i], stored beside the row's log-sum-exp, so that the
-// next passes fetch both with one load (dQ may sum delta again: sums_delta). A row that saw nothing has log-sum-exp
-// -inf;
-// +inf is stored, so P becomes 0.
+// Backward, first pass: delta[i] = sum_d dO[i,d] * O[i,d] - dLSE[i], stored beside the row's log-sum-exp, so the next
+// passes fetch both with one load. dQ may sum delta again: sums_delta() in attention.glsl. A row that saw nothing has
+// log-sum-exp -inf. Its entry is +inf, so P becomes 0.
 //
-// LANES = 1: a row per invocation, for CPU devices. LANES = 8: eight lanes per row, summed through shared memory.
+//   LANES 1  an invocation has a row: software devices
+//   LANES 8  eight lanes have a row, summed through shared memory
+// Deterministic.
 #include "attention/attention.glsl"
 
-// 16-bit rows whose 8-element chunks are aligned: 16 bytes a load.
-layout(constant_id = FAMILY_CONSTANTS) const bool CHUNKED = false;
+// 16-bit rows are aligned: 16 bytes a load.
+layout(constant_id = FAMILY_CONSTANTS) const bool VEC8 = false;
 
 #if LANES > 1
 shared float partial[256];
@@ -27,9 +28,9 @@ void main() {
       int64_t(row) * p.grad_out_stride[2]) * ELEM_BYTES);
   int d_v = p.v_dim;
   float sum = 0.0;
-  if (CHUNKED) {
+  if (VEC8) {
     [[dont_unroll]] for (int d = lane * 8; d < d_v; d += LANES * 8) {
-      const uvec4 x = ChunkRef(o_row + uint64_t(d) * 2).v, y = ChunkRef(g_row + uint64_t(d) * 2).v;
+      const uvec4 x = Vec16bRef(o_row + uint64_t(d) * 2).v, y = Vec16bRef(g_row + uint64_t(d) * 2).v;
       [[unroll]] for (int i = 0; i < 4; ++i) sum += dot(pair(x[i]), pair(y[i]));
     }
   } else [[dont_unroll]] for (int d = lane; d < d_v; d += LANES) sum += load_float(o_row, d, DTYPE) *

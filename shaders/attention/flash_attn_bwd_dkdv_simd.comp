@@ -2,11 +2,11 @@
 #pragma aule params ring
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// FlashAttention backward for CPU devices, dK and dV:
+// FlashAttention-2 backward (Dao 2023) for software devices, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_simd
 //
-// Lane l of workgroup (block, b, kv head) owns keys block*W*R + l*R + {0..R-1}; the queries of every head that shares
-// the key head pass one at a time, so grouped queries need no second sum and no atomics.
+// Lane l of workgroup (block, b, key head) owns keys block*W*R + l*R + {0..R-1}. The queries of every head of the key
+// head pass one at a time, so grouped queries need no second sum and no atomics. Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
 #include "attention/simd.glsl"
 
@@ -22,7 +22,7 @@ void main() {
   begin_sequence(b);
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= k_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
+  int diagonal = mask_diagonal(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap, dropout_scale = p.dropout_scale;
 
   float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
@@ -65,26 +65,26 @@ void main() {
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
-  // One loop over (head of the group, query): two nested ones would carry every accumulator through two masks.
+  // One loop over (head of the group, query): two nested loops would pass every accumulator through two masks.
   int head = 0, row = begin;
   uint64_t q_row = q_base, g_row = g_base;
   uint kept[R];  // of 32 queries
   [[dont_unroll]] for (int step = share * rows; step > 0; --step) {
     float s[R], dp[R];
-    vec2 q_two[DP / CHUNK], g_two[DVP / CHUNK];
+    vec2 q_two[DP / COLS_AT_ONCE], g_two[DVP / COLS_AT_ONCE];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
-    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = load_chunk(q_row, c, d_qk);
-      q_two[c / CHUNK] = x;
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(q_row, c, d_qk);
+      q_two[c / COLS_AT_ONCE] = x;
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) s[r] += k[r * DP + c + e] * q;
       }
     }
-    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = load_chunk(g_row, c, d_v);
-      g_two[c / CHUNK] = x;
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(g_row, c, d_v);
+      g_two[c / COLS_AT_ONCE] = x;
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dp[r] += v[r * DVP + c + e] * g;
       }
@@ -103,7 +103,7 @@ void main() {
       }
       if (BIAS_DTYPE >= 0) x += load_bias(bias_base[r] + bias_bytes() *
           uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
-      int seen = key0 + r - row - shift;
+      int seen = key0 + r - row - diagonal;
       bool visible = seen >= -left && seen <= right && x > NEG_INF;
       float prob = visible ? exp(x - stat.x) : 0.0;
       float gp = dp[r];
@@ -116,16 +116,16 @@ void main() {
       float ds = prob * (gp - stat.y);
       s[r] = SOFTCAP ? ds * slope : ds;
     }
-    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = g_two[c / CHUNK];
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
+      vec2 x = g_two[c / COLS_AT_ONCE];
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dv[r * DVP + c + e] += weight[r] * g;
       }
     }
-    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = q_two[c / CHUNK];
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+      vec2 x = q_two[c / COLS_AT_ONCE];
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dk[r * DP + c + e] += s[r] * q;
       }
@@ -134,7 +134,7 @@ void main() {
     q_row += q_step;
     g_row += g_step;
     stats += 8;
-    bool next = row == end;  // on to the next head of the group
+    bool next = row == end;  // of the group, the next head
     head = next ? head + 1 : head;
     q_row = next ? q_base + uint64_t(head) * q_head : q_row;
     g_row = next ? g_base + uint64_t(head) * g_head : g_row;

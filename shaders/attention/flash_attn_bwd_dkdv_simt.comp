@@ -1,10 +1,14 @@
 #pragma aule axis SHUFFLE 0 1
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention backward for devices without matrix units, and for float32, dK and dV:
+// FlashAttention-2 backward (Dao 2023) in float32 arithmetic, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_simt
-// Workgroup (block of BM keys, split of the columns of both, b, kv head): the scores are made transposed, keys as rows,
-// so dK and dV stay with their invocation. The queries of every head that shares the key head pass in tiles of BN.
+//
+//   workgroup (block of BM keys, split of the columns of both, b, key head)     queries pass in tiles of BN
+//
+// Scores are computed transposed, keys as rows, so dK and dV stay with their invocation. The queries of every head of
+// the key head pass in turn. Every element has one writer and one order of summation: deterministic, no atomics.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
 #include "attention/simt.glsl"
 
 struct Weights {
@@ -14,12 +18,12 @@ struct Weights {
   KeptTile kept;
 };
 
-// From transposed scores and dP to dS, in place of the scores, and to the dropped weights, in place of dP.
+// Transposed scores become dS, and dP becomes dropout(P).
 void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whole) {
   [[unroll]] for (int j = 0; j < C; ++j) {
     const int row = w.query0 + tx() + TX * j;
     [[unroll]] for (int i = 0; i < R; ++i) {
-      const int key = w.key0 + i, seen = key - row - diagonal_shift();
+      const int key = w.key0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < key_count() && row < w.end;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *

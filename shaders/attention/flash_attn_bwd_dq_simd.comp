@@ -2,9 +2,10 @@
 #pragma aule params ring
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// FlashAttention backward for CPU devices, dQ (and the full bias gradient when asked):
+// FlashAttention-2 backward (Dao 2023) for software devices, dQ, and the full bias gradient if GRAD_BIAS:
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
-// The tile map is that of flash_attn_fwd_simd. Every gradient element is written by one lane in one order: no atomics.
+// Lanes own queries as in flash_attn_fwd_simd. Every element has one writer and one order of summation: deterministic,
+// no atomics.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
 #include "attention/simd.glsl"
 
@@ -21,7 +22,7 @@ void main() {
   begin_sequence(b);
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= q_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
+  int diagonal = mask_diagonal(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_scale = p.dropout_scale;
 
   float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
@@ -64,7 +65,7 @@ void main() {
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
-  // Steps below 0 pass the keys once more, for delta alone: not a second loop, which would be as much code again.
+  // Steps below 0 pass the keys once more, for delta alone. A second loop would double the code.
   bool again = sums_delta(end - begin, W * R);
   uint64_t k_first = k_row, v_first = v_row;
   float sum[R];
@@ -76,19 +77,19 @@ void main() {
   [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
     int key = step < 0 ? end + step : begin + step;
     float s[R], dp[R];
-    vec2 k_two[DP / CHUNK];
+    vec2 k_two[DP / COLS_AT_ONCE];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
-    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = load_chunk(k_row, c, d_qk);
-      k_two[c / CHUNK] = x;
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(k_row, c, d_qk);
+      k_two[c / COLS_AT_ONCE] = x;
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
       }
     }
-    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = load_chunk(v_row, c, d_v);
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(v_row, c, d_v);
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
       }
@@ -107,7 +108,7 @@ void main() {
         x += load_bias(bias_row[r]);
         bias_row[r] += bias_step;
       }
-      int seen = key - (row0 + r) - shift;
+      int seen = key - (row0 + r) - diagonal;
       bool visible = seen >= -left && seen <= right && x > NEG_INF;
       float prob = visible ? exp(x - lse[r]) : 0.0;
       float gp = dp[r];
@@ -123,9 +124,9 @@ void main() {
       }
       s[r] = SOFTCAP ? ds * slope : ds;
     }
-    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = k_two[c / CHUNK];
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+      vec2 x = k_two[c / COLS_AT_ONCE];
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
       }

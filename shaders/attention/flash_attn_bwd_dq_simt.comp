@@ -1,12 +1,12 @@
 #pragma aule axis SHUFFLE 0 1
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention backward for devices without matrix units, and for float32, dQ (and the full bias gradient when
-// asked):
+// FlashAttention-2 backward (Dao 2023) in float32 arithmetic, dQ, and the full bias gradient if GRAD_BIAS:
 //   P = exp(S - LSE);  dP = dropout(dO V^T);  dS = P * (dP - delta);  dQ = scale * dS K;  dBias = dS
-// The tile map is that of flash_attn_fwd. Every gradient element has one writer and one order of summation: no atomics.
+// Workgroups and tiles are those of flash_attn_fwd_simt. Every element has one writer and one order of summation:
+// deterministic, no atomics.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
 #include "attention/simt.glsl"
-
 
 struct Weights {
   int first, row0, key0, end, bh, column, pass;
@@ -14,14 +14,13 @@ struct Weights {
   RowFactor lse, delta;
 };
 
-// From scores and dP to dS, in place of the scores; adds P * dP to `sum`. `whole`: every row sees every key of the
-// tile.
+// Scores become dS, and P * dP is added to `sum`. `whole`: every row sees every key of the tile.
 void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, inout RowFactor sum) {
   const int q_len = query_count();
   [[unroll]] for (int j = 0; j < C; ++j) {
     const int key = w.key0 + tx() + TX * j;
     [[unroll]] for (int i = 0; i < R; ++i) {
-      const int row = w.row0 + i, seen = key - row - diagonal_shift();
+      const int row = w.row0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < w.end && row < q_len;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *

@@ -5,12 +5,12 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// O = softmax(scale * Q K^T + bias) V on cooperative matrices of known layout (FlashAttention-2, Dao 2023).
+// O = softmax(scale * Q K^T + bias) V, FlashAttention-2 forward (Dao 2023) on cooperative matrices of known layout.
 //
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles
-// pass through registers into shared memory. Scores are in log2 units; O and l are sums of P = 2^(s - m), m the row's
-// reference maximum, which is looked for in few tiles. If a P may have exceeded float16, the block is computed again
-// with the maxima of all tiles: docs/attention.md, "Sampled maxima". Bias and soft cap always take all tiles.
+// pass through registers into shared memory. Scores are in log2 units. O and l are sums of P = 2^(s - m), with m the
+// row's reference maximum, sampled from few tiles. If a P may have exceeded float16, the block is computed again with
+// the maxima of all tiles: docs/attention.md, "Sampled maxima". With bias or soft cap, all tiles are sampled.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V |
 //             barrier; a tile of one step: start loads of next K and V | S, exponentials, O += P V | write | barrier
@@ -22,21 +22,21 @@
 #include "attention/coopmat_tiles.glsl"
 #include "attention/coopmat_dropout.glsl"
 
-// The lane's sums that float16 weights bear: no weight is more than the sum of all.
+// The largest sum of a lane with which no weight exceeds float16: a weight is at most the sum of all.
 #ifdef T_bfloat16_t
 const float MOST = 1e30;
 #else
 const float MOST = DROPOUT ? 32752.0 : 65504.0;  // pairs of masked weights are doubled
 #endif
-// Whether some lane's sum is more: the first element (shared arrays are multiples of 16 bytes, see coopmat_tiles.glsl).
+// The first element: whether some lane's sum is more. Shared arrays are multiples of 16 bytes: see coopmat_tiles.glsl.
 shared float overflows[4];
 
-MatA q_frag[ROWS * FRAGS];
-Acc s[ROWS * STEP];
-Acc o[ROWS * FRAGS_V];
-float m[ROWS * SLOTS], l[ROWS * SLOTS];
+MatA q_frag[ROW_BLOCKS * FRAGS];
+Acc s[ROW_BLOCKS * BLOCKS_IN_FLIGHT];
+Acc o[ROW_BLOCKS * FRAGS_V];
+float m[ROW_BLOCKS * LANE_ROWS], l[ROW_BLOCKS * LANE_ROWS];
 
-// Uniform facts of this workgroup.
+// Uniform in this workgroup, but for row0.
 int b, h, bh, row0;
 uint64_t bias_base;
 float score_scale;
@@ -44,76 +44,79 @@ Dropout dropout;
 uint kept;  // of the unit of kept_unit
 int kept_unit = -1;
 
-// s = Q K^T of the blocks [block, block + STEP) of the tile.
+// s = Q K^T of the blocks [block, block + BLOCKS_IN_FLIGHT) of the tile.
 void scores(int stage, int block) {
-  [[unroll]] for (int i = 0; i < ROWS * STEP; ++i) s[i] = Acc(0.0);
+  [[unroll]] for (int i = 0; i < ROW_BLOCKS * BLOCKS_IN_FLIGHT; ++i) s[i] = Acc(0.0);
   [[unroll]] for (int d = 0; d < FRAGS; ++d)
-    [[unroll]] for (int c = 0; c < STEP; ++c) {
+    [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c) {
       MatB k;
       coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + (block + c) * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH),
           COLUMN_MAJOR);
-      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r * STEP + c] =
-          coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r * STEP + c]);
+      [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) s[r * BLOCKS_IN_FLIGHT + c] =
+          coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r * BLOCKS_IN_FLIGHT + c]);
     }
 }
 
-// Bias and soft cap, then what the band or the end of the keys hides.
+// modify: bias and soft cap. hide: keys outside the band and beyond the last.
 void modify(int key0) {
-  [[unroll]] for (int r = 0; r < ROWS; ++r)
-    [[unroll]] for (int c = 0; c < STEP; ++c)
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+    [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c)
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e), last_query());
         const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
-        s[r * STEP + c][e] = modified_score(s[r * STEP + c][e], BIAS_DTYPE >= 0 ? bias_at(bias_base, row, key) :
+        s[r * BLOCKS_IN_FLIGHT + c][e] =
+            modified_score(s[r * BLOCKS_IN_FLIGHT + c][e], BIAS_DTYPE >= 0 ? bias_at(bias_base, row, key) :
             uint64_t(0));
       }
 }
 void hide(int key0) {
-  [[unroll]] for (int r = 0; r < ROWS; ++r) {
-    int most[SLOTS], least[SLOTS];  // visible elements are in [least, most], both relative to this lane's first
-    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-      const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t) + diagonal_shift();
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) {
+    int most[LANE_ROWS], least[LANE_ROWS];  // visible elements are in [least, most], both relative to this lane's first
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
+      const int diagonal = row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t) + mask_diagonal();
       most[t] = min(tile_last, diagonal + p.right) - key0 - lane_col();
       least[t] = diagonal - p.left - key0 - lane_col();
     }
-    [[unroll]] for (int c = 0; c < STEP; ++c)
+    [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c)
       [[unroll]] for (int e = 0; e < ELEMS; ++e) {
         const int key = c * MAT_N + NIBBLE(ELEM_COLS, e);
-        bool hidden = key > most[SLOT(e)];
-        if (BOUNDED_LEFT) hidden = hidden || key < least[SLOT(e)];
-        s[r * STEP + c][e] = hidden ? NEG_INF : s[r * STEP + c][e];
+        bool hidden = key > most[LANE_ROW_OF(e)];
+        if (BOUNDED_LEFT) hidden = hidden || key < least[LANE_ROW_OF(e)];
+        s[r * BLOCKS_IN_FLIGHT + c][e] = hidden ? NEG_INF : s[r * BLOCKS_IN_FLIGHT + c][e];
       }
   }
 }
 
-// The reference maxima follow the scores: at once, or where every tile is looked at when one exceeds its by 2^8.
+// Raises the reference maxima to the scores' maxima. With bias or soft cap, only if a score exceeds its maximum by 8.
 void rescale() {
-  [[unroll]] for (int r = 0; r < ROWS; ++r) {
-    float top[SLOTS];
-    [[unroll]] for (int t = 0; t < SLOTS; ++t) top[t] = s[r * STEP][t * (ELEMS / SLOTS)];  // slots are runs of elements
-    [[unroll]] for (int c = 0; c < STEP; ++c)
-      [[unroll]] for (int e = 0; e < ELEMS; ++e) top[SLOT(e)] = max(top[SLOT(e)], s[r * STEP + c][e]);
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) {
+    float top[LANE_ROWS];
+    // The elements of a lane's row are neighbours.
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) top[t] = s[r * BLOCKS_IN_FLIGHT][t * (ELEMS / LANE_ROWS)];
+    [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e)
+        top[LANE_ROW_OF(e)] = max(top[LANE_ROW_OF(e)], s[r * BLOCKS_IN_FLIGHT + c][e]);
     bool over = false;
-    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
       top[t] *= score_scale;
-      over = over || top[t] > m[r * SLOTS + t] + (PLAIN ? 0.0 : 8.0);
+      over = over || top[t] > m[r * LANE_ROWS + t] + (UNMODIFIED_SCORES ? 0.0 : 8.0);
     }
     if (subgroupAny(over)) {
-      float factor[SLOTS];
-      [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-        const float reference = max(m[r * SLOTS + t], row_max(top[t]));
-        factor[t] = exp2(m[r * SLOTS + t] - reference);
-        m[r * SLOTS + t] = reference;
-        l[r * SLOTS + t] *= factor[t];
+      float factor[LANE_ROWS];
+      [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
+        const float reference = max(m[r * LANE_ROWS + t], row_max(top[t]));
+        factor[t] = exp2(m[r * LANE_ROWS + t] - reference);
+        m[r * LANE_ROWS + t] = reference;
+        l[r * LANE_ROWS + t] *= factor[t];
       }
       Acc f;
-      [[unroll]] for (int e = 0; e < ELEMS; ++e) f[e] = factor[SLOT(e)];
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) f[e] = factor[LANE_ROW_OF(e)];
       [[unroll]] for (int i = 0; i < FRAGS_V; ++i) o[r * FRAGS_V + i] = o[r * FRAGS_V + i] * f;
     }
   }
 }
 
-// Before the elements of a block are masked.
+// Draws the cell's word, before the elements of a block are masked.
 void take_cell(int block, int key0) {
   if (WHOLE_UNITS ? (block & 1) == 0 : key0 >> 5 != kept_unit) kept = own_cell(dropout, bh, row0, key0);
   kept_unit = key0 >> 5;
@@ -121,25 +124,26 @@ void take_cell(int block, int key0) {
 
 // O += P V of the blocks that `s` holds.
 void weigh(int stage, int block, int key0) {
-  [[unroll]] for (int c = 0; c < STEP; ++c) {
+  [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c) {
     const int second = SECOND_BLOCK(block + c, key0);
-    MatA weight[ROWS];
-    if (CELLS) take_cell(block + c, key0 + c * MAT_N);
-    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    MatA weight[ROW_BLOCKS];
+    if (WHOLE_CELLS) take_cell(block + c, key0 + c * MAT_N);
+    [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) {
       uvec4 words;
-      if (DROPOUT && !CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0 + c * MAT_N);
+      if (DROPOUT && !WHOLE_CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0 + c * MAT_N);
       [[unroll]] for (int e = 0; e < ELEMS; e += RUN) {
-        float x = exp2(fma(s[r * STEP + c][e], score_scale, -m[r * SLOTS + SLOT(e)]));
-        l[r * SLOTS + SLOT(e)] += x;
+        float x = exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e], score_scale, -m[r * LANE_ROWS + LANE_ROW_OF(e)]));
+        l[r * LANE_ROWS + LANE_ROW_OF(e)] += x;
         if (RUN == 2) {
-          const float y = exp2(fma(s[r * STEP + c][e + 1], score_scale, -m[r * SLOTS + SLOT(e + 1)]));
-          l[r * SLOTS + SLOT(e + 1)] += y;
+          const float y =
+              exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e + 1], score_scale, -m[r * LANE_ROWS + LANE_ROW_OF(e + 1)]));
+          l[r * LANE_ROWS + LANE_ROW_OF(e + 1)] += y;
           PUT_PAIR(weight[r], e, x, y, kept, CELL_BIT(r, second, e))
         } else {
-          if (DROPOUT) {  // the scale waits for the end
+          if (DROPOUT) {  // the scale follows at the end
             const int row = row0 + r * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e),
                 key = key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e);
-            const bool keeps = CELLS ? CELL_KEEPS(kept, CELL_BIT(r, second, e)) : words_keep(words, row, key);
+            const bool keeps = WHOLE_CELLS ? CELL_KEEPS(kept, CELL_BIT(r, second, e)) : words_keep(words, row, key);
             x = keeps ? x : 0.0;
           }
           PUT_A(weight[r], 0, e, x)
@@ -151,15 +155,16 @@ void weigh(int stage, int block, int key0) {
       MatB v;
       coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + (block + c) * MAT_N * PITCH_V + i * MAT_N / 8),
           uint(PITCH_V), ROW_MAJOR);
-      [[unroll]] for (int r = 0; r < ROWS; ++r) o[r * FRAGS_V + i] = coopMatMulAdd(weight[r], v, o[r * FRAGS_V + i]);
+      [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+        o[r * FRAGS_V + i] = coopMatMulAdd(weight[r], v, o[r * FRAGS_V + i]);
     }
   }
 }
 
-#define FENCE \
-  if (p.groups == 0xffffffffu) { [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0); }
+#define MOTION_BARRIER                                                                                                 \
+  if (p.groups == 0xffffffffu) { [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS_V; ++i) o[i] = Acc(0.0); }
 
-// Visits [from, to) of the tiles [begin, end): the first, then the others from the last on.
+// Visits [from, to) of the tiles [begin, end): the first tile, then the others from the last on.
 #define TILE_OF(visit) ((visit) == 0 ? begin : end - (visit))
 void pass(int from, int to, bool careful) {
   [[dont_unroll]] for (int visit = from; visit < to; ++visit) {
@@ -171,22 +176,22 @@ void pass(int from, int to, bool careful) {
       barrier();  // the tile is written
     }
     fetch_a(following);
-    if (STAGES == 1 || BLOCKS == STEP) fetch_b(following);
-    [[unroll]] for (int block = 0; block < BLOCKS; block += STEP) {
+    if (STAGES == 1 || BLOCKS == BLOCKS_IN_FLIGHT) fetch_b(following);
+    [[unroll]] for (int block = 0; block < BLOCKS; block += BLOCKS_IN_FLIGHT) {
       const int key0 = tile * TILE + block * MAT_N;
       scores(stage, block);
-      if (FENCES > 1) FENCE
-      if (!PLAIN) modify(key0);
-      if (careful && !EXACT) hide(key0);
-      if (careful || !PLAIN) rescale();
+      if (MOTION_BARRIERS > 1) MOTION_BARRIER
+      if (!UNMODIFIED_SCORES) modify(key0);
+      if (careful && !UNMASKED) hide(key0);
+      if (careful || !UNMODIFIED_SCORES) rescale();
       weigh(stage, block, key0);
-      if (FENCES > 0) FENCE
-      if (STAGES == 2 && BLOCKS != STEP && block + STEP >= BLOCKS / 2 && block < BLOCKS / 2) {
+      if (MOTION_BARRIERS > 0) MOTION_BARRIER
+      if (STAGES == 2 && BLOCKS != BLOCKS_IN_FLIGHT && block + BLOCKS_IN_FLIGHT >= BLOCKS / 2 && block < BLOCKS / 2) {
         put_a(stage ^ 1);
         fetch_b(following);
       }
     }
-    if (STAGES == 2 && BLOCKS == STEP) put_a(stage ^ 1);
+    if (STAGES == 2 && BLOCKS == BLOCKS_IN_FLIGHT) put_a(stage ^ 1);
     if (STAGES == 2) put_b(stage ^ 1);
     barrier();  // the tile has been read, and with two stages the next one is written
   }
@@ -194,30 +199,30 @@ void pass(int from, int to, bool careful) {
 
 void main() {
 #include "attention/coopmat_query_block.glsl"
-  score_scale = PLAIN ? p.scale * LOG2E : 1.0;
+  score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
   const int begin_tile = min(begin, last_tile), visits = end - begin;
-  const int corner = warp * PATCH_SIZE;
+  const int staging = subgroup * STAGING_SIZE;
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
-  if (DIRECT) {
+  if (FROM_GLOBAL) {
     fetch_a(begin_tile);
     fetch_b(begin_tile);
     LOAD_FRAGMENTS(q_frag, q_head, uint(p.query_stride[2]), D)
-  } else {  // all loads are on their way before the first is used
+  } else {  // all loads are issued before the first is used
     FETCH_ROWS(q_rows, q_head, uint(p.query_stride[2]) * 2u, last_query(), p.head_dim, D)
     fetch_a(begin_tile);
     fetch_b(begin_tile);
     ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
-    barrier();  // the patches have been read
+    barrier();  // the fragment staging has been read
   }
 
-  // Tiles that are looked at: the first, where some models' largest scores are, and those that some row sees in part
-  // or, so that each row has a key in one of them, the last that all see.
-  int careful = EXACT ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
+  // Sampled tiles: the first, where some models' largest scores are, and those that some row sees in part. If there is
+  // none of these, the last tile that all rows see, so that each row has a key in a sampled tile.
+  int careful = UNMASKED ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
   const int seen_whole = BOUNDED_LEFT ? min(visits, end - full_begin + 1) : visits;
   overflows[0] = 0.0;
   [[dont_unroll]] for (int attempt = 0; attempt < 2; ++attempt) {
-    [[unroll]] for (int i = 0; i < ROWS * FRAGS_V; ++i) o[i] = Acc(0.0);
-    [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) {
+    [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS_V; ++i) o[i] = Acc(0.0);
+    [[unroll]] for (int i = 0; i < ROW_BLOCKS * LANE_ROWS; ++i) {
       m[i] = LOWEST;
       l[i] = 0.0;  // this lane's elements only
     }
@@ -227,31 +232,31 @@ void main() {
       barrier();  // the first tile is written
     }
     if (attempt == 1) careful = visits;
-    careful = min(careful, visits);  // here, for before the loop it costs causal D 64 a twentieth
+    careful = min(careful, visits);  // before the loop it takes 5 % of causal D 64
     pass(0, careful, true);
     pass(careful, seen_whole, false);
     if (BOUNDED_LEFT) pass(max(careful, seen_whole), visits, true);
-    if (!PLAIN) break;
+    if (!UNMODIFIED_SCORES) break;
     bool over = false;
-    [[unroll]] for (int i = 0; i < ROWS * SLOTS; ++i) over = over || !(l[i] <= MOST);
+    [[unroll]] for (int i = 0; i < ROW_BLOCKS * LANE_ROWS; ++i) over = over || !(l[i] <= MOST);
     if (over) overflows[0] = 1.0;
-    barrier();  // all have said so
+    barrier();  // every lane has written it
     if (overflows[0] == 0.0) break;
     fetch_a(begin_tile);
     fetch_b(begin_tile);
   }
 
-  const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * UNCUT;
-  float inverse[ROWS * SLOTS];
-  [[unroll]] for (int r = 0; r < ROWS; ++r)
-    [[unroll]] for (int t = 0; t < SLOTS; ++t) {
-      const float sum = row_sum(l[r * SLOTS + t]);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(SLOT_ROWS, t);
-      inverse[r * SLOTS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
-      if (lane() % LANE_DIV == 0 && row <= last_query())
+  const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * TRUNCATION_BIAS;
+  float inverse[ROW_BLOCKS * LANE_ROWS];
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
+      const float sum = row_sum(l[r * LANE_ROWS + t]);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t);
+      inverse[r * LANE_ROWS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
+      if (lane() % LANES_PER_ROW == 0 && row <= last_query())
         F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
-            (m[r * SLOTS + t] + log2(sum)) * LN2;
+            (m[r * LANE_ROWS + t] + log2(sum)) * LN2;
     }
-#define BY_SUM(r, e) inverse[(r) * SLOTS + SLOT(e)]
+#define BY_SUM(r, e) inverse[(r) * LANE_ROWS + LANE_ROW_OF(e)]
   STORE_ROWS(o, BY_SUM, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
 }

@@ -5,43 +5,43 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
 #pragma aule inline
-// FlashAttention forward on matrix units of which nothing is known but the shape (FlashAttention-2, Dao 2023).
+// O = softmax(scale * Q K^T + bias) V, FlashAttention-2 forward (Dao 2023) on cooperative matrices of unknown layout.
 //
-// As flash_attn_fwd_coopmat, but which lane holds which element of a matrix does not matter: each subgroup stores the
-// scores of its MAT_M queries to shared memory of its own, lanes read them back row by row (LANES lanes of a row, PER
-// columns each), and P returns as an A operand by way of the same memory. The factors of a rescale are a matrix with
-// equal columns. One block of rows of a subgroup, one stage; softmax in log2 units with the lazy rescale of
-// flash_attn_fwd_coopmat.
+// As flash_attn_fwd_coopmat, with scores through shared memory: each subgroup stores those of its MAT_M queries, and
+// lanes read them back row by row (LANES lanes of a row, PER columns each). P becomes an A operand through the same
+// memory. The factors of a rescale are a matrix with equal columns. A subgroup has one block of rows, and there is one
+// stage. Softmax is in log2 units. The reference maximum moves if a score exceeds it by 8. Deterministic.
 //   write tile | barrier | start loads of the next tile | S | softmax | O += P V | barrier
-#define STAGED 1
+#define OPAQUE 1
 #define ATTENTION_ADDRESSES out_, logsumexp
 #define ATTENTION_STRIDES out_stride[3]
 #include "attention/coopmat.glsl"
 #include "attention/coopmat_tiles.glsl"
 
-const int LANES = SUBGROUP / MAT_M;  // of a row; the planner sees to it that it is whole and divides TILE
+const int LANES = SUBGROUP / MAT_M;  // of a row: the planner takes shapes in which it divides TILE
 const int PER = TILE / LANES;
 const bool ROW_WORD = 32 % PER == 0;  // a lane's columns are in one unit of dropout
 const int WIDTH = TILE > 16 ? TILE : 16;
 const int SCORE_PITCH = WIDTH + 4, WEIGHT_PITCH = WIDTH + 8;
-shared float scores_of[WARPS * MAT_M * SCORE_PITCH];
-shared T weights_of[WARPS * MAT_M * WEIGHT_PITCH];
+shared float scores_of[SUBGROUPS * MAT_M * SCORE_PITCH];
+shared T weights_of[SUBGROUPS * MAT_M * WEIGHT_PITCH];
 
 MatA q_frag[FRAGS];
 Acc o[FRAGS_V];
 float x[PER];
 
-// Uniform facts of this workgroup, and what of this lane's row.
+// Uniform in this workgroup.
 int b, h, bh, row0;
 uint64_t bias_base;
 float score_scale;
 Dropout dropout;
-int row, part;  // query, and which of its LANES lanes this is
+// Of this lane: its query, its index among the LANES lanes of the row, and addresses in shared memory.
+int row, part;
 uint own_scores, own_weights, at_scores, at_weights;
 float m, l;
 
-// Multiplies each row of O by its lane's factor: lanes put it, and once all wait, the subgroup applies it. No wait may
-// stand in a branch that only some subgroups take: llvmpipe holds the whole workgroup at one.
+// Multiplies each row of O by its lane's factor: lanes put it, and after a wait the subgroup applies it. No wait may be
+// in a branch that only some subgroups take, because llvmpipe stops the whole workgroup at a wait.
 void put_factor(float factor) {
   [[unroll]] for (int i = 0; i < MAT_N / LANES; ++i) scores_of[at_scores + uint(part * (MAT_N / LANES) + i)] = factor;
 }
@@ -64,12 +64,12 @@ void visit(int tile, bool masked) {
   WAIT_FOR_SUBGROUP
 
   const int key0 = tile * TILE + part * PER;
-  const int most = min(tile_last, row + diagonal_shift() + p.right) - key0,
-      least = row + diagonal_shift() - p.left - key0;
+  const int most = min(tile_last, row + mask_diagonal() + p.right) - key0,
+      least = row + mask_diagonal() - p.left - key0;
   float top = NEG_INF;
   [[unroll]] for (int i = 0; i < PER; ++i) {
     x[i] = scores_of[at_scores + uint(part * PER + i)];
-    if (!PLAIN) x[i] = modified_score(x[i], BIAS_DTYPE >= 0 ? bias_at(bias_base, min(row, last_query()),
+    if (!UNMODIFIED_SCORES) x[i] = modified_score(x[i], BIAS_DTYPE >= 0 ? bias_at(bias_base, min(row, last_query()),
         min(key0 + i, tile_last)) : uint64_t(0));
     if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
     top = max(top, x[i]);
@@ -90,7 +90,7 @@ void visit(int tile, bool masked) {
   [[unroll]] for (int i = 0; i < PER; ++i) {
     float weight = exp2(fma(x[i], score_scale, -m));
     l += weight;
-    if (DROPOUT) {  // the scale waits for the end
+    if (DROPOUT) {  // the scale follows at the end
       const bool keeps = ROW_WORD ? (kept >> ((key0 & 31) + i) & 1u) != 0u : dropout_keeps(dropout, bh, row, key0 + i);
       weight = keeps ? weight : 0.0;
     }
@@ -123,39 +123,40 @@ void pass(int from, int to, int last, bool masked) {
 
 void main() {
 #include "attention/coopmat_query_block.glsl"
-  score_scale = PLAIN ? p.scale * LOG2E : 1.0;
+  score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
   row = row0 + lane() / LANES;
   part = lane() % LANES;
-  own_scores = uint(warp * MAT_M * SCORE_PITCH);
-  own_weights = uint(warp * MAT_M * WEIGHT_PITCH);
+  own_scores = uint(subgroup * MAT_M * SCORE_PITCH);
+  own_weights = uint(subgroup * MAT_M * WEIGHT_PITCH);
   at_scores = own_scores + uint(lane() / LANES * SCORE_PITCH);
   at_weights = own_weights + uint(lane() / LANES * WEIGHT_PITCH);
 
-  const int corner = warp * PATCH_SIZE;
+  const int staging = subgroup * STAGING_SIZE;
   FETCH_ROWS(q_rows, query_rows(p.query, p.query_stride, b, h), uint(p.query_stride[2]) * 2u, last_query(), p.head_dim,
       D)
   fetch_a(min(begin, last_tile));
   fetch_b(min(begin, last_tile));
   ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
-  barrier();  // the patches have been read
+  barrier();  // the fragment staging has been read
 
   [[unroll]] for (int i = 0; i < FRAGS_V; ++i) o[i] = Acc(0.0);
   m = LOWEST;
   l = 0.0;  // this lane's columns only
   if (BOUNDED_LEFT) pass(begin, full_begin, last_tile, true);
   pass(full_begin, full_end, last_tile, false);
-  if (!EXACT) pass(full_end, end, last_tile, true);
+  if (!UNMASKED) pass(full_end, end, last_tile, true);
 
   float sum = l;
   [[unroll]] for (int step = 1; step < LANES; step *= 2) sum += subgroupShuffleXor(sum, step);
   if (part == 0 && row <= last_query())
     F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF : (m + log2(sum)) * LN2;
-  put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * UNCUT / sum);  // a row that sees nothing is 0
+  // A row that sees nothing is 0.
+  put_factor(sum == 0.0 ? 0.0 : (DROPOUT ? p.dropout_scale : 1.0) * TRUNCATION_BIAS / sum);
   WAIT_FOR_SUBGROUP
   apply_factors();
   WAIT_FOR_SUBGROUP
 
-  // Through the scores' memory.
+  // Results pass through the scores' memory.
   STORE_ROWS_OF_FLOATS(scores_of, own_scores, SCORE_PITCH, o, 1.0, query_rows(p.out_, p.out_stride, b, h),
       uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
 }

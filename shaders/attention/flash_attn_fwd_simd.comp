@@ -2,9 +2,10 @@
 #pragma aule params ring
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// FlashAttention forward for CPU devices: O = softmax(Q K^T) V by online softmax (FlashAttention-2, Dao 2023).
+// O = softmax(scale * Q K^T + bias) V by online softmax, FlashAttention-2 forward (Dao 2023), for software devices.
 //
-// Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}; keys pass one at a time (simd.glsl).
+// Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}. Keys pass one at a time (simd.glsl).
+// Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
 #include "attention/simd.glsl"
 
@@ -20,7 +21,7 @@ void main() {
   begin_sequence(b);
   int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
   if (RAGGED && first >= q_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
+  int diagonal = mask_diagonal(), left = p.left, right = p.right;
   float softcap = p.softcap, dropout_scale = p.dropout_scale;
 
   float q[R * DP], o[R * DVP], m[R], l[R];
@@ -59,9 +60,9 @@ void main() {
     }
     float s[R];
     [[unroll]] for (int r = 0; r < R; ++r) s[r] = 0.0;
-    [[unroll]] for (int c = 0; c < DP; c += CHUNK) {
-      vec2 x = load_chunk(k_row, c, d_qk);
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(k_row, c, d_qk);
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
       }
@@ -77,7 +78,7 @@ void main() {
         x += load_bias(bias_row[r]);
         bias_row[r] += bias_step;
       }
-      int seen = key - (row0 + r) - shift;  // position of the key in this row's band
+      int seen = key - (row0 + r) - diagonal;  // position of the key in this row's band
       x = seen >= -left && seen <= right ? x : NEG_INF;
       float top = max(m[r], x);
       float ref = top == NEG_INF ? 0.0 : top;
@@ -88,9 +89,9 @@ void main() {
       if (DROPOUT) weight = (kept[r] >> (key & 31) & 1u) != 0u ? weight * dropout_scale : 0.0;
       s[r] = weight;
     }
-    [[unroll]] for (int c = 0; c < DVP; c += CHUNK) {
-      vec2 x = load_chunk(v_row, c, d_v);
-      [[unroll]] for (int e = 0; e < CHUNK; ++e) {
+    [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
+      vec2 x = load_lane_pair(v_row, c, d_v);
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
         float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
         [[unroll]] for (int r = 0; r < R; ++r) o[r * DVP + c + e] = o[r * DVP + c + e] * f[r] + s[r] * v;
       }

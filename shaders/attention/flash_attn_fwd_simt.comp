@@ -1,9 +1,12 @@
 #pragma aule axis SHUFFLE 0 1
 #pragma aule feature subgroup_shuffle if SHUFFLE=1
 #pragma aule params ring
-// FlashAttention forward for devices without matrix units, and for float32: O = softmax(Q K^T) V by online softmax
-// (FlashAttention-2, Dao 2023). Workgroup (block of BM queries, split of the value columns, b, h); tiles of BN keys
-// pass by (simt.glsl). Heavy causal blocks come first; only tiles that some row does not see whole are masked.
+// O = softmax(scale * Q K^T + bias) V by online softmax, FlashAttention-2 forward (Dao 2023), in float32 arithmetic.
+//
+//   workgroup (block of BM queries, split of the value columns, b, h)     tiles of BN keys pass through shared memory
+//
+// Heavy causal blocks come first. Only tiles with keys that some row does not see are masked. Deterministic.
+// What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
 #include "attention/simt.glsl"
 
 void main() {
@@ -18,7 +21,7 @@ void main() {
   begin_sequence(b);
   int q_len = query_count();
   if (RAGGED && first >= q_len) return;
-  int shift = diagonal_shift(), left = p.left, right = p.right;
+  int diagonal = mask_diagonal(), left = p.left, right = p.right;
   float scale = p.scale, softcap = p.softcap;
   int begin = keys_begin(first) & ~(DROPOUT ? 31 : 0), end = keys_end(min(first + BM, q_len) - 1);
   Rows q = Rows(query_rows(p.query, p.query_stride, b, h), p.query_stride[2] * ELEM_BYTES, 0, q_len, p.head_dim);
@@ -42,7 +45,7 @@ void main() {
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) o.v[i] = 0.0;
   [[unroll]] for (int i = 0; i < R; ++i) {
     m.v[i] = NEG_INF;
-    l.v[i] = 0.0;  // this invocation's columns only, summed over x at the end
+    l.v[i] = 0.0;  // of this invocation's columns, summed over x at the end
   }
 
   fetch_scores(q, first, k, begin, 0);
@@ -60,7 +63,7 @@ void main() {
       [[unroll]] for (int j = 0; j < C; ++j) {
         int key = key0 + tx() + TX * j;
         [[unroll]] for (int i = 0; i < R; ++i) {
-          int row = row0 + i, seen = key - row - shift;
+          int row = row0 + i, seen = key - row - diagonal;
           float x = s.v[i * C + j];
           if (BIAS_DTYPE >= 0 && key < end && row < q_len) x += load_bias(bias +
               bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));

@@ -1,7 +1,6 @@
 #pragma aule params ring
-// Before the kernels of a ragged batch: what they need to know of each sequence in 16 bytes (sequences.glsl), and zeros
-// in the rows of up to three results that belong to no sequence, where packed tensors end with padding: nobody else
-// writes those.
+// Before the kernels of a ragged batch: 16 bytes for each sequence (sequences.glsl), and zeros in the rows of up to
+// three results that belong to no sequence. Packed tensors may end with such rows, and no other kernel writes them.
 layout(constant_id = 0) const int GROUPS = 1;
 layout(constant_id = 1) const int LOCAL = 1;
 layout(local_size_x_id = 1) in;
@@ -11,7 +10,7 @@ layout(local_size_x_id = 1) in;
 struct Params {
   uint64_t sequences;                      // ivec4 [batch]
   uint64_t cu_seq_q, cu_seq_k, seqused_k;  // 0: not given
-  uint64_t tail[3], tail_list[3];          // a result and the list whose last element is where its padding begins
+  uint64_t tail[3], tail_list[3];          // a result, and the list whose last element is the first row of its padding
   int64_t tail_stride[6];                  // {head, row} of each, in elements
   int tail_rows[3], tail_heads[3], tail_dim[3];
   int batch, q_len, total_q, total_k;

@@ -1,18 +1,17 @@
 #pragma aule feature subgroup_shuffle
 #pragma aule params wide
-// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao
-// et al. 2023). Memory-bound: every key and value is read once.
+// Attention of few queries over many keys: FlashAttention forward split over the keys (Flash-Decoding, Dao et al.
+// 2023). Memory-bound: every key and value is read once. Deterministic.
 //
 // Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group,
 // row = member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared
-// memory and without a barrier; docs/attention.md, "Few queries, many keys", says which lane holds what. Row q[j] of a
-// lane is own_row ^ j. All teams take equally many steps, so that subgroups never part.
-// The teams of a workgroup are put together in shared memory, PASS of the ROWS rows at a time, and written as float32
-// {partial, stats}, laid out as flash_attn_splitkv_shared's. The last workgroup of a head puts the splits together:
-// O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
-// RAGGED: as in flash_attn_splitkv_shared, with QUERIES the most queries of a sequence.
+// memory and without a barrier: docs/attention.md, "Few queries, many keys". Row q[j] of a lane is own_row ^ j. All
+// teams take equally many steps, so subgroups do not diverge.
+// Teams are combined in shared memory, PASS rows at a time, and written as float32 {partial, stats} in the layout of
+// flash_attn_splitkv_shared. The last workgroup of a head to arrive combines the splits: O = sum_s 2^(m_s - m) O_s /
+// sum_s 2^(m_s - m) l_s. RAGGED: as in flash_attn_splitkv_shared, with QUERIES the most queries of a sequence.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv.md
-#define ATTENTION_LANES
+#define ATTENTION_SPLITKV
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 #extension GL_KHR_memory_scope_semantics : require
@@ -22,8 +21,8 @@
 
 layout(constant_id = FAMILY_CONSTANTS) const int MEMBERS = 4;   // query heads of a key head
 layout(constant_id = FAMILY_CONSTANTS + 1) const int QUERIES = 1;   // of a sequence
-layout(constant_id = FAMILY_CONSTANTS + 2) const int CHUNKS = 8;    // of 8 columns of q and k
-layout(constant_id = FAMILY_CONSTANTS + 3) const int CHUNKS_V = 8;  // of 8 columns of v
+layout(constant_id = FAMILY_CONSTANTS + 2) const int VEC8S = 8;    // of 8 columns of q and k
+layout(constant_id = FAMILY_CONSTANTS + 3) const int VEC8S_V = 8;  // of 8 columns of v
 layout(constant_id = FAMILY_CONSTANTS + 4) const bool ALIGNED = false;  // 16-byte loads
 layout(constant_id = FAMILY_CONSTANTS + 5) const int CLUSTER = 32;     // lanes of the smallest subgroup
 layout(constant_id = FAMILY_CONSTANTS + 6) const int LANES = 8;        // a power of two, at most CLUSTER
@@ -33,7 +32,7 @@ layout(constant_id = FAMILY_CONSTANTS + 8) const int PASS = 4;         // a divi
 const int HEAD_ROWS = MEMBERS * QUERIES;
 const int ROWS = HEAD_ROWS <= 1 ? 1 : HEAD_ROWS <= 2 ? 2 : 4;  // of a team, at most LANES
 const int BLOCKS = HEAD_ROWS <= 4 ? 1 : HEAD_ROWS <= 8 ? 2 : 4;
-const int PER = (CHUNKS + LANES - 1) / LANES, PER_V = (CHUNKS_V + LANES - 1) / LANES;
+const int PER = (VEC8S + LANES - 1) / LANES, PER_V = (VEC8S_V + LANES - 1) / LANES;
 const int TEAMS = CLUSTER / LANES;  // of a cluster
 const int CLUSTERS = LOCAL / CLUSTER / BLOCKS;
 const int STEP = CLUSTERS * TEAMS * KEYS;  // keys of a step of the workgroup
@@ -41,7 +40,7 @@ const int ROW_LANES = LANES / ROWS;        // neighbours with the same row
 const int KEY_LANES = KEYS < ROW_LANES ? KEYS : ROW_LANES;
 const int SAME = ROW_LANES / KEY_LANES, HELD = KEYS / KEY_LANES;
 const int WIDTH = PER_V * LANES * 8;  // columns in shared memory
-const int PITCH = CHUNKS_V * 8;
+const int PITCH = VEC8S_V * 8;
 const float RISE = 32.0;
 
 shared vec4 sums[LOCAL / CLUSTER * PASS * WIDTH / 4];
@@ -53,13 +52,14 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer Sum
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
 #include "attention/vec8.glsl"
 
-// What the workgroup wrote to buffers before is seen by it afterwards, and by whoever sees what it releases then.
+// A barrier that also makes the workgroup's earlier writes to buffers visible to it, and to readers of its next
+// release.
 void meet_with_buffers() {
   controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
                  gl_SemanticsAcquireRelease);
 }
 
-// A workgroup of one subgroup needs no more than its own barrier, which software devices like better.
+// A barrier. If the workgroup is one subgroup, the subgroup's, which is faster on software devices.
 void meet() {
   if (LOCAL > CLUSTER) {
     barrier();
@@ -69,7 +69,7 @@ void meet() {
   }
 }
 uint64_t times(uint stride, int n) { return uint64_t(stride) * uint64_t(uint(n)); }
-// Row 0 of a head's queries (and results) or keys, and where another row of keys is from there, in bytes.
+// Row 0 of a head's queries (and results) or keys, and the offset of another row of keys from there, in bytes.
 uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
   return base + (times(stride[0], b) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.x) : uint64_t(0))) *
       ELEM_BYTES;
@@ -99,8 +99,8 @@ void store_result(int b, int kv_h, int r, int column, vec4 x, float sum, float t
   }
 }
 
-// The splits of a head, by the last workgroup of it. A piece is four columns of a row; STREAMS invocations share the
-// splits of each, FLYING loads at a time.
+// The last workgroup of a head combines its splits. A piece is four columns of a row. STREAMS invocations share the
+// splits of each piece, FLYING loads at a time.
 const int PIECES = LOCAL < ROWS * BLOCKS * WIDTH / 4 ? LOCAL : ROWS * BLOCKS * WIDTH / 4;
 const int STREAMS = LOCAL / PIECES, FLYING = 4;
 shared vec4 combined[STREAMS > 1 ? LOCAL : 1];
@@ -135,7 +135,7 @@ void combine_splits(int t, int b, int kv_h, int piece0) {
   if (STREAMS > 1) {
     combined[t] = x;
     combined_sums[t] = vec2(top, sum);
-    meet();  // what each stream has is written
+    meet();  // the sums of each stream are written
     if (stream == 0) {
       vec2 others[STREAMS];
       [[unroll]] for (int i = 0; i < STREAMS; ++i) {
@@ -162,7 +162,7 @@ void main() {
   const int head_dim = p.head_dim, v_dim = p.v_dim, splits = p.splits;
   const int q_last = RAGGED ? max(sequence.y, 1) - 1 : QUERIES - 1;
 
-  // Where this invocation is: cluster of its block of rows, team, lane of the team, row and first key among the team's.
+  // This invocation's block of rows, its cluster in the block, team, lane of the team, row and first key in the team.
   const int block = t / CLUSTER % BLOCKS, cluster = t / CLUSTER / BLOCKS, team = lane / LANES % TEAMS, c = lane % LANES;
   const int own_row = c / ROW_LANES, own_key = c / SAME % KEY_LANES;
 
@@ -174,41 +174,41 @@ void main() {
   const uint64_t k_step = uint64_t(p.key_stride[2]) * ELEM_BYTES, v_step = uint64_t(p.value_stride[2]) * ELEM_BYTES;
 
   // Keys past the last load a row that exists.
-#define LOAD_K(key0) \
-  [[unroll]] for (int i = 0; i < KEYS; ++i) { \
-    const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] = \
-        load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim); \
+#define LOAD_K(key0)                                                                                                   \
+  [[unroll]] for (int i = 0; i < KEYS; ++i) {                                                                          \
+    const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1));                \
+    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] =                                                          \
+        load_raw(row, min(c + n * LANES, VEC8S - 1) * 8, head_dim);                                                    \
   }
-#define LOAD_V(key0) \
-  [[unroll]] for (int i = 0; i < KEYS; ++i) { \
-    const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1)); \
-    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] = \
-        load_raw(row, min(c + n * LANES, CHUNKS_V - 1) * 8, v_dim); \
+#define LOAD_V(key0)                                                                                                   \
+  [[unroll]] for (int i = 0; i < KEYS; ++i) {                                                                          \
+    const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1));                \
+    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] =                                                      \
+        load_raw(row, min(c + n * LANES, VEC8S_V - 1) * 8, v_dim);                                                     \
   }
-  // The queries first: behind the first keys and values they would come when those are there.
-  Raw q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
+  // The queries are loaded first: loads arrive in order, and behind the keys and values they would arrive last.
+  RawVec8 q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
   [[unroll]] for (int j = 0; j < ROWS; ++j) {
     const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
     const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
         times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
     [[unroll]] for (int n = 0; n < PER; ++n)
-      q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, CHUNKS - 1) * 8, head_dim);
+      q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, VEC8S - 1) * 8, head_dim);
   }
   if (begin < end) {
     LOAD_K(begin)
     LOAD_V(begin)
   }
-  Eight q[ROWS * PER];
+  Vec8 q[ROWS * PER];
   [[unroll]] for (int i = 0; i < ROWS * PER; ++i) {
     q[i] = unpack(q_loaded[i]);
-    if (CHUNKS % LANES != 0 && c + i % PER * LANES >= CHUNKS) q[i] = Eight(vec4(0.0), vec4(0.0));
+    if (VEC8S % LANES != 0 && c + i % PER * LANES >= VEC8S) q[i] = Vec8(vec4(0.0), vec4(0.0));
   }
-  // Of the row whose scores this lane ends with: the keys that it sees, its bias, its number for dropout.
+  // This lane ends with the scores of one row: the keys that the row sees, its bias, its number for dropout.
   const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES,
       head = kv_h * MEMBERS + row / QUERIES;
-  const int shift = diagonal_shift(), seen_from = query + shift - p.left,
-      seen_to = min(query + shift + p.right, end - 1);
+  const int diagonal = mask_diagonal(), seen_from = query + diagonal - p.left,
+      seen_to = min(query + diagonal + p.right, end - 1);
   uint64_t bias_row = p.bias;
   if (BIAS_DTYPE >= 0)
     bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) +
@@ -218,15 +218,15 @@ void main() {
   if (DROPOUT) dropout = dropout_begin();
 
   float m = LOWEST, l = 0.0;  // of own_row; l of this lane's keys only
-  Eight o[ROWS * PER_V];
-  [[unroll]] for (int i = 0; i < ROWS * PER_V; ++i) o[i] = Eight(vec4(0.0), vec4(0.0));
+  Vec8 o[ROWS * PER_V];
+  [[unroll]] for (int i = 0; i < ROWS * PER_V; ++i) o[i] = Vec8(vec4(0.0), vec4(0.0));
 
   [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += stride) {
     float s[ROWS * KEYS];
     [[unroll]] for (int i = 0; i < KEYS; ++i) {
       [[unroll]] for (int n = 0; n < PER; ++n) {
-        Eight x = unpack(k[i * PER + n]);
-        if (CHUNKS % LANES != 0 && c + n * LANES >= CHUNKS) x = Eight(vec4(0.0), vec4(0.0));  // not another's infinity
+        Vec8 x = unpack(k[i * PER + n]);
+        if (VEC8S % LANES != 0 && c + n * LANES >= VEC8S) x = Vec8(vec4(0.0), vec4(0.0));  // may be infinite
         [[unroll]] for (int j = 0; j < ROWS; ++j) {
           float y = n == 0 ? x.low[0] * q[j * PER + n].low[0] : fma(x.low[0], q[j * PER + n].low[0], s[j * KEYS + i]);
           [[unroll]] for (int d = 1; d < 4; ++d) y = fma(x.low[d], q[j * PER + n].low[d], y);
@@ -289,7 +289,7 @@ void main() {
         s[i] = dropout_keeps(dropout, b * p.kv_heads * MEMBERS + head, query, key) ? s[i] * p.dropout_scale : 0.0;
       }
     }
-    // And the way back: all keys of the own row, then those of the others.
+    // And back: P of all keys of the own row, then of the other rows.
     [[unroll]] for (int kept = HELD; kept < KEYS; kept *= 2) {
       const int to = SAME * kept / HELD;
       const bool upper = (c & to) != 0;
@@ -304,7 +304,7 @@ void main() {
 
     [[unroll]] for (int i = 0; i < KEYS; ++i) {
       [[unroll]] for (int n = 0; n < PER_V; ++n) {
-        const Eight x = unpack(v[i * PER_V + n]);
+        const Vec8 x = unpack(v[i * PER_V + n]);
         [[unroll]] for (int j = 0; j < ROWS; ++j) {
           o[j * PER_V + n].low += s[j * KEYS + i] * x.low;
           o[j * PER_V + n].high += s[j * KEYS + i] * x.high;
@@ -314,7 +314,7 @@ void main() {
     if (next < end) { LOAD_V(next) }
   }
 
-  // The teams of a cluster, by shuffles.
+  // Combines the teams of a cluster, by shuffles.
   float top = m;
   [[unroll]] for (int to = LANES; to < CLUSTER; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
   const float factor = exp2(m - top);
@@ -334,7 +334,8 @@ void main() {
       }
     }
   }
-  // The clusters of a block, through shared memory: sums[cluster][block][j][column], of row own_row(column) ^ j.
+  // Combines the clusters of a block, through shared memory: sums[cluster][block][j][column], of row own_row(column) ^
+  // j.
   const bool writes = team == 0;
   if (writes && c % ROW_LANES == 0) tops[t / CLUSTER * ROWS + own_row] = vec2(top, l);
   const uint64_t at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * splits + split);
@@ -373,7 +374,7 @@ void main() {
         }
       }
     }
-    if (j0 + PASS < ROWS) meet();  // they have been read
+    if (j0 + PASS < ROWS) meet();  // the sums have been read
   }
   if (splits == 1) return;
   const uint64_t counter = p.counters + uint64_t(uint(b * p.kv_heads + kv_h)) * 4;
@@ -385,7 +386,7 @@ void main() {
   if (int(arrived) != splits - 1) return;
   if (t == 0) CounterRef(counter).v = 0u;  // for the next call
   [[dont_unroll]] for (int piece = 0; piece < HEAD_ROWS * PITCH / 4; piece += PIECES) {
-    if (piece > 0) meet();  // what the streams had has been read
+    if (piece > 0) meet();  // the sums of the streams have been read
     combine_splits(t, b, kv_h, piece);
   }
 }

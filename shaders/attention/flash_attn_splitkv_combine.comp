@@ -1,19 +1,19 @@
 #pragma aule params ring
-// The splits of flash_attn_splitkv_shared put together: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s.
+// Combines the splits of flash_attn_splitkv_shared: O = sum_s 2^(m_s - m) O_s / sum_s 2^(m_s - m) l_s. Deterministic.
 //
-// One workgroup per query row. Its invocations share the splits, first for their statistics, then LANES of them for
-// each of the others' rows of four columns, FLYING loads at a time.
+// One workgroup per query row. Its invocations share the splits, first for the statistics, then for the sums: LANES
+// invocations have four columns each, LOCAL / LANES of them share the splits, FLYING loads at a time.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
-// For the four-column pieces of a row: a power of two, at most LOCAL.
+// Invocations of a row, four columns each: a power of two, at most LOCAL.
 layout(constant_id = FAMILY_CONSTANTS) const int LANES = 32;
 layout(constant_id = FAMILY_CONSTANTS + 1) const int PITCH = 128;  // of a row of `partial`
 const int STREAMS = LOCAL / LANES;
 const int FLYING = 8;
 
-shared float factor[512];  // 2^(m_s - m): the plan makes no more splits
+shared float factor[512];  // 2^(m_s - m). Plans have at most 512 splits.
 shared float reduced[LOCAL];
 shared vec4 sums[LOCAL];
 
@@ -56,7 +56,7 @@ void main() {
   const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
   const uint64_t out_row = query_rows(p.out_, p.out_stride, b, h) +
       uint64_t(int64_t(row) * p.out_stride[2] * ELEM_BYTES);
-  const bool stored = row < query_count();  // others are beyond this sequence's own
+  const bool stored = row < query_count();  // other rows are beyond this sequence's own
 
   const int lane = t % LANES, stream = t / LANES;
   [[dont_unroll]] for (int d0 = 0; d0 < v_dim; d0 += LANES * 4) {

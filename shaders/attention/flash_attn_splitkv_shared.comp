@@ -1,38 +1,37 @@
 #pragma aule params ring
-// Attention of few queries over many keys (decoding): FlashAttention forward split over the keys (Flash-Decoding, Dao
-// et al. 2023). Memory-bound: every key and value is read once.
+// Attention of few queries over many keys: FlashAttention forward split over the keys (Flash-Decoding, Dao et al.
+// 2023). Memory-bound: every key and value is read once. Deterministic.
 //
 // Workgroup (split of the keys, b, key head) of LOCAL invocations. The ROWS rows are the queries of all heads of the
-// group, row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores (its row in 16-byte
-// loads), then eight columns of V of every LANES_V-th key for the output, so that V is read in whole rows, eight loads
-// in flight. All invocations keep m and l of all rows; a fully hidden tile leaves them alone.
+// group, row = member * q_len + query. Tiles of LOCAL keys: an invocation owns a key for the scores, then eight columns
+// of V of every LANES_V-th key for the output, so V is read in whole rows. All invocations keep m and l of all rows.
 // Results, in float32: partial [B * Hkv, splits, rows, v_dim rounded up to 8] = sum of 2^(s - m) v and stats
 // [B * Hkv, splits, rows, 2] = {m, sum of 2^(s - m)}, scores s in log2 units. flash_attn_splitkv_combine adds them up.
-// RAGGED: lengths come from the device, and splits that get no key write weights of 0. `q_len` is then the most queries
-// of a sequence; rows beyond a sequence's own are not stored.
+// RAGGED: `q_len` is the most queries of a sequence. Rows beyond a sequence's own are not stored, and splits without a
+// key write weights of 0.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
 #include "attention/attention.glsl"
 #include "attention/sequences.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
-layout(constant_id = FAMILY_CONSTANTS + 1) const int CHUNKS = 8;    // of 8 columns of q and k
-layout(constant_id = FAMILY_CONSTANTS + 2) const int CHUNKS_V = 8;  // of 8 columns of v, at most 32
+layout(constant_id = FAMILY_CONSTANTS + 1) const int VEC8S = 8;    // of 8 columns of q and k
+layout(constant_id = FAMILY_CONSTANTS + 2) const int VEC8S_V = 8;  // of 8 columns of v, at most 32
 layout(constant_id = FAMILY_CONSTANTS + 3) const bool ALIGNED = false;  // 16-byte loads
 
-// One chunk of columns per invocation in the second phase: LANES_V = the power of two from CHUNKS_V up.
-const int LANES_V = CHUNKS_V <= 1 ? 1 : CHUNKS_V <= 2 ? 2 : CHUNKS_V <= 4 ? 4 : CHUNKS_V <= 8 ? 8 :
-    CHUNKS_V <= 16 ? 16 : 32;
+// One vec8 of columns per invocation in the second phase: LANES_V = the power of two from VEC8S_V up.
+const int LANES_V = VEC8S_V <= 1 ? 1 : VEC8S_V <= 2 ? 2 : VEC8S_V <= 4 ? 4 : VEC8S_V <= 8 ? 8 :
+    VEC8S_V <= 16 ? 16 : 32;
 const int STREAMS = LOCAL / LANES_V;  // keys worked on at a time in the second phase
-const int FLYING = LANES_V < 8 ? LANES_V : 8;  // loads of V of an invocation under way; a tile is LANES_V of them
-const int PARTS = LOCAL / ROWS < 8 ? LOCAL / ROWS : 8;
+const int FLYING = LANES_V < 8 ? LANES_V : 8;  // loads of V of an invocation in flight; a tile is LANES_V of them
+const int ROW_SHARES = LOCAL / ROWS < 8 ? LOCAL / ROWS : 8;
 
-shared vec4 q_rows[ROWS * CHUNKS * 2];
+shared vec4 q_rows[ROWS * VEC8S * 2];
 shared float weight[LOCAL * ROWS];   // [key][row]: scores, then P
-shared float part[16 * 8];
+shared float shares[16 * 8];
 shared float sums[LOCAL * 8];        // one row's partial outputs
 
 #include "attention/vec8.glsl"
-Eight load_eight(uint64_t row, int column, int dim) { return unpack(load_raw(row, column, dim)); }
+Vec8 load_vec8(uint64_t row, int column, int dim) { return unpack(load_raw(row, column, dim)); }
 
 void main() {
   const uint group = linear_group();
@@ -42,7 +41,7 @@ void main() {
   const int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, members = p.heads / p.kv_heads, rows = members * p.q_len;
   if (RAGGED) sequence = sequence_of(b, p.q_len);
   batch = b;
-  const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim, shift = diagonal_shift();
+  const int q_len = p.q_len, k_len = p.k_len, head_dim = p.head_dim, v_dim = p.v_dim, diagonal = mask_diagonal();
   const int q_last = last_query();
   const uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h), v_base = key_rows(p.value, p.value_stride, b, kv_h);
   const int64_t k_step = p.key_stride[2] * ELEM_BYTES, v_step = p.value_stride[2] * ELEM_BYTES;
@@ -50,11 +49,11 @@ void main() {
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
-  [[dont_unroll]] for (int i = t; i < ROWS * CHUNKS; i += LOCAL) {
-    const int r = min(i / CHUNKS, rows - 1), h = kv_h * members + r / q_len;
+  [[dont_unroll]] for (int i = t; i < ROWS * VEC8S; i += LOCAL) {
+    const int r = min(i / VEC8S, rows - 1), h = kv_h * members + r / q_len;
     const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
         uint64_t(int64_t(min(r % q_len, q_last)) * p.query_stride[2] * ELEM_BYTES);
-    const Eight x = load_eight(row, i % CHUNKS * 8, head_dim);
+    const Vec8 x = load_vec8(row, i % VEC8S * 8, head_dim);
     q_rows[i * 2] = x.low;
     q_rows[i * 2 + 1] = x.high;
   }
@@ -78,17 +77,17 @@ void main() {
     const int key = key0 + t, safe = min(key, end - 1);
     float score[ROWS];
     [[unroll]] for (int r = 0; r < ROWS; ++r) score[r] = 0.0;
-    // The first loads of V, which have the time of the scores to arrive.
+    // The first loads of V arrive while the scores are computed.
     const int keys = min(LOCAL, end - key0), v_column = column < v_dim ? column : 0;
-    Raw v[FLYING];
+    RawVec8 v[FLYING];
     [[unroll]] for (int i = 0; i < FLYING; ++i)
       v[i] = load_raw(v_base + key_offset(p.value_stride[0], v_step, key0 + min(first_stream + i * STREAMS, keys - 1)),
           v_column, v_dim);
     const uint64_t k_row = k_base + key_offset(p.key_stride[0], k_step, safe);
-    [[unroll]] for (int c = 0; c < CHUNKS; ++c) {
-      const Eight x = load_eight(k_row, c * 8, head_dim);
+    [[unroll]] for (int c = 0; c < VEC8S; ++c) {
+      const Vec8 x = load_vec8(k_row, c * 8, head_dim);
       [[unroll]] for (int r = 0; r < ROWS; ++r)
-        score[r] += dot(x.low, q_rows[(r * CHUNKS + c) * 2]) + dot(x.high, q_rows[(r * CHUNKS + c) * 2 + 1]);
+        score[r] += dot(x.low, q_rows[(r * VEC8S + c) * 2]) + dot(x.high, q_rows[(r * VEC8S + c) * 2 + 1]);
     }
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
       const int row = min(r, rows - 1), query = row % q_len, h = kv_h * members + row / q_len;
@@ -100,22 +99,22 @@ void main() {
             int64_t(h) * p.bias_stride[1] +
                                                            int64_t(query) * p.bias_stride[2] +
                                                                int64_t(safe) * p.bias_stride[3]));
-      const int seen = key - query - shift;
+      const int seen = key - query - diagonal;
       const bool visible = key < end && seen >= -p.left && seen <= p.right && bias != NEG_INF;
       score[r] = visible ? max((x + bias) * LOG2E, LOWEST) : NEG_INF;
       weight[t * ROWS + r] = score[r];
     }
     barrier();  // the scores are written
-    if (t < ROWS * PARTS) {
+    if (t < ROWS * ROW_SHARES) {
       const int r = t % ROWS, from = t / ROWS;
       float top = NEG_INF;
-      [[dont_unroll]] for (int i = from; i < LOCAL; i += PARTS) top = max(top, weight[i * ROWS + r]);
-      part[from * ROWS + r] = top;
+      [[dont_unroll]] for (int i = from; i < LOCAL; i += ROW_SHARES) top = max(top, weight[i * ROWS + r]);
+      shares[from * ROWS + r] = top;
     }
-    barrier();  // the maxima of the parts are written, the scores have been read
+    barrier();  // the maxima of the shares are written, the scores have been read
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
       float top = m[r];
-      [[unroll]] for (int i = 0; i < PARTS; ++i) top = max(top, part[i * ROWS + r]);
+      [[unroll]] for (int i = 0; i < ROW_SHARES; ++i) top = max(top, shares[i * ROWS + r]);
       const float factor = exp2(m[r] - top);
       m[r] = top;
       l[r] *= factor;
@@ -133,7 +132,7 @@ void main() {
     // Keys past the last have weight 0 and load a row that exists.
     [[dont_unroll]] for (int first = first_stream; first < keys; first += STREAMS * FLYING) {
       [[unroll]] for (int i = 0; i < FLYING; ++i) {
-        const Eight x = unpack(v[i]);
+        const Vec8 x = unpack(v[i]);
         [[unroll]] for (int r = 0; r < ROWS; ++r) {
           const float w = weight[(first + i * STREAMS) * ROWS + r];
           low[r] += w * x.low;
@@ -152,16 +151,16 @@ void main() {
   // Sums over the invocations: of l over all of them, of the output over the streams.
   [[unroll]] for (int r = 0; r < ROWS; ++r) weight[t * ROWS + r] = l[r];
   barrier();  // l is written
-  if (t < ROWS * PARTS) {
+  if (t < ROWS * ROW_SHARES) {
     const int r = t % ROWS, from = t / ROWS;
     float sum = 0.0;
-    [[dont_unroll]] for (int i = from; i < LOCAL; i += PARTS) sum += weight[i * ROWS + r];
-    part[from * ROWS + r] = sum;
+    [[dont_unroll]] for (int i = from; i < LOCAL; i += ROW_SHARES) sum += weight[i * ROWS + r];
+    shares[from * ROWS + r] = sum;
   }
-  barrier();  // the sums of the parts are written
+  barrier();  // the sums of the shares are written
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     float sum = 0.0;
-    [[unroll]] for (int i = 0; i < PARTS; ++i) sum += part[i * ROWS + r];
+    [[unroll]] for (int i = 0; i < ROW_SHARES; ++i) sum += shares[i * ROWS + r];
     [[unroll]] for (int i = 0; i < 4; ++i) {
       sums[t * 8 + i] = low[r][i];
       sums[t * 8 + 4 + i] = high[r][i];
@@ -172,7 +171,7 @@ void main() {
       [[dont_unroll]] for (int d = t; d < v_dim; d += LOCAL) {
         float x = 0.0;
         [[dont_unroll]] for (int i = 0; i < STREAMS; ++i) x += sums[(i * LANES_V + d / 8) * 8 + d % 8];
-        F32Ref(p.partial + (at * uint64_t(CHUNKS_V * 8) + uint64_t(d)) * 4).v = x;
+        F32Ref(p.partial + (at * uint64_t(VEC8S_V * 8) + uint64_t(d)) * 4).v = x;
       }
       if (t == 0) {
         F32Ref(p.stats + at * 8).v = m[r];

@@ -1,12 +1,12 @@
-// Rotary position embedding of x[batch, heads, tokens, size], the first 2 half elements of each token turned in pairs:
+// Rotary position embedding of x[batch, heads, tokens, size]. The first 2 half elements of each token turn in pairs:
 //   (a, b) -> (a cos - b sin, a sin + b cos),   cos, sin: [table_rows, half], row: the token's index or its position
 // Pair j is elements j and j + half (GPT-NeoX), or 2 j and 2 j + 1 (INTERLEAVED). INVERSE turns back, which is the
-// gradient too. What lies behind 2 half elements is copied. x and y may be one tensor; strides in elements, the last
-// dimension dense.
+// gradient too. Elements behind 2 half are copied. x and y may be one tensor. Strides are in elements, the last
+// dimension is dense.
 //
-// An invocation has W pairs of one token and head: accesses of 16 bytes where W is 16 bytes of elements (the host sees
-// to the alignment), else W is 1. BY_TOKEN: a token's heads are neighbours, as they are in memory; the tables come from
-// the caches then. A position out of range is reported.
+// An invocation has W pairs of one token and head. W is 16 bytes of elements if the host found addresses aligned, else
+// 1. BY_TOKEN: a token's heads are neighbours, as they are in memory, and the tables come from the caches. A position
+// out of range is reported.
 // What was tried, and what it gave: docs/ladders/rotary.md
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int DTYPE = 0;
@@ -30,8 +30,8 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const int HELD = W == 1 ? AULE_DT_F32 : DTYPE;  // the dtype of what load_raw_many() returns
-// W elements as they lie in memory, at most 16 bytes; a single one as a float.
+const int HELD = W == 1 ? AULE_DT_F32 : DTYPE;  // the dtype of load_raw_many()'s result
+// W elements as in memory, at most 16 bytes. A single one as a float.
 uvec4 load_raw_many(uint64_t base, uint64_t i) {
   if (W > 1) return Vec16bRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v;
   return uvec4(floatBitsToUint(load_float(base, i, DTYPE)), 0u, 0u, 0u);
@@ -70,7 +70,7 @@ void main() {
 
   const bool turns = task < p.turning;
   const uint half_size = p.turning * W;
-  // Where the two times W elements of this task lie.
+  // Offsets of the two times W elements of this task.
   uint at = 2u * W * task, to = at + W;
   if (turns && !INTERLEAVED) {
     at = W * task;

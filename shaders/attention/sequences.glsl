@@ -1,5 +1,5 @@
-// The sequences of a ragged batch, read from what the caller has on the device. Everything is limited to what the
-// tensors hold, so that no length read here leads outside of them; an empty sequence starts at a row that exists.
+// The sequences of a ragged batch, read from the caller's lists on the device. All numbers are clamped to the tensors'
+// sizes, so no length read here leads outside of them. An empty sequence starts at a row that exists.
 #ifndef AULE_ATTENTION_SEQUENCES_GLSL
 #define AULE_ATTENTION_SEQUENCES_GLSL
 int count_at(uint64_t list, int i) {

@@ -1,17 +1,17 @@
 // Attention without cooperative matrices: operands pass through shared memory in steps, products are made in registers.
 //
-// LOCAL invocations stand as TY (y) x TX (x). An invocation has rows y*R + {0..R-1} of
-//   scores  S[BM][BN]: columns x + TX*{0..C-1}; steps of DEPTH elements of both operands' rows
-//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}; steps of STRIP*TX rows of the second operand, for which
-//           an invocation puts STRIP columns of its scores beside it, transposed
-// Every read of shared memory brings 16 bytes without a bank conflict: rows of B end with a gap of 16 bytes, and so do
-// R rows of A together. A step travels through registers into the other half of shared memory while the one before it
-// is multiplied: one barrier a step. A workgroup makes at most COLUMNS columns of the result; the splits of a larger
-// head repeat the scores. Shared memory holds float32 whatever the operands are: SPIR-V has no product of 16-bit pairs
-// that adds in float32, and sums of 16 bits are too coarse.
+// LOCAL invocations are TY (y) x TX (x). An invocation has rows y*R + {0..R-1} of
+//   scores  S[BM][BN]: columns x + TX*{0..C-1}, steps of DEPTH elements of both operands' rows
+//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}, steps of STRIP*TX rows of the second operand. An
+//           invocation writes STRIP columns of its scores beside them, transposed.
+// Every read of shared memory is 16 bytes without a bank conflict: rows of B end with a gap of 16 bytes, and so do R
+// rows of A together. A step passes through registers into the other half of shared memory while the one before it is
+// multiplied: one barrier a step. A workgroup makes at most COLUMNS columns of the result, and the splits of a larger
+// head repeat the scores. Shared memory has float32 for all dtypes: SPIR-V has no product of 16-bit pairs that adds in
+// float32, and sums of 16 bits are too coarse.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
-#ifndef AULE_ATTENTION_TILES_GLSL
-#define AULE_ATTENTION_TILES_GLSL
+#ifndef AULE_ATTENTION_SIMT_GLSL
+#define AULE_ATTENTION_SIMT_GLSL
 #if SHUFFLE
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -22,33 +22,33 @@ layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result
 layout(constant_id = FAMILY_CONSTANTS + 1) const int SPLITS = 1;    // workgroups per block of rows
 layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 4;         // rows of an invocation, a multiple of 4
 // All addresses, strides and head sizes allow loads of four.
-layout(constant_id = FAMILY_CONSTANTS + 3) const bool QUADS = false;
+layout(constant_id = FAMILY_CONSTANTS + 3) const bool VEC4 = false;
 layout(constant_id = FAMILY_CONSTANTS + 4) const int TX = 8;           // invocations of a row
 layout(constant_id = FAMILY_CONSTANTS + 5) const int C = 4;            // columns of scores of an invocation
 layout(constant_id = FAMILY_CONSTANTS + 6) const int DEPTH = 32;       // elements of a step of the scores
 layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result: score columns / TX
 layout(constant_id = FAMILY_CONSTANTS + 8) const int STAGES = 1;       // halves of shared memory
-layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, chunks of four
+layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, vec4s
 layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
 // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
 layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;
 
-const bool DIRECT = STAGES == 1;  // one half, and loads go straight into it: for software devices
+const bool NO_PREFETCH = STAGES == 1;  // one half, and loads go straight there: for software devices
 const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;
 
-// In chunks of four floats.
+// In vec4s.
 const int D4 = DEPTH / 4, C4 = COLUMNS / 4, R4 = R / 4, WIDE = STRIP * TX;
 const int A_ROWS = R * D4 + 1, A_STRIP = BM / 4 + 1, B_ROW = D4 + 1;
-const int A_QUADS = BM * D4, B_QUADS = BN * D4, STRIP_QUADS = WIDE * C4;
+const int A_VEC4S = BM * D4, B_VEC4S = BN * D4, STRIP_VEC4S = WIDE * C4;
 const int A_HALF = TY * A_ROWS > WIDE * A_STRIP ? TY * A_ROWS : WIDE * A_STRIP;
-const int B_HALF = BN * B_ROW > STRIP_QUADS ? BN * B_ROW : STRIP_QUADS;
-const int A_LOADS = (A_QUADS + LOCAL - 1) / LOCAL, B_LOADS = (B_QUADS + LOCAL - 1) / LOCAL;
-const int STRIP_LOADS = (STRIP_QUADS + LOCAL - 1) / LOCAL, MOST_LOADS = B_LOADS > STRIP_LOADS ? B_LOADS : STRIP_LOADS;
+const int B_HALF = BN * B_ROW > STRIP_VEC4S ? BN * B_ROW : STRIP_VEC4S;
+const int A_LOADS = (A_VEC4S + LOCAL - 1) / LOCAL, B_LOADS = (B_VEC4S + LOCAL - 1) / LOCAL;
+const int STRIP_LOADS = (STRIP_VEC4S + LOCAL - 1) / LOCAL, MOST_LOADS = B_LOADS > STRIP_LOADS ? B_LOADS : STRIP_LOADS;
 
 shared vec4 tile_a[STAGES * A_HALF];
 shared vec4 tile_b[STAGES * B_HALF];
 
-// Dropout's words of the units that the scores' tile is in: [of queries and keys as in the tile][cell].
+// Dropout's words of the units of the tile of scores: [units, rows and columns as in the tile][cell].
 const int UNITS_M = (BM + 31) / 32, UNITS_N = (BN + 31) / 32;
 shared uint kept_words[DROPOUT ? UNITS_M * UNITS_N * 32 : 1];
 
@@ -56,18 +56,18 @@ shared uint kept_words[DROPOUT ? UNITS_M * UNITS_N * 32 : 1];
 struct ScoreTile { float v[R * C]; };
 struct ResultTile { float v[R * PER_LANE]; };
 struct RowFactor { float v[R]; };
-// Rows of one head: bytes from row to row, and from page to page when PAGED; rows from `end` on and elements from `dim`
+// Rows of one head: bytes from row to row, and from page to page if PAGED. Rows from `end` on and elements from `dim`
 // on are zeros.
 struct Rows { uint64_t base; int64_t step, page; int end, dim; };
 
-// BN columns begin at a multiple of 32 or of BN. Stands where a barrier is between it and the uses of before and after.
+// BN columns begin at a multiple of 32 or of BN. The caller has a barrier before it and one behind it.
 void draw_kept(Dropout d, int bh, int m0, int n0, bool rows_are_keys) {
   [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < UNITS_M * UNITS_N * 32; i += LOCAL) {
     const uint m = uint(m0 / 32 + i / (UNITS_N * 32)), n = uint(n0 / 32 + i / 32 % UNITS_N);
     kept_words[i] = dropout_word(d, bh, rows_are_keys ? n : m, rows_are_keys ? m : n, uint(i & 31));
   }
 }
-// Whether a score is kept: the distances of its row and column from the tile's start, which is at (m0, n0).
+// Whether a score is kept: m and n count from the tile's start, which is at (m0, n0).
 bool is_kept(int m0, int m, int n0, int n, bool rows_are_keys) {
   if (BM % 32 != 0) m += m0 & 31;
   if (BN % 32 != 0) n += n0 & 31;
@@ -76,8 +76,8 @@ bool is_kept(int m0, int m, int n0, int n, bool rows_are_keys) {
       key) & 1u) != 0u;
 }
 
-// What the next step puts into shared memory, and the half that it goes to.
-vec4 next_a[DIRECT ? 1 : A_LOADS], next_b[DIRECT ? 1 : MOST_LOADS];
+// The next step's elements, on their way to shared memory, and the half that they go to.
+vec4 next_a[NO_PREFETCH ? 1 : A_LOADS], next_b[NO_PREFETCH ? 1 : MOST_LOADS];
 int turn = 0;
 
 #if SHUFFLE
@@ -101,9 +101,9 @@ void read_kept(out KeptTile kept, int m0, int n0, bool rows_are_keys) {
 }
 bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j % WORD_COLS * R + i) & 1u) != 0u; }
 
-vec4 load_quad(uint64_t row, int d, int left) {
+vec4 load_vec4(uint64_t row, int d, int left) {
   vec4 v = vec4(0.0);
-  if (QUADS) {
+  if (VEC4) {
     const uint64_t at = row + uint64_t(d * ELEM_BYTES);
     if (left > 0) {
       if (DTYPE == AULE_DT_F32) {
@@ -120,70 +120,70 @@ vec4 load_quad(uint64_t row, int d, int left) {
   return v;
 }
 vec4 load_a(Rows a, int row, int d) {
-  return load_quad(a.base + uint64_t(int64_t(row) * a.step), d, row < a.end ? a.dim - d : 0);
+  return load_vec4(a.base + uint64_t(int64_t(row) * a.step), d, row < a.end ? a.dim - d : 0);
 }
 vec4 load_b(Rows b, int row, int d) {
   const int left = row < b.end ? b.dim - d : 0;
   if (PAGED) {
     if (left <= 0) return vec4(0.0);  // it may have no page
-    return load_quad(b.base + uint64_t(int64_t(page_of(row)) * b.page + int64_t(row % PAGE) * b.step), d, left);
+    return load_vec4(b.base + uint64_t(int64_t(page_of(row)) * b.page + int64_t(row % PAGE) * b.step), d, left);
   }
-  return load_quad(b.base + uint64_t(int64_t(row) * b.step), d, left);
+  return load_vec4(b.base + uint64_t(int64_t(row) * b.step), d, left);
 }
 
-// Elements d to d + DEPTH of BM rows of a and BN rows of b, for put_scores().
+// Loads elements d to d + DEPTH of BM rows of a and BN rows of b, for put_scores().
 void fetch_scores(Rows a, int first_a, Rows b, int first_b, int d) {
-  if (DIRECT) return;
+  if (NO_PREFETCH) return;
   [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
     const int i = lane() + n * LOCAL;
-    if (A_QUADS % LOCAL == 0 || i < A_QUADS) next_a[n] = load_a(a, first_a + i / D4, d + i % D4 * 4);
+    if (A_VEC4S % LOCAL == 0 || i < A_VEC4S) next_a[n] = load_a(a, first_a + i / D4, d + i % D4 * 4);
   }
   [[unroll]] for (int n = 0; n < B_LOADS; ++n) {
     const int i = lane() + n * LOCAL;
-    if (B_QUADS % LOCAL == 0 || i < B_QUADS) next_b[n] = load_b(b, first_b + i / D4, d + i % D4 * 4);
+    if (B_VEC4S % LOCAL == 0 || i < B_VEC4S) next_b[n] = load_b(b, first_b + i / D4, d + i % D4 * 4);
   }
 }
 void put_scores(Rows a, int first_a, Rows b, int first_b, int d) {
   const int to_a = turn * A_HALF, to_b = turn * B_HALF;
-  if (DIRECT) {
-    [[dont_unroll]] for (int i = lane(); i < A_QUADS; i += LOCAL) tile_a[to_a + i + i / (R * D4)] =
+  if (NO_PREFETCH) {
+    [[dont_unroll]] for (int i = lane(); i < A_VEC4S; i += LOCAL) tile_a[to_a + i + i / (R * D4)] =
         load_a(a, first_a + i / D4, d + i % D4 * 4);
-    [[dont_unroll]] for (int i = lane(); i < B_QUADS; i += LOCAL) tile_b[to_b + i + i / D4] =
+    [[dont_unroll]] for (int i = lane(); i < B_VEC4S; i += LOCAL) tile_b[to_b + i + i / D4] =
         load_b(b, first_b + i / D4, d + i % D4 * 4);
   } else {
     [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
-      if (A_QUADS % LOCAL == 0 || i < A_QUADS) tile_a[to_a + i + i / (R * D4)] = next_a[n];
+      if (A_VEC4S % LOCAL == 0 || i < A_VEC4S) tile_a[to_a + i + i / (R * D4)] = next_a[n];
     }
     [[unroll]] for (int n = 0; n < B_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
-      if (B_QUADS % LOCAL == 0 || i < B_QUADS) tile_b[to_b + i + i / D4] = next_b[n];
+      if (B_VEC4S % LOCAL == 0 || i < B_VEC4S) tile_b[to_b + i + i / D4] = next_b[n];
     }
   }
 }
-// COLUMNS elements of WIDE rows.
+// Loads COLUMNS elements of WIDE rows, for put_strip().
 void fetch_strip(Rows b, int first, int column) {
-  if (DIRECT) return;
+  if (NO_PREFETCH) return;
   [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
     const int i = lane() + n * LOCAL;
-    if (STRIP_QUADS % LOCAL == 0 || i < STRIP_QUADS) next_b[n] = load_b(b, first + i / C4, column + i % C4 * 4);
+    if (STRIP_VEC4S % LOCAL == 0 || i < STRIP_VEC4S) next_b[n] = load_b(b, first + i / C4, column + i % C4 * 4);
   }
 }
 void put_strip(Rows b, int first, int column) {
   const int to = turn * B_HALF;
-  if (DIRECT) {
-    [[dont_unroll]] for (int i = lane(); i < STRIP_QUADS; i += LOCAL) tile_b[to + i] =
+  if (NO_PREFETCH) {
+    [[dont_unroll]] for (int i = lane(); i < STRIP_VEC4S; i += LOCAL) tile_b[to + i] =
         load_b(b, first + i / C4, column + i % C4 * 4);
   } else {
     [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
-      if (STRIP_QUADS % LOCAL == 0 || i < STRIP_QUADS) tile_b[to + i] = next_b[n];
+      if (STRIP_VEC4S % LOCAL == 0 || i < STRIP_VEC4S) tile_b[to + i] = next_b[n];
     }
   }
 }
 
-// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]; its first step has been fetched. Fetches the
-// first step of the scores of `then_a` and `then_b`, unless their rows are empty.
+// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]. The caller has fetched its first step. Fetches
+// the first step of the scores of `then_a` and `then_b`, unless their rows are empty.
 void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then_a, Rows then_b) {
   [[unroll]] for (int i = 0; i < R * C; ++i) s.v[i] = 0.0;
   [[dont_unroll]] for (int d = 0; d < a.dim; d += DEPTH) {
@@ -209,8 +209,8 @@ void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then
 }
 
 const int NOTHING = 0, SCORES = 1, STRIPS = 2;
-// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]; the first strip of b has been fetched. Fetches what comes
-// next: the scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
+// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]. The caller has fetched the first strip of b. Fetches for
+// the next product: scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
 void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a,
     int then_first_a,
                 Rows then_b, int then_first) {
@@ -247,13 +247,13 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
   }
 }
 
-// Whether each of these queries sees each of these keys, all of which exist: a tile that needs no mask.
+// Whether each of these queries sees each of these keys, so that the tile needs no mask. All of them must exist.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
-  return BIAS_DTYPE < 0 && last_key - first_query - diagonal_shift() <= p.right &&
-      first_key - last_query - diagonal_shift() >= -p.left;
+  return BIAS_DTYPE < 0 && last_key - first_query - mask_diagonal() <= p.right &&
+      first_key - last_query - mask_diagonal() >= -p.left;
 }
 
-// The largest or the sum of each row's values, for every invocation of the row.
+// Maximum or sum of each row's values, for every invocation of the row.
 #if SHUFFLE
 void over_lanes(inout RowFactor x, bool sums, uint mask) {
   [[unroll]] for (int i = 0; i < R; ++i) {
@@ -291,7 +291,7 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
     [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
       const int d = column + 4 * (tx() + c * TX), from = i * PER_LANE + 4 * c;
       const vec4 v = vec4(acc.v[from], acc.v[from + 1], acc.v[from + 2], acc.v[from + 3]) * factor.v[i];
-      if (QUADS) {
+      if (VEC4) {
         if (row < row_end && d < dim) {
           const uint64_t to = at + uint64_t(d * ELEM_BYTES);
           if (DTYPE == AULE_DT_F32) F32x4Ref(to).v = v;
@@ -307,7 +307,8 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
   }
 }
 
-// Scores are kept as powers of two; with a bias, which may be the lowest number of all, as powers of e.
+// Scores are exponents of 2. With a bias they are exponents of e: a bias may be the lowest number of its dtype, which
+// LOG2E would make infinite.
 const float UNIT = BIAS_DTYPE >= 0 ? 1.0 : LOG2E;
 float power(float x) { return BIAS_DTYPE >= 0 ? exp(x) : exp2(x); }
 // One score in that unit, without bias, and its derivative by scale * q k.

@@ -1,6 +1,6 @@
 // Fused attention: FlashAttention-2 forward and backward (Dao 2023) behind SDPA and torch.ops.aule.flash_attn_*.
 //
-// query [B, H, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv], or all three without B. Hkv divides H. Any strides;
+// query [B, H, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv], or all three without B. Hkv divides H. Any strides:
 // a tensor whose last dimension is not dense is copied. attn_bias: bool (true: visible) or float, broadcastable to [B,
 // H, Lq, Lk].
 #pragma once
@@ -16,7 +16,7 @@ namespace aule::ops {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Whether a fused kernel serves these arguments; looks at shapes, dtypes and devices only.
+// Whether a fused kernel serves arguments of these shapes, dtypes and devices.
 bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const OptionalTensor& attn_mask, bool is_causal, bool enable_gqa);
 

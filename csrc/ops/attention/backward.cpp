@@ -25,10 +25,10 @@ Params backward_params(const Backward& b, TensorArgs& args, uint32_t groups) {
 
 void launch_delta(const Backward& b, int lanes) {
   const auto& problem = b.call.problem;
-  const int64_t batch = b.grad_out.size(0), q_len = b.grad_out.size(2);  // of a ragged batch 1 and all rows together
+  const int64_t batch = b.grad_out.size(0), q_len = b.grad_out.size(2);  // of a ragged batch: 1, and all rows together
   const int64_t rows = batch * problem.heads * q_len;
   const int local = lanes == 1 ? 8 : 128;
-  const bool chunked = lanes != 1 && problem.dtype != DType::f32 && multiples_of(8, {&b.grad_out, &b.out});
+  const bool vec8 = lanes != 1 && problem.dtype != DType::f32 && multiples_of(8, {&b.grad_out, &b.out});
   TensorArgs args;
   auto p = backward_params<FlashAttnBwdDeltaParams>(b, args, static_cast<uint32_t>(batch * problem.heads));
   p.q_len = static_cast<int>(q_len);
@@ -38,12 +38,12 @@ void launch_delta(const Backward& b, int lanes) {
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
   launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes),
-         {.dtype = problem.dtype, .local = local, .chunked = chunked}, p, args,
+         {.dtype = problem.dtype, .local = local, .vec8 = vec8}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
 
 template <class Params, class Spec, class Plan>
-void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const StoredScoresMode& mode = {}) {
+void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const DsMode& mode = {}) {
   const auto& problem = b.call.problem;
   const uint64_t groups = workgroups(plan, problem.batch * problem.heads, problem.q_len);
   TensorArgs args;
@@ -77,8 +77,8 @@ void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& 
   p.stats = args.read(b.stats);
   p.grad_key = args.write(b.grad_key);
   p.grad_value = args.write(b.grad_value);
-  if constexpr (requires { p.grad_scores; }) {
-    if (stores) p.grad_scores = args.write(chunk.scores);
+  if constexpr (requires { p.ds_workspace; }) {
+    if (stores) p.ds_workspace = args.write(chunk.scores);
     p.first_head = static_cast<uint32_t>(chunk.first);
   }
   set_strides(p.grad_key_stride, b.grad_key);
@@ -86,52 +86,52 @@ void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& 
   const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
                                    {&b.call.query, &b.grad_out}};
   const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dkdv, operands,
-                                         {.stores_ds = stores, .triangle = chunk.triangle});
+                                         {.writes_ds = stores, .triangle = chunk.triangle});
   launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
 }
 
-void launch_dq_stored(const Backward& b, const StoredScores& stored, const Chunk& chunk) {
+void launch_dq_from_ds(const Backward& b, const DsWorkspacePlan& workspace, const Chunk& chunk) {
   AttentionCall call = b.call;
   const auto& problem = b.call.problem;
-  const uint64_t groups = workgroups(stored.dq, chunk.heads * (problem.heads / problem.kv_heads), problem.q_len);
+  const uint64_t groups = workgroups(workspace.dq, chunk.heads * (problem.heads / problem.kv_heads), problem.q_len);
   TensorArgs args;
   auto p = attention_params<FlashAttnBwdDqFromDsParams>(b.call, args, static_cast<uint32_t>(groups));
-  p.grad_scores = args.read(chunk.scores);
+  p.ds_workspace = args.read(chunk.scores);
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   p.first_head = static_cast<uint32_t>(chunk.first);
-  p.key_blocks = static_cast<uint32_t>(stored.key_blocks);
-  call.problem.v_dim = stored.dq.v_dim;  // the other operand of the product is dS, of whole blocks
-  const auto spec = attention_spec<MatrixSpec>(call, stored.dq, AttentionPass::dq,
-                                               {{&b.call.key, &b.grad_query}, {&b.call.key, &b.call.key}},
-                                               {.pairs = stored.pairs, .triangle = stored.triangle});
+  p.key_blocks = static_cast<uint32_t>(workspace.key_blocks);
+  call.problem.v_dim = workspace.dq.v_dim;  // the other operand of the product is dS, of whole blocks
+  const auto spec = attention_spec<CoopMatSpec>(call, workspace.dq, AttentionPass::dq,
+                                                {{&b.call.key, &b.grad_query}, {&b.call.key, &b.call.key}},
+                                                {.pairs = workspace.pairs, .triangle = workspace.triangle});
   launch(current(b.call.query), kernel::flash_attn_bwd_dq_from_ds(problem.dtype), spec, p, args, linear_grid(groups));
 }
 
 // False: not served, or no memory for it.
-bool launch_stored(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
+bool launch_with_ds_workspace(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
   const auto& problem = b.call.problem;
   if (b.grad_bias.defined()) return false;
   const auto plan =
-      plan_stored_scores(profile_of(b.call.query), stored_scores_problem(b.call, dq_plan, dkdv_plan), overrides());
+      plan_ds_workspace(profile_of(b.call.query), ds_workspace_problem(b.call, dq_plan, dkdv_plan), overrides());
   if (!plan) return false;
-  const StoredScores& stored = *plan;
-  const std::vector<at::Tensor> halves = stored_scores_workspace(b.call, stored);
+  const DsWorkspacePlan& workspace = *plan;
+  const std::vector<at::Tensor> halves = allocate_ds_workspace(b.call, workspace);
   if (halves.empty()) return false;
-  // Blocks of queries that see few keys have their delta summed anew there.
+  // Corrects delta of blocks of queries that see few keys.
   if (problem.masked || problem.k_len <= 64 + dq_plan.block)
     launch_dq(kernel::flash_attn_bwd_dq_coopmat(problem.dtype, false), b, dq_plan, {.only_delta = true});
   const int64_t heads = problem.batch * problem.kv_heads;
   const auto chunk_at = [&](int64_t first) {
-    return Chunk{first, std::min(stored.heads, heads - first),
-                 halves[static_cast<size_t>(first / stored.heads) % halves.size()], stored.triangle};
+    return Chunk{first, std::min(workspace.heads, heads - first),
+                 halves[static_cast<size_t>(first / workspace.heads) % halves.size()], workspace.triangle};
   };
   const auto dkdv = kernel::flash_attn_bwd_dkdv_coopmat(problem.dtype, false);
   launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));
-  for (int64_t first = 0; first < heads; first += stored.heads) {
-    launch_dq_stored(b, stored, chunk_at(first));
-    const int64_t next = first + stored.heads;
-    if (next < heads) launch_dkdv(dkdv, b, dkdv_plan, chunk_at(next));  // beside it, where there are two halves
+  for (int64_t first = 0; first < heads; first += workspace.heads) {
+    launch_dq_from_ds(b, workspace, chunk_at(first));
+    const int64_t next = first + workspace.heads;
+    if (next < heads) launch_dkdv(dkdv, b, dkdv_plan, chunk_at(next));  // at the same time, if there are two halves
   }
   return true;
 }
@@ -159,19 +159,20 @@ void launch_backward_block(const AttentionBackward& backward) {
   const auto sizes = call.query.sizes();
   const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
   launch_delta(b, std::holds_alternative<FlashSimdPlan>(dq) ? 1 : 8);
-  const auto *dq_matrices = std::get_if<FlashCoopMatPlan>(&dq), *dkdv_matrices = std::get_if<FlashCoopMatPlan>(&dkdv);
-  if (dq_matrices != nullptr && dkdv_matrices != nullptr && launch_stored(b, *dq_matrices, *dkdv_matrices)) return;
+  const auto *dq_coopmat = std::get_if<FlashCoopMatPlan>(&dq), *dkdv_coopmat = std::get_if<FlashCoopMatPlan>(&dkdv);
+  if (dq_coopmat != nullptr && dkdv_coopmat != nullptr && launch_with_ds_workspace(b, *dq_coopmat, *dkdv_coopmat))
+    return;
   // dQ before dK and dV: it may correct the stored delta.
-  if (dq_matrices != nullptr) {
-    launch_dq(kernel::flash_attn_bwd_dq_coopmat(dtype, dq_matrices->opaque), b, *dq_matrices);
+  if (dq_coopmat != nullptr) {
+    launch_dq(kernel::flash_attn_bwd_dq_coopmat(dtype, dq_coopmat->opaque), b, *dq_coopmat);
   } else if (const auto* p = std::get_if<FlashSimdPlan>(&dq)) {
     launch_dq(kernel::flash_attn_bwd_dq_simd(), b, *p);
   } else {
     const auto& simt = std::get<FlashSimtPlan>(dq);
     launch_dq(kernel::flash_attn_bwd_dq_simt(simt.shuffles ? 1 : 0), b, simt);
   }
-  if (dkdv_matrices != nullptr) {
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_coopmat(dtype, dkdv_matrices->opaque), b, *dkdv_matrices);
+  if (dkdv_coopmat != nullptr) {
+    launch_dkdv(kernel::flash_attn_bwd_dkdv_coopmat(dtype, dkdv_coopmat->opaque), b, *dkdv_coopmat);
   } else if (const auto* p = std::get_if<FlashSimdPlan>(&dkdv)) {
     launch_dkdv(kernel::flash_attn_bwd_dkdv_simd(), b, *p);
   } else {

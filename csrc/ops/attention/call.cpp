@@ -117,7 +117,7 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   call.softcap = static_cast<float>(flags.softcap);
   call.dropout_steps = static_cast<uint64_t>(std::round(std::ldexp(flags.dropout_p, 40)));
   call.dropout_scale = flags.dropout_p < 1 ? static_cast<float>(1 / (1 - flags.dropout_p)) : 1;  // at 1 all is dropped
-  call.shift = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
+  call.diagonal = flags.causal_bottom_right ? static_cast<int>(problem.k_len - problem.q_len) : 0;
   const auto bound = [](int64_t window) { return window < 0 ? kUnbounded : std::min(window, kUnbounded); };
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
@@ -146,18 +146,18 @@ runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offs
 void describe_operands(AttentionCall& call) {
   AttentionProblem& problem = call.problem;
   const bool halves = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-  bool narrow = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
+  bool fits_i32 = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
   for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
     if (!t->defined()) continue;
-    for (const int64_t stride : t->strides()) narrow = narrow && stride < (int64_t{1} << 31);
+    for (const int64_t stride : t->strides()) fits_i32 = fits_i32 && stride < (int64_t{1} << 31);
     const int64_t most = t == &call.query ? problem.q_len : problem.k_len;  // rows of one sequence
     const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
   problem.unmodified_scores = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
-  problem.fits_i32 = narrow;
+  problem.fits_i32 = fits_i32;
   problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
-  problem.layout = matrices && narrow ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
+  problem.layout = matrices && fits_i32 ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
   call.plans = {};
 }
 
@@ -180,8 +180,8 @@ bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands) {
 
 namespace {
 
-// The layout in which lanes read accumulators back from shared memory: a lane holds consecutive columns of one row.
-MatrixLayout runs_of_rows(const MatrixLayout& found) {
+// The layout in which lanes read accumulators back from shared memory: a lane has consecutive columns of one row.
+MatrixLayout lanes_along_rows(const MatrixLayout& found) {
   MatrixLayout l = found;
   l.lane_div = l.subgroup / l.m;
   l.lane_row = 1;
@@ -194,60 +194,60 @@ MatrixLayout runs_of_rows(const MatrixLayout& found) {
 
 }  // namespace
 
-void set_call(MatrixSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const StoredScoresMode& mode) {
-  const MatrixLayout l = plan.opaque ? runs_of_rows(call.problem.layout) : call.problem.layout;
+void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const DsMode& mode) {
+  const MatrixLayout l = plan.opaque ? lanes_along_rows(call.problem.layout) : call.problem.layout;
   set_plan(spec, plan, l);
   const auto row_bytes = [](const at::Tensor& t) { return t.size(2) == 1 ? int64_t{0} : 2 * t.stride(2); };
-  spec.a_step = row_bytes(*operands.tiled[0]);
-  spec.b_step = row_bytes(*operands.tiled[1]);
+  spec.a_row_bytes = row_bytes(*operands.tiled[0]);
+  spec.b_row_bytes = row_bytes(*operands.tiled[1]);
 
   const AttentionProblem& problem = call.problem;
   const bool dkdv = pass == AttentionPass::dkdv, ragged = call.ragged.given;
   const bool padded = plan.dim != problem.head_dim || plan.v_dim != problem.v_dim;
   const bool aligned = multiples_of(8, operands.rows);
-  // The rows that pass in tiles end with a tile; dK/dV sees to the last queries by their log-sum-exp.
+  // Whether the rows that pass end with a tile. dK/dV masks queries beyond the last by their log-sum-exp.
   const int64_t passing = dkdv ? problem.q_len : problem.k_len, own = dkdv ? problem.k_len : problem.q_len;
-  const bool whole = !ragged && passing % (mode.stores_ds ? 8 * l.m : plan.tile) == 0;
+  const bool whole = !ragged && passing % (mode.writes_ds ? 8 * l.m : plan.tile) == 0;
   spec.aligned = aligned;
   spec.padded = padded;
   spec.bounded_left = call.left < kUnbounded;
-  spec.plain = problem.unmodified_scores;
+  spec.unmodified_scores = problem.unmodified_scores;
   spec.grad_bias = operands.grad_bias;
-  spec.exact = !problem.masked && (dkdv || whole);
-  spec.whole = whole;
-  spec.direct =
+  spec.unmasked = !problem.masked && (dkdv || whole);
+  spec.whole_tiles = whole;
+  spec.from_global =
       plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged && own % plan.block == 0;
   // sums_delta() in attention.glsl
   spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.masked || problem.k_len <= 64 + plan.block);
   spec.only_delta = mode.only_delta;
-  spec.stores_ds = mode.stores_ds;
-  spec.pairs = mode.pairs;
-  spec.triangle = mode.triangle;
-  // Lanes that hold whole cells of dropout (coopmat_dropout.glsl), in steps that its words fit.
-  spec.cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 && l.elements == 8 &&
-               l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 && l.cols == 0x98109810 &&
-               plan.row_blocks <= 2 &&
-               (plan.blocks_in_flight == 1 ||
-                (plan.blocks_in_flight % 2 == 0 && plan.blocks_in_flight <= 8 && plan.tile % 32 == 0));
+  spec.writes_ds = mode.writes_ds;
+  spec.ds_in_pairs = mode.pairs;
+  spec.ds_triangle = mode.triangle;
+  // The layout in which lanes have whole cells of dropout (coopmat_dropout.glsl), and sizes that its words fit.
+  spec.whole_cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 &&
+                     l.elements == 8 && l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 &&
+                     l.cols == 0x98109810 && plan.row_blocks <= 2 &&
+                     (plan.blocks_in_flight == 1 ||
+                      (plan.blocks_in_flight % 2 == 0 && plan.blocks_in_flight <= 8 && plan.tile % 32 == 0));
 }
 
-void set_call(TilesSpec& spec, const AttentionCall&, const FlashSimtPlan& plan, AttentionPass,
-              const AttentionOperands& operands, const StoredScoresMode&) {
+void set_call(SimtSpec& spec, const AttentionCall&, const FlashSimtPlan& plan, AttentionPass,
+              const AttentionOperands& operands, const DsMode&) {
   set_plan(spec, plan.shape, plan.result_columns);
   spec.splits = plan.result_parts;
-  spec.quads = multiples_of(4, operands.rows);
+  spec.vec4 = multiples_of(4, operands.rows);
   spec.grad_bias = operands.grad_bias;
 }
 
-void set_call(RowsSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass,
-              const AttentionOperands& operands, const StoredScoresMode&) {
-  const bool padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
+void set_call(SimdSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass,
+              const AttentionOperands& operands, const DsMode&) {
   spec.local = plan.local;
   spec.dp = plan.dim;
   spec.dvp = plan.v_dim;
   spec.r = plan.lane_rows;
-  spec.pair = !multiples_of(2, operands.rows) ? 0 : padded ? 1 : 2;
+  spec.vec2 = multiples_of(2, operands.rows);
+  spec.padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   spec.grad_bias = operands.grad_bias;
 }
 

@@ -1,4 +1,4 @@
-// The checked and normalised arguments of one attention call, and what both directions do with them.
+// The checked and normalised arguments of one attention call, and the parts of a launch that both directions share.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,14 +24,14 @@ struct AttentionFlags {
 };
 
 // Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
-// Queries are then one tensor [1, H, total_q, D]; keys [1, Hkv, total_k, D], a row of a cache [B, Hkv, total_k, D] for
-// each, or pages [N, Hkv, rows of a page, D].
+// Queries are then one tensor [1, H, total_q, D]. Keys are one tensor [1, Hkv, total_k, D], or for each sequence a row
+// of a cache [B, Hkv, total_k, D], or pages [N, Hkv, rows of a page, D].
 struct RaggedBatch {
   bool given = false;
   at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
   at::Tensor seqused_k;           // int32 [B], or undefined
   at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
-  at::Tensor sequences;           // int32 [B, 4]: the lists put together, for every family but split-KV
+  at::Tensor sequences;           // int32 [B, 4]: the lists combined, for every family but split-KV
   int64_t total_q = 0, total_k = 0;
 };
 
@@ -41,7 +41,7 @@ struct AttentionCall {
   at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
   float scale = 1, softcap = 0, dropout_scale = 1;
   uint64_t dropout_steps = 0;  // of 2^-40
-  int shift = 0, left = 0, right = 0;
+  int diagonal = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
   RaggedBatch ragged;
   mutable std::array<std::optional<AttentionPlan>, 3> plans;  // of plan_of()
@@ -49,25 +49,25 @@ struct AttentionCall {
 
 // The part of a call that does not depend on shapes; `problem` and the operands are set.
 void set_flags(AttentionCall& call, const AttentionFlags& flags);
-// What the planner must know of the operands, into `problem`: after the operands or the sizes of a call have changed.
+// Sets the members of `problem` that depend on operands. To be called after the operands or sizes of a call change.
 void describe_operands(AttentionCall& call);
-// The plan of a pass: made when it is first asked for, and then the call's. Raises where no kernel fits the device.
+// The plan of a pass, made on first use and kept in the call. Raises if no kernel fits the device.
 const AttentionPlan& plan_of(const AttentionCall& call, AttentionPass pass);
 // Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together.
 void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
-// Raises for whatever the kernels do not take, naming `op` and the argument.
+// Raises if the kernels do not take an argument. The text names `op` and the argument.
 AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                              const OptionalTensor& attn_bias, const AttentionFlags& flags);
 
-// A tensor as the kernels take it: 4-D and dense in its last dimension, copied only when it is not.
+// A tensor as the kernels take it: 4-D and dense in its last dimension, copied only if it is not.
 at::Tensor attention_operand(const at::Tensor& t);
 bool dense_rows(const at::Tensor& t);
 
 // Every address, row and head size of the operands is a multiple of `elems` elements.
 bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands);
 
-// A list of int32 on the query's device of `sizes` (-1: any), or undefined where it is not given.
+// A list of int32 on the query's device of `sizes` (-1: any), or undefined if it is not given.
 at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
                       at::IntArrayRef sizes);
 // Rows in the layout of FlashAttention's callers, (.., rows, heads, D), as the kernels take them.
@@ -80,13 +80,13 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
 struct RaggedTail {
   at::Tensor result, list;
 };
-// Makes call.ragged.sequences and clears the tails; split-KV does without the first.
+// Makes call.ragged.sequences, which split-KV does not need, and clears the tails.
 void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
 // out [1, H, total_q, Dv], logsumexp [H, total_q].
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
 
-// The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured the seed tensor
-// holds the address of the device's state instead, which the offset's lowest bit (offsets are multiples of 4) tells.
+// The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured, the seed tensor
+// has the address of the device's state instead, and the lowest bit of the offset, a multiple of 4, is set.
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state);
 runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset);
 
@@ -119,7 +119,7 @@ void set_sequences(Params& p, const RaggedBatch& ragged, TensorArgs& args) {
   }
 }
 
-// The members that every attention kernel reads; addresses of results are set by the caller.
+// The members that every attention kernel reads. The caller sets the addresses of results.
 template <class Params>
 Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t groups) {
   Params p{};
@@ -146,7 +146,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   p.k_len = static_cast<int>(call.problem.k_len);
   p.head_dim = static_cast<int>(call.problem.head_dim);
   p.v_dim = static_cast<int>(call.problem.v_dim);
-  p.shift = call.shift;
+  p.diagonal = call.diagonal;
   p.left = call.left;
   p.right = call.right;
   p.scale = call.scale;
@@ -157,7 +157,7 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   return p;
 }
 
-// With the specialization constants of attention.glsl, which every kernel has.
+// The specialization constants of attention.glsl, which every kernel has.
 template <class Spec>
 Spec attention_spec(const AttentionCall& call) {
   Spec s;
@@ -207,26 +207,26 @@ struct AttentionResult {
   bool copied_;
 };
 
-// What the kernels of one pass are specialized on beside the call and the plan.
+// Operands of one pass, for the specialization constants that depend on them.
 struct AttentionOperands {
   c10::SmallVector<const at::Tensor*, 6> rows;  // every 4-D tensor whose rows the kernel touches
   std::array<const at::Tensor*, 2> tiled = {};  // the two that pass in tiles
   bool grad_bias = false;
 };
-// Of the backward that stores dS (coopmat.glsl).
-struct StoredScoresMode {
-  bool stores_ds = false, only_delta = false, pairs = false, triangle = false;
+// The part of a kernel in the backward with a dS workspace (coopmat.glsl).
+struct DsMode {
+  bool writes_ds = false, only_delta = false, pairs = false, triangle = false;
 };
 
-void set_call(MatrixSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_call(TilesSpec& spec, const AttentionCall& call, const FlashSimtPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const StoredScoresMode& mode);
-void set_call(RowsSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const StoredScoresMode& mode);
+void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const DsMode& mode);
+void set_call(SimtSpec& spec, const AttentionCall& call, const FlashSimtPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const DsMode& mode);
+void set_call(SimdSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass pass,
+              const AttentionOperands& operands, const DsMode& mode);
 template <class Spec, class Plan>
 Spec attention_spec(const AttentionCall& call, const Plan& plan, AttentionPass pass, const AttentionOperands& operands,
-                    const StoredScoresMode& mode = {}) {
+                    const DsMode& mode = {}) {
   auto spec = attention_spec<Spec>(call);
   set_call(spec, call, plan, pass, operands, mode);
   return spec;

@@ -34,8 +34,8 @@ bool in_pairs(const MatrixLayout& layout) {
          (layout.cols >> 4 & kEven) == (layout.cols & kEven) + 0x01010101;
 }
 
-// Subgroups side by side until each has at most five blocks of 16 columns, whose accumulators leave room for 4 blocks
-// of rows; where one has all columns, two.
+// Subgroups side by side until each has at most five blocks of 16 columns. Their accumulators leave room for 4 blocks
+// of rows. If one subgroup has all columns, it has 2 blocks of rows.
 bool shape_dq(FlashCoopMatPlan& plan, const MatrixLayout& layout, int key_block) {
   const int columns = plan.dim / 16;
   int across = 1;
@@ -53,49 +53,49 @@ bool shape_dq(FlashCoopMatPlan& plan, const MatrixLayout& layout, int key_block)
 
 }  // namespace
 
-StoredScoresProblem stored_scores_problem(const AttentionCall& call, const FlashCoopMatPlan& dq,
-                                          const FlashCoopMatPlan& dkdv) {
+DsWorkspaceProblem ds_workspace_problem(const AttentionCall& call, const FlashCoopMatPlan& dq,
+                                        const FlashCoopMatPlan& dkdv) {
   const AttentionProblem& problem = call.problem;
   const bool is_lower_triangle =
-      call.right == 0 && call.left >= kUnbounded && call.shift == 0 && problem.q_len == problem.k_len;
+      call.right == 0 && call.left >= kUnbounded && call.diagonal == 0 && problem.q_len == problem.k_len;
   return {problem, dq, dkdv, is_lower_triangle, failed_on(call.query.device().index()).load()};
 }
 
-std::optional<StoredScores> plan_stored_scores(const DeviceProfile& profile, const StoredScoresProblem& given,
-                                               const Overrides& overrides) {
+std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, const DsWorkspaceProblem& given,
+                                                 const Overrides& overrides) {
   const AttentionProblem& problem = given.attention;
   const FlashCoopMatPlan& dkdv = given.dkdv;
   const double asked = overrides.attention_workspace;
   if (asked <= 0 || given.dq.opaque || dkdv.opaque || problem.ragged) return {};
   const MatrixLayout& layout = problem.layout;
   if (!dkdv.acc_is_a_operand || layout.m != layout.n || layout.elements != 8) return {};
-  StoredScores stored;
-  stored.dq = dkdv;
-  if (!shape_dq(stored.dq, layout, dkdv.block) || stored.dq.block % dkdv.tile != 0) return {};
-  if (static_cast<uint32_t>(stored.dq.local) > profile.max_workgroup_invocations) return {};
-  stored.pairs = in_pairs(layout);
-  MatrixSpec spec;
-  set_plan(spec, stored.dq, layout);
-  spec.pairs = stored.pairs;
+  DsWorkspacePlan workspace;
+  workspace.dq = dkdv;
+  if (!shape_dq(workspace.dq, layout, dkdv.block) || workspace.dq.block % dkdv.tile != 0) return {};
+  if (static_cast<uint32_t>(workspace.dq.local) > profile.max_workgroup_invocations) return {};
+  workspace.pairs = in_pairs(layout);
+  CoopMatSpec spec;
+  set_plan(spec, workspace.dq, layout);
+  spec.ds_in_pairs = workspace.pairs;
   if (shared_bytes(kernel::flash_attn_bwd_dq_from_ds(problem.dtype), spec) > profile.shared_bytes) return {};
 
-  const int64_t pitch = round_up(problem.q_len, stored.dq.block), keys = round_up(problem.k_len, dkdv.block);
+  const int64_t pitch = round_up(problem.q_len, workspace.dq.block), keys = round_up(problem.k_len, dkdv.block);
   if (pitch * keys * 2 >= int64_t{1} << 32) return {};  // offsets in a head have 32 bits
-  stored.triangle = given.is_lower_triangle && dkdv.block == stored.dq.block;
-  stored.key_blocks = static_cast<int>(keys / layout.m);
-  stored.head_bytes =
-      problem.heads / problem.kv_heads * (stored.triangle ? pitch * (pitch + stored.dq.block) : 2 * pitch * keys);
+  workspace.triangle = given.is_lower_triangle && dkdv.block == workspace.dq.block;
+  workspace.key_blocks = static_cast<int>(keys / layout.m);
+  workspace.head_bytes =
+      problem.heads / problem.kv_heads * (workspace.triangle ? pitch * (pitch + workspace.dq.block) : 2 * pitch * keys);
   const int64_t budget = most_bytes(asked, given.failed_bytes);
   const int64_t heads = problem.batch * problem.kv_heads;
-  stored.halves = 2 * stored.head_bytes <= budget && stored.head_bytes * heads > budget ? 2 : 1;
-  const int64_t room = budget / stored.halves / stored.head_bytes;
+  workspace.halves = 2 * workspace.head_bytes <= budget && workspace.head_bytes * heads > budget ? 2 : 1;
+  const int64_t room = budget / workspace.halves / workspace.head_bytes;
   if (room == 0) return {};
   const int64_t chunks = (heads + room - 1) / room;
-  stored.heads = (heads + chunks - 1) / chunks;  // alike, so that the last is no small one
-  return stored;
+  workspace.heads = (heads + chunks - 1) / chunks;  // of equal size, so the last is not small
+  return workspace;
 }
 
-std::string text_of(const StoredScores& plan) {
+std::string text_of(const DsWorkspacePlan& plan) {
   std::string text;
   const auto add = [&](const char* name, int64_t value) {
     text += std::string(name) + "=" + std::to_string(value) + " ";
@@ -109,7 +109,7 @@ std::string text_of(const StoredScores& plan) {
   return text + "dq of " + text_of(AttentionPlan(plan.dq));
 }
 
-std::vector<at::Tensor> stored_scores_workspace(const AttentionCall& call, const StoredScores& plan) {
+std::vector<at::Tensor> allocate_ds_workspace(const AttentionCall& call, const DsWorkspacePlan& plan) {
   std::vector<at::Tensor> halves;
   try {
     for (int i = 0; i < plan.halves; ++i)

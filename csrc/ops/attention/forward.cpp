@@ -81,7 +81,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
                                       4 * static_cast<uint64_t>(attention_blocks(call).count));
   const auto [seed, offset] = philox_tensors(call.philox);
   if (out.numel() == 0) return {out, logsumexp, seed, offset};
-  if (problem.k_len == 0) {  // nobody sees anything
+  if (problem.k_len == 0) {  // no query sees a key
     out.zero_();
     logsumexp.fill_(-std::numeric_limits<double>::infinity());
     return {out, logsumexp, seed, offset};

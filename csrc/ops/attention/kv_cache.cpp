@@ -84,7 +84,7 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
   }
   const Caps& caps = caps_of(call.query);
   const bool cpu = caps.is_software();
-  uint32_t groups = cpu ? 2 : 64;  // that leave at once where there is no padding
+  uint32_t groups = cpu ? 2 : 64;  // they return at once if there is no padding
   uint64_t walk = static_cast<uint64_t>(problem.batch) / 8;
   for (int t = 0; t < 3; ++t)
     walk +=
@@ -129,7 +129,7 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
 
   at::Tensor out = at::empty({batch, q_len, query.size(2), value_cache.size(3)}, query.options());
   at::Tensor logsumexp = at::empty({query.size(2), batch, q_len}, query.options().dtype(at::kFloat));
-  if (out.numel() != 0 && (max_k == 0 || key_cache.numel() == 0)) {  // nobody sees anything
+  if (out.numel() != 0 && (max_k == 0 || key_cache.numel() == 0)) {  // no query sees a key
     out.zero_();
     logsumexp.fill_(-std::numeric_limits<double>::infinity());
   } else if (out.numel() != 0) {

@@ -1,4 +1,4 @@
-// Attention of sequences whose lengths stand in tensors on the device: decoding over a cache and pages of keys. No
+// Attention of sequences with lengths in tensors on the device: decoding over a cache and pages of keys. No
 // length is read on the host, so a captured graph replays with other ones. Causal and windows count from the last key.
 #pragma once
 #include <ATen/core/Tensor.h>

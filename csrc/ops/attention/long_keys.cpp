@@ -93,7 +93,7 @@ AttentionCall block_of(const AttentionCall& call, int64_t q0, int64_t queries, i
   part.problem.q_len = queries;
   part.problem.k_len = keys;
   part.problem.dtype = dtype_of(part.query, call.op);
-  part.shift = static_cast<int>(call.shift + q0 - k0);
+  part.diagonal = static_cast<int>(call.diagonal + q0 - k0);
   describe_operands(part);
   return part;
 }
@@ -235,7 +235,7 @@ AttentionCall call_of(const AttentionCall& call, const Sequence& s) {
   one.problem.q_len = s.queries;
   one.problem.k_len = s.keys;
   one.problem.ragged = false;
-  one.shift = static_cast<int>(s.keys - s.queries);
+  one.diagonal = static_cast<int>(s.keys - s.queries);
   describe_operands(one);
   return one;
 }

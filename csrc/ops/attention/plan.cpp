@@ -12,7 +12,7 @@ namespace {
 int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
 // A lane's rows are in registers, which are the stack of the driver's code: 16 KiB of it is half a first-level cache.
-// Small problems take one row per lane, whose pipeline compiles four times faster.
+// Small problems take one row per lane, because that pipeline compiles four times faster.
 std::optional<AttentionPlan> plan_simd(const DeviceProfile& profile, const AttentionProblem& problem,
                                        AttentionPass pass) {
   const bool lanes = profile.subgroup_size == 4 || profile.subgroup_size == 8 || profile.subgroup_size == 16;
@@ -46,13 +46,13 @@ std::optional<AttentionPlan> plan_simt(const DeviceProfile& profile, const Atten
   plan.result_columns = simt_columns(s, dim);
   plan.result_parts = static_cast<int>((dim + plan.result_columns - 1) / plan.result_columns);
   plan.block = s.local / s.lanes * s.rows;
-  // Of any size that the driver may choose: Adreno says 128 and compiles for 64.
+  // For every subgroup size that the driver may choose: Adreno reports 128 and compiles for 64.
   plan.shuffles = profile.subgroup_shuffle && static_cast<int>(profile.min_subgroup_size) >= s.lanes &&
                   s.local % static_cast<int>(profile.max_subgroup_size) == 0;
   return plan;
 }
 
-// Elements of an accumulator in a lane, also where the layout is unknown.
+// Elements of an accumulator in a lane, also if the layout is unknown.
 int lane_elements(const MatrixLayout& layout) { return layout.m * layout.n / layout.subgroup; }
 
 // For `plan.role_split` subgroups side by side. Two run the same code, one for query and key, one for value.
@@ -62,10 +62,10 @@ void pad_heads(FlashCoopMatPlan& plan, const AttentionProblem& problem) {
   if (plan.role_split == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);
 }
 
-// Not every driver refuses more shared memory than the device has: one hangs.
+// One driver hangs if a kernel has more shared memory than the device.
 bool fits(const DeviceProfile& profile, const FlashCoopMatPlan& plan, const AttentionProblem& problem,
           AttentionPass pass) {
-  MatrixSpec spec;
+  CoopMatSpec spec;
   set_plan(spec, plan, problem.layout);
   const DType dtype = problem.dtype;
   uint64_t bytes;
@@ -152,16 +152,16 @@ std::optional<AttentionPlan> plan_splitkv_shared(const DeviceProfile& profile, c
   if (shared_bytes(kernel::flash_attn_splitkv_shared(), spec) > profile.shared_bytes) return {};
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t wanted = std::max<int64_t>(1, (kWorkgroups + groups - 1) / std::max<int64_t>(groups, 1));
-  constexpr int64_t kMost = 512;  // what flash_attn_splitkv_combine has room for
+  constexpr int64_t kMost = 512;  // shared memory of flash_attn_splitkv_combine
   const int64_t most = std::clamp<int64_t>((problem.k_len + 2 * plan.local - 1) / (2 * plan.local), 1, kMost);
-  // Many sequences of unlike lengths: smaller pieces even them out.
+  // Many sequences of unlike lengths: smaller splits balance them.
   const int64_t fine = problem.ragged && groups > 64 ? std::min(4 * kWorkgroups / groups, problem.k_len / 1024) : 0;
   plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : std::max(wanted, fine), most));
   return plan;
 }
 
-// Into how many splits the keys of each of `groups` heads go. A workgroup fills one of the `processors`, so they run in
-// rounds; a round takes its steps of the keys, two more to begin and to end, and some to put many splits together.
+// Number of splits of the keys of each of `groups` heads. A workgroup fills one of the `processors`, so they run in
+// rounds. A round takes its steps of the keys, two more to begin and to end, and some to combine many splits.
 int splitkv_splits(int64_t groups, int64_t steps, int64_t processors) {
   int64_t best = 1, least = std::numeric_limits<int64_t>::max();
   for (int64_t splits = 1; splits <= std::min(steps, processors); ++splits) {
@@ -283,33 +283,33 @@ std::string text_of(const AttentionPlan& plan) {
   return text.str();
 }
 
-void set_plan(MatrixSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout) {
+void set_plan(CoopMatSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout) {
   spec.local = plan.local;
   spec.mat_m = layout.m;
   spec.mat_n = layout.n;
   spec.subgroup = layout.subgroup;
-  spec.lane_div = layout.lane_div;
-  spec.lane_row = layout.lane_row;
-  spec.lane_col = layout.lane_col;
-  spec.slots = layout.slot_count;
+  spec.lanes_per_row = layout.lane_div;
+  spec.lane_row_step = layout.lane_row;
+  spec.lane_col_step = layout.lane_col;
+  spec.lane_rows = layout.slot_count;
   spec.elem_rows = layout.rows;
   spec.elem_cols = layout.cols;
   spec.elem_of_a = layout.a_elem;
-  spec.elem_slots = layout.slots;
-  spec.slot_rows = layout.slot_rows;
+  spec.elem_lane_rows = layout.slots;
+  spec.lane_row_offsets = layout.slot_rows;
   spec.d = plan.dim;
   spec.dv = plan.v_dim;
   spec.tile = plan.tile;
-  spec.rows = plan.row_blocks;
-  spec.step = plan.blocks_in_flight;
+  spec.row_blocks = plan.row_blocks;
+  spec.blocks_in_flight = plan.blocks_in_flight;
   spec.stages = plan.stages;
-  spec.hand_over = plan.acc_is_a_operand;
-  spec.split = plan.role_split;
-  spec.fences = plan.motion_barriers;
-  spec.cuts = layout.cuts;
+  spec.acc_is_a_operand = plan.acc_is_a_operand;
+  spec.role_split = plan.role_split;
+  spec.motion_barriers = plan.motion_barriers;
+  spec.truncates = layout.cuts;
 }
 
-void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns) {
+void set_plan(SimtSpec& spec, const SimtShape& shape, int result_columns) {
   spec.local = shape.local;
   spec.columns = result_columns;
   spec.r = shape.rows;
@@ -325,8 +325,8 @@ void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns) {
 void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem) {
   spec.local = plan.local;
   spec.rows = plan.rows;
-  spec.chunks = (problem.head_dim + 7) / 8;
-  spec.chunks_v = (problem.v_dim + 7) / 8;
+  spec.vec8s = (problem.head_dim + 7) / 8;
+  spec.vec8s_v = (problem.v_dim + 7) / 8;
 }
 
 void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
@@ -334,8 +334,8 @@ void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const At
   spec.local = plan.local;
   spec.members = problem.heads / problem.kv_heads;
   spec.queries = problem.q_len;
-  spec.chunks = (problem.head_dim + 7) / 8;
-  spec.chunks_v = (problem.v_dim + 7) / 8;
+  spec.vec8s = (problem.head_dim + 7) / 8;
+  spec.vec8s_v = (problem.v_dim + 7) / 8;
   spec.cluster = cluster;
   spec.lanes = plan.lanes;
   spec.keys = plan.keys_per_lane;

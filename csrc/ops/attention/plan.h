@@ -1,11 +1,11 @@
-// Which attention kernel serves a problem, and how it is cut up. Pure: a profile, a problem and overrides go in, a plan
-// comes out, and no device, file or variable is asked. test/test_attention_plan.py has a table of plans.
+// Plans of attention: the kernel family that serves a problem, and its sizes. Pure: a function of a profile, a problem
+// and overrides, which reads no device, file or variable. test/test_attention_plan.py has a table of plans.
 //
 //   simd            a lane owns rows, operands pass by shuffles, no barrier: software devices, head sizes to 128
 //   simt            register blocks over tiles in shared memory: every device, head sizes to 512
-//   splitkv         few queries over many keys: forward cut along the keys, heads / kv_heads * q_len <= 16
+//   splitkv         few queries over many keys: forward split along the keys, heads / kv_heads * q_len <= 16
 //   splitkv_shared  the same with barriers between keys and half as fast, for devices whose push constants are few
-//   coopmat         cooperative matrices whose layout is known, 16-bit types, head sizes to 256: asked first
+//   coopmat         cooperative matrices of known layout, 16-bit types, head sizes to 256: asked first
 //   (opaque)        the same with an unknown layout: scores pass through shared memory
 #pragma once
 #include <cstdint>
@@ -29,7 +29,7 @@ struct AttentionProblem {
   bool unmodified_scores = true;  // scores are scale * q k with scale > 0: no bias, no soft cap
   bool fits_i32 = false;          // strides have 32 bits
   bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time
-  int64_t num_splits = 0;         // of the keys: 0 as many as are good; 1 none, whatever the rest of the batch is
+  int64_t num_splits = 0;         // of the keys: 0: the planner chooses; 1: none, whatever the rest of the batch is
   MatrixLayout layout;            // of the device's matrices for `dtype`; not usable: plan without them
 };
 
@@ -64,7 +64,7 @@ struct FlashCoopMatPlan {
   int dim = 0, v_dim = 0;  // padded head sizes
   int row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
   int role_split = 1;   // subgroups that share rows; 2: one has S, one dP, and each a result
-  int from_global = 0;  // stationary operands come straight from memory where so many rows pass; 0: never
+  int from_global = 0;  // stationary operands come straight from memory if so many rows pass; 0: never
   int motion_barriers = 0;
   bool acc_is_a_operand = false;  // accumulators become A operands within a lane
   int block = 0;                  // rows of a workgroup
@@ -76,7 +76,7 @@ struct FlashSplitKvPlan {
   int rows = 0;           // query rows of a subgroup
   int subgroups = 1;      // that have query rows of their own
   int keys_per_lane = 0;  // in flight
-  int rows_per_pass = 0;  // that are put together at a time
+  int rows_per_pass = 0;  // that are combined at a time
   int splits = 1;         // workgroups that share a sequence's keys
 };
 struct FlashSplitKvSharedPlan {
@@ -88,7 +88,7 @@ using AttentionPlan =
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// Nothing where no kernel fits the device. The override attention_variant asks for one family; one that cannot serve
+// Nothing if no kernel fits the device. The override attention_variant asks for one family; one that cannot serve
 // the problem is passed over.
 std::optional<AttentionPlan> plan_attention(const DeviceProfile& profile, const AttentionProblem& problem,
                                             AttentionPass pass, const Overrides& overrides);
@@ -100,13 +100,13 @@ constexpr bool servable(int64_t head_dim, int64_t v_dim) {
 const char* family_name(const AttentionPlan& plan);
 std::string text_of(const AttentionPlan& plan);  // "family member=number ..."
 
-// The kernels of coopmat.glsl, of simt.glsl and of simd.glsl have one list of specialization constants each. What they
-// have from the plan decides their shared memory.
-using MatrixSpec = FlashAttnFwdCoopmatSpec;
-using TilesSpec = FlashAttnFwdSimtSpec;
-using RowsSpec = FlashAttnFwdSimdSpec;
-void set_plan(MatrixSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout);
-void set_plan(TilesSpec& spec, const SimtShape& shape, int result_columns);
+// The kernels of coopmat.glsl, of simt.glsl and of simd.glsl have one list of specialization constants each. Those that
+// come from the plan decide their shared memory.
+using CoopMatSpec = FlashAttnFwdCoopmatSpec;
+using SimtSpec = FlashAttnFwdSimtSpec;
+using SimdSpec = FlashAttnFwdSimdSpec;
+void set_plan(CoopMatSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayout& layout);
+void set_plan(SimtSpec& spec, const SimtShape& shape, int result_columns);
 void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem);
 void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
               uint32_t cluster);

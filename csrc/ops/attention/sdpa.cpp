@@ -7,8 +7,8 @@
 namespace aule::ops {
 namespace {
 
-// PyTorch checks little before it asks (shapes may be anything, key heads may not fit); what is refused here goes to
-// the math path, which raises the error that people know or serves the odd case. Sizes may be symbolic.
+// PyTorch checks little before it asks (shapes may be anything, key heads may not fit); a call refused here goes to
+// the math path, which raises the usual error or serves the odd case. Sizes may be symbolic.
 bool shapes_fit(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool enable_gqa) {
   const int64_t dims = query.dim();
   if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims) return false;

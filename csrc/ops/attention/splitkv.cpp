@@ -1,4 +1,4 @@
-// Forward of few queries over many keys: flash_attn_splitkv, whose last workgroup puts the splits together; or
+// Forward of few queries over many keys: flash_attn_splitkv, whose last workgroup combines the splits, or
 // flash_attn_splitkv_shared over splits of the keys, then flash_attn_splitkv_combine.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -13,9 +13,9 @@
 namespace aule::ops {
 namespace {
 
-int eights(int64_t columns) { return static_cast<int>((columns + 7) / 8); }
+int vec8s(int64_t columns) { return static_cast<int>((columns + 7) / 8); }
 
-// `count` zeros, which the kernel leaves zero: one tensor for all calls on a stream, since they follow one another
+// `count` zeros, zero again after the kernel: one tensor for all calls on a stream, since they run one after the other
 // there. A captured graph may run on any stream, so each call in one has its own.
 at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
   constexpr int64_t kKept = 4096;
@@ -34,23 +34,24 @@ at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
 void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPlan& plan, const at::Tensor& out,
                            const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
-  const int64_t parts = problem.batch * problem.kv_heads * plan.splits,
+  const int64_t split_groups = problem.batch * problem.kv_heads * plan.splits,
                 rows = problem.heads / problem.kv_heads * problem.q_len;
   const auto float_options = call.query.options().dtype(at::kFloat);
   const int64_t pitch = (problem.v_dim + 7) / 8 * 8;
-  const at::Tensor partial = at::empty({parts, rows, pitch}, float_options),
-                   stats = at::empty({parts, rows, 2}, float_options);
+  const at::Tensor partial = at::empty({split_groups, rows, pitch}, float_options),
+                   stats = at::empty({split_groups, rows, 2}, float_options);
   auto& stream = current(call.query);
   {
     TensorArgs args;
-    auto p = attention_params<FlashAttnSplitkvSharedParams>(call, args, static_cast<uint32_t>(parts));
+    auto p = attention_params<FlashAttnSplitkvSharedParams>(call, args, static_cast<uint32_t>(split_groups));
     p.partial = args.write(partial);
     p.stats = args.write(stats);
     p.splits = plan.splits;
     auto spec = attention_spec<FlashAttnSplitkvSharedSpec>(call);
     set_plan(spec, plan, problem);
     spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
-    launch(stream, kernel::flash_attn_splitkv_shared(), spec, p, args, linear_grid(static_cast<uint64_t>(parts)));
+    launch(stream, kernel::flash_attn_splitkv_shared(), spec, p, args,
+           linear_grid(static_cast<uint64_t>(split_groups)));
   }
   TensorArgs args;
   const auto groups = static_cast<uint64_t>(problem.batch * problem.heads * problem.q_len);
@@ -90,7 +91,7 @@ void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, con
   at::Tensor partial, stats, counters;
   if (plan.splits > 1) {
     const auto floats = call.query.options().dtype(at::kFloat);
-    partial = at::empty({groups, plan.splits, members * problem.q_len, eights(problem.v_dim) * 8}, floats);
+    partial = at::empty({groups, plan.splits, members * problem.q_len, vec8s(problem.v_dim) * 8}, floats);
     stats = at::empty({groups, plan.splits, members * problem.q_len, 2}, floats);
     counters = arrival_counters(call.query, groups);
     p.partial = args.write(partial);

@@ -11,7 +11,7 @@ namespace {
 
 using A = Architecture;
 
-// What was tried and its timings: docs/ladders.
+// Timings of these and other shapes: docs/ladders.
 // 32 rows of a subgroup where registers allow, so that each loaded operand feeds two products, and workgroups of four
 // subgroups with at most 24 KiB of shared memory, of which a multiprocessor holds two.
 constexpr CoopMatEntry kForward[] = {
@@ -39,11 +39,11 @@ constexpr CoopMatEntry kDqUnknown[] = {
 constexpr CoopMatEntry kDkDvUnknown[] = {
     {64, 4, 1, 32, 1, 1}, {96, 4, 1, 32, 1, 1}, {128, 4, 1, 32, 1, 1, 0, 0, 2}, {192, 4, 1, 16, 1, 1}};
 
-// Software devices: few registers, one copy of each loop's body, for the driver compiles slowly.
+// Software devices: few registers, and one copy of each loop's body, because the driver compiles slowly.
 constexpr SimtShape kSoftwareShape{128, 8, 4, 4, 32, 4, 1, 1, 1, 128};
 // Any GPU: no spilled register on RDNA2 and RDNA3 (RADV 25.0), 17 KiB of shared memory at 128 columns.
 constexpr SimtShape kModestShape{128, 8, 4, 4, 16, 1, 2, 1, 4, 128};
-// 255 registers and 48 KiB of shared memory: 8 x 8 scores of an invocation where it has no second tile of scores.
+// 255 registers and 48 KiB of shared memory: 8 x 8 scores of an invocation if it has no second tile of scores.
 constexpr SimtShape kForwardWide64{128, 8, 8, 8, 8, 1, 2, 2, 8, 64};
 constexpr SimtShape kForwardWide{256, 16, 8, 8, 8, 1, 2, 2, 16, 128};
 constexpr SimtShape kBackwardWide{256, 16, 8, 4, 16, 1, 2, 4, 16, 128};
@@ -71,8 +71,8 @@ constexpr CoopMatTables kTablesNvidia{kForward, kForwardMasked, kForwardModified
 constexpr CoopMatTables kTablesUnknown{kForwardUnknown, kForwardUnknown, kForwardUnknown, kDqUnknown, kDkDvUnknown};
 constexpr Tuning kTunings[] = {
     {kNvidia, kTablesNvidia, true, {}},
-    // Wider heads spill registers on RDNA3 where the layout is unknown, and 128 registers do not hold what flies in
-    // 512 invocations on CDNA3.
+    // Wider heads spill registers on RDNA3 if the layout is unknown. On CDNA3, 512 invocations have 128 registers each,
+    // too few for the loads in flight.
     {kAmd, kTablesUnknown, false, {192, 256}},
     {{}, kTablesUnknown, false, {}},
 };
@@ -114,9 +114,9 @@ CoopMatEntry find(std::span<const CoopMatEntry> entries, int dim) {
   return found == entries.end() ? CoopMatEntry{} : *found;
 }
 
-// Not every driver refuses more shared memory than the device has: one hangs.
+// One driver hangs if a kernel has more shared memory than the device.
 bool fits(const SimtShape& s, const DeviceProfile& profile, AttentionPass pass, int64_t dim) {
-  TilesSpec spec;
+  SimtSpec spec;
   set_plan(spec, s, simt_columns(s, dim));
   spec.dropout = true;  // and row sums without shuffles: the most that it may take
   const uint64_t bytes = pass == AttentionPass::forward ? shared_bytes(kernel::flash_attn_fwd_simt(0), spec)
@@ -184,7 +184,7 @@ CoopMatEntry coopmat_entry(const DeviceProfile& profile, const AttentionProblem&
                                                     : forward;
   const CoopMatEntry shipped = find(tuning_of(profile).coopmat[table], dim),
                      measured = find_measured(profile, kNames[table], dim);
-  // The nearer one; a measured one where both are as near.
+  // The nearer one, or the measured one if both are as near.
   CoopMatEntry entry = measured.dim != 0 && (shipped.dim == 0 || measured.dim <= shipped.dim) ? measured : shipped;
   const Numbers& asked = overrides.*kReplaced[table];
   CoopMatEntry other{entry.dim};

@@ -1,4 +1,4 @@
-// How the attention kernels are cut, by architecture, pass and head size: the shipped tables, or what
+// Sizes of the attention kernels by architecture, pass and head size: the shipped tables, or those that
 // `python -m torch_aule.tune` measured on this device.
 #pragma once
 #include "ops/attention/plan.h"
@@ -9,10 +9,10 @@ namespace aule::ops {
 struct CoopMatEntry {
   int dim = 0;  // the larger padded head size, at most; 0: no entry
   int subgroups = 0, row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
-  // Stationary operands come straight from memory where rows are whole and aligned and at least so many others pass:
-  // it starts later but leaves the loop more registers. 0: never.
+  // Stationary operands come straight from memory if rows are whole and aligned and at least so many others pass. The
+  // kernel starts later, and the loop has more registers. 0: never.
   int from_global = 0;
-  int motion_barriers = 0;  // forward: FENCES of flash_attn_fwd_coopmat.comp
+  int motion_barriers = 0;  // forward: MOTION_BARRIERS of flash_attn_fwd_coopmat.comp
   int role_split = 0;       // backward: subgroups that share rows; 0: 2 above 128 columns, else 1
 };
 // For the padded head size `dim`. Overrides attention_shape(_dq, _dkdv) have the members from `subgroups` on.
@@ -26,7 +26,7 @@ struct FamilyLimits {
 };
 FamilyLimits family_limits(const DeviceProfile& profile);
 
-// For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns; nothing where none fits. Overrides
+// For `length` rows, of queries or in dK/dV of keys, and a result of `dim` columns; nothing if none fits. Overrides
 // attention_tiles(_dq, _dkdv) have the members of a SimtShape.
 std::optional<SimtShape> simt_shape(const DeviceProfile& profile, AttentionPass pass, int64_t dim, int64_t length,
                                     const Overrides& overrides);
