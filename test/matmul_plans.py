@@ -20,9 +20,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchma
 import matrix_probes
 
 import plan_problems
+import plan_table
 import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
+HEAD = "Product, and its plan on each made-up device; how to read and write it: matmul_plans.py."
 
 # Component types as Caps keeps them: VkComponentTypeKHR, of bfloat16 the low byte.
 F16, F32, BF16, S8, S32 = 0, 1, 1000141000 & 255, 3, 5
@@ -145,34 +147,9 @@ def plan(device: str, line: str) -> str:
 
 
 def read_table() -> dict[str, dict[str, str]]:
-    """The table: product -> device -> plan. A plan under several devices' names, or under none, is theirs alike."""
-    table, line = {}, None
-    for text in TABLE.read_text().splitlines():
-        if not text or text.startswith("#"):
-            continue
-        if not text.startswith(" "):
-            line = text
-            table[line] = {}
-            continue
-        names, words = text.strip().split(": ", 1)
-        for name in DEVICES if names == "all" else names.split(" | "):
-            table[line][name] = words
-    return table
-
-
-def written(lines: list[str]) -> str:
-    out = ["# Product, and its plan on each made-up device; how to read and write it: matmul_plans.py.", ""]
-    for line in lines:
-        by_plan = {}
-        for device in DEVICES:
-            by_plan.setdefault(plan(device, line), []).append(device)
-        out.append(line)
-        for words, devices in by_plan.items():
-            out.append(f"    {'all' if len(devices) == len(DEVICES) else ' | '.join(devices)}: {words}")
-    return "\n".join(out) + "\n"
+    return plan_table.read(TABLE, DEVICES)
 
 
 if __name__ == "__main__":
-    print(
-        written(list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()), end=""
-    )
+    lines = list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
+    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
