@@ -11,19 +11,15 @@
 #include <cstring>
 
 #include "kernels_copy.gen.h"
+#include "ops/copy/plan.h"
 #include "ops/tensor/strided_params.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-enum class Via { raw, float32, int64, float64, float64_bits };
+using Via = Conversion;
 
-Via conversion_class(DType dst, DType src, const Caps& caps) {
-  if (dst == src) return Via::raw;
-  if (dst == DType::f64 || src == DType::f64) return caps.float64 ? Via::float64 : Via::float64_bits;
-  return is_floating(dst) || is_floating(src) ? Via::float32 : Via::int64;
-}
 CopyDenseC dense_axis(Via via) {
   switch (via) {
     case Via::int64: return CopyDenseC::int64;
@@ -54,9 +50,8 @@ StridedShape<N> shape_of(const std::array<const at::Tensor*, N>& tensors) {
   return shape;
 }
 
-// A GPU copies faster by a kernel than by a transfer command (H200: shaders/copy/copy_words.comp). A CPU does not.
-void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint64_t from, uint64_t bytes) {
-  if (caps.is_software() || (to | from) % 16 != 0 || bytes < 4096) {
+void copy_dense_bytes(CommandStream& stream, const DeviceProfile& profile, uint64_t to, uint64_t from, uint64_t bytes) {
+  if (!copies_by_kernel(profile, to | from, bytes)) {
     copy_bytes(stream, to, from, bytes);
     return;
   }
@@ -68,28 +63,18 @@ void copy_dense_bytes(CommandStream& stream, const Caps& caps, uint64_t to, uint
   launch(stream, kernel::copy_words(), {}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
 }
 
-// Launches transpose.comp if dst is dense along dimension 0, src along another, and both have 16 elements or more.
-// Else returns false.
-bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, uint64_t from,
+void transpose(CommandStream& stream, const TransposePlan& plan, DType dt, uint64_t to, uint64_t from,
                const StridedShape<2>& shape) {
-  if (caps.is_software() || dt == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return false;
-  int j = 1;
-  while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
-  if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return false;
+  const int j = plan.dense_dim;
   TransposeParams p{};
-  uint64_t batch = 1;
   int k = 0;
   for (int i = 1; i < shape.ndim; ++i) {
     if (i == j) continue;
     p.sizes[k] = static_cast<uint32_t>(shape.sizes[i]);
     p.dst_strides[k] = static_cast<uint32_t>(shape.strides[0][i]);
-    p.src_strides[k] = static_cast<uint32_t>(shape.strides[1][i]);
-    batch *= p.sizes[k++];
+    p.src_strides[k++] = static_cast<uint32_t>(shape.strides[1][i]);
   }
   for (; k < 4; ++k) p.sizes[k] = 1;
-  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32),
-                  ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32), static_cast<uint32_t>(batch)};
-  if (grid.x > 65535 || grid.y > 65535 || batch > 65535) return false;
   Args args;
   p.dst = args.write(to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt));
   p.src = args.read(from, static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt));
@@ -97,8 +82,7 @@ bool transpose(CommandStream& stream, const Caps& caps, DType dt, uint64_t to, u
   p.size_j = static_cast<uint32_t>(shape.sizes[j]);
   p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
   p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
-  launch(stream, kernel::transpose(), {.dtype = dt}, p, args, grid);
-  return true;
+  launch(stream, kernel::transpose(), {.dtype = dt}, p, args, plan.grid);
 }
 
 // True for equal dtypes and for integers of equal size.
@@ -211,20 +195,23 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
   const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
   const uint32_t signs = same ? signs_to_flip(dst, negate, dst.is_conj() != src.is_conj()) : 0;
-  const Via via = conversion_class(dt_dst, dt_src, caps_of(dst));
+  const DeviceProfile& profile = profile_of(dst);
+  const Via via = conversion_of(profile, dt_dst, dt_src);
 
   auto& stream = current(dst);
   const StridedShape<2> whole = shape_of<2>({&dst, &src});
   const uint64_t to = address_of(dst), from = address_of(src);
   if (whole.dense() && via == Via::raw && signs == 0) {
-    copy_dense_bytes(stream, caps_of(dst), to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
+    copy_dense_bytes(stream, profile, to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
-    if (via == Via::raw && signs == 0 &&
-        transpose(stream, caps_of(dst), dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
-                  from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape))
+    const auto transposed = via == Via::raw && signs == 0 ? transpose_plan(profile, dt_dst, shape) : std::nullopt;
+    if (transposed) {
+      transpose(stream, *transposed, dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
+                from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape);
       return;
+    }
     Args args;
     const uint64_t d = args.write(to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
                                   static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));

@@ -1,0 +1,39 @@
+#include "ops/copy/plan.h"
+
+namespace aule::ops {
+
+bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t bytes) {
+  return !profile.is_software() && addresses % 16 == 0 && bytes >= 4096;
+}
+
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType dtype, const StridedShape<2>& shape) {
+  if (profile.is_software() || dtype == DType::raw16 || shape.ndim < 2 || shape.strides[0][0] != 1) return {};
+  int j = 1;
+  while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
+  if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return {};
+  uint64_t batch = 1;
+  for (int i = 1; i < shape.ndim; ++i)
+    if (i != j) batch *= static_cast<uint32_t>(shape.sizes[i]);
+  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32),
+                  ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32), static_cast<uint32_t>(batch)};
+  if (grid.x > 65535 || grid.y > 65535 || batch > 65535) return {};
+  return TransposePlan{j, grid};
+}
+
+Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src) {
+  if (dst == src) return Conversion::raw;
+  if (dst == DType::f64 || src == DType::f64) return profile.float64 ? Conversion::float64 : Conversion::float64_bits;
+  return is_floating(dst) || is_floating(src) ? Conversion::float32 : Conversion::int64;
+}
+
+const char* name_of(Conversion conversion) {
+  switch (conversion) {
+    case Conversion::raw: return "raw";
+    case Conversion::float32: return "float32";
+    case Conversion::int64: return "int64";
+    case Conversion::float64: return "float64";
+    default: return "float64 bits";
+  }
+}
+
+}  // namespace aule::ops

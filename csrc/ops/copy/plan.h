@@ -1,0 +1,32 @@
+// Who copies, transposes and converts: pure functions of sizes, dtypes and what is known of the device.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/access.h"
+#include "core/device_profile.h"
+#include "core/dtype.h"
+#include "ops/tensor/strided_shape.h"
+
+namespace aule::ops {
+
+// True for copy_words.comp, false for a transfer command. A GPU copies faster by the kernel (H200: the kernel's head);
+// a CPU does not. `addresses`: of source and target, or-ed.
+bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t bytes);
+
+// transpose.comp: the target is dense along dimension 0, the source along another. The rest are the batch.
+struct TransposePlan {
+  int dense_dim = 0;  // the source's
+  Grid grid;
+};
+// Nothing where copy_strided.comp is faster or has to do it: on software devices, for few elements along either, and
+// for more dimensions or workgroups than the kernel has.
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType dtype, const StridedShape<2>& shape);
+
+// The arithmetic of a conversion.
+enum class Conversion : uint8_t { raw, float32, int64, float64, float64_bits };
+Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src);
+const char* name_of(Conversion conversion);
+
+}  // namespace aule::ops
