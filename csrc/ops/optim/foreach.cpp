@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "kernels_optim.gen.h"
+#include "ops/optim/plan.h"
 #include "ops/optim/table.h"
 
 namespace aule::ops {
@@ -77,12 +78,9 @@ bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalar
   if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
   if (self[0].device().type() != c10::DeviceType::PrivateUse1) return false;
   if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
-  // One dispatch for many tensors saves the cost of dispatches. Larger tensors are faster with the kernels of single
-  // tensors: on lavapipe 22.3 from 2048 elements on. The bound for GPUs is an estimate.
-  const int64_t small = caps_of(self[0]).is_software() ? 1024 : 65536;
   int64_t elems = 0;
   for (const Tensor& t : self) elems += t.numel();
-  if (elems > small * static_cast<int64_t>(self.size())) return false;
+  if (elems > foreach_most_elems(profile_of(self[0])) * static_cast<int64_t>(self.size())) return false;
   return alike(self, self) &&
          std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels_optim.gen.h"
+#include "ops/optim/plan.h"
 #include "ops/optim/table.h"
 
 namespace aule::ops {
@@ -104,8 +105,7 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
                     exp_avgs[i].scalar_type() == state_type && exp_avg_sqs[i].scalar_type() == state_type,
                 op, ": expected one dtype per list");
   }
-  // 16-byte accesses on GPUs. lavapipe 22.3 makes them element by element, so they gain nothing there.
-  const bool gpu = !caps_of(self[0]).is_software();
+  const bool vec16b = adam_uses_vec16b(profile_of(self[0]));
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
   FusedAdamParams base{};
@@ -137,7 +137,7 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
       },
       [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
         FusedAdamSpec now = spec;
-        now.vec = gpu && aligned_table(p);
+        now.vec = vec16b && aligned_table(p);
         launch(current(self[0]), kernel::fused_adam(), now, p, args, grid);
       });
   common.finish();
