@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <type_traits>
 
 #include "kernels_conv.gen.h"
@@ -80,11 +81,26 @@ uint64_t outputs_of_cell(Interpolation mode, const Resampling& r, size_t axis) {
   return static_cast<uint64_t>(std::min(out, std::max(std::ceil(2 * reach / step) + 5, at_end)));
 }
 
+enum class BackwardRoute { at_once, by_axis };
+// Pure. Nothing where too many outputs look at one cell.
+std::optional<BackwardRoute> backward_route(const Caps& caps, Interpolation mode, const Resampling& r) {
+  const uint64_t z = outputs_of_cell(mode, r, 0), y = outputs_of_cell(mode, r, 1), x = outputs_of_cell(mode, r, 2);
+  if (may_walk(caps, z * (1 + y * (1 + x)))) return BackwardRoute::at_once;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const bool unchanged = r.in[axis] == 1 && r.out[axis] == 1;
+    if (!unchanged && !may_walk(caps, 2 + outputs_of_cell(mode, r, axis))) return {};
+  }
+  return BackwardRoute::by_axis;
+}
+
 void run_backward(Interpolation mode, bool align_corners, const Resampling& r, const at::Tensor& grad,
                   const at::Tensor& grad_input) {
   const Caps& caps = caps_of(grad);
-  const uint64_t z = outputs_of_cell(mode, r, 0), y = outputs_of_cell(mode, r, 1), x = outputs_of_cell(mode, r, 2);
-  if (may_walk(caps, z * (1 + y * (1 + x)))) {
+  const auto route = backward_route(caps, mode, r);
+  TORCH_CHECK_NOT_IMPLEMENTED(route.has_value(), "upsample_backward: more outputs look at one cell than this device's ",
+                              "driver lets a loop have iterations (", caps.max_loop_iterations, ", ", caps.driver_name,
+                              " ", caps.driver_info, ")");
+  if (*route == BackwardRoute::at_once) {
     launch_upsample(UpsampleDIRECTION::backward, mode, align_corners, r, grad, grad_input);
     return;
   }
@@ -93,7 +109,6 @@ void run_backward(Interpolation mode, bool align_corners, const Resampling& r, c
   at::Tensor g = grad.view({planes, r.out[0], r.out[1], r.out[2]}).to(at::kFloat);
   for (size_t axis = 0; axis < 3; ++axis) {
     if (r.in[axis] == 1 && r.out[axis] == 1) continue;
-    check_walk("upsample_backward", caps, 2 + outputs_of_cell(mode, r, axis));
     const auto dim = static_cast<int64_t>(axis) + 1;
     const at::Tensor last = g.movedim(dim, -1).contiguous();
     std::vector<int64_t> shape = last.sizes().vec();
