@@ -1,4 +1,4 @@
-"""Sorts, indexing, losses and pools for the table of plans, `family_plans.txt`: what is launched on which device.
+"""Sorts, copies, indexing, losses and pools for the table of plans, `family_plans.txt`: what is launched where.
 
     python test/family_plans.py > test/family_plans.txt        after a change that is meant to change plans
 
@@ -16,6 +16,10 @@ A line is one of these; `N` are numbers:
     float32 add bf16 N of N               whether so many elements are added to so many in a float32 copy
     cross_entropy f32 8192x50257          rows and classes; `none`: a loss for each row
     nll_loss 100000                       partial sums of so many positions
+    copy 4096 @8                          bytes of dense tensors; eight bytes past an aligned address
+    transpose f32 3x64x128                a dense tensor from one whose last two dimensions are exchanged
+    convert f64>f32                       the arithmetic of a conversion
+    optimizers                            what they decide by the device
     pool avg 1x1x40000 by 39997 stride 1  one axis or more; `max`, `avg_backward`, `max_backward`; `to N`: adaptive
 """
 
@@ -30,7 +34,7 @@ import plan_table
 import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
-HEAD = "Sort, indexing, loss or pool, and its plan on each made-up device; how to read and write it: family_plans.py."
+HEAD = "Sort, copy, index, loss or pool, and its plan on each made-up device; how to read it: family_plans.py."
 LIMIT = {"max_loop_iterations": 65519}
 GPU = plan_problems.DEVICES["lavapipe_as_gpu"]
 DEVICES = {
@@ -71,6 +75,16 @@ def indexing(profile, line: str) -> str:
     return torch_aule._C.index_move_plan(profile, dtype, *parts, (1 << 20) + int(start or 0), ordered)
 
 
+def transposed(sizes: list[int]) -> list[tuple[int, int, int]]:
+    """Size and strides of target and source of each dimension, the first one first."""
+    *batch, a, b = sizes
+    dims, step = [(b, 1, a), (a, b, 1)], a * b
+    for size in reversed(batch):
+        dims.append((size, step, step))
+        step *= size
+    return dims[::-1]
+
+
 def pool_axes(text: str) -> list[list[int]]:
     """`1x1x40000 by 1x1x39997 stride 1x1x1 pad 0x0x0` or `1x1x40000 to 1x1x2`."""
     words = text.split()
@@ -102,6 +116,15 @@ def plan(device: str, line: str) -> str:
         return f"chunks {c.nll_loss_chunks(profile, *numbers)}"
     if kind == "float32":
         return "in float32" if c.combines_in_float32(rest[1], rest[0], numbers[1], numbers[0]) else "in place"
+    if kind == "copy":
+        address = int(rest[1][1:]) if len(rest) > 1 else 0
+        return "kernel" if c.copies_by_kernel(profile, address, int(rest[0])) else "command"
+    if kind == "transpose":
+        return c.transpose_plan(profile, rest[0], transposed([int(n) for n in rest[1].split("x")]))
+    if kind == "convert":
+        return f"in {c.conversion(profile, *rest[0].split('>'))}"
+    if kind == "optimizers":
+        return f"foreach to {c.foreach_most_elems(profile)} elements, adam vec16b {c.adam_uses_vec16b(profile)}"
     if kind == "pool":
         return c.pool_plan(profile, rest[0], pool_axes(line.split(maxsplit=2)[2]))
     return indexing(profile, line)

@@ -1,4 +1,4 @@
-"""Plans of sorts, indexing, losses and pools on made-up devices: test/family_plans.txt has them in words."""
+"""Plans of sorts, copies, indexing, losses and pools on made-up devices: test/family_plans.txt has them in words."""
 
 import pytest
 
@@ -20,7 +20,8 @@ def test_every_choice_is_in_the_table():
         "sort by workgroup", "sort by invocation", "positions", "merges 0", "local 32", "local 128",
         "elements of 16 ", "elements of 1 ", "walked", "wide", "dispatches", "ordered", "native atomics", "atomics",
         "in float32", "in place", "cross_entropy by subgroups", "cross_entropy local 32", "none", "chunks 1024",
-        "pool at once", "pool by scatter", "identity", "whole", "parts of", "output by output",
+        "kernel", "command", "transpose grid", "float64 bits", "in raw", "in int64", "foreach to 1024", "pool at once",
+        "pool by scatter", "identity", "whole", "parts of", "output by output",
     ):  # fmt: skip
         assert words in text, words
 

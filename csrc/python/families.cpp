@@ -1,13 +1,15 @@
-// Plans of sorts, indexing, losses and pooling for devices that are described in numbers, none of which is asked: for
-// tests and for people.
+// Plans of sorts, copies, indexing, losses, optimizers and pools for devices that are described in numbers, none of
+// which is asked: for tests and for people.
 #include <array>
 #include <string>
 #include <vector>
 
 #include "core/device_profile.h"
 #include "ops/conv/pool_plan.h"
+#include "ops/copy/plan.h"
 #include "ops/indexing/plan.h"
 #include "ops/loss/plan.h"
+#include "ops/optim/plan.h"
 #include "ops/sort/plan.h"
 #include "python/bindings.h"
 
@@ -59,6 +61,26 @@ void bind_families(py::module_& m) {
         [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t n, uint64_t count) {
           return ops::text_of(ops::sort_plan(profile, {rows, n, count, dtype_named(dtype)}));
         });
+  m.def("copies_by_kernel", [](const DeviceProfile& profile, uint64_t addresses, uint64_t bytes) {
+    return ops::copies_by_kernel(profile, addresses, bytes);
+  });
+  // Each of `dims` is {size, stride of the target, stride of the source}.
+  m.def("transpose_plan",
+        [](const DeviceProfile& profile, const std::string& dtype,
+           const std::vector<std::array<int64_t, 3>>& dims) -> std::string {
+          ops::StridedShape<2> shape;
+          for (const auto& d : dims) shape.push(d[0], {d[1], d[2]});
+          shape.normalize();
+          const auto plan = ops::transpose_plan(profile, raw_of(dtype_size(dtype_named(dtype))), shape);
+          if (!plan) return "none";
+          return "transpose grid " + std::to_string(plan->grid.x) + "x" + std::to_string(plan->grid.y) + "x" +
+                 std::to_string(plan->grid.z);
+        });
+  m.def("conversion", [](const DeviceProfile& profile, const std::string& from, const std::string& to) {
+    return ops::name_of(ops::conversion_of(profile, dtype_named(to), dtype_named(from)));
+  });
+  m.def("foreach_most_elems", [](const DeviceProfile& profile) { return ops::foreach_most_elems(profile); });
+  m.def("adam_uses_vec16b", [](const DeviceProfile& profile) { return ops::adam_uses_vec16b(profile); });
   m.def("search_local", [](const DeviceProfile& profile) { return ops::search_local(profile); });
   m.def("index_move_plan",
         [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,
