@@ -25,10 +25,10 @@ def probe_words(
     a: tuple[int, Place],
     b: tuple[int, Place],
     acc: tuple[int, Place],
-    cuts: bool = False,
+    truncates: bool = False,
 ) -> list[int]:
     """The words of a MatrixProbe, with the right product."""
-    words = [a[0], b[0], acc[0], subgroup | (65536 if cuts else 0)]
+    words = [a[0], b[0], acc[0], subgroup | (65536 if truncates else 0)]
     for length, place in (a, b, acc):
         for lane in range(LANES):
             for e in range(ELEMENTS):
@@ -42,13 +42,13 @@ def probe_words(
     return words + list(struct.unpack(f"<{len(product)}I", struct.pack(f"<{len(product)}f", *product)))
 
 
-def nvidia(cuts: bool = False) -> list[int]:
+def nvidia(truncates: bool = False) -> list[int]:
     """16x16x16 in 32 lanes: quarters of 8 x 8, of which each lane has two neighbours in a row."""
 
     def place(lane, e):
         return lane // 4 + 8 * (e // 4), lane % 4 * 2 + e % 2 + 8 * (e // 2 % 2)
 
-    return probe_words(16, 16, 32, (8, place), (8, transposed(place)), (8, place), cuts)
+    return probe_words(16, 16, 32, (8, place), (8, transposed(place)), (8, place), truncates)
 
 
 def lavapipe() -> list[int]:

@@ -118,7 +118,7 @@ OVERRIDES = (
     {"attention_variant": "splitkv", "attention_shape": "64,2"},
     {"attention_tiles": "64,4,4,4,8,1,1,1,1,64", "attention_tiles_dq": "64,8,4,4,16,2,2,1,4",
      "attention_tiles_dkdv": "64,7,4,4,16,2,2,1,4", "attention_variant": "simt"},
-    {"attention_hand_over": "0"},
+    {"attention_acc_is_a_operand": "0"},
 )  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def test_strides(dtype, dim):
 
 def test_accumulators_that_are_no_operands(dtype, override):
     """As on GPUs that keep A operands and accumulators in different lanes: all pass through shared memory."""
-    override(attention_hand_over=False)
+    override(attention_acc_is_a_operand=False)
     compare(dtype, (1, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
 

@@ -25,8 +25,8 @@ def test_layout_is_a_bijection(bfloat16):
         for e in range(layout["elements"]):
             row = group * layout["lane_row"] + nibble(layout["rows"], e)
             col = inside * layout["lane_col"] + nibble(layout["cols"], e)
-            assert nibble(layout["slot_rows"], nibble(layout["slots"], e)) == nibble(layout["rows"], e)
+            assert nibble(layout["lane_row_offsets"], nibble(layout["elem_lane_rows"], e)) == nibble(layout["rows"], e)
             seen.add((row, col))
     assert seen == {(r, c) for r in range(layout["m"]) for c in range(layout["n"])}
-    if layout["hand_over"]:
+    if layout["acc_is_a_operand"]:
         assert sorted(nibble(layout["a_elem"], e) for e in range(layout["elements"])) == list(range(layout["elements"]))

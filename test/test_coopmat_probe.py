@@ -28,9 +28,9 @@ def read(words, m=16, n=16, least=1, most=128):
 def usable_known_handed(words, *args):
     layout = read(words, *args)
     assert layout["usable"] or not layout["known"]
-    assert layout["known"] or not layout["hand_over"]
+    assert layout["known"] or not layout["acc_is_a_operand"]
     assert not layout["usable"] or layout["subgroup"] > 0  # planners divide by it
-    return layout["usable"], layout["known"], layout["hand_over"]
+    return layout["usable"], layout["known"], layout["acc_is_a_operand"]
 
 
 def places(layout):
@@ -71,7 +71,7 @@ def test_true_answers(words, side, expected):
         ]
         assert places(layout) == said
         assert sorted(said) == [(r, c) for r in range(side) for c in range(side)]
-    assert read(matrix_probes.nvidia(cuts=True))["cuts"]
+    assert read(matrix_probes.nvidia(truncates=True))["truncates"]
 
 
 def test_zeros_and_wrong_lengths():
@@ -141,7 +141,7 @@ def test_operands_in_another_order_are_not_handed_over():
         assert usable_known_handed(words) == (True, True, False)
     words = matrix_probes.nvidia()
     words[4 + 128 * 8 + random.randrange(32 * 8)] ^= 3
-    assert read(words)["hand_over"] and not read(words)["b_is_a_transposed"]
+    assert read(words)["acc_is_a_operand"] and not read(words)["b_is_a_transposed"]
 
 
 def test_a_layout_in_use_cannot_be_stated():

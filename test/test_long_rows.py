@@ -28,8 +28,11 @@ def rows_of(n):
     return 3 if n < 300_000 else 1
 
 
-def check(function, *inputs, tolerance=FLOAT32, gradients=False, wide=True):
-    """Compare `function` on the device with float64 on the CPU; errors relative to the largest value."""
+def check(function, *inputs, tolerance=FLOAT32, gradients=False, wide=True, scale=1e-30):
+    """Compare `function` on the device with float64 on the CPU; errors relative to the largest value, or to `scale`.
+
+    The scale of a few sums of n terms of both signs is sqrt(n), since all of them may come near zero.
+    """
     here, there = [], []
     for x in inputs:
         trained = gradients and x.is_floating_point()
@@ -50,7 +53,7 @@ def check(function, *inputs, tolerance=FLOAT32, gradients=False, wide=True):
         if not e.is_floating_point():
             assert torch.equal(r, e), f"result {i}: {(r != e).sum()} of {e.numel()} elements differ"
             continue
-        bound = tolerance * max(float(e.abs().max()), 1e-30) if e.numel() else 0.0
+        bound = tolerance * max(float(e.abs().max()), scale) if e.numel() else 0.0
         error = float((r.double() - e).abs().max()) if e.numel() else 0.0
         assert error <= bound, f"result {i}: largest error {error}, allowed {bound}"  # a NaN fails too
 
@@ -66,7 +69,8 @@ def signs(*size):
 @pytest.mark.parametrize("n", LENGTHS)
 def test_reductions(n):
     x = torch.randn(rows_of(n), n)
-    check(lambda t: (t.sum(1), t.amax(1), t.var(1), t.logsumexp(1), t.norm(dim=1), torch.linalg.vector_norm(t, 3)), x)
+    check(lambda t: t.sum(1), x, scale=n**0.5)
+    check(lambda t: (t.amax(1), t.var(1), t.logsumexp(1), t.norm(dim=1), torch.linalg.vector_norm(t, 3)), x)
     check(lambda t: (t.argmax(1), t.argmin(), t.max(1).indices, t.count_nonzero(1), (t > 4).any(1)), x, wide=False)
     check(lambda t: tuple(t.aminmax(dim=1)), x.bfloat16(), tolerance=0)
     check(lambda t: t.prod(1), signs(rows_of(n), n), tolerance=0)
@@ -87,7 +91,8 @@ def test_sums_of_very_long_rows():
 
 def test_reductions_of_many_rows():
     x = torch.randn(MANY, 3)
-    check(lambda t: (t.sum(1), t.amax(1), t.var(1), t.sum(0)), x)
+    check(lambda t: (t.sum(1), t.amax(1), t.var(1)), x)
+    check(lambda t: t.sum(0), x, scale=MANY**0.5)
     check(lambda t: (t.argmax(1), t.argmin(0)), x, wide=False)
 
 

@@ -47,18 +47,18 @@ enum class PieceType : uint8_t { bfloat16, float16 };
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
   X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")
 
-#define AULE_OVERRIDES(X)                                                                               \
-  X(AttentionVariant, attention_variant,      AttentionVariant::any, "TORCH_AULE_ATTENTION_VARIANT")    \
-  X(Numbers,          attention_shape,        {},                    "TORCH_AULE_ATTENTION_SHAPE")      \
-  X(Numbers,          attention_shape_dq,     {},                    "TORCH_AULE_ATTENTION_SHAPE_DQ")   \
-  X(Numbers,          attention_shape_dkdv,   {},                    "TORCH_AULE_ATTENTION_SHAPE_DKDV") \
-  X(Numbers,          attention_tiles,        {},                    "TORCH_AULE_ATTENTION_TILES")      \
-  X(Numbers,          attention_tiles_dq,     {},                    "TORCH_AULE_ATTENTION_TILES_DQ")   \
-  X(Numbers,          attention_tiles_dkdv,   {},                    "TORCH_AULE_ATTENTION_TILES_DKDV") \
-  X(double,           attention_role_split,   0,                     "TORCH_AULE_ATTENTION_ROLE_SPLIT") \
-  X(bool,             attention_hand_over,    true,                  "TORCH_AULE_ATTENTION_HAND_OVER")  \
-  X(double,           attention_workspace,    0,                     "TORCH_AULE_ATTENTION_WORKSPACE")  \
-  X(PieceType,        float32_pieces,         PieceType::bfloat16,   "TORCH_AULE_FLOAT32_PIECES")
+#define AULE_OVERRIDES(X)                                                                                         \
+  X(AttentionVariant, attention_variant,          AttentionVariant::any, "TORCH_AULE_ATTENTION_VARIANT")          \
+  X(Numbers,          attention_shape,            {},                    "TORCH_AULE_ATTENTION_SHAPE")            \
+  X(Numbers,          attention_shape_dq,         {},                    "TORCH_AULE_ATTENTION_SHAPE_DQ")         \
+  X(Numbers,          attention_shape_dkdv,       {},                    "TORCH_AULE_ATTENTION_SHAPE_DKDV")       \
+  X(Numbers,          attention_tiles,            {},                    "TORCH_AULE_ATTENTION_TILES")            \
+  X(Numbers,          attention_tiles_dq,         {},                    "TORCH_AULE_ATTENTION_TILES_DQ")         \
+  X(Numbers,          attention_tiles_dkdv,       {},                    "TORCH_AULE_ATTENTION_TILES_DKDV")       \
+  X(double,           attention_role_split,       0,                     "TORCH_AULE_ATTENTION_ROLE_SPLIT")       \
+  X(bool,             attention_acc_is_a_operand, true,                  "TORCH_AULE_ATTENTION_ACC_IS_A_OPERAND") \
+  X(double,           attention_workspace,        0,                     "TORCH_AULE_ATTENTION_WORKSPACE")        \
+  X(PieceType,        float32_pieces,             PieceType::bfloat16,   "TORCH_AULE_FLOAT32_PIECES")
 // clang-format on
 
 struct Environment {

@@ -17,10 +17,10 @@ namespace {
 
 // Members of a layout.
 // clang-format off: a table
-#define AULE_LAYOUT(X)                                                              \
-  X(usable) X(known) X(hand_over) X(cuts) X(m) X(n) X(subgroup) X(elements)         \
-  X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem)                     \
-  X(b_is_a_transposed) X(slot_count) X(slots) X(slot_rows)
+#define AULE_LAYOUT(X)                                                                  \
+  X(usable) X(known) X(acc_is_a_operand) X(truncates) X(m) X(n) X(subgroup) X(elements) \
+  X(lane_div) X(lane_row) X(lane_col) X(rows) X(cols) X(a_elem)                         \
+  X(b_is_a_transposed) X(lane_rows) X(elem_lane_rows) X(lane_row_offsets)
 // clang-format on
 
 py::dict layout_dict(const ops::MatrixLayout& l) {

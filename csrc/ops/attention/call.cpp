@@ -186,9 +186,9 @@ MatrixLayout lanes_along_rows(const MatrixLayout& found) {
   l.lane_div = l.subgroup / l.m;
   l.lane_row = 1;
   l.lane_col = l.n / l.lane_div;
-  l.rows = l.a_elem = l.slots = l.slot_rows = 0;
+  l.rows = l.a_elem = l.elem_lane_rows = l.lane_row_offsets = 0;
   l.cols = 0x76543210;
-  l.slot_count = 1;
+  l.lane_rows = 1;
   return l;
 }
 

@@ -92,7 +92,7 @@ std::optional<AttentionPlan> plan_coopmat(const DeviceProfile& profile, const At
   const bool wide = widest > 128 || entry.role_split == 2 || overrides.attention_role_split == 2;
   plan.role_split = pass != AttentionPass::forward && wide ? 2 : 1;
   pad_heads(plan, problem);
-  plan.acc_is_a_operand = layout.hand_over && overrides.attention_hand_over;
+  plan.acc_is_a_operand = layout.acc_is_a_operand && overrides.attention_acc_is_a_operand;
   plan.local = entry.subgroups * layout.subgroup;
   plan.row_blocks = entry.row_blocks;
   plan.tile = entry.tile;
@@ -291,12 +291,12 @@ void set_plan(CoopMatSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayou
   spec.lanes_per_row = layout.lane_div;
   spec.lane_row_step = layout.lane_row;
   spec.lane_col_step = layout.lane_col;
-  spec.lane_rows = layout.slot_count;
+  spec.lane_rows = layout.lane_rows;
   spec.elem_rows = layout.rows;
   spec.elem_cols = layout.cols;
   spec.elem_of_a = layout.a_elem;
-  spec.elem_lane_rows = layout.slots;
-  spec.lane_row_offsets = layout.slot_rows;
+  spec.elem_lane_rows = layout.elem_lane_rows;
+  spec.lane_row_offsets = layout.lane_row_offsets;
   spec.d = plan.dim;
   spec.dv = plan.v_dim;
   spec.tile = plan.tile;
@@ -306,7 +306,7 @@ void set_plan(CoopMatSpec& spec, const FlashCoopMatPlan& plan, const MatrixLayou
   spec.acc_is_a_operand = plan.acc_is_a_operand;
   spec.role_split = plan.role_split;
   spec.motion_barriers = plan.motion_barriers;
-  spec.truncates = layout.cuts;
+  spec.truncates = layout.truncates;
 }
 
 void set_plan(SimtSpec& spec, const SimtShape& shape, int result_columns) {

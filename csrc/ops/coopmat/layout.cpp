@@ -78,7 +78,11 @@ MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& s
   MatrixLayout layout = read_matrix_probe(words, shape.m, shape.n, caps.min_subgroup_size, caps.max_subgroup_size);
   // Without shuffles, and in subgroups of another size than kernels count with, a known layout is of no use.
   if (!caps.subgroup_shuffle || layout.subgroup != static_cast<int>(caps.subgroup_size)) {
-    layout = {.usable = layout.usable, .m = layout.m, .n = layout.n, .subgroup = layout.subgroup, .cuts = layout.cuts};
+    layout = {.usable = layout.usable,
+              .m = layout.m,
+              .n = layout.n,
+              .subgroup = layout.subgroup,
+              .truncates = layout.truncates};
   }
   return layout;
 }

@@ -46,15 +46,15 @@ bool read_layout(const MatrixProbe& probe, MatrixLayout& out) {
   out.lane_row = div < lanes ? row(div, 0) : 0;
   out.lane_col = div > 1 ? col(1, 0) : 0;
   if (!std::has_single_bit(static_cast<uint32_t>(div))) return false;
-  int slot_row[kProbeElements];
+  int first_rows[kProbeElements];
   for (int e = 0; e < elements; ++e) {
     const int r = row(0, e), c = col(0, e);
     out.rows |= static_cast<uint32_t>(r) << (4 * e);
     out.cols |= static_cast<uint32_t>(c) << (4 * e);
-    int slot = 0;
-    while (slot < out.slot_count && slot_row[slot] != r) ++slot;
-    if (slot == out.slot_count) slot_row[out.slot_count++] = r;
-    out.slots |= static_cast<uint32_t>(slot) << (4 * e);
+    int which = 0;
+    while (which < out.lane_rows && first_rows[which] != r) ++which;
+    if (which == out.lane_rows) first_rows[out.lane_rows++] = r;
+    out.elem_lane_rows |= static_cast<uint32_t>(which) << (4 * e);
   }
   for (int lane = 0; lane < lanes; ++lane) {
     for (int e = 0; e < elements; ++e) {
@@ -65,12 +65,12 @@ bool read_layout(const MatrixProbe& probe, MatrixLayout& out) {
   }
   // A lane's rows are equal runs of its elements: kernels count on it.
   for (int e = 0; e < elements; ++e) {
-    if (elements % out.slot_count != 0 ||
-        static_cast<int>(out.slots >> (4 * e) & 15) != e / (elements / out.slot_count))
+    if (elements % out.lane_rows != 0 ||
+        static_cast<int>(out.elem_lane_rows >> (4 * e) & 15) != e / (elements / out.lane_rows))
       return false;
   }
-  for (int slot = 0; slot < out.slot_count; ++slot)
-    out.slot_rows |= static_cast<uint32_t>(slot_row[slot]) << (4 * slot);
+  for (int which = 0; which < out.lane_rows; ++which)
+    out.lane_row_offsets |= static_cast<uint32_t>(first_rows[which]) << (4 * which);
   out.elements = elements;
   return true;
 }
@@ -117,12 +117,12 @@ MatrixLayout read_matrix_probe(std::span<const uint32_t> words, int m, int n, ui
   out.m = m;
   out.n = n;
   out.subgroup = static_cast<int>(lanes);
-  out.cuts = (probe.subgroup & 65536) != 0;
+  out.truncates = (probe.subgroup & 65536) != 0;
   MatrixLayout known = out;
   known.known = true;
   if (!read_layout(probe, known)) return out;
   MatrixLayout handed = known;
-  handed.hand_over = true;
+  handed.acc_is_a_operand = true;
   return read_hand_over(probe, handed) ? handed : known;
 }
 

@@ -11,21 +11,21 @@
 namespace aule::ops {
 
 // Element e of lane l of an accumulator is (l / lane_div * lane_row + nibble e of rows, l % lane_div * lane_col +
-// nibble e of cols), and with hand_over it equals element (nibble e of a_elem) of the same matrix as an A operand.
+// nibble e of cols). With acc_is_a_operand it equals element (nibble e of a_elem) of the same matrix as an A operand.
 struct MatrixLayout {
   bool usable = false;  // the device multiplies 16-bit m x n by n x n matrices into float32
   bool known = false;   // the rest describes the accumulator's layout; false: only the shape and the subgroup
-  bool hand_over = false;
+  bool acc_is_a_operand = false;
   int m = 0, n = 0;  // k = n
   int subgroup = 0;
-  bool cuts = false;  // kernels' conversions to the dtype truncate (NVIDIA's to bfloat16 do)
-  int elements = 0;   // of an accumulator per lane, at most 8
+  bool truncates = false;  // kernels' conversions to the dtype truncate (NVIDIA's to bfloat16 do)
+  int elements = 0;        // of an accumulator per lane, at most 8
   int lane_div = 1, lane_row = 1, lane_col = 1;
   uint32_t rows = 0, cols = 0, a_elem = 0;  // nibble e belongs to element e
   bool b_is_a_transposed = false;           // element e of a lane's B is that of its A with row and column exchanged
-  int slot_count = 0;                       // rows of which a lane holds elements
-  uint32_t slots = 0;                       // nibble e: element e lies in that one of the lane's rows: equal runs
-  uint32_t slot_rows = 0;                   // nibble s: row of slot s in lane 0
+  int lane_rows = 0;                        // rows of which a lane holds elements
+  uint32_t elem_lane_rows = 0;              // nibble e: which of the lane's rows holds element e, in equal runs
+  uint32_t lane_row_offsets = 0;            // nibble r: the lane's row r, in lane 0
 };
 
 inline constexpr int kProbeLanes = 128, kProbeElements = 8, kProbeSide = 16;
