@@ -48,8 +48,8 @@ def test_candidates_fit():
         for backward in (False, True):
             shapes = tune.candidates(backward, dim)
             assert shapes
-            for warps, rows, tile, step, *_ in shapes:
-                assert step * 16 <= tile and warps * rows > 0
+            for subgroups, row_blocks, tile, blocks_in_flight, *_ in shapes:
+                assert blocks_in_flight * 16 <= tile and subgroups * row_blocks > 0
 
 
 @pytest.mark.skipif(not has_matrices(torch.float16), reason="the device has no float16 matrices with a known layout")
