@@ -181,6 +181,24 @@ for dtype, tolerance in TYPES[:1 if "TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC" in 
 """
 
 
+TRANSPOSES = """
+import torch, torch_aule
+torch.manual_seed(2)
+for shape in ((16, 16), (33, 70), (3, 100, 17), (2, 3, 40, 65), (5, 31, 16)):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool):
+        x = (torch.randn(shape) * 50).to(dtype)
+        here = x.to("aule")
+        for dims in ((-1, -2), (0, -1)):
+            copy = here.transpose(*dims).contiguous()
+            assert copy.is_contiguous() and torch.equal(copy.cpu(), x.transpose(*dims)), (shape, dtype, dims)
+        target = torch.zeros(*shape[:-2], shape[-1] + 3, shape[-2], dtype=dtype)
+        there = target.to("aule")
+        there[..., 2:-1, :].copy_(here.transpose(-1, -2))  # into a view
+        target[..., 2:-1, :].copy_(x.transpose(-1, -2))
+        assert torch.equal(there.cpu(), target), (shape, dtype)
+"""
+
+
 @pytest.mark.parametrize("subgroups", [True, False])
 def test_unaligned_rows(subgroups):
     check_python(
@@ -197,6 +215,10 @@ def test_rows(subgroups):
 
 def test_columns():
     check_python(COLUMNS, TORCH_AULE_DISABLE_CPU_KERNELS="1")
+
+
+def test_transposes():
+    check_python(TRANSPOSES, TORCH_AULE_DISABLE_CPU_KERNELS="1")
 
 
 def test_elements():

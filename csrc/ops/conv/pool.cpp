@@ -7,6 +7,7 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv/pool_window.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -139,9 +140,8 @@ namespace {
 PoolPlan plan_of(const Window& w, PoolPass pass, const at::Tensor& in) {
   const Caps& caps = caps_of(in);
   const auto plan = pool_plan(caps, w, pass);
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), "avg_pool_backward: more windows hold one element than this device's ",
-                              "driver lets a loop have iterations (", caps.max_loop_iterations, ", ", caps.driver_name,
-                              " ", caps.driver_info, ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), "avg_pool_backward: too many windows hold one element for one loop: ",
+                              loop_limit_text(caps));
   return *plan;
 }
 

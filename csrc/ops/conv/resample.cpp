@@ -97,9 +97,8 @@ void run_backward(Interpolation mode, bool align_corners, const Resampling& r, c
                   const at::Tensor& grad_input) {
   const Caps& caps = caps_of(grad);
   const auto route = backward_route(caps, mode, r);
-  TORCH_CHECK_NOT_IMPLEMENTED(route.has_value(), "upsample_backward: more outputs look at one cell than this device's ",
-                              "driver lets a loop have iterations (", caps.max_loop_iterations, ", ", caps.driver_name,
-                              " ", caps.driver_info, ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(route.has_value(), "upsample_backward: too many outputs look at one cell for one loop: ",
+                              loop_limit_text(caps));
   if (*route == BackwardRoute::at_once) {
     launch_upsample(UpsampleDIRECTION::backward, mode, align_corners, r, grad, grad_input);
     return;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "core/caps.h"
 
@@ -23,11 +24,15 @@ inline uint64_t longest_walk(const Caps& caps) {
 }
 inline bool may_walk(const Caps& caps, uint64_t iterations) { return iterations <= longest_walk(caps); }
 
+// What a refusal says of the device.
+inline std::string loop_limit_text(const Caps& caps) {
+  return "this device's driver ends loops after " + std::to_string(caps.max_loop_iterations) + " iterations (" +
+         caps.driver_name + " " + caps.driver_info + ")";
+}
 // For the few kernels with loops that cannot be split: throws and names the op.
 inline void check_walk(const char* op, const Caps& caps, uint64_t iterations) {
   TORCH_CHECK_NOT_IMPLEMENTED(may_walk(caps, iterations), op, ": the sizes need a loop of ", iterations,
-                              " iterations, but this device's driver ends loops after ", caps.max_loop_iterations, " (",
-                              caps.driver_name, " ", caps.driver_info, ")");
+                              " iterations, but ", loop_limit_text(caps));
 }
 
 }  // namespace aule::ops
