@@ -36,14 +36,14 @@ if tools/modern_lavapipe.sh build/modern-lavapipe; then
   # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
   # pytest's: those would be started without the driver's loader). Two minutes of two cores, or seven where no pipeline
   # is cached.
-  { on_current test/test_attention_coopmat.py test/test_tune.py; first=$?
+  { on_current test/test_attention_coopmat.py test/test_tune.py test/test_attention_modules.py \
+      test/test_attention_cache.py test/test_loss.py test/test_optim.py test/test_random.py; first=$?
     compilers && exit "$first"
     exit 1
   } > build/on_current.log 2>&1 &
   other=$!
   on_current test/test_attention_coopmat_opaque.py test/test_matmul.py test/test_norm_softmax.py test/test_attention.py \
-    test/test_attention_modules.py test/test_attention_splitkv.py test/test_attention_cache.py \
-    test/test_attention_simt.py test/test_loss.py test/test_optim.py test/test_random.py || status=1
+    test/test_attention_splitkv.py test/test_attention_simt.py || status=1
   TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
     -k "matrix_units or convolution" || status=1
   wait "$other" || status=1

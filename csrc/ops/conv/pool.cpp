@@ -140,8 +140,8 @@ namespace {
 PoolPlan plan_of(const Window& w, PoolPass pass, const at::Tensor& in) {
   const Caps& caps = caps_of(in);
   const auto plan = pool_plan(caps, w, pass);
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), "avg_pool_backward: too many windows hold one element for one loop: ",
-                              loop_limit_text(caps));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      plan.has_value(), "avg_pool_backward: too many windows hold one element for one loop: ", loop_limit_text(caps));
   return *plan;
 }
 
