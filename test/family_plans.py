@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-import sys
 
 import plan_problems
 import plan_table
@@ -35,18 +34,12 @@ import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
 HEAD = "Sort, copy, index, loss or pool, and its plan on each made-up device; how to read it: family_plans.py."
-LIMIT = {"max_loop_iterations": 65519}
 GPU = plan_problems.DEVICES["lavapipe_as_gpu"]
-DEVICES = {
-    **{name: plan_problems.DEVICES[name] for name in ("h200", "rdna3", "arc", "lavapipe")},
-    # Where the driver ends loops after 65,535 iterations: lavapipe of Mesa 22.3, and the kernels of GPUs there.
-    "lavapipe, loops end": plan_problems.DEVICES["lavapipe"] | LIMIT,
-    "gpu, loops end": GPU | LIMIT,
+DEVICES = plan_table.COMMON_DEVICES | {
     # Without atomic additions of float32 and arithmetic in subgroups; and the least that Vulkan allows.
     "plain gpu": GPU | {"capabilities": ()},
     "least gpu": GPU | {"capabilities": (), "max_workgroup_invocations": 128, "shared_bytes": 16384},
 }
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "b8": 1}
 COMBINES = ("add", "mul", "max", "min")
 
 
@@ -135,5 +128,4 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    lines = read_table() if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
-    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
+    plan_table.print_anew(TABLE, HEAD, DEVICES, plan)

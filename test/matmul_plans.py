@@ -56,7 +56,7 @@ def described(name, without=(), **more):
 
 def lavapipe(*without, **more):
     """With the limit that planners obey where the driver ends loops after 65,535 iterations."""
-    return described("lavapipe_matrices", ("bfloat16", *without), max_loop_iterations=65519, **more)
+    return described("lavapipe_matrices", ("bfloat16", *without), **plan_table.LOOPS_END, **more)
 
 
 # name -> (what `_C.device_profile` takes, what the probe of its matrices' layout answers)
@@ -85,7 +85,6 @@ DEVICES = {
         (matrix_probes.lavapipe(), [8, 8]),
     ),
 }
-SIZES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i8": 1, "i32": 4, "i64": 8}
 
 
 def operand(text: str, rows: int, columns: int, size: int) -> list[int]:
@@ -112,10 +111,10 @@ def problem(line: str) -> dict:
             sizes[word[0]] = int(word[1:])
     batches, m, n, k = (sizes[x] for x in "bmnk")
     result = options.get("result", dtype)
-    out_size = SIZES[result]
+    out_size = plan_table.SIZES[result]
     g = dict(batches=batches, m=m, n=n, k=k, dtype=dtype, result=result, precision=options.get("precision", "highest"))
-    g["a"] = operand(options["a"], m, k, SIZES[dtype])
-    g["b"] = operand(options["b"], k, n, SIZES[dtype])
+    g["a"] = operand(options["a"], m, k, plan_table.SIZES[dtype])
+    g["b"] = operand(options["b"], k, n, plan_table.SIZES[dtype])
     g["out"] = operand(options["out"], m, n, out_size)
     if options.get("c", "").startswith("bias"):
         g["c"] = [(1 << 20) + out_size * (options["c"] == "bias@1"), 0, 0, 1]
@@ -151,5 +150,4 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    lines = list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
-    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
+    plan_table.print_anew(TABLE, HEAD, DEVICES, plan)

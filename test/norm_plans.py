@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-import sys
 
 import plan_problems
 import plan_table
@@ -22,22 +21,16 @@ import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
 HEAD = "Softmax or norm, and its plan on each made-up device; how to read and write it: norm_plans.py."
-H200, LAVAPIPE = plan_problems.DEVICES["h200"], plan_problems.DEVICES["lavapipe"]
-DEVICES = {
-    **{name: plan_problems.DEVICES[name] for name in ("h200", "rdna3", "arc", "lavapipe")},
-    # With the limit that planners obey where the driver ends loops after 65,535 iterations: lavapipe of Mesa 22.3, and
-    # the kernels of GPUs there.
-    "lavapipe, loops end": LAVAPIPE | {"max_loop_iterations": 65519},
-    "gpu, loops end": plan_problems.DEVICES["lavapipe_as_gpu"] | {"max_loop_iterations": 65519},
+DEVICES = plan_table.COMMON_DEVICES | {
     # Of few invocations, and without sums over subgroups.
-    "small gpu": H200 | {"max_workgroup_invocations": 256, "multiprocessors": 4, "capabilities": ()},
+    "small gpu": plan_problems.DEVICES["h200"]
+    | {"max_workgroup_invocations": 256, "multiprocessors": 4, "capabilities": ()},
 }
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
 
 
 def operand(text: str, everywhere: int = 0) -> tuple[str, int]:
     dtype, _, offset = text.partition("@")
-    return dtype, (1 << 20) + int(offset or everywhere) * SIZES[dtype]
+    return dtype, (1 << 20) + int(offset or everywhere) * plan_table.SIZES[dtype]
 
 
 def plan(device: str, line: str) -> str:
@@ -77,5 +70,4 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    lines = list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
-    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
+    plan_table.print_anew(TABLE, HEAD, DEVICES, plan)

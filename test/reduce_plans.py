@@ -11,22 +11,13 @@ from __future__ import annotations
 
 import pathlib
 import re
-import sys
 
-import plan_problems
 import plan_table
 import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
 HEAD = "Reduction or scan, and its plan on each made-up device; how to read and write it: reduce_plans.py."
-DEVICES = {
-    **{name: plan_problems.DEVICES[name] for name in ("h200", "rdna3", "arc", "lavapipe")},
-    # With the limit that planners obey where the driver ends loops after 65,535 iterations: lavapipe of Mesa 22.3, and
-    # the kernels of GPUs there.
-    "lavapipe, loops end": plan_problems.DEVICES["lavapipe"] | {"max_loop_iterations": 65519},
-    "gpu, loops end": plan_problems.DEVICES["lavapipe_as_gpu"] | {"max_loop_iterations": 65519},
-}
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "b8": 1}
+DEVICES = plan_table.COMMON_DEVICES
 KINDS = {"argmax": "arg", "argmin": "arg", "var": "moments", "std": "moments", "lse": "lse", "aminmax": "minmax"}
 OPS = {"argmax": "max", "argmin": "min", "aminmax": "min"}
 
@@ -61,7 +52,7 @@ def reduction(line: str) -> dict:
         "dims": dims,
         "in": dtype,
         "result": result or dtype,
-        "address": (1 << 20) + offset * SIZES[dtype],
+        "address": (1 << 20) + offset * plan_table.SIZES[dtype],
     }
 
 
@@ -79,5 +70,4 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    lines = list(read_table()) if len(sys.argv) < 2 else pathlib.Path(sys.argv[1]).read_text().splitlines()
-    print(plan_table.written(HEAD, lines, DEVICES, plan), end="")
+    plan_table.print_anew(TABLE, HEAD, DEVICES, plan)

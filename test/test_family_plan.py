@@ -3,7 +3,7 @@
 import pytest
 
 import family_plans
-from helpers import check_python
+import plan_table
 
 TABLE = family_plans.read_table()
 
@@ -27,19 +27,11 @@ def test_every_choice_is_in_the_table():
 
 
 def test_plans_ask_no_device():
-    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
-    problem = "add f32 50257x768 rows 8192"
-    text = check_python(
-        f"""
-import sys
-sys.path.insert(0, {str(family_plans.TABLE.parent)!r})
-import family_plans, torch_aule
-print(family_plans.plan("h200", {problem!r}))
-print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
-""",
-        VK_ICD_FILENAMES="/nowhere.json",
-        VK_DRIVER_FILES="/nowhere.json",
+    line = "add f32 50257x768 rows 8192"
+    plan_table.check_asks_no_device(
+        "family_plans",
+        line,
+        TABLE[line]["h200"],
         TORCH_AULE_DISABLE_CPU_KERNELS="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
     )
-    assert text.splitlines() == [TABLE[problem]["h200"], "False 0"]

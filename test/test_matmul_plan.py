@@ -3,7 +3,7 @@
 import pytest
 
 import matmul_plans
-from helpers import check_python
+import plan_table
 
 TABLE = matmul_plans.read_table()
 
@@ -21,19 +21,11 @@ def test_every_kernel_has_a_plan_in_the_table():
 
 
 def test_plans_ask_no_device():
-    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
-    product = "f16 m4096 n4096 k4096 b:col"
-    text = check_python(
-        f"""
-import sys
-sys.path.insert(0, {str(matmul_plans.TABLE.parent)!r})
-import matmul_plans, torch_aule
-print(matmul_plans.plan("h200", {product!r}))
-print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
-""",
-        VK_ICD_FILENAMES="/nowhere.json",
-        VK_DRIVER_FILES="/nowhere.json",
+    line = "f16 m4096 n4096 k4096 b:col"
+    plan_table.check_asks_no_device(
+        "matmul_plans",
+        line,
+        TABLE[line]["h200"],
         TORCH_AULE_DISABLE_COOPERATIVE_MATRIX="1",
         TORCH_AULE_FLOAT32_PIECES="float16",
     )
-    assert text.splitlines() == [TABLE[product]["h200"], "False 0"]

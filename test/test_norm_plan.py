@@ -3,7 +3,7 @@
 import pytest
 
 import norm_plans
-from helpers import check_python
+import plan_table
 
 TABLE = norm_plans.read_table()
 
@@ -38,20 +38,12 @@ def test_every_kind_of_plan_is_in_the_table():
 
 
 def test_plans_ask_no_device():
-    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
-    problem = "layer_norm f16 8192x4096 w:f16 b:f16"
-    text = check_python(
-        f"""
-import sys
-sys.path.insert(0, {str(norm_plans.TABLE.parent)!r})
-import norm_plans, torch_aule
-print(norm_plans.plan("h200", {problem!r}))
-print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
-""",
-        VK_ICD_FILENAMES="/nowhere.json",
-        VK_DRIVER_FILES="/nowhere.json",
+    line = "layer_norm f16 8192x4096 w:f16 b:f16"
+    plan_table.check_asks_no_device(
+        "norm_plans",
+        line,
+        TABLE[line]["h200"],
         TORCH_AULE_DISABLE_CPU_KERNELS="1",
         TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
     )
-    assert text.splitlines() == [TABLE[problem]["h200"], "False 0"]

@@ -2,8 +2,8 @@
 
 import pytest
 
+import plan_table
 import reduce_plans
-from helpers import check_python
 
 TABLE = reduce_plans.read_table()
 
@@ -25,19 +25,11 @@ def test_every_pass_is_in_the_table():
 
 
 def test_plans_ask_no_device():
-    """A driver that is not there, and the environment of another one: the same plans, and no device is made."""
-    problem = "sum f32 4096x1024 over 0"
-    text = check_python(
-        f"""
-import sys
-sys.path.insert(0, {str(reduce_plans.TABLE.parent)!r})
-import reduce_plans, torch_aule
-print(reduce_plans.plan("h200", {problem!r}))
-print(torch_aule._C.is_initialized(), torch_aule._C.device_count())
-""",
-        VK_ICD_FILENAMES="/nowhere.json",
-        VK_DRIVER_FILES="/nowhere.json",
+    line = "sum f32 4096x1024 over 0"
+    plan_table.check_asks_no_device(
+        "reduce_plans",
+        line,
+        TABLE[line]["h200"],
         TORCH_AULE_DISABLE_CPU_KERNELS="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
     )
-    assert text.splitlines() == [TABLE[problem]["h200"], "False 0"]

@@ -97,8 +97,7 @@ ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& 
   FIELD(vec16b);
   FIELD(num_splits);
 #undef FIELD
-  const auto dtype = py::cast<std::string>(values["dtype"]);
-  problem.dtype = dtype == "f16" ? DType::f16 : dtype == "bf16" ? DType::bf16 : DType::f32;
+  problem.dtype = dtype_named(py::cast<std::string>(values["dtype"]));
   problem.layout = layout_from(layout);
   return problem;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels_conv.gen.h"
 #include "ops/matmul/tuning_table.h"
+#include "ops/tensor/plan_text.h"
 
 namespace aule::ops {
 namespace {
@@ -106,7 +107,7 @@ std::string describe(const ImplicitGemmPlan& plan) {
   text += " local " + number(plan.local) + " splits " + number(plan.splits);
   if (plan.out_vec8) text += " out vec8";
   if (plan.one_tap) text += " one tap a step";
-  return text + " grid " + number(plan.grid.x) + (plan.grid.y == 1 ? "" : "x" + number(plan.grid.y));
+  return text + ' ' + grid_text(plan.grid);
 }
 
 }  // namespace aule::ops
