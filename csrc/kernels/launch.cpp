@@ -16,15 +16,19 @@ thread_local uint64_t recorded = 0;
 
 uint64_t recorded_commands() { return recorded; }
 
-void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t> spec, const void* params,
-                   size_t params_bytes, const Args& args, Grid grid) {
-  const vulkan::Pipeline& pipeline = kernels::pipeline_for(stream.device(), id, spec);
+void record_dispatch(CommandStream& stream, const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
+                     const Args& args, Grid grid) {
   if (params_bytes != pipeline.params_bytes) {
     throw vulkan::Error(pipeline.label + ": params of " + std::to_string(params_bytes) + " bytes, the shader has " +
                         std::to_string(pipeline.params_bytes));
   }
   ++recorded;
   stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
+}
+
+void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t> spec, const void* params,
+                   size_t params_bytes, const Args& args, Grid grid) {
+  record_dispatch(stream, kernels::pipeline_for(stream.device(), id, spec), params, params_bytes, args, grid);
 }
 
 bool supports(int device, KernelId id) {

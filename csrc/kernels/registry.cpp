@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <unordered_map>
 
 #include "core/caps.h"
@@ -103,11 +104,17 @@ KernelId add_kernel(NewKernel kernel) {
   return KernelId{kBuiltinKernelCount + at};
 }
 
-uint32_t feature_bit(const std::string& name) {
+uint32_t feature_bits_named(const std::vector<std::string>& names) {
+  uint32_t bits = 0;
+  for (const std::string& name : names) {
+    uint32_t bit = 0;
 #define AULE_CAPABILITY(capability, lack) \
-  if (name == #capability) return feature::capability;
+  if (name == #capability) bit = feature::capability;
 #include "core/capabilities.def"
-  return 0;
+    if (bit == 0) throw std::invalid_argument("no kernel can ask for the feature " + name);
+    bits |= bit;
+  }
+  return bits;
 }
 
 uint64_t content_hash(KernelId id) {

@@ -27,8 +27,8 @@ struct NewKernel {
 // The same name and SPIR-V as before give the same id.
 KernelId add_kernel(NewKernel kernel);
 
-// The bit of a capability that a kernel may ask for (`#pragma aule feature <name>`); 0: there is none of that name.
-uint32_t feature_bit(const std::string& name);
+// The bits of capabilities that a kernel may ask for (`#pragma aule feature <name>`). Throws std::invalid_argument.
+uint32_t feature_bits_named(const std::vector<std::string>& names);
 
 uint64_t content_hash(KernelId id);  // of the SPIR-V
 bool same_content(KernelId a, KernelId b);

@@ -13,12 +13,7 @@ namespace aule::ops {
 RuntimeKernel::RuntimeKernel(std::string name, std::vector<uint32_t> spirv, const std::vector<std::string>& features,
                              uint32_t params_bytes, bool params_ring, std::vector<Tensor> tensors)
     : name_(std::move(name)), tensors_(std::move(tensors)) {
-  uint32_t bits = 0;
-  for (const std::string& feature : features) {
-    const uint32_t bit = kernels::feature_bit(feature);
-    TORCH_CHECK_VALUE(bit != 0, name_, ": no kernel can ask for the feature ", feature);
-    bits |= bit;
-  }
+  const uint32_t bits = kernels::feature_bits_named(features);
   id_ = kernels::add_kernel({name_, std::move(spirv), bits, static_cast<uint16_t>(params_bytes), params_ring});
 }
 

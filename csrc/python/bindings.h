@@ -37,5 +37,6 @@ void bind_rows(py::module_& m);       // plans of reductions, scans, softmax and
 void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losses, optimizers and pools
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);
+void bind_generated(py::module_& m);  // what generated code calls
 
 }  // namespace aule::python

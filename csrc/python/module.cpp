@@ -14,4 +14,5 @@ PYBIND11_MODULE(_C, m) {
   bind_families(m);
   bind_fallback(m);
   bind_kernels(m);
+  bind_generated(m);
 }

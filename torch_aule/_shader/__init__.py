@@ -5,7 +5,7 @@ The build uses this package before torch_aule has its extension: nothing here im
 
 
 def __getattr__(name: str):
-    if name in ("Kernel", "compile_kernel"):
+    if name in ("Kernel", "compile_generated", "compile_kernel"):
         from torch_aule._shader import runtime
 
         return getattr(runtime, name)

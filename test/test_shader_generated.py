@@ -1,0 +1,386 @@
+"""The launch object of generated code, and its allocation: values, hazards, graphs, errors, threads, cost."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from helpers import check_python
+from torch_aule import _C
+from torch_aule._shader import CompilerMissing, ShaderError, compile_generated
+from torch_aule._shader.compiler import find_compiler
+
+try:
+    find_compiler()
+except CompilerMissing as missing:
+    pytest.skip(str(missing), allow_module_level=True)
+
+AXPB = """
+// out_[i] = x[i] * a + b[i]
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const int LOCAL = 64;
+struct Params { uint64_t x, b, out_; int64_t n; float a; };
+#include <aule/common/params.glsl>
+#include <aule/common/indexing.glsl>
+#include <aule/common/dtype.glsl>
+void main() {
+  uint64_t i = linear_invocation();
+  if (i >= uint64_t(p.n)) return;
+  F32Ref(p.out_ + i * 4).v = F32Ref(p.x + i * 4).v * p.a + F32Ref(p.b + i * 4).v;
+}
+"""
+# Each member's value is written as a double, so that what arrived can be compared.
+SHOW = """
+layout(local_size_x = 1) in;
+struct Params { uint64_t out_; int64_t l; uint64_t ul; double d; int i; uint u; float f; };
+#include "common/params.glsl"
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer F64 { double v; };
+void main() {
+  double values[6] = double[](double(p.l), double(p.ul), p.d, double(p.i), double(p.u), double(p.f));
+  for (int k = 0; k < 6; ++k) F64(p.out_ + k * 8).v = values[k];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def axpb():
+    return compile_generated(AXPB, name="axpb_generated", signature="rrwlf")
+
+
+def groups(n, local=64):
+    return -(-n // local)
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000, 100003])
+def test_against_float64(device, axpb, n):
+    x, b = torch.randn(n), torch.randn(n)
+    out = torch.empty(n, device=device)
+    assert axpb(x.to(device), b.to(device), out, n, 1.25, groups(n)) is None
+    torch.testing.assert_close(out.cpu().double(), x.double() * 1.25 + b.double(), rtol=2e-6, atol=2e-6)
+
+
+def test_constants_and_a_grid_past_one_axis(device):
+    kernel = compile_generated(AXPB, name="axpb_one", signature="rrwlf", constants={"LOCAL": 1})
+    n = 70000
+    x, b, out = (torch.randn(n, device=device) for _ in range(3))
+    kernel(x, b, out, n, 2.0, n)
+    torch.testing.assert_close(out.cpu().double(), x.cpu().double() * 2 + b.cpu().double(), rtol=2e-6, atol=2e-6)
+    out.zero_()
+    kernel(x, b, out, n, 2.0, 0)
+    assert out.count_nonzero() == 0
+    with pytest.raises(ValueError, match="there is no constant LOKAL; there is: LOCAL"):
+        compile_generated(AXPB, name="axpb_one", signature="rrwlf", constants={"LOKAL": 1})
+    with pytest.raises(TypeError, match="LOCAL takes an int, not 1.5"):
+        compile_generated(AXPB, name="axpb_one", signature="rrwlf", constants={"LOCAL": 1.5})
+
+
+def needs_float64(device):
+    if not _C.device_properties(0)["float64"]:
+        pytest.skip("the kernel shows numbers as doubles, which this device has not")
+
+
+def test_numbers_of_every_type(device):
+    needs_float64(device)
+    kernel = compile_generated(SHOW, name="show_numbers", signature="wlldiuf")
+    out = torch.empty(6, dtype=torch.float64, device=device)
+    for values in [(-(2**40), 2**53, 0.1, -(2**31), 2**32 - 1, 0.5), (5, 0, 7, 2**31 - 1, 0, -3)]:
+        kernel(out, *values, 1)
+        assert out.tolist() == [float(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+              torch.int8, torch.uint8, torch.bool]
+)  # fmt: skip
+def test_host_scalars(device, dtype):
+    """The value of a 0-dim CPU tensor, converted; never its address."""
+    needs_float64(device)
+    kernel = compile_generated(SHOW, name="show_host", signature="whhhhhh")
+    out = torch.empty(6, dtype=torch.float64, device=device)
+    value = torch.tensor(1 if dtype == torch.bool else 3.5).to(dtype)
+    kernel(out, *[value] * 6, 1)
+    real, whole = float(value), float(int(value))
+    assert out.tolist() == [whole, whole, real, whole, whole, real]
+    kernel(out, -4, True, 2.5, -7.9, 9, 1e-3, 1)
+    assert out.tolist() == [-4.0, 1.0, 2.5, -7.0, 9.0, torch.tensor(1e-3).item()]
+
+
+def test_host_scalars_that_do_not_fit(device):
+    kernel = compile_generated(SHOW, name="show_host", signature="whhhhhh")
+    out = torch.empty(6, dtype=torch.float64, device=device)
+    for place, value, text in [
+        (3, torch.tensor(2**31), "show_host: i cannot hold 2.147"),
+        (4, -1, "show_host: u cannot hold -1"),
+        (0, torch.tensor(float("nan")), "show_host: l cannot hold nan"),
+        (3, 1e10, "show_host: i cannot hold 1e"),
+    ]:
+        values = [0] * 6
+        values[place] = value
+        with pytest.raises(ValueError, match=text):
+            kernel(out, *values, 1)
+    for value in (torch.ones(1), torch.ones((), device=device), torch.tensor(1j)):
+        with pytest.raises(TypeError, match="show_host: d takes a"):
+            kernel(out, 0, 0, value, 0, 0, 0, 1)
+
+
+def test_views_span_their_own_elements(device, axpb):
+    """Slices of one buffer: each is written, its neighbours are not, and order holds where they do overlap."""
+    base = torch.randn(4, 5000)
+    mine = base.to(device)
+    ones = torch.ones(5000, device=device)
+    axpb(mine[0], ones, mine[1], 5000, 2.0, groups(5000))
+    axpb(mine[1], ones, mine[2], 5000, 3.0, groups(5000))
+    axpb(mine[2, 1000:], ones, mine[3], 4000, 1.0, groups(4000))
+    want = base.double()
+    want[1] = want[0] * 2 + 1
+    want[2] = want[1] * 3 + 1
+    want[3, :4000] = want[2, 1000:] + 1
+    torch.testing.assert_close(mine.cpu().double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_one_stream_orders_reads_after_writes(device):
+    kernel = compile_generated(AXPB, name="axpb_in_place", signature="rrmlf")
+    n = 20001
+    x, ones = torch.randn(n), torch.ones(n, device=device)
+    a, want = x.to(device), x.double()
+    for _ in range(20):
+        kernel(a, ones, a, n, 0.5, groups(n))
+        a += 1
+        want = want * 0.5 + 2
+    torch.testing.assert_close(a.cpu().double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_empty_tensors_have_address_0(device):
+    needs_float64(device)
+    kernel = compile_generated(
+        """
+        layout(local_size_x = 1) in;
+        struct Params { uint64_t x, y, out_; };
+        #include "common/params.glsl"
+        #include "common/dtype.glsl"
+        void main() {
+          I64Ref(p.out_).v = int64_t(p.x);
+          I64Ref(p.out_ + 8).v = int64_t(p.y);
+        }""",
+        name="shows_addresses", signature="rrw",
+    )  # fmt: skip
+    base, out = torch.ones(10, device=device), torch.empty(2, dtype=torch.int64, device=device)
+    kernel(base[4:4], base[3:], out, 1)
+    assert out.tolist() == [0, base.data_ptr() + 12]
+
+
+@pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
+def test_in_a_graph(device, axpb):
+    n = 5000
+    x, b = torch.zeros(n, device=device), torch.ones(n, device=device)
+    axpb.prepare()
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        out = _C.empty_strided_aule((n,), (1,), torch.float32)
+        axpb(x, b, out, n, 3.0, groups(n))
+        y = out + 1
+    for _ in range(3):
+        new = torch.randn(n)
+        x.copy_(new)
+        torch.aule.synchronize()
+        graph.replay()
+        torch.aule.synchronize()
+        torch.testing.assert_close(y.cpu().double(), new.double() * 3 + 2, rtol=1e-6, atol=1e-5)
+
+
+def test_a_block_of_many_members_goes_through_the_ring(device):
+    count = 40  # 320 bytes of addresses
+    names = ", ".join(f"x{i}" for i in range(count))
+    total = " + ".join(f"I32Ref(p.x{i}).v" for i in range(count))
+    kernel = compile_generated(
+        f"""
+        layout(local_size_x = 1) in;
+        struct Params {{ uint64_t {names}, out_; }};
+        #include "common/params.glsl"
+        #include "common/dtype.glsl"
+        void main() {{ I32Ref(p.out_).v = {total}; }}""",
+        name="sums_many", signature="r" * count + "w",
+    )  # fmt: skip
+    parts = [torch.tensor([i * i], dtype=torch.int32, device=device) for i in range(count)]
+    out = torch.empty(1, dtype=torch.int32, device=device)
+    kernel(*parts, out, 1)
+    assert out.item() == sum(i * i for i in range(count))
+
+
+def test_arguments_are_named_in_errors(device, axpb):
+    x = torch.zeros(4, device=device)
+    for kind, text, arguments in [
+        (TypeError, "axpb_generated: takes 5 arguments and the number of workgroups, but got 5 by", (x, x, x, 4, 1.0)),
+        (TypeError, "axpb_generated: b must be a tensor on device aule, but got cpu", (x, x.cpu(), x, 4, 1.0, 1)),
+        (TypeError, "axpb_generated: x takes a tensor on device aule, not 3", (3, x, x, 4, 1.0, 1)),
+        (TypeError, "axpb_generated: n takes an int, not 4.0", (x, x, x, 4.0, 1.0, 1)),
+        (TypeError, "axpb_generated: n takes an int, not True", (x, x, x, True, 1.0, 1)),
+        (ValueError, "axpb_generated: n is 9999999999999999999, not between", (x, x, x, 9999999999999999999, 1.0, 1)),
+        (TypeError, "axpb_generated: a takes a number, not 'one'", (x, x, x, 4, "one", 1)),
+        (TypeError, "axpb_generated: the number of workgroups takes an int, not 1.5", (x, x, x, 4, 1.0, 1.5)),
+        (ValueError, "axpb_generated: the number of workgroups is -1, not between", (x, x, x, 4, 1.0, -1)),
+        (RuntimeError, "more than one element", (x, x, x[:1].expand(4), 4, 1.0, 1)),
+    ]:
+        with pytest.raises(kind, match=text):
+            axpb(*arguments)
+    with pytest.raises(TypeError, match="and others by name"):
+        axpb(x, x, x, 4, 1.0, groups=1)
+    z = torch.zeros(4, dtype=torch.complex64, device=device)
+    with pytest.raises(ValueError, match="axpb_generated: x is a lazy conjugate"):
+        axpb(z.conj(), x, x, 4, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    "signature, kind, text",
+    [
+        ("rrwl", ValueError, "axpb_bad: the signature rrwl has 4 letters, Params has 5 members"),
+        ("rrwlq", ValueError, "axpb_bad: the signature rrwlq has the letter q"),
+        ("rrwld", ValueError, "axpb_bad: a is a float, which the letter d"),
+        ("rrwrf", ValueError, "axpb_bad: n is a int64_t, which the letter r"),
+    ],
+)
+def test_signatures_that_do_not_fit(signature, kind, text):
+    with pytest.raises(kind, match=text):
+        compile_generated(AXPB, name="axpb_bad", signature=signature)
+
+
+def test_sources_that_do_not_fit():
+    with pytest.raises(ShaderError, match="takes no arrays"):
+        compile_generated(AXPB.replace("float a;", "float a[2];").replace("p.a ", "p.a[0] "),
+                          name="arrays", signature="rrwlf")  # fmt: skip
+    with pytest.raises(ShaderError, match=r"wrong:\d+: error: .*undeclared"):
+        compile_generated(AXPB.replace("p.a ", "q.a "), name="wrong", signature="rrwlf")
+    with pytest.raises(ShaderError, match="not for generated kernels"):
+        compile_generated("#pragma aule tensor x read float32\n" + AXPB, name="wrong", signature="rrwlf")
+    with pytest.raises(ValueError, match="no argument is a tensor"):
+        compile_generated(AXPB, name="hostless", signature="lllhf")
+
+
+def test_a_feature_that_the_device_lacks():
+    code = f"""
+import torch, torch_aule
+from torch_aule._shader import compile_generated
+kernel = compile_generated({SHOW!r}, name="doubles", signature="wlldiuf")
+for launch in (kernel.prepare, lambda: kernel(torch.zeros(6, device="aule"), 0, 0, 0., 0, 0, 0., 1)):
+    try:
+        launch()
+    except RuntimeError as error:
+        print(error)
+"""
+    assert check_python(code, TORCH_AULE_DISABLE_FLOAT64="1").count("doubles needs features") == 2
+
+
+def test_prepare_makes_the_pipeline(device):
+    kernel = compile_generated(AXPB, name="prepared", signature="rrwlf", constants={"LOCAL": 24})
+    before = _C.active_pipelines(0)
+    kernel.prepare()
+    kernel.prepare(0)
+    assert _C.active_pipelines(0)[len(before) :] == ["prepared(24)"]
+    x, out = torch.ones(30, device=device), torch.empty(30, device=device)
+    kernel(x, x, out, 30, 4.0, 2)
+    assert out.cpu().unique().tolist() == [5.0] and _C.active_pipelines(0).count("prepared(24)") == 1
+    with pytest.raises(RuntimeError, match="aule:63 does not exist|invalid device index 63"):
+        kernel.prepare(63)
+
+
+def test_threads_compile_prepare_and_launch(device):
+    """Eight threads, four kernels: each is compiled once, and none waits for ever."""
+    kernels, errors = {}, []
+
+    def work(number):
+        try:
+            source = AXPB.replace("* p.a", f"* (p.a + {number % 4}.0)")
+            kernel = compile_generated(source, name="in_threads", signature="rrwlf")
+            kernel.prepare()
+            x, out = torch.ones(100, device=device), torch.empty(100, device=device)
+            for _ in range(20):
+                kernel(x, x, out, 100, 1.0, 2)
+            kernels.setdefault(number % 4, set()).add(kernel)
+            assert out.cpu().unique().tolist() == [2.0 + number % 4]
+        except Exception as error:  # shown by the assertion below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and sorted(kernels) == [0, 1, 2, 3] and all(len(same) == 1 for same in kernels.values())
+
+
+def test_properties(axpb):
+    assert (axpb.name, axpb.__name__, axpb.signature, axpb.shared_bytes()) == (
+        "axpb_generated", "axpb_generated", "rrwlf", 0
+    )  # fmt: skip
+    assert repr(axpb) == "<generated kernel axpb_generated(rrwlf)>" and isinstance(axpb, _C.GeneratedKernel)
+    assert compile_generated(AXPB, name="axpb_generated", signature="rrwlf") is axpb
+    assert compile_generated(AXPB, name="axpb_generated", signature="rrmlf") is not axpb
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("size, stride", [((), ()), ((0, 3), (3, 1)), ((4, 5), (5, 1)), ((4, 5), (1, 8)), ((3,), (0,))])
+def test_empty_strided(device, dtype, size, stride):
+    t = _C.empty_strided_aule(size, stride, dtype)
+    like = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    assert (t.shape, t.stride(), t.dtype, t.device) == (like.shape, like.stride(), dtype, like.device)
+    assert t.untyped_storage().nbytes() == like.untyped_storage().nbytes()
+    assert not t.requires_grad and t._version == 0
+    if stride != (0,):
+        t.copy_(torch.ones(size, dtype=dtype))
+        assert torch.equal(t.cpu(), torch.ones(size, dtype=dtype))
+
+
+def test_empty_strided_refuses():
+    for kind, text, arguments in [
+        (TypeError, "size must be a tuple", ([2], (1,), torch.float32)),
+        (TypeError, "dtype must be", ((2,), (1,), "float32")),
+        (TypeError, "takes size, stride", ((2,), (1,))),
+        (RuntimeError, "negative dimension", ((-2,), (1,), torch.float32)),
+        (RuntimeError, "invalid device index 63", ((2,), (1,), torch.float32, 63)),
+        (ValueError, "no device has the index 1000", ((2,), (1,), torch.float32, 1000)),
+        (TypeError, "integer", ((2.5,), (1,), torch.float32)),
+    ]:
+        with pytest.raises(kind, match=text):
+            _C.empty_strided_aule(*arguments)
+
+
+def test_two_devices():
+    code = f"""
+import torch, torch_aule
+from torch_aule import _C
+from torch_aule._shader import compile_generated
+kernel = compile_generated({AXPB!r}, name="axpb", signature="rrwlf")
+first = _C.empty_strided_aule((4,), (1,), torch.float32, 0).fill_(1)
+x, out = _C.empty_strided_aule((4,), (1,), torch.float32, 1), _C.empty_strided_aule((4,), (1,), torch.float32, 1)
+x.fill_(3)
+kernel.prepare(1)
+kernel(x, x, out, 4, 2.0, 1)
+print(x.device, first.device, out.tolist(), torch.aule.current_device())
+try:
+    kernel(x, first, out, 4, 2.0, 1)
+except ValueError as error:
+    print(error)
+"""
+    printed = check_python(code, AULE_VISIBLE_DEVICES="0,0", TORCH_AULE_VISIBLE_DEVICES="0,0")
+    assert "aule:1 aule:0 [9.0, 9.0, 9.0, 9.0] 0" in printed
+    assert "axpb: b is on aule:0, but a tensor before it is on aule:1" in printed
+
+
+def test_a_launch_costs_less_than_an_operator(device, axpb):
+    """Recording only: the queue is longer than what is launched. An in-place add is what a launch competes with."""
+    n = 64
+    x, b, out = (torch.ones(n, device=device) for _ in range(3))
+
+    def best(call, count=200):
+        times = []
+        for _ in range(30):
+            torch.aule.synchronize()
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            times.append((time.perf_counter() - start) / count)
+        return min(times)
+
+    generated, eager = best(lambda: axpb(x, b, out, n, 1.0, 1)), best(lambda: out.add_(1))
+    assert generated < 1.5 * eager, (generated, eager)
