@@ -33,8 +33,8 @@ Elements s[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT], dp[ROW
 Acc dk[ROW_BLOCKS * FRAGS], dv[ROW_BLOCKS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
 
-// Uniform in this workgroup, but for row0 and role.
-int b, h, bh, row0, role;
+// Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
+int b, h, bh, kv_h, row0, role, staging;
 uint64_t bias_base, stats_base, ds_base;
 int query_blocks;  // of the dS workspace
 Dropout dropout;
@@ -257,26 +257,8 @@ void pass(int from, int to, int last, bool masked) {
   }
 }
 
-void main() {
-  const int blocks = (p.k_len + BLOCK - 1) / BLOCK, heads_of_group = p.heads / p.kv_heads;
-  const uint group = linear_group();
-  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
-  // Causal: the first keys are seen by the most queries. A chunk's few heads take turns, so that its end is light for
-  // all.
-  const int chunk = int(p.groups) / blocks;
-  const int first = (WRITES_DS ? int(group) / chunk : int(group % uint(blocks))) * BLOCK;
-  const int in_chunk = WRITES_DS ? int(group) % chunk : int(group / uint(blocks)), subgroup = int(gl_SubgroupID);
-  const int b_kv = in_chunk + int(p.first_head);
-  const int kv_h = b_kv % p.kv_heads;
-  b = b_kv / p.kv_heads;
-  begin_sequence(b);
-  if (RAGGED && first >= key_count()) return;
-  row0 = first + subgroup / ROLE_SPLIT * ROW_BLOCKS * MAT_M;
-  role = ROLE_SPLIT == 1 ? 0 : subgroup % ROLE_SPLIT;
-  tile_last = last_query();
-  if (DROPOUT) dropout = dropout_begin();
-
-  const int staging = subgroup * STAGING_SIZE;
+// The stationary fragments of K and V.
+void load_keys() {
   const uint64_t k_head = key_rows(p.key, p.key_stride, b, kv_h);
   const uint64_t v_head = key_rows(p.value, p.value_stride, b, kv_h);
   if (ROLE_SPLIT == 2) {
@@ -297,6 +279,46 @@ void main() {
     ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
     ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
   }
+}
+
+#define BY_SCALE(r, e) (p.scale * TRUNCATION_BIAS * (DROPOUT ? p.dropout_scale : 1.0))
+#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * TRUNCATION_BIAS : TRUNCATION_BIAS)
+#define BY_OWN(r, e) own_factor
+void store_result() {
+  const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h);
+  const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h);
+  if (ROLE_SPLIT == 2) {
+    const uint64_t head = role == 0 ? dv_head : dk_head;
+    const uint step = (role == 0 ? p.grad_value_stride[2] : p.grad_key_stride[2]) * 2u;
+    const float own_factor = role == 0 ? BY_DROPOUT(0, 0) : BY_SCALE(0, 0);
+    STORE_ROWS(dk, BY_OWN, head, step, last_key(), role == 0 ? p.v_dim : p.head_dim, D)
+  } else {
+    STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim, D)
+    STORE_ROWS(dv, BY_DROPOUT, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim, DV)
+  }
+}
+
+void main() {
+  const int blocks = (p.k_len + BLOCK - 1) / BLOCK, heads_of_group = p.heads / p.kv_heads;
+  const uint group = linear_group();
+  if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
+  // Causal: the first keys are seen by the most queries. A chunk's few heads take turns, so that its end is light for
+  // all.
+  const int chunk = int(p.groups) / blocks;
+  const int first = (WRITES_DS ? int(group) / chunk : int(group % uint(blocks))) * BLOCK;
+  const int in_chunk = WRITES_DS ? int(group) % chunk : int(group / uint(blocks)), subgroup = int(gl_SubgroupID);
+  const int b_kv = in_chunk + int(p.first_head);
+  kv_h = b_kv % p.kv_heads;
+  b = b_kv / p.kv_heads;
+  begin_sequence(b);
+  if (RAGGED && first >= key_count()) return;
+  row0 = first + subgroup / ROLE_SPLIT * ROW_BLOCKS * MAT_M;
+  role = ROLE_SPLIT == 1 ? 0 : subgroup % ROLE_SPLIT;
+  tile_last = last_query();
+  if (DROPOUT) dropout = dropout_begin();
+
+  staging = subgroup * STAGING_SIZE;
+  load_keys();
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS; ++i) dk[i] = Acc(0.0);
   if (ROLE_SPLIT == 1) {
     [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS_V; ++i) dv[i] = Acc(0.0);
@@ -342,18 +364,5 @@ void main() {
   }
 
   barrier();  // the last tile has been read
-#define BY_SCALE(r, e) (p.scale * TRUNCATION_BIAS * (DROPOUT ? p.dropout_scale : 1.0))
-#define BY_DROPOUT(r, e) (DROPOUT ? p.dropout_scale * TRUNCATION_BIAS : TRUNCATION_BIAS)
-#define BY_OWN(r, e) own_factor
-  const uint64_t dk_head = key_rows(p.grad_key, p.grad_key_stride, b, kv_h);
-  const uint64_t dv_head = key_rows(p.grad_value, p.grad_value_stride, b, kv_h);
-  if (ROLE_SPLIT == 2) {
-    const uint64_t head = role == 0 ? dv_head : dk_head;
-    const uint step = (role == 0 ? p.grad_value_stride[2] : p.grad_key_stride[2]) * 2u;
-    const float own_factor = role == 0 ? BY_DROPOUT(0, 0) : BY_SCALE(0, 0);
-    STORE_ROWS(dk, BY_OWN, head, step, last_key(), role == 0 ? p.v_dim : p.head_dim, D)
-  } else {
-    STORE_ROWS(dk, BY_SCALE, dk_head, uint(p.grad_key_stride[2]) * 2u, last_key(), p.head_dim, D)
-    STORE_ROWS(dv, BY_DROPOUT, dv_head, uint(p.grad_value_stride[2]) * 2u, last_key(), p.v_dim, DV)
-  }
+  store_result();
 }

@@ -1,5 +1,6 @@
 #pragma aule feature subgroup_shuffle
 #pragma aule params ring
+#pragma aule inline
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 // FlashAttention-2 backward (Dao 2023) for software devices, dQ, and the full bias gradient if GRAD_BIAS:
@@ -9,23 +10,26 @@
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
 #include "attention/simd.glsl"
 
+int b, h, bh, kv_h;
+int first, row0;  // the block's first query, this lane's
+int q_len, k_len, d_qk, d_v, diagonal, left, right;
+float softcap, dropout_scale;
+float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];  // g: dO
 
-void main() {
-  int blocks = (p.q_len + W * R - 1) / (W * R);
-  uint group = linear_group();
-  if (group >= p.groups) return;
-  int block = interleave(int(group % uint(blocks)), blocks);
-  int bh = int(group / uint(blocks));
-  int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
-  int lane = int(gl_LocalInvocationID.x);
-  int first = block * W * R, row0 = first + lane * R;
-  begin_sequence(b);
-  int q_len = query_count(), k_len = key_count(), d_qk = p.head_dim, d_v = p.v_dim;
-  if (RAGGED && first >= q_len) return;
-  int diagonal = mask_diagonal(), left = p.left, right = p.right;
-  float softcap = p.softcap, dropout_scale = p.dropout_scale;
+// The key that passes, the rows of K and V that it has, and each row's bias.
+int begin, end, step, key;
+uint64_t k_step, v_step, k_row, v_row, bias_row[R], grad_bias_row[R], bias_step;
+Dropout dropout;
+uint kept[R];       // of 32 keys
+float s[R], dp[R];  // scores, then dS; dP
+vec2 k_two[DP / COLS_AT_ONCE];
 
-  float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];
+bool again;  // delta is summed first
+uint64_t k_first, v_first;
+float sum[R];  // of P * dP
+
+// Loads queries, dO and statistics, and clears dQ.
+void load_queries() {
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
   uint64_t g_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
@@ -48,13 +52,16 @@ void main() {
     lse[r] = F32Ref(stats).v;
     delta[r] = F32Ref(stats + 4).v;
   }
+}
 
-  int begin = keys_begin(first), end = keys_end(min(first + W * R, q_len) - 1);
-  uint64_t k_step = uint64_t(p.key_stride[2] * ELEM_BYTES), v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
-  uint64_t k_row = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(begin) * k_step;
-  uint64_t v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
-  uint64_t bias_row[R], grad_bias_row[R];
-  uint64_t bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
+void begin_keys() {
+  begin = keys_begin(first);
+  end = keys_end(min(first + W * R, q_len) - 1);
+  k_step = uint64_t(p.key_stride[2] * ELEM_BYTES);
+  v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
+  k_row = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(begin) * k_step;
+  v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
+  bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
   [[unroll]] for (int r = 0; r < R; ++r) {
     int row = min(row0 + r, q_len - 1);
     if (BIAS_DTYPE >= 0)
@@ -62,91 +69,105 @@ void main() {
           int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
     if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
   }
-  Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
+}
 
-  // Steps below 0 pass the keys once more, for delta alone. A second loop would double the code.
-  bool again = sums_delta(end - begin, W * R);
-  uint64_t k_first = k_row, v_first = v_row;
-  float sum[R];
+void begin_delta() {
+  again = sums_delta(end - begin, W * R);
+  k_first = k_row;
+  v_first = v_row;
   [[unroll]] for (int r = 0; r < R; ++r) {
     sum[r] = 0.0;
     if (DTYPE != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
   }
-  uint kept[R];  // of 32 keys
-  [[dont_unroll]] for (int step = again ? begin - end : 0; step < end - begin; ++step) {
-    int key = step < 0 ? end + step : begin + step;
-    float s[R], dp[R];
-    vec2 k_two[DP / COLS_AT_ONCE];
-    [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
-    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
-      vec2 x = load_lane_pair(k_row, c, d_qk);
-      k_two[c / COLS_AT_ONCE] = x;
-      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
-        float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-        [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
-      }
-    }
-    [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
-      vec2 x = load_lane_pair(v_row, c, d_v);
-      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
-        float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-        [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
-      }
-    }
-    if (DROPOUT && (key == begin || (key & 31) == 0)) {
-      [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
-    }
-    [[unroll]] for (int r = 0; r < R; ++r) {
-      float x = s[r], slope = 1.0;
-      if (SOFTCAP) {
-        float t = capped_tanh(x / softcap);
-        x = softcap * t;
-        slope = 1.0 - t * t;
-      }
-      if (BIAS_DTYPE >= 0) {
-        x += load_bias(bias_row[r]);
-        bias_row[r] += bias_step;
-      }
-      int seen = key - (row0 + r) - diagonal;
-      bool visible = seen >= -left && seen <= right && x > NEG_INF;
-      float prob = visible ? exp(x - lse[r]) : 0.0;
-      float gp = dp[r];
-      if (DROPOUT) gp = (kept[r] >> (key & 31) & 1u) != 0u ? gp * dropout_scale : 0.0;
-      float ds = prob * (gp - delta[r]);
-      if (DTYPE != AULE_DT_F32) {
-        sum[r] += step < 0 ? prob * gp : 0.0;
-        ds = step < 0 ? 0.0 : ds;
-      }
-      if (GRAD_BIAS) {
-        if (row0 + r < q_len) F32Ref(grad_bias_row[r]).v = ds;
-        grad_bias_row[r] += 4;
-      }
-      s[r] = SOFTCAP ? ds * slope : ds;
-    }
-    [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
-      vec2 x = k_two[c / COLS_AT_ONCE];
-      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
-        float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-        [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
-      }
-    }
-    bool turn = DTYPE != AULE_DT_F32 && step == -1;  // from delta to dQ
-    k_row = turn ? k_first : k_row + k_step;
-    v_row = turn ? v_first : v_row + v_step;
-    if (DTYPE != AULE_DT_F32) {
-      [[unroll]] for (int r = 0; r < R; ++r) {
-        delta[r] = turn ? sum[r] : delta[r];
-        if (BIAS_DTYPE >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
-        if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
-      }
+}
+
+// S = Q K^T and dP = dO V^T.
+void products() {
+  [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
+  [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+    vec2 x = load_lane_pair(k_row, c, d_qk);
+    k_two[c / COLS_AT_ONCE] = x;
+    [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
+      float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+      [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
     }
   }
+  [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
+    vec2 x = load_lane_pair(v_row, c, d_v);
+    [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
+      float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+      [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
+    }
+  }
+}
+
+// dS, or what this key adds to delta.
+void score_gradients() {
+  if (DROPOUT && (key == begin || (key & 31) == 0)) {
+    [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
+  }
+  [[unroll]] for (int r = 0; r < R; ++r) {
+    float x = s[r], slope = 1.0;
+    if (SOFTCAP) {
+      float t = capped_tanh(x / softcap);
+      x = softcap * t;
+      slope = 1.0 - t * t;
+    }
+    if (BIAS_DTYPE >= 0) {
+      x += load_bias(bias_row[r]);
+      bias_row[r] += bias_step;
+    }
+    int seen = key - (row0 + r) - diagonal;
+    bool visible = seen >= -left && seen <= right && x > NEG_INF;
+    float prob = visible ? exp(x - lse[r]) : 0.0;
+    float gp = dp[r];
+    if (DROPOUT) gp = (kept[r] >> (key & 31) & 1u) != 0u ? gp * dropout_scale : 0.0;
+    float ds = prob * (gp - delta[r]);
+    if (DTYPE != AULE_DT_F32) {
+      sum[r] += step < 0 ? prob * gp : 0.0;
+      ds = step < 0 ? 0.0 : ds;
+    }
+    if (GRAD_BIAS) {
+      if (row0 + r < q_len) F32Ref(grad_bias_row[r]).v = ds;
+      grad_bias_row[r] += 4;
+    }
+    s[r] = SOFTCAP ? ds * slope : ds;
+  }
+}
+
+// dQ += dS K.
+void accumulate() {
+  [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
+    vec2 x = k_two[c / COLS_AT_ONCE];
+    [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
+      float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
+      [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
+    }
+  }
+}
+
+void next_key() {
+  bool turn = DTYPE != AULE_DT_F32 && step == -1;  // from delta to dQ
+  k_row = turn ? k_first : k_row + k_step;
+  v_row = turn ? v_first : v_row + v_step;
+  if (DTYPE != AULE_DT_F32) {
+    [[unroll]] for (int r = 0; r < R; ++r) {
+      delta[r] = turn ? sum[r] : delta[r];
+      if (BIAS_DTYPE >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
+      if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
+    }
+  }
+}
+
+void store_delta() {
   if (again) {
     [[unroll]] for (int r = 0; r < R; ++r)
       if (row0 + r < q_len) F32Ref(p.stats + uint64_t(stats_index(bh, row0 + r)) * 8 + 4).v = delta[r];
   }
+}
 
+void store_result() {
   uint64_t dq_base = query_rows(p.grad_query, p.grad_query_stride, b, h);
   [[unroll]] for (int r = 0; r < R; ++r) {
     if (row0 + r < q_len) {
@@ -155,4 +176,43 @@ void main() {
         store_row_pair(row, d, d_qk, vec2(dq[r * DP + d], dq[r * DP + d + 1]) * p.scale);
     }
   }
+}
+
+void main() {
+  int blocks = (p.q_len + W * R - 1) / (W * R);
+  uint group = linear_group();
+  if (group >= p.groups) return;
+  int block = interleave(int(group % uint(blocks)), blocks);
+  bh = int(group / uint(blocks));
+  b = bh / p.heads;
+  h = bh % p.heads;
+  kv_h = h / (p.heads / p.kv_heads);
+  int lane = int(gl_LocalInvocationID.x);
+  first = block * W * R;
+  row0 = first + lane * R;
+  begin_sequence(b);
+  q_len = query_count();
+  k_len = key_count();
+  d_qk = p.head_dim;
+  d_v = p.v_dim;
+  if (RAGGED && first >= q_len) return;
+  diagonal = mask_diagonal();
+  left = p.left;
+  right = p.right;
+  softcap = p.softcap;
+  dropout_scale = p.dropout_scale;
+
+  load_queries();
+  begin_keys();
+  begin_delta();
+  // Steps below 0 pass the keys once more, for delta alone. A second loop would double the code.
+  [[dont_unroll]] for (step = again ? begin - end : 0; step < end - begin; ++step) {
+    key = step < 0 ? end + step : begin + step;
+    products();
+    score_gradients();
+    accumulate();
+    next_key();
+  }
+  store_delta();
+  store_result();
 }

@@ -1,5 +1,6 @@
 #pragma aule feature subgroup_shuffle
 #pragma aule params wide
+#pragma aule inline
 // Attention of few queries over many keys: FlashAttention forward split over the keys (Flash-Decoding, Dao et al.
 // 2023). Memory-bound: every key and value is read once. Deterministic.
 //
@@ -51,129 +52,46 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer Pa
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
 #include "attention/vec8.glsl"
+#include "attention/splitkv_combine.glsl"
 
-// A barrier that also makes the workgroup's earlier writes to buffers visible to it, and to readers of its next
-// release.
-void meet_with_buffers() {
-  controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
-                 gl_SemanticsAcquireRelease);
+int lane, t, split, kv_h, b, head_dim, v_dim, splits, q_last;
+// This invocation's block of rows, its cluster in the block, team, lane of the team, row and first key in the team.
+int block, cluster, team, c, own_row, own_key;
+int begin, end, stride;
+int first;  // key of a step; the next of a team is TEAMS on
+uint64_t k_base, v_base, k_page, v_page, k_step, v_step;
+RawVec8 q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
+Vec8 q[ROWS * PER];
+
+// This lane ends with the scores of one row: the keys that the row sees, its bias, its number for dropout.
+int row, query, head, diagonal, seen_from, seen_to;
+uint64_t bias_row;
+float scale, softcap;
+Dropout dropout;
+
+float m, l;  // of own_row; l of this lane's keys only
+Vec8 o[ROWS * PER_V];
+int key0, next;        // the first key of a step of the workgroup, and of its next step
+float s[ROWS * KEYS];  // scores, then P
+bool rises, writes;    // a score is far above the maximum; this team's sums are the cluster's
+int j0;                // the first row of a pass
+uint64_t at;           // of this split's partials, in rows
+
+// The splits take the keys that some row may see in turn, a step at a time.
+void begin_keys() {
+  begin = keys_begin(0) + split * STEP;
+  end = keys_end(q_last);
+  stride = splits * STEP;
+  first = cluster * KEYS * TEAMS + team;
+  k_base = key_rows(p.key, p.key_stride, b, kv_h);
+  v_base = key_rows(p.value, p.value_stride, b, kv_h);
+  k_page = uint64_t(p.key_stride[0]) * ELEM_BYTES;
+  v_page = uint64_t(p.value_stride[0]) * ELEM_BYTES;
+  k_step = uint64_t(p.key_stride[2]) * ELEM_BYTES;
+  v_step = uint64_t(p.value_stride[2]) * ELEM_BYTES;
 }
 
-// A barrier. If the workgroup is one subgroup, the subgroup's, which is faster on software devices.
-void meet() {
-  if (LOCAL > CLUSTER) {
-    barrier();
-  } else {
-    subgroupMemoryBarrier();
-    subgroupBarrier();
-  }
-}
-uint64_t times(uint stride, int n) { return uint64_t(stride) * uint64_t(uint(n)); }
-// Row 0 of a head's queries (and results) or keys, and the offset of another row of keys from there, in bytes.
-uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
-  return base + (times(stride[0], b) + times(stride[1], h) + (RAGGED ? times(stride[2], sequence.x) : uint64_t(0))) *
-      ELEM_BYTES;
-}
-uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
-  return base + ((PAGED ? uint64_t(0) : times(stride[0], b)) + times(stride[1], h) +
-      (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * ELEM_BYTES;
-}
-uint64_t key_offset(uint64_t page_bytes, uint64_t step_bytes, int row) {
-  if (PAGED) return page_bytes * uint64_t(uint(page_of(row))) + step_bytes * uint64_t(uint(row % PAGE));
-  return step_bytes * uint64_t(uint(row));
-}
-
-// A row's four columns, of the sums `x` and `sum`.
-void store_result(int b, int kv_h, int r, int column, vec4 x, float sum, float top) {
-  const int query = r % QUERIES, h = kv_h * MEMBERS + r / QUERIES;
-  if (query >= (RAGGED ? sequence.y : QUERIES)) return;  // beyond a sequence's own
-  const float inverse = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
-  const uint64_t row = query_rows(p.out_, p.out_stride, b, h) + times(p.out_stride[2], query) * ELEM_BYTES;
-  [[unroll]] for (int i = 0; i < 4; ++i)
-    if (column + i < p.v_dim) store_float(row, uint64_t(uint(column + i)), DTYPE, x[i] * inverse);
-  if (column == 0) {
-    const uint64_t heads = uint64_t(uint(p.kv_heads * MEMBERS));  // logsumexp is [B, H, Lq], ragged [H, total_q]
-    const uint64_t at = RAGGED ? uint64_t(uint(h)) * uint64_t(uint(p.total_q)) + uint64_t(uint(sequence.x + query))
-                               : (uint64_t(uint(b)) * heads + uint64_t(uint(h))) * QUERIES + uint64_t(uint(query));
-    F32Ref(p.logsumexp + at * 4).v = sum == 0.0 ? NEG_INF : (top + log2(sum)) * 0.6931471805599453;
-  }
-}
-
-// The last workgroup of a head combines its splits. A piece is four columns of a row. STREAMS invocations share the
-// splits of each piece, FLYING loads at a time.
-const int PIECES = LOCAL < ROWS * BLOCKS * WIDTH / 4 ? LOCAL : ROWS * BLOCKS * WIDTH / 4;
-const int STREAMS = LOCAL / PIECES, FLYING = 4;
-shared vec4 combined[STREAMS > 1 ? LOCAL : 1];
-shared vec2 combined_sums[STREAMS > 1 ? LOCAL : 1];
-void combine_splits(int t, int b, int kv_h, int piece0) {
-  const int piece = piece0 + t % PIECES, stream = t / PIECES, r = min(piece * 4 / PITCH, HEAD_ROWS - 1),
-      column = piece * 4 % PITCH;
-  const uint64_t first = times(uint(p.splits * HEAD_ROWS), b * p.kv_heads + kv_h) + uint64_t(uint(r));
-  const uint64_t stats = p.stats + first * 8, partial = p.partial + (first * PITCH + uint64_t(uint(column))) * 4;
-  float top = LOWEST, sum = 0.0;
-  vec4 x = vec4(0.0);
-  [[dont_unroll]] for (int s0 = stream; s0 < p.splits; s0 += STREAMS * FLYING) {
-    vec4 y[FLYING];
-    vec2 s[FLYING];
-    [[unroll]] for (int i = 0; i < FLYING; ++i) {
-      const uint at = uint(min(s0 + i * STREAMS, p.splits - 1) * HEAD_ROWS);
-      s[i] = SumRef(stats + uint64_t(at * 8u)).v;
-      y[i] = PartialRef(partial + uint64_t(at * uint(PITCH * 4))).v;
-    }
-    float above = top;
-    [[unroll]] for (int i = 0; i < FLYING; ++i) above = max(above, s[i].x);
-    const float factor = exp2(top - above);
-    x *= factor;
-    sum *= factor;
-    top = above;
-    [[unroll]] for (int i = 0; i < FLYING; ++i) {
-      const float f = s0 + i * STREAMS < p.splits ? exp2(s[i].x - top) : 0.0;
-      x += f * y[i];
-      sum += f * s[i].y;
-    }
-  }
-  if (STREAMS > 1) {
-    combined[t] = x;
-    combined_sums[t] = vec2(top, sum);
-    meet();  // the sums of each stream are written
-    if (stream == 0) {
-      vec2 others[STREAMS];
-      [[unroll]] for (int i = 0; i < STREAMS; ++i) {
-        others[i] = combined_sums[i * PIECES + t];
-        top = max(top, others[i].x);
-      }
-      x = vec4(0.0);
-      sum = 0.0;
-      [[unroll]] for (int i = 0; i < STREAMS; ++i) {
-        const float f = exp2(others[i].x - top);
-        x += f * combined[i * PIECES + t];
-        sum += f * others[i].y;
-      }
-    }
-  }
-  if (stream == 0 && piece < HEAD_ROWS * PITCH / 4) store_result(b, kv_h, r, column, x, sum, top);
-}
-
-void main() {
-  const int lane = int(gl_SubgroupInvocationID), t = int(gl_SubgroupID * gl_SubgroupSize) + lane;
-  const int split = int(gl_WorkGroupID.x), kv_h = int(gl_WorkGroupID.y), b = int(gl_WorkGroupID.z);
-  if (RAGGED) sequence = sequence_of(b, QUERIES);
-  batch = b;
-  const int head_dim = p.head_dim, v_dim = p.v_dim, splits = p.splits;
-  const int q_last = RAGGED ? max(sequence.y, 1) - 1 : QUERIES - 1;
-
-  // This invocation's block of rows, its cluster in the block, team, lane of the team, row and first key in the team.
-  const int block = t / CLUSTER % BLOCKS, cluster = t / CLUSTER / BLOCKS, team = lane / LANES % TEAMS, c = lane % LANES;
-  const int own_row = c / ROW_LANES, own_key = c / SAME % KEY_LANES;
-
-  // The splits take the keys that some row may see in turn, a step at a time.
-  const int begin = keys_begin(0) + split * STEP, end = keys_end(q_last), stride = splits * STEP;
-  const int first = cluster * KEYS * TEAMS + team;  // the next of a team is TEAMS on
-  const uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h), v_base = key_rows(p.value, p.value_stride, b, kv_h);
-  const uint64_t k_page = uint64_t(p.key_stride[0]) * ELEM_BYTES, v_page = uint64_t(p.value_stride[0]) * ELEM_BYTES;
-  const uint64_t k_step = uint64_t(p.key_stride[2]) * ELEM_BYTES, v_step = uint64_t(p.value_stride[2]) * ELEM_BYTES;
-
-  // Keys past the last load a row that exists.
+// Keys past the last load a row that exists.
 #define LOAD_K(key0)                                                                                                   \
   [[unroll]] for (int i = 0; i < KEYS; ++i) {                                                                          \
     const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1));                \
@@ -186,8 +104,8 @@ void main() {
     [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] =                                                      \
         load_raw(row, min(c + n * LANES, VEC8S_V - 1) * 8, v_dim);                                                     \
   }
-  // The queries are loaded first: loads arrive in order, and behind the keys and values they would arrive last.
-  RawVec8 q_loaded[ROWS * PER], k[KEYS * PER], v[KEYS * PER_V];
+
+void load_queries() {
   [[unroll]] for (int j = 0; j < ROWS; ++j) {
     const int r = min(block * ROWS + (own_row ^ j), HEAD_ROWS - 1), h = kv_h * MEMBERS + r / QUERIES;
     const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
@@ -195,126 +113,139 @@ void main() {
     [[unroll]] for (int n = 0; n < PER; ++n)
       q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, VEC8S - 1) * 8, head_dim);
   }
-  if (begin < end) {
-    LOAD_K(begin)
-    LOAD_V(begin)
-  }
-  Vec8 q[ROWS * PER];
+}
+
+void unpack_queries() {
   [[unroll]] for (int i = 0; i < ROWS * PER; ++i) {
     q[i] = unpack(q_loaded[i]);
     if (VEC8S % LANES != 0 && c + i % PER * LANES >= VEC8S) q[i] = Vec8(vec4(0.0), vec4(0.0));
   }
-  // This lane ends with the scores of one row: the keys that the row sees, its bias, its number for dropout.
-  const int row = min(block * ROWS + own_row, HEAD_ROWS - 1), query = row % QUERIES,
-      head = kv_h * MEMBERS + row / QUERIES;
-  const int diagonal = mask_diagonal(), seen_from = query + diagonal - p.left,
-      seen_to = min(query + diagonal + p.right, end - 1);
-  uint64_t bias_row = p.bias;
+}
+
+void begin_row() {
+  row = min(block * ROWS + own_row, HEAD_ROWS - 1);
+  query = row % QUERIES;
+  head = kv_h * MEMBERS + row / QUERIES;
+  diagonal = mask_diagonal();
+  seen_from = query + diagonal - p.left;
+  seen_to = min(query + diagonal + p.right, end - 1);
+  bias_row = p.bias;
   if (BIAS_DTYPE >= 0)
     bias_row += bias_bytes() * (times(p.bias_stride[0], b) + times(p.bias_stride[1], head) +
         times(p.bias_stride[2], query));
-  const float scale = SOFTCAP || BIAS_DTYPE >= 0 ? p.scale : p.scale * LOG2E, softcap = p.softcap;
-  Dropout dropout;
+  scale = SOFTCAP || BIAS_DTYPE >= 0 ? p.scale : p.scale * LOG2E;
+  softcap = p.softcap;
   if (DROPOUT) dropout = dropout_begin();
+}
 
-  float m = LOWEST, l = 0.0;  // of own_row; l of this lane's keys only
-  Vec8 o[ROWS * PER_V];
-  [[unroll]] for (int i = 0; i < ROWS * PER_V; ++i) o[i] = Vec8(vec4(0.0), vec4(0.0));
-
-  [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += stride) {
-    float s[ROWS * KEYS];
-    [[unroll]] for (int i = 0; i < KEYS; ++i) {
-      [[unroll]] for (int n = 0; n < PER; ++n) {
-        Vec8 x = unpack(k[i * PER + n]);
-        if (VEC8S % LANES != 0 && c + n * LANES >= VEC8S) x = Vec8(vec4(0.0), vec4(0.0));  // may be infinite
-        [[unroll]] for (int j = 0; j < ROWS; ++j) {
-          float y = n == 0 ? x.low[0] * q[j * PER + n].low[0] : fma(x.low[0], q[j * PER + n].low[0], s[j * KEYS + i]);
-          [[unroll]] for (int d = 1; d < 4; ++d) y = fma(x.low[d], q[j * PER + n].low[d], y);
-          [[unroll]] for (int d = 0; d < 4; ++d) y = fma(x.high[d], q[j * PER + n].high[d], y);
-          s[j * KEYS + i] = y;
-        }
-      }
-    }
-    const int next = key0 + stride;
-    if (next < end) { LOAD_K(next) }
-
-    // Sums over the lanes: half of the rows, then half of the keys go to the other half of the lanes.
-    [[unroll]] for (int kept = ROWS / 2; kept > 0; kept /= 2)
-      [[unroll]] for (int i = 0; i < kept * KEYS; ++i) s[i] += subgroupShuffleXor(s[i + kept * KEYS],
-          uint(kept * ROW_LANES));
-    [[unroll]] for (int kept = KEYS / 2; kept >= HELD; kept /= 2) {
-      const int to = SAME * kept / HELD;
-      const bool upper = (c & to) != 0;
-      [[unroll]] for (int i = 0; i < kept; ++i)
-        s[i] = (upper ? s[i + kept] : s[i]) + subgroupShuffleXor(upper ? s[i] : s[i + kept], uint(to));
-    }
-    [[unroll]] for (int to = SAME / 2; to > 0; to /= 2)
-      [[unroll]] for (int i = 0; i < HELD; ++i) s[i] += subgroupShuffleXor(s[i], uint(to));
-
-    bool rises = false;
-    [[unroll]] for (int i = 0; i < HELD; ++i) {
-      const int key = key0 + first + (own_key * HELD + i) * TEAMS;
-      float x = s[i] * scale;
-      if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
-      bool visible = key >= seen_from && key <= seen_to;
-      if (BIAS_DTYPE >= 0) {
-        const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)));
-        visible = visible && bias != NEG_INF;
-        x += bias;
-      }
-      if (SOFTCAP || BIAS_DTYPE >= 0) x *= LOG2E;
-      s[i] = visible ? max(x, LOWEST) : NEG_INF;
-      rises = rises || s[i] > m + RISE;
-    }
-    if (subgroupAny(rises)) {
-      float top = m;
-      [[unroll]] for (int i = 0; i < HELD; ++i) top = max(top, s[i]);
-      [[unroll]] for (int to = SAME; to < ROW_LANES; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
-      const float factor = exp2(m - top);
-      m = top;
-      l *= factor;
+// This lane's columns of Q K^T, of all rows and keys of the team.
+void scores() {
+  [[unroll]] for (int i = 0; i < KEYS; ++i) {
+    [[unroll]] for (int n = 0; n < PER; ++n) {
+      Vec8 x = unpack(k[i * PER + n]);
+      if (VEC8S % LANES != 0 && c + n * LANES >= VEC8S) x = Vec8(vec4(0.0), vec4(0.0));  // may be infinite
       [[unroll]] for (int j = 0; j < ROWS; ++j) {
-        const float f = j == 0 ? factor : subgroupShuffleXor(factor, uint(j * ROW_LANES));
-        [[unroll]] for (int n = 0; n < PER_V; ++n) {
-          o[j * PER_V + n].low *= f;
-          o[j * PER_V + n].high *= f;
-        }
+        float y = n == 0 ? x.low[0] * q[j * PER + n].low[0] : fma(x.low[0], q[j * PER + n].low[0], s[j * KEYS + i]);
+        [[unroll]] for (int d = 1; d < 4; ++d) y = fma(x.low[d], q[j * PER + n].low[d], y);
+        [[unroll]] for (int d = 0; d < 4; ++d) y = fma(x.high[d], q[j * PER + n].high[d], y);
+        s[j * KEYS + i] = y;
       }
     }
-    [[unroll]] for (int i = 0; i < HELD; ++i) {
-      s[i] = exp2(s[i] - m);
-      l += s[i];
-      if (DROPOUT) {
-        const int key = key0 + first + (own_key * HELD + i) * TEAMS;
-        s[i] = dropout_keeps(dropout, b * p.kv_heads * MEMBERS + head, query, key) ? s[i] * p.dropout_scale : 0.0;
-      }
-    }
-    // And back: P of all keys of the own row, then of the other rows.
-    [[unroll]] for (int kept = HELD; kept < KEYS; kept *= 2) {
-      const int to = SAME * kept / HELD;
-      const bool upper = (c & to) != 0;
-      [[unroll]] for (int i = 0; i < kept; ++i) {
-        const float here = s[i], there = subgroupShuffleXor(here, uint(to));
-        s[i] = upper ? there : here;
-        s[i + kept] = upper ? here : there;
-      }
-    }
-    [[unroll]] for (int j = 1; j < ROWS; ++j)
-      [[unroll]] for (int i = 0; i < KEYS; ++i) s[j * KEYS + i] = subgroupShuffleXor(s[i], uint(j * ROW_LANES));
-
-    [[unroll]] for (int i = 0; i < KEYS; ++i) {
-      [[unroll]] for (int n = 0; n < PER_V; ++n) {
-        const Vec8 x = unpack(v[i * PER_V + n]);
-        [[unroll]] for (int j = 0; j < ROWS; ++j) {
-          o[j * PER_V + n].low += s[j * KEYS + i] * x.low;
-          o[j * PER_V + n].high += s[j * KEYS + i] * x.high;
-        }
-      }
-    }
-    if (next < end) { LOAD_V(next) }
   }
+}
 
-  // Combines the teams of a cluster, by shuffles.
+// Sums over the lanes: half of the rows, then half of the keys go to the other half of the lanes.
+void scores_over_lanes() {
+  [[unroll]] for (int kept = ROWS / 2; kept > 0; kept /= 2)
+    [[unroll]] for (int i = 0; i < kept * KEYS; ++i) s[i] += subgroupShuffleXor(s[i + kept * KEYS],
+        uint(kept * ROW_LANES));
+  [[unroll]] for (int kept = KEYS / 2; kept >= HELD; kept /= 2) {
+    const int to = SAME * kept / HELD;
+    const bool upper = (c & to) != 0;
+    [[unroll]] for (int i = 0; i < kept; ++i)
+      s[i] = (upper ? s[i + kept] : s[i]) + subgroupShuffleXor(upper ? s[i] : s[i + kept], uint(to));
+  }
+  [[unroll]] for (int to = SAME / 2; to > 0; to /= 2)
+    [[unroll]] for (int i = 0; i < HELD; ++i) s[i] += subgroupShuffleXor(s[i], uint(to));
+}
+
+// The scores in log2 units, -inf where the row does not see the key.
+void modify() {
+  rises = false;
+  [[unroll]] for (int i = 0; i < HELD; ++i) {
+    const int key = key0 + first + (own_key * HELD + i) * TEAMS;
+    float x = s[i] * scale;
+    if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
+    bool visible = key >= seen_from && key <= seen_to;
+    if (BIAS_DTYPE >= 0) {
+      const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)));
+      visible = visible && bias != NEG_INF;
+      x += bias;
+    }
+    if (SOFTCAP || BIAS_DTYPE >= 0) x *= LOG2E;
+    s[i] = visible ? max(x, LOWEST) : NEG_INF;
+    rises = rises || s[i] > m + RISE;
+  }
+}
+
+// The maximum becomes that of all keys so far.
+void rescale() {
+  float top = m;
+  [[unroll]] for (int i = 0; i < HELD; ++i) top = max(top, s[i]);
+  [[unroll]] for (int to = SAME; to < ROW_LANES; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
+  const float factor = exp2(m - top);
+  m = top;
+  l *= factor;
+  [[unroll]] for (int j = 0; j < ROWS; ++j) {
+    const float f = j == 0 ? factor : subgroupShuffleXor(factor, uint(j * ROW_LANES));
+    [[unroll]] for (int n = 0; n < PER_V; ++n) {
+      o[j * PER_V + n].low *= f;
+      o[j * PER_V + n].high *= f;
+    }
+  }
+}
+
+// Scores become P.
+void weigh() {
+  [[unroll]] for (int i = 0; i < HELD; ++i) {
+    s[i] = exp2(s[i] - m);
+    l += s[i];
+    if (DROPOUT) {
+      const int key = key0 + first + (own_key * HELD + i) * TEAMS;
+      s[i] = dropout_keeps(dropout, b * p.kv_heads * MEMBERS + head, query, key) ? s[i] * p.dropout_scale : 0.0;
+    }
+  }
+}
+
+// And back: P of all keys of the own row, then of the other rows.
+void weights_to_lanes() {
+  [[unroll]] for (int kept = HELD; kept < KEYS; kept *= 2) {
+    const int to = SAME * kept / HELD;
+    const bool upper = (c & to) != 0;
+    [[unroll]] for (int i = 0; i < kept; ++i) {
+      const float here = s[i], there = subgroupShuffleXor(here, uint(to));
+      s[i] = upper ? there : here;
+      s[i + kept] = upper ? here : there;
+    }
+  }
+  [[unroll]] for (int j = 1; j < ROWS; ++j)
+    [[unroll]] for (int i = 0; i < KEYS; ++i) s[j * KEYS + i] = subgroupShuffleXor(s[i], uint(j * ROW_LANES));
+}
+
+void accumulate() {
+  [[unroll]] for (int i = 0; i < KEYS; ++i) {
+    [[unroll]] for (int n = 0; n < PER_V; ++n) {
+      const Vec8 x = unpack(v[i * PER_V + n]);
+      [[unroll]] for (int j = 0; j < ROWS; ++j) {
+        o[j * PER_V + n].low += s[j * KEYS + i] * x.low;
+        o[j * PER_V + n].high += s[j * KEYS + i] * x.high;
+      }
+    }
+  }
+}
+
+// Combines the teams of a cluster, by shuffles.
+void combine_teams() {
   float top = m;
   [[unroll]] for (int to = LANES; to < CLUSTER; to *= 2) top = max(top, subgroupShuffleXor(top, uint(to)));
   const float factor = exp2(m - top);
@@ -334,46 +265,103 @@ void main() {
       }
     }
   }
-  // Combines the clusters of a block, through shared memory: sums[cluster][block][j][column], of row own_row(column) ^
-  // j.
-  const bool writes = team == 0;
+  writes = team == 0;
   if (writes && c % ROW_LANES == 0) tops[t / CLUSTER * ROWS + own_row] = vec2(top, l);
-  const uint64_t at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * splits + split);
-  [[unroll]] for (int j0 = 0; j0 < ROWS; j0 += PASS) {
-    if (writes) {
-      [[unroll]] for (int j = 0; j < PASS; ++j) {
-        [[unroll]] for (int n = 0; n < PER_V; ++n) {
-          const int to = ((t / CLUSTER * PASS + j) * WIDTH + (c + n * LANES) * 8) / 4;
-          sums[to] = o[(j0 + j) * PER_V + n].low;
-          sums[to + 1] = o[(j0 + j) * PER_V + n].high;
-        }
+}
+
+// Clusters of a block are combined through shared memory: sums[cluster][block][j][column], of row own_row(column) ^ j.
+void put_sums() {
+  if (writes) {
+    [[unroll]] for (int j = 0; j < PASS; ++j) {
+      [[unroll]] for (int n = 0; n < PER_V; ++n) {
+        const int to = ((t / CLUSTER * PASS + j) * WIDTH + (c + n * LANES) * 8) / 4;
+        sums[to] = o[(j0 + j) * PER_V + n].low;
+        sums[to + 1] = o[(j0 + j) * PER_V + n].high;
       }
     }
+  }
+}
+
+void combine_clusters() {
+  [[dont_unroll]] for (int i = t; i < BLOCKS * PASS * WIDTH / 4; i += LOCAL) {
+    const int column = i * 4 % WIDTH, j = i * 4 / WIDTH % PASS, of = i * 4 / WIDTH / PASS;
+    const int own = column / 8 % LANES / ROW_LANES ^ (j0 + j), r = of * ROWS + own;
+    vec2 others[CLUSTERS];
+    float most = LOWEST, sum = 0.0;
+    [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
+      others[n] = tops[(n * BLOCKS + of) * ROWS + own];
+      most = max(most, others[n].x);
+    }
+    vec4 x = vec4(0.0);
+    [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
+      const float f = exp2(others[n].x - most);
+      x += f * sums[((n * BLOCKS + of) * PASS + j) * WIDTH / 4 + column / 4];
+      sum += f * others[n].y;
+    }
+    if (r < HEAD_ROWS && column < PITCH) {
+      if (splits == 1) {
+        store_result(b, kv_h, r, column, x, sum, most);
+      } else {
+        PartialRef(p.partial + ((at + uint64_t(uint(r))) * PITCH + uint64_t(uint(column))) * 4).v = x;
+        if (column == 0) SumRef(p.stats + (at + uint64_t(uint(r))) * 8).v = vec2(most, sum);
+      }
+    }
+  }
+}
+
+void main() {
+  lane = int(gl_SubgroupInvocationID);
+  t = int(gl_SubgroupID * gl_SubgroupSize) + lane;
+  split = int(gl_WorkGroupID.x);
+  kv_h = int(gl_WorkGroupID.y);
+  b = int(gl_WorkGroupID.z);
+  if (RAGGED) sequence = sequence_of(b, QUERIES);
+  batch = b;
+  head_dim = p.head_dim;
+  v_dim = p.v_dim;
+  splits = p.splits;
+  q_last = RAGGED ? max(sequence.y, 1) - 1 : QUERIES - 1;
+  block = t / CLUSTER % BLOCKS;
+  cluster = t / CLUSTER / BLOCKS;
+  team = lane / LANES % TEAMS;
+  c = lane % LANES;
+  own_row = c / ROW_LANES;
+  own_key = c / SAME % KEY_LANES;
+  begin_keys();
+
+  // The queries are loaded first: loads arrive in order, and behind the keys and values they would arrive last.
+  load_queries();
+  if (begin < end) {
+    LOAD_K(begin)
+    LOAD_V(begin)
+  }
+  unpack_queries();
+  begin_row();
+  m = LOWEST;
+  l = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS * PER_V; ++i) o[i] = Vec8(vec4(0.0), vec4(0.0));
+
+  [[dont_unroll]] for (key0 = begin; key0 < end; key0 += stride) {
+    scores();
+    next = key0 + stride;
+    if (next < end) { LOAD_K(next) }
+    scores_over_lanes();
+    modify();
+    if (subgroupAny(rises)) {
+      rescale();
+    }
+    weigh();
+    weights_to_lanes();
+    accumulate();
+    if (next < end) { LOAD_V(next) }
+  }
+
+  combine_teams();
+  at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * splits + split);
+  [[unroll]] for (j0 = 0; j0 < ROWS; j0 += PASS) {
+    put_sums();
     meet();  // every cluster's part is written
-    [[dont_unroll]] for (int i = t; i < BLOCKS * PASS * WIDTH / 4; i += LOCAL) {
-      const int column = i * 4 % WIDTH, j = i * 4 / WIDTH % PASS, of = i * 4 / WIDTH / PASS;
-      const int own = column / 8 % LANES / ROW_LANES ^ (j0 + j), r = of * ROWS + own;
-      vec2 others[CLUSTERS];
-      float most = LOWEST, sum = 0.0;
-      [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
-        others[n] = tops[(n * BLOCKS + of) * ROWS + own];
-        most = max(most, others[n].x);
-      }
-      vec4 x = vec4(0.0);
-      [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {
-        const float f = exp2(others[n].x - most);
-        x += f * sums[((n * BLOCKS + of) * PASS + j) * WIDTH / 4 + column / 4];
-        sum += f * others[n].y;
-      }
-      if (r < HEAD_ROWS && column < PITCH) {
-        if (splits == 1) {
-          store_result(b, kv_h, r, column, x, sum, most);
-        } else {
-          PartialRef(p.partial + ((at + uint64_t(uint(r))) * PITCH + uint64_t(uint(column))) * 4).v = x;
-          if (column == 0) SumRef(p.stats + (at + uint64_t(uint(r))) * 8).v = vec2(most, sum);
-        }
-      }
-    }
+    combine_clusters();
     if (j0 + PASS < ROWS) meet();  // the sums have been read
   }
   if (splits == 1) return;
