@@ -5,6 +5,7 @@
 #pragma aule feature cooperative_matrix if T=bfloat16_t
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
+#pragma aule inline
 // 2-D convolution as a matrix product whose gathered operand never exists in memory: tiles are read straight from x.
 // Everything is channels-last: x [image][y][x][channel], one position's channels adjacent, 16-byte multiples per group.
 // MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); m is (image, y, x) of the result, k is
@@ -88,6 +89,7 @@ shared uvec4 tiles[B_TILE + B_ROWS * B_PITCH];
 #ifdef T_float
 const uint FM = BM / 16, FN = BN / 16;
 vec4 floats(uint at) { return uintBitsToFloat(tiles[at]); }
+#define Acc float
 #else
 const uint FM = WM / MAT_M, FN = WN / MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
 shared float fragment_staging[SUBGROUPS * MAT_M * MAT_N];
@@ -98,36 +100,7 @@ shared float fragment_staging[SUBGROUPS * MAT_M * MAT_N];
 #define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
 #endif
 
-// The offset of position (y, x) of x in its image, in vec16bs; false: it is outside.
-bool inside(int y, int x, out uint at) {
-  at = uint(y * p.width + x) * (p.pixel / E);
-  return uint(y) < uint(p.height) && uint(x) < uint(p.width);
-}
-// Row r of the positions: its image's place in vec16bs, its coordinates before a tap is added.
-void locate(uint r, out uint image, out int y, out int x) {
-  const uint i = divided(r, p.by_area), rest = r - i * p.area, line = divided(rest, p.by_row_width);
-  image = i * uint(p.height * p.width) * (p.pixel / E);
-  y = int(line) * p.mul[0] + p.off[0];
-  x = int(rest - line * p.row_width) * p.mul[1] + p.off[1];
-}
-// k or n as {offset along y, along x, vec16b of the pixel}.
-void tap_of(uint k, out int y, out int x, out uint vec16b) {
-  const uint tap = divided(k, p.by_channels), line = divided(tap, p.by_kernel_width);
-  y = int(line) * p.step[0];
-  x = int(tap - line * uint(p.kernel_width)) * p.step[1];
-  vec16b = (k - tap * p.channels) / E;
-}
-
-uint64_t group_bias;
-void store(uint64_t out_, uint row, uint col, float v) {
-  if (row >= p.m || col >= p.n) return;
-#ifdef MAKES_weights
-  F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
-#else
-  if (HAS_BIAS) v += load_float(group_bias, col, DTYPE);
-  store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
-#endif
-}
+#include "conv/positions.glsl"
 
 #ifdef MAKES_positions
 #define LOAD_A(fragment, i, s) \
@@ -141,26 +114,22 @@ void store(uint64_t out_, uint row, uint col, float v) {
   coopMatLoad(fragment, tiles, B_TILE + s * B_PITCH + (subgroup_n + j * MAT_N) / E, B_PITCH, ROW_MAJOR);
 #endif
 
-void main() {
-  const uint t = gl_LocalInvocationID.x, tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN;
-  const uint id = linear_group(), per_product = tiles_m * tiles_n, product = id / per_product, tile = id % per_product;
-  if (product >= p.groups * p.splits) return;  // the whole workgroup leaves
-  const uint group = product % p.groups, split = product / p.groups, m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
-  const uint64_t x = p.x + uint64_t(group * p.x_group) * SIZE, w = p.w + uint64_t(group) * p.w_group * SIZE;
-  group_bias = p.bias + uint64_t(group * p.n) * SIZE;
-  uvec4 held_a[A_LOADS], held_b[B_LOADS];
-  const uint a_col = t % A_ROW, b_col = t % B_ROW, a_row = t / A_ROW, b_row = t / B_ROW;
+uint m0, n0, a_col, b_col, a_row, b_row, k_end;
+uint64_t x, w, out_;
+uvec4 held_a[A_LOADS], held_b[B_LOADS];
+Acc acc[FM][FN];
 
 #ifdef MAKES_positions
-  const uint k_begin = 0, k_end = p.k;
-  const uint64_t out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
-  uint first[A_LOADS], w_row[B_LOADS];  // the place of (y0, x0) in vec16bs, to which a tap's is added, and of w's row
-  int y0[A_LOADS], x0[A_LOADS];
+uint first[A_LOADS], w_row[B_LOADS];  // the place of (y0, x0) in vec16bs, to which a tap's is added, and of w's row
+int y0[A_LOADS], x0[A_LOADS];
+
+void begin_loads() {
   UN for (uint i = 0; i < A_LOADS; ++i) {
     locate(min(m0 + a_row + i * A_NEXT, p.m - 1), first[i], y0[i], x0[i]);
     first[i] += uint(y0[i] * p.width + x0[i]) * (p.pixel / E);
   }
   UN for (uint i = 0; i < B_LOADS; ++i) w_row[i] = min(n0 + b_row + i * B_NEXT, p.n - 1) * (p.w_ld / E);
+}
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
     const uint at_k = start + a_col * E;                                                                              \
@@ -180,12 +149,12 @@ void main() {
     }                                                                                                                 \
   }
 #else
-  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
-  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
-  const uint64_t out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
-  int tap_y, tap_x;
-  uint vec16b;
+int tap_y, tap_x;
+uint vec16b;
+
+void begin_loads() {
   tap_of(min(n0 + b_col * E, p.n - 1), tap_y, tap_x, vec16b);
+}
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
     UN for (uint i = 0; i < A_LOADS; ++i) {                                                                           \
@@ -206,58 +175,47 @@ void main() {
 #endif
 
 #ifdef T_float
-  const uint tx = t % 16, ty = t / 16;
-  float acc[FM][FN];
-  UN for (uint i = 0; i < FM; ++i)
-    UN for (uint j = 0; j < FN; ++j) acc[i][j] = 0.0;
-#else
-  const uint subgroup = gl_SubgroupID, subgroup_m = subgroup % (BM / WM) * WM, subgroup_n = subgroup / (BM / WM) * WN;
-  Acc acc[FM][FN];
-  UN for (uint i = 0; i < FM; ++i)
-    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
-#endif
-  LOAD_BOTH(k_begin)
-  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    UN for (uint i = 0; i < A_LOADS; ++i) tiles[(a_row + i * A_NEXT) * A_PITCH + a_col] = held_a[i];
-    UN for (uint i = 0; i < B_LOADS; ++i) tiles[B_TILE + (b_row + i * B_NEXT) * B_PITCH + b_col] = held_b[i];
-    barrier();  // this step's tiles are written
-    LOAD_BOTH(k + BK)
-#ifdef T_float
+uint tx, ty;
 #ifdef MAKES_positions
-    UN for (uint s = 0; s < BK / 4; ++s) {  // 4 k at a time
-      vec4 u[FM], v[FN];
-      UN for (uint i = 0; i < FM; ++i) u[i] = floats((ty + 16 * i) * A_PITCH + s);
-      UN for (uint j = 0; j < FN; ++j) v[j] = floats(B_TILE + (tx + 16 * j) * B_PITCH + s);
-      UN for (uint e = 0; e < 4; ++e)
-        UN for (uint i = 0; i < FM; ++i)
-          UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i][e], v[j][e], acc[i][j]);
-    }
-#else
-    UN for (uint s = 0; s < BK; ++s) {
-      vec4 u[FM / 4], v[FN / 4];
-      UN for (uint i = 0; i < FM / 4; ++i) u[i] = floats(s * A_PITCH + ty + 16 * i);
-      UN for (uint j = 0; j < FN / 4; ++j) v[j] = floats(B_TILE + s * B_PITCH + tx + 16 * j);
+#define RESULT_ROW(i) (m0 + ty + 16 * i)
+#define RESULT_COLUMN(j) (n0 + tx + 16 * j)
+void multiply_step() {
+  UN for (uint s = 0; s < BK / 4; ++s) {  // 4 k at a time
+    vec4 u[FM], v[FN];
+    UN for (uint i = 0; i < FM; ++i) u[i] = floats((ty + 16 * i) * A_PITCH + s);
+    UN for (uint j = 0; j < FN; ++j) v[j] = floats(B_TILE + (tx + 16 * j) * B_PITCH + s);
+    UN for (uint e = 0; e < 4; ++e)
       UN for (uint i = 0; i < FM; ++i)
-        UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i / 4][i % 4], v[j / 4][j % 4], acc[i][j]);
-    }
-#endif
-#else
-    MULTIPLY_STEP(BK, s += MAT_N)
-#endif
-    barrier();  // the tiles are read before the next step overwrites them
+        UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i][e], v[j][e], acc[i][j]);
   }
+}
+#else
+#define RESULT_ROW(i) (m0 + (ty + 16 * (i / 4)) * 4 + i % 4)
+#define RESULT_COLUMN(j) (n0 + (tx + 16 * (j / 4)) * 4 + j % 4)
+void multiply_step() {
+  UN for (uint s = 0; s < BK; ++s) {
+    vec4 u[FM / 4], v[FN / 4];
+    UN for (uint i = 0; i < FM / 4; ++i) u[i] = floats(s * A_PITCH + ty + 16 * i);
+    UN for (uint j = 0; j < FN / 4; ++j) v[j] = floats(B_TILE + s * B_PITCH + tx + 16 * j);
+    UN for (uint i = 0; i < FM; ++i)
+      UN for (uint j = 0; j < FN; ++j) acc[i][j] = fma(u[i / 4][i % 4], v[j / 4][j % 4], acc[i][j]);
+  }
+}
+#endif
 
-#ifdef T_float
-  UN for (uint i = 0; i < FM; ++i) {
-    UN for (uint j = 0; j < FN; ++j) {
-#ifdef MAKES_positions
-      store(out_, m0 + ty + 16 * i, n0 + tx + 16 * j, acc[i][j]);
+void store_result() {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) store(out_, RESULT_ROW(i), RESULT_COLUMN(j), acc[i][j]);
+}
 #else
-      store(out_, m0 + (ty + 16 * (i / 4)) * 4 + i % 4, n0 + (tx + 16 * (j / 4)) * 4 + j % 4, acc[i][j]);
+uint subgroup, subgroup_m, subgroup_n;
+#ifdef T_bfloat16_t
+#define PACK(pair) (float_to_bf16(pair.x) | float_to_bf16(pair.y) << 16)
+#else
+#define PACK(pair) packHalf2x16(pair)
 #endif
-    }
-  }
-#else
+
+void store_result() {
   const uint mine = subgroup * MAT_M * MAT_N, lanes = LOCAL / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; ++j) {
@@ -273,11 +231,7 @@ void main() {
               vec2 pair = vec2(fragment_staging[mine + q * 8 + 2 * e], fragment_staging[mine + q * 8 + 2 * e + 1]);
               if (HAS_BIAS) pair += vec2(load_float(group_bias, col + 2 * e, DTYPE),
                   load_float(group_bias, col + 2 * e + 1, DTYPE));
-#ifdef T_bfloat16_t
-              v[e] = float_to_bf16(pair.x) | float_to_bf16(pair.y) << 16;
-#else
-              v[e] = packHalf2x16(pair);
-#endif
+              v[e] = PACK(pair);
             }
             Vec16b(out_ + (uint64_t(row) * p.out_ld + col) * 2).v = v;
           }
@@ -289,5 +243,58 @@ void main() {
       barrier();  // and read
     }
   }
+}
 #endif
+
+void main() {
+  const uint t = gl_LocalInvocationID.x, tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN;
+  const uint id = linear_group(), per_product = tiles_m * tiles_n, product = id / per_product, tile = id % per_product;
+  if (product >= p.groups * p.splits) return;  // the whole workgroup leaves
+  const uint group = product % p.groups, split = product / p.groups;
+  m0 = tile / tiles_n * BM;
+  n0 = tile % tiles_n * BN;
+  x = p.x + uint64_t(group * p.x_group) * SIZE;
+  w = p.w + uint64_t(group) * p.w_group * SIZE;
+  group_bias = p.bias + uint64_t(group * p.n) * SIZE;
+  a_col = t % A_ROW;
+  b_col = t % B_ROW;
+  a_row = t / A_ROW;
+  b_row = t / B_ROW;
+
+#ifdef MAKES_positions
+  const uint k_begin = 0;
+  k_end = p.k;
+  out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
+#else
+  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+  const uint k_begin = min(split * per_split * BK, p.k);
+  k_end = min(k_begin + per_split * BK, p.k);
+  out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
+#endif
+  begin_loads();
+
+#ifdef T_float
+  tx = t % 16;
+  ty = t / 16;
+#else
+  subgroup = gl_SubgroupID;
+  subgroup_m = subgroup % (BM / WM) * WM;
+  subgroup_n = subgroup / (BM / WM) * WN;
+#endif
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
+  LOAD_BOTH(k_begin)
+  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
+    UN for (uint i = 0; i < A_LOADS; ++i) tiles[(a_row + i * A_NEXT) * A_PITCH + a_col] = held_a[i];
+    UN for (uint i = 0; i < B_LOADS; ++i) tiles[B_TILE + (b_row + i * B_NEXT) * B_PITCH + b_col] = held_b[i];
+    barrier();  // this step's tiles are written
+    LOAD_BOTH(k + BK)
+#ifdef T_float
+    multiply_step();
+#else
+    MULTIPLY_STEP(BK, s += MAT_N)
+#endif
+    barrier();  // the tiles are read before the next step overwrites them
+  }
+  store_result();
 }

@@ -8,6 +8,7 @@
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule feature subgroup_shuffle if FRAGMENTS=1
 #pragma aule feature subgroup_shuffle if FRAGMENTS=2
+#pragma aule inline
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -123,35 +124,7 @@ uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
 #endif
 
-uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
-
-// Columns col to col + 7 of a row of c or of the residual, as words of two.
-uvec4 load_row(uint64_t base, uint row, uint col, int row_stride, int col_stride, int vec) {
-  const int valid = int(p.n) - int(col);
-  if (row >= p.m || valid <= 0) return uvec4(0);
-  const uint64_t at = address(base, int64_t(row) * row_stride + int64_t(col) * col_stride);
-  if (vec == 8) return Vec16b(at).v;
-  uvec4 v = uvec4(0);
-  UN for (int i = 0; i < 8; ++i)
-    if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * col_stride)).v) << (16 * (i % 2));
-  return v;
-}
-uvec4 load_c(uint64_t c, uint row, uint col) { return load_row(c, row, col, p.c_m, p.c_n, C_VEC); }
-uvec4 load_residual(uint64_t residual, uint row, uint col) {
-  return load_row(residual, row, col, p.out_m, p.out_n, OUT_VEC);
-}
-vec2 activate2(vec2 v) { return vec2(activate(v.x), activate(v.y)); }
-void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
-  const int valid = int(p.n) - int(col);
-  if (row >= p.m || valid <= 0) return;
-  const uint64_t at = address(out_, int64_t(row) * p.out_m + int64_t(col) * p.out_n);
-  if (OUT_VEC == 8) {
-    Vec16b(at).v = v;
-  } else {
-    UN for (int i = 0; i < 8; ++i)
-      if (i < valid) U16Ref(address(at, int64_t(i) * p.out_n)).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
-  }
-}
+#include "matmul/coopmat_epilogue.glsl"
 
 // Fragments of the step in shared memory: `s` counts matrices along k.
 #if FRAGMENTS == 1
@@ -184,67 +157,14 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
       gl_CooperativeMatrixLayoutRowMajor);
 #endif
 
-void main() {
-  const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
-  const uint tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN, per_product = tiles_m * tiles_n;
-  const uint group = linear_group(), product = group / per_product;
-  if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
-  const uint batch = product % p.batches, split = product / p.batches;
-  const uint tile = group % per_product;
-  PLACE_TILE(tile, BAND, BM, BN)
-  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
-  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
-  const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+uint lane, subgroup, subgroup_m, subgroup_n;
+Acc acc[FM][FN];
+uint row0, col0;
+uint64_t c, out_, residual, partial;
 
-  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * 2,
-      b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
-  uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
-      b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
-  const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
-  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
-      b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
-  uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
-  int a_rest = 8, b_rest = 8;
-  START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
-  START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
-
-  const uint subgroup = gl_SubgroupID, subgroup_m = subgroup % (BM / WM), subgroup_n = subgroup / (BM / WM);
-  Acc acc[FM][FN];
-  UN for (uint i = 0; i < FM; ++i)
-    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
-  uvec4 held_a[A_LOADS], held_b[B_LOADS];
-  // Without checks there is nothing to load past the last step: it is loaded again.
-#define LOAD_BOTH(CHECK)                                                                                              \
-  LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
-  LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
-  LOAD_BOTH(K_CHECKS != 0)
-  // The next step begins where this one ends, which may be shorter than its tiles.
-  if (K_CHECKS == 2) {
-    const uint back = k_begin + BK - head_end;
-    if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
-    if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
-  }
-  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
-    PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
-    barrier();  // this step's tiles are written
-    if (K_CHECKS == 1 || k + BK < k_end) {
-      if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
-      if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += !B_MN_MAJOR ? BK * 2 : b_ld * BK;
-      a_k += BK;
-      b_k += BK;
-    }
-    LOAD_BOTH(K_CHECKS == 1)
-    MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
-    barrier();  // the tiles are read before the next step overwrites them
-  }
-
-  const uint row0 = m0 + subgroup_m * WM, col0 = n0 + subgroup_n * WN;
-  const uint64_t c = address(p.c, int64_t(batch) * p.c_batch), out_ = address(p.out_, int64_t(batch) * p.out_batch);
-  const uint64_t residual = address(p.residual, int64_t(batch) * p.out_batch);
-  const uint64_t partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
+// The epilogue: lanes exchange what they hold, or subgroups put it into the staging memory.
 #if FRAGMENTS
+void store_result() {
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
       UN for (uint h = 0; h < 2; ++h) {
@@ -283,7 +203,9 @@ void main() {
       }
     }
   }
+}
 #else
+void store_result() {
   const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = LOCAL / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
@@ -315,5 +237,72 @@ void main() {
       barrier();  // and read
     }
   }
+}
 #endif
+
+void main() {
+  const uint t = gl_LocalInvocationID.x;
+  lane = gl_SubgroupInvocationID;
+  const uint tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN, per_product = tiles_m * tiles_n;
+  const uint group = linear_group(), product = group / per_product;
+  if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
+  const uint batch = product % p.batches, split = product / p.batches;
+  const uint tile = group % per_product;
+  PLACE_TILE(tile, BAND, BM, BN)
+  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
+  const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+
+  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * 2,
+      b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
+  uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
+  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
+      b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
+  const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
+  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
+      b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
+  uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
+  int a_rest = 8, b_rest = 8;
+  START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
+  START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
+
+  subgroup = gl_SubgroupID;
+  subgroup_m = subgroup % (BM / WM);
+  subgroup_n = subgroup / (BM / WM);
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
+  uvec4 held_a[A_LOADS], held_b[B_LOADS];
+  // Without checks there is nothing to load past the last step: it is loaded again.
+#define LOAD_BOTH(CHECK)                                                                                              \
+  LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
+  LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
+  LOAD_BOTH(K_CHECKS != 0)
+  // The next step begins where this one ends, which may be shorter than its tiles.
+  if (K_CHECKS == 2) {
+    const uint back = k_begin + BK - head_end;
+    if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
+    if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
+  }
+  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
+    PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
+    PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
+    barrier();  // this step's tiles are written
+    if (K_CHECKS == 1 || k + BK < k_end) {
+      if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
+      if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += !B_MN_MAJOR ? BK * 2 : b_ld * BK;
+      a_k += BK;
+      b_k += BK;
+    }
+    LOAD_BOTH(K_CHECKS == 1)
+    MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
+    barrier();  // the tiles are read before the next step overwrites them
+  }
+
+  row0 = m0 + subgroup_m * WM;
+  col0 = n0 + subgroup_n * WN;
+  c = address(p.c, int64_t(batch) * p.c_batch);
+  out_ = address(p.out_, int64_t(batch) * p.out_batch);
+  residual = address(p.residual, int64_t(batch) * p.out_batch);
+  partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
+  store_result();
 }

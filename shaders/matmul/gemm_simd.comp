@@ -1,4 +1,5 @@
 #pragma aule feature subgroup_shuffle
+#pragma aule inline
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 // out = alpha * a @ b + beta * c, float32, float16, bfloat16 with float32 accumulation; any strides on every side.
@@ -43,14 +44,40 @@ uint readable(int pair, uint start, uint lane, uint i, uint end) {
   return min(held(pair, start, lane, i), pair == 2 ? end - 2 + (i & 1) : end - 1);
 }
 
+uint l, batch, m0, n0;
+float acc[R][C];
+
+// Rows and columns past the end have computed the last one's values, and store them where that one does: without
+// branches here the pipeline compiles three times faster. So c must not be out (the host sees to it).
+void store_result() {
+  const uint64_t out_start = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * ES;
+  const uint64_t c_start = p.c + uint64_t(int64_t(batch) * p.c_batch) * ES;
+  uint64_t out_col[C], c_col[C];
+  [[unroll]] for (int j = 0; j < C; ++j) {
+    const uint col = readable(B_PAIR, n0, l, j, p.n);
+    out_col[j] = out_start + uint64_t(int64_t(col) * p.out_n) * ES;
+    c_col[j] = c_start + uint64_t(int64_t(col) * p.c_n) * ES;
+  }
+  [[unroll]] for (int i = 0; i < R; ++i) {
+    const uint row = readable(A_PAIR, m0, i % 8, i / 8, p.m);
+    const uint64_t out_row = uint64_t(int64_t(row) * p.out_m) * ES, c_row = uint64_t(int64_t(row) * p.c_m) * ES;
+    [[unroll]] for (int j = 0; j < C; ++j) {
+      float v = p.alpha * acc[i][j];
+      if (HAS_C) v += p.beta * load_float(c_col[j] + c_row, 0, DTYPE);
+      store_float(out_col[j] + out_row, 0, DTYPE, v);
+    }
+  }
+}
+
 void main() {
-  const uint l = gl_LocalInvocationID.x;
+  l = gl_LocalInvocationID.x;
   const uint tiles_m = (p.m + R - 1) / R, tiles_n = (p.n + 8 * C - 1) / (8 * C);
   const uint group = linear_group();
-  const uint batch = group / (tiles_m * tiles_n);
+  batch = group / (tiles_m * tiles_n);
   if (batch >= p.batches) return;
   const uint tile = group % (tiles_m * tiles_n);
-  const uint m0 = (tile / tiles_n) * R, n0 = (tile % tiles_n) * 8 * C;
+  m0 = (tile / tiles_n) * R;
+  n0 = (tile % tiles_n) * 8 * C;
 
   // Rows and columns past the end read the last valid one and are not stored.
   const uint64_t a_start = p.a + uint64_t(int64_t(batch) * p.a_batch) * ES, a_next = uint64_t(int64_t(p.a_k) * ES);
@@ -61,7 +88,6 @@ void main() {
   [[unroll]] for (int j = 0; j < C; ++j)
     b_at[j] = b_start + uint64_t(int64_t(readable(B_PAIR, n0, l, j, p.n)) * p.b_n) * ES;
 
-  float acc[R][C];
   [[unroll]] for (int i = 0; i < R; ++i)
     [[unroll]] for (int j = 0; j < C; ++j) acc[i][j] = 0.0;
 
@@ -107,24 +133,5 @@ void main() {
       }
     }
   }
-
-  // Rows and columns past the end have computed the last one's values, and store them where that one does: without
-  // branches here the pipeline compiles three times faster. So c must not be out (the host sees to it).
-  const uint64_t out_start = p.out_ + uint64_t(int64_t(batch) * p.out_batch) * ES;
-  const uint64_t c_start = p.c + uint64_t(int64_t(batch) * p.c_batch) * ES;
-  uint64_t out_col[C], c_col[C];
-  [[unroll]] for (int j = 0; j < C; ++j) {
-    const uint col = readable(B_PAIR, n0, l, j, p.n);
-    out_col[j] = out_start + uint64_t(int64_t(col) * p.out_n) * ES;
-    c_col[j] = c_start + uint64_t(int64_t(col) * p.c_n) * ES;
-  }
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    const uint row = readable(A_PAIR, m0, i % 8, i / 8, p.m);
-    const uint64_t out_row = uint64_t(int64_t(row) * p.out_m) * ES, c_row = uint64_t(int64_t(row) * p.c_m) * ES;
-    [[unroll]] for (int j = 0; j < C; ++j) {
-      float v = p.alpha * acc[i][j];
-      if (HAS_C) v += p.beta * load_float(c_col[j] + c_row, 0, DTYPE);
-      store_float(out_col[j] + out_row, 0, DTYPE, v);
-    }
-  }
+  store_result();
 }

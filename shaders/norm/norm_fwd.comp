@@ -4,6 +4,7 @@
 #pragma aule feature float64 if C=double
 #pragma aule feature subgroup_arithmetic if GROUP=2
 #pragma aule feature subgroup_shuffle if GROUP=2
+#pragma aule inline
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -59,17 +60,58 @@ V4 normal(V4 v, C mean, C rstd, uint64_t row, uint k) {
   return v;
 }
 
+uint64_t row;
+Row x, y;
+Moments t;
+
+// The moments of a row that is not kept in registers.
+#if GROUP
+uint lane;
+void read_moments() {
+  const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
+  for (uint first = 0; first < p.n; first += LOCAL * 256u) {
+    uint last = min(p.n, first + LOCAL * 256u);
+    V4 s1 = V4(0), s2 = V4(0);
+    C count = C(0);
+    for (uint k = first + lane * 4u; k < last; k += LOCAL * 4u) {
+      V4 d = fetch(x, k, X_DTYPE, shift) - shift;
+      s1 += d;
+      s2 += d * d;
+      count += C(min(4u, p.n - k));
+    }
+    t = combine(t, moments(count, shift, sum4(s1), sum4(s2)));
+  }
+  const C mean = group_sum(Pair(t.n * t.mean, C(0))).a / C(p.n), d = t.mean - mean;
+  t = Moments(C(p.n), mean, group_sum(Pair(t.m2 + t.n * d * d, C(0))).a);
+}
+#else
+void read_moments() {
+  const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
+  for (uint first = 0; first < p.n; first += BLOCK) {
+    uint last = min(p.n, first + BLOCK);
+    V4 s1 = V4(0), s2 = V4(0);
+    for (uint k = first; k < last; k += 4u) {
+      V4 d = fetch(x, k, X_DTYPE, shift) - shift;
+      s1 += d;
+      s2 += d * d;
+    }
+    t = combine(t, moments(C(last - first), shift, sum4(s1), sum4(s2)));
+  }
+}
+#endif
+
 void main() {
 #if GROUP
-  uint64_t row = uint64_t(linear_group());
+  row = uint64_t(linear_group());
 #else
-  uint64_t row = linear_invocation();
+  row = linear_invocation();
 #endif
   if (row >= p.rows) return;  // GROUP 1: the whole workgroup leaves
-  Row x = Row(p.x, row * p.n, uint64_t(1), p.n), y = Row(p.y, row * p.n, uint64_t(1), p.n);
-  Moments t = Moments(C(0), C(0), C(0));
+  x = Row(p.x, row * p.n, uint64_t(1), p.n);
+  y = Row(p.y, row * p.n, uint64_t(1), p.n);
+  t = Moments(C(0), C(0), C(0));
 #if GROUP
-  uint lane = gl_LocalInvocationID.x;
+  lane = gl_LocalInvocationID.x;
   V4 kept[KEPT];
 #ifndef C_double
   u64vec2 early_w[KEPT], early_b[KEPT];
@@ -90,34 +132,10 @@ void main() {
       t = group_moments(kept, lane);
     }
   } else {
-    const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
-    for (uint first = 0; first < p.n; first += LOCAL * 256u) {
-      uint last = min(p.n, first + LOCAL * 256u);
-      V4 s1 = V4(0), s2 = V4(0);
-      C count = C(0);
-      for (uint k = first + lane * 4u; k < last; k += LOCAL * 4u) {
-        V4 d = fetch(x, k, X_DTYPE, shift) - shift;
-        s1 += d;
-        s2 += d * d;
-        count += C(min(4u, p.n - k));
-      }
-      t = combine(t, moments(count, shift, sum4(s1), sum4(s2)));
-    }
-    const C mean = group_sum(Pair(t.n * t.mean, C(0))).a / C(p.n), d = t.mean - mean;
-    t = Moments(C(p.n), mean, group_sum(Pair(t.m2 + t.n * d * d, C(0))).a);
+    read_moments();
   }
 #else
-  const C shift = IS_RMS ? C(0) : load1(p.x, row * p.n, X_DTYPE);
-  for (uint first = 0; first < p.n; first += BLOCK) {
-    uint last = min(p.n, first + BLOCK);
-    V4 s1 = V4(0), s2 = V4(0);
-    for (uint k = first; k < last; k += 4u) {
-      V4 d = fetch(x, k, X_DTYPE, shift) - shift;
-      s1 += d;
-      s2 += d * d;
-    }
-    t = combine(t, moments(C(last - first), shift, sum4(s1), sum4(s2)));
-  }
+  read_moments();
 #endif
   C mean = IS_RMS ? C(0) : t.mean;
 #if GROUP == 2

@@ -1,0 +1,34 @@
+// For the epilogue of gemm_coopmat.comp: rows of c, of the residual and of out, 8 columns at a time. The kernel has
+// declared Params, its constants and Vec16b.
+#ifndef AULE_GEMM_COOPMAT_EPILOGUE_GLSL
+#define AULE_GEMM_COOPMAT_EPILOGUE_GLSL
+uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
+
+// Columns col to col + 7 of a row of c or of the residual, as words of two.
+uvec4 load_row(uint64_t base, uint row, uint col, int row_stride, int col_stride, int vec) {
+  const int valid = int(p.n) - int(col);
+  if (row >= p.m || valid <= 0) return uvec4(0);
+  const uint64_t at = address(base, int64_t(row) * row_stride + int64_t(col) * col_stride);
+  if (vec == 8) return Vec16b(at).v;
+  uvec4 v = uvec4(0);
+  UN for (int i = 0; i < 8; ++i)
+    if (i < valid) v[i / 2] |= uint(U16Ref(address(at, int64_t(i) * col_stride)).v) << (16 * (i % 2));
+  return v;
+}
+uvec4 load_c(uint64_t c, uint row, uint col) { return load_row(c, row, col, p.c_m, p.c_n, C_VEC); }
+uvec4 load_residual(uint64_t residual, uint row, uint col) {
+  return load_row(residual, row, col, p.out_m, p.out_n, OUT_VEC);
+}
+vec2 activate2(vec2 v) { return vec2(activate(v.x), activate(v.y)); }
+void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
+  const int valid = int(p.n) - int(col);
+  if (row >= p.m || valid <= 0) return;
+  const uint64_t at = address(out_, int64_t(row) * p.out_m + int64_t(col) * p.out_n);
+  if (OUT_VEC == 8) {
+    Vec16b(at).v = v;
+  } else {
+    UN for (int i = 0; i < 8; ++i)
+      if (i < valid) U16Ref(address(at, int64_t(i) * p.out_n)).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
+  }
+}
+#endif
