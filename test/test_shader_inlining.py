@@ -34,6 +34,8 @@ def test_files_that_do_not_say_so_stay(inlined):
         (2, ["void f(float x)", "{", "}"], "one line"),
         (2, ["void f(inout float x) {", "}"], "a value"),
         (2, ["void f(float x[4]) {", "}"], "a value"),
+        (2, ["float y = sqrt(2.0);", "void f(float x) {", "}"], "a variable"),
+        (2, ["float y[2],", "    z;", "void f(float x) {", "}"], "a variable"),
         (3, ["void f(float x) {", "  if (x > 0.0) return;", "}"], "leave main"),
         (3, ["void f(float x) {", "#ifdef A", "#endif", "}"], "no directive"),
         (4, ["void f(float x) {", "  ;", "  /* half */", "}"], "comments"),

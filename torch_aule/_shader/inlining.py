@@ -60,6 +60,8 @@ def inlined(lines: list[str], files: list[str]) -> list[str]:
             out.append(line + " " + " ".join(moved))
         elif own and re.match(r"\s*(inline\s+)?void\s+\w+\s*\(", line):
             refuse(i, "a void function's head is one line, `void name(type a, type b) {`")
+        elif own and re.match(rf"(?!{FILE_SCOPE})\w+ \w+\s*[\[=,;]", line):
+            refuse(i, "a variable's declaration is one line, and calls nothing")
         else:
             out.append(line)
         i += 1
