@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CSRC, SHADERS, TESTS = ROOT / "csrc", ROOT / "shaders", ROOT / "test"
 MAX_LINES = 500
+MAX_LINES_OF_MAIN = 80
 TORCH = ("torch/", "ATen/", "c10/")
 SHADER_FILES = sorted(SHADERS.glob("*/*.comp"))
 
@@ -241,6 +242,17 @@ def test_lines_end_at_column_120():
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > 120
     ]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+def test_mains_of_shaders_are_short():
+    """A longer main() is divided into functions. With `#pragma aule inline` the SPIR-V stays the same."""
+    wrong = []
+    for path in [p for p in SHADERS.glob("*/*") if p.suffix in (".comp", ".glsl")]:
+        text = path.read_text()
+        mains = re.findall(r"^void main\(\) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL)
+        assert len(mains) == text.count("void main("), f"{path.name}: a main() that this does not read"
+        wrong += [f"{path.relative_to(ROOT)}: {n} lines" for m in mains if (n := m.count("\n")) > MAX_LINES_OF_MAIN]
     assert not wrong, "\n".join(wrong)
 
 
