@@ -1,5 +1,5 @@
 // The first statements of main() of the kernels with a block of queries per workgroup: its position and its tiles of
-// keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base and dropout.
+// keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, dropout, begin, end and last_tile.
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -19,9 +19,10 @@
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
   const int last = min(first + BLOCK, query_count()) - 1;
-  const int begin = keys_begin(first) / TILE, end = (max(keys_end(last), 0) + TILE - 1) / TILE;
+  begin = keys_begin(first) / TILE;
+  end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
   const int full_begin = BOUNDED_LEFT ? clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin,
       full_end) : begin;
-  const int last_tile = max(end, 1) - 1;
+  last_tile = max(end, 1) - 1;
 

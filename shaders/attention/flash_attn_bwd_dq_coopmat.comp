@@ -33,8 +33,9 @@ Elements slope[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT];
 Acc dq[ROW_BLOCKS * ROLE_FRAGS];
 float lse[ROW_BLOCKS * LANE_ROWS], delta[ROW_BLOCKS * LANE_ROWS];
 
-// Uniform in this workgroup, but for row0 and role.
-int b, h, bh, row0, role;
+// Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
+int b, h, bh, row0, role, staging;
+int begin, end, last_tile;  // tiles of keys
 uint64_t bias_base;
 Dropout dropout;
 uint kept;  // of this unit, drawn before the last products of the previous unit
@@ -296,13 +297,8 @@ void pass(int from, int to, int last, bool masked) {
   }
 }
 
-void main() {
-#include "attention/coopmat_query_block.glsl"
-  role = ROLE_SPLIT == 1 ? 0 : subgroup % ROLE_SPLIT;
-  const bool sums = SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK);
-  if (ONLY_DELTA && !sums) return;
-
-  const int staging = subgroup * STAGING_SIZE;
+// The stationary fragments of Q and dO, and the loads of the first tile.
+void load_queries() {
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
   const uint64_t g_head = query_rows(p.grad_out, p.grad_out_stride, b, h);
   if (ROLE_SPLIT == 2) {
@@ -333,7 +329,16 @@ void main() {
     ROWS_TO_FRAGMENTS(g_frag, g_rows, DV)
     barrier();  // the fragment staging has been read
   }
+}
 
+void main() {
+#include "attention/coopmat_query_block.glsl"
+  role = ROLE_SPLIT == 1 ? 0 : subgroup % ROLE_SPLIT;
+  const bool sums = SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK);
+  if (ONLY_DELTA && !sums) return;
+
+  staging = subgroup * STAGING_SIZE;
+  load_queries();
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * ROLE_FRAGS; ++i) dq[i] = Acc(0.0);
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
     [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {

@@ -36,8 +36,9 @@ Acc s[ROW_BLOCKS * BLOCKS_IN_FLIGHT];
 Acc o[ROW_BLOCKS * FRAGS_V];
 float m[ROW_BLOCKS * LANE_ROWS], l[ROW_BLOCKS * LANE_ROWS];
 
-// Uniform in this workgroup, but for row0.
-int b, h, bh, row0;
+// Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
+int b, h, bh, row0, staging;
+int begin, end, last_tile, begin_tile, visits;  // tiles of keys
 uint64_t bias_base;
 float score_scale;
 Dropout dropout;
@@ -197,11 +198,8 @@ void pass(int from, int to, bool careful) {
   }
 }
 
-void main() {
-#include "attention/coopmat_query_block.glsl"
-  score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
-  const int begin_tile = min(begin, last_tile), visits = end - begin;
-  const int staging = subgroup * STAGING_SIZE;
+// The stationary fragments of Q, and the loads of the first tile.
+void load_queries() {
   const uint64_t q_head = query_rows(p.query, p.query_stride, b, h);
   if (FROM_GLOBAL) {
     fetch_a(begin_tile);
@@ -214,6 +212,31 @@ void main() {
     ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
     barrier();  // the fragment staging has been read
   }
+}
+
+#define BY_SUM(r, e) inverse[(r) * LANE_ROWS + LANE_ROW_OF(e)]
+void store_result() {
+  const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * TRUNCATION_BIAS;
+  float inverse[ROW_BLOCKS * LANE_ROWS];
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
+      const float sum = row_sum(l[r * LANE_ROWS + t]);
+      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t);
+      inverse[r * LANE_ROWS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
+      if (lane() % LANES_PER_ROW == 0 && row <= last_query())
+        F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
+            (m[r * LANE_ROWS + t] + log2(sum)) * LN2;
+    }
+  STORE_ROWS(o, BY_SUM, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
+}
+
+void main() {
+#include "attention/coopmat_query_block.glsl"
+  score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
+  begin_tile = min(begin, last_tile);
+  visits = end - begin;
+  staging = subgroup * STAGING_SIZE;
+  load_queries();
 
   // Sampled tiles: the first, where some models' largest scores are, and those that some row sees in part. If there is
   // none of these, the last tile that all rows see, so that each row has a key in a sampled tile.
@@ -246,17 +269,5 @@ void main() {
     fetch_b(begin_tile);
   }
 
-  const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * TRUNCATION_BIAS;
-  float inverse[ROW_BLOCKS * LANE_ROWS];
-  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
-    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
-      const float sum = row_sum(l[r * LANE_ROWS + t]);
-      const int row = row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t);
-      inverse[r * LANE_ROWS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
-      if (lane() % LANES_PER_ROW == 0 && row <= last_query())
-        F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
-            (m[r * LANE_ROWS + t] + log2(sum)) * LN2;
-    }
-#define BY_SUM(r, e) inverse[(r) * LANE_ROWS + LANE_ROW_OF(e)]
-  STORE_ROWS(o, BY_SUM, query_rows(p.out_, p.out_stride, b, h), uint(p.out_stride[2]) * 2u, last_query(), p.v_dim, DV)
+  store_result();
 }

@@ -32,6 +32,7 @@ float x[PER];
 
 // Uniform in this workgroup.
 int b, h, bh, row0;
+int begin, end, last_tile;  // tiles of keys
 uint64_t bias_base;
 float score_scale;
 Dropout dropout;
