@@ -5,8 +5,6 @@ import torch
 
 from helpers import assert_close
 
-pytestmark = pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
-
 
 def test_capture_and_replay(device):
     x = torch.zeros(1000, device=device)

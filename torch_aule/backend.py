@@ -30,7 +30,7 @@ from torch_aule.device import (
     unavailable_reason,
 )
 from torch_aule.fallback import fallback_report, is_strict, reset_fallback_report, set_strict, strict
-from torch_aule.graphs import Graph, graph, is_current_stream_capturing
+from torch_aule.graphs import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from torch_aule.memory import (
     empty_cache,
     get_per_process_memory_fraction,
@@ -103,6 +103,7 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_from_external",
     "graph",
+    "graph_pool_handle",
     "graphs",
     "init",
     "initial_seed",
@@ -112,6 +113,7 @@ __all__ = [
     "is_current_stream_capturing",
     "is_initialized",
     "is_strict",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

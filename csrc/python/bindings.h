@@ -38,5 +38,6 @@ void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losse
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);
 void bind_generated(py::module_& m);  // what generated code calls
+void bind_graphs(py::module_& m);     // graphs, and captured calls of compiled functions
 
 }  // namespace aule::python

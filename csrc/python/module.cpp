@@ -15,4 +15,5 @@ PYBIND11_MODULE(_C, m) {
   bind_fallback(m);
   bind_kernels(m);
   bind_generated(m);
+  bind_graphs(m);
 }

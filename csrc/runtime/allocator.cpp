@@ -9,6 +9,7 @@
 
 #include "core/per_device.h"
 #include "runtime/block_cache.h"
+#include "runtime/captured_call.h"
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
@@ -69,6 +70,7 @@ class Allocator final : public c10::DeviceAllocator {
     for (int i = 0; i < vulkan::device_count(); ++i) cache(static_cast<c10::DeviceIndex>(i)).empty_cache();
   }
   void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override {
+    if (record_stream_of_output(ptr, stream.id())) return;
     auto* block = static_cast<Block*>(ptr.get_context());
     if (block == nullptr || ptr.get_deleter() != &delete_block) return;
     cache(block->device).record_stream(block, stream.id());
@@ -133,5 +135,10 @@ void begin_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool, c10::Str
 }
 void end_private_pool(c10::DeviceIndex device, c10::StreamId stream) { cache(device).end_pool(stream); }
 void release_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool) { cache(device).release_pool(pool); }
+bool is_of_pool(const c10::DataPtr& memory, c10::MempoolId_t pool) {
+  if (memory.get_deleter() != &delete_block || memory.get_context() == nullptr) return false;
+  return static_cast<Block*>(memory.get_context())->pool->id == pool;
+}
+uint64_t bytes_of_pool(c10::DeviceIndex device, c10::MempoolId_t pool) { return cache(device).pool_bytes(pool); }
 
 }  // namespace aule::runtime

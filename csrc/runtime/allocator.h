@@ -44,5 +44,7 @@ void reset_accumulated_stats(c10::DeviceIndex device);
 void begin_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool, c10::StreamId stream);
 void end_private_pool(c10::DeviceIndex device, c10::StreamId stream);
 void release_private_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
+bool is_of_pool(const c10::DataPtr& memory, c10::MempoolId_t pool);
+uint64_t bytes_of_pool(c10::DeviceIndex device, c10::MempoolId_t pool);  // of driver memory
 
 }  // namespace aule::runtime

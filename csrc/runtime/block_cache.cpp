@@ -176,6 +176,14 @@ void DeviceCache::release_pool(c10::MempoolId_t id) {
   private_pools_.erase(it);
 }
 
+uint64_t DeviceCache::pool_bytes(c10::MempoolId_t id) {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Block* head : segments_)
+    if (head->pool->id == id) bytes += head->segment->bytes;
+  return bytes;
+}
+
 Pool& DeviceCache::pool_for(uint64_t bytes, c10::StreamId stream) {
   const bool is_small = bytes <= kSmallMax;
   if (!capturing_.empty()) {
@@ -299,7 +307,9 @@ uint64_t DeviceCache::release_cached(uint64_t bytes) {
 }
 
 Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream) {
-  const uint64_t size = pool.small ? kSmallSegment : bytes < kLargeOwn ? kLargeSegment : round_up(bytes, kLargeRound);
+  // A graph's pool takes what it needs: nobody else can use the rest of a shared segment.
+  const bool shared = bytes < kLargeOwn && pool.id == c10::MempoolId_t{0, 0};
+  const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : round_up(bytes, kLargeRound);
   auto& memory = vulkan::Device::get(device_).memory();
   const auto budget = memory.budget();
   const auto limit = static_cast<uint64_t>(fraction_ * static_cast<double>(budget.total_bytes));

@@ -80,6 +80,7 @@ class DeviceCache {
   void begin_pool(c10::MempoolId_t id, c10::StreamId stream);
   void end_pool(c10::StreamId stream);
   void release_pool(c10::MempoolId_t id);
+  uint64_t pool_bytes(c10::MempoolId_t id);
 
  private:
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);

@@ -15,12 +15,22 @@
 #include "vulkan/device.h"
 
 namespace aule::runtime {
+namespace {
+
+// A state that was read or set while a graph is captured would be that of the capture in every replay.
+void refuse_capture(const char* what, c10::DeviceIndex device) {
+  TORCH_CHECK(!vulkan::device_created(device) || !is_capturing(device), "aule generator: ", what,
+              " is not possible while a graph is being captured on the current stream");
+}
+
+}  // namespace
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex device)
     : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device),
                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
+  refuse_capture("setting a seed", device().index());
   seed_ = seed;
   offset_ = 0;
 }
@@ -36,6 +46,7 @@ uint64_t GeneratorImpl::seed() {
 
 // State: 8 bytes seed, 8 bytes offset, as torch.cuda's generator.
 void GeneratorImpl::set_state(const c10::TensorImpl& state) {
+  refuse_capture("setting its state", device().index());
   at::detail::check_rng_state(state);
   TORCH_CHECK(state.numel() == 16, "aule generator: RNG state must have 16 bytes, got ", state.numel());
   uint64_t words[2];
@@ -44,6 +55,7 @@ void GeneratorImpl::set_state(const c10::TensorImpl& state) {
   set_offset(words[1]);
 }
 c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
+  refuse_capture("reading its state", device().index());
   at::Tensor state = at::empty({16}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   const uint64_t words[2] = {seed_, offset_};
   std::memcpy(state.mutable_data_ptr(), words, sizeof words);
@@ -58,11 +70,14 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 
 PhiloxState GeneratorImpl::take(uint64_t increment) {
   increment = (increment + 3) / 4 * 4;
-  if (capture_ != nullptr) {
+  if (capture_ != nullptr && capture_->stream == &current_stream(device().index())) {
     PhiloxState state{0, capture_->offset, capture_->state_address};
     capture_->offset += increment;
     return state;
   }
+  TORCH_CHECK(!is_capturing(device().index()),
+              "aule generator: only the device's default generator draws while a graph is being captured; another one "
+              "would repeat its numbers in every replay");
   PhiloxState state{seed_, offset_, 0};
   offset_ += increment;
   return state;

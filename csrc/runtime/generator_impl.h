@@ -4,11 +4,16 @@
 
 #include "runtime/generator.h"
 
+namespace aule::stream {
+class CommandStream;
+}
+
 namespace aule::runtime {
 
-// While a graph is captured, draws are numbered from 0 and the kernels add the base that each replay writes to
-// `state_address` ({seed, offset} in device memory).
+// While a graph is captured on `stream`, draws there are numbered from 0, and the kernels add the base that each replay
+// writes to `state_address` ({seed, offset} in device memory).
 struct PhiloxCapture {
+  const stream::CommandStream* stream = nullptr;
   uint64_t state_address = 0, offset = 0;
 };
 

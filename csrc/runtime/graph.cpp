@@ -1,115 +1,128 @@
-// torch.accelerator.Graph (torch 2.12 and later): re-submittable command buffers with a private memory pool.
-#if __has_include(<ATen/core/GraphImplInterface.h>)
-#include <ATen/core/GraphImplInterface.h>
-#include <c10/core/Allocator.h>
+#include "runtime/graph.h"
+
 #include <c10/util/Exception.h>
 
 #include <atomic>
 #include <fstream>
-#include <memory>
 #include <mutex>
 
 #include "runtime/allocator.h"
-#include "runtime/generator_impl.h"
+#include "runtime/generator.h"
 #include "runtime/streams.h"
+#include "stream/captured_graph.h"
 #include "stream/command_stream.h"
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+#include <ATen/core/GraphImplInterface.h>
+#endif
 
 namespace aule::runtime {
-namespace {
 
 c10::MempoolId_t fresh_pool() {
   static std::atomic<c10::CaptureId_t> next{1};
   return {next++, 0};
 }
 
-class Graph final : public at::GraphImplInterface {
+Graph::~Graph() {
+  if (in_bad_fork()) return;
+  try {
+    reset();
+  } catch (...) {  // a lost device; what a kernel reported was for those who wait, not for a destructor
+  }
+}
+
+GeneratorImpl& Graph::generator() {
+  return *static_cast<GeneratorImpl*>(default_generator(device_).unsafeGetGeneratorImpl());
+}
+
+void Graph::capture_begin(c10::MempoolId_t pool) {
+  TORCH_CHECK(!capturing_ && graph_ == nullptr, "Graph: already captured; call reset() first");
+  device_ = current_device();
+  stream_ = &current_stream();
+  auto& gen = generator();
+  TORCH_CHECK(gen.capture_ == nullptr, "Graph: another graph is being captured on aule:", static_cast<int>(device_));
+  if (state_.get() == nullptr) state_ = device_allocator()->allocate(kStateBytes);
+  capture_state_ = {stream_, reinterpret_cast<uint64_t>(state_.get()), 0};
+  stream_->capture_begin();
+  pool_ = pool == c10::MempoolId_t{0, 0} ? fresh_pool() : pool;
+  begin_private_pool(device_, pool_, stream_->id());
+  gen.capture_ = &capture_state_;
+  capturing_ = true;
+}
+
+void Graph::capture_end() {
+  TORCH_CHECK(capturing_, "Graph: capture_end without capture_begin");
+  capturing_ = false;
+  generator().capture_ = nullptr;
+  end_private_pool(device_, stream_->id());
+  graph_ = stream_->capture_end();
+  check_captured();
+}
+
+void Graph::check_captured() const { TORCH_CHECK(graph_ != nullptr, "Graph: nothing was captured"); }
+
+void Graph::replay() {
+  check_captured();
+  auto& stream = current_stream(device_);
+  TORCH_CHECK(!stream.capturing(), "Graph: a graph cannot be replayed while another one is being captured");
+  if (capture_state_.offset != 0) {
+    // Fresh numbers on each replay: the kernels add this base to their captured offsets.
+    auto& gen = generator();
+    std::lock_guard lock(gen.mutex_);
+    const uint64_t words[2] = {gen.current_seed(), gen.get_offset()};
+    gen.set_offset(gen.get_offset() + capture_state_.offset);
+    stream.upload(capture_state_.state_address, words, sizeof words);
+  }
+  stream.replay(*graph_);
+}
+
+void Graph::drop_commands() noexcept {
+  if (!in_bad_fork()) graph_.reset();
+}
+
+void Graph::reset() {
+  if (capturing_) capture_end();
+  graph_.reset();
+  if (pool_ != c10::MempoolId_t{0, 0}) release_private_pool(device_, pool_);
+  pool_ = {0, 0};
+  capture_state_.offset = 0;
+}
+
+size_t Graph::commands() const { return graph_ == nullptr ? 0 : stream::commands_of(*graph_); }
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+namespace {
+
+// torch.accelerator.Graph.
+class AcceleratorGraph final : public at::GraphImplInterface {
  public:
-  explicit Graph(const at::GraphImplArgs& args) { (void)args; }
-  ~Graph() override {
-    if (in_bad_fork()) return;
-    try {
-      reset();
-    } catch (...) {  // a lost device; what a kernel reported was for those who wait, not for a destructor
-    }
-  }
+  explicit AcceleratorGraph(const at::GraphImplArgs& args) { (void)args; }
 
-  void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode) override {
-    TORCH_CHECK(!capturing_ && graph_ == nullptr, "Graph: already captured; call reset() first");
-    device_ = current_device();
-    stream_ = &current_stream();
-    pool_ = pool == c10::MempoolId_t{0, 0} ? fresh_pool() : pool;
-    if (state_.get() == nullptr) state_ = device_allocator()->allocate(kStateBytes);
-    capture_state_ = {reinterpret_cast<uint64_t>(state_.get()), 0};
-    stream_->capture_begin();
-    begin_private_pool(device_, pool_, stream_->id());
-    generator().capture_ = &capture_state_;
-    capturing_ = true;
-  }
-
-  void capture_end() override {
-    TORCH_CHECK(capturing_, "Graph: capture_end without capture_begin");
-    capturing_ = false;
-    generator().capture_ = nullptr;
-    end_private_pool(device_, stream_->id());
-    graph_ = stream_->capture_end();
-    TORCH_CHECK(graph_ != nullptr, "Graph: capture failed");
-  }
-
-  void instantiate() override { TORCH_CHECK(graph_ != nullptr, "Graph: nothing was captured"); }
-
-  void replay() override {
-    TORCH_CHECK(graph_ != nullptr, "Graph: nothing was captured");
-    auto& stream = current_stream(device_);
-    if (capture_state_.offset != 0) {
-      // Fresh numbers on each replay: the kernels add this base to their captured offsets.
-      auto& gen = generator();
-      std::lock_guard lock(gen.mutex_);
-      const uint64_t words[2] = {gen.current_seed(), gen.get_offset()};
-      gen.set_offset(gen.get_offset() + capture_state_.offset);
-      stream.upload(capture_state_.state_address, words, sizeof words);
-    }
-    stream.replay(*graph_);
-  }
-
-  void reset() override {
-    if (capturing_) capture_end();
-    if (graph_ != nullptr) {
-      stream::synchronize_device(device_);
-      graph_.reset();
-    }
-    if (pool_ != c10::MempoolId_t{0, 0}) release_private_pool(device_, pool_);
-    pool_ = {0, 0};
-  }
-
-  c10::MempoolId_t pool() const override { return pool_; }
+  void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode) override { graph_.capture_begin(pool); }
+  void capture_end() override { graph_.capture_end(); }
+  void instantiate() override { graph_.check_captured(); }
+  void replay() override { graph_.replay(); }
+  void reset() override { graph_.reset(); }
+  c10::MempoolId_t pool() const override { return graph_.pool(); }
   void enable_debug_mode() override {}
   void debug_dump(const std::string& path) override {
     std::ofstream out(path);
     TORCH_CHECK(out.good(), "Graph: cannot write ", path);
-    out << "aule graph on device " << static_cast<int>(device_) << ", random counter steps per replay "
-        << capture_state_.offset << "\n";
+    out << "aule graph of " << graph_.commands() << " commands, random counter steps per replay "
+        << graph_.random_steps() << "\n";
   }
 
  private:
-  static constexpr size_t kStateBytes = 16;
-  GeneratorImpl& generator() {
-    return *static_cast<GeneratorImpl*>(default_generator(device_).unsafeGetGeneratorImpl());
-  }
-
-  c10::DeviceIndex device_ = 0;
-  stream::CommandStream* stream_ = nullptr;
-  c10::MempoolId_t pool_{0, 0};
-  c10::DataPtr state_;  // {seed, offset} that the captured random kernels read
-  PhiloxCapture capture_state_;
-  std::shared_ptr<stream::CapturedGraph> graph_;
-  bool capturing_ = false;
+  Graph graph_;
 };
 
 }  // namespace
+#endif
+
 }  // namespace aule::runtime
 
+#if __has_include(<ATen/core/GraphImplInterface.h>)
 namespace at {
-using AuleGraph = aule::runtime::Graph;
+using AuleGraph = aule::runtime::AcceleratorGraph;
 REGISTER_GRAPH_IMPL(AULE, AuleGraph)
 }  // namespace at
 #endif

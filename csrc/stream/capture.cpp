@@ -1,5 +1,6 @@
 // Graphs: command buffers recorded once and submitted many times. Their parameter blocks stay in chunks that the graph
 // owns. A replay is ordered after and before everything else on its stream by full barriers.
+#include "stream/captured_graph.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
@@ -42,9 +43,25 @@ void CommandStream::replay(CapturedGraph& graph) {
     std::erase_if(graph.replays, [&](const auto& r) { return r.first == &s; });
     graph.replays.emplace_back(&s, s.submitted);
     s.hazards.touch_everything();
-    constexpr uint64_t kMaxAhead = 256;  // submissions that a loop of replays may be ahead of the device
-    if (s.submitted > kMaxAhead) s.sleep_until(s.submitted - kMaxAhead);
+    if (s.submitted > kMaxReplaysAhead) s.sleep_until(s.submitted - kMaxReplaysAhead);
   }
+}
+
+size_t commands_of(const CapturedGraph& graph) {
+  size_t commands = 0;
+  for (const Batch* b : graph.batches) commands += b->commands;
+  return commands;
+}
+
+void wait_for_replays(CommandStream& stream) {
+  StreamImpl& s = StreamImpl::of(stream);
+  uint64_t submitted;
+  {
+    std::lock_guard lock(s.mutex);
+    submitted = s.submitted;
+  }
+  constexpr uint64_t kRoom = 16;  // submissions of one graph and of what its inputs need
+  if (submitted + kRoom > kMaxReplaysAhead) s.sleep_until(submitted + kRoom - kMaxReplaysAhead);
 }
 
 CapturedGraph::~CapturedGraph() {

@@ -88,6 +88,8 @@ struct Recorded {
 };
 
 struct StreamImpl {
+  static StreamImpl& of(CommandStream& stream) { return *stream.impl_; }
+
   vulkan::Device* device = nullptr;
   DeviceImpl* d = nullptr;
   vulkan::Queue* queue = nullptr;

@@ -1,0 +1,18 @@
+// What the runtime asks about captured graphs, beside CommandStream's capture_begin, capture_end and replay.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace aule::stream {
+
+class CapturedGraph;
+class CommandStream;
+
+size_t commands_of(const CapturedGraph& graph);  // dispatches, copies and fills
+
+// A loop of replays may be this many submissions ahead of the device.
+inline constexpr uint64_t kMaxReplaysAhead = 256;
+// Waits until a replay on `stream` would not wait. For callers that hold locks while they replay.
+void wait_for_replays(CommandStream& stream);
+
+}  // namespace aule::stream
