@@ -218,8 +218,12 @@ def test_arguments_are_named_in_errors(device, axpb):
         (TypeError, "axpb_generated: n takes an int, not True", (x, x, x, True, 1.0, 1)),
         (ValueError, "axpb_generated: n is 9999999999999999999, not between", (x, x, x, 9999999999999999999, 1.0, 1)),
         (TypeError, "axpb_generated: a takes a number, not 'one'", (x, x, x, 4, "one", 1)),
-        (TypeError, "axpb_generated: the number of workgroups takes an int, not 1.5", (x, x, x, 4, 1.0, 1.5)),
-        (ValueError, "axpb_generated: the number of workgroups is -1, not between", (x, x, x, 4, 1.0, -1)),
+        (
+            TypeError,
+            "axpb_generated: grid takes workgroups, or up to three numbers of them, not 1.5",
+            (x, x, x, 4, 1.0, 1.5),
+        ),
+        (ValueError, "axpb_generated: grid is -1, not between", (x, x, x, 4, 1.0, -1)),
         (RuntimeError, "more than one element", (x, x, x[:1].expand(4), 4, 1.0, 1)),
     ]:
         with pytest.raises(kind, match=text):
@@ -236,8 +240,8 @@ def test_arguments_are_named_in_errors(device, axpb):
     [
         ("rrwl", ValueError, "axpb_bad: the signature rrwl has 4 letters, Params has 5 members"),
         ("rrwlq", ValueError, "axpb_bad: the signature rrwlq has the letter q"),
-        ("rrwld", ValueError, "axpb_bad: a is a float, which the letter d"),
-        ("rrwrf", ValueError, "axpb_bad: n is a int64_t, which the letter r"),
+        ("rrwld", ValueError, "axpb_bad: the letter d of the signature does not fit the type of a"),
+        ("rrwrf", ValueError, "axpb_bad: the letter r of the signature does not fit the type of n"),
     ],
 )
 def test_signatures_that_do_not_fit(signature, kind, text):

@@ -388,7 +388,7 @@ def test_the_cache_on_disk_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(spirv_cache, "LIMIT_BYTES", 3000)
     keys = [f"{i:02x}" * 32 for i in range(6)]
     for i, key in enumerate(keys):
-        monkeypatch.setattr(spirv_cache, "_trimmed", set())
+        monkeypatch.setattr(spirv_cache, "_untrimmed", {})
         spirv_cache.store(tmp_path, key, bytes([i]) * 1000)
         path = tmp_path / "spirv" / key[:2] / f"{key}.spv"
         os.utime(path, (1000 + i, 1000 + i))
@@ -396,6 +396,15 @@ def test_the_cache_on_disk_is_bounded(tmp_path, monkeypatch):
     assert found[-1] == bytes([5]) * 1000 and found[0] is None
     assert sum(spirv is not None for spirv in found) in (2, 3)
     assert spirv_cache.load(None, keys[0]) is None
+    oldest = min(i for i, spirv in enumerate(found) if spirv is not None)
+    for i, key in enumerate(keys[oldest:]):
+        path = tmp_path / "spirv" / key[:2] / f"{key}.spv"
+        os.utime(path, (2000 + i, 2000 + i))
+    assert spirv_cache.load(tmp_path, keys[oldest]) is not None  # used now, so it is no more the oldest
+    monkeypatch.setattr(spirv_cache, "_untrimmed", {})
+    spirv_cache.store(tmp_path, "ff" * 32, b"new " * 250)
+    assert spirv_cache.load(tmp_path, keys[oldest]) is not None
+    assert spirv_cache.load(tmp_path, keys[oldest + 1]) is None
     spirv_cache.store(tmp_path / "spirv" / "05" / (keys[5] + ".spv"), keys[0], b"1234")  # a file is no folder
 
 

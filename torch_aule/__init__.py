@@ -43,6 +43,11 @@ def _autoload() -> None:
 import torch as _torch  # noqa: E402
 
 _LAZY = {
+    "Shader": "torch_aule.shader",
+    "ShaderCompileError": "torch_aule.shader",
+    "compile_shader": "torch_aule.shader",
+    "jit": "torch_aule.shader",
+    "load_spirv": "torch_aule.shader",
     "flash_attention": "torch_aule.attention",
     "aule_attention": "torch_aule.attention",
     "flash_attn_with_kvcache": "torch_aule.kv_cache",
@@ -53,11 +58,16 @@ _LAZY = {
 }
 
 __all__ = [
+    "Shader",
+    "ShaderCompileError",
     "__version__",
     "aule_attention",
+    "compile_shader",
     "flash_attention",
     "flash_attn_with_kvcache",
+    "jit",
     "linear_bias_act",
+    "load_spirv",
     "paged_attention",
     "print_backend_info",
     "rotary_embedding",

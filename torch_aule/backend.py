@@ -84,6 +84,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "compile_shader",  # noqa: F822  by __getattr__
     "current_device",
     "current_stream",
     "default_generators",  # noqa: F822  made on first use, by __getattr__
@@ -151,6 +152,10 @@ __all__ = [
 def __getattr__(name: str):
     if name == "default_generators":  # made on demand: asking for it at import would enumerate devices
         return tuple(_get_generator(i) for i in range(device_count()))
+    if name == "compile_shader":  # its compiler is not for every program
+        from torch_aule.shader import compile_shader
+
+        return compile_shader
     if name == "_initialized":  # torch.utils.checkpoint keeps random state only for a device that says so
         return is_initialized()
     raise AttributeError(f"module 'torch.aule' has no attribute {name!r}")

@@ -1,13 +1,12 @@
 #include "ops/generated_kernel.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/DynamicCast.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
-#include <limits>
 #include <map>
-#include <string_view>
 
 #include "kernels/registry.h"
 
@@ -15,15 +14,6 @@ namespace aule::ops {
 namespace {
 
 using Type = GeneratedKernel::Type;
-
-Type type_named(const std::string& name) {
-  static const std::map<std::string, Type> kNames = {{"int32_t", Type::i32}, {"uint32_t", Type::u32},
-                                                     {"int64_t", Type::i64}, {"uint64_t", Type::u64},
-                                                     {"float", Type::f32},   {"double", Type::f64}};
-  const auto found = kNames.find(name);
-  TORCH_CHECK_VALUE(found != kNames.end(), "a member of Params cannot have the type ", name);
-  return found->second;
-}
 
 uint32_t bytes_of(Type type) { return type == Type::i32 || type == Type::u32 || type == Type::f32 ? 4 : 8; }
 
@@ -44,28 +34,36 @@ bool takes(char kind, Type type) {
 
 }  // namespace
 
-GeneratedKernel::GeneratedKernel(std::string name, std::vector<uint32_t> spirv,
-                                 const std::vector<std::string>& features, uint32_t params_bytes, bool params_ring,
-                                 const std::string& signature, const std::vector<MemberRow>& members,
-                                 std::vector<uint32_t> constants)
-    : name_(std::move(name)), signature_(signature), params_bytes_(params_bytes) {
-  TORCH_CHECK_VALUE(signature.size() == members.size(), name_, ": the signature ", signature, " has ", signature.size(),
-                    " letters, Params has ", members.size(), " members");
+Type GeneratedKernel::type_named(const std::string& name) {
+  static const std::map<std::string, Type> kNames = {{"int32_t", Type::i32}, {"uint32_t", Type::u32},
+                                                     {"int64_t", Type::i64}, {"uint64_t", Type::u64},
+                                                     {"float", Type::f32},   {"double", Type::f64}};
+  const auto found = kNames.find(name);
+  TORCH_CHECK_VALUE(found != kNames.end(), "a member of Params cannot have the type ", name);
+  return found->second;
+}
+
+GeneratedKernel::GeneratedKernel(Source source)
+    : name_(source.name),
+      params_bytes_(source.params_bytes),
+      autograd_(source.autograd),
+      members_(std::move(source.members)) {
   bool has_tensor = false;
-  for (size_t i = 0; i < members.size(); ++i) {
-    const MemberRow& row = members[i];
-    const Member& member = members_.emplace_back(row.name, row.offset, type_named(row.type), signature[i]);
-    TORCH_CHECK_VALUE(takes(member.kind, member.type), name_, ": ", row.name, " is a ", row.type, ", which the letter ",
-                      std::string(1, member.kind), " of the signature does not fit");
-    TORCH_CHECK_VALUE(row.offset + bytes_of(member.type) <= params_bytes, name_, ": ", row.name,
-                      " is outside of a block of ", params_bytes, " bytes");
+  for (const Member& member : members_) {
+    signature_ += member.kind;
+    TORCH_CHECK_VALUE(takes(member.kind, member.type), name_, ": the letter ", std::string(1, member.kind),
+                      " of the signature does not fit the type of ", member.name);
+    TORCH_CHECK_VALUE(member.offset + bytes_of(member.type) * std::max(member.count, 1u) <= params_bytes_, name_, ": ",
+                      member.name, " is outside of a block of ", params_bytes_, " bytes");
+    TORCH_CHECK_VALUE(member.count == 0 || !member.is_tensor(), name_, ": ", member.name, " is an array of tensors");
     has_tensor |= member.is_tensor();
   }
   TORCH_CHECK_VALUE(has_tensor, name_, ": no argument is a tensor");
-  const uint32_t bits = kernels::feature_bits_named(features);
+  const uint32_t bits = kernels::feature_bits_named(source.features);
   kernel_ = std::make_unique<const FixedKernel>(
-      kernels::add_kernel({name_, std::move(spirv), bits, static_cast<uint16_t>(params_bytes), params_ring}),
-      std::move(constants));
+      kernels::add_kernel(
+          {name_, std::move(source.spirv), bits, static_cast<uint16_t>(params_bytes_), source.params_ring}),
+      std::move(source.constants));
 }
 
 GeneratedKernel::Call::Call(const GeneratedKernel& kernel) : kernel_(kernel) {
@@ -75,8 +73,24 @@ GeneratedKernel::Call::Call(const GeneratedKernel& kernel) : kernel_(kernel) {
 }
 
 template <class T>
-void GeneratedKernel::Call::put(const Member& member, T value) {
-  std::memcpy(block_ + member.offset, &value, sizeof value);
+void GeneratedKernel::Call::put(const Member& member, T value, uint32_t place) {
+  std::memcpy(block_ + member.offset + place * sizeof value, &value, sizeof value);
+}
+
+void GeneratedKernel::Call::check_for_user(const Member& member, const at::Tensor& t) {
+  TORCH_CHECK_TYPE(!member.dtype || t.scalar_type() == *member.dtype, kernel_.name_, ": ", member.name,
+                   " must be of dtype ", member.dtype.value_or(at::kFloat), ", but is ", t.scalar_type());
+  TORCH_CHECK_TYPE(member.item_bytes == 0 || t.element_size() == member.item_bytes, kernel_.name_, ": ", member.name,
+                   " must have elements of ", member.item_bytes, " bytes, but is ", t.scalar_type());
+  TORCH_CHECK_VALUE(!member.contiguous || t.is_contiguous(), kernel_.name_, ": ", member.name,
+                    " must be contiguous, but has sizes ", t.sizes(), " and strides ", t.strides());
+  TORCH_CHECK_VALUE(member.align <= 1 || t.numel() == 0 || address_of(t) % member.align == 0, kernel_.name_, ": ",
+                    member.name, " must start at a multiple of ", member.align, " bytes, but its storage_offset is ",
+                    t.storage_offset(), " elements");
+  if (!kernel_.autograd_ || member.kind == 'r') return;
+  TORCH_CHECK_VALUE(!t.requires_grad() || !at::GradMode::is_enabled(), kernel_.name_, ": ", member.name,
+                    " is written and requires grad: launch in torch.no_grad() or an autograd.Function");
+  if (!t.is_inference()) written_.push_back(t.unsafeGetTensorImpl());
 }
 
 void GeneratedKernel::Call::tensor(const Member& member, const at::Tensor& t) {
@@ -90,6 +104,7 @@ void GeneratedKernel::Call::tensor(const Member& member, const at::Tensor& t) {
                    " must be a strided tensor, but its layout is ", t.layout());
   TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), kernel_.name_, ": ", member.name,
                     " is a lazy conjugate or negative view: resolve it first");
+  check_for_user(member, t);
   uint64_t address = 0;
   if (t.numel() != 0) {
     if (member.kind == 'r') {
@@ -120,31 +135,32 @@ void GeneratedKernel::Call::out_of_range(const Member& member, double value) con
   TORCH_CHECK_VALUE(false, kernel_.name_, ": ", member.name, " cannot hold ", value);
 }
 
-void GeneratedKernel::Call::integer(const Member& member, int64_t value) {
+void GeneratedKernel::Call::integer(const Member& member, int64_t value, uint32_t place) {
   switch (member.type) {
     case Type::i32:
       if (value != static_cast<int32_t>(value)) out_of_range(member, static_cast<double>(value));
-      return put(member, static_cast<int32_t>(value));
+      return put(member, static_cast<int32_t>(value), place);
     case Type::u32:
       if (value != static_cast<uint32_t>(value)) out_of_range(member, static_cast<double>(value));
-      return put(member, static_cast<uint32_t>(value));
+      return put(member, static_cast<uint32_t>(value), place);
     case Type::i64:
-    case Type::u64: return put(member, value);
-    case Type::f32: return put(member, static_cast<float>(value));
-    case Type::f64: return put(member, static_cast<double>(value));
+    case Type::u64: return put(member, value, place);
+    case Type::f32: return put(member, static_cast<float>(value), place);
+    case Type::f64: return put(member, static_cast<double>(value), place);
   }
 }
 
-void GeneratedKernel::Call::real(const Member& member, double value) {
-  if (member.type == Type::f32) return put(member, static_cast<float>(value));
-  if (member.type == Type::f64) return put(member, value);
+void GeneratedKernel::Call::real(const Member& member, double value, uint32_t place) {
+  if (member.type == Type::f32) return put(member, static_cast<float>(value), place);
+  if (member.type == Type::f64) return put(member, value, place);
   if (!(value >= -0x1p63 && value < 0x1p63)) out_of_range(member, value);
-  integer(member, static_cast<int64_t>(value));
+  integer(member, static_cast<int64_t>(value), place);
 }
 
-void GeneratedKernel::Call::launch(uint64_t groups) const {
-  if (groups == 0) return;
-  kernel_.kernel_->launch(current(device_), block_, kernel_.params_bytes_, args_, linear_grid(groups));
+void GeneratedKernel::Call::launch(Grid grid) const {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  kernel_.kernel_->launch(current(device_), block_, kernel_.params_bytes_, args_, grid);
+  for (c10::TensorImpl* t : written_) t->bump_version();
 }
 
 }  // namespace aule::ops

@@ -2,10 +2,12 @@
 // given is fixed by one letter when the kernel is made. A launch does little more than to copy them into the block.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,18 +26,29 @@ class GeneratedKernel {
     // r, w, m: a tensor that is read, written, both. h: the value of a 0-dim CPU tensor or a number. i, u, l, f, d: a
     // number of int32, uint32, int64, float, double.
     char kind;
+    uint32_t count;  // of an array of numbers; 0: no array
+    // What users' kernels want of a tensor. Generated code is right by construction.
+    std::optional<at::ScalarType> dtype;
+    uint32_t item_bytes;  // of an element; 0: any
+    bool contiguous;
+    uint32_t align;  // the address is a multiple of it
+
     bool is_tensor() const { return kind == 'r' || kind == 'w' || kind == 'm'; }
     bool is_real() const { return type == Type::f32 || type == Type::f64; }
   };
-  struct MemberRow {  // as reflection has it
-    std::string name, type;
-    uint32_t offset;
-  };
+  static Type type_named(const std::string& name);  // of a member in C++
 
-  // `signature` has the letter of each member. Features are named as in core/capabilities.def.
-  GeneratedKernel(std::string name, std::vector<uint32_t> spirv, const std::vector<std::string>& features,
-                  uint32_t params_bytes, bool params_ring, const std::string& signature,
-                  const std::vector<MemberRow>& members, std::vector<uint32_t> constants);
+  struct Source {
+    std::string name;
+    std::vector<uint32_t> spirv;
+    std::vector<std::string> features;  // as in core/capabilities.def
+    uint32_t params_bytes;
+    bool params_ring;
+    std::vector<Member> members;
+    std::vector<uint32_t> constants;
+    bool autograd;  // tensors that are written must not require grad, and their version counters count it
+  };
+  explicit GeneratedKernel(Source source);
 
   const std::string& name() const { return name_; }
   const std::string& signature() const { return signature_; }
@@ -50,19 +63,22 @@ class GeneratedKernel {
     explicit Call(const GeneratedKernel& kernel);
     void tensor(const Member& member, const at::Tensor& t);
     void host(const Member& member, const at::Tensor& t);
-    void integer(const Member& member, int64_t value);
-    void real(const Member& member, double value);
-    // On the current stream of the tensors' device. Needs none of the tensors any more, nor Python's lock.
-    void launch(uint64_t groups) const;
+    // `place` is one of an array.
+    void integer(const Member& member, int64_t value, uint32_t place = 0);
+    void real(const Member& member, double value, uint32_t place = 0);
+    // On the current stream of the tensors' device. Needs no lock of Python's.
+    void launch(Grid grid) const;
 
    private:
     template <class T>
-    void put(const Member& member, T value);
+    void put(const Member& member, T value, uint32_t place = 0);
+    void check_for_user(const Member& member, const at::Tensor& t);
     void out_of_range(const Member& member, double value) const;
 
     const GeneratedKernel& kernel_;
     int device_ = -1;
     TensorArgs args_;
+    c10::SmallVector<c10::TensorImpl*, 4> written_;
     alignas(8) std::array<unsigned char, 256> inline_;
     std::vector<unsigned char> large_;
     unsigned char* block_;  // one of the two
@@ -71,6 +87,7 @@ class GeneratedKernel {
  private:
   std::string name_, signature_;
   uint32_t params_bytes_;
+  bool autograd_;
   std::vector<Member> members_;
   std::unique_ptr<const FixedKernel> kernel_;
 };

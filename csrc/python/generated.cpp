@@ -43,6 +43,16 @@ int64_t integer_of(const GeneratedKernel& kernel, const GeneratedKernel::Member&
   return Place{kernel.name(), member.name}.integer(value, INT64_MIN, INT64_MAX);
 }
 
+void put_number(GeneratedKernel::Call& call, const GeneratedKernel& kernel, const GeneratedKernel::Member& member,
+                PyObject* value, uint32_t place) {
+  if (member.is_real()) {
+    const bool fast = PyFloat_CheckExact(value);
+    call.real(member, fast ? PyFloat_AS_DOUBLE(value) : Place{kernel.name(), member.name}.real(value), place);
+  } else {
+    call.integer(member, integer_of(kernel, member, value), place);
+  }
+}
+
 void put(GeneratedKernel::Call& call, const GeneratedKernel& kernel, const GeneratedKernel::Member& member,
          PyObject* value) {
   const bool is_tensor = THPVariable_Check(value);
@@ -55,11 +65,13 @@ void put(GeneratedKernel::Call& call, const GeneratedKernel& kernel, const Gener
     if (PyBool_Check(value)) return call.integer(member, value == Py_True ? 1 : 0);
     if (PyFloat_Check(value)) return call.real(member, PyFloat_AS_DOUBLE(value));
   }
-  if (member.is_real()) {
-    call.real(member,
-              PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : Place{kernel.name(), member.name}.real(value));
-  } else {
-    call.integer(member, integer_of(kernel, member, value));
+  if (member.count == 0) return put_number(call, kernel, member, value, 0);
+  if (!PySequence_Check(value) || PySequence_Size(value) != static_cast<Py_ssize_t>(member.count))
+    Place{kernel.name(), member.name}.wrong("a sequence of " + std::to_string(member.count), value);
+  for (uint32_t i = 0; i < member.count; ++i) {
+    const auto item = py::reinterpret_steal<py::object>(PySequence_GetItem(value, static_cast<Py_ssize_t>(i)));
+    if (!item) throw py::error_already_set();
+    put_number(call, kernel, member, item.ptr(), i);
   }
 }
 
@@ -73,38 +85,51 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
                      count, " by position", keywords == nullptr ? "" : " and others by name");
     GeneratedKernel::Call call(kernel);
     for (size_t i = 0; i < members.size(); ++i) put(call, kernel, members[i], args[i]);
-    static const std::string kGroups = "the number of workgroups";
-    const int64_t groups = Place{kernel.name(), kGroups}.integer(args[members.size()], 0, 32768LL * 65535);
+    const Grid grid = grid_of(kernel.name(), args[members.size()]);
     {
       py::gil_scoped_release free;
-      call.launch(static_cast<uint64_t>(groups));
+      call.launch(grid);
     }
     Py_RETURN_NONE;
   });
 }
 
+// A member as reflection has it: name, type, offset, count; and of a tensor what is wanted: dtype, bytes of an element
+// (0: any), contiguous, alignment of the address.
+using MemberTuple =
+    std::tuple<std::string, std::string, uint32_t, uint32_t, std::optional<at::ScalarType>, uint32_t, bool, uint32_t>;
+
 PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    static const char* const kNames[] = {"name",    "spirv",     "features",  "params_bytes", "params_ring",
-                                         "members", "signature", "constants", "given",        nullptr};
+    static const char* const kNames[] = {"name",      "spirv",     "features", "params_bytes", "params_ring", "members",
+                                         "signature", "constants", "given",    "autograd",     nullptr};
     PyObject *name, *spirv, *features, *members, *signature, *constants, *given;
     unsigned params_bytes;
-    int params_ring;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "USOIpOUOO!", const_cast<char**>(kNames), &name, &spirv, &features,
-                                     &params_bytes, &params_ring, &members, &signature, &constants, &PyDict_Type,
-                                     &given))
+    int params_ring, autograd = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "USOIpOUOO!|p", const_cast<char**>(kNames), &name, &spirv,
+                                     &features, &params_bytes, &params_ring, &members, &signature, &constants,
+                                     &PyDict_Type, &given, &autograd))
       return nullptr;
-    using MemberTuple = std::tuple<std::string, std::string, uint32_t>;
-    std::vector<GeneratedKernel::MemberRow> rows;
-    for (const auto& [own, its_type, offset] : py::cast<std::vector<MemberTuple>>(py::handle(members)))
-      rows.push_back({own, its_type, offset});
-    const auto kernel_name = py::cast<std::string>(py::handle(name));
+    GeneratedKernel::Source source{py::cast<std::string>(py::handle(name)),
+                                   spirv_words(py::reinterpret_borrow<py::bytes>(spirv)),
+                                   py::cast<std::vector<std::string>>(py::handle(features)),
+                                   params_bytes,
+                                   params_ring != 0,
+                                   {},
+                                   {},
+                                   autograd != 0};
+    const auto letters = py::cast<std::string>(py::handle(signature));
+    const auto rows = py::cast<std::vector<MemberTuple>>(py::handle(members));
+    TORCH_CHECK_VALUE(letters.size() == rows.size(), source.name, ": the signature ", letters, " has ", letters.size(),
+                      " letters, Params has ", rows.size(), " members");
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto& [own, its_type, offset, count, dtype, item_bytes, contiguous, align] = rows[i];
+      source.members.push_back({own, offset, GeneratedKernel::type_named(its_type), letters[i], count, dtype,
+                                item_bytes, contiguous, align});
+    }
     const Constants all(py::cast<std::vector<ConstantRow>>(py::handle(constants)));
-    auto kernel = std::make_unique<const GeneratedKernel>(
-        kernel_name, spirv_words(py::reinterpret_borrow<py::bytes>(spirv)),
-        py::cast<std::vector<std::string>>(py::handle(features)), params_bytes, params_ring != 0,
-        py::cast<std::string>(py::handle(signature)), rows,
-        all.words(kernel_name, py::reinterpret_borrow<py::dict>(given), [](const Constant&) {}));
+    source.constants = all.words(source.name, py::reinterpret_borrow<py::dict>(given), [](const Constant&) {});
+    auto kernel = std::make_unique<const GeneratedKernel>(std::move(source));
     auto self = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     auto* object = reinterpret_cast<KernelObject*>(self.ptr());

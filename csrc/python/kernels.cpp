@@ -69,7 +69,7 @@ class PythonKernel {
     }
     if (used != params.size()) Constants::unknown(name(), "parameter", params, params_);
     std::vector<uint32_t> spec = words(constants);
-    const Grid size = grid_of(grid);
+    const Grid size = grid_of(name(), grid);
     py::gil_scoped_release free;
     kernel_.launch(tensors, std::move(spec), std::move(block), size);
   }
@@ -88,19 +88,6 @@ class PythonKernel {
           throw py::value_error(name() + ": " + c.name + " is the dtype of " + t.name + " and cannot be given");
     });
   }
-  Grid grid_of(py::handle grid) const {
-    static const std::string axis = "grid";
-    const Place place{name(), axis};
-    if (PyIndex_Check(grid.ptr())) return linear_grid(static_cast<uint64_t>(place.integer(grid, 0, 32768LL * 65535)));
-    if (!PySequence_Check(grid.ptr()) || py::len(grid) > 3 || py::len(grid) == 0)
-      place.wrong("workgroups, or up to three numbers of them", grid);
-    uint32_t size[3] = {1, 1, 1};
-    int i = 0;
-    for (py::handle item : py::reinterpret_borrow<py::sequence>(grid))
-      size[i++] = static_cast<uint32_t>(place.integer(item, 0, 65535));
-    return {size[0], size[1], size[2]};
-  }
-
   ops::RuntimeKernel kernel_;
   std::vector<unsigned char> block_;
   std::vector<Parameter> params_;

@@ -35,6 +35,20 @@ struct Place {
   }
 };
 
+// Workgroups: one number, laid out for linear_group(), or up to three along the axes.
+inline Grid grid_of(const std::string& kernel, py::handle grid) {
+  static const std::string kAxis = "grid";
+  const Place place{kernel, kAxis};
+  if (PyIndex_Check(grid.ptr())) return linear_grid(static_cast<uint64_t>(place.integer(grid, 0, 32768LL * 65535)));
+  if (!PySequence_Check(grid.ptr()) || py::len(grid) > 3 || py::len(grid) == 0)
+    place.wrong("workgroups, or up to three numbers of them", grid);
+  uint32_t size[3] = {1, 1, 1};
+  int i = 0;
+  for (py::handle item : py::reinterpret_borrow<py::sequence>(grid))
+    size[i++] = static_cast<uint32_t>(place.integer(item, 0, 65535));
+  return {size[0], size[1], size[2]};
+}
+
 // A specialization constant as reflection has it.
 struct Constant {
   std::string name;

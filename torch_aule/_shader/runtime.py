@@ -24,7 +24,7 @@ _lock = threading.Lock()  # of the table
 _made: dict[tuple, Future] = {}  # kernels by all that they are made of
 
 
-def _once(key: tuple, make: Callable):
+def once(key: tuple, make: Callable):
     """What `make` returns, made once for each key even if several threads ask; what failed is tried again."""
     with _lock:
         future = _made.get(key)
@@ -152,7 +152,7 @@ def compile_kernel(source: str, *, name: str, defines: Mapping[str, object] | No
     >>> square(x, y, grid=(x.numel() + 63) // 64, params={"n": x.numel()})
     """
     own = {key: str(value) for key, value in (defines or {}).items()}
-    return _once((name, source, *sorted(own.items())), lambda: _compiled_kernel(source, name, own))
+    return once((name, source, *sorted(own.items())), lambda: _compiled_kernel(source, name, own))
 
 
 def _compiled_kernel(source: str, name: str, own: dict[str, str]) -> Kernel:
@@ -163,7 +163,9 @@ def _compiled_kernel(source: str, name: str, own: dict[str, str]) -> Kernel:
         shader.axes[axis] = [own.pop(axis)]
     if not shader.tensors:
         raise ShaderError(f"{name}: no `#pragma aule tensor NAME ACCESS DTYPE`: what does it work on?")
-    return Kernel(_native(shader, _to_spirv(shader, own)))
+    features = to_spirv(shader, own)
+    reflect(shader)
+    return Kernel(_native(shader, features))
 
 
 # Bytes of the members of Params that letters of a signature stand for. That of an `h` is not known here: at most 8.
@@ -213,7 +215,7 @@ def compile_generated(
     """
     given = dict(constants or {})
     key = ("generated", name, signature, hashlib.sha256(source.encode()).digest(), *sorted(given.items()))
-    return _once(key, lambda: _compiled_generated(source, name, signature, given))
+    return once(key, lambda: _compiled_generated(source, name, signature, given))
 
 
 def _compiled_generated(source: str, name: str, signature: str, given: dict) -> _C.GeneratedKernel:
@@ -227,7 +229,8 @@ def _compiled_generated(source: str, name: str, signature: str, given: dict) -> 
     for size in map(_LETTERS.__getitem__, signature):
         end = -(-end // size) * size + size
     shader.params_ring |= end > MAX_PUSH_BYTES and not shader.params_wide
-    features = _to_spirv(shader, {})
+    features = to_spirv(shader, {})
+    reflect(shader)
     (variant,) = shader.variants
     for member in shader.params:
         if member.count != 0:
@@ -238,20 +241,19 @@ def _compiled_generated(source: str, name: str, signature: str, given: dict) -> 
         features=features,
         params_bytes=shader.params_bytes,
         params_ring=shader.params_ring,
-        members=[(member.name, member.cpp_type, member.offset) for member in shader.params],
+        members=[(member.name, member.cpp_type, member.offset, 0, None, 0, False, 1) for member in shader.params],
         signature=signature,
-        constants=_constant_rows(shader),
+        constants=constant_rows(shader.constants),
         given=given,
     )
 
 
-def _to_spirv(shader: Shader, defines: dict[str, str]) -> list[str]:
-    """Compiles and reflects the only variant of a shader; the features that a device must have for it."""
+def to_spirv(shader: Shader, defines: dict[str, str], head: Sequence[str] = ()) -> list[str]:
+    """Compiles the only variant of a shader; the features that a device must have for it."""
     compiler = _found_compiler()
-    expand(shader, compiler.identity, defines)
+    expand(shader, compiler.identity, defines, head)
     (variant,) = shader.variants
     variant.spirv = _spirv(compiler, shader)
-    reflect(shader)
     return sorted(set(variant.features()) | reflect_features(variant.spirv, variant.label))
 
 
@@ -279,8 +281,8 @@ def _spirv(compiler, shader: Shader) -> bytes:
     return spirv
 
 
-def _constant_rows(shader: Shader) -> list[tuple[str, int, str, int]]:
-    return [(c.name, c.number, c.type, c.default) for c in shader.constants]
+def constant_rows(constants: list[Constant]) -> list[tuple[str, int, str, int]]:
+    return [(c.name, c.number, c.type, c.default) for c in constants]
 
 
 def _native(shader: Shader, features: list[str]):
@@ -293,7 +295,7 @@ def _native(shader: Shader, features: list[str]):
         member = members.get(line.name)
         if member is None or member.cpp_type != "uint64_t" or member.count != 0:
             raise ShaderError(f"{shader.name}: tensor {line.name} is no uint64_t member of Params")
-        dtype, constant = _dtype(shader.name, line.name, line.dtype, constants)
+        dtype, constant = dtype_word(shader.name, line.name, line.dtype, constants)
         tensors.append((line.name, member.offset, line.access, dtype, constant, line.strided))
     taken = {line.name for line in shader.tensors}
     return _C.RuntimeKernel(
@@ -303,12 +305,12 @@ def _native(shader: Shader, features: list[str]):
         shader.params_bytes,
         shader.params_ring,
         [(m.name, m.cpp_type, m.offset, m.count) for m in shader.params if m.name not in taken],
-        _constant_rows(shader),
+        constant_rows(shader.constants),
         tensors,
     )
 
 
-def _dtype(kernel: str, tensor: str, word: str, constants: dict[str, Constant]) -> tuple[torch.dtype | None, int]:
+def dtype_word(kernel: str, tensor: str, word: str, constants: dict[str, Constant]) -> tuple[torch.dtype | None, int]:
     """What the third word of a tensor line says: a dtype, or the number of a constant (-1: none)."""
     if word == "any":
         return None, -1

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -244,8 +245,8 @@ def parse_shader(path: Path, text: str | None = None) -> Shader:
     return shader
 
 
-def expand(shader: Shader, compiler: str, defines: dict[str, str] | None = None) -> None:
-    """Fills shader.variants; `defines` are macros that all of them have beside their axes."""
+def expand(shader: Shader, compiler: str, defines: dict[str, str] | None = None, own_head: Sequence[str] = ()) -> None:
+    """Fills shader.variants; `defines` are macros that all of them have beside their axes, then comes `own_head`."""
     # Our pragmas become empty lines, which keeps the line numbers.
     lines = shader.source.lines
     if shader.inline:
@@ -263,7 +264,7 @@ def expand(shader: Shader, compiler: str, defines: dict[str, str] | None = None)
             head.append(f"#define {name} {value}")
             if re.fullmatch(r"[A-Za-z_]\w*", value):
                 head.append(f"#define {name}_{value} 1")
-        text = "\n".join(head) + "\n" + body + "\n"
+        text = "\n".join([*head, *own_head]) + "\n" + body + "\n"
         key = hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
         shader.variants.append(Variant(shader, values, text, key))
     if not shader.variants:

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+SPIRV_MAGIC = 0x07230203
 OP_NAME, OP_MEMBER_NAME = 5, 6
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_ARRAY, OP_TYPE_STRUCT = 21, 22, 28, 30
-OP_CONSTANT, OP_FUNCTION, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 71, 72
+OP_CONSTANT, OP_FUNCTION, OP_FUNCTION_END, OP_DECORATE, OP_MEMBER_DECORATE = 43, 54, 56, 71, 72
 OP_EXT_INST, OP_TYPE_VECTOR = 12, 23
 OP_LOAD, OP_STORE, MEMORY_ALIGNED = 61, 62, 2
 OP_CONSTANT_TRUE, OP_SPEC_CONSTANT_OP = 41, 52
@@ -34,7 +35,7 @@ CAPABILITY_FEATURES = {
 BASELINE_CAPABILITIES = {1, 11, 61, 4433, 4448, 5345, 5347}
 
 
-class ShaderError(Exception):
+class ShaderError(RuntimeError):
     """A message that already carries file:line."""
 
 
@@ -69,9 +70,20 @@ def spirv_words(spirv: bytes, where: str) -> array.array:
     words = array.array("I", spirv)
     if sys.byteorder == "big":
         words.byteswap()
-    if words[0] != 0x07230203:
-        raise ShaderError(f"{where}: the compiler did not write SPIR-V")
+    if words[0] != SPIRV_MAGIC:
+        raise ShaderError(f"{where}: this is no SPIR-V")
     return words
+
+
+def check_words(spirv: bytes, where: str) -> None:
+    """Refuses what is no sequence of instructions; for SPIR-V that this package's compiler has not written."""
+    words = spirv_words(spirv, where) if len(spirv) > 20 and len(spirv) % 4 == 0 else [0]
+    at, last = 5, 0
+    while at < len(words) and words[at] >> 16 != 0:
+        last = words[at] & 0xFFFF
+        at += words[at] >> 16
+    if at != len(words) or last != OP_FUNCTION_END:
+        raise ShaderError(f"{where}: this is no SPIR-V, or not all of it")
 
 
 def instructions(spirv: bytes, where: str) -> Iterator[tuple[int, array.array]]:

@@ -1,4 +1,7 @@
-"""SPIR-V on disk, by the hash of what it was made of. What is damaged counts as absent."""
+"""SPIR-V on disk, by the hash of what it was made of. What is damaged counts as absent.
+
+A file's time is that of its last use: the longest unused ones go when all are too many bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from pathlib import Path
 
 MAGIC = b"aulespv1"
 LIMIT_BYTES = 256 << 20
+TRIM_EVERY_BYTES = 16 << 20
 
-_trimmed: set[Path] = set()  # folders that this process has looked through
+_untrimmed: dict[Path, int] = {}  # bytes stored by this process since it last looked through a folder
 
 
 def _file(folder: Path, key: str) -> Path:
@@ -34,14 +38,19 @@ def load(folder: Path | None, key: str) -> bytes | None:
     """
     if folder is None:
         return None
+    path = _file(folder, key)
     try:
-        data = _file(folder, key).read_bytes()
+        data = path.read_bytes()
     except OSError:
         return None
     start = len(MAGIC) + 32
     spirv = data[start:]
     if data[: len(MAGIC)] != MAGIC or not spirv or hashlib.sha256(spirv).digest() != data[len(MAGIC) : start]:
         return None
+    try:
+        os.utime(path)
+    except OSError:  # of another user, or gone by now
+        pass
     return spirv
 
 
@@ -71,22 +80,26 @@ def store(folder: Path | None, key: str, spirv: bytes) -> None:
         except BaseException:
             os.unlink(temporary)
             raise
-        _trim(folder)
+        _trim(folder, len(spirv))
     except OSError:
         return
 
 
-def _trim(folder: Path) -> None:
-    """Once for each process: the oldest files go where all together are too many bytes."""
-    if folder in _trimmed:
+def _trim(folder: Path, stored: int) -> None:
+    """The oldest files go where all together are too many bytes."""
+    since = _untrimmed.get(folder, TRIM_EVERY_BYTES) + stored
+    _untrimmed[folder] = since if since < TRIM_EVERY_BYTES else 0
+    if since < TRIM_EVERY_BYTES:
         return
-    _trimmed.add(folder)
-    files = sorted(
-        ((stat.st_mtime, stat.st_size, path) for path in (folder / "spirv").glob("*/*") for stat in [path.stat()]),
-        reverse=True,
-    )
+    files = []
+    for path in (folder / "spirv").glob("*/*"):
+        try:
+            stat = path.stat()
+        except OSError:  # another process was faster
+            continue
+        files.append((stat.st_mtime, stat.st_size, path))
     kept = 0
-    for _, size, path in files:
+    for _, size, path in sorted(files, reverse=True):
         kept += size
         if kept > LIMIT_BYTES:
             path.unlink(missing_ok=True)
