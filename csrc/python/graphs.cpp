@@ -115,6 +115,7 @@ class CallTable {
 
   void add(std::shared_ptr<PythonCall> call) { calls_.push_back(std::move(call)); }
   const std::vector<std::shared_ptr<PythonCall>>& calls() const { return calls_; }
+  void remove(const std::shared_ptr<PythonCall>& call) { std::erase(calls_, call); }
   void clear() { calls_.clear(); }
 
   // The outputs, or None if no call fits or all that do have outputs alive. Empties `list`, as a compiled function
@@ -185,6 +186,7 @@ void bind_graphs(py::module_& m) {
   py::class_<CallTable>(m, "CallTable")
       .def(py::init<int>())
       .def("add", &CallTable::add)
+      .def("remove", &CallTable::remove)
       .def("clear", &CallTable::clear)
       .def_property_readonly("calls", [](const CallTable& t) { return t.calls(); })
       .def("replay", &CallTable::replay);

@@ -27,6 +27,9 @@ struct CallMemory final : c10::intrusive_ptr_target {
 
 namespace {
 
+// Outputs of this size are always copied: a loss that is kept until the next step would cost a second graph.
+constexpr size_t kSmallBytes = 256;
+
 void release_output(void* context) {
   auto* memory = static_cast<CallMemory*>(context);
   memory->alive.fetch_sub(1, std::memory_order_acq_rel);
@@ -217,7 +220,7 @@ std::vector<c10::Storage> CapturedCall::hand_out(stream::CommandStream& stream) 
     const size_t bytes = captured.nbytes();
     if (bytes == 0) {
       storages.push_back(storage_of(c10::DataPtr(nullptr, device), 0));
-    } else if (copies_) {
+    } else if (copies_ || bytes <= kSmallBytes) {
       c10::DataPtr fresh = device_allocator()->allocate(bytes);
       stream.copy(reinterpret_cast<uint64_t>(fresh.get()), reinterpret_cast<uint64_t>(captured.data()), bytes);
       storages.push_back(storage_of(std::move(fresh), bytes));

@@ -5,8 +5,8 @@
 // address, which must be that of the capture too, or copied into memory of the call's before each replay. A scalar
 // tensor on the host is its value, which kernels have among their parameters.
 // Outputs: a replay overwrites those of the one before. So each is handed out as a new tensor, and the deleter of its
-// memory counts it out: a call is free again once nobody holds an output, or a view of one. A call that `copies` hands
-// out copies and is always free.
+// memory counts it out: a call is free again once nobody holds an output, or a view of one. Scalars and the like are
+// copied. A call that `copies` hands out copies of all and is always free.
 // Threads: the caller sees to it that one thread at a time uses a call (Python's interpreter lock). Outputs may be
 // freed anywhere. Replays of a device on different streams are ordered here.
 #pragma once

@@ -30,6 +30,7 @@ MOST_ALIVE = 4  # captured calls for the same inputs; the last of them hands out
 MOST_MOVES = 2  # addresses that an input may have before it is copied, in memory that is not a captured call's
 MOST_CALLS = 128  # captured calls of a function
 MOST_SHAPES = 1024  # that a function remembers
+SMALL_BYTES = 256  # copied rather than taken by address, as outputs of this size are copied too
 
 
 class _Shape:
@@ -166,14 +167,17 @@ class GraphedFunction:
                 self._refuse(f"input {i}, which it writes, has another address at each call")
                 return False
             self._copied.add(i)
+            for call in [c for c in shape.calls if i in c.moved(inputs)]:
+                self._table.remove(call)
+                shape.calls.remove(call)
         return True
 
     def _by_address(self, index: int, value) -> bool:
-        return (
-            isinstance(value, torch.Tensor)
-            and index not in self._copied
-            and (index in self._static or value.device.type == "aule" and _C.is_output_of_call(value))
-        )
+        if not isinstance(value, torch.Tensor) or value.device.type != "aule" or index in self._copied:
+            return False
+        if index in self._mutated or isinstance(value, torch.nn.Parameter) or _C.is_output_of_call(value):
+            return True
+        return index in self._static and value.nbytes > SMALL_BYTES
 
     def _capture(self, shape: _Shape, inputs, copies: bool):
         by_address = [self._by_address(i, value) for i, value in enumerate(inputs)]
@@ -297,9 +301,38 @@ def _without_tree_manager(original):
     return handle
 
 
+def _is_scalar_beside_results(node) -> bool:
+    """Whether a node of the scheduler is a scalar on the host that an operator of ours gives beside its results.
+
+    Attention gives the seed and the offset of its dropout so, without any work on the host.
+    """
+    from torch._inductor import ir
+
+    output = node.node
+    if not isinstance(output, ir.MultiOutput) or output.get_device().type != "cpu" or len(output.get_size()) > 0:
+        return False
+    operator = output.inputs[0]
+    return isinstance(operator, ir.FallbackKernel) and operator.get_device().type == "aule"
+
+
+def _keeps_scalars(original):
+    """Of Scheduler.should_partition, which would cut a graph at each scalar on the host."""
+
+    def should_partition(self, node, *args, **kwargs):
+        from torch._inductor import config
+
+        reason = original(self, node, *args, **kwargs)
+        if reason and config.triton.cudagraphs and _is_scalar_beside_results(node):
+            return None if isinstance(reason, str) else False
+        return reason
+
+    return should_partition
+
+
 def install_graphs() -> None:
     """Let Inductor's step for CUDA graphs take functions of this device to :func:`cudagraphify`, and only those."""
     from torch._inductor import compile_fx, cudagraph_utils, output_code
+    from torch._inductor.scheduler import Scheduler
 
     doors = (
         (cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes", _accepts_aule),
@@ -307,6 +340,7 @@ def install_graphs() -> None:
         (output_code, "cudagraph_post_compile", _says_for_whom),
         (output_code, "cudagraph_partition_post_compile", _says_for_whom),
         (output_code, "maybe_handle_backward_generation", _without_tree_manager),
+        (Scheduler, "should_partition", _keeps_scalars),
     )
     missing = [f"{module.__name__}.{name}" for module, name, _ in doors if not callable(getattr(module, name, None))]
     if missing:
