@@ -80,6 +80,7 @@ def register() -> None:
     importlib.import_module("torch_aule._ops")
     importlib.import_module("torch_aule._aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()
+    importlib.import_module("torch_aule._inductor.hook").start()
 
 
 def _built_in_accelerator() -> str | None:

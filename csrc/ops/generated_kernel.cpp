@@ -9,6 +9,7 @@
 #include <map>
 
 #include "kernels/registry.h"
+#include "ops/tensor/device_assert.h"
 
 namespace aule::ops {
 namespace {
@@ -21,10 +22,12 @@ bool takes(char kind, Type type) {
   switch (kind) {
     case 'r':
     case 'w':
-    case 'm': return type == Type::u64;
+    case 'm':
+    case 'e': return type == Type::u64;
     case 'h': return true;
     case 'i': return type == Type::i32;
-    case 'u': return type == Type::u32;
+    case 'u':
+    case 't': return type == Type::u32;
     case 'l': return type == Type::i64 || type == Type::u64;
     case 'f': return type == Type::f32;
     case 'd': return type == Type::f64;
@@ -57,6 +60,8 @@ GeneratedKernel::GeneratedKernel(Source source)
                       member.name, " is outside of a block of ", params_bytes_, " bytes");
     TORCH_CHECK_VALUE(member.count == 0 || !member.is_tensor(), name_, ": ", member.name, " is an array of tensors");
     has_tensor |= member.is_tensor();
+    arguments_ += member.is_argument();
+    if (member.kind == 't') error_tag_ = lasting_error_tag(name_);
   }
   TORCH_CHECK_VALUE(has_tensor, name_, ": no argument is a tensor");
   const uint32_t bits = kernels::feature_bits_named(source.features);
@@ -157,8 +162,12 @@ void GeneratedKernel::Call::real(const Member& member, double value, uint32_t pl
   integer(member, static_cast<int64_t>(value), place);
 }
 
-void GeneratedKernel::Call::launch(Grid grid) const {
+void GeneratedKernel::Call::launch(Grid grid) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  for (const Member& member : kernel_.members_) {
+    if (member.kind == 'e') put(member, error_address(current(device_)));
+    if (member.kind == 't') put(member, kernel_.error_tag_);
+  }
   kernel_.kernel_->launch(current(device_), block_, kernel_.params_bytes_, args_, grid);
   for (c10::TensorImpl* t : written_) t->bump_version();
 }

@@ -24,7 +24,8 @@ class GeneratedKernel {
     uint32_t offset;
     Type type;
     // r, w, m: a tensor that is read, written, both. h: the value of a 0-dim CPU tensor or a number. i, u, l, f, d: a
-    // number of int32, uint32, int64, float, double.
+    // number of int32, uint32, int64, float, double. Filled by the launch: e, the address of the device's error record,
+    // and t, the tag by which an error names the kernel.
     char kind;
     uint32_t count;  // of an array of numbers; 0: no array
     // What users' kernels want of a tensor. Generated code is right by construction.
@@ -33,6 +34,7 @@ class GeneratedKernel {
     bool contiguous;
     uint32_t align;  // the address is a multiple of it
 
+    bool is_argument() const { return kind != 'e' && kind != 't'; }
     bool is_tensor() const { return kind == 'r' || kind == 'w' || kind == 'm'; }
     bool is_real() const { return type == Type::f32 || type == Type::f64; }
   };
@@ -55,6 +57,7 @@ class GeneratedKernel {
   KernelId id() const { return kernel_->id(); }
   uint64_t shared_bytes() const { return kernel_->shared_bytes(); }
   const std::vector<Member>& members() const { return members_; }
+  size_t arguments() const { return arguments_; }
   void prepare(int device) const { kernel_->prepare(current(device)); }
 
   // The arguments of one launch. Each member is put once.
@@ -67,7 +70,7 @@ class GeneratedKernel {
     void integer(const Member& member, int64_t value, uint32_t place = 0);
     void real(const Member& member, double value, uint32_t place = 0);
     // On the current stream of the tensors' device. Needs no lock of Python's.
-    void launch(Grid grid) const;
+    void launch(Grid grid);
 
    private:
     template <class T>
@@ -88,7 +91,9 @@ class GeneratedKernel {
   std::string name_, signature_;
   uint32_t params_bytes_;
   bool autograd_;
+  size_t arguments_ = 0;
   std::vector<Member> members_;
+  uint32_t error_tag_ = 0;
   std::unique_ptr<const FixedKernel> kernel_;
 };
 

@@ -80,12 +80,14 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     const GeneratedKernel& kernel = kernel_of(self);
     const auto& members = kernel.members();
     const size_t count = static_cast<size_t>(PyVectorcall_NARGS(flags));
-    TORCH_CHECK_TYPE(count == members.size() + 1 && (keywords == nullptr || PyTuple_GET_SIZE(keywords) == 0),
-                     kernel.name(), ": takes ", members.size(), " arguments and the number of workgroups, but got ",
+    TORCH_CHECK_TYPE(count == kernel.arguments() + 1 && (keywords == nullptr || PyTuple_GET_SIZE(keywords) == 0),
+                     kernel.name(), ": takes ", kernel.arguments(), " arguments and the number of workgroups, but got ",
                      count, " by position", keywords == nullptr ? "" : " and others by name");
     GeneratedKernel::Call call(kernel);
-    for (size_t i = 0; i < members.size(); ++i) put(call, kernel, members[i], args[i]);
-    const Grid grid = grid_of(kernel.name(), args[members.size()]);
+    PyObject* const* next = args;
+    for (const GeneratedKernel::Member& member : members)
+      if (member.is_argument()) put(call, kernel, member, *next++);
+    const Grid grid = grid_of(kernel.name(), *next);
     {
       py::gil_scoped_release free;
       call.launch(grid);

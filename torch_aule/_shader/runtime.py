@@ -16,7 +16,7 @@ from torch_aule._shader.compiler import MAX_PUSH_BYTES, check_spirv, find_compil
 from torch_aule._shader.shader_source import Shader, expand, parse_shader
 from torch_aule._shader.spirv import Constant, ShaderError, reflect_features
 
-__all__ = ["Kernel", "compile_generated", "compile_kernel"]
+__all__ = ["Kernel", "compile_generated", "compile_kernel", "compiler_identity"]
 
 _glslang = threading.Lock()  # it is not known to be safe in several threads
 _compiler = None
@@ -169,7 +169,7 @@ def _compiled_kernel(source: str, name: str, own: dict[str, str]) -> Kernel:
 
 
 # Bytes of the members of Params that letters of a signature stand for. That of an `h` is not known here: at most 8.
-_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8}
+_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8, "e": 8, "t": 4}
 
 
 def compile_generated(
@@ -193,7 +193,9 @@ def compile_generated(
     signature : str
         One letter for each member of `Params`, in their order. `r`, `w`, `m`: a tensor that is read, written, both,
         whose address the member (uint64_t) gets. `h`: the value of a 0-dim CPU tensor, or a number, as the member's
-        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double.
+        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double. `e` and
+        `t` are no arguments: the launch fills in the address of the device's error record (uint64_t) and the number
+        by which an error names this kernel (uint), for common/errors.glsl.
     constants : mapping, optional
         Specialization constants by their names in the source; the others keep their defaults.
 
@@ -255,6 +257,17 @@ def to_spirv(shader: Shader, defines: dict[str, str], head: Sequence[str] = ()) 
     (variant,) = shader.variants
     variant.spirv = _spirv(compiler, shader)
     return sorted(set(variant.features()) | reflect_features(variant.spirv, variant.label))
+
+
+def compiler_identity() -> str:
+    """Which compiler it is and of what version.
+
+    Raises
+    ------
+    CompilerMissing
+        If there is none.
+    """
+    return _found_compiler().identity
 
 
 def _found_compiler():

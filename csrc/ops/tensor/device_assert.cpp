@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "kernels/launch.h"
@@ -26,6 +27,13 @@ uint32_t error_tag(const char* op_name) {
   t.names.push_back(op_name);
   set_error_tag_names(&error_tag_name);
   return static_cast<uint32_t>(t.names.size() - 1);
+}
+
+uint32_t lasting_error_tag(const std::string& name) {
+  static std::mutex mutex;
+  static auto* kept = new std::set<std::string>;  // its elements stay where they are
+  std::lock_guard lock(mutex);
+  return error_tag(kept->insert(name).first->c_str());
 }
 
 const char* error_tag_name(uint32_t tag) {

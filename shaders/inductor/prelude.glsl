@@ -1,0 +1,175 @@
+// What generated kernels use: loads and stores of each dtype, functions for each arithmetic type, reductions' helpers.
+// VEC_ELEMS (4 or 8) is how many elements a vector access has; C_double is defined if the kernel computes in float64.
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+#include "common/vec8.glsl"
+#include "common/philox.glsl"
+#include "pointwise/math.glsl"
+#include "pointwise/math_special.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef { uint64_t v; };
+
+#define AULE_LOAD_F32(base, i) F32Ref((base) + uint64_t(i) * 4ul).v
+#define AULE_LOAD_F16(base, i) float(F16Ref((base) + uint64_t(i) * 2ul).v)
+#define AULE_LOAD_BF16(base, i) bf16_to_float(uint(U16Ref((base) + uint64_t(i) * 2ul).v))
+#define AULE_LOAD_F64(base, i) F64Ref((base) + uint64_t(i) * 8ul).v
+#define AULE_LOAD_I64(base, i) I64Ref((base) + uint64_t(i) * 8ul).v
+#define AULE_LOAD_U64(base, i) U64BitsRef((base) + uint64_t(i) * 8ul).v
+#define AULE_LOAD_I32(base, i) I32Ref((base) + uint64_t(i) * 4ul).v
+#define AULE_LOAD_U32(base, i) U32Ref((base) + uint64_t(i) * 4ul).v
+#define AULE_LOAD_I16(base, i) int(I16Ref((base) + uint64_t(i) * 2ul).v)
+#define AULE_LOAD_U16(base, i) int(uint(U16Ref((base) + uint64_t(i) * 2ul).v))
+#define AULE_LOAD_I8(base, i) int(I8Ref((base) + uint64_t(i)).v)
+#define AULE_LOAD_U8(base, i) int(uint(U8Ref((base) + uint64_t(i)).v))
+#define AULE_LOAD_BOOL(base, i) (uint(U8Ref((base) + uint64_t(i)).v) != 0u)
+
+#define AULE_STORE_F32(base, i, x) F32Ref((base) + uint64_t(i) * 4ul).v = (x)
+#define AULE_STORE_F16(base, i, x) U16Ref((base) + uint64_t(i) * 2ul).v = uint16_t(float_to_f16(x))
+#define AULE_STORE_BF16(base, i, x) U16Ref((base) + uint64_t(i) * 2ul).v = uint16_t(float_to_bf16(x))
+#define AULE_STORE_F64(base, i, x) F64Ref((base) + uint64_t(i) * 8ul).v = (x)
+#define AULE_STORE_I64(base, i, x) I64Ref((base) + uint64_t(i) * 8ul).v = (x)
+#define AULE_STORE_U64(base, i, x) U64BitsRef((base) + uint64_t(i) * 8ul).v = (x)
+#define AULE_STORE_I32(base, i, x) I32Ref((base) + uint64_t(i) * 4ul).v = (x)
+#define AULE_STORE_U32(base, i, x) U32Ref((base) + uint64_t(i) * 4ul).v = (x)
+#define AULE_STORE_I16(base, i, x) I16Ref((base) + uint64_t(i) * 2ul).v = int16_t(x)
+#define AULE_STORE_U16(base, i, x) U16Ref((base) + uint64_t(i) * 2ul).v = uint16_t(uint(x))
+#define AULE_STORE_I8(base, i, x) I8Ref((base) + uint64_t(i)).v = int8_t(x)
+#define AULE_STORE_U8(base, i, x) U8Ref((base) + uint64_t(i)).v = uint8_t(uint(x))
+#define AULE_STORE_BOOL(base, i, x) U8Ref((base) + uint64_t(i)).v = uint8_t((x) ? 1u : 0u)
+
+// Element i of loaded words, and into words, by the compute type.
+#define AULE_UNPACK_F32(words, i) uintBitsToFloat(words.w[i])
+#define AULE_UNPACK_F16(words, i) unpack_float(words, i, AULE_DT_F16)
+#define AULE_UNPACK_BF16(words, i) unpack_float(words, i, AULE_DT_BF16)
+#define AULE_UNPACK_F64(words, i) unpack_double(words, i, AULE_DT_F64)
+#define AULE_UNPACK_I64(words, i) int64_t(unpack_64(words, i))
+#define AULE_UNPACK_I32(words, i) int(words.w[i])
+#define AULE_UNPACK_I16(words, i) unpack_int(words, i, AULE_DT_I16)
+#define AULE_UNPACK_I8(words, i) unpack_int(words, i, AULE_DT_I8)
+#define AULE_UNPACK_U8(words, i) unpack_int(words, i, AULE_DT_U8)
+#define AULE_UNPACK_BOOL(words, i) (unpack_int(words, i, AULE_DT_BOOL) != 0)
+#define AULE_PACK_F32(w, i, x) put_bits(w, i, 4, floatBitsToUint(x))
+#define AULE_PACK_F16(w, i, x) put_bits(w, i, 2, float_to_f16(x))
+#define AULE_PACK_BF16(w, i, x) put_bits(w, i, 2, float_to_bf16(x))
+#define AULE_PACK_F64(w, i, x) pack_double(w, i, AULE_DT_F64, x)
+#define AULE_PACK_I64(w, i, x) put_64(w, i, uint64_t(x))
+#define AULE_PACK_I32(w, i, x) put_bits(w, i, 4, uint(x))
+#define AULE_PACK_I16(w, i, x) put_bits(w, i, 2, uint(x) & 0xffffu)
+#define AULE_PACK_I8(w, i, x) put_bits(w, i, 1, uint(x))
+#define AULE_PACK_U8(w, i, x) put_bits(w, i, 1, uint(x))
+#define AULE_PACK_BOOL(w, i, x) put_bits(w, i, 1, (x) ? 1u : 0u)
+
+// Functions for each type that computes.
+#undef C_float
+#undef C_int
+#undef C_int64
+#ifdef C_double
+#define AULE_WITH_DOUBLE
+#undef C_double
+#endif
+
+#define T float
+#define C_float
+#include "pointwise/functions.glsl"
+#undef T
+#undef C_float
+#define T int
+#define C_int
+#include "pointwise/functions.glsl"
+#undef T
+#undef C_int
+#define T int64_t
+#define C_int64
+#include "pointwise/functions.glsl"
+#undef T
+#undef C_int64
+#ifdef AULE_WITH_DOUBLE
+#define T double
+#define C_double
+#include "pointwise/functions.glsl"
+#undef T
+#endif
+
+uint max_(uint x, uint y) { return x > y ? x : y; }
+uint min_(uint x, uint y) { return x < y ? x : y; }
+uint64_t max_(uint64_t x, uint64_t y) { return x > y ? x : y; }
+uint64_t min_(uint64_t x, uint64_t y) { return x < y ? x : y; }
+bool max_(bool x, bool y) { return x || y; }
+bool min_(bool x, bool y) { return x && y; }
+bool is_nan(uint x) { return false; }
+bool is_nan(uint64_t x) { return false; }
+bool is_nan(bool x) { return false; }
+
+bool to_bool(float x) { return x != 0.0 || is_nan(x); }
+bool to_bool(int x) { return x != 0; }
+bool to_bool(uint x) { return x != 0u; }
+bool to_bool(int64_t x) { return x != int64_t(0); }
+bool to_bool(uint64_t x) { return x != uint64_t(0); }
+#ifdef AULE_WITH_DOUBLE
+bool to_bool(double x) { return x != 0.0lf || is_nan(x); }
+#endif
+
+// Narrow integers compute as int.
+int wrap_i8(int x) { return bitfieldExtract(x, 0, 8); }
+int wrap_i16(int x) { return bitfieldExtract(x, 0, 16); }
+int wrap_u8(int x) { return x & 255; }
+int wrap_u16(int x) { return x & 65535; }
+
+// Values as they are after a trip through memory.
+float round_f16(float x) { return unpackHalf2x16(float_to_f16(x)).x; }
+float round_bf16(float x) { return bf16_to_float(float_to_bf16(x)); }
+
+int floor_div(int a, int b) { return div_floor(a, b); }
+int64_t floor_div(int64_t a, int64_t b) { return div_floor(a, b); }
+int floor_mod(int a, int b) { return remainder_(a, b); }
+int64_t floor_mod(int64_t a, int64_t b) { return remainder_(a, b); }
+
+// Draws of torch.rand and its kin in compiled code: a counter-based generator at (seed, offset).
+uvec4 draw(int64_t seed, int64_t offset) {
+  return philox_draw(Philox(uvec2(uint(seed), uint(seed >> 32)), uint64_t(0)), uint64_t(offset), 0u);
+}
+float rand_(int64_t seed, int64_t offset) { return uniform01(draw(seed, offset).x); }
+float randn_(int64_t seed, int64_t offset) {
+  const uvec4 bits = draw(seed, offset);
+  const float radius = sqrt(-2.0 * log_(1.0 - uniform01(bits.x)));
+  return radius * cos_(6.28318530717958647692 * uniform01(bits.y));
+}
+int64_t randint_(int64_t seed, int64_t offset, int64_t low, int64_t high) {
+  const uvec4 bits = draw(seed, offset);
+  const uint64_t range = uint64_t(high - low);
+  if (range == uint64_t(0)) return low;
+  if (range <= 0xfffffffful) return low + int64_t(uint64_t(bits.x) % range);
+  return low + int64_t(packUint2x32(bits.xy) % range);
+}
+
+// The value of the invocation whose number in the subgroup differs by `apart`, a power of two.
+#ifdef AULE_SHUFFLES
+float shuffle_xor(float x, uint apart) { return subgroupShuffleXor(x, apart); }
+int shuffle_xor(int x, uint apart) { return subgroupShuffleXor(x, apart); }
+uint shuffle_xor(uint x, uint apart) { return subgroupShuffleXor(x, apart); }
+bool shuffle_xor(bool x, uint apart) { return subgroupShuffleXor(x ? 1u : 0u, apart) != 0u; }
+int64_t shuffle_xor(int64_t x, uint apart) {
+  return int64_t(packUint2x32(subgroupShuffleXor(unpackUint2x32(uint64_t(x)), apart)));
+}
+uint64_t shuffle_xor(uint64_t x, uint apart) { return packUint2x32(subgroupShuffleXor(unpackUint2x32(x), apart)); }
+#ifdef AULE_WITH_DOUBLE
+double shuffle_xor(double x, uint apart) { return packDouble2x32(subgroupShuffleXor(unpackDouble2x32(x), apart)); }
+#endif
+#endif
+
+// Additions by several invocations. Without the device's own for float32, by compare and exchange.
+#define AULE_ATOMIC_ADD_I32(base, i, x) atomicAdd(I32Ref((base) + uint64_t(i) * 4ul).v, x)
+#define AULE_ATOMIC_ADD_F32(base, i, x) atomic_add_f32((base) + uint64_t(i) * 4ul, x)
+void atomic_add_f32(uint64_t address, float x) {
+#ifdef AULE_ATOMIC_FLOAT
+  atomicAdd(F32Ref(address).v, x);
+#else
+  U32Ref word = U32Ref(address);
+  uint seen = word.v;
+  for (;;) {  // an exchange fails because another one succeeded
+    const uint was = atomicCompSwap(word.v, seen, floatBitsToUint(uintBitsToFloat(seen) + x));
+    if (was == seen) return;
+    seen = was;
+  }
+#endif
+}

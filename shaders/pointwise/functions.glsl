@@ -1,0 +1,138 @@
+// Functions of the arithmetic type T (C_float, C_double, C_int, C_int64) that math.glsl has in float32 alone or lacks.
+// Include after math.glsl and math_special.glsl; once for each type where several are in use.
+#undef AULE_REAL
+#if defined(C_float)
+#define AULE_REAL
+float sqrt_(float x) { return sqrt(x); }
+
+#elif defined(C_double)
+#define AULE_REAL
+#include "pointwise/math_double.glsl"
+#endif
+
+#ifdef AULE_REAL
+// GLSL's min and max may drop NaN.
+T max_(T x, T y) { return is_nan(x) ? x : (is_nan(y) || y > x ? y : x); }
+T min_(T x, T y) { return is_nan(x) ? x : (is_nan(y) || y < x ? y : x); }
+T fmax_(T x, T y) { return is_nan(x) || (!is_nan(y) && y > x) ? y : x; }
+T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
+T ceil_(T x) { return ceil(x); }
+T floor_(T x) { return floor(x); }
+T trunc_(T x) { return trunc(x); }
+T round_(T x) { return roundEven(x); }
+T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
+T div_trunc(T x, T y) { return trunc(x / y); }
+
+T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
+T gelu_grad(T x) {
+  return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
+}
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3). This has no branch and does not cancel
+// for negative x. float32 takes the device's own exp: its error at large arguments is small beside 1, or in a result
+// near 0.
+#ifdef C_float
+T gelu_exp(T x) { return exp(x); }
+#else
+T gelu_exp(T x) { return exp_(x); }
+#endif
+T gelu_share(T x) { return T(1) / (T(1) + gelu_exp(T(-1.59576912160573071176lf) * (x + T(0.044715lf) * x * x * x))); }
+T gelu_tanh(T x) { return x * gelu_share(x); }
+T gelu_tanh_grad(T x) {
+  T s = gelu_share(x);
+  return s + x * s * (T(1) - s) * T(1.59576912160573071176lf) * (T(1) + T(0.134145lf) * x * x);
+}
+T mish_grad(T x) {
+  T s = sigmoid_(x), t = tanh_(softplus_(x));
+  return t + x * s * (T(1) - t * t);
+}
+#ifdef C_float
+// Exact: each pass removes 20 bits of the quotient.
+float fmod_(float x, float y) {
+  float a = abs(x), b = abs(y);
+  if (is_nan(x) || is_nan(y) || is_inf(x) || b == 0.0) return NAN;
+  if (is_inf(y)) return x;
+  for (int pass = 0; pass < 16 && a >= b; ++pass) {
+    int e = (floatBitsToInt(a) >> 23) - (floatBitsToInt(b) >> 23);
+    float s = b;
+    if (e > 20) s = ldexp(b, e - 20);
+    vec2 t = two_product(floor(a / s), s);
+    precise float r = (a - t.x) - t.y;
+    a = r < 0.0 ? r + s : (r >= s ? r - s : r);
+  }
+  return with_sign(a, x);
+}
+#else
+double fmod_(double x, double y) {
+  if (is_inf(x) || y == 0.0) return x * y / (x * y) * 0.0 / 0.0;
+  return is_inf(y) ? x : with_sign(abs(x) - abs(y) * trunc(abs(x) / abs(y)), x);
+}
+#endif
+T remainder_(T x, T y) {
+  T r = fmod_(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+T div_floor(T x, T y) {
+  if (y == T(0)) return x / y;
+  T m = fmod_(x, y), q = (x - m) / y;
+  if (m != T(0) && (m < T(0)) != (y < T(0))) q -= T(1);
+  if (q == T(0)) return with_sign(T(0), x / y);
+  T f = floor(q);
+  return q - f > T(0.5) ? f + T(1) : f;
+}
+#else
+T max_(T x, T y) { return y > x ? y : x; }
+T min_(T x, T y) { return y < x ? y : x; }
+T fmax_(T x, T y) { return y > x ? y : x; }
+T fmin_(T x, T y) { return y < x ? y : x; }
+T ceil_(T x) { return x; }
+T floor_(T x) { return x; }
+T trunc_(T x) { return x; }
+T round_(T x) { return x; }
+T sign_(T x) { return sign(x); }
+bool is_nan(T x) { return false; }
+bool is_inf(T x) { return false; }
+bool sign_bit(T x) { return x < T(0); }
+// Integer division by 0 gives 0 and never traps. A divisor of -1 is a case of its own: lowest / -1 overflows.
+T div_trunc(T x, T y) { return y == T(0) ? T(0) : (y == T(-1) ? -x : x / y); }
+T fmod_(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x - x / y * y; }
+T remainder_(T x, T y) {
+  T r = fmod_(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+T div_floor(T x, T y) {
+  T q = div_trunc(x, y);
+  return fmod_(x, y) != T(0) && (x < T(0)) != (y < T(0)) ? q - T(1) : q;
+}
+T pow_(T x, T y) {
+  if (y < T(0)) return x == T(1) ? T(1) : (x == T(-1) ? ((y & T(1)) == T(0) ? T(1) : T(-1)) : T(0));
+  T r = T(1);
+  for (int bit = 0; bit < 64 && y != T(0); ++bit) {
+    if ((y & T(1)) != T(0)) r *= x;
+    x *= x;
+    y >>= 1;
+  }
+  return r;
+}
+T gcd_(T x, T y) {
+  x = abs(x);
+  y = abs(y);
+  for (int i = 0; i < 128 && y != T(0); ++i) {
+    T r = fmod_(x, y);
+    x = y;
+    y = r;
+  }
+  return x;
+}
+T lcm_(T x, T y) {
+  T g = gcd_(x, y);
+  return g == T(0) ? T(0) : abs(div_trunc(x, g) * y);
+}
+#undef T_BITS
+#ifdef C_int
+#define T_BITS 32
+#else
+#define T_BITS 64
+#endif
+T shift_left(T x, T y) { return y < T(0) || y >= T(T_BITS) ? T(0) : x << int(y); }
+T shift_right(T x, T y) { return x >> (y < T(0) || y >= T(T_BITS) ? T_BITS - 1 : int(y)); }
+#endif

@@ -1,0 +1,37 @@
+"""The device's facts that code generation depends on, as plain values."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from torch_aule._inductor.forms import DeviceFacts
+
+__all__ = ["of_device", "properties_of"]
+
+
+@functools.cache
+def properties_of(index: int) -> dict:
+    """All properties of a device by name."""
+    return torch.aule.get_device_properties(index).as_dict()
+
+
+@functools.cache
+def _facts(index: int) -> DeviceFacts:
+    p = properties_of(index)
+    return DeviceFacts(
+        software=p["kind"] == "cpu",
+        subgroup_size=p["min_subgroup_size"],
+        shuffles=p["subgroup_shuffle"] and p["subgroup_basic"],
+        multiprocessors=p["multiprocessors"],
+        max_workgroup_invocations=p["max_workgroup_invocations"],
+        max_loop_iterations=p["max_loop_iterations"],
+        float64=p["float64"],
+        float32_atomic_add=p["float32_atomic_add"],
+    )
+
+
+def of_device(device: torch.device) -> DeviceFacts:
+    """The facts of a device of type aule."""
+    return _facts(device.index or 0)

@@ -1,0 +1,123 @@
+"""Which invocation computes what in a generated kernel: a pure function of the device's facts and of the kernel's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DeviceFacts", "Form", "pointwise_form", "reduction_form"]
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What the forms depend on. ``max_loop_iterations`` is 0 where drivers run loops to their ends."""
+
+    software: bool = False
+    subgroup_size: int = 32
+    shuffles: bool = True
+    multiprocessors: int = 16
+    max_workgroup_invocations: int = 1024
+    max_loop_iterations: int = 0
+    float64: bool = True
+    float32_atomic_add: bool = True
+
+
+@dataclass(frozen=True)
+class Form:
+    """How work is laid out.
+
+    Attributes
+    ----------
+    local : int
+        Invocations of a workgroup.
+    vec : int
+        Elements of a vector access along the element axis; 1: none.
+    threads : int
+        Invocations that share a row (reductions).
+    items : int
+        Vectors of a row that an invocation holds in registers; 0: it loops over the row.
+    column : bool
+        Neighbouring invocations take neighbouring rows, for reductions over an outer dimension.
+    combine : str
+        How the invocations of a row combine: none, subgroup (a row is part of one), group (a workgroup is a row: in
+        subgroups, then shared memory), or shared (a tree in shared memory).
+    """
+
+    local: int
+    vec: int = 1
+    threads: int = 1
+    items: int = 0
+    column: bool = False
+    combine: str = "none"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a workgroup."""
+        return self.local // self.threads
+
+
+def _power_of_two(x: int) -> int:
+    return 1 << max(0, (x - 1).bit_length())
+
+
+def pointwise_form(device: DeviceFacts, numel: int, vec: int) -> Form:
+    """An invocation computes one vector, or one element."""
+    local = 64 if device.software else 256
+    return Form(local=min(local, device.max_workgroup_invocations), vec=vec)
+
+
+def reduction_form(
+    device: DeviceFacts,
+    rows: int,
+    n: int,
+    *,
+    known: bool,
+    keeps: bool,
+    vec: int,
+    column: bool,
+    loops: int,
+    max_items: int = 8,
+) -> Form:
+    """Rows of `n` elements, a hint unless `known`; `loops` times over a row if it is not kept in registers.
+
+    `keeps` asks for registers, `max_items` bounds them: vectors of a row that an invocation may keep.
+    """
+    vectors = -(-n // vec)
+    if column:
+        return _column_form(device, rows, n, known, loops)
+    if device.software:
+        # A barrier costs a software device more than it saves. Its loops may end too early, in sum over the kernel.
+        limit = device.max_loop_iterations // (loops + 1) if device.max_loop_iterations else 1 << 30
+        threads = 1
+        if device.max_loop_iterations and not known:
+            threads = 64
+        while -(-vectors // threads) > min(limit, 1 << 14) and threads < 128:
+            threads *= 2
+        local = 64 if threads == 1 else threads
+        return Form(local=local, vec=vec, threads=threads, combine="none" if threads == 1 else "shared")
+    subgroup = device.subgroup_size
+    if vectors <= subgroup * 4 and device.shuffles:
+        # Part of a subgroup for each row: no barrier.
+        threads = min(subgroup, _power_of_two(-(-vectors // 4)) if rows >= 4096 else _power_of_two(vectors))
+        items = -(-vectors // threads)
+        local = 256 if 256 <= device.max_workgroup_invocations else subgroup
+        combine = "none" if threads == 1 else "subgroup"
+        return Form(local, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
+    threads = min(_power_of_two(-(-vectors // 4)), 1024 if vectors > 4096 else 256, device.max_workgroup_invocations)
+    threads = max(threads, 64)
+    items = -(-vectors // threads)
+    combine = "group" if device.shuffles else "shared"
+    return Form(threads, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
+
+
+def _column_form(device: DeviceFacts, rows: int, n: int, known: bool, loops: int) -> Form:
+    local = min(256, device.max_workgroup_invocations)
+    if device.software:
+        limit = device.max_loop_iterations // (loops + 1)
+        if not device.max_loop_iterations or (known and n <= limit):
+            return Form(local=64, column=True)
+        return Form(local=128, threads=64, column=True, combine="shared")
+    # Invocations enough to fill the device: the rest of a row is its own loop.
+    threads = 1
+    while threads < 32 and rows * threads < device.multiprocessors * 1024 and threads * 8 <= n:
+        threads *= 2
+    return Form(local, threads=threads, column=True, combine="none" if threads == 1 else "shared")

@@ -1,0 +1,109 @@
+"""Registers the backend with Dynamo and Inductor, and opens the doors that they keep for known devices."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import torch
+
+__all__ = ["install", "install_interface"]
+
+
+def _missing(what: str) -> None:
+    warnings.warn(f"torch_aule: this PyTorch has no {what}; torch.compile on aule may fall short", stacklevel=3)
+
+
+@functools.cache
+def install_interface() -> None:
+    """Make the device known to Dynamo."""
+    from torch._dynamo.device_interface import register_interface_for_device
+
+    from torch_aule._inductor.interface import AuleInterface
+
+    register_interface_for_device("aule", AuleInterface)
+    for index in range(torch.aule.device_count()):
+        register_interface_for_device(f"aule:{index}", AuleInterface)
+
+
+@functools.cache
+def install() -> None:
+    """Make the device a backend of Inductor; a second call does nothing."""
+    install_interface()
+    from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
+
+    from torch_aule._inductor import config
+    from torch_aule._inductor.lowerings import install_lowerings
+    from torch_aule._inductor.passes import AulePass
+    from torch_aule._inductor.scheduling import GlslScheduling
+    from torch_aule._inductor.wrapper import AuleDeviceOpOverrides, AuleWrapper
+
+    register_backend_for_device(
+        "aule", GlslScheduling, AuleWrapper, device_custom_pass=AulePass(), device_custom_config=config
+    )
+    register_device_op_overrides("aule", AuleDeviceOpOverrides())
+    _count_as_gpu()
+    _need_no_triton()
+    _keep_layouts()
+    install_lowerings()
+
+
+def _count_as_gpu() -> None:
+    """Turns on what Inductor does for GPUs alone: fusing scalars of the CPU into kernels, alignment of inputs, ..."""
+    from torch._inductor import utils
+
+    types = getattr(utils, "GPU_TYPES", None)
+    if not isinstance(types, list):
+        _missing("list torch._inductor.utils.GPU_TYPES")
+        return
+    if "aule" in types:
+        return
+    others = [t for t in types if (module := getattr(torch, t, None)) is not None and module.is_available()]
+    types.append("aule")
+    if not others and hasattr(utils.get_gpu_type, "cache_clear"):
+        # It asserts that one type of GPU is there, and keeps its answer.
+        kept = types[:]
+        types[:] = ["aule"]
+        utils.get_gpu_type.cache_clear()
+        utils.get_gpu_type()
+        types[:] = kept
+
+
+def _need_no_triton() -> None:
+    from torch._inductor.codegen.common import get_scheduling_for_device
+    from torch._inductor.scheduler import Scheduler
+
+    original = getattr(Scheduler, "create_backend", None)
+    if original is None:
+        _missing("method Scheduler.create_backend")
+        return
+
+    @functools.wraps(original)
+    def create_backend(self, device):
+        if device.type != "aule":
+            return original(self, device)
+        from torch._inductor.virtualized import V
+
+        V.graph.add_device_info(device)
+        return get_scheduling_for_device("aule")(self)
+
+    Scheduler.create_backend = create_backend
+
+
+def _keep_layouts() -> None:
+    """Inductor moves graphs with convolutions to channels-last on a GPU; ours are as fast without the copies."""
+    from torch._inductor.graph import GraphLowering
+
+    original = getattr(GraphLowering, "decide_layout_opt", None)
+    if original is None:
+        _missing("method GraphLowering.decide_layout_opt")
+        return
+
+    @functools.wraps(original)
+    def decide_layout_opt(gm, *args, **kwargs):
+        values = (n.meta.get("val") for n in gm.graph.nodes)
+        if any(isinstance(v, torch.Tensor) and v.device.type == "aule" for v in values):
+            return False
+        return original(gm, *args, **kwargs)
+
+    GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)

@@ -1,0 +1,145 @@
+"""Operators whose generic lowering is wrong or impossible here: on aule they stay calls of the eager kernels."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch._inductor import decomposition, lowering
+from torch._inductor.codegen.common import OpOverrides, pointwise_overrides_data
+from torch._inductor.ir import IRNode
+
+from torch_aule._inductor.overrides import FLOAT32_BINARY, FLOAT32_FUNCTIONS, GlslOverrides
+
+__all__ = ["install_lowerings"]
+
+aten = torch.ops.aten
+
+# The index of a reduction over several dimensions would be that of the loop, which Inductor may have reordered.
+_INDEX_OVER_SEVERAL = (aten.argmax.default, aten.argmin.default)
+# Indices of windows, for the same reason.
+_WINDOWS = (
+    aten.max_pool2d_with_indices.default,
+    aten.max_pool3d_with_indices.default,
+    aten.max_pool2d_with_indices_backward.default,
+)
+
+
+def _on_aule(args, kwargs) -> bool:
+    for x in torch.utils._pytree.arg_tree_leaves(*args, **kwargs):
+        if isinstance(x, IRNode) and (device := x.get_device()) is not None and device.type == "aule":
+            return True
+    return False
+
+
+def _dtypes(args, kwargs) -> set[torch.dtype]:
+    return {x.get_dtype() for x in torch.utils._pytree.arg_tree_leaves(*args, **kwargs) if isinstance(x, IRNode)}
+
+
+def _keep_eager(op, when) -> None:
+    """On aule, `op` stays a call if `when(args, kwargs)`."""
+    original = lowering.lowerings.get(op)
+    if original is None:
+        return
+    eager = lowering.fallback_handler(op, add_to_fallback_set=False)
+
+    @functools.wraps(original)
+    def lower(*args, **kwargs):
+        if _on_aule(args, kwargs) and when(args, kwargs):
+            return eager(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    lowering.lowerings[op] = lower
+
+
+def _overloads(name: str) -> list:
+    packets = {getattr(aten, n, None) for n in (name, f"special_{name}", pointwise_name(name))}
+    packets |= {getattr(torch.ops.prims, name, None)}
+    return [
+        getattr(packet, overload)
+        for packet in packets
+        if isinstance(packet, torch._ops.OpOverloadPacket)
+        for overload in packet.overloads()
+    ]
+
+
+def pointwise_name(name: str) -> str:
+    """ATen's name of an operation of Inductor."""
+    data = pointwise_overrides_data.get(name)
+    return data.name if data is not None else name
+
+
+def _is_implemented(name: str) -> bool:
+    mine, base = getattr(GlslOverrides, name, None), getattr(OpOverrides, name, None)
+    return mine is not None and mine is not base
+
+
+def _float64(args, kwargs) -> bool:
+    return torch.float64 in _dtypes(args, kwargs)
+
+
+def _several_dimensions(args, kwargs) -> bool:
+    x, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+    return dim is None and len(x.get_size()) > 1
+
+
+def _is_small_integer_scatter(dtype: torch.dtype) -> bool:
+    return dtype not in (torch.float32, torch.int32)
+
+
+def _floors_reals(args, kwargs) -> bool:
+    """Inductor floors the quotient, which differs from eager for infinities and just below a whole number."""
+    return kwargs.get("rounding_mode", "floor") == "floor" and any(d.is_floating_point for d in _dtypes(args, kwargs))
+
+
+def install_lowerings() -> None:
+    """Put the guards around Inductor's lowerings; other devices keep theirs."""
+    for name in pointwise_overrides_data:
+        if not _is_implemented(name):
+            for op in _overloads(name):
+                _keep_eager(op, lambda args, kwargs: True)
+    for name in (*FLOAT32_FUNCTIONS, *FLOAT32_BINARY):
+        for op in _overloads(name):
+            _keep_eager(op, _float64)
+    for op in _INDEX_OVER_SEVERAL:
+        _keep_eager(op, _several_dimensions)
+    for packet in (aten.div, aten.floor_divide):
+        for overload in packet.overloads():
+            if packet is aten.floor_divide or overload.endswith("_mode"):
+                _keep_eager(getattr(packet, overload), _floors_reals)
+    for op in _WINDOWS:
+        _keep_eager(op, lambda args, kwargs: True)
+    _keep_windows_whole()
+    _scatters_by_eager_kernels()
+
+
+def _keep_windows_whole() -> None:
+    """Pooling with indices is decomposed before it is lowered: not on aule."""
+    for op in (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default):
+        original = decomposition.decompositions.get(op)
+        if original is None:
+            continue
+
+        def decompose(x, *args, _original=original, **kwargs):
+            return NotImplemented if x.device.type == "aule" else _original(x, *args, **kwargs)
+
+        decomposition.decompositions[op] = functools.wraps(original)(decompose)
+
+
+def _scatters_by_eager_kernels() -> None:
+    """Additions by several invocations: float32 and int32 have atomics, the other dtypes take the eager kernels."""
+    atomics = lowering.needs_fallback_due_to_atomic_add_limitations
+
+    @functools.wraps(atomics)
+    def needs_fallback(dtype):
+        from torch._inductor.virtualized import V
+
+        device = V.graph.current_device
+        if device is not None and device.type == "aule":
+            return _is_small_integer_scatter(dtype)
+        return atomics(dtype)
+
+    from torch._inductor import utils
+
+    lowering.needs_fallback_due_to_atomic_add_limitations = needs_fallback
+    utils.needs_fallback_due_to_atomic_add_limitations = needs_fallback

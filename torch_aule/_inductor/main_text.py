@@ -1,0 +1,204 @@
+"""The body of main(): rows, loops over their elements, and how invocations of a row combine what they accumulated."""
+
+from __future__ import annotations
+
+import sympy
+from torch._inductor.codegen.common import PythonPrinter
+
+from torch_aule._inductor.statements import Reduction
+from torch_aule._inductor.types import compute_type
+
+__all__ = ["groups_text", "main_lines"]
+
+_UNROLLED = 16  # the most vectors of a row for which the loop over them is unrolled
+
+
+def groups_text(layout) -> str:
+    """The number of workgroups, as a Python expression of the sizes."""
+    numel = layout.trees["x"].numel
+    if not layout.kernel.is_reduction:
+        per_group = layout.form.local * layout.vec
+    else:
+        per_group = layout.form.rows
+    if isinstance(numel, (int, sympy.Integer)):
+        return str(-(-int(numel) // per_group))
+    return f"-(-({PythonPrinter().doprint(numel)}) // {per_group})"
+
+
+def main_lines(layout) -> None:
+    """Append the lines of main() to ``layout.lines``, and shared variables to ``layout.shared_lines``."""
+    layout.shared_lines = []
+    if layout.kernel.is_reduction:
+        _rows(layout)
+        for stage in range(layout.stages):
+            layout.row_statements(stage, 1)
+            _elements_of_row(layout, stage)
+    else:
+        _pointwise(layout)
+    body, layout.lines = layout.lines, []
+    _sizes(layout)  # known by now: printing an index makes its sizes arguments
+    layout.lines += body
+
+
+def _sizes(layout) -> None:
+    names = layout.kernel.args.sizevars
+    for symbol, name in names.items():
+        if getattr(symbol, "is_integer", None) is False:
+            layout.line(1, f"const float {name} = p.{name};")
+        else:
+            layout.line(1, f"const {layout.index} {name} = {layout.index}(p.{name});")
+
+
+def _numel(layout, prefix: str) -> str:
+    return layout.kernel.index_to_str(layout.trees[prefix].numel)
+
+
+def _pointwise(layout) -> None:
+    numel = _numel(layout, "x")
+    first = f"{layout.index}(linear_invocation())" + (f" * {layout.vec}" if layout.vec > 1 else "")
+    layout.line(1, f"const {layout.index} xbase = {first};")
+    layout.line(1, f"if (linear_invocation() * {layout.vec}ul >= uint64_t({numel})) return;")
+    layout.row_statements(0, 1)
+    layout.elements(0, 1, "xbase", "0")
+
+
+def _rows(layout) -> None:
+    form, numel, kind = layout.form, _numel(layout, "x"), layout.index
+    rows = form.rows
+    if form.threads == 1:
+        layout.line(1, f"if (linear_invocation() >= uint64_t({numel})) return;")
+        layout.line(1, f"const {kind} xindex = {kind}(linear_invocation());")
+        layout.line(1, "const uint lane = 0u;")
+    elif rows == 1:
+        layout.line(1, f"if (uint64_t(linear_group()) >= uint64_t({numel})) return;  // all of a workgroup")
+        layout.line(1, f"const {kind} xindex = {kind}(linear_group());")
+        layout.line(1, "const uint lane = gl_LocalInvocationID.x;")
+    else:
+        if form.combine == "subgroup":
+            layout.line(1, "const uint own = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;")
+        else:
+            layout.line(1, "const uint own = gl_LocalInvocationID.x;")
+        lane, row = (f"own / {rows}u", f"own % {rows}u") if form.column else (
+            f"own % {form.threads}u", f"own / {form.threads}u")  # fmt: skip
+        layout.line(1, f"const uint lane = {lane};")
+        layout.line(1, f"const uint64_t row = uint64_t(linear_group()) * {rows}ul + {row};")
+        layout.line(1, f"const bool row_exists = row < uint64_t({numel});")
+        layout.line(1, f"const {kind} xindex = row_exists ? {kind}(row) : {kind}({numel}) - 1;")
+    for entry in layout.entries.values():
+        if entry.prefix == "x":
+            layout.line(1, f"const {kind} {entry.name} = {layout.entry_text(entry, 'xindex')};")
+    for name, dtype in layout.kept.items():
+        layout.line(1, f"{compute_type(dtype)} {name}_kept[{form.items * layout.vec}];")
+
+
+def _elements_of_row(layout, stage: int) -> None:
+    statements = [s for s in layout.statements if s.stage == stage and s.per_element]
+    if not statements:
+        return
+    reductions = [s.reduction for s in statements if s.reduction is not None]
+    for r in reductions:
+        for name, dtype, identity in zip(r.names, r.dtypes, r.identity, strict=True):
+            layout.line(1, f"{compute_type(dtype)} {name} = {identity};")
+    form, kind = layout.form, layout.index
+    base, n = f"{layout.prefix}base", _numel(layout, layout.prefix)
+    vec = f" * {form.vec}" if form.vec > 1 else ""
+    step = form.threads * form.vec
+    if form.items:
+        unroll = "[[unroll]] " if form.items <= _UNROLLED else ""
+        layout.line(1, f"{unroll}for (int item = 0; item < {form.items}; ++item) {{")
+        layout.line(2, f"const {kind} {base} = (item * {form.threads} + int(lane)){vec};")
+        exact = isinstance(layout.trees[layout.prefix].numel, (int, sympy.Integer)) and (
+            int(layout.trees[layout.prefix].numel) == step * form.items
+        )
+        if not exact:
+            layout.line(2, f"if ({base} < {n}) {{")
+        layout.elements(stage, 2 if exact else 3, base, "item")
+        if not exact:
+            layout.line(2, "}")
+    else:
+        layout.line(1, f"for ({kind} {base} = {kind}(lane){vec}; {base} < {n}; {base} += {step}) {{")
+        layout.elements(stage, 2, base, "0")
+    layout.line(1, "}")
+    if form.threads > 1 and reductions:
+        _combine(layout, stage, reductions)
+
+
+def _combine(layout, stage: int, reductions: list[Reduction]) -> None:
+    form = layout.form
+    if form.combine == "subgroup":
+        layout.line(1, f"[[unroll]] for (uint apart = 1u; apart < {form.threads}u; apart *= 2u) {{")
+        _take_shuffled(layout, reductions)
+        layout.line(1, "}")
+        return
+    if form.combine == "group":
+        layout.line(1, "for (uint apart = gl_SubgroupSize / 2u; apart > 0u; apart /= 2u) {")
+        _take_shuffled(layout, reductions)
+        layout.line(1, "}")
+        _through_shared(layout, reductions, form.local // layout.device.subgroup_size)
+        return
+    _tree(layout, reductions)
+
+
+def _take_shuffled(layout, reductions) -> None:
+    for r in reductions:
+        for name, dtype in zip(r.names, r.dtypes, strict=True):
+            layout.line(2, f"const {compute_type(dtype)} {name}_other = shuffle_xor({name}, apart);")
+        layout.line(2, r.combine)
+
+
+def _shared(layout, reductions, size: int) -> None:
+    for r in reductions:
+        for name, dtype in zip(r.names, r.dtypes, strict=True):
+            layout.shared_lines.append(f"shared {compute_type(dtype)} {name}_shared[{size}];")
+
+
+def _through_shared(layout, reductions, size: int) -> None:
+    """One value of each subgroup; every invocation then combines all of them in the same order."""
+    _shared(layout, reductions, max(size, 1))
+    layout.line(1, "if (gl_NumSubgroups > 1u) {")
+    layout.line(2, "if (gl_SubgroupInvocationID == 0u) {")
+    for r in reductions:
+        for name in r.names:
+            layout.line(3, f"{name}_shared[gl_SubgroupID] = {name};")
+    layout.line(2, "}")
+    layout.line(2, "barrier();  // a value of each subgroup")
+    for r in reductions:
+        for name in r.names:
+            layout.line(2, f"{name} = {name}_shared[0];")
+    layout.line(2, "for (uint g = 1u; g < gl_NumSubgroups; ++g) {")
+    for r in reductions:
+        for name, dtype in zip(r.names, r.dtypes, strict=True):
+            layout.line(3, f"const {compute_type(dtype)} {name}_other = {name}_shared[g];")
+        layout.line(3, r.combine)
+    layout.line(2, "}")
+    layout.line(1, "}")
+
+
+def _tree(layout, reductions) -> None:
+    """In shared memory, halving the invocations of a row: for devices without shuffles, and for columns."""
+    form = layout.form
+    _shared(layout, reductions, form.local)
+    if form.rows == 1:
+        slot, first, hop = "lane", "0u", "1u"
+    elif form.column:
+        slot, first, hop = "own", f"own % {form.rows}u", f"{form.rows}u"
+    else:
+        slot, first, hop = "own", "own - lane", "1u"
+    for r in reductions:
+        for name in r.names:
+            layout.line(1, f"{name}_shared[{slot}] = {name};")
+    layout.line(1, "barrier();  // a value of each invocation")
+    layout.line(1, f"for (uint apart = {form.threads // 2}u; apart > 0u; apart /= 2u) {{")
+    layout.line(2, "if (lane < apart) {")
+    for r in reductions:
+        for name, dtype in zip(r.names, r.dtypes, strict=True):
+            layout.line(3, f"const {compute_type(dtype)} {name}_other = {name}_shared[{slot} + apart * {hop}];")
+        layout.line(3, r.combine)
+        for name in r.names:
+            layout.line(3, f"{name}_shared[{slot}] = {name};")
+    layout.line(2, "}")
+    layout.line(2, "barrier();  // this round's values")
+    layout.line(1, "}")
+    for r in reductions:
+        for name in r.names:
+            layout.line(1, f"{name} = {name}_shared[{first}];")

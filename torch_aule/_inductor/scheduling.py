@@ -1,0 +1,50 @@
+"""Which nodes share a kernel is Inductor's own choice; here a kernel gets its name and its place in the module."""
+
+from __future__ import annotations
+
+from torch._inductor.codegen.common import BackendFeature
+from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from torch_aule._inductor.kernel import GlslKernel
+
+__all__ = ["GlslScheduling"]
+
+
+class GlslScheduling(SIMDScheduling):
+    """Inductor's backend for device aule."""
+
+    kernel_type = GlslKernel
+    backend_features = OrderedSet([BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX])
+
+    def get_backend_features(self, device):
+        """What Inductor may ask of generated kernels."""
+        return self.backend_features
+
+    @classmethod
+    def get_tiling_and_scores(cls, node_schedule, numel, reduction_numel=1, coalesce_analysis=None):
+        """One axis for what is kept and one for what is reduced."""
+        return cls.create_tiling([numel], [reduction_numel]), None
+
+    def define_kernel(self, src_code, node_schedule, kernel) -> str:
+        """Put the kernel into the module, once for each text."""
+        wrapper = V.graph.wrapper_code
+        key = (src_code, kernel.definition.signature)
+        if key in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[key]
+        fused = get_fused_kernel_name(node_schedule, "original_aten")
+        kind = "red" if kernel.is_reduction else "poi"
+        name = "_".join(part for part in ("aule", kind, fused, wrapper.next_kernel_suffix()) if part)
+        wrapper.src_to_kernel[key] = name
+        origins, detailed = get_kernel_metadata(node_schedule, wrapper)
+        body = f"aule_kernel({name!r}, {kernel.definition.signature!r}, '''\n{src_code}''')"
+        wrapper.define_kernel(name, body.replace(str(Placeholder.KERNEL_NAME), name), f"{origins}\n{detailed}")
+        return name
+
+    def codegen_combo_kernel(self, *args, **kwargs):
+        raise NotImplementedError("torch.compile on aule: config.combo_kernels is not supported, turn it off")
+
+    def codegen_template(self, *args, **kwargs):
+        raise NotImplementedError("torch.compile on aule has no kernel templates")

@@ -1,0 +1,406 @@
+"""GLSL of a generated kernel: its statements (statements.py) laid out in a form (forms.py)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import sympy
+import torch
+from torch._inductor.codegen.common import SizeArg, TensorArg, is_buffer_removed
+from torch._inductor.virtualized import V
+
+from torch_aule._inductor import config
+from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
+from torch_aule._inductor.statements import Statement
+from torch_aule._inductor.types import STORAGE, compute_type
+
+__all__ = ["REPORT", "REPORT_ASSERT", "Definition", "define", "is_persistent", "message_number"]
+
+REPORT, REPORT_ASSERT = "report_index", "report_assert"
+_messages: list[str] = []
+
+
+def message_number(message: str) -> int:
+    """The number by which a kernel names a message."""
+    if message not in _messages:
+        _messages.append(message)
+    return _messages.index(message)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the wrapper needs of a kernel.
+
+    Attributes
+    ----------
+    text : str
+        GLSL, without the kernel's name.
+    signature : str
+        A letter for each argument (torch_aule._shader.runtime).
+    arguments : tuple of str
+        Python expressions in the order of Params, then the number of workgroups.
+    """
+
+    text: str
+    signature: str
+    arguments: tuple[str, ...]
+
+    def call_arguments(self) -> list[str]:
+        """Arguments of the call in the wrapper."""
+        return list(self.arguments)
+
+
+def is_persistent(kernel) -> bool:
+    """True if an invocation keeps its share of a row in registers, so that a row is read once.
+
+    Asked before the kernel's body is known; `define` then finds how many vectors that takes.
+    """
+    from torch._inductor.ir import ReductionHint
+
+    from torch_aule._inductor import facts
+
+    if not kernel.features.is_reduction() or not config.persistent_reductions:
+        return False
+    device = facts.of_device(V.graph.get_current_device_or_throw())
+    n = kernel.features.reduction_numel
+    if device.software or not isinstance(n, (int, sympy.Integer)):
+        return False
+    outer = kernel.features.get_reduction_hint() == ReductionHint.OUTER
+    return int(n) <= (64 if outer else 8192)
+
+
+def _multiple(expr: sympy.Expr, of: int) -> bool:
+    """True if each term of an index is known to be a multiple of `of`."""
+    expr = sympy.expand(expr)
+    for term in sympy.Add.make_args(expr):
+        factor, rest = term.as_coeff_Mul()
+        if factor.is_Integer and int(factor) % of == 0:
+            continue
+        if rest.free_symbols and V.graph.sizevars.statically_known_multiple_of(term, of):
+            continue
+        return False
+    return True
+
+
+class _Layout:
+    """What the lines of one kernel have in common."""
+
+    def __init__(self, kernel, device: DeviceFacts) -> None:
+        self.kernel = kernel
+        self.device = device
+        self.body = kernel.statements
+        self.prefix = kernel.element_prefix
+        self.index = kernel.index_type
+        self.trees = {tree.prefix: tree for tree in kernel.range_trees}
+        self.entries = kernel.entries
+        self.statements = [s for s in self.body.statements if s.store is None or not is_buffer_removed(s.store.buffer)]
+        self._drop_unused()
+        self.element_entries = [e for e in self.entries.values() if e.prefix == self.prefix]
+        self.vec = self._vector_width()
+        self.inner = {e.name for e in self.element_entries if e.divisor == 1}
+        self.kept = {n: t for n, t in self._crossing().items()}
+        self.stages = 1 + max((s.stage + (s.reduction is not None) for s in self.statements), default=0)
+        self.form = self._form()
+        self.lines: list[str] = []
+
+    def _drop_unused(self) -> None:
+        """Variables that only removed stores used."""
+        used: set[str] = set()
+        alive = []
+        for s in reversed(self.statements):
+            if s.defines is not None and s.defines not in used:
+                continue
+            if s.reduction is not None and used.isdisjoint(s.reduction.names):
+                continue
+            used |= s.uses
+            alive.append(s)
+        self.statements = alive[::-1]
+
+    def _crossing(self) -> dict[str, torch.dtype]:
+        made = {s.defines: s for s in self.statements if s.per_element and s.defines is not None}
+        kept = {}
+        for s in self.statements:
+            for name in sorted(s.uses & made.keys()):
+                if s.stage > made[name].stage:
+                    kept[name] = made[name].dtype
+        return kept
+
+    # -- vectors
+
+    def _step(self, index: sympy.Expr, inner: set[str]) -> sympy.Expr:
+        symbols = [s for s in index.free_symbols if s.name in inner]
+        return sympy.expand(index.subs({s: s + 1 for s in symbols}, simultaneous=True) - index)
+
+    def is_dense(self, access, vec: int, inner: set[str]) -> bool:
+        """True if `vec` elements along the element axis are one aligned vector."""
+        if not STORAGE[access.dtype][1] or self._step(access.index, inner) != 1:
+            return False
+        if access.buffer in V.graph.unaligned_buffers:
+            return False
+        zero = {s: 0 for s in access.index.free_symbols if s.name in inner}
+        return _multiple(access.index.subs(zero), vec)
+
+    def _vector_width(self) -> int:
+        if not config.vectors:
+            return 1
+        known = V.graph.sizevars.statically_known_multiple_of
+        inner = {e.name for e in self.element_entries if e.divisor == 1}
+        accesses = [
+            a for s in self.statements if s.per_element for a in (s.load, s.store) if a is not None and not s.atomic
+        ]
+        for vec in (8, 4):
+            if not known(self.trees[self.prefix].numel, vec):
+                continue
+            if not all(known(e.length if e.divisor == 1 else e.divisor, vec) for e in self.element_entries):
+                continue
+            dense = [a for a in accesses if self.is_dense(a, vec, inner)]
+            if dense and (vec == 4 or max(a.dtype.itemsize for a in dense) <= 2):
+                return vec
+        return 1
+
+    # -- the form
+
+    def _hint(self, expr) -> int:
+        return int(V.graph.sizevars.optimization_hint(expr, fallback=4096))
+
+    def _form(self) -> Form:
+        numel = self.trees["x"].numel
+        if not self.kernel.is_reduction:
+            return pointwise_form(self.device, self._hint(numel), self.vec)
+        n = self.trees[self.prefix].numel
+        column = self._is_column()
+        if column:
+            self.vec = 1
+        known = isinstance(n, (int, sympy.Integer))
+        form = reduction_form(
+            self.device,
+            self._hint(numel),
+            self._hint(n),
+            known=known,
+            keeps=known and self.kernel.persistent_reduction,
+            vec=self.vec,
+            column=column,
+            loops=self.stages,
+            max_items=16 if self.vec == 1 else 8,
+        )
+        if self.kept and form.items == 0:
+            # A row that Inductor counts on having at hand: held, in however many registers that takes.
+            items = -(-int(n) // (form.threads * self.vec))
+            form = Form(form.local, form.vec, form.threads, items, form.column, form.combine)
+        return form
+
+    def _is_column(self) -> bool:
+        """True if neighbouring rows are neighbours in memory and neighbouring elements of a row are not."""
+        if self.trees["x"].numel == 1:
+            return False
+        rows = {e.name for e in self.entries.values() if e.prefix == "x" and e.divisor == 1}
+        along_x = along_r = 0
+        for s in self.statements:
+            if s.load is None or not s.per_element:
+                continue
+            along_r += self._step(s.load.index, self.inner) == 1
+            along_x += bool(rows) and self._step(s.load.index, rows) == 1
+        return along_x > along_r
+
+    # -- lines
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def entry_text(self, entry, base: str) -> str:
+        """The value of a range's entry, with `base` for the axis' index."""
+        text = self.kernel.index_to_str(entry.expr)
+        return re.sub(rf"\b{entry.prefix}index\b", base, text)
+
+    def row_statements(self, stage: int, depth: int) -> None:
+        for s in self.statements:
+            if s.stage == stage and not s.per_element:
+                self.statement(s, depth, row_store=self.kernel.is_reduction)
+
+    def statement(self, s: Statement, depth: int, *, row_store: bool = False) -> None:
+        if s.reduction is not None:
+            self.line(depth, s.reduction.take)
+            return
+        if s.store is not None:
+            guards = []
+            if self.clamps_rows:
+                guards.append("row_exists")
+            if row_store and self.form.threads > 1:
+                guards.append("lane == 0u")
+            guard = f"if ({' && '.join(guards)}) " if guards else ""
+            self.line(depth, guard + self.store_text(s))
+            return
+        if s.defines is None:
+            self.line(depth, f"if (row_exists) {{ {s.text} }}" if self.clamps_rows else s.text)
+            return
+        kind = compute_type(s.dtype)
+        if s.mask is not None:
+            self.line(depth, f"{kind} {s.defines} = {s.other};")
+            self.line(depth, f"if ({s.mask}) {s.defines} = {s.text};")
+            return
+        self.line(depth, f"{kind} {s.defines} = {s.text};")
+
+    def store_text(self, s: Statement) -> str:
+        suffix = STORAGE[s.store.dtype][0]
+        macro = "AULE_ATOMIC_ADD_" if s.atomic else "AULE_STORE_"
+        return f"{macro}{suffix}(p.{s.store.argument}, {s.store.index_text}, {s.text});"
+
+    @property
+    def clamps_rows(self) -> bool:
+        """True if invocations of rows past the end stay, because others of their workgroup need them at barriers."""
+        return self.kernel.is_reduction and self.form.threads > 1 and self.form.rows > 1
+
+    def elements(self, stage: int, depth: int, base: str, item: str) -> None:
+        """The statements of one vector of elements (or one element) that begins at `base`."""
+        statements = [s for s in self.statements if s.stage == stage and s.per_element]
+        later = [n for n in self.kept if any(n in s.uses and s.stage == stage for s in statements)]
+        vec, inner = self.vec, self.inner
+        uniform, apart = self._split(statements) if vec > 1 else ([], statements)
+        used = set().union(*(s.uses for s in statements)) if statements else set()
+        for entry in self.element_entries:
+            if entry.name in used:
+                name = f"{entry.name}_base" if vec > 1 and entry.name in inner else entry.name
+                self.line(depth, f"const {self.index} {name} = {self.entry_text(entry, base)};")
+        for s in uniform:
+            self.statement(s, depth)
+        loads, stores = {}, {}
+        if vec > 1:
+            loads, stores = self._vector_accesses(uniform, apart)
+        for number, s in enumerate(s for s in apart if id(s) in loads):
+            loads[id(s)] = f"w{stage}_{number}"
+            size = s.load.dtype.itemsize
+            address = f"p.{s.load.argument} + uint64_t({self.at_base(s.load.index_text)}) * {size}ul"
+            self.line(depth, f"const Words w{stage}_{number} = load_words({address}, {vec * size});")
+        for number, s in enumerate(s for s in apart if id(s) in stores):
+            stores[id(s)] = f"o{stage}_{number}"
+            self.line(depth, f"Words o{stage}_{number};")
+        inside = depth
+        if vec > 1:
+            self.line(depth, f"[[unroll]] for (int v = 0; v < {vec}; ++v) {{")
+            inside += 1
+        self.line(inside, f"const {self.index} {self.prefix}index = {base}{' + v' if vec > 1 else ''};")
+        for entry in self.element_entries:
+            if vec > 1 and entry.name in used and entry.name in inner:
+                self.line(inside, f"const {self.index} {entry.name} = {entry.name}_base + v;")
+        slot = f"[{item} * {vec} + v]" if vec > 1 else f"[{item}]"
+        for name in later:
+            if not any(s.defines == name for s in statements):
+                self.line(inside, f"{compute_type(self.kept[name])} {name} = {name}_kept{slot};")
+        for s in apart:
+            if id(s) in loads:
+                suffix = STORAGE[s.load.dtype][0]
+                self.line(inside, f"{compute_type(s.dtype)} {s.defines} = AULE_UNPACK_{suffix}({loads[id(s)]}, v);")
+            elif id(s) in stores:
+                suffix = STORAGE[s.store.dtype][0]
+                self.line(inside, f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});")
+            else:
+                self.statement(s, inside)
+            if s.defines in self.kept:
+                self.line(inside, f"{s.defines}_kept{slot} = {s.defines};")
+        if vec > 1:
+            self.line(depth, "}")
+        for s in apart:
+            if id(s) in stores:
+                size = s.store.dtype.itemsize
+                address = f"p.{s.store.argument} + uint64_t({self.at_base(s.store.index_text)}) * {size}ul"
+                guard = "if (row_exists) " if self.clamps_rows else ""
+                self.line(depth, f"{guard}store_words({address}, {vec * size}, {stores[id(s)]});")
+
+    def at_base(self, text: str) -> str:
+        """An index of the first element of a vector."""
+        for name in self.inner:
+            text = re.sub(rf"\b{name}\b", f"{name}_base", text)
+        return text
+
+    def _split(self, statements: list[Statement]) -> tuple[list[Statement], list[Statement]]:
+        """What is the same for all elements of a vector, and the rest."""
+        varying = set(self.inner) | {f"{self.prefix}index"} | set(self.kept)
+        uniform, apart = [], []
+        for s in statements:
+            same = s.reduction is None and s.store is None and s.uses.isdisjoint(varying) and s.defines not in self.kept
+            (uniform if same else apart).append(s)
+            if not same and s.defines is not None:
+                varying.add(s.defines)
+        return uniform, apart
+
+    def _vector_accesses(self, uniform, apart) -> tuple[dict[int, str], dict[int, str]]:
+        varying = {s.defines for s in apart if s.defines is not None} | set(self.kept)
+        loads, stores = {}, {}
+        for s in apart:
+            access = s.load or s.store
+            if access is None or s.mask is not None or s.atomic or not self.is_dense(access, self.vec, self.inner):
+                continue
+            if varying.isdisjoint(re.findall(r"\w+", access.index_text)):
+                (loads if s.load is not None else stores)[id(s)] = ""
+        # A store that a load of the same buffer follows must be done by then.
+        for i, s in enumerate(apart):
+            later = apart[i + 1 :]
+            if id(s) in stores and any(o.load is not None and o.load.argument == s.store.argument for o in later):
+                del stores[id(s)]
+        return loads, stores
+
+
+def define(kernel, device: DeviceFacts) -> Definition:
+    """The GLSL of a kernel whose statements are all there, and how it is called."""
+    from torch_aule._inductor.main_text import groups_text, main_lines
+
+    layout = _Layout(kernel, device)
+    main_lines(layout)
+    signature, arguments, params = _params(kernel, layout)
+    text = "\n".join([*_head(kernel, layout, params), *layout.shared_lines, "void main() {", *layout.lines, "}", ""])
+    return Definition(text, signature, (*arguments, groups_text(layout)))
+
+
+def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
+    names, calls, kinds, _ = kernel.args.python_argdefs()
+    loaded = {s.load.argument for s in layout.statements if s.load is not None}
+    atomic = {s.store.argument for s in layout.statements if s.atomic}
+    stored = {s.store.argument for s in layout.statements if s.store is not None}
+    signature, arguments, params = "", [], []
+    for name, call, kind in zip(names, calls, kinds, strict=True):
+        name = name.name
+        if isinstance(kind, TensorArg):
+            if name in kernel.host_scalars:
+                dtype = kernel.host_scalars[name]
+                signature += "h"
+                params.append(f"{compute_type(dtype) if dtype != torch.bool else 'int'} {name};")
+            else:
+                reads, writes = name in loaded or name in atomic, name in stored
+                signature += "m" if reads and writes else "w" if writes else "r"
+                params.append(f"uint64_t {name};")
+            arguments.append(call)
+        elif isinstance(kind, SizeArg):
+            is_float = kind.expr.is_integer is False
+            signature += "f" if is_float else "l"
+            params.append(f"{'float' if is_float else 'int64_t'} {name};")
+            arguments.append(V.graph.wrapper_code.val_to_arg_str(call) if not isinstance(call, str) else call)
+        else:
+            raise NotImplementedError(f"generated kernels have no argument {kind}")
+    if kernel.uses_errors:
+        signature += "et"  # filled by the launch
+        params += ["uint64_t errors;", "uint error_tag;"]
+    return signature, arguments, params
+
+
+def _head(kernel, layout, params: list[str]) -> list[str]:
+    lines = []
+    if kernel.uses_double:
+        lines += ["#pragma aule feature float64", "#define C_double"]
+    if layout.form.combine in ("subgroup", "group"):
+        lines += [
+            "#pragma aule feature subgroup_shuffle",
+            "#extension GL_KHR_shader_subgroup_basic : require",
+            "#extension GL_KHR_shader_subgroup_shuffle : require",
+            "#define AULE_SHUFFLES",
+        ]
+    if any(s.atomic and s.store.dtype == torch.float32 for s in layout.statements) and layout.device.float32_atomic_add:
+        lines += ["#pragma aule feature float32_atomic_add", "#extension GL_EXT_shader_atomic_float : require"]
+        lines.append("#define AULE_ATOMIC_FLOAT")
+    lines.append(f"#define VEC_ELEMS {max(layout.vec, 4)}")
+    lines.append(f"layout(local_size_x = {layout.form.local}) in;")
+    lines += ["struct Params {", *("  " + p for p in params), "};"]
+    lines += ['#include "common/params.glsl"', '#include "inductor/prelude.glsl"']
+    if kernel.uses_errors:
+        lines.append('#include "inductor/errors.glsl"')
+    return lines

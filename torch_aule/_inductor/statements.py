@@ -1,0 +1,124 @@
+"""The body of a generated kernel: statements in the order in which Inductor emits them, and where each of them runs.
+
+A kernel's element axis is the reduced one, or x if nothing is reduced. A statement that depends on the position along
+it runs for each element, the others once for each row. A reduction ends a stage: what uses its result runs in the next
+one. So a kernel is rows' statements of stage 0, a loop over elements, rows' statements of stage 1, a loop, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+
+__all__ = ["Access", "Body", "Reduction", "Statement"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def names_in(text: str) -> set[str]:
+    """Identifiers of a piece of GLSL."""
+    return set(_NAME.findall(text))
+
+
+@dataclass(frozen=True)
+class Access:
+    """One element of a buffer, as a load or store has it."""
+
+    buffer: str  # Inductor's name
+    argument: str  # member of Params
+    index: sympy.Expr
+    index_text: str
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How a reduction's accumulators begin, take a value, and take another invocation's accumulators (`{n}_other`)."""
+
+    kind: str
+    names: tuple[str, ...]
+    dtypes: tuple[torch.dtype, ...]
+    identity: tuple[str, ...]
+    take: str
+    combine: str
+
+
+@dataclass
+class Statement:
+    """`defines = text`, a load, a store, a reduction, or an effect (`text` is then whole)."""
+
+    text: str = ""
+    defines: str | None = None
+    dtype: torch.dtype | None = None
+    load: Access | None = None
+    store: Access | None = None
+    atomic: bool = False
+    reduction: Reduction | None = None
+    mask: str | None = None
+    other: str = ""  # of a masked load
+    # Found by Body.
+    uses: set[str] = field(default_factory=set)
+    stage: int = 0
+    per_element: bool = False
+
+    def __post_init__(self) -> None:
+        self.uses = names_in(self.text)
+        for access in (self.load, self.store):
+            if access is not None:
+                self.uses |= names_in(access.index_text)
+        if self.reduction is not None:
+            self.uses |= names_in(self.reduction.take) - set(self.reduction.names)
+        if self.mask is not None:
+            self.uses |= names_in(self.mask)
+        self.uses.discard(self.defines)
+
+
+class Body:
+    """Statements, each with its stage and level from the moment that it is added."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        self.element_names: set[str] = set()  # entries of the element axis, and variables that depend on them
+        self.segment = 0  # loops that Inductor closed so far
+        self._stage: dict[str, int] = {}
+        self._last_load: dict[str, int] = {}  # argument -> stage
+
+    @property
+    def stages(self) -> int:
+        return 1 + max((s.stage + (s.reduction is not None) for s in self.statements), default=0)
+
+    def add(self, statement: Statement) -> None:
+        """Append a statement."""
+        s = statement
+        s.stage = max([self.segment, *(self._stage.get(name, 0) for name in s.uses)])
+        s.per_element = s.reduction is not None or not s.uses.isdisjoint(self.element_names)
+        if s.load is not None:
+            argument = s.load.argument
+            self._last_load[argument] = max(s.stage, self._last_load.get(argument, 0))
+        if s.store is not None:  # after the loads of what it overwrites
+            s.stage = max(s.stage, self._last_load.get(s.store.argument, 0))
+        if s.reduction is not None:
+            for name in s.reduction.names:
+                self._stage[name] = s.stage + 1
+        elif s.defines is not None:
+            self._stage[s.defines] = s.stage
+            if s.per_element:
+                self.element_names.add(s.defines)
+        self.statements.append(s)
+
+    def at(self, stage: int, per_element: bool) -> list[Statement]:
+        """The statements of a stage on one level, in order."""
+        return [s for s in self.statements if s.stage == stage and s.per_element == per_element]
+
+    def crossing(self) -> dict[str, torch.dtype]:
+        """Elements' variables that a later stage uses: they are kept."""
+        made = {s.defines: s for s in self.statements if s.per_element and s.defines is not None}
+        kept = {}
+        for s in self.statements:
+            for name in s.uses & made.keys():
+                if s.stage > made[name].stage:
+                    kept[name] = made[name].dtype
+        return kept
