@@ -1,7 +1,9 @@
-// Plans of sorts, copies, indexing, losses, optimizers and pools for devices that are described in numbers, none of
-// which is asked: for tests and for people.
+// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers and pools for devices that are described in
+// numbers, none of which is asked: for tests and for people.
 #include <array>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device_profile.h"
@@ -10,6 +12,7 @@
 #include "ops/indexing/plan.h"
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
+#include "ops/pointwise/plan.h"
 #include "ops/sort/plan.h"
 #include "python/bindings.h"
 
@@ -49,6 +52,35 @@ ops::PoolPass pool_pass(const std::string& name) {
   return name == "max" ? ops::PoolPass::max_forward : ops::PoolPass::max_backward;
 }
 
+// Operands are (dtype, address), or nothing where a number takes the place. Each of `dims` is {size, stride of each
+// operand...}; a number's strides are the result's.
+using PointwiseOperands = std::vector<std::optional<std::pair<std::string, uint64_t>>>;
+
+template <int N>
+std::vector<std::string> pointwise_plans(const DeviceProfile& profile, DType arithmetic, bool is_special,
+                                         const PointwiseOperands& operands, const std::vector<Numbers>& dims) {
+  ops::PointwiseProblem<N> problem{arithmetic, is_special, {}};
+  for (size_t k = 0; k < N; ++k) {
+    ops::PointwiseOperand& o = problem.operands[k];
+    o.by_value = !operands[k];
+    if (o.by_value) continue;
+    o.dtype = dtype_named(operands[k]->first);
+    o.address = operands[k]->second;
+  }
+  ops::StridedShape<N> whole;
+  for (const Numbers& dim : dims) {
+    std::array<int64_t, N> strides;
+    for (size_t k = 0; k < N; ++k) strides[k] = dim.at(1 + k);
+    whole.push(dim.at(0), strides);
+  }
+  whole.normalize();
+  std::vector<std::string> plans;
+  whole.for_each_piece([&](const ops::StridedShape<N>& piece, const std::array<int64_t, N>& offsets) {
+    plans.push_back(ops::text_of(ops::pointwise_plan<N>(profile, problem, piece, offsets)));
+  });
+  return plans;
+}
+
 template <class Plan>
 std::string words(const std::optional<Plan>& plan) {
   return plan ? ops::text_of(*plan) : "none";
@@ -57,6 +89,17 @@ std::string words(const std::optional<Plan>& plan) {
 }  // namespace
 
 void bind_families(py::module_& m) {
+  // One text for each piece.
+  m.def("pointwise_plans", [](const DeviceProfile& profile, const std::string& arithmetic, bool is_special,
+                              const PointwiseOperands& operands, const std::vector<Numbers>& dims) {
+    const DType c = dtype_named(arithmetic);
+    switch (operands.size()) {
+      case 2: return pointwise_plans<2>(profile, c, is_special, operands, dims);
+      case 3: return pointwise_plans<3>(profile, c, is_special, operands, dims);
+      case 4: return pointwise_plans<4>(profile, c, is_special, operands, dims);
+      default: throw py::value_error("a pointwise operator has a result and one to three operands");
+    }
+  });
   m.def("sort_plan",
         [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t n, uint64_t count) {
           return ops::text_of(ops::sort_plan(profile, {rows, n, count, dtype_named(dtype)}));

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernels_pointwise.gen.h"
+#include "ops/pointwise/plan.h"
 #include "ops/tensor/strided_params.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -32,10 +33,6 @@ DType arithmetic_of(const Entry& entry, c10::ScalarType common) {
 }
 
 namespace {
-
-constexpr int kSimdElems = 4 * 8 * kDenseVec;  // of a workgroup of *_simd.comp
-constexpr int kSimdMin = 1 << 16;              // fewer elements are not worth a pipeline of their own
-enum Mode { kStrided = 0, kPacked = 1, kByValue = 2, kConstant = 3 };
 
 // The value as the common dtype stores it, if that is narrower than the arithmetic type.
 int64_t narrowed(int64_t integer, double real, c10::ScalarType common) {
@@ -98,15 +95,10 @@ constexpr bool in_double_bits(const Entry& entry) {
   return false;
 }
 
-struct Operand {
-  uint64_t address = 0, value = 0;
-  DType dtype = DType::f32;
-  bool by_value = false;
-};
-
 // Sets the constants of operand k. Operand 0 is the output.
 template <class Spec>
-void set_operand(Spec& spec, int k, DType dtype, int mode) {
+void set_operand(Spec& spec, size_t k, DType dtype, OperandMode operand_mode) {
+  const int mode = static_cast<int>(operand_mode);
   switch (k) {
     case 0: spec.out_dtype = dtype, spec.out_mode = mode; break;
     case 1: spec.a_dtype = dtype, spec.a_mode = mode; break;
@@ -116,174 +108,139 @@ void set_operand(Spec& spec, int k, DType dtype, int mode) {
 }
 
 template <int N>  // operands, the output included, which is operand 0
-struct Plan {
+struct Call {
+  CommandStream& stream;
   const Entry& entry;
-  DType c;
-  bool gpu;
-  std::array<Operand, N> operands;
+  PointwiseProblem<N> problem;
+  std::array<uint64_t, N> values{};  // of operands that are by value
   std::array<uint64_t, 3> scalars{};
-  bool double_bits = false;  // float64 by integer code
 
-  uint64_t register_operand(Args& args, int k, uint64_t address, int64_t extent) const {
-    const uint64_t bytes = static_cast<uint64_t>(extent) * dtype_size(operands[k].dtype);
-    return k == 0 ? args.write(address, bytes) : args.read(address, bytes);
+  // What all kernels have. Operand k has `elems(k)` elements from the first to the last.
+  template <class Params, class Spec, class Elems>
+  void set_operands(Params& p, Args& args, Spec& spec, const std::array<int64_t, N>& offsets,
+                    const std::array<OperandMode, N>& modes, const Elems& elems) const {
+    for (size_t k = 0; k < N; ++k) {
+      const PointwiseOperand& o = problem.operands[k];
+      set_operand(spec, k, o.dtype, modes[k]);
+      if (k > 0 && o.by_value) {
+        p.value[k - 1] = values[k];
+        continue;
+      }
+      const uint64_t size = dtype_size(o.dtype), address = o.address + static_cast<uint64_t>(offsets[k]) * size,
+                     bytes = static_cast<uint64_t>(elems(k)) * size;
+      if (k == 0)
+        p.out_ = args.write(address, bytes);
+      else
+        p.in_[k - 1] = args.read(address, bytes);
+    }
+    std::copy(scalars.begin(), scalars.end(), p.scalar);
   }
 
   template <class Params, class Spec>
-  void launch_piece(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
-                    const std::array<int64_t, N>& offsets, bool dense) const {
+  void launch_dense(KernelRef<Params, Spec> kernel, const PointwisePlan<N>& plan, int64_t elems,
+                    std::array<int64_t, N> offsets) const {
     Params p{};
     Args args;
     Spec spec{.op = entry.id};
-    const int vec = dense ? kDenseVec : kStridedVec;
-    bool packed = true, split = true;
-    for (int k = 0; k < N; ++k) {
-      const Operand& o = operands[k];
-      int mode = kByValue;
-      if (o.by_value) {
-        p.value[k - 1] = o.value;
-      } else {
-        const uint64_t address = register_operand(
-            args, k, o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype), shape.extent(k));
-        if (k == 0)
-          p.out_ = address;
-        else
-          p.in_[k - 1] = address;
-        mode = shape.packed(k, vec) && vec_aligned(address, o.dtype, vec) ? kPacked : kStrided;
-        if (k > 0 && !dense && shape.strides[k][0] == 0) mode = kConstant;
-        packed = packed && mode == kPacked;
-        split = split && dtype_size(o.dtype) == dtype_size(operands[0].dtype);
-      }
-      set_operand(spec, k, o.dtype, mode);
-    }
-    std::copy(scalars.begin(), scalars.end(), p.scalar);
-    uint32_t groups;
-    if constexpr (requires { p.n; }) {
-      p.n = static_cast<uint32_t>(shape.sizes[0]);
-      const bool whole = gpu && packed && shape.sizes[0] < (int64_t{1} << 31) - kDenseVec * kDenseLocal;
-      spec.skips_checks = whole;
-      spec.interleaved = whole && split && dtype_size(operands[0].dtype) >= 2;
-      groups = ceil_div(p.n, kDenseVec * kDenseLocal);
-    } else {
-      groups = fill_dims(p, shape);
-      for (int i = 0; i < shape.ndim; ++i)
-        for (int k = 0; k < N; ++k) p.strides[8 * k + i] = static_cast<uint32_t>(shape.strides[k][i]);
-    }
-    launch(stream, kernel, spec, p, args, linear_grid(groups));
+    for (int64_t& offset : offsets) offset += plan.simd_elems;
+    p.n = static_cast<uint32_t>(elems - plan.simd_elems);
+    set_operands(p, args, spec, offsets, plan.modes, [&](size_t) { return p.n; });
+    spec.skips_checks = plan.skips_checks;
+    spec.interleaved = plan.interleaved;
+    launch(stream, kernel, spec, p, args, linear_grid(plan.groups));
   }
 
-  // Launches *_simd.comp for the whole workgroups from the front. Returns the number of their elements.
   template <class Params, class Spec>
-  int64_t launch_simd(CommandStream& stream, KernelRef<Params, Spec> kernel, const StridedShape<N>& shape,
+  void launch_strided(KernelRef<Params, Spec> kernel, const PointwisePlan<N>& plan, const StridedShape<N>& piece,
                       const std::array<int64_t, N>& offsets) const {
     Params p{};
     Args args;
     Spec spec{.op = entry.id};
-    const int64_t groups = shape.sizes[0] / kSimdElems;
-    for (int k = 0; k < N; ++k) {
-      const Operand& o = operands[k];
-      if (o.by_value) {
-        p.value[k - 1] = o.value;
-      } else {
-        const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
-        if (!vec_aligned(address, o.dtype, kDenseVec)) return 0;
-        register_operand(args, k, address, groups * kSimdElems);
-        if (k == 0)
-          p.out_ = address;
-        else
-          p.in_[k - 1] = address;
-      }
-      set_operand(spec, k, o.dtype, o.by_value ? kByValue : kPacked);
-    }
-    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    set_operands(p, args, spec, offsets, plan.modes, [&](size_t k) { return piece.extent(static_cast<int>(k)); });
+    fill_dims(p, piece);
+    for (int i = 0; i < piece.ndim; ++i)
+      for (int k = 0; k < N; ++k) p.strides[8 * k + i] = static_cast<uint32_t>(piece.strides[k][i]);
+    launch(stream, kernel, spec, p, args, linear_grid(plan.groups));
+  }
+
+  template <class Params, class Spec>
+  void launch_simd(KernelRef<Params, Spec> kernel, const PointwisePlan<N>& plan,
+                   const std::array<int64_t, N>& offsets) const {
+    Params p{};
+    Args args;
+    Spec spec{.op = entry.id};
+    std::array<OperandMode, N> modes;
+    for (size_t k = 0; k < N; ++k)
+      modes[k] = problem.operands[k].by_value ? OperandMode::by_value : OperandMode::packed;
+    set_operands(p, args, spec, offsets, modes, [&](size_t) { return plan.simd_elems; });
     for (uint32_t i = 0; i < 8; ++i) p.digits[i] = i;
-    constexpr int64_t kAxis = 512;  // as_uniform() takes three octal digits; every workgroup must have work
-    for (int64_t done = 0; done < groups;) {
-      const int64_t left = groups - done, x = std::min(left, kAxis), y = std::min(left / x, kAxis);
-      launch(stream, kernel, spec, p, args, Grid{static_cast<uint32_t>(x), static_cast<uint32_t>(y)});
-      done += x * y;
-      const auto elems = static_cast<uint64_t>(x * y) * kSimdElems;
-      p.out_ += elems * dtype_size(operands[0].dtype);
-      for (int k = 1; k < N; ++k)
-        if (!operands[k].by_value) p.in_[k - 1] += elems * dtype_size(operands[k].dtype);
+    for (int64_t groups = plan.simd_elems / kSimdElems; groups > 0;) {
+      const Grid grid = simd_grid(groups);
+      launch(stream, kernel, spec, p, args, grid);
+      const int64_t done = int64_t{grid.x} * grid.y;
+      groups -= done;
+      const auto elems = static_cast<uint64_t>(done * kSimdElems);
+      p.out_ += elems * dtype_size(problem.operands[0].dtype);
+      for (size_t k = 1; k < N; ++k)
+        if (!problem.operands[k].by_value) p.in_[k - 1] += elems * dtype_size(problem.operands[k].dtype);
     }
-    return groups * kSimdElems;
   }
 
-  int64_t launch_simd(CommandStream& stream, const StridedShape<N>& shape,
-                      const std::array<int64_t, N>& offsets) const {
-    if constexpr (N == 2)
-      return launch_simd(stream, kernel::unary_simd(), shape, offsets);
-    else if constexpr (N == 3)
-      return launch_simd(stream, kernel::binary_simd(), shape, offsets);
-    else
-      return launch_simd(stream, kernel::ternary_simd(), shape, offsets);
-  }
-
-  void run(CommandStream& stream, const Caps& caps, const StridedShape<N>& whole) const {
-    const bool has_simd = caps.software_simd() && caps.subgroup_size == 8 && c == DType::f32;
-    whole.for_each_piece([&](StridedShape<N> shape, std::array<int64_t, N> offsets) {
-      if (double_bits) {
-        if constexpr (N == 2)
-          launch_piece(stream, kernel::unary_double_bits(), shape, offsets, false);
-        else if constexpr (N == 3)
-          launch_piece(stream, kernel::binary_double_bits(), shape, offsets, false);
-        else
-          launch_piece(stream, kernel::ternary_double_bits(), shape, offsets, false);
-        return;
-      }
-      const bool dense = shape.dense();
-      if (has_simd && dense && !entry.special && shape.sizes[0] >= kSimdMin) {
-        const int64_t done = launch_simd(stream, shape, offsets);
-        shape.sizes[0] -= done;
-        for (int64_t& offset : offsets) offset += done;
-        if (shape.sizes[0] == 0) return;
-      }
-      if constexpr (N == 2) {
-        if (entry.special)
-          launch_piece(stream, kernel::unary_special(), shape, offsets, false);
-        else if (dense)
-          launch_piece(stream, kernel::unary(c), shape, offsets, true);
-        else
-          launch_piece(stream, kernel::unary_strided(c), shape, offsets, false);
-      } else if constexpr (N == 3) {
-        if (dense)
-          launch_piece(stream, kernel::binary(c), shape, offsets, true);
-        else
-          launch_piece(stream, kernel::binary_strided(c), shape, offsets, false);
-      } else {
-        if (dense)
-          launch_piece(stream, kernel::ternary(c), shape, offsets, true);
-        else
-          launch_piece(stream, kernel::ternary_strided(c), shape, offsets, false);
-      }
-    });
+  void launch_plan(const PointwisePlan<N>& plan, const StridedShape<N>& piece,
+                   const std::array<int64_t, N>& offsets) const {
+    const DType c = problem.arithmetic;
+    if (plan.simd_elems != 0) {
+      if constexpr (N == 2) launch_simd(kernel::unary_simd(), plan, offsets);
+      if constexpr (N == 3) launch_simd(kernel::binary_simd(), plan, offsets);
+      if constexpr (N == 4) launch_simd(kernel::ternary_simd(), plan, offsets);
+      if (plan.groups == 0) return;
+    }
+    switch (plan.form) {
+      case PointwiseForm::dense:
+        if constexpr (N == 2) launch_dense(kernel::unary(c), plan, piece.sizes[0], offsets);
+        if constexpr (N == 3) launch_dense(kernel::binary(c), plan, piece.sizes[0], offsets);
+        if constexpr (N == 4) launch_dense(kernel::ternary(c), plan, piece.sizes[0], offsets);
+        break;
+      case PointwiseForm::strided:
+        if constexpr (N == 2) launch_strided(kernel::unary_strided(c), plan, piece, offsets);
+        if constexpr (N == 3) launch_strided(kernel::binary_strided(c), plan, piece, offsets);
+        if constexpr (N == 4) launch_strided(kernel::ternary_strided(c), plan, piece, offsets);
+        break;
+      case PointwiseForm::special:
+        if constexpr (N == 2) launch_strided(kernel::unary_special(), plan, piece, offsets);
+        break;
+      case PointwiseForm::double_bits:
+        if constexpr (N == 2) launch_strided(kernel::unary_double_bits(), plan, piece, offsets);
+        if constexpr (N == 3) launch_strided(kernel::binary_double_bits(), plan, piece, offsets);
+        if constexpr (N == 4) launch_strided(kernel::ternary_double_bits(), plan, piece, offsets);
+        break;
+    }
   }
 };
 
 template <int N>
-void run_plan(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
+void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
   const at::TensorBase& out = iter.tensor_base(0);
   DType c = arithmetic_of(entry, common);  // first, so that an empty complex tensor is refused, too
   if (iter.numel() == 0) return;
   if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(entry, at::kDouble);
-  Plan<N> plan{entry, c, !caps_of(out.device().index()).is_software(), {}};
-  plan.double_bits = c == DType::f64 && !caps_of(out.device().index()).float64;
-  TORCH_CHECK_NOT_IMPLEMENTED(!plan.double_bits || in_double_bits(entry), entry.name,
+  const DeviceProfile& profile = profile_of(out.device().index());
+  TORCH_CHECK_NOT_IMPLEMENTED(!computes_in_double_bits(profile, c) || in_double_bits(entry), entry.name,
                               ": this device has no float64 arithmetic");
+  Call<N> call{current(out.device().index()), entry, {c, entry.special, {}}};
   for (int i = 0; i < scalars.size(); ++i)
-    plan.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
+    call.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
 
   StridedShape<N> shape;
   shape.ndim = std::max(iter.ndim(), 1);
   if (iter.ndim() == 0) shape.sizes[0] = 1;
   for (int i = 0; i < iter.ndim(); ++i) shape.sizes[i] = iter.shape()[i];
   for (int k = 0; k < N; ++k) {
-    Operand& o = plan.operands[k];
+    PointwiseOperand& o = call.problem.operands[k];
     const at::TensorBase& t = iter.tensor_base(k);
     o.by_value = k > 0 && iter.is_cpu_scalar(k);
     if (o.by_value) {
-      o.value = encode_cpu_scalar(t, common, c, entry.rule == Rule::to_bool);
+      call.values[k] = encode_cpu_scalar(t, common, c, entry.rule == Rule::to_bool);
       o.dtype = DType::f32;                 // not read; one dtype for all, so that they share a pipeline
       shape.strides[k] = shape.strides[0];  // the output's, so that this operand prevents no merge of dimensions
       continue;
@@ -298,16 +255,18 @@ void run_plan(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType 
   }
   if (iter.numel() == 1)
     for (int k = 0; k < N; ++k) shape.strides[k][0] = 1;
-  plan.run(current(out.device().index()), caps_of(out.device().index()), shape);
+  shape.for_each_piece([&](const StridedShape<N>& piece, const std::array<int64_t, N>& offsets) {
+    call.launch_plan(pointwise_plan<N>(profile, call.problem, piece, offsets), piece, offsets);
+  });
 }
 
 }  // namespace
 
 void run_pointwise(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
   switch (entry.arity) {
-    case 1: run_plan<2>(entry, iter, common, scalars); break;
-    case 2: run_plan<3>(entry, iter, common, scalars); break;
-    default: run_plan<4>(entry, iter, common, scalars); break;
+    case 1: run<2>(entry, iter, common, scalars); break;
+    case 2: run<3>(entry, iter, common, scalars); break;
+    default: run<4>(entry, iter, common, scalars); break;
   }
 }
 

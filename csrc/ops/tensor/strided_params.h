@@ -1,9 +1,12 @@
 // Launch shapes that the kernels of copies and of pointwise ops share: dense ones and strided ones.
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
 
+#include "core/access.h"
+#include "core/dtype.h"
 #include "ops/tensor/strided_shape.h"
-#include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 
@@ -15,13 +18,20 @@ inline bool vec_aligned(uint64_t address, DType dtype, int vec) {
   return address % std::min<uint64_t>(16, dtype_size(dtype) * static_cast<uint64_t>(vec)) == 0;
 }
 
+// Invocations of a strided kernel: for each row, so many that each has kStridedVec elements.
+template <int N>
+uint64_t strided_vecs(const StridedShape<N>& shape) {
+  uint64_t vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
+  for (int i = 1; i < shape.ndim; ++i) vecs *= static_cast<uint64_t>(shape.sizes[i]);
+  return vecs;
+}
+
 // Fills the dimensions of a strided kernel's params, all but the strides. Returns the number of workgroups.
 template <class Params, int N>
 uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
   p.ndim = static_cast<uint32_t>(shape.ndim);
   p.row_vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
-  uint64_t vecs = p.row_vecs;
-  for (int i = 1; i < shape.ndim; ++i) vecs *= static_cast<uint64_t>(shape.sizes[i]);
+  const uint64_t vecs = strided_vecs(shape);
   p.vecs = static_cast<uint32_t>(vecs);
   // Some kernels need no size of the last dimension.
   for (int i = 0; i < std::min<int>(shape.ndim, std::size(p.sizes)); ++i)

@@ -1,0 +1,95 @@
+#include "ops/pointwise/plan.h"
+
+#include "ops/tensor/plan_text.h"
+#include "ops/tensor/strided_params.h"
+
+namespace aule::ops {
+namespace {
+
+static_assert(kSimdElems == 4 * 8 * kDenseVec);
+constexpr int64_t kSimdMin = 1 << 16;  // fewer elements are not worth a pipeline of their own
+
+template <int N>
+bool all_aligned(const PointwiseProblem<N>& problem, const std::array<int64_t, N>& offsets) {
+  for (size_t k = 0; k < N; ++k) {
+    const PointwiseOperand& o = problem.operands[k];
+    const uint64_t address = o.address + static_cast<uint64_t>(offsets[k]) * dtype_size(o.dtype);
+    if (!o.by_value && !vec_aligned(address, o.dtype, kDenseVec)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+template <int N>
+PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwiseProblem<N>& problem,
+                                const StridedShape<N>& piece, const std::array<int64_t, N>& offsets) {
+  PointwisePlan<N> plan;
+  const bool in_bits = computes_in_double_bits(profile, problem.arithmetic),
+             dense = piece.dense() && !in_bits && !problem.is_special;
+  plan.form = in_bits              ? PointwiseForm::double_bits
+              : problem.is_special ? PointwiseForm::special
+              : dense              ? PointwiseForm::dense
+                                   : PointwiseForm::strided;
+  int64_t elems = piece.sizes[0];
+  if (dense && elems >= kSimdMin && profile.software_simd() && profile.subgroup_size == 8 &&
+      problem.arithmetic == DType::f32 && all_aligned<N>(problem, offsets)) {
+    plan.simd_elems = elems / kSimdElems * kSimdElems;
+    elems -= plan.simd_elems;
+  }
+  const int vec = dense ? kDenseVec : kStridedVec;
+  bool all_packed = true, same_size = true;
+  const size_t out_size = dtype_size(problem.operands[0].dtype);
+  for (size_t k = 0; k < N; ++k) {
+    const PointwiseOperand& o = problem.operands[k];
+    OperandMode& mode = plan.modes[k];
+    mode = OperandMode::by_value;
+    if (o.by_value) continue;
+    const size_t size = dtype_size(o.dtype);
+    const uint64_t address = o.address + static_cast<uint64_t>(offsets[k] + plan.simd_elems) * size;
+    mode = piece.packed(static_cast<int>(k), vec) && vec_aligned(address, o.dtype, vec) ? OperandMode::packed
+                                                                                        : OperandMode::strided;
+    if (k > 0 && !dense && piece.strides[k][0] == 0) mode = OperandMode::constant;
+    all_packed = all_packed && mode == OperandMode::packed;
+    same_size = same_size && size == out_size;
+  }
+  if (!dense) {
+    plan.groups = ceil_div(strided_vecs(piece), kStridedLocal);
+    return plan;
+  }
+  constexpr int64_t kGroup = kDenseVec * kDenseLocal;
+  plan.skips_checks = !profile.is_software() && all_packed && elems < (int64_t{1} << 31) - kGroup;
+  plan.interleaved = plan.skips_checks && same_size && out_size >= 2;
+  plan.groups = ceil_div(static_cast<uint64_t>(elems), kGroup);
+  return plan;
+}
+
+template <int N>
+std::string text_of(const PointwisePlan<N>& plan) {
+  static constexpr const char* kForms[] = {"dense", "strided", "special", "double bits"};
+  static constexpr const char* kModes[] = {" strided", " packed", " value", " constant"};
+  std::string text;
+  for (int64_t groups = plan.simd_elems / kSimdElems; groups > 0;) {
+    const Grid grid = simd_grid(groups);
+    const int64_t each = int64_t{grid.x} * grid.y, times = groups / each;
+    text += "simd " + (times == 1 ? "" : std::to_string(times) + " times ") + grid_text(grid) + ", ";
+    groups -= times * each;
+  }
+  if (plan.groups == 0) return text + "nothing left";
+  text += kForms[static_cast<size_t>(plan.form)];
+  for (const OperandMode mode : plan.modes) text += kModes[static_cast<size_t>(mode)];
+  if (plan.skips_checks) text += " skips checks";
+  if (plan.interleaved) text += " interleaved";
+  return text + " " + grid_text(linear_grid(plan.groups));
+}
+
+#define INSTANTIATE(N)                                                                                \
+  template PointwisePlan<N> pointwise_plan<N>(const DeviceProfile&, const PointwiseProblem<N>&,       \
+                                              const StridedShape<N>&, const std::array<int64_t, N>&); \
+  template std::string text_of(const PointwisePlan<N>&);
+INSTANTIATE(2)
+INSTANTIATE(3)
+INSTANTIATE(4)
+#undef INSTANTIATE
+
+}  // namespace aule::ops

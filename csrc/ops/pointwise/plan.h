@@ -1,0 +1,71 @@
+// Who computes a pointwise operator: a pure function of shapes, dtypes, addresses and what is known of the device.
+//
+// Pieces of an iterator that fit the kernels come from StridedShape::for_each_piece. Each has a plan, which is made
+// without an allocation: this is the path of the smallest operators.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "core/access.h"
+#include "core/device_profile.h"
+#include "core/dtype.h"
+#include "ops/tensor/strided_shape.h"
+
+namespace aule::ops {
+
+inline constexpr int64_t kSimdElems = 4 * 8 * 8;  // of a workgroup of *_simd.comp
+
+// How a kernel reads an operand or writes the result; the kernels' constants have these values.
+enum class OperandMode : uint8_t { strided = 0, packed = 1, by_value = 2, constant = 3 };
+
+struct PointwiseOperand {
+  uint64_t address = 0;
+  DType dtype = DType::f32;
+  bool by_value = false;  // a number among the params; it has the result's strides
+};
+
+// N operands, the result first.
+template <int N>
+struct PointwiseProblem {
+  DType arithmetic = DType::f32;
+  bool is_special = false;  // an entry of unary_special.comp
+  std::array<PointwiseOperand, N> operands;
+};
+
+// Kernels: *.comp for dense operands, *_strided.comp, unary_special.comp, *_double_bits.comp.
+enum class PointwiseForm : uint8_t { dense, strided, special, double_bits };
+
+// Of a piece.
+template <int N>
+struct PointwisePlan {
+  int64_t simd_elems = 0;  // the first elements are *_simd.comp's, in whole workgroups; the others are `form`'s
+  PointwiseForm form = PointwiseForm::dense;
+  std::array<OperandMode, N> modes{};
+  bool skips_checks = false;  // constants of *.comp, which explain themselves there
+  bool interleaved = false;
+  uint32_t groups = 0;  // of `form`; 0: all elements are *_simd.comp's
+};
+
+// `offsets` in elements, of the piece from the operands' addresses.
+template <int N>
+PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwiseProblem<N>& problem,
+                                const StridedShape<N>& piece, const std::array<int64_t, N>& offsets);
+template <int N>
+std::string text_of(const PointwisePlan<N>& plan);
+
+// Float64 by integer code.
+inline bool computes_in_double_bits(const DeviceProfile& profile, DType arithmetic) {
+  return arithmetic == DType::f64 && !profile.float64;
+}
+
+// The grid of the next launch of *_simd.comp. as_uniform() takes three octal digits of an index, and every workgroup
+// must have work: what is left is launched next.
+inline Grid simd_grid(int64_t groups) {
+  constexpr int64_t kAxis = 512;
+  const int64_t x = std::min(groups, kAxis);
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(std::min(groups / x, kAxis))};
+}
+
+}  // namespace aule::ops
