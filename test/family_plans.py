@@ -1,4 +1,4 @@
-"""Sorts, copies, indexing, losses and pools for the table of plans, `family_plans.txt`: what is launched where.
+"""Sorts, copies, indexing, losses, windows and thin convolutions for the table of plans, `family_plans.txt`.
 
     python test/family_plans.py > test/family_plans.txt        after a change that is meant to change plans
 
@@ -20,6 +20,11 @@ A line is one of these; `N` are numbers:
     transpose f32 3x64x128                a dense tensor from one whose last two dimensions are exchanged
     convert f64>f32                       the arithmetic of a conversion
     optimizers                            what they decide by the device
+    direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
+                                          `forward`, `weight`
+    fold 1x9x9 by 1x3x3                   col2im
+    gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
+                                          whether implicit_gemm.comp takes it
     pool avg 1x1x40000 by 39997 stride 1  one axis or more; `max`, `avg_backward`, `max_backward`; `to N`: adaptive
 """
 
@@ -118,6 +123,14 @@ def plan(device: str, line: str) -> str:
         return f"in {c.conversion(profile, *rest[0].split('>'))}"
     if kind == "optimizers":
         return f"foreach to {c.foreach_most_elems(profile)} elements, adam vec16b {c.adam_uses_vec16b(profile)}"
+    if kind == "direct":
+        return c.direct_plan(profile, rest[0], pool_axes(" ".join(rest[1:])), numbers[-1])
+    if kind == "fold":
+        return c.fold_plan(profile, pool_axes(" ".join(rest)))
+    if kind == "gathers":
+        spatial = sum(n > 1 for n in numbers[:3])
+        axes = pool_axes(" ".join(rest[1:]))
+        return "taken" if c.implicit_gemm_takes(profile, rest[0], axes, [spatial, *numbers[-4:]]) else "not taken"
     if kind == "pool":
         return c.pool_plan(profile, rest[0], pool_axes(line.split(maxsplit=2)[2]))
     return indexing(profile, line)

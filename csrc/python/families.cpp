@@ -1,5 +1,5 @@
-// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers and pools for devices that are described in
-// numbers, none of which is asked: for tests and for people.
+// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows and convolutions for devices that
+// are described in numbers, none of which is asked: for tests and for people.
 #include <array>
 #include <optional>
 #include <string>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/device_profile.h"
+#include "ops/conv/halves_plan.h"
+#include "ops/conv/plan.h"
 #include "ops/conv/pool_plan.h"
 #include "ops/copy/plan.h"
 #include "ops/indexing/plan.h"
@@ -81,6 +83,26 @@ std::vector<std::string> pointwise_plans(const DeviceProfile& profile, DType ari
   return plans;
 }
 
+// {in, out, kernel, stride, pad, dilation} of depth, height and width.
+using Axes = std::array<std::array<int32_t, 6>, 3>;
+
+ops::ConvGeometry geometry_from(const Axes& axes) {
+  ops::ConvGeometry g{};
+  for (size_t d = 0; d < 3; ++d) {
+    g.size[d] = axes[d][0];
+    g.out_size[d] = axes[d][1];
+    g.kernel[d] = axes[d][2];
+    g.stride[d] = axes[d][3];
+    g.pad[d] = axes[d][4];
+    g.dilation[d] = axes[d][5];
+  }
+  return g;
+}
+
+ops::ConvPass conv_pass(const std::string& name) {
+  return name == "input" ? ops::ConvPass::input : name == "weight" ? ops::ConvPass::weight : ops::ConvPass::forward;
+}
+
 template <class Plan>
 std::string words(const std::optional<Plan>& plan) {
   return plan ? ops::text_of(*plan) : "none";
@@ -125,12 +147,12 @@ void bind_families(py::module_& m) {
   m.def("foreach_most_elems", [](const DeviceProfile& profile) { return ops::foreach_most_elems(profile); });
   m.def("adam_uses_vec16b", [](const DeviceProfile& profile) { return ops::adam_uses_vec16b(profile); });
   m.def("search_local", [](const DeviceProfile& profile) { return ops::search_local(profile); });
-  m.def("index_move_plan",
-        [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,
-           const std::vector<Numbers>& dims, uint64_t addresses, bool is_ordered) {
-          return ops::text_of(ops::index_move_plan(
-              profile, {space_from(bound, step, dims), raw_of(dtype_size(dtype_named(dtype))), addresses, is_ordered}));
-        });
+  m.def("index_move_plan", [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound,
+                              const Numbers& step, const std::vector<Numbers>& dims, uint64_t addresses,
+                              bool is_ordered) {
+    return ops::text_of(ops::index_move_plan(
+        profile, {space_from(bound, step, dims), raw_of(dtype_size(dtype_named(dtype))), addresses, is_ordered}));
+  });
   m.def("index_combine_plan",
         [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,
            const std::vector<Numbers>& dims, const std::string& op, bool is_deterministic) {
@@ -146,22 +168,32 @@ void bind_families(py::module_& m) {
         });
   m.def("nll_loss_chunks",
         [](const DeviceProfile& profile, int64_t positions) { return ops::nll_loss_chunks(profile, positions); });
-  // Each axis is {in, out, kernel, stride, pad, dilation}; a kernel of 0: adaptive windows.
-  m.def("pool_plan",
-        [](const DeviceProfile& profile, const std::string& pass, const std::array<std::array<int32_t, 6>, 3>& axes) {
-          ops::PoolWindow w;
-          w.adaptive = axes[2][2] == 0;
-          for (size_t d = 0; d < 3; ++d) {
-            w.in[d] = axes[d][0];
-            w.out[d] = axes[d][1];
-            if (w.adaptive) continue;
-            w.kernel[d] = axes[d][2];
-            w.stride[d] = axes[d][3];
-            w.pad[d] = axes[d][4];
-            w.dilation[d] = axes[d][5];
-          }
-          return words(ops::pool_plan(profile, w, pool_pass(pass)));
-        });
+  // A kernel of 0: adaptive windows.
+  m.def("pool_plan", [](const DeviceProfile& profile, const std::string& pass, const Axes& axes) {
+    ops::PoolWindow w;
+    w.adaptive = axes[2][2] == 0;
+    for (size_t d = 0; d < 3; ++d) {
+      w.in[d] = axes[d][0];
+      w.out[d] = axes[d][1];
+      if (w.adaptive) continue;
+      w.kernel[d] = axes[d][2];
+      w.stride[d] = axes[d][3];
+      w.pad[d] = axes[d][4];
+      w.dilation[d] = axes[d][5];
+    }
+    return words(ops::pool_plan(profile, w, pool_pass(pass)));
+  });
+  m.def("direct_plan", [](const DeviceProfile& profile, const std::string& pass, const Axes& axes, int64_t summed) {
+    return words(ops::direct_plan(profile, {geometry_from(axes), conv_pass(pass), summed}));
+  });
+  m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
+    return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));
+  });
+  // Numbers: spatial dimensions, images, channels, out channels, groups.
+  m.def("implicit_gemm_takes", [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes,
+                                  const std::array<int64_t, 5>& n) {
+    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3], n[4]});
+  });
 }
 
 }  // namespace aule::python

@@ -13,7 +13,6 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv/plan.h"
 #include "ops/matmul/launch.h"
-#include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -148,23 +147,9 @@ at::Tensor rows_of(const at::Tensor& image, int64_t channels) {
 
 bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
                           int64_t groups) {
-  const Caps& caps = caps_of(x);
-  if (caps.software_simd()) return false;  // columns and gemm_simd.comp have no barrier
-  if (x.dim() > 4 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
-  const int64_t e = vec16b_elems(x);
-  if (groups != 1 && (channels / groups % e != 0 || out_channels / groups % e != 0)) return false;
-  // A few channels are mostly padding.
-  if (channels / groups < 3 || out_channels / groups < 3) return false;
-  const int64_t taps = int64_t{g.kernel[1]} * g.kernel[2], largest = int64_t{1} << 30,
-                positions =
-                    x.size(0) * std::max(int64_t{g.size[1]} * g.size[2], int64_t{g.out_size[1]} * g.out_size[2]);
-  const int64_t wide = round_up(std::max(channels, out_channels), e);
-  if (!may_walk(caps, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
-    return false;  // its sums are not cut
-  if (positions >= largest || positions * wide / e >= largest * 4 || taps * wide >= largest ||
-      wide * wide / groups * taps >= largest)
-    return false;
   const DType dtype = dtype_of(x, "convolution");
+  const ImplicitGemmSizes sizes{g, dtype, x.dim() - 2, x.size(0), channels, out_channels, groups};
+  if (!implicit_gemm_takes(profile_of(x), sizes)) return false;
   return plan_for(x, {dtype, false, 64, 64, 64, 64, 1}) && plan_for(x, {dtype, true, 64, 64, 64, 64, 1});
 }
 

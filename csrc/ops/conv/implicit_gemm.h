@@ -4,15 +4,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <array>
+#include "ops/conv/geometry.h"
 
 namespace aule::ops {
-
-// A convolution from images of `size` to results of `out_size`; {depth, height, width}.
-struct ConvGeometry {
-  using Extent = std::array<int32_t, 3>;
-  Extent size, out_size, kernel, stride, pad, dilation;
-};
 
 // Whether the kernel takes such a convolution; of x only dtype, device and images count.
 bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,

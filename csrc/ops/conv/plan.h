@@ -3,9 +3,20 @@
 #include <optional>
 #include <string>
 
+#include "ops/conv/geometry.h"
 #include "ops/matmul/route.h"
 
 namespace aule::ops {
+
+// A convolution whose passes may all be products of gathered tiles.
+struct ImplicitGemmSizes {
+  ConvGeometry g;
+  DType dtype = DType::f32;
+  int64_t spatial = 2;  // dimensions
+  int64_t images = 0, channels = 0, out_channels = 0, groups = 1;
+};
+// Whether the kernel's offsets, tiles and loops allow these sizes.
+bool implicit_gemm_takes(const DeviceProfile& profile, const ImplicitGemmSizes& sizes);
 
 // Of one group: m x n results, each a sum over k. Positions: rows are places of the result, k is (tap, channel).
 // Weights: rows are out channels, k are the positions.
