@@ -25,6 +25,8 @@ A line is one of these; `N` are numbers:
     fold 1x9x9 by 1x3x3                   col2im
     gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
                                           whether implicit_gemm.comp takes it
+    sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
+                                          result whose last rows are filled
     pool avg 1x1x40000 by 39997 stride 1  one axis or more; `max`, `avg_backward`, `max_backward`; `to N`: adaptive
 """
 
@@ -123,6 +125,9 @@ def plan(device: str, line: str) -> str:
         return f"in {c.conversion(profile, *rest[0].split('>'))}"
     if kind == "optimizers":
         return f"foreach to {c.foreach_most_elems(profile)} elements, adam vec16b {c.adam_uses_vec16b(profile)}"
+    if kind == "sequences":
+        tails = [[int(n) for n in word.split("x")] for word in rest[2:]]
+        return c.sequences_plan(profile, numbers[0], tails)
     if kind == "direct":
         return c.direct_plan(profile, rest[0], pool_axes(" ".join(rest[1:])), numbers[-1])
     if kind == "fold":

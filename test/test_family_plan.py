@@ -22,7 +22,7 @@ def test_every_choice_is_in_the_table():
         "in float32", "in place", "cross_entropy by subgroups", "cross_entropy local 32", "none", "chunks 1024",
         "kernel", "command", "transpose grid", "float64 bits", "in raw", "in int64", "foreach to 1024", "pool at once",
         "pool by scatter", "identity", "whole", "parts of", "output by output", " at once", "summed 20000+20000",
-        "height 100+100 (both width", "taken", "not taken",
+        "height 100+100 (both width", "taken", "not taken", "groups 2 local 8", "groups 2048 local 128",
     ):  # fmt: skip
         assert words in text, words
 

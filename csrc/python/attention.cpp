@@ -7,6 +7,7 @@
 #include "core/environment.h"
 #include "ops/attention/ds_workspace.h"
 #include "ops/attention/long_keys.h"
+#include "ops/attention/sequences_plan.h"
 #include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"
 #include "python/bindings.h"
@@ -141,6 +142,15 @@ std::string plan_attention_blocks(const DeviceProfile& profile, const py::dict& 
          " count=" + std::to_string(blocks->count);
 }
 
+// Tails are {rows, heads, head size}.
+std::string plan_sequences(const DeviceProfile& profile, uint64_t batch,
+                           const std::vector<std::array<uint64_t, 3>>& tails) {
+  ops::SequencesProblem problem{.batch = batch, .tails = {}};
+  for (size_t i = 0; i < tails.size(); ++i) problem.tails.at(i) = {tails[i][0], tails[i][1], tails[i][2]};
+  const auto plan = ops::sequences_plan(profile, problem);
+  return plan ? ops::text_of(*plan) : "none";
+}
+
 }  // namespace
 
 void bind_attention(py::module_& m) {
@@ -171,6 +181,7 @@ void bind_attention(py::module_& m) {
   m.def("plan_attention", &plan_attention);
   m.def("plan_ds_workspace", &plan_ds_workspace);
   m.def("plan_attention_blocks", &plan_attention_blocks);
+  m.def("sequences_plan", &plan_sequences);
   py::class_<Overrides>(m, "Overrides")
       .def(py::init<>())
       .def("set", [](Overrides& self, const std::string& member, const std::string& text) {

@@ -7,6 +7,7 @@
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
 #include "ops/attention/long_keys.h"
+#include "ops/attention/sequences_plan.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
@@ -70,9 +71,12 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
   p.batch = static_cast<int>(problem.batch);
   p.q_len = static_cast<int>(problem.q_len);
   p.bytes = static_cast<int>(call.query.element_size());
+  SequencesProblem sizes{.batch = static_cast<uint64_t>(problem.batch), .tails = {}};
   size_t i = 0;
   for (const auto& [result, list] : tails) {
     if (!list.defined()) continue;
+    sizes.tails[i] = {static_cast<uint64_t>(result.size(2)), static_cast<uint64_t>(result.size(1)),
+                      static_cast<uint64_t>(result.size(3))};
     p.tail[i] = args.write(result);
     p.tail_list[i] = args.read(list);
     p.tail_stride[2 * i] = result.stride(1);
@@ -82,17 +86,10 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
     p.tail_dim[i] = static_cast<int>(result.size(3));
     ++i;
   }
-  const Caps& caps = caps_of(call.query);
-  const bool cpu = caps.is_software();
-  uint32_t groups = cpu ? 2 : 64;  // they return at once if there is no padding
-  uint64_t walk = static_cast<uint64_t>(problem.batch) / 8;
-  for (int t = 0; t < 3; ++t)
-    walk +=
-        static_cast<uint64_t>(p.tail_rows[t]) * (1 + static_cast<uint64_t>(p.tail_heads[t]) * p.tail_dim[t] / 8 + 1);
-  while (groups < 32768 && !may_walk(caps, walk / groups + 8)) groups *= 2;
-  check_walk(call.op, caps, walk / groups + 8);
-  launch(current(call.query), kernel::flash_attn_sequences(), {.groups = groups, .local = cpu ? 8 : 128}, p, args,
-         Grid{groups});
+  const auto plan = sequences_plan(caps_of(call.query), sizes);
+  TORCH_CHECK_NOT_IMPLEMENTED(plan, call.op, ": too many rows may be padding: ", loop_limit_text(caps_of(call.query)));
+  launch(current(call.query), kernel::flash_attn_sequences(), {.groups = plan->groups, .local = plan->local}, p, args,
+         Grid{plan->groups});
 }
 
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {

@@ -157,6 +157,7 @@ std::optional<AttentionPlan> plan_splitkv_shared(const DeviceProfile& profile, c
   // Many sequences of unlike lengths: smaller splits balance them.
   const int64_t fine = problem.ragged && groups > 64 ? std::min(4 * kWorkgroups / groups, problem.k_len / 1024) : 0;
   plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : std::max(wanted, fine), most));
+  plan.combine_local = profile.is_software() ? 64 : 256;
   return plan;
 }
 
@@ -276,7 +277,9 @@ std::string text_of(const AttentionPlan& plan) {
       AULE_SAY(local), AULE_SAY(lanes), AULE_SAY(rows), AULE_SAY(subgroups), AULE_SAY(keys_per_lane);
       AULE_SAY(rows_per_pass), AULE_SAY(splits);
     }
-    void operator()(const FlashSplitKvSharedPlan& p) const { AULE_SAY(local), AULE_SAY(rows), AULE_SAY(splits); }
+    void operator()(const FlashSplitKvSharedPlan& p) const {
+      AULE_SAY(local), AULE_SAY(rows), AULE_SAY(splits), AULE_SAY(combine_local);
+    }
   };
 #undef AULE_SAY
   std::visit(Say{text}, plan);

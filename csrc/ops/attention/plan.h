@@ -81,6 +81,7 @@ struct FlashSplitKvPlan {
 };
 struct FlashSplitKvSharedPlan {
   int local = 0, rows = 0, splits = 1;
+  int combine_local = 0;  // invocations of a workgroup of flash_attn_splitkv_combine
 };
 
 using AttentionPlan =

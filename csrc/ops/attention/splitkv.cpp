@@ -68,11 +68,10 @@ void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPl
   p.v_dim = static_cast<int>(problem.v_dim);
   p.splits = plan.splits;
   set_sequences(p, call.ragged, args);
-  const int local = caps_of(call.query).is_software() ? 64 : 256;
   int lanes = 1;  // for a row in pieces of four columns
   while (lanes * 4 < pitch) lanes *= 2;
   auto spec = attention_spec<FlashAttnSplitkvCombineSpec>(call);
-  spec.local = local;
+  spec.local = plan.combine_local;
   spec.lanes = lanes;
   spec.pitch = pitch;
   launch(stream, kernel::flash_attn_splitkv_combine(), spec, p, args, linear_grid(groups));
