@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/device_profile.h"
+#include "core/raw_dtype.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/plan.h"
 #include "ops/conv/pool_plan.h"
@@ -42,10 +43,6 @@ ops::Combine combine_named(const std::string& name) {
 #include "indexing/combine_ops.def"
 #undef COMBINE_OP
   throw py::value_error("there is no way to combine named " + name);
-}
-
-DType raw_of(size_t bytes) {
-  return bytes == 1 ? DType::raw1 : bytes == 2 ? DType::raw2 : bytes == 4 ? DType::raw4 : DType::raw8;
 }
 
 ops::PoolPass pool_pass(const std::string& name) {
@@ -136,7 +133,7 @@ void bind_families(py::module_& m) {
           ops::StridedShape<2> shape;
           for (const auto& d : dims) shape.push(d[0], {d[1], d[2]});
           shape.normalize();
-          const auto plan = ops::transpose_plan(profile, raw_of(dtype_size(dtype_named(dtype))), shape);
+          const auto plan = ops::transpose_plan(profile, raw_dtype(dtype_size(dtype_named(dtype))), shape);
           if (!plan) return "none";
           return "transpose grid " + std::to_string(plan->grid.x) + "x" + std::to_string(plan->grid.y) + "x" +
                  std::to_string(plan->grid.z);
@@ -151,7 +148,7 @@ void bind_families(py::module_& m) {
                               const Numbers& step, const std::vector<Numbers>& dims, uint64_t addresses,
                               bool is_ordered) {
     return ops::text_of(ops::index_move_plan(
-        profile, {space_from(bound, step, dims), raw_of(dtype_size(dtype_named(dtype))), addresses, is_ordered}));
+        profile, {space_from(bound, step, dims), raw_dtype(dtype_size(dtype_named(dtype))), addresses, is_ordered}));
   });
   m.def("index_combine_plan",
         [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound, const Numbers& step,

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/raw_dtype.h"
 #include "kernels_indexing.gen.h"
 #include "ops/tensor/loop_limit.h"
 
@@ -66,7 +67,7 @@ DType widen(IndexSpace& space, DType narrow, uint64_t addresses) {
       space.dims[d].indexed_stride /= ratio;
     }
     for (int64_t& s : space.step) s /= ratio;
-    return wide == 16 ? DType::raw16 : wide == 8 ? DType::raw8 : wide == 4 ? DType::raw4 : DType::raw2;
+    return raw_dtype(static_cast<size_t>(wide));
   }
   return narrow;
 }

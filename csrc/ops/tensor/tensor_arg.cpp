@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "core/raw_dtype.h"
 #include "runtime/device_info.h"
 #include "runtime/streams.h"
 
@@ -41,14 +42,9 @@ DType dtype_of(c10::ScalarType t, const char* op) {
 DType dtype_of(const at::Tensor& t, const char* op) { return dtype_of(t.scalar_type(), op); }
 
 DType raw_dtype_of(const at::Tensor& t) {
-  switch (t.element_size()) {
-    case 1: return DType::raw1;
-    case 2: return DType::raw2;
-    case 4: return DType::raw4;
-    case 8: return DType::raw8;
-    case 16: return DType::raw16;
-    default: TORCH_CHECK(false, "aule: no kernel moves elements of ", t.element_size(), " bytes");
-  }
+  const auto bytes = static_cast<size_t>(t.element_size());
+  TORCH_CHECK(bytes == dtype_size(raw_dtype(bytes)), "aule: no kernel moves elements of ", bytes, " bytes");
+  return raw_dtype(bytes);
 }
 
 CommandStream& current(const at::Tensor& t) { return runtime::current_stream(t.device().index()); }
