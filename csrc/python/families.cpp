@@ -17,6 +17,7 @@
 #include "ops/optim/plan.h"
 #include "ops/pointwise/plan.h"
 #include "ops/sort/plan.h"
+#include "ops/tensor/plan_text.h"
 #include "python/bindings.h"
 
 namespace aule::python {
@@ -135,8 +136,7 @@ void bind_families(py::module_& m) {
           shape.normalize();
           const auto plan = ops::transpose_plan(profile, raw_dtype(dtype_size(dtype_named(dtype))), shape);
           if (!plan) return "none";
-          return "transpose grid " + std::to_string(plan->grid.x) + "x" + std::to_string(plan->grid.y) + "x" +
-                 std::to_string(plan->grid.z);
+          return "transpose " + ops::grid_text(plan->grid);
         });
   m.def("conversion", [](const DeviceProfile& profile, const std::string& from, const std::string& to) {
     return ops::name_of(ops::conversion_of(profile, dtype_named(to), dtype_named(from)));

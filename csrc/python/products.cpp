@@ -1,6 +1,6 @@
 // Plans of matrix products for devices that are described in numbers, none of which is asked: for tests and for people.
 #include "ops/conv/plan.h"
-#include "ops/matmul/describe.h"
+#include "ops/matmul/plan_text.h"
 #include "ops/matmul/route.h"
 #include "python/bindings.h"
 
@@ -71,7 +71,7 @@ void bind_products(py::module_& m) {
     if (float16_pieces) overrides.float32_pieces = PieceType::float16;
     ops::MatrixUnits units = units_of(profile, probes, ops::multiplied_dtype(g, overrides));
     units.int8_refuted = int8_refuted;
-    return ops::describe(ops::gemm_plan(profile, units, g, overrides));
+    return ops::text_of(ops::gemm_plan(profile, units, g, overrides));
   });
   m.def("implicit_gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const std::string& dtype,
                                  bool makes_weights, const std::array<uint32_t, 5>& sizes) {
@@ -79,7 +79,7 @@ void bind_products(py::module_& m) {
     const ops::MatrixUnits units = units_of(profile, probes, type);
     const auto plan = ops::implicit_gemm_plan(profile, units,
                                               {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
-    return plan ? ops::describe(*plan) : std::string("nothing");
+    return plan ? ops::text_of(*plan) : std::string("nothing");
   });
 }
 

@@ -46,7 +46,7 @@ std::string plan_reduction(const DeviceProfile& profile, const py::dict& values)
       .in_address = values["address"].cast<uint64_t>()};
   for (const int64_t dim : numbers("dims")) problem.reduced.set(static_cast<size_t>(dim));
   const auto plan = ops::reduction_plan(profile, problem);
-  return plan ? ops::describe(*plan) : "none";
+  return plan ? ops::text_of(*plan) : "none";
 }
 
 // Operands are (dtype, address).
@@ -63,7 +63,7 @@ std::string plan_softmax(const DeviceProfile& profile, bool is_backward, const s
                          const std::vector<Operand>& operands) {
   ops::SoftmaxProblem problem{.is_backward = is_backward, .rows = sizes[0], .n = sizes[1], .inner = sizes[2]};
   for (const Operand& t : operands) problem.operands.push_back(row_operand(t));
-  return ops::describe(ops::softmax_plan(profile, problem));
+  return ops::text_of(ops::softmax_plan(profile, problem));
 }
 
 // rows, n, hw, groups, channels
@@ -75,31 +75,31 @@ std::string plan_norm(const DeviceProfile& profile, bool is_backward, const std:
                       const py::dict& t) {
   const ops::NormRows rows = norm_rows(sizes, is_rms);
   if (is_backward) {
-    return ops::describe(ops::norm_backward_plan(profile, {.rows = rows,
-                                                           .grad = row_operand(t, "grad"),
-                                                           .x = row_operand(t, "x"),
-                                                           .w = optional_operand(t, "w"),
-                                                           .dx = optional_operand(t, "dx")}));
+    return ops::text_of(ops::norm_backward_plan(profile, {.rows = rows,
+                                                          .grad = row_operand(t, "grad"),
+                                                          .x = row_operand(t, "x"),
+                                                          .w = optional_operand(t, "w"),
+                                                          .dx = optional_operand(t, "dx")}));
   }
-  return ops::describe(ops::norm_forward_plan(profile, {.rows = rows,
-                                                        .x = row_operand(t, "x"),
-                                                        .y = row_operand(t, "y"),
-                                                        .w = optional_operand(t, "w"),
-                                                        .b = optional_operand(t, "b")}));
+  return ops::text_of(ops::norm_forward_plan(profile, {.rows = rows,
+                                                       .x = row_operand(t, "x"),
+                                                       .y = row_operand(t, "y"),
+                                                       .w = optional_operand(t, "w"),
+                                                       .b = optional_operand(t, "b")}));
 }
 
 std::string plan_param_sums(const DeviceProfile& profile, const std::array<int64_t, 7>& s, const Operand& grad,
                             const Operand& x) {
   const ops::ParamSums sums{s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
-  return ops::describe(ops::param_sums_plan(profile, {sums, row_operand(grad), row_operand(x)}));
+  return ops::text_of(ops::param_sums_plan(profile, {sums, row_operand(grad), row_operand(x)}));
 }
 
 std::string plan_batch_norm(uint64_t numel, int64_t hw, const py::dict& t) {
-  return ops::describe(ops::batch_norm_plan({.numel = numel,
-                                             .hw = hw,
-                                             .x = row_operand(t, "x"),
-                                             .out = row_operand(t, "out"),
-                                             .grad = optional_operand(t, "grad")}));
+  return ops::text_of(ops::batch_norm_plan({.numel = numel,
+                                            .hw = hw,
+                                            .x = row_operand(t, "x"),
+                                            .out = row_operand(t, "out"),
+                                            .grad = optional_operand(t, "grad")}));
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void bind_rows(py::module_& m) {
   m.def("reduction_plan", &plan_reduction);
   m.def("scan_plan", [](const DeviceProfile& profile, uint64_t rows, uint64_t n, uint64_t inner) {
     const auto plan = ops::scan_plan(profile, {rows, n, inner});
-    return plan ? ops::describe(*plan) : std::string("none");
+    return plan ? ops::text_of(*plan) : std::string("none");
   });
   m.def("softmax_plan", &plan_softmax);
   m.def("norm_plan", &plan_norm);

@@ -114,7 +114,7 @@ std::optional<ImplicitGemmPlan> implicit_gemm_plan(const DeviceProfile& profile,
   return plan;
 }
 
-std::string describe(const ImplicitGemmPlan& plan) {
+std::string text_of(const ImplicitGemmPlan& plan) {
   const auto number = [](uint64_t x) { return std::to_string(x); };
   const TilePlan& t = plan.tile;
   std::string text = "implicit_gemm " + number(t.bm) + "x" + number(t.bn) + "x" + number(t.bk);

@@ -38,6 +38,6 @@ struct ImplicitGemmPlan {
 // Nothing: the device has no kernel for it.
 std::optional<ImplicitGemmPlan> implicit_gemm_plan(const DeviceProfile& profile, const MatrixUnits& units,
                                                    const ImplicitGemmProblem& g);
-std::string describe(const ImplicitGemmPlan& plan);
+std::string text_of(const ImplicitGemmPlan& plan);
 
 }  // namespace aule::ops

@@ -264,18 +264,18 @@ BatchNormPlan batch_norm_plan(const BatchNormProblem& problem) {
   return plan;
 }
 
-std::string describe(const SoftmaxPlan& plan) { return text_of_variant(plan); }
-std::string describe(const NormForwardPlan& plan) { return text_of_variant(plan); }
-std::string describe(const NormBackwardPlan& plan) { return text_of_variant(plan); }
+std::string text_of(const SoftmaxPlan& plan) { return text_of_variant(plan); }
+std::string text_of(const NormForwardPlan& plan) { return text_of_variant(plan); }
+std::string text_of(const NormBackwardPlan& plan) { return text_of_variant(plan); }
 
-std::string describe(const ParamSumsPlan& plan) {
+std::string text_of(const ParamSumsPlan& plan) {
   std::ostringstream text;
   text << "sums by " << (plan.by_workgroup ? "workgroup" : "invocation") << (plan.vec4 ? " vec4" : "") << " local "
        << plan.local << " chunk " << plan.chunk << " chunks " << plan.chunks << ' ' << grid_text(plan.grid);
   return text.str();
 }
 
-std::string describe(const BatchNormPlan& plan) {
+std::string text_of(const BatchNormPlan& plan) {
   return "elements" + std::string(plan.vec4 ? " vec4" : "") + " local " + std::to_string(plan.local) + " " +
          grid_text(plan.grid);
 }

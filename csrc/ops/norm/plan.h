@@ -122,10 +122,10 @@ struct BatchNormPlan {
 BatchNormPlan batch_norm_plan(const BatchNormProblem& problem);
 
 // The kernel's family, its sizes and its grid.
-std::string describe(const SoftmaxPlan& plan);
-std::string describe(const NormForwardPlan& plan);
-std::string describe(const NormBackwardPlan& plan);
-std::string describe(const ParamSumsPlan& plan);
-std::string describe(const BatchNormPlan& plan);
+std::string text_of(const SoftmaxPlan& plan);
+std::string text_of(const NormForwardPlan& plan);
+std::string text_of(const NormBackwardPlan& plan);
+std::string text_of(const ParamSumsPlan& plan);
+std::string text_of(const BatchNormPlan& plan);
 
 }  // namespace aule::ops

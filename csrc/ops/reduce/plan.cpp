@@ -215,7 +215,7 @@ std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const 
   return ReductionPlan{*layout, reduce_plan(profile, problem, *layout)};
 }
 
-std::string describe(const ReductionPlan& plan) {
+std::string text_of(const ReductionPlan& plan) {
   std::ostringstream text;
   const ReduceLayout& l = plan.layout;
   const auto dims = [&](const char* name, const ReduceDim* first, size_t count) {

@@ -96,6 +96,6 @@ struct ReductionPlan {
 std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const ReductionProblem& problem);
 
 // "workgroup local 256 chunk 8192 ..., then ...": every pass with its sizes and grid.
-std::string describe(const ReductionPlan& plan);
+std::string text_of(const ReductionPlan& plan);
 
 }  // namespace aule::ops

@@ -38,7 +38,7 @@ std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProble
   return plan;
 }
 
-std::string describe(const ScanPlan& plan) {
+std::string text_of(const ScanPlan& plan) {
   std::ostringstream text;
   text << "scan by " << (plan.by_workgroup ? "workgroup" : "invocation") << " local " << plan.local << " chunk "
        << plan.chunk << " chunks " << plan.chunks << ' ' << grid_text(plan.grid);

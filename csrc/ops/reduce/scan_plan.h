@@ -29,6 +29,6 @@ struct ScanPlan {
 
 // Nothing: a row has so many chunks that their prefixes need a longer loop than the driver allows.
 std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProblem& problem);
-std::string describe(const ScanPlan& plan);
+std::string text_of(const ScanPlan& plan);
 
 }  // namespace aule::ops

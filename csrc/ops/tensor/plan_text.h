@@ -1,4 +1,4 @@
-// Words that descriptions of plans share.
+// Words that the texts of plans share.
 #pragma once
 #include <string>
 
@@ -6,9 +6,11 @@
 
 namespace aule::ops {
 
-// "grid 12", or "grid 32768x4" of two dimensions.
+// "grid 12", or "grid 32768x4" of two dimensions, "grid 8x1x3" of three.
 inline std::string grid_text(const Grid& grid) {
-  return "grid " + std::to_string(grid.x) + (grid.y == 1 ? "" : "x" + std::to_string(grid.y));
+  std::string text = "grid " + std::to_string(grid.x);
+  if (grid.y != 1 || grid.z != 1) text += "x" + std::to_string(grid.y);
+  return grid.z == 1 ? text : text + "x" + std::to_string(grid.z);
 }
 
 }  // namespace aule::ops

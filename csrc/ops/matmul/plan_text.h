@@ -7,6 +7,6 @@
 namespace aule::ops {
 
 // "coopmat 128x256x64 of 64x64, ...": the kernel, its sizes and constants, and the grid.
-std::string describe(const GemmPlan& plan);
+std::string text_of(const GemmPlan& plan);
 
 }  // namespace aule::ops

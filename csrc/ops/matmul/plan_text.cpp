@@ -1,4 +1,6 @@
-#include "ops/matmul/describe.h"
+#include "ops/matmul/plan_text.h"
+
+#include "ops/tensor/plan_text.h"
 
 namespace aule::ops {
 namespace {
@@ -20,9 +22,6 @@ std::string words(const T&... parts) {
   (add(parts), ...);
   return all;
 }
-
-std::string times(const Grid& g) { return std::to_string(g.x) + "x" + std::to_string(g.y) + "x" + std::to_string(g.z); }
-std::string grid(const Grid& g) { return "grid " + (g.y == 1 && g.z == 1 ? std::to_string(g.x) : times(g)); }
 
 std::string tile(const TilePlan& t) {
   return std::to_string(t.bm) + "x" + std::to_string(t.bn) + "x" + std::to_string(t.bk) + " of " +
@@ -47,33 +46,33 @@ std::string coopmat(const CoopMatPlan& p) {
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
                p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", "splits", p.splits,
-               kWrites[static_cast<size_t>(p.writes)], grid(p.grid));
+               kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
 }
 
-struct Describe {
-  std::string operator()(const ScalarPlan& p) const { return words("scalar", grid(p.grid)); }
+struct TextOf {
+  std::string operator()(const ScalarPlan& p) const { return words("scalar", grid_text(p.grid)); }
   std::string operator()(const SimdPlan& p) const {
     return words("simd", std::to_string(p.rows) + "x" + std::to_string(8 * p.columns), "pairs", p.a_pair, p.b_pair,
-                 grid(p.grid));
+                 grid_text(p.grid));
   }
   std::string operator()(const SimdUnrolledPlan& p) const {
     return words("simd_unrolled", std::to_string(p.rows) + "x16x" + std::to_string(p.step), "units", p.a_unit, p.b_unit,
-                 p.out_pair ? "out pairs" : "", "rest n", p.n_rest, "k", p.k_rest, grid(p.grid));
+                 p.out_pair ? "out pairs" : "", "rest n", p.n_rest, "k", p.k_rest, grid_text(p.grid));
   }
   std::string operator()(const GemvPlan& p) const {
-    return words("gemv", operand("b", 'n', p.b_k_major), grid(p.grid));
+    return words("gemv", operand("b", 'n', p.b_k_major), grid_text(p.grid));
   }
   std::string operator()(const GemvWidePlan& p) const {
-    return words("gemv_wide rows", p.rows, operand("b", 'n', p.b_k_major), "slice", p.slice, grid(p.grid));
+    return words("gemv_wide rows", p.rows, operand("b", 'n', p.b_k_major), "slice", p.slice, grid_text(p.grid));
   }
   std::string operator()(const GemvCoopMatPlan& p) const {
-    return words("gemv_coopmat", operand("b", 'n', p.b_k_major), "wide", p.wide, "local", p.local, grid(p.grid));
+    return words("gemv_coopmat", operand("b", 'n', p.b_k_major), "wide", p.wide, "local", p.local, grid_text(p.grid));
   }
   std::string operator()(const SimtPlan& p) const {
-    return words("simt", operand("a", 'm', p.a_k_major), operand("b", 'n', p.b_k_major), grid(p.grid));
+    return words("simt", operand("a", 'm', p.a_k_major), operand("b", 'n', p.b_k_major), grid_text(p.grid));
   }
   std::string operator()(const SimtLargePlan& p) const {
-    return words("simt_large", operands(p.a, p.b), "out", p.out_vec, grid(p.grid));
+    return words("simt_large", operands(p.a, p.b), "out", p.out_vec, grid_text(p.grid));
   }
   std::string operator()(const CoopMatPlan& p) const { return coopmat(p); }
   std::string operator()(const Int8Plan& p) const {
@@ -81,7 +80,7 @@ struct Describe {
                                           : "matrices " + std::to_string(p.shape.m) + "x" + std::to_string(p.shape.n) +
                                                 "x" + std::to_string(p.shape.k);
     return words("int8", tile(p.tile), by, "local", p.local, operands(p.a, p.b),
-                 p.stores_matrices ? "stores matrices" : "", grid(p.grid));
+                 p.stores_matrices ? "stores matrices" : "", grid_text(p.grid));
   }
   std::string operator()(const Bf16x3Plan& p) const {
     return words("bf16x3", p.two_pieces ? "two pieces of" : "one piece of",
@@ -95,9 +94,9 @@ struct Describe {
 
 }  // namespace
 
-std::string describe(const GemmPlan& plan) {
+std::string text_of(const GemmPlan& plan) {
   static constexpr const char* kEpilogue[] = {"", "epilogue fused", "epilogue apart"};
-  return words(plan.transposed ? "transposed" : "", std::visit(Describe{}, plan.kernel),
+  return words(plan.transposed ? "transposed" : "", std::visit(TextOf{}, plan.kernel),
                kEpilogue[static_cast<size_t>(plan.epilogue)]);
 }
 
