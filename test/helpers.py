@@ -106,6 +106,98 @@ def assert_close_to_cpu(function, *args, rtol=None, atol=None, wide=True, **kwar
     return on_device
 
 
+# Of a result's largest element, against float64: kernels whose loops are long, results of many rounded terms.
+RELATIVE_TOLERANCES = {torch.float64: 1e-11, torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+
+
+def relative_error(actual, expected, scale=1e-30) -> float:
+    """The largest error, relative to the expected tensor's largest element, or to `scale` where that is larger."""
+    a, e = actual.detach().cpu().double(), expected.detach().double()
+    assert a.shape == e.shape
+    if not e.numel():
+        return 0.0
+    return ((a - e).abs().max() / torch.as_tensor(scale).maximum(e.abs().max())).item()
+
+
+def assert_close_to_float64(
+    function,
+    *inputs,
+    dtype=None,
+    tolerance=None,
+    gradients=False,
+    wide=True,
+    scale=1e-30,
+    sums=False,
+    weights=torch.randn,
+):
+    """Run `function` on the device and, in float64, on the CPU, and compare by :func:`relative_error`.
+
+    Parameters
+    ----------
+    inputs
+        CPU tensors. Integers pass as they are, and results that are integers must be equal.
+    dtype
+        Of the floating inputs; default: their own.
+    tolerance
+        Default: that of the first floating input in `RELATIVE_TOLERANCES`.
+    gradients
+        Compare those of the floating results, weighted by `weights(shape)`, too.
+    wide
+        False: the CPU has the inputs' dtype.
+    scale
+        What a result's largest element is at least. Of a few sums of n terms of both signs it is sqrt(n), since all
+        of them may come near zero.
+    sums
+        The function adds products of random signs: the scale is the root of their sum of squares.
+    """
+    rounded = [t.detach().to(dtype) if dtype and t.is_floating_point() else t.detach() for t in inputs]
+    floating = [t.is_floating_point() for t in rounded]
+
+    def leaves(prepare):
+        return [prepare(t).requires_grad_(gradients and f) for t, f in zip(rounded, floating, strict=True)]
+
+    def results_of(tensors):
+        results = function(*tensors)
+        return [results] if isinstance(results, torch.Tensor) else list(results)
+
+    def widened(t):
+        return (t.double() if wide and t.is_floating_point() else t).clone()
+
+    own, reference = leaves(lambda t: t.to("aule")), leaves(widened)
+    squares = leaves(lambda t: t.double().square() if t.is_floating_point() else t.clone()) if sums else None
+    if tolerance is None:
+        tolerance = RELATIVE_TOLERANCES[rounded[floating.index(True)].dtype]
+
+    def compare(name, actual, expected, squared):
+        assert len(actual) == len(expected), name
+        for i, (a, e, s) in enumerate(zip(actual, expected, squared, strict=True)):
+            if a is None or e is None:
+                assert a is e, f"{name} {i}"
+            elif not e.is_floating_point():
+                a = a.cpu()
+                assert torch.equal(a, e), f"{name} {i}: {(a != e).sum()} of {e.numel()} elements differ"
+            else:
+                error = relative_error(a, e, scale if s is None else s.detach().sqrt().max().clamp_min(scale))
+                assert error <= tolerance, f"{name} {i}: relative error {error}, allowed {tolerance}"  # NaN fails too
+
+    actual, expected = results_of(own), results_of(reference)
+    squared = results_of(squares) if sums else [None] * len(expected)
+    compare("result", actual, expected, squared)
+    if not gradients:
+        return
+    drawn = [weights(e.shape).to(a.dtype) if e.is_floating_point() else None for a, e in zip(actual, expected)]
+
+    def gradients_of(results, tensors, prepare):
+        used = [(r, prepare(w)) for r, w in zip(results, drawn, strict=True) if w is not None]
+        wanted = [t for t in tensors if t.requires_grad]
+        return torch.autograd.grad([r for r, _ in used], wanted, [w for _, w in used], allow_unused=True)
+
+    actual = gradients_of(actual, own, lambda w: w.to("aule"))
+    expected = gradients_of(expected, reference, widened)
+    squared = gradients_of(squared, squares, lambda w: w.double().square()) if sums else [None] * len(expected)
+    compare("gradient of argument", actual, expected, squared)
+
+
 def random_tensor(*size, dtype=torch.float32, low=None, high=None, requires_grad=False) -> torch.Tensor:
     """Random values on the CPU: normal for floats, -9..9 (0..9 unsigned) for integers, coin flips for bool."""
     if dtype == torch.bool:

@@ -9,6 +9,7 @@ References are float64 on the CPU; an error is relative to the reference's large
 products in a row err by 1e-5 or so, and 16-bit results by their last place.
 """
 
+import functools
 import math
 import os
 
@@ -17,52 +18,20 @@ import torch
 import torch.nn.functional as F
 
 import torch_aule
-from helpers import ROOT, run_python
+from helpers import RELATIVE_TOLERANCES as TOLERANCE
+from helpers import ROOT, assert_close_to_float64, run_python
+from helpers import relative_error as error
 
 LIMIT = int(os.environ.get("TORCH_AULE_MAX_LOOP_ITERATIONS", "0")) or 65535
 SMALL = LIMIT < 10000
 randn = torch.randn
 N = LIMIT + LIMIT // 13 + 4  # a little more than one invocation may walk
 SIDE = math.isqrt(N) + 2
-TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+check = functools.partial(assert_close_to_float64, gradients=True)
 heavy = pytest.mark.skipif(
     not SMALL and not os.environ.get("TORCH_AULE_LONG_TESTS"),
     reason="minutes at this size: runs with a small limit, or with TORCH_AULE_LONG_TESTS=1",
 )
-
-
-def error(actual, expected, scale=None):
-    a, e = actual.detach().cpu().double(), expected.detach().double()
-    assert a.shape == e.shape
-    largest = e.abs().max() if scale is None else torch.maximum(e.abs(), scale.detach().sqrt()).max()
-    return ((a - e).abs().max() / largest.clamp_min(1e-30)).item()
-
-
-def check(function, *tensors, dtype=torch.float32, grad=True, tolerance=None, weights=torch.randn, sums=False):
-    """Compare results, and gradients of their sum by `weights`, with float64 on the CPU; integers pass as they are.
-
-    sums: of products of random signs. A few such sums may all be near zero, so an error is relative to the root of
-    their sum of squares where that is larger.
-    """
-    rounded = [t.to(dtype) if t.is_floating_point() else t for t in tensors]
-    wide = [t.double().requires_grad_(grad) if t.is_floating_point() else t for t in rounded]
-    own = [t.to("aule").requires_grad_(grad) if t.is_floating_point() else t.to("aule") for t in rounded]
-    squares = [t.detach().square().requires_grad_(grad) for t in wide] if sums else wide
-    expected, actual, scale = function(*wide), function(*own), function(*squares) if sums else None
-    if isinstance(expected, tuple):  # values and indices
-        assert torch.equal(actual[1].cpu(), expected[1])
-        expected, actual = expected[0], actual[0]
-    tolerance = tolerance or TOLERANCE[dtype]
-    assert error(actual, expected, scale) < tolerance
-    if not grad:
-        return
-    weight = weights(expected.shape).to(dtype)
-    leaves = [[t for t in ts if t.requires_grad] for ts in (wide, own, squares)]
-    expected = torch.autograd.grad(expected, leaves[0], weight.double())
-    actual = torch.autograd.grad(actual, leaves[1], weight.to("aule"))
-    scale = torch.autograd.grad(scale, leaves[2], weight.double().square()) if sums else [None] * len(actual)
-    for i, (a, e, s) in enumerate(zip(actual, expected, scale, strict=True)):
-        assert error(a, e, s) < tolerance, f"gradient of argument {i}"
 
 
 def right_or_refused(function, *tensors, **options):
@@ -83,12 +52,12 @@ def test_product_along_a_long_k(device, dtype, shape, transposed):
     a, b = randn(shape[0], N), randn(N, shape[1])
     if transposed:
         a, b = a.t().contiguous().t(), b.t().contiguous().t()
-    check(torch.mm, a, b, dtype=dtype, grad=shape == (3, 3), sums=True)
+    check(torch.mm, a, b, dtype=dtype, gradients=shape == (3, 3), sums=True)
 
 
 @pytest.mark.parametrize("k", [524288, 2**21])
 def test_product_along_a_very_long_k(device, k):
-    check(torch.mm, randn(3, k), randn(k, 3), grad=False)
+    check(torch.mm, randn(3, k), randn(k, 3), gradients=False)
 
 
 def test_products_that_add(device):

@@ -6,13 +6,14 @@ that. TORCH_AULE_LONG_TESTS=1 adds sizes; TORCH_AULE_LONG_ROWS=n,m replaces them
 TORCH_AULE_MAX_LOOP_ITERATIONS.
 """
 
+import functools
 import os
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import ROOT, check_python
+from helpers import ROOT, assert_close_to_float64, check_python
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
 GIVEN = [int(n) for n in os.environ.get("TORCH_AULE_LONG_ROWS", "").split(",") if n]
@@ -20,42 +21,13 @@ LENGTHS = GIVEN or ([70_001, 200_003, 2**20 + 1, 2**21 + 3] if LONG else [200_00
 SOME = LENGTHS if LONG or GIVEN else LENGTHS[:1]  # where the reference is slow
 MANY = 5 * GIVEN[-1] if GIVEN else 1_000_003
 WIDE = GIVEN[-1] if GIVEN else 140_001  # rows that a column of many columns has
-FLOAT32 = 2e-5  # of the largest value; sums of n terms in blocks lose a few units of the last place
+# Sums of n terms in blocks lose a few units of the last place.
+check = functools.partial(assert_close_to_float64, tolerance=2e-5)
 
 
 def rows_of(n):
     """How many rows of n: few, so that the reference does not take long."""
     return 3 if n < 300_000 else 1
-
-
-def check(function, *inputs, tolerance=FLOAT32, gradients=False, wide=True, scale=1e-30):
-    """Compare `function` on the device with float64 on the CPU; errors relative to the largest value, or to `scale`.
-
-    The scale of a few sums of n terms of both signs is sqrt(n), since all of them may come near zero.
-    """
-    here, there = [], []
-    for x in inputs:
-        trained = gradients and x.is_floating_point()
-        here.append(x.detach().to("aule").requires_grad_(trained))
-        there.append((x.double() if wide and x.is_floating_point() else x).detach().clone().requires_grad_(trained))
-    results, expected = function(*here), function(*there)
-    if isinstance(results, torch.Tensor):
-        results, expected = [results], [expected]
-    if gradients:
-        weights = [torch.randn(e.shape, dtype=r.dtype) for r, e in zip(results, expected)]
-        torch.autograd.backward(results, [w.to("aule") for w in weights])
-        torch.autograd.backward(expected, [w.to(e.dtype) for w, e in zip(weights, expected)])
-        results = [*results, *(x.grad for x in here if x.grad is not None)]
-        expected = [*expected, *(x.grad for x in there if x.grad is not None)]
-    for i, (r, e) in enumerate(zip(results, expected)):
-        r, e = r.detach().cpu(), e.detach()
-        assert r.shape == e.shape, (i, r.shape, e.shape)
-        if not e.is_floating_point():
-            assert torch.equal(r, e), f"result {i}: {(r != e).sum()} of {e.numel()} elements differ"
-            continue
-        bound = tolerance * max(float(e.abs().max()), scale) if e.numel() else 0.0
-        error = float((r.double() - e).abs().max()) if e.numel() else 0.0
-        assert error <= bound, f"result {i}: largest error {error}, allowed {bound}"  # a NaN fails too
 
 
 def integers(*size, low=-9, high=10, dtype=torch.int64):
