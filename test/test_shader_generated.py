@@ -313,6 +313,72 @@ def test_threads_compile_prepare_and_launch(device):
     assert not errors and sorted(kernels) == [0, 1, 2, 3] and all(len(same) == 1 for same in kernels.values())
 
 
+def test_pipelines_are_made_by_several_threads_at_once(device):
+    """Twelve threads, six kernels of which two differ in nothing but their name: five pipelines, one of each."""
+    names = [f"at_once_{i}" for i in range(5)] + ["at_once_again"]
+    kernels = [
+        compile_generated(AXPB.replace("* p.a", f"* (p.a + {10 + i % 5}.0)"), name=name, signature="rrwlf")
+        for i, name in enumerate(names)
+    ]
+    start, errors = threading.Barrier(12), []
+
+    def work(number):
+        try:
+            start.wait()
+            kernels[number % 6].prepare()
+            x, out = torch.ones(10, device=device), torch.empty(10, device=device)
+            kernels[number % 6](x, x, out, 10, 1.0, 1)
+            assert out.cpu().unique().tolist() == [12.0 + number % 6 % 5]
+        except Exception as error:  # shown by the assertion below
+            errors.append(error)
+
+    before = len(_C.active_pipelines(0))
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = [label for label in _C.active_pipelines(0)[before:] if label.startswith("at_once")]
+    assert not errors and len(made) == 5 and len(set(made)) == 5
+
+
+CHECKED = """
+layout(local_size_x = 64) in;
+struct Params { uint64_t index, out_, record; int64_t bound; uint tag, n; };
+#include "common/params.glsl"
+#include "common/indexing.glsl"
+#include "common/dtype.glsl"
+#include "common/errors.glsl"
+void main() {
+  uint64_t i = linear_invocation();
+  if (i >= p.n) return;
+  int64_t at = I64Ref(p.index + i * 8).v;
+  if (at < 0 || at >= p.bound) {
+    report_error(p.record, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, at, p.bound);
+    at = 0;
+  }
+  I64Ref(p.out_ + i * 8).v = at * 2;
+}
+"""
+
+
+def test_the_error_record(device):
+    """Its address and the kernel's tag are members that no caller gives; the error has the kernel's name."""
+    kernel = compile_generated(CHECKED, name="checked_gather", signature="rweltu")
+    assert kernel.signature == "rweltu"
+    index = torch.tensor([1, 4, 2, 0], device=device)
+    out = torch.empty_like(index)
+    kernel(index, out, 5, 4, 1)
+    torch.aule.synchronize()
+    assert out.tolist() == [2, 8, 4, 0]
+    kernel(index, out, 4, 4, 1)
+    with pytest.raises(IndexError, match="checked_gather: index 4 is out of bounds for dimension with size 4"):
+        torch.aule.synchronize()
+    assert out.tolist() == [2, 0, 4, 0]
+    with pytest.raises(TypeError, match="checked_gather: takes 4 arguments"):
+        kernel(index, out, 0, 4, 0, 4, 1)
+
+
 def test_properties(axpb):
     assert (axpb.name, axpb.__name__, axpb.signature, axpb.shared_bytes()) == (
         "axpb_generated", "axpb_generated", "rrwlf", 0

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/caps.h"
 #include "core/environment.h"
@@ -57,6 +59,8 @@ struct Table {
 
 struct DeviceTable {
   std::mutex mutex;
+  std::unordered_set<uint64_t> in_work;  // hashes of SPIR-V and constants that the driver is compiling
+  std::condition_variable done;          // when one of them is no more
   std::atomic<const Table*> table{new Table(256)};
   size_t used = 0;
   std::unordered_multimap<uint64_t, const Entry*> by_content;  // hash of SPIR-V and constants
@@ -98,18 +102,36 @@ void insert(const Table& t, const Entry* entry) {
   t.slots[i].store(entry, std::memory_order_release);
 }
 
-// The pipeline of another kernel with the same SPIR-V, or a new one.
-const vulkan::Pipeline* made(DeviceTable& tables, vulkan::Device& device, uint64_t content, KernelId id,
-                             SpecWords spec) {
+// The pipeline of a kernel with the same SPIR-V under another name, or null.
+const vulkan::Pipeline* of_same_content(const DeviceTable& tables, uint64_t content, KernelId id, SpecWords spec) {
   const auto [first, last] = tables.by_content.equal_range(content);
   for (auto it = first; it != last; ++it) {
     const Key& other = it->second->key;
     if (other.is(other.hash, other.id, spec) && same_content(other.id, id)) return it->second->pipeline;
   }
-  const KernelSource& r = source(id);
-  return device.impl().pipelines->create(
-      {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
+  return nullptr;
 }
+
+// Without the lock while it lives: the driver compiles, others launch or compile other kernels, and who wants the same
+// one waits.
+class InWork {
+ public:
+  InWork(DeviceTable& tables, std::unique_lock<std::mutex>& lock, uint64_t content)
+      : tables_(tables), lock_(lock), content_(content) {
+    tables_.in_work.insert(content_);
+    lock_.unlock();
+  }
+  ~InWork() {
+    lock_.lock();
+    tables_.in_work.erase(content_);
+    tables_.done.notify_all();
+  }
+
+ private:
+  DeviceTable& tables_;
+  std::unique_lock<std::mutex>& lock_;
+  const uint64_t content_;
+};
 
 // For the tests, which must dispatch every kernel (test/kernel_coverage.py). Lines of several processes do not mix,
 // because each is one write at the end of the file.
@@ -125,19 +147,25 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
     throw vulkan::MissingFeature(std::string(r.name) + " needs features that " + device.profile().name +
                                  " lacks (bits " + std::to_string(lacks) + ")");
   }
-  // The lock is held while the driver compiles: two threads that want the same kernel must not both build it.
-  std::lock_guard lock(tables.mutex);
-  const Table* t = tables.table.load(std::memory_order_acquire);
-  if (const Entry* e = find(*t, hash, id, spec)) return *e->pipeline;
   // One driver hangs on more than it has.
   if (const uint64_t bytes = shared_bytes(id, spec); bytes > device.profile().shared_bytes) {
     throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
                         device.profile().name + " has " + std::to_string(device.profile().shared_bytes));
   }
   const uint64_t content = hash_of(content_hash(id), spec);
-  const auto* entry = new Entry{Key(hash, id, spec), made(tables, device, content, id, spec)};
+  std::unique_lock lock(tables.mutex);
+  tables.done.wait(lock, [&] { return !tables.in_work.contains(content); });
+  if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) return *e->pipeline;
+  const vulkan::Pipeline* pipeline = of_same_content(tables, content, id, spec);
+  if (pipeline == nullptr) {
+    const InWork others_wait(tables, lock, content);
+    pipeline = device.impl().pipelines->create(
+        {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
+  }
+  const auto* entry = new Entry{Key(hash, id, spec), pipeline};
   tables.by_content.emplace(content, entry);
   log_kernel(r.name);
+  const Table* t = tables.table.load(std::memory_order_acquire);
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
     for (size_t i = 0; i <= t->mask; ++i) {
@@ -149,7 +177,7 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
     insert(*t, entry);
   }
   ++tables.used;
-  return *entry->pipeline;
+  return *pipeline;
 }
 
 }  // namespace
