@@ -58,15 +58,14 @@ def _count_as_gpu() -> None:
         return
     if "aule" in types:
         return
+    # get_gpu_type() asserts that one type of GPU is there, and keeps its answer: ours, unless there is a built-in one.
     others = [t for t in types if (module := getattr(torch, t, None)) is not None and module.is_available()]
-    types.append("aule")
-    if not others and hasattr(utils.get_gpu_type, "cache_clear"):
-        # It asserts that one type of GPU is there, and keeps its answer.
-        kept = types[:]
-        types[:] = ["aule"]
+    kept = [*types, "aule"]
+    types[:] = others[:1] or ["aule"]
+    if hasattr(utils.get_gpu_type, "cache_clear"):
         utils.get_gpu_type.cache_clear()
-        utils.get_gpu_type()
-        types[:] = kept
+    utils.get_gpu_type()
+    types[:] = kept
 
 
 def _need_no_triton() -> None:
