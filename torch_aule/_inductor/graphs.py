@@ -301,6 +301,18 @@ def _without_tree_manager(original):
     return handle
 
 
+def _aligns_always(original):
+    """Of maybe_realign_inputs, which leaves inputs alone if the work is graphed, as CUDA's graphs align what they copy.
+
+    Ours run functions as they are, too, and take inputs by address.
+    """
+
+    def realign(ran_cudagraphs, *args, **kwargs):
+        return original(False if _is_ours(args, kwargs) else ran_cudagraphs, *args, **kwargs)
+
+    return realign
+
+
 def _is_scalar_beside_results(node) -> bool:
     """Whether a node of the scheduler is a scalar on the host that an operator of ours gives beside its results.
 
@@ -340,6 +352,7 @@ def install_graphs() -> None:
         (output_code, "cudagraph_post_compile", _says_for_whom),
         (output_code, "cudagraph_partition_post_compile", _says_for_whom),
         (output_code, "maybe_handle_backward_generation", _without_tree_manager),
+        (output_code, "maybe_realign_inputs", _aligns_always),
         (Scheduler, "should_partition", _keeps_scalars),
     )
     missing = [f"{module.__name__}.{name}" for module, name, _ in doors if not callable(getattr(module, name, None))]
