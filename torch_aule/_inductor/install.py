@@ -33,6 +33,7 @@ def install() -> None:
     from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
 
     from torch_aule._inductor import config
+    from torch_aule._inductor.graphs import install_graphs
     from torch_aule._inductor.lowerings import install_lowerings
     from torch_aule._inductor.passes import AulePass
     from torch_aule._inductor.scheduling import GlslScheduling
@@ -46,6 +47,7 @@ def install() -> None:
     _need_no_triton()
     _keep_layouts()
     install_lowerings()
+    install_graphs()
 
 
 def _count_as_gpu() -> None:
