@@ -8,7 +8,7 @@ import torch
 
 from torch_aule._inductor.forms import DeviceFacts
 
-__all__ = ["of_device", "properties_of"]
+__all__ = ["is_software", "of_device", "properties_of"]
 
 
 @functools.cache
@@ -35,3 +35,8 @@ def _facts(index: int) -> DeviceFacts:
 def of_device(device: torch.device) -> DeviceFacts:
     """The facts of a device of type aule."""
     return _facts(device.index or 0)
+
+
+def is_software(device: torch.device) -> bool:
+    """True if the device is the processor itself."""
+    return of_device(device).software

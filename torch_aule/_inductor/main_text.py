@@ -6,6 +6,7 @@ import sympy
 from torch._inductor.codegen.common import PythonPrinter
 
 from torch_aule._inductor.statements import Reduction
+from torch_aule._inductor.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule._inductor.types import compute_type
 
 __all__ = ["groups_text", "main_lines"]
@@ -16,6 +17,8 @@ _UNROLLED = 16  # the most vectors of a row for which the loop over them is unro
 def groups_text(layout) -> str:
     """The number of workgroups, as a Python expression of the sizes."""
     numel = layout.trees["x"].numel
+    if is_tiled(layout):
+        return tile_groups_text(layout, PythonPrinter().doprint)
     if not layout.kernel.is_reduction:
         per_group = layout.form.local * layout.vec
     else:
@@ -33,6 +36,8 @@ def main_lines(layout) -> None:
         for stage in range(layout.stages):
             layout.row_statements(stage, 1)
             _elements_of_row(layout, stage)
+    elif is_tiled(layout):
+        tile_lines(layout)
     else:
         _pointwise(layout)
     body, layout.lines = layout.lines, []

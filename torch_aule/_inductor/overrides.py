@@ -423,7 +423,7 @@ def _from_bits(bits: str, dtype: torch.dtype) -> str:
 
 # Rows of math.glsl and math_special.glsl. `both`: there is a float64 form, too (math_double.glsl).
 _REAL_FUNCTIONS = {
-    "exp": "exp_({x})",
+    "exp": "quick_exp({x})",
     "exp2": "exp2_({x})",
     "expm1": "expm1_({x})",
     "log": "log_({x})",
@@ -432,8 +432,8 @@ _REAL_FUNCTIONS = {
     "log1p": "log1p_({x})",
     "sin": "sin_({x})",
     "cos": "cos_({x})",
-    "tanh": "tanh_({x})",
-    "sigmoid": "sigmoid_({x})",
+    "tanh": "quick_tanh({x})",
+    "sigmoid": "quick_sigmoid({x})",
     "erf": "erf_({x})",
     "erfc": "erfc_({x})",
 }

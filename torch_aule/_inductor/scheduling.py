@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.codegen.simd_kernel_features import NodeScheduleMarker
 from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from torch_aule._inductor.facts import is_software
 from torch_aule._inductor.kernel import GlslKernel
 
 __all__ = ["GlslScheduling"]
@@ -25,7 +27,12 @@ class GlslScheduling(SIMDScheduling):
 
     @classmethod
     def get_tiling_and_scores(cls, node_schedule, numel, reduction_numel=1, coalesce_analysis=None):
-        """One axis for what is kept and one for what is reduced."""
+        """One axis for what is kept and one for what is reduced; two axes for pointwise kernels that transpose."""
+        devices = [node.get_device() for node in NodeScheduleMarker.only_nodes(node_schedule)]
+        if reduction_numel == 1 and not is_software(devices[0]):
+            tiling, _ = super().get_tiling_and_scores(node_schedule, numel, reduction_numel, None)
+            if "z" not in tiling:
+                return tiling, None
         return cls.create_tiling([numel], [reduction_numel]), None
 
     def define_kernel(self, src_code, node_schedule, kernel) -> str:

@@ -13,6 +13,7 @@ from torch._inductor.virtualized import V
 from torch_aule._inductor import config
 from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
 from torch_aule._inductor.statements import Statement
+from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
 
 __all__ = ["REPORT", "REPORT_ASSERT", "Definition", "define", "is_persistent", "message_number"]
@@ -142,7 +143,7 @@ class _Layout:
         return _multiple(access.index.subs(zero), vec)
 
     def _vector_width(self) -> int:
-        if not config.vectors:
+        if not config.vectors or is_tiled(self):
             return 1
         known = V.graph.sizevars.statically_known_multiple_of
         inner = {e.name for e in self.element_entries if e.divisor == 1}
@@ -387,6 +388,8 @@ def _head(kernel, layout, params: list[str]) -> list[str]:
     lines = []
     if kernel.uses_double:
         lines += ["#pragma aule feature float64", "#define C_double"]
+    if layout.device.software:
+        lines.append("#define AULE_SOFTWARE")
     if layout.form.combine in ("subgroup", "group"):
         lines += [
             "#pragma aule feature subgroup_shuffle",

@@ -1,0 +1,132 @@
+"""PyTorch's operator database through torch.compile: compiled results against eager ones on the device.
+
+    python test/inductor_opinfo.py --dtype float32 --jobs 14 [--samples 2] [--only NAME ...] [--save FILE.jsonl]
+
+Each operator runs in one of several processes. A row says what became of it: `same`, `differs` (numbers), `fails`
+(compiled only), `eager` (eager refuses it here), or `crash`. Exit status 1 if a row differs, fails or crashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import sys
+
+# Results that are not numbers to be compared: uninitialised or random.
+RANDOM = {
+    "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric",
+    "log_normal", "multinomial", "new_empty", "new_empty_strided", "nn.functional.alpha_dropout",
+    "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "normal", "rand_like", "randint", "randint_like",
+    "randn", "randn_like", "torch.ops.aten._safe_softmax.default", "uniform", "pca_lowrank", "svd_lowrank",
+    "nn.functional.scaled_dot_product_attention", "randperm", "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d", "nn.functional.multi_head_attention_forward",
+}  # fmt: skip
+TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2), "int64": (0, 0), "bool": (0, 0)}
+
+
+def _tensors(x):
+    import torch
+
+    return [t for t in torch.utils._pytree.tree_leaves(x) if isinstance(t, torch.Tensor)]
+
+
+def run(name: str, variant: str, dtype_name: str, samples: int) -> dict:
+    """The row of one operator."""
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    import torch_aule  # noqa: F401
+
+    torch._dynamo.config.cache_size_limit = 1000
+    dtype = getattr(torch, dtype_name)
+    row = {"op": name, "variant": variant, "dtype": dtype_name, "samples": 0, "state": "same", "why": ""}
+    (op,) = (o for o in op_db if o.name == name and o.variant_test_name == variant)
+    if dtype not in op.supported_dtypes("cpu"):
+        return row | {"state": "no dtype"}
+    for sample in list(op.sample_inputs("cpu", dtype))[:samples]:
+        def move(x):
+            return x.detach().to("aule") if isinstance(x, torch.Tensor) else x
+
+        sample = sample.transform(move)
+
+        def call(x, *args, **kwargs):
+            return op.op(x, *args, **kwargs)
+
+        args = (sample.input, *sample.args)
+        copies = torch.utils._pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, args)
+        try:
+            torch.manual_seed(0)
+            expected = _tensors(call(*args, **sample.kwargs))
+        except Exception as error:
+            return row | {"state": "eager", "why": f"{type(error).__name__}: {str(error)[:200]}"}
+        torch._dynamo.reset()
+        try:
+            torch.manual_seed(0)
+            actual = _tensors(torch.compile(call)(*copies, **sample.kwargs))
+            torch.aule.synchronize()
+        except Exception as error:
+            return row | {"state": "fails", "why": f"{type(error).__name__}: {str(error)[:600]}"}
+        row["samples"] += 1
+        if name in RANDOM:
+            continue
+        rtol, atol = TOLERANCE.get(dtype_name, (1e-4, 1e-4))
+        try:
+            assert len(actual) == len(expected), "another number of results"
+            for a, e in zip(actual, expected):
+                torch.testing.assert_close(a.cpu(), e.cpu(), rtol=rtol, atol=atol, equal_nan=True)
+        except AssertionError as error:
+            return row | {"state": "differs", "why": " ".join(str(error).split())[:300]}
+    return row
+
+
+def _worker(job) -> dict:
+    name, variant, dtype, samples = job
+    try:
+        return run(name, variant, dtype, samples)
+    except Exception as error:
+        return {"op": name, "variant": variant, "dtype": dtype, "state": "fails", "why": f"runner: {error!r}"[:300]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--samples", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--part", default="0/1", help="I/N: every N-th operator from I on")
+    parser.add_argument("--save")
+    options = parser.parse_args()
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    names = [(o.name, o.variant_test_name) for o in op_db if not options.only or o.name in options.only]
+    part, parts = map(int, options.part.split("/"))
+    jobs = [(name, variant, options.dtype, options.samples) for name, variant in names[part::parts]]
+    rows = []
+    # Fresh processes now and then: Dynamo keeps much of what it has seen.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=40) as pool:
+        futures = {pool.submit(_worker, job): job for job in jobs}
+        for future in concurrent.futures.as_completed(futures):
+            try:
+                rows.append(future.result())
+            except Exception as error:
+                name, variant, dtype, _ = futures[future]
+                rows.append({"op": name, "variant": variant, "dtype": dtype, "state": "crash", "why": repr(error)[:200]})
+    rows.sort(key=lambda r: (r["state"], r["op"], r["variant"]))
+    if options.save:
+        with open(options.save, "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    for row in rows:
+        if row["state"] in ("differs", "fails", "crash"):
+            print(row["state"], row["op"], row["variant"], row["dtype"], row["why"])
+    print(options.dtype, dict(collections.Counter(row["state"] for row in rows)))
+    return int(any(row["state"] in ("differs", "fails", "crash") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
