@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_aule._C import empty_strided_aule
-from torch_aule._shader.runtime import compile_generated
+from torch_aule._shader.generated import compile_generated, prepare_early
 
 __all__ = ["aule_kernel", "empty_strided_aule", "raw_stream"]
 
@@ -16,14 +16,16 @@ def aule_kernel(name: str, signature: str, source: str):
     Parameters
     ----------
     name, signature, source : str
-        As of :func:`torch_aule._shader.runtime.compile_generated`.
+        As of :func:`torch_aule._shader.generated.compile_generated`.
 
     Returns
     -------
     callable
         It takes the arguments that the signature names, then the number of workgroups.
     """
-    return compile_generated(source, name=name, signature=signature)
+    kernel = compile_generated(source, name=name, signature=signature)
+    prepare_early(kernel, torch.aule.current_device())
+    return kernel
 
 
 def raw_stream(index: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.simd_kernel_features import NodeScheduleMarker
@@ -11,6 +13,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from torch_aule._inductor.facts import is_software
 from torch_aule._inductor.kernel import GlslKernel
+from torch_aule._shader.generated import start_compiling
 
 __all__ = ["GlslScheduling"]
 
@@ -46,8 +49,12 @@ class GlslScheduling(SIMDScheduling):
         name = "_".join(part for part in ("aule", kind, fused, wrapper.next_kernel_suffix()) if part)
         wrapper.src_to_kernel[key] = name
         origins, detailed = get_kernel_metadata(node_schedule, wrapper)
-        body = f"aule_kernel({name!r}, {kernel.definition.signature!r}, '''\n{src_code}''')"
-        wrapper.define_kernel(name, body.replace(str(Placeholder.KERNEL_NAME), name), f"{origins}\n{detailed}")
+        text = f"'''\n{src_code}'''".replace(str(Placeholder.KERNEL_NAME), name)
+        signature = kernel.definition.signature
+        wrapper.define_kernel(name, f"aule_kernel({name!r}, {signature!r}, {text})", f"{origins}\n{detailed}")
+        # While the rest of the graph is generated.
+        device = V.graph.get_current_device_or_throw()
+        start_compiling(ast.literal_eval(text), name=name, signature=signature, device_index=device.index or 0)
         return name
 
     def codegen_combo_kernel(self, *args, **kwargs):

@@ -38,7 +38,7 @@ class Definition:
     text : str
         GLSL, without the kernel's name.
     signature : str
-        A letter for each argument (torch_aule._shader.runtime).
+        A letter for each argument (torch_aule._shader.generated).
     arguments : tuple of str
         Python expressions in the order of Params, then the number of workgroups.
     """

@@ -1,14 +1,19 @@
 """The shader compiler: variants, includes and reflection, for the build and for kernels compiled at run time.
 
-The build uses this package before torch_aule has its extension: nothing here imports torch_aule but ``runtime``.
+The build uses this package before torch_aule has its extension: nothing here imports torch_aule but ``runtime`` and
+``generated``.
 """
 
 
 def __getattr__(name: str):
-    if name in ("Kernel", "compile_generated", "compile_kernel"):
+    if name in ("Kernel", "compile_kernel"):
         from torch_aule._shader import runtime
 
         return getattr(runtime, name)
+    if name == "compile_generated":
+        from torch_aule._shader.generated import compile_generated
+
+        return compile_generated
     if name in ("CompilerMissing", "ShaderError"):
         from torch_aule._shader import compiler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -12,11 +13,12 @@ import torch
 
 from torch_aule import _C
 from torch_aule._shader import spirv_cache
-from torch_aule._shader.compiler import MAX_PUSH_BYTES, check_spirv, find_compiler, original_places, reflect
+from torch_aule._shader.compiler import CompilerMissing, check_spirv, find_compiler, original_places, reflect
+from torch_aule._shader.pruning import WORD
 from torch_aule._shader.shader_source import Shader, expand, parse_shader
 from torch_aule._shader.spirv import Constant, ShaderError, reflect_features
 
-__all__ = ["Kernel", "compile_generated", "compile_kernel", "compiler_identity"]
+__all__ = ["Kernel", "compile_kernel", "compiler_identity"]
 
 _glslang = threading.Lock()  # it is not known to be safe in several threads
 _compiler = None
@@ -38,6 +40,18 @@ def once(key: tuple, make: Callable):
                 del _made[key]
             future.set_exception(error)
     return future.result()
+
+
+def _after_fork() -> None:
+    """The child of a fork has no other thread: what they were at is not finished there, and their locks stay locked."""
+    global _lock, _glslang
+    _lock, _glslang = threading.Lock(), threading.Lock()
+    for key in [key for key, future in _made.items() if not future.done()]:
+        del _made[key]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Kernel:
@@ -168,94 +182,28 @@ def _compiled_kernel(source: str, name: str, own: dict[str, str]) -> Kernel:
     return Kernel(_native(shader, features))
 
 
-# Bytes of the members of Params that letters of a signature stand for. That of an `h` is not known here: at most 8.
-_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8, "e": 8, "t": 4}
-
-
-def compile_generated(
-    source: str,
-    *,
-    name: str,
-    signature: str,
-    constants: Mapping[str, bool | int | float | torch.dtype] | None = None,
-) -> _C.GeneratedKernel:
-    """Compile a kernel of generated code, for launches that cost little.
-
-    May be called by several threads: glslang runs in one at a time, and equal kernels are compiled once.
-
-    Parameters
-    ----------
-    source : str
-        A file as in shaders/ (its README) without `#pragma aule axis` and `tensor`. A `Params` of more than 128 bytes
-        goes through the parameter ring by itself.
-    name : str
-        Of the kernel, in snake case.
-    signature : str
-        One letter for each member of `Params`, in their order. `r`, `w`, `m`: a tensor that is read, written, both,
-        whose address the member (uint64_t) gets. `h`: the value of a 0-dim CPU tensor, or a number, as the member's
-        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double. `e` and
-        `t` are no arguments: the launch fills in the address of the device's error record (uint64_t) and the number
-        by which an error names this kernel (uint), for common/errors.glsl.
-    constants : mapping, optional
-        Specialization constants by their names in the source; the others keep their defaults.
-
-    Returns
-    -------
-    callable
-        `kernel(*arguments, groups)`: the members' values in their order, all by position, and how many workgroups
-        there are, laid out for `linear_group()` of common/indexing.glsl; 0 launches nothing. It runs on the current
-        stream of the tensors' device, ordered by what the tensors' own elements span; a tensor without elements has
-        the address 0. Autograd does not notice. `kernel.prepare(device_index=-1)` creates the pipeline ahead of the
-        first launch and lets other threads run meanwhile.
-
-    Raises
-    ------
-    ShaderError
-        With name and line, as `compile_kernel`.
-    ValueError
-        If the signature does not fit `Params`.
-    """
-    given = dict(constants or {})
-    key = ("generated", name, signature, hashlib.sha256(source.encode()).digest(), *sorted(given.items()))
-    return once(key, lambda: _compiled_generated(source, name, signature, given))
-
-
-def _compiled_generated(source: str, name: str, signature: str, given: dict) -> _C.GeneratedKernel:
-    shader = parse_shader(Path(name), source)
-    if shader.axes or shader.tensors:
-        raise ShaderError(f"{name}: `#pragma aule axis` and `tensor` are not for generated kernels")
-    if unknown := sorted(set(signature) - set(_LETTERS)):
-        letters = "".join(_LETTERS)
-        raise ValueError(f"{name}: the signature {signature} has the letter {unknown[0]}, not one of {letters}")
-    end = 0
-    for size in map(_LETTERS.__getitem__, signature):
-        end = -(-end // size) * size + size
-    shader.params_ring |= end > MAX_PUSH_BYTES and not shader.params_wide
-    features = to_spirv(shader, {})
-    reflect(shader)
-    (variant,) = shader.variants
-    for member in shader.params:
-        if member.count != 0:
-            raise ShaderError(f"{name}: Params::{member.name}: a generated kernel takes no arrays")
-    return _C.GeneratedKernel(
-        name=name,
-        spirv=variant.spirv,
-        features=features,
-        params_bytes=shader.params_bytes,
-        params_ring=shader.params_ring,
-        members=[(member.name, member.cpp_type, member.offset, 0, None, 0, False, 1) for member in shader.params],
-        signature=signature,
-        constants=constant_rows(shader.constants),
-        given=given,
-    )
-
-
 def to_spirv(shader: Shader, defines: dict[str, str], head: Sequence[str] = ()) -> list[str]:
-    """Compiles the only variant of a shader; the features that a device must have for it."""
+    """Compiles the only variant of a shader; the features that a device must have for it.
+
+    Without the functions of included files that it does not call, which takes a fifth of the time. If that does not
+    compile, the whole text is compiled, and its errors are those that a user sees.
+    """
     compiler = _found_compiler()
-    expand(shader, compiler.identity, defines, head)
+    whole = shader.source.lines
+    if not shader.inline:
+        shader.source.lines = shader.source.pruned(WORD.findall(" ".join([*defines, *defines.values(), *head])))
+        try:
+            expand(shader, compiler.identity, defines, head)
+            shader.variants[0].spirv = _spirv(compiler, shader)
+        except CompilerMissing:
+            raise
+        except ShaderError:
+            shader.variants.clear()
+            shader.source.lines = whole
+    if not shader.variants:
+        expand(shader, compiler.identity, defines, head)
+        shader.variants[0].spirv = _spirv(compiler, shader)
     (variant,) = shader.variants
-    variant.spirv = _spirv(compiler, shader)
     return sorted(set(variant.features()) | reflect_features(variant.spirv, variant.label))
 
 
@@ -278,9 +226,13 @@ def _found_compiler():
         return _compiler
 
 
+def cache_folder() -> Path | None:
+    return Path(_C.cache_directory()) if _C.cache_directory() else None
+
+
 def _spirv(compiler, shader: Shader) -> bytes:
     (variant,) = shader.variants
-    folder = Path(_C.cache_directory()) if _C.cache_directory() else None
+    folder = cache_folder()
     key = hashlib.sha256(f"{compiler.identity}\n{variant.text}".encode()).hexdigest()
     spirv = spirv_cache.load(folder, key)
     if spirv is None:

@@ -6,11 +6,12 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch_aule._shader.inlining import inlined
+from torch_aule._shader.pruning import COMMENT, WORD, Outline, outline, unused
 from torch_aule._shader.spirv import Constant, Member, ShaderError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,7 @@ class Source:
         self.has_folder = text is None
         self.files: list[Path] = []
         self.lines: list[str] = []
+        self._slices: list[tuple[Path, int, int, int]] = []  # of included files: path, first and end line, place here
         self._inline(path, [])
 
     def _inline(self, path: Path, stack: list[Path]) -> None:
@@ -85,14 +87,32 @@ class Source:
         lines, includes = _read(path) if stack else _parsed(self.text)
         done = 0
         for line_number, name in includes:
-            self.lines += lines[done : line_number - 1]
+            self._append(path, lines, done, line_number - 1, stack)
             done = line_number
             target = self._find(name, path)
             if target is None:
                 raise ShaderError(f'{shown(path)}:{line_number}: cannot find include "{name}"')
             self._inline(target, [*stack, path])
             self.lines.append(f"#line {line_number + 1} {number}")
-        self.lines += lines[done:]
+        self._append(path, lines, done, len(lines), stack)
+
+    def _append(self, path: Path, lines: list[str], first: int, end: int, stack: list[Path]) -> None:
+        if stack:
+            self._slices.append((path, first, end, len(self.lines)))
+        self.lines += lines[first:end]
+
+    def pruned(self, words: Iterable[str]) -> list[str]:
+        """The lines without the functions of included files that nothing calls; `words` may call some, too."""
+        outlines = {path: _outline(path) for path, *_ in self._slices}
+        own = WORD.findall(COMMENT.sub("", self.text))
+        gone = unused(outlines.values(), {*own, *words})
+        lines = list(self.lines)
+        for path, first, end, place in self._slices:
+            for function in outlines[path].functions:
+                if function in gone and first <= function.first and function.last < end:
+                    start, count = place + function.first - first, function.last + 1 - function.first
+                    lines[start : start + count] = [""] * count
+        return lines
 
     def _find(self, name: str, includer: Path) -> Path | None:
         own_folder = [includer.parent] if self.has_folder or includer != self.path else []
@@ -109,15 +129,56 @@ def _parsed(text: str) -> tuple[list[str], list[tuple[int, str]]]:
     return lines, [(number, match[1] or match[2]) for number, match in found if match]
 
 
-_files: dict[Path, tuple] = {}  # what was read, with time and size: kernels compiled at run time share their includes
+@dataclass
+class _File:
+    """An included file: kernels that are compiled at run time share what was read of it."""
+
+    version: tuple[int, int]  # time and size
+    digest: str
+    parsed: tuple[list[str], list[tuple[int, str]]]
+    outline: Outline | None = None
+
+
+_files: dict[Path, _File] = {}
+
+
+def _file(path: Path) -> _File:
+    stat = path.stat()
+    version = (stat.st_mtime_ns, stat.st_size)
+    known = _files.get(path)
+    if known is None or known.version != version:
+        text = path.read_text(encoding="utf-8")
+        known = _files[path] = _File(version, hashlib.sha256(text.encode()).hexdigest(), _parsed(text))
+    return known
+
+
+def included_name(path: Path) -> str | None:
+    """How a source can include a file of the package, or None."""
+    for folder in INCLUDE_DIRS:
+        if path.is_relative_to(folder.resolve()):
+            return path.relative_to(folder.resolve()).as_posix()
+    return None
+
+
+def included_version(name: str) -> str | None:
+    """The hash of what such an include brings; None: nothing."""
+    for folder in INCLUDE_DIRS:
+        try:
+            return _file((folder / name).resolve()).digest
+        except OSError:
+            continue
+    return None
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, str]]]:
-    stat = path.stat()
-    known = _files.get(path)
-    if known is None or known[0] != (stat.st_mtime_ns, stat.st_size):
-        known = _files[path] = ((stat.st_mtime_ns, stat.st_size), _parsed(path.read_text(encoding="utf-8")))
-    return known[1]
+    return _file(path).parsed
+
+
+def _outline(path: Path) -> Outline:
+    file = _file(path)
+    if file.outline is None:
+        file.outline = outline(file.parsed[0])
+    return file.outline
 
 
 @dataclass(frozen=True)
