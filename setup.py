@@ -150,7 +150,10 @@ class BuildAule(BuildExtension):
 class BuildPython(build_py):
     """A wheel has what kernels compiled at run time include; a checkout has it in shaders/."""
 
-    INCLUDES = {"shaders": ("common/*.glsl", "pointwise/math*.glsl"), "csrc/core": ("dtype_codes.h",)}
+    INCLUDES = {
+        "shaders": ("common/*.glsl", "inductor/*.glsl", "pointwise/functions.glsl", "pointwise/math*.glsl"),
+        "csrc/core": ("dtype_codes.h",),
+    }
 
     def run(self):
         super().run()

@@ -1,6 +1,7 @@
 """Kernels compiled at run time: results, hazards, graphs, what is refused and by which name, the cache on disk."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -445,6 +446,10 @@ def test_a_wheel_has_what_kernels_include(tmp_path):
     assert {path.name for path in (folder / "common").iterdir()} == {
         path.name for path in (ROOT / "shaders" / "common").glob("*.glsl")
     }
+    sources = [*folder.glob("**/*.*"), *(ROOT / "torch_aule" / "_inductor").glob("**/*.py")]
+    named = {name for path in sources for name in re.findall(r'#\s*include "([^"]+)"', path.read_text())}
+    assert "inductor/prelude.glsl" in named and "pointwise/math.glsl" in named
+    assert not [name for name in named if not (folder / name).is_file()]
     code = f"""
 import sys, types
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Leaves out the functions of included files that a kernel does not call: most of what glslang would read.
 
-This reads text, not GLSL. Names decide: a function stays if its name occurs anywhere outside of functions, or in one
-that stays. Whatever is not plainly a function at the top level of its file stays, too. Where that is not enough (names
-pasted by macros), the result does not compile, and the caller compiles the whole text.
+This reads text, not GLSL. Names decide: a function stays if its name occurs outside of functions and macros, or in one
+of those that is used. Whatever is not plainly a function at the top level of its file stays, too. Where that is not
+enough (names pasted by macros), the result does not compile, and the caller compiles the whole text.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from dataclasses import dataclass
 WORD = re.compile(r"[A-Za-z_]\w*")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)")
 HEAD = re.compile(r"(?:precise\s+)?[A-Za-z_]\w*(?:\s*\[\w*\])?\s+([A-Za-z_]\w*)\s*\([^(){};]*\)\s*")
 
 
 @dataclass(frozen=True)
 class Function:
+    """Or a macro: its definition stays, but what it names is called only if it is used."""
+
     name: str
-    first: int  # line numbers from 0, its braces' included
+    first: int  # line numbers from 0, its braces' included; -1: a macro
     last: int
     words: frozenset[str]
 
@@ -90,8 +93,12 @@ def outline(lines: list[str]) -> Outline:
         functions.append(Function(name, first, last, frozenset(WORD.findall("\n".join(own)))))
         rest += text_lines[done:first]
         done = last + 1
-    rest += text_lines[done:]
-    return Outline(tuple(functions), frozenset(WORD.findall("\n".join(rest))))
+    remaining = "\n".join([*rest, *text_lines[done:]])
+    for directive in DIRECTIVE.finditer(remaining):
+        if define := DEFINE.match(directive[0]):
+            functions.append(Function(define[1], -1, -1, frozenset(WORD.findall(directive[0][define.end() :]))))
+    remaining = DIRECTIVE.sub(lambda d: "" if DEFINE.match(d[0]) else d[0], remaining)
+    return Outline(tuple(functions), frozenset(WORD.findall(remaining)))
 
 
 def unused(outlines: Iterable[Outline], roots: Iterable[str]) -> set[Function]:
