@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_aule._C import empty_strided_aule
+from torch_aule._inductor.unroll import unrolled
 from torch_aule._shader.generated import compile_generated, prepare_early
 
 __all__ = ["aule_kernel", "empty_strided_aule", "raw_stream"]
@@ -23,7 +24,7 @@ def aule_kernel(name: str, signature: str, source: str):
     callable
         It takes the arguments that the signature names, then the number of workgroups.
     """
-    kernel = compile_generated(source, name=name, signature=signature)
+    kernel = compile_generated(unrolled(source), name=name, signature=signature)
     prepare_early(kernel, torch.aule.current_device())
     return kernel
 

@@ -8,10 +8,11 @@ from torch._inductor.codegen.common import PythonPrinter
 from torch_aule._inductor.statements import Reduction
 from torch_aule._inductor.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule._inductor.types import compute_type
+from torch_aule._inductor.unroll import loop_head
 
 __all__ = ["groups_text", "main_lines"]
 
-_UNROLLED = 16  # the most vectors of a row for which the loop over them is unrolled
+_UNROLLED = 1500  # the most statements to which the loop over a row's vectors is unrolled
 
 
 def groups_text(layout) -> str:
@@ -109,8 +110,10 @@ def _elements_of_row(layout, stage: int) -> None:
     vec = f" * {form.vec}" if form.vec > 1 else ""
     step = form.threads * form.vec
     if form.items:
-        unroll = "[[unroll]] " if form.items <= _UNROLLED else ""
-        layout.line(1, f"{unroll}for (int item = 0; item < {form.items}; ++item) {{")
+        if form.items * form.vec * len(statements) <= _UNROLLED:
+            layout.line(1, loop_head("item", form.items))
+        else:
+            layout.line(1, f"for (int item = 0; item < {form.items}; ++item) {{")
         layout.line(2, f"const {kind} {base} = (item * {form.threads} + int(lane)){vec};")
         exact = isinstance(layout.trees[layout.prefix].numel, (int, sympy.Integer)) and (
             int(layout.trees[layout.prefix].numel) == step * form.items

@@ -15,6 +15,7 @@ from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduct
 from torch_aule._inductor.statements import Statement
 from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
+from torch_aule._inductor.unroll import loop_head
 
 __all__ = ["REPORT", "REPORT_ASSERT", "Definition", "define", "is_persistent", "message_number"]
 
@@ -278,7 +279,7 @@ class _Layout:
             self.line(depth, f"Words o{stage}_{number};")
         inside = depth
         if vec > 1:
-            self.line(depth, f"[[unroll]] for (int v = 0; v < {vec}; ++v) {{")
+            self.line(depth, loop_head("v", vec))
             inside += 1
         self.line(inside, f"const {self.index} {self.prefix}index = {base}{' + v' if vec > 1 else ''};")
         for entry in self.element_entries:

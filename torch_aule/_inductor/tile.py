@@ -9,6 +9,7 @@ import sympy
 
 from torch_aule._inductor.statements import Statement
 from torch_aule._inductor.types import compute_type
+from torch_aule._inductor.unroll import loop_head
 
 __all__ = ["is_tiled", "tile_groups_text", "tile_lines"]
 
@@ -110,7 +111,7 @@ def _out_of(layout, s: Statement) -> str:
 def _walk(layout, nx: str, ny: str, x: str, y: str, lines, statements) -> None:
     """A loop over an invocation's elements, with the entries of both axes that the statements use."""
     kind = layout.index
-    layout.line(1, f"[[unroll]] for (int part = 0; part < {_PER}; ++part) {{")
+    layout.line(1, loop_head("part", _PER))
     for axis, which in (("x", x), ("y", y)):
         step = f"{which} + part * {ROWS}" if which == "slow" else which
         layout.line(2, f"const int {axis}local = {step};")
