@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_python, run_python
 from torch_aule import _C
 from torch_aule._shader import CompilerMissing, ShaderError, compile_generated, generated, runtime
 from torch_aule._shader.compiler import find_compiler
@@ -200,6 +200,45 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(set(ids)))
 """
     assert check_python(code, TORCH_AULE_CACHE_DIR="").split() == ["0", "6"]
+
+
+def test_the_driver_s_cache_is_kept_soon(tmp_path):
+    """A process that is killed after its kernels were compiled has kept them."""
+    code = f"""
+import os, pathlib, signal, time
+import torch, torch_aule
+from torch_aule._shader import generated
+torch.zeros(1, device="aule")
+generated.SAVE_AFTER_SECONDS = 0.05
+generated.start_compiling({SOURCE.replace("VALUE", "exp_(p.a) * 7.0")!r}, name="killed", signature="wfu")
+for _ in range(500):
+    files = [p for p in pathlib.Path(os.environ["TORCH_AULE_CACHE_DIR"]).iterdir() if p.is_file()]
+    if files:
+        print(len(files), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+"""
+    assert run_python(code, TORCH_AULE_CACHE_DIR=str(tmp_path)).stdout.strip() == "1"
+
+
+def test_what_has_not_begun_is_not_awaited_at_exit():
+    code = """
+import threading, time
+import torch, torch_aule
+from torch_aule._shader import generated
+started, ended = [], []
+def work():
+    started.append(1)
+    time.sleep(0.5)
+    ended.append(1)
+    raise ValueError
+for _ in range(100):
+    generated._in_background(work, 0)
+import atexit
+atexit.register(lambda: print(len(started), len(ended)))
+"""
+    started, ended = map(int, check_python(code).split())
+    assert started == ended <= 6
 
 
 def test_the_table_forgets_what_was_in_work(monkeypatch):

@@ -202,6 +202,8 @@ uint64_t shared_bytes(KernelId id, SpecWords spec) {
   return answer.bytes;
 }
 
+void save_pipelines(int device) { vulkan::Device::get(device).impl().pipelines->save(); }
+
 std::vector<std::string> active_pipelines(int device) { return vulkan::Device::get(device).impl().pipelines->labels(); }
 
 }  // namespace aule::kernels

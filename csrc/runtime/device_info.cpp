@@ -52,6 +52,9 @@ std::vector<std::string> active_pipelines(int device) {
   if (!vulkan::device_created(device)) return {};
   return kernels::active_pipelines(device);
 }
+void save_pipelines(int device) {
+  if (vulkan::device_created(device)) kernels::save_pipelines(device);
+}
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants) {
   kernels::pipeline_for(vulkan::Device::get(device), kernel_named(name), constants);
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +19,6 @@ from torch_aule._shader.compiler import MAX_PUSH_BYTES, reflect
 from torch_aule._shader.runtime import cache_folder, compiler_identity, constant_rows, once, to_spirv
 from torch_aule._shader.shader_source import included_name, included_version, parse_shader
 from torch_aule._shader.spirv import ShaderError
-from torch_aule._version import __version__
 
 __all__ = ["compile_generated", "prepare_early", "start_compiling"]
 
@@ -78,7 +79,7 @@ def _compiled_generated(source: str, name: str, signature: str, given: dict) -> 
         letters = "".join(_LETTERS)
         raise ValueError(f"{name}: the signature {signature} has the letter {unknown[0]}, not one of {letters}")
     folder = cache_folder()
-    text = f"generated {__version__}\n{compiler_identity()}\n{signature}\n{source}"
+    text = f"generated {_own_version()}\n{compiler_identity()}\n{signature}\n{source}"
     key = hashlib.sha256(text.encode()).hexdigest()
     made = _unpacked(spirv_cache.load(folder, key))
     if made is None:
@@ -86,6 +87,15 @@ def _compiled_generated(source: str, name: str, signature: str, given: dict) -> 
         if files is not None:
             spirv_cache.store(folder, key, _packed(made, files))
     return _C.GeneratedKernel(name=name, signature=signature, given=given, **made)
+
+
+@functools.cache
+def _own_version() -> str:
+    """Of the code that makes and reads what is kept."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _described(source: str, name: str, signature: str) -> tuple[dict, list | None]:
@@ -133,23 +143,64 @@ def _unpacked(data: bytes | None) -> dict | None:
 
 
 _pool: ThreadPoolExecutor | None = None
+_waiting = 0  # works that have not ended
 
 
-def _in_background(work) -> None:
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(2, thread_name_prefix="torch_aule_compile")
-    try:
-        _pool.submit(work)
-    except RuntimeError:  # the interpreter is ending
-        pass
+def _in_background(make: Callable[[], _C.GeneratedKernel], device_index: int) -> None:
+    """Has the driver compile a kernel on another thread, which makes the kernel, too."""
+    global _pool, _waiting
+
+    def work() -> None:
+        global _waiting
+        try:
+            make().prepare(device_index)
+        except Exception:  # who asks for the kernel, or launches it, gets the error
+            pass
+        with _count:
+            _waiting -= 1
+            if _waiting == 0:
+                _save_soon(device_index)
+
+    with _count:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(2, thread_name_prefix="torch_aule_compile")
+        _waiting += 1
+        try:
+            _pool.submit(work)
+        except RuntimeError:  # the interpreter is ending
+            _waiting -= 1
+
+
+_count = threading.Lock()
+_saver: threading.Timer | None = None
+SAVE_AFTER_SECONDS = 2.0
+
+
+def _save_soon(device_index: int) -> None:
+    """Keeps the driver's cache on disk once no kernel has come for a while: a killed process should not lose it."""
+    global _saver
+    if _saver is not None:
+        _saver.cancel()
+    _saver = threading.Timer(SAVE_AFTER_SECONDS, _C.save_pipelines, (device_index,))
+    _saver.daemon = True
+    _saver.start()
+
+
+def _at_exit() -> None:
+    """What has not begun is for nobody any more."""
+    if _saver is not None:
+        _saver.cancel()  # the driver's cache is written at exit
+    if _pool is not None:
+        _pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _after_fork() -> None:
-    global _pool
-    _pool = None  # its threads are the parent's
+    global _pool, _waiting, _count, _saver
+    _pool, _waiting, _count, _saver = None, 0, threading.Lock(), None  # the threads are the parent's
 
 
+if hasattr(threading, "_register_atexit"):  # before the executor's own, which waits for everything
+    threading._register_atexit(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
@@ -165,13 +216,7 @@ def start_compiling(source: str, *, name: str, signature: str, device_index: int
         The device whose driver compiles it.
     """
 
-    def work() -> None:
-        try:
-            compile_generated(source, name=name, signature=signature).prepare(device_index)
-        except Exception:  # what is wrong with it is raised to who asks for the kernel
-            pass
-
-    _in_background(work)
+    _in_background(lambda: compile_generated(source, name=name, signature=signature), device_index)
 
 
 def prepare_early(kernel: _C.GeneratedKernel, device_index: int = 0) -> None:
@@ -185,10 +230,4 @@ def prepare_early(kernel: _C.GeneratedKernel, device_index: int = 0) -> None:
         The device.
     """
 
-    def work() -> None:
-        try:
-            kernel.prepare(device_index)
-        except Exception:  # the launch raises it again
-            pass
-
-    _in_background(work)
+    _in_background(lambda: kernel, device_index)
