@@ -58,18 +58,7 @@ layout(constant_id = 8) const int PAGE_ROWS = 0;           // of a page; 0: no p
 const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], in the order of `pages`
 const int PAGE = PAGED ? PAGE_ROWS : 1;
 
-#define NEG_INF uintBitsToFloat(0xff800000u)
-#define POS_INF uintBitsToFloat(0x7f800000u)
-const float LOG2E = 1.4426950408889634;
-// Below every finite score. A row without a visible key so far needs no case of its own.
-const float LOWEST = -3.0e38;
-const int ELEM_BYTES = DTYPE == AULE_DT_F32 ? 4 : 2;
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairRef { uint64_t v; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16bRef { uvec4 v; };
-// Two 16-bit elements in one word.
-vec2 pair(uint w) { return DTYPE == AULE_DT_F16 ? unpackHalf2x16(w) :
-    vec2(bf16_to_float(w & 0xffffu), uintBitsToFloat(w & 0xffff0000u)); }
+#include "attention/elements.glsl"
 
 // Of this workgroup's batch element if RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;

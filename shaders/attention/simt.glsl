@@ -16,6 +16,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
+// Generated kernels (inductor/flex.glsl) bring their own Params, constants and weights. They take the products.
+#ifndef ATTENTION_GENERATED
 #include "attention/attention.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
@@ -32,6 +34,7 @@ layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a s
 layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
 // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
 layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;
+#endif
 
 const bool NO_PREFETCH = STAGES == 1;  // one half, and loads go straight there: for software devices
 const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;
@@ -48,9 +51,11 @@ const int STRIP_LOADS = (STRIP_VEC4S + LOCAL - 1) / LOCAL, MOST_LOADS = B_LOADS 
 shared vec4 tile_a[STAGES * A_HALF];
 shared vec4 tile_b[STAGES * B_HALF];
 
+#ifndef ATTENTION_GENERATED
 // Dropout's words of the units of the tile of scores: [units, rows and columns as in the tile][cell].
 const int UNITS_M = (BM + 31) / 32, UNITS_N = (BN + 31) / 32;
 shared uint kept_words[DROPOUT ? UNITS_M * UNITS_N * 32 : 1];
+#endif
 
 // Arrays sized by constants pass through functions only inside structs.
 struct ScoreTile { float v[R * C]; };
@@ -60,6 +65,7 @@ struct RowFactor { float v[R]; };
 // on are zeros.
 struct Rows { uint64_t base; int64_t step, page; int end, dim; };
 
+#ifndef ATTENTION_GENERATED
 // BN columns begin at a multiple of 32 or of BN. The caller has a barrier before it and one behind it.
 void draw_kept(Dropout d, int bh, int m0, int n0, bool rows_are_keys) {
   [[dont_unroll]] for (int i = int(gl_LocalInvocationID.x); i < UNITS_M * UNITS_N * 32; i += LOCAL) {
@@ -75,6 +81,7 @@ bool is_kept(int m0, int m, int n0, int n, bool rows_are_keys) {
   return (kept_words[uint((m / 32 * UNITS_N + n / 32) * 32) + dropout_cell(query, key)] >> dropout_bit(query,
       key) & 1u) != 0u;
 }
+#endif
 
 // The next step's elements, on their way to shared memory, and the half that they go to.
 vec4 next_a[NO_PREFETCH ? 1 : A_LOADS], next_b[NO_PREFETCH ? 1 : MOST_LOADS];
@@ -88,6 +95,7 @@ int lane() { return int(gl_LocalInvocationID.x); }
 int ty() { return lane() / TX; }
 int tx() { return lane() % TX; }
 
+#ifndef ATTENTION_GENERATED
 // is_kept() of all of an invocation's scores, read ahead where registers are few.
 const int WORD_COLS = 32 / R, KEPT_WORDS = (C + WORD_COLS - 1) / WORD_COLS;
 struct KeptTile { uint v[KEPT_WORDS]; };
@@ -100,6 +108,7 @@ void read_kept(out KeptTile kept, int m0, int n0, bool rows_are_keys) {
   }
 }
 bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j % WORD_COLS * R + i) & 1u) != 0u; }
+#endif
 
 vec4 load_vec4(uint64_t row, int d, int left) {
   vec4 v = vec4(0.0);
@@ -124,10 +133,12 @@ vec4 load_a(Rows a, int row, int d) {
 }
 vec4 load_b(Rows b, int row, int d) {
   const int left = row < b.end ? b.dim - d : 0;
+#ifndef ATTENTION_GENERATED
   if (PAGED) {
     if (left <= 0) return vec4(0.0);  // it may have no page
     return load_vec4(b.base + uint64_t(int64_t(page_of(row)) * b.page + int64_t(row % PAGE) * b.step), d, left);
   }
+#endif
   return load_vec4(b.base + uint64_t(int64_t(row) * b.step), d, left);
 }
 
@@ -247,11 +258,13 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
   }
 }
 
+#ifndef ATTENTION_GENERATED
 // Whether each of these queries sees each of these keys, so that the tile needs no mask. All of them must exist.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
   return BIAS_DTYPE < 0 && last_key - first_query - mask_diagonal() <= p.right &&
       first_key - last_query - mask_diagonal() >= -p.left;
 }
+#endif
 
 // Maximum or sum of each row's values, for every invocation of the row.
 #if SHUFFLE
@@ -307,6 +320,7 @@ void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int ro
   }
 }
 
+#ifndef ATTENTION_GENERATED
 // Scores are exponents of 2. With a bias they are exponents of e: a bias may be the lowest number of its dtype, which
 // LOG2E would make infinite.
 const float UNIT = BIAS_DTYPE >= 0 ? 1.0 : LOG2E;
@@ -319,4 +333,5 @@ float capped(float s, float scale, float softcap, out float slope) {
   slope = 1.0 - t * t;
   return softcap * UNIT * t;
 }
+#endif
 #endif

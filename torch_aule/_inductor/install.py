@@ -33,6 +33,7 @@ def install() -> None:
     from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
 
     from torch_aule._inductor import config
+    from torch_aule._inductor.flex.doors import install_flex_lowerings
     from torch_aule._inductor.graphs import install_graphs
     from torch_aule._inductor.lowerings import install_lowerings
     from torch_aule._inductor.passes import AulePass
@@ -48,6 +49,7 @@ def install() -> None:
     _keep_layouts()
     install_lowerings()
     install_graphs()
+    install_flex_lowerings()
 
 
 def _count_as_gpu() -> None:

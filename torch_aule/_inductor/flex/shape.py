@@ -1,0 +1,78 @@
+"""Tiles of the kernels of FlexAttention: the constants of attention/simt.glsl, and GLSL that states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch_aule._inductor.forms import DeviceFacts
+
+__all__ = ["Tiles", "tiles_for"]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The shape of a workgroup's work, as attention/simt.glsl has it.
+
+    Attributes
+    ----------
+    local, lanes : int
+        Invocations of a workgroup; of them side by side in a row.
+    rows, columns : int
+        Of an invocation's scores.
+    depth, strip : int
+        Of a step: elements of the scores' operands, columns of scores for the result.
+    stages : int
+        Steps in shared memory; 1: loads go straight there.
+    unroll_scores, unroll_result : int
+        Groups of four elements, and rows.
+    most : int
+        Columns of the result of one workgroup.
+    """
+
+    local: int = 128
+    lanes: int = 8
+    rows: int = 4
+    columns: int = 4
+    depth: int = 16
+    strip: int = 1
+    stages: int = 2
+    unroll_scores: int = 1
+    unroll_result: int = 4
+    most: int = 128
+
+    @property
+    def block(self) -> int:
+        """Rows of a workgroup."""
+        return self.local // self.lanes * self.rows
+
+    def result_columns(self, dim: int) -> int:
+        """Columns of the result that a workgroup makes."""
+        step = 4 * self.lanes
+        return min(-(-dim // step) * step, self.most)
+
+    def splits(self, dim: int) -> int:
+        """Workgroups that share the columns of a block of rows."""
+        return -(-dim // self.result_columns(dim))
+
+    def constants(self, dim: int, vectors: bool) -> list[str]:
+        """Lines of GLSL."""
+        values = {
+            "LOCAL": self.local, "COLUMNS": self.result_columns(dim), "SPLITS": self.splits(dim), "R": self.rows,
+            "TX": self.lanes, "C": self.columns, "DEPTH": self.depth, "STRIP": self.strip, "STAGES": self.stages,
+            "UNROLL_S": self.unroll_scores, "UNROLL_O": self.unroll_result,
+        }  # fmt: skip
+        lines = [f"const int {name} = {value};" for name, value in values.items()]
+        return [*lines, f"const bool VEC4 = {'true' if vectors else 'false'};"]
+
+
+# Those of the eager kernels (csrc/ops/attention/tuning_table.cpp): any GPU, and processors.
+_GPU = Tiles()
+_SOFTWARE = Tiles(depth=32, strip=4, stages=1, unroll_result=1)
+
+
+def tiles_for(device: DeviceFacts, length: int) -> Tiles:
+    """The tiles for `length` rows, a hint."""
+    tiles = _SOFTWARE if device.software else _GPU
+    if length <= 32:  # one block of rows, no longer than it must be
+        tiles = replace(tiles, local=(4 if length <= 16 else 8) * tiles.lanes)
+    return tiles
