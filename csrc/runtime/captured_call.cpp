@@ -16,39 +16,36 @@
 
 namespace aule::runtime {
 
-// What outlives the call while somebody holds an output: each output's memory has a reference.
-struct CallMemory final : c10::intrusive_ptr_target {
+// What outlives the call while somebody holds an output.
+struct CallMemory {
+  struct Piece {
+    void* address;
+    size_t bytes;
+  };
   Graph graph;
-  std::vector<c10::Storage> outputs;  // as captured; the pool's
-  std::atomic<int64_t> alive{0};      // outputs that were handed out and not freed
+  std::vector<Piece> pieces;          // of outputs
+  std::vector<c10::Storage> outputs;  // as captured; they keep the pieces
+  std::atomic<int64_t> holders{1};    // the call, and outputs that were handed out and not freed
   std::mutex mutex;
   std::vector<c10::StreamId> other_streams;  // that may still use an output that is freed
+
+  void release(int64_t count) {
+    if (holders.fetch_sub(count, std::memory_order_acq_rel) == count && !in_bad_fork()) delete this;
+  }
 };
 
 namespace {
 
-// Outputs of this size are always copied: a loss that is kept until the next step would cost a second graph.
-constexpr size_t kSmallBytes = 256;
+// Scalars are always copied out: a loss that is kept until the next step would cost a second graph.
+constexpr size_t kScalarBytes = 16;
+bool is_copied_out(const CallMemory::Piece& piece, bool copies) { return copies || piece.bytes <= kScalarBytes; }
 
-void release_output(void* context) {
-  auto* memory = static_cast<CallMemory*>(context);
-  memory->alive.fetch_sub(1, std::memory_order_acq_rel);
-  if (!in_bad_fork()) c10::intrusive_ptr<CallMemory>::reclaim(memory);
-}
+void release_output(void* context) { static_cast<CallMemory*>(context)->release(1); }
 
 c10::Storage storage_of(c10::DataPtr memory, size_t bytes) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                             std::move(memory), device_allocator(),
                                                             /*resizable=*/true));
-}
-
-// Not a view for autograd, as what a compiled function returns is none.
-at::Tensor tensor_over(c10::Storage storage, caffe2::TypeMeta dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
-                       int64_t offset) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype);
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-  return tensor;
 }
 
 uint64_t span_bytes(const at::Tensor& tensor) {
@@ -60,67 +57,83 @@ uint64_t span_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool CapturedCall::Input::same_layout(const at::Tensor& tensor) const {
-  return tensor.sizes().equals(sizes) && tensor.strides().equals(strides) && tensor.scalar_type() == dtype;
+bool CapturedCall::Input::has_moved(const CallInput& input) const {
+  if (kind == Kind::host) return input.number != number;
+  return kind == Kind::address && input.tensor->const_data_ptr() != address;
 }
 
-bool CapturedCall::Input::has_moved(const CallInput& input) const {
-  return on_host ? input.number != number : by_address && input.tensor->const_data_ptr() != address;
+CapturedCall::Layout CapturedCall::layout_of(const at::Tensor& tensor) {
+  const Layout layout{static_cast<uint32_t>(layouts_.size()), static_cast<uint16_t>(tensor.dim()),
+                      tensor.scalar_type()};
+  layouts_.insert(layouts_.end(), tensor.sizes().begin(), tensor.sizes().end());
+  layouts_.insert(layouts_.end(), tensor.strides().begin(), tensor.strides().end());
+  return layout;
+}
+
+bool CapturedCall::is_laid_out(const at::Tensor& tensor, const Layout& layout) const {
+  return tensor.scalar_type() == layout.dtype && tensor.sizes().equals(sizes_of(layout)) &&
+         tensor.strides().equals(strides_of(layout));
+}
+
+// Not a view for autograd, as what a compiled function returns is none.
+at::Tensor CapturedCall::tensor_over(c10::Storage storage, const Layout& layout, int64_t offset) const {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(layout.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_of(layout), strides_of(layout), offset);
+  return tensor;
 }
 
 CapturedCall::CapturedCall(c10::DeviceIndex device, const CallInputs& inputs, const std::vector<bool>& by_address,
                            bool copies, const CapturedCall* like)
-    : device_(device), copies_(copies), memory_(c10::make_intrusive<CallMemory>()) {
-  inputs_.resize(inputs.size());
+    : device_(device), copies_(copies), inputs_(inputs.size()), captured_(inputs.size()) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     Input& in = inputs_[i];
     in.number = inputs[i].number;
     if (inputs[i].tensor == nullptr) continue;
     const at::Tensor& tensor = *inputs[i].tensor;
-    in.is_tensor = true;
-    in.sizes = tensor.sizes().vec();
-    in.strides = tensor.strides().vec();
-    in.dtype = tensor.scalar_type();
-    in.on_host = inputs[i].on_host;
-    if (in.on_host) {
-      in.given = tensor;
-      continue;
-    }
-    in.bytes = span_bytes(tensor);
+    captured_[i] = tensor;
+    in.layout = layout_of(tensor);
     in.address = tensor.const_data_ptr();
-    in.by_address = by_address[i] && in.bytes != 0;
-    if (in.by_address || in.bytes == 0) {
-      in.given = tensor;
-      continue;
-    }
+    const uint64_t bytes = span_bytes(tensor);
+    in.kind = inputs[i].on_host ? Input::Kind::host
+              : bytes == 0      ? Input::Kind::empty
+              : by_address[i]   ? Input::Kind::address
+                                : Input::Kind::copied;
+    if (in.kind != Input::Kind::copied) continue;
+    Copied& copied = copied_.emplace_back(Copied{i, {}, bytes});
     // An expanded tensor is its span. One with wide gaps is copied by elements.
-    const bool expanded = std::any_of(in.strides.begin(), in.strides.end(), [](int64_t s) { return s == 0; });
-    in.as_bytes = expanded || in.bytes <= 2 * static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
-    if (like != nullptr && like->inputs_.size() == inputs.size()) {
-      const Input& other = like->inputs_[i];
-      if (other.memory.defined() && other.same_layout(tensor)) in.memory = other.memory;
+    const auto strides = tensor.strides();
+    const bool expanded = std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s == 0; });
+    if (!expanded && bytes > 2 * static_cast<uint64_t>(tensor.numel()) * tensor.itemsize()) copied.bytes = 0;
+    if (like != nullptr) {
+      for (const Copied& other : like->copied_)
+        if (other.index == i && is_laid_out(other.memory, in.layout)) copied.memory = other.memory;
     }
-    if (!in.memory.defined()) {
-      const auto elements = static_cast<int64_t>(in.bytes / tensor.itemsize());
-      const at::Tensor flat = at::empty({elements}, tensor.options());
-      in.memory = tensor_over(flat.storage(), tensor.dtype(), in.sizes, in.strides, 0);
+    if (!copied.memory.defined()) {
+      const at::Tensor flat = at::empty({static_cast<int64_t>(bytes / tensor.itemsize())}, tensor.options());
+      copied.memory = tensor_over(flat.storage(), in.layout, 0);
     }
+    captured_[i] = copied.memory;
   }
+  memory_ = new CallMemory;
 }
 
 // Replays read the copied inputs, perhaps on another stream than the one that memory belongs to.
-CapturedCall::~CapturedCall() { memory_->graph.drop_commands(); }
+CapturedCall::~CapturedCall() {
+  memory_->graph.drop_commands();
+  memory_->release(1);
+}
 
 void CapturedCall::begin() { memory_->graph.capture_begin(); }
 
-at::Tensor CapturedCall::input(size_t i) const { return inputs_[i].is_tensor ? inputs_[i].captured() : at::Tensor(); }
+at::Tensor CapturedCall::input(size_t i) const { return captured_[i]; }
 
 void CapturedCall::abandon() {
   try {
     memory_->graph.reset();
   } catch (...) {  // what stopped the capture is reported, not this
   }
-  for (Input& in : inputs_) in.given.reset();
+  captured_.clear();
 }
 
 void CapturedCall::end(const std::vector<std::optional<at::Tensor>>& outputs) {
@@ -133,37 +146,34 @@ void CapturedCall::end(const std::vector<std::optional<at::Tensor>>& outputs) {
     TORCH_CHECK(host_scalar || (tensor->is_privateuseone() && tensor->get_device() == device_ &&
                                 tensor->layout() == at::kStrided && !tensor->is_conj() && !tensor->is_neg()),
                 "an output is on ", tensor->device(), ", or has a layout that cannot be handed out again");
-    out.sizes = tensor->sizes().vec();
-    out.strides = tensor->strides().vec();
-    out.dtype = tensor->dtype();
+    out.layout = layout_of(*tensor);
     out.offset = tensor->storage_offset();
     const c10::Storage& storage = tensor->storage();
-    const auto same = [&](const Input& in) {
-      return in.is_tensor && in.captured().unsafeGetTensorImpl()->unsafe_storage().is_alias_of(storage);
-    };
-    const auto input = std::find_if(inputs_.begin(), inputs_.end(), same);
-    if (input != inputs_.end()) {
-      const at::Tensor& alias = input->captured();
+    const auto input = std::find_if(captured_.begin(), captured_.end(), [&](const at::Tensor& t) {
+      return t.defined() && t.storage().is_alias_of(storage);
+    });
+    if (input != captured_.end()) {
       out.kind = Output::Kind::input;
-      out.index = static_cast<size_t>(input - inputs_.begin());
-      out.whole = alias.is_same(*tensor);
-      out.offset -= alias.storage_offset();
-    } else if (host_scalar) {
-      has_host_output_ = true;
-      out.kind = Output::Kind::other;
-      out.other = *tensor;
-    } else if (storage.nbytes() == 0 || is_of_pool(storage.data_ptr(), memory_->graph.pool())) {
+      out.index = static_cast<uint32_t>(input - captured_.begin());
+      out.whole = input->is_same(*tensor);
+      out.offset -= input->storage_offset();
+    } else if (!host_scalar && (storage.nbytes() == 0 || is_of_pool(storage.data_ptr(), memory_->graph.pool()))) {
       out.kind = Output::Kind::pool;
       const auto found =
           std::find_if(kept.begin(), kept.end(), [&](const c10::Storage& s) { return s.is_alias_of(storage); });
-      out.index = static_cast<size_t>(found - kept.begin());
-      if (found == kept.end()) kept.push_back(storage);
+      out.index = static_cast<uint32_t>(found - kept.begin());
+      if (found == kept.end()) {
+        kept.push_back(storage);
+        memory_->pieces.push_back({storage.mutable_data(), storage.nbytes()});
+      }
     } else {
+      has_host_output_ |= host_scalar;
       out.kind = Output::Kind::other;
-      out.other = *tensor;
+      out.index = static_cast<uint32_t>(others_.size());
+      others_.push_back(*tensor);
     }
   }
-  for (Input& in : inputs_) in.given.reset();
+  captured_.clear();
 }
 
 CapturedCall::Fit CapturedCall::fits(const CallInputs& inputs) const {
@@ -172,12 +182,12 @@ CapturedCall::Fit CapturedCall::fits(const CallInputs& inputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Input& in = inputs_[i];
     const at::Tensor* tensor = inputs[i].tensor;
-    if ((tensor != nullptr) != in.is_tensor || inputs[i].on_host != in.on_host) return Fit::none;
+    if ((tensor == nullptr) != (in.kind == Input::Kind::number)) return Fit::none;
     if (tensor == nullptr) {
       if (inputs[i].number != in.number) return Fit::none;
       continue;
     }
-    if (!in.same_layout(*tensor)) return Fit::none;
+    if (inputs[i].on_host != (in.kind == Input::Kind::host) || !is_laid_out(*tensor, in.layout)) return Fit::none;
     if (in.has_moved(inputs[i])) fit = Fit::moved;
   }
   return fit;
@@ -192,7 +202,7 @@ std::vector<size_t> CapturedCall::moved(const CallInputs& inputs) const {
 
 bool CapturedCall::draws() const { return memory_->graph.random_steps() != 0; }
 bool CapturedCall::is_free() const { return copies_ || outputs_alive() == 0; }
-int64_t CapturedCall::outputs_alive() const { return memory_->alive.load(std::memory_order_acquire); }
+int64_t CapturedCall::outputs_alive() const { return memory_->holders.load(std::memory_order_acquire) - 1; }
 size_t CapturedCall::commands() const { return memory_->graph.commands(); }
 uint64_t CapturedCall::pool_bytes() const { return bytes_of_pool(device_, memory_->graph.pool()); }
 
@@ -213,22 +223,32 @@ void CapturedCall::order_after_other_streams(stream::CommandStream& stream) {
 
 // Memory for this replay's outputs. Copies are recorded after the graph.
 std::vector<c10::Storage> CapturedCall::hand_out(stream::CommandStream& stream) {
-  const c10::Device device(c10::DeviceType::PrivateUse1, device_);
-  std::vector<c10::Storage> storages;
-  storages.reserve(memory_->outputs.size());
-  for (const c10::Storage& captured : memory_->outputs) {
-    const size_t bytes = captured.nbytes();
-    if (bytes == 0) {
-      storages.push_back(storage_of(c10::DataPtr(nullptr, device), 0));
-    } else if (copies_ || bytes <= kSmallBytes) {
-      c10::DataPtr fresh = device_allocator()->allocate(bytes);
-      stream.copy(reinterpret_cast<uint64_t>(fresh.get()), reinterpret_cast<uint64_t>(captured.data()), bytes);
-      storages.push_back(storage_of(std::move(fresh), bytes));
-    } else {
-      memory_->alive.fetch_add(1, std::memory_order_relaxed);
-      auto* context = c10::intrusive_ptr<CallMemory>(memory_).release();
-      storages.push_back(storage_of({captured.mutable_data(), context, &release_output, device}, bytes));
+  struct Holders {  // of outputs that are still to be made
+    CallMemory& memory;
+    int64_t left = 0;
+    ~Holders() {
+      if (left != 0) memory.release(left);
     }
+  } holders{*memory_};
+  const c10::Device device(c10::DeviceType::PrivateUse1, device_);
+  const auto& pieces = memory_->pieces;
+  holders.left = std::count_if(pieces.begin(), pieces.end(),
+                               [this](const CallMemory::Piece& p) { return !is_copied_out(p, copies_); });
+  memory_->holders.fetch_add(holders.left, std::memory_order_relaxed);
+  std::vector<c10::Storage> storages;
+  storages.reserve(pieces.size());
+  for (const CallMemory::Piece& piece : pieces) {
+    if (!is_copied_out(piece, copies_)) {
+      --holders.left;
+      storages.push_back(storage_of({piece.address, memory_, &release_output, device}, piece.bytes));
+      continue;
+    }
+    c10::DataPtr fresh(nullptr, device);
+    if (piece.bytes != 0) {
+      fresh = device_allocator()->allocate(piece.bytes);
+      stream.copy(reinterpret_cast<uint64_t>(fresh.get()), reinterpret_cast<uint64_t>(piece.address), piece.bytes);
+    }
+    storages.push_back(storage_of(std::move(fresh), piece.bytes));
   }
   return storages;
 }
@@ -236,16 +256,14 @@ std::vector<c10::Storage> CapturedCall::hand_out(stream::CommandStream& stream) 
 std::vector<at::Tensor> CapturedCall::replay(const CallInputs& inputs) {
   auto& stream = current_stream(device_);
   order_after_other_streams(stream);
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Input& in = inputs_[i];
-    if (!in.memory.defined()) continue;
-    const at::Tensor& from = *inputs[i].tensor;
-    if (in.as_bytes) {
-      stream.copy(reinterpret_cast<uint64_t>(in.memory.mutable_data_ptr()),
-                  reinterpret_cast<uint64_t>(from.const_data_ptr()), in.bytes);
+  for (const Copied& copied : copied_) {
+    const at::Tensor& from = *inputs[copied.index].tensor;
+    if (copied.bytes != 0) {
+      stream.copy(reinterpret_cast<uint64_t>(copied.memory.mutable_data_ptr()),
+                  reinterpret_cast<uint64_t>(from.const_data_ptr()), copied.bytes);
     } else {
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
-      in.memory.copy_(from);
+      at::Tensor(copied.memory).copy_(from);
     }
   }
   memory_->graph.replay();
@@ -255,15 +273,11 @@ std::vector<at::Tensor> CapturedCall::replay(const CallInputs& inputs) {
     const Output& out = outputs_[i];
     switch (out.kind) {
       case Output::Kind::none: break;
-      case Output::Kind::other: outputs[i] = out.other; break;
-      case Output::Kind::pool:
-        outputs[i] = tensor_over(storages[out.index], out.dtype, out.sizes, out.strides, out.offset);
-        break;
+      case Output::Kind::other: outputs[i] = others_[out.index]; break;
+      case Output::Kind::pool: outputs[i] = tensor_over(storages[out.index], out.layout, out.offset); break;
       case Output::Kind::input: {
         const at::Tensor& alias = *inputs[out.index].tensor;
-        outputs[i] = out.whole ? alias
-                               : tensor_over(alias.storage(), out.dtype, out.sizes, out.strides,
-                                             alias.storage_offset() + out.offset);
+        outputs[i] = out.whole ? alias : tensor_over(alias.storage(), out.layout, alias.storage_offset() + out.offset);
       }
     }
   }

@@ -5,13 +5,12 @@
 // address, which must be that of the capture too, or copied into memory of the call's before each replay. A scalar
 // tensor on the host is its value, which kernels have among their parameters.
 // Outputs: a replay overwrites those of the one before. So each is handed out as a new tensor, and the deleter of its
-// memory counts it out: a call is free again once nobody holds an output, or a view of one. Scalars and the like are
+// memory counts it out: a call is free again once nobody holds an output, or a view of one. Scalars are
 // copied. A call that `copies` hands out copies of all and is always free.
 // Threads: the caller sees to it that one thread at a time uses a call (Python's interpreter lock). Outputs may be
 // freed anywhere. Replays of a device on different streams are ordered here.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <optional>
 #include <vector>
@@ -62,28 +61,36 @@ class CapturedCall {
   std::vector<at::Tensor> replay(const CallInputs& inputs);
 
  private:
+  // The rows are small and lie together: a replay is mostly a walk over memory that has left the caches.
+  struct Layout {
+    uint32_t at = 0;  // of the sizes in layouts_; the strides follow them
+    uint16_t dim = 0;
+    c10::ScalarType dtype = c10::ScalarType::Float;
+  };
   struct Input {
-    int64_t number = 0;
-    bool is_tensor = false, on_host = false, by_address = false, as_bytes = false;
+    enum class Kind : uint8_t { number, host, empty, address, copied } kind = Kind::number;
+    Layout layout;
+    int64_t number = 0;  // also the bits of a scalar on the host
     const void* address = nullptr;
-    std::vector<int64_t> sizes, strides;
-    at::ScalarType dtype = at::kFloat;
-    uint64_t bytes = 0;  // from the first element to the end of the last
-    at::Tensor given;    // while capturing: the tensor itself, of one that is not copied
-    at::Tensor memory;   // of a copied input
-    bool same_layout(const at::Tensor& tensor) const;
     bool has_moved(const CallInput& input) const;
-    const at::Tensor& captured() const { return memory.defined() ? memory : given; }
+  };
+  struct Copied {
+    size_t index;  // of the input
+    at::Tensor memory;
+    uint64_t bytes;  // from the first element to the end of the last; 0: copied by elements
   };
   struct Output {
-    enum class Kind { none, pool, input, other } kind = Kind::none;
-    size_t index = 0;    // of the storage, or of the input
+    enum class Kind : uint8_t { none, pool, input, other } kind = Kind::none;
     bool whole = false;  // the input itself
-    std::vector<int64_t> sizes, strides;
+    Layout layout;
+    uint32_t index = 0;  // of the piece of memory, of the input, or in others_
     int64_t offset = 0;  // in elements; of an input's alias: beyond the input's
-    caffe2::TypeMeta dtype;
-    at::Tensor other;  // memory that is neither the pool's nor an input's: constants, scalars on the host
   };
+  at::IntArrayRef sizes_of(const Layout& l) const { return {layouts_.data() + l.at, l.dim}; }
+  at::IntArrayRef strides_of(const Layout& l) const { return {layouts_.data() + l.at + l.dim, l.dim}; }
+  Layout layout_of(const at::Tensor& tensor);
+  bool is_laid_out(const at::Tensor& tensor, const Layout& layout) const;
+  at::Tensor tensor_over(c10::Storage storage, const Layout& layout, int64_t offset) const;
   void order_after_other_streams(stream::CommandStream& stream);
   std::vector<c10::Storage> hand_out(stream::CommandStream& stream);
 
@@ -92,8 +99,12 @@ class CapturedCall {
   c10::DeviceIndex device_;
   bool copies_, has_host_output_ = false;
   std::vector<Input> inputs_;
+  std::vector<Copied> copied_;
   std::vector<Output> outputs_;
-  c10::intrusive_ptr<CallMemory> memory_;
+  std::vector<int64_t> layouts_;
+  std::vector<at::Tensor> others_;    // outputs in memory of others: constants, scalars on the host
+  std::vector<at::Tensor> captured_;  // while capturing: the inputs
+  CallMemory* memory_;
 };
 
 // Whether the memory is an output of a captured call: its address comes back, as that call is replayed.

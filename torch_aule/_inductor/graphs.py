@@ -30,7 +30,7 @@ MOST_ALIVE = 4  # captured calls for the same inputs; the last of them hands out
 MOST_MOVES = 2  # addresses that an input may have before it is copied, in memory that is not a captured call's
 MOST_CALLS = 128  # captured calls of a function
 MOST_SHAPES = 1024  # that a function remembers
-SMALL_BYTES = 256  # copied rather than taken by address, as outputs of this size are copied too
+SCALAR_BYTES = 16  # copied rather than taken by address, as outputs of this size are copied too
 
 
 class _Shape:
@@ -177,7 +177,7 @@ class GraphedFunction:
             return False
         if index in self._mutated or isinstance(value, torch.nn.Parameter) or _C.is_output_of_call(value):
             return True
-        return index in self._static and value.nbytes > SMALL_BYTES
+        return index in self._static and value.nbytes > SCALAR_BYTES
 
     def _capture(self, shape: _Shape, inputs, copies: bool):
         by_address = [self._by_address(i, value) for i, value in enumerate(inputs)]
