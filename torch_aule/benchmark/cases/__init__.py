@@ -3,6 +3,7 @@
 from torch_aule.benchmark.cases.accuracy import accuracy
 from torch_aule.benchmark.cases.attention import attention
 from torch_aule.benchmark.cases.chains import chains
+from torch_aule.benchmark.cases.compiled import compiled
 from torch_aule.benchmark.cases.decode import decode
 from torch_aule.benchmark.cases.dispatch import dispatch
 from torch_aule.benchmark.cases.gemm import gemm
@@ -26,4 +27,5 @@ GROUPS = {
     "dispatch": dispatch,
     "accuracy": accuracy,
     "memory": memory,
+    "compile": compiled,
 }
