@@ -276,3 +276,17 @@ print(counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_c
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     assert check_python(program, **environment).strip() == "0 1"
     assert check_python(program, **environment).strip() == "1 0"
+
+
+def test_random_states_break_the_graph(device):
+    def f(x):
+        with torch.random.fork_rng(device_type="aule"):
+            torch.manual_seed(3)
+            y = x.clone().exponential_()
+        return y * 2
+
+    x = torch.ones(100, device=device)
+    assert_close(torch.compile(f)(x), f(x).cpu())
+    g = torch.compile(lambda x, state: (torch.aule.set_rng_state(state), torch.rand_like(x))[1], backend="aot_eager")
+    state = torch.aule.get_rng_state()
+    assert_close(g(x, state), g(x, state).cpu())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from torch_aule._inductor.flex.doors import install_doors
-from torch_aule._inductor.install import install, install_interface
+from torch_aule._inductor.install import install, install_interface, skip_random_states
 from torch_aule.integrations._importing import ImportWatch
 
 __all__ = ["start"]
@@ -13,6 +13,7 @@ __all__ = ["start"]
 # By the time that compile_fx has been executed, all that we subclass and patch is there, and nothing is compiled.
 _STEPS = {
     "torch._dynamo.device_interface": install_interface,
+    "torch._dynamo.decorators": skip_random_states,
     "torch._inductor.compile_fx": install,
     "torch.nn.attention.flex_attention": install_doors,
 }

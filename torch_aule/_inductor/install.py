@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-__all__ = ["install", "install_interface"]
+__all__ = ["install", "install_interface", "skip_random_states"]
 
 
 def _missing(what: str) -> None:
@@ -24,6 +24,17 @@ def install_interface() -> None:
     register_interface_for_device("aule", AuleInterface)
     for index in range(torch.aule.device_count()):
         register_interface_for_device(f"aule:{index}", AuleInterface)
+
+
+@functools.cache
+def skip_random_states() -> None:
+    """States of generators live in tensors on the host that Dynamo must not trace: calls break the graph."""
+    from torch._dynamo.decorators import skip
+
+    from torch_aule import random
+
+    for name in random.__all__:
+        skip(getattr(random, name))
 
 
 @functools.cache
