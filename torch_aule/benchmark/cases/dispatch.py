@@ -6,11 +6,32 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule.benchmark.case import Case, Sizes
+from torch_aule.benchmark.targets import Target
+
+GENERATED = """
+layout(local_size_x = 64) in;
+struct Params { uint64_t x, b, c, y; uint n; };
+#include <aule/common/params.glsl>
+#include <aule/common/indexing.glsl>
+#include <aule/common/dtype.glsl>
+void main() {
+  uint64_t i = linear_invocation();
+  if (i < p.n) F32Ref(p.y + i * 4).v = F32Ref(p.b + i * 4).v + F32Ref(p.x + i * 4).v * F32Ref(p.c + i * 4).v;
+}
+"""
+USER = """
+layout(buffer_reference, scalar) buffer Data { float v[]; };
+params { Data x, b, c, y; uint n; };
+void main() {
+  uint i = gl_GlobalInvocationID.x;
+  if (i < n) y.v[i] = b.v[i] + x.v[i] * c.v[i];
+}
+"""
 
 
 def dispatch(sizes: Sizes) -> list[Case]:
-    def case(name, shapes, make, dtype="float32", main=True):
-        return Case("dispatch", name, shapes, dtype, make, clock="host", main=main)
+    def case(name, shapes, make, dtype="float32", main=True, target=None):
+        return Case("dispatch", name, shapes, dtype, make, clock="host", main=main, target=target)
 
     def binary(device):
         a, b = torch.ones(16, device=device), torch.ones(16, device=device)
@@ -65,7 +86,40 @@ def dispatch(sizes: Sizes) -> list[Case]:
             x.grad = torch.ones_like(x)
         return torch.optim.AdamW(p, lr=1e-4, fused=True).step
 
+    def addcmul(of):
+        """A kernel with four tensors, against the operator that does the same."""
+
+        def make(device):
+            x, b, c, y = (torch.ones(64, device=device) for _ in range(4))
+            kernel = of() if x.device.type == "aule" else None
+            if kernel is None:
+                return lambda: torch.addcmul(b, x, c, out=y)
+            return lambda: kernel(x, b, c, y, 64)
+
+        return make
+
+    def generated():
+        from torch_aule._shader.generated import compile_generated
+
+        kernel = compile_generated(GENERATED, name="benchmark_addcmul", signature="rrrwu")
+        return lambda x, b, c, y, n: kernel(x, b, c, y, n, 1)
+
+    def user():
+        from torch_aule import compile_shader
+
+        return compile_shader(USER, name="benchmark_addcmul")
+
+    def allocation(device):
+        if torch.device(device).type != "aule":
+            return lambda: torch.empty_strided((8, 64), (64, 1), dtype=torch.float32, device=device)
+        from torch_aule._C import empty_strided_aule
+
+        return lambda: empty_strided_aule((8, 64), (64, 1), torch.float32)
+
     return [
+        case("generated_kernel", "4 of 64 values", addcmul(generated), target=Target("us", 3.0)),
+        case("compile_shader", "4 of 64 values", addcmul(user), main=False),
+        case("allocation", "8x64", allocation, target=Target("us", 1.0)),
         case("add", "16 values", binary),
         case("add_out", "16 values", out),
         case("exp_in_place", "16 values", unary),
