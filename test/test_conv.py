@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, check_python
+from helpers import assert_close, check_program
 
 CONVS = [  # dims, channels in, out, spatial, kernel, options
     (1, 3, 5, (17,), (3,), {}),
@@ -95,52 +95,9 @@ def test_convolution_layouts_and_empty():
     assert empty.shape == (0, 4, 5, 5)
 
 
-CHILD = """
-import torch, torch_aule
-import torch.nn.functional as F
-torch.manual_seed(1)
-units = any(s[3:] == (0, 0, 1, 1) for s in torch_aule._C.device_properties(0)["coopmat_shapes"])
-CASES = [  # transposed, channels in, out, spatial, kernel, options
-    (False, 16, 24, (9, 11), (3, 3), dict(padding=1)),
-    (False, 3, 5, (12, 10), (5, 3), dict(stride=2, padding=(2, 1))),
-    (False, 32, 16, (8, 7), (3, 2), dict(stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)),
-    (False, 40, 33, (6, 5), (1, 1), {}),
-    (False, 16, 24, (7, 8), (1, 1), dict(stride=(2, 3))),
-    (False, 8, 16, (9, 8), (3, 3), dict(stride=2, dilation=2, padding=1)),
-    (True, 16, 8, (4, 3), (1, 1), dict(stride=2, output_padding=1)),
-    (True, 8, 16, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
-    (True, 16, 32, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
-    (False, 8, 8, (17,), (5,), dict(stride=2, padding=2)),
-]
-for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
-    for transposed, c_in, c_out, spatial, kernel, options in CASES if units or dtype == torch.float32 else ():
-        dims, groups = len(spatial), options.get("groups", 1)
-        function = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
-        shape = (c_in, c_out // groups) if transposed else (c_out, c_in // groups)
-        x, w, b = torch.randn(3, c_in, *spatial), torch.randn(*shape, *kernel) / 4, torch.randn(c_out)
-        seed = torch.randn_like(function(x, w, b, **options))
-        x, w, b, seed = (t.to(dtype) for t in (x, w, b, seed))
-        results = []
-        for device in ("cpu", "aule", "aule last"):
-            leaves = [t.double() if device == "cpu" else t.to("aule") for t in (x, w, b)]
-            last = "last" in device and dims == 2
-            if last:
-                leaves = [t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in leaves]
-            leaves = [t.requires_grad_() for t in leaves]
-            out = function(*leaves, **options)
-            results.append([out, *torch.autograd.grad(out, leaves, seed.to(out.device, out.dtype))])
-            for t in results[-1][:3]:
-                assert t.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
-        for result in results[1:]:
-            for got, expected in zip(result, results[0]):
-                error = (got.double().cpu() - expected).abs().max() / expected.abs().max()
-                assert error < tolerance, (dtype, transposed, c_in, c_out, spatial, kernel, options, error)
-"""
-
-
 def test_convolution_in_tiles():
     """The kernel of devices with real shared memory: float32, and float16 where there are matrix units."""
-    check_python(CHILD, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_program("conv_in_tiles", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
 def test_convolution_refuses():

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, assert_close, layouts, like_strided, run_python
+from helpers import FLOATS, assert_close, layouts, like_strided, run_program
 
 unpool2d, unpool3d = torch.ops.aten.max_unpool2d, torch.ops.aten.max_unpool3d
 POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -153,15 +153,5 @@ def test_other_refusals():
 @pytest.mark.parametrize("index", [-1, 64])
 def test_an_index_out_of_range_raises(index):
     """In a process of its own, as the error stays on the device until it is raised."""
-    code = f"""
-import torch, torch_aule
-x = torch.ones(1, 1, 2, 2, device="aule")
-indices = torch.tensor([[[[0, 1], [2, {index}]]]], device="aule")
-out = torch.ops.aten.max_unpool2d(x, indices, [8, 8])
-try:
-    torch.aule.synchronize()
-except IndexError as error:
-    print(error)
-"""
-    result = run_python(code)
+    result = run_program("conv_unpool_index", str(index))
     assert f"max_unpool2d: index {index} is out of bounds for dimension with size 64" in result.stdout, result

@@ -1,10 +1,8 @@
 """What is believed of the answer of the probe of matrix layouts: a device that lies must not end the process."""
 
 import math
-import os
 import random
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 import torch
 
 import torch_aule
+from helpers import check_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import matrix_probes  # noqa: E402
@@ -150,42 +149,8 @@ def test_a_layout_in_use_cannot_be_stated():
         torch_aule._C.state_matrix_probe(0, False, matrix_probes.nvidia())
 
 
-STATED = """
-import sys
-import torch, torch_aule
-words = [0] * int(sys.argv[1])
-torch_aule._C.state_matrix_probe(0, False, words)
-torch_aule._C.state_matrix_probe(0, True, words)
-torch.manual_seed(int(sys.argv[2]))
-for dtype in (torch.float16, torch.bfloat16):
-    a, b = torch.randn(70, 40, dtype=dtype), torch.randn(40, 50, dtype=dtype)
-    right = a.double() @ b.double()
-    got = (a.to("aule") @ b.to("aule")).cpu().double()
-    assert (got - right).abs().max() < 0.05 * right.abs().max(), "a @ b"
-    q = torch.randn(1, 2, 40, 64, dtype=dtype)
-    right = torch.nn.functional.scaled_dot_product_attention(*[q.double()] * 3)
-    got = torch.nn.functional.scaled_dot_product_attention(*[q.to("aule")] * 3).cpu().double()
-    assert (got - right).abs().max() < 0.02, "attention"
-    x, w = torch.randn(2, 16, 9, 9, dtype=dtype), torch.randn(16, 16, 3, 3, dtype=dtype)
-    right = torch.nn.functional.conv2d(x.double(), w.double())
-    got = torch.nn.functional.conv2d(x.to("aule"), w.to("aule")).cpu().double()
-    assert (got - right).abs().max() < 0.05 * right.abs().max(), "conv2d"
-    layout = torch_aule._C.matrix_layout(0, dtype == torch.bfloat16)
-    assert not layout["usable"] and not layout["known"], layout
-used = torch_aule._C.active_pipelines(0)
-assert not [k for k in used if "matrix" in k or "staged" in k], used
-print("RIGHT")
-"""
-
-
 @pytest.mark.parametrize("count", [WORDS, 7])
 def test_a_device_whose_probe_says_nothing_computes_without_matrix_units(count):
     """As a GPU, so that the planners ask for matrices at all where the device is a CPU."""
-    launcher = os.environ.get("TORCH_AULE_TEST_LAUNCHER")
     seed = str(torch.randint(1 << 30, ()).item())
-    done = subprocess.run(
-        [*([launcher] if launcher else []), sys.executable, "-c", STATED, str(count), seed],
-        env={**os.environ, "TORCH_AULE_DISABLE_CPU_KERNELS": "1", "TORCH_AULE_STRICT": "1"},
-        capture_output=True, text=True, timeout=250,
-    )  # fmt: skip
-    assert done.stdout.endswith("RIGHT\n"), done.stdout + done.stderr
+    check_program("coopmat_silent_probe", str(count), seed, timeout=250, TORCH_AULE_DISABLE_CPU_KERNELS="1")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torch_aule
-from helpers import assert_close, check_python, run_python
+from helpers import assert_close, check_program, check_python, run_python
 
 
 def test_registered(device):
@@ -188,141 +188,44 @@ def test_import_order():
     check_python("import torch, torch_aule; assert torch.aule.is_available()", TORCH_DEVICE_BACKEND_AUTOLOAD=None)
 
 
-AUTOLOAD = """
-import importlib.metadata as m
-real = m.entry_points
-point = m.EntryPoint("torch_aule", "torch_aule:_autoload", "torch.backends")
-m.entry_points = lambda **kw: [point] if kw.get("group") == "torch.backends" else real(**kw)
-"""
-
-
 @pytest.mark.parametrize("wish, registered", [("1", True), ("0", False), (None, None)])
 def test_autoload(device, wish, registered):
     if registered is None:  # neither for a software device nor beside a built-in accelerator
         built_in = torch.cuda.is_available() or torch.xpu.is_available() or torch.backends.mps.is_available()
         kinds = {torch.aule.get_device_properties(i).kind for i in range(torch.aule.device_count())}
         registered = not built_in and kinds != {"cpu"}
-    code = AUTOLOAD + (
-        "import torch\n"
-        f"assert hasattr(torch, 'aule') is {registered}, 'registered: %s' % hasattr(torch, 'aule')\n"
-        "import torch_aule\n"
-        "assert torch.aule.is_available()\n"
-        "assert torch_aule._C.device_count() and torch.ones(2, device='aule').sum().item() == 2\n"
-    )
-    check_python(code, TORCH_AULE_AUTOLOAD=wish, TORCH_DEVICE_BACKEND_AUTOLOAD=None)
+    check_program("device_autoload", str(registered), TORCH_AULE_AUTOLOAD=wish, TORCH_DEVICE_BACKEND_AUTOLOAD=None)
 
 
 def test_autoload_and_explicit_import_first(device):
-    code = AUTOLOAD + "import torch_aule, torch; assert torch.aule.is_available() and torch_aule.print_backend_info"
-    check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD=None, TORCH_AULE_AUTOLOAD=None)
+    check_program("device_autoload", "explicit", TORCH_DEVICE_BACKEND_AUTOLOAD=None, TORCH_AULE_AUTOLOAD=None)
 
 
 def test_autoload_survives_a_broken_extension():
-    code = AUTOLOAD + (
-        "import sys, types\n"
-        "sys.meta_path.insert(0, type('F', (), {'find_spec': staticmethod(\n"
-        "    lambda name, path=None, target=None: (_ for _ in ()).throw(ImportError('undefined symbol: _ZN3c10'))\n"
-        "    if name == 'torch_aule._C' else None)}))\n"
-        "import torch\n"
-        "assert not hasattr(torch, 'aule') and torch.ones(2).sum() == 2\n"
-        "try:\n    import torch_aule\n"
-        "except ImportError as e:\n    assert 'undefined symbol' in str(e) and 'rebuild' in str(e), e\n"
-        "else:\n    raise SystemExit('no error')\n"
-    )
-    check_python(code, TORCH_AULE_AUTOLOAD="1", TORCH_DEVICE_BACKEND_AUTOLOAD=None)
+    words = ("undefined symbol", "rebuild")
+    check_program("device_refused", "extension", *words, TORCH_AULE_AUTOLOAD="1", TORCH_DEVICE_BACKEND_AUTOLOAD=None)
 
 
 def test_unsupported_torch_is_refused_politely():
-    code = (
-        "import torch; torch.__version__ = '2.99.1'\n"
-        "try:\n    import torch_aule\n"
-        "except ImportError as e:\n    assert '2.99.1' in str(e) and '2.11' in str(e), e\n"
-        "else:\n    raise SystemExit('no error')\n"
-    )
-    check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    check_program("device_refused", "version", "2.99.1", "2.11", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
 def test_name_taken_by_another_backend():
-    code = (
-        "import torch; torch.utils.rename_privateuse1_backend('other')\n"
-        "try:\n    import torch_aule\n"
-        "except ImportError as e:\n    assert \"'other'\" in str(e), e\n"
-        "else:\n    raise SystemExit('no error')\n"
-    )
-    check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    check_program("device_refused", "name", "'other'", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_fork_gives_a_clear_error(device):
-    code = (
-        "import os, torch, torch_aule\n"
-        "torch.ones(2, device='aule').cpu()\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    code = 1\n"
-        "    try:\n"
-        "        assert torch.aule._is_in_bad_fork()\n"
-        "        torch.ones(2, device='aule')\n"
-        "    except RuntimeError as e:\n"
-        "        code = 0 if 'fork' in str(e) else 2\n"
-        "    os._exit(code)\n"
-        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0\n"
-        "assert not torch.aule._is_in_bad_fork() and torch.ones(2, device='aule').sum().item() == 2\n"
-    )
-    check_python(code)
+    check_program("device_fork")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_counting_devices_does_not_poison_fork(device):
-    code = (
-        "import os, torch, torch_aule\n"
-        "assert torch.aule.device_count() and torch.aule.is_available(); torch.manual_seed(0)\n"
-        "torch.aule.get_device_properties(); assert not torch.aule.is_initialized()\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    try:\n"
-        "        os._exit(0 if torch.ones(2, device='aule').sum().item() == 2 else 1)\n"
-        "    except RuntimeError as e:\n"
-        "        # some drivers make no device in a child whose parent has an instance; then that must be said\n"
-        "        os._exit(0 if 'VK_ERROR' in str(e) or 'fork' in str(e) else 2)\n"
-        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0\n"
-    )
-    check_python(code)
+    check_program("device_fork_after_counting")
 
 
 def test_two_logical_devices(device):
-    code = """
-import torch, torch_aule
-assert torch.aule.device_count() == 2
-a = torch.arange(1000, dtype=torch.float32, device='aule:0')
-b = a.to('aule:1')
-assert b.device.index == 1 and torch.equal(a.cpu(), b.cpu())
-with torch.aule.device(1):
-    assert torch.aule.current_device() == 1
-    c = torch.zeros(3, device='aule')
-    assert c.device.index == 1
-    assert torch.aule.current_stream().device.index == 1
-assert torch.aule.current_device() == 0
-with torch.Stream(device='aule:1'):
-    assert torch.aule.current_device() == 1
-b.fill_(2)
-a.copy_(b)
-assert a.sum().item() == 2000
-with torch.aule.device_of(b):
-    assert torch.aule.current_device() == 1
-torch.aule.manual_seed_all(3)
-x = torch.rand(5, device='aule:0'); y = torch.rand(5, device='aule:1')
-assert torch.equal(x.cpu(), y.cpu())
-assert torch.aule.memory_allocated(1) > 0 and torch.aule.memory_allocated(0) > 0
-torch.aule.synchronize(1)
-try:
-    a + b
-except RuntimeError as e:
-    assert 'aule' in str(e)
-else:
-    raise SystemExit('two devices in one operation')
-"""
-    check_python(code, TORCH_AULE_VISIBLE_DEVICES="0,0")
+    check_program("device_two_logical", TORCH_AULE_VISIBLE_DEVICES="0,0")
 
 
 def test_a_device_is_chosen_by_name_and_uuid(device):
@@ -333,22 +236,7 @@ def test_a_device_is_chosen_by_name_and_uuid(device):
 
 
 def test_no_device():
-    code = """
-import torch, torch_aule
-assert not torch.aule.is_available() and torch.aule.device_count() == 0
-assert torch.aule.unavailable_reason()
-torch.manual_seed(0); torch.aule.empty_cache(); torch.aule.manual_seed(1); torch.aule.seed_all()
-assert torch.aule.memory_allocated.__name__ and not torch.aule.is_bf16_supported()
-for call in (lambda: torch.ones(2, device='aule'), torch.aule.get_device_name, lambda: torch.ones(2).aule()):
-    try:
-        call()
-    except RuntimeError as e:
-        assert 'aule' in str(e).lower() or 'vulkan' in str(e).lower(), e
-    else:
-        raise SystemExit('no error')
-torch_aule.print_backend_info()
-"""
-    text = check_python(code, TORCH_AULE_VISIBLE_DEVICES="no such device")
+    text = check_program("device_none", TORCH_AULE_VISIBLE_DEVICES="no such device")
     assert "no device" in text
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from helpers import check_python, run_python
+from helpers import check_program, check_python, run_program, run_python
 from torch_aule import _C
 
 WORK = "x = torch.arange(1000.0, device='aule'); y = (x.clone() * 2).sum(); assert y.item() == 999000.0\n"
@@ -68,26 +68,7 @@ def test_more_than_the_device_has(device):
 
 def test_staging_memory_runs_out():
     """The stream's own chunks, not a tensor: in a fresh process, where no chunk is kept from earlier."""
-    code = (
-        HEAD
-        + """
-x, host = torch.zeros(10, device='aule'), torch.arange(10.0)
-_C.inject_allocation_failures(1 << 20, 0)
-for attempt in range(1000):
-    try:
-        x.add_(1)  # as a rule it is recorded only, so that the copy must be staged
-        x.copy_(host)
-    except torch.OutOfMemoryError as e:
-        assert 'MiB' in str(e) and 'free' in str(e), e
-        break
-else:
-    raise SystemExit('no error')
-_C.inject_allocation_failures(0, 0)
-x.copy_(host)
-assert torch.equal((x + 1).cpu(), host + 1)
-"""
-    )
-    check_python(code)
+    check_program("faults_staging")
 
 
 def test_failure_inside_backward(no_cached_segments, device):
@@ -107,36 +88,7 @@ def test_failure_inside_backward(no_cached_segments, device):
 
 
 def test_lost_device():
-    code = (
-        HEAD
-        + WORK
-        + """
-side, shared = torch.Stream(device='aule'), torch.ones(10, device='aule')
-shared.record_stream(side)
-graph = None
-if hasattr(torch.accelerator, 'Graph'):  # torch 2.12 and later
-    graph = torch.accelerator.Graph()
-    with graph:
-        shared += 1
-    graph.replay()
-_C.inject_device_lost(0)
-messages = []
-for attempt in range(3):
-    try:
-        (x * 3).sum().item()
-        torch.aule.synchronize()
-    except RuntimeError as e:
-        messages.append(str(e))
-assert len(messages) == 3, messages
-for m in messages:
-    assert 'lost' in m.lower(), m
-print(messages[0])
-del x, y, shared, side, graph  # destructors must not throw
-import gc; gc.collect()
-assert torch.ones(3).sum() == 3
-"""
-    )
-    text = check_python(code)
+    text = check_program("faults_lost_device")
     assert "lost" in text.lower()
 
 
@@ -144,19 +96,7 @@ assert torch.ones(3).sum() == 3
 
 
 def test_missing_loader():
-    code = """
-import torch, torch_aule
-assert not torch.aule.is_available()
-print(torch.aule.unavailable_reason())
-try:
-    torch.ones(2, device='aule')
-except RuntimeError as e:
-    assert 'loader' in str(e), e
-else:
-    raise SystemExit('no error')
-assert torch.ones(2).sum() == 2
-"""
-    text = check_python(code, TORCH_AULE_VULKAN_LIBRARY="/nonexistent/libvulkan.so.1")
+    text = check_program("faults_no_loader", TORCH_AULE_VULKAN_LIBRARY="/nonexistent/libvulkan.so.1")
     assert "/nonexistent/libvulkan.so.1" in text and "libvulkan1" in text
 
 
@@ -210,12 +150,7 @@ def test_cache_folder_that_cannot_be_written(device, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
 def test_full_disk_for_the_cache(device, tmp_path):
-    limit = (
-        "import resource, signal\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))\n"
-    )
-    done = run_python(HEAD + limit + WORK + "torch.aule.synchronize()\n", TORCH_AULE_CACHE_DIR=str(tmp_path))
+    done = run_program("faults_full_disk", TORCH_AULE_CACHE_DIR=str(tmp_path))
     # lavapipe keeps device memory in a file of its own on some systems; then the device itself cannot work
     if done.returncode != 0 and "memory" in done.stderr:
         pytest.skip("this driver keeps device memory in files")

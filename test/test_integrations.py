@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import ROOT, assert_close, check_python
+from helpers import assert_close, check_program
 
 transformers = pytest.importorskip("transformers")
 accelerate = pytest.importorskip("accelerate")
@@ -33,12 +33,6 @@ def fresh(monkeypatch):
     accelerate.state.AcceleratorState._reset_state(True)
     yield
     accelerate.state.AcceleratorState._reset_state(True)
-
-
-def program(name, **env):
-    """Run test/programs/NAME.py in a fresh interpreter; it prints "right" at its end."""
-    out = check_python((ROOT / "test/programs" / f"{name}.py").read_text(), PYTHONPATH=str(ROOT / "test"), **env)
-    assert out.splitlines()[-1] == "right"
 
 
 def language_model(dropout=0.0):
@@ -374,14 +368,14 @@ def test_beside_cuda(monkeypatch):
 
 @pytest.mark.parametrize("name", ["integrations_switch", "integrations_lazy"])
 def test_in_a_fresh_interpreter(name):
-    program(name)
+    check_program(name)
 
 
 @pytest.mark.parametrize("wish", ["0", "safetensors"])
 def test_off_by_the_environment(wish):
-    program("integrations_off", TORCH_AULE_INTEGRATIONS=wish)
+    check_program("integrations_off", TORCH_AULE_INTEGRATIONS=wish)
 
 
 def test_diffusers_without_float64():
     pytest.importorskip("diffusers")
-    program("integrations_float64", TORCH_AULE_DISABLE_FLOAT64="1")
+    check_program("integrations_float64", TORCH_AULE_DISABLE_FLOAT64="1")

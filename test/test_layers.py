@@ -1,5 +1,6 @@
 """Rules about the sources: who may include whom, plain ASCII, size, a test and a head for each shader."""
 
+import ast
 import graphlib
 import re
 import subprocess
@@ -11,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CSRC, SHADERS, TESTS = ROOT / "csrc", ROOT / "shaders", ROOT / "test"
 MAX_LINES = 500
 MAX_LINES_OF_MAIN = 80
+MAX_LINES_OF_STRING = 6  # of a program for a fresh interpreter
 TORCH = ("torch/", "ATen/", "c10/")
 SHADER_FILES = sorted(SHADERS.glob("*/*.comp"))
 
@@ -136,6 +138,28 @@ def test_headers_of_one_system_are_guarded():
                 if not any("_WIN32" in c for c in conditions):
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {text}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_programs_for_fresh_interpreters():
+    """Each of test/programs is started by a test or imported by another, and no long one is a string."""
+    programs = sorted((TESTS / "programs").glob("*.py"))
+    texts = {path: path.read_text() for path in [*TESTS.glob("*.py"), *programs]}
+    unused = [
+        path.name for path in programs
+        if not any(re.search(rf'"{path.stem}"|^import {path.stem}\b', text, re.M) for text in texts.values())
+    ]  # fmt: skip
+    assert not unused, f"nobody runs {unused}"
+    strings = []
+    for path, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.JoinedStr):
+                program = "".join(v.value if isinstance(v, ast.Constant) else "?" for v in node.values)
+            else:
+                program = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            lines = program.strip().splitlines()
+            if len(lines) > MAX_LINES_OF_STRING and re.search(r"^import .*\btorch", program, re.M):
+                strings.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not strings, "\n".join(["programs that want to be files of test/programs:", *strings])
 
 
 def test_no_broad_torch_headers():

@@ -4,7 +4,7 @@ another one. A kernel that the driver cut all the same is an error."""
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_program, check_python
 from torch_aule import _C
 
 SHOW = """
@@ -41,14 +41,7 @@ def test_without_a_number_planners_obey_the_driver(device, given):
 
 def test_asking_for_properties_does_not_create_the_device():
     """The limit is then the one assumed; afterwards it is the device's own."""
-    check_python(
-        "import torch, torch_aule\n"
-        "first = torch.aule.get_device_properties()\n"
-        "assert not first.created and not torch.aule.is_initialized()\n"
-        "assert first.driver_loop_limit == (65535 if first.kind == 'cpu' else 0)\n"
-        "torch.empty(1, device='aule')\n"
-        "assert torch.aule.get_device_properties().created\n"
-    )
+    check_program("long_loops_properties")
 
 
 def test_info_shows_the_limit(device):
@@ -66,32 +59,10 @@ def test_the_guard_understands_every_kernel():
     assert sum(loops > 0 for _, loops, _ in rows) > len(rows) / 2
 
 
-CUT = """
-import torch, torch_aule
-x = torch.rand(1, 1 << 23)  # with subgroups of 16 lanes that read four numbers at a time, 131072 iterations
-ours = x.to("aule")
-def norm():
-    return torch.nn.functional.layer_norm(ours, ours.shape[-1:]).cpu()
-if torch.aule.get_device_properties().driver_loop_limit == 0:
-    torch.testing.assert_close(norm(), torch.nn.functional.layer_norm(x, x.shape[-1:]), rtol=1e-3, atol=1e-3)
-else:
-    for _ in range(2):
-        try:
-            norm()
-            raise SystemExit("not noticed")
-        except RuntimeError as error:
-            print(error)
-            assert "norm" in str(error) and "results are incomplete" in str(error) and "Mesa 26" in str(error)
-    torch.aule.synchronize()  # reported once for each
-    small = torch.rand(3, 1000)
-    torch.testing.assert_close(torch.softmax(small.to("aule"), 1).cpu(), torch.softmax(small, 1))
-"""
-
-
 @pytest.mark.parametrize("unified", ["0", "1"])
 def test_what_the_driver_cuts_is_an_error(device, unified):
     """Planners are told that there is no limit; the guard knows better."""
-    check_python(CUT, TORCH_AULE_MAX_LOOP_ITERATIONS="0", TORCH_AULE_DISABLE_UNIFIED_MEMORY=unified)
+    check_program("long_loops_cut", TORCH_AULE_MAX_LOOP_ITERATIONS="0", TORCH_AULE_DISABLE_UNIFIED_MEMORY=unified)
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():

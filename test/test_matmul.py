@@ -1,9 +1,11 @@
 """Matrix products against the CPU: layouts, odd sizes, dtypes, epilogues."""
 
+import runpy
+
 import pytest
 import torch
 
-from helpers import FLOATS, assert_close, assert_close_to_cpu, check_python, random_tensor, to_device
+from helpers import FLOATS, PROGRAMS, assert_close, assert_close_to_cpu, check_program, random_tensor, to_device
 
 # k adds rounding errors; 16-bit results are rounded once.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -178,23 +180,7 @@ def test_bad_arguments():
 
 def test_kernels_of_other_devices():
     """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
-    check_python(
-        """
-import torch, torch_aule
-torch.manual_seed(1)
-for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
-    for m, k, n in ((70, 33, 65), (3, 130, 37), (40, 20, 2), (64, 0, 64)):
-        for ta in (False, True):
-            for tb in (ta,) if dtype == torch.float32 else (not ta,):
-                a = torch.randn(2, k, m).transpose(1, 2) if ta else torch.randn(2, m, k)
-                b = torch.randn(2, n, k).transpose(1, 2) if tb else torch.randn(2, k, n)
-                a, b, c = a.to(dtype), b.to(dtype), torch.randn(n).to(dtype)
-                expected = torch.baddbmm(c.float(), a.float(), b.float(), beta=2)
-                got = torch.baddbmm(c.to("aule"), a.to("aule"), b.to("aule"), beta=2).cpu().float()
-                torch.testing.assert_close(got, expected, atol=tolerance, rtol=1e-2)
-""",
-        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
-    )
+    check_program("matmul_other_devices", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -236,91 +222,29 @@ def test_few_rows(m, dtype):
 
 def test_large_tiles_and_wide_vectors():
     """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
-    check_python(
-        """
-import torch, torch_aule
-torch.manual_seed(1)
-def mk(b, r, c, along_rows, dtype):
-    return torch.randn(b, c, r).to(dtype).transpose(1, 2) if along_rows else torch.randn(b, r, c).to(dtype)
-for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1)):
-    for batch, m, k, n in ((100, 68, 20, 72), (96, 65, 9, 71), (2, 3, 136, 40), (1, 11, 72, 24)):
-        for ta in (False, True):
-            for tb in (False, True):
-                if dtype == torch.bfloat16 and ta: continue
-                a, b, c = mk(batch, m, k, ta, dtype), mk(batch, k, n, tb, dtype), torch.randn(n).to(dtype)
-                expected = torch.baddbmm(c.float(), a.float(), b.float(), beta=2)
-                da = a.transpose(1, 2).to("aule").transpose(1, 2) if ta else a.to("aule")
-                db = b.transpose(1, 2).to("aule").transpose(1, 2) if tb else b.to("aule")
-                got = torch.baddbmm(c.to("aule"), da, db, beta=2)
-                torch.testing.assert_close(got.cpu().float(), expected, atol=tolerance, rtol=1e-2)
-""",
+    check_program(
+        "matmul_large_tiles",
         timeout=400,  # NVIDIA's compiler takes 3 s for each of eight pipelines, more where all cores compile
         TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
     )
 
 
-INT8 = """
-import torch, torch_aule
-torch.manual_seed(1)
-def lay(t, across):
-    return (t.t().contiguous().t() if across else t).to("aule")
-for m, k, n in ((64, 64, 64), (37, 77, 21), (16, 200, 40), (1, 3, 5), (3, 0, 7), (68, 36, 132)):
-    a, b = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((m, k), (k, n)))
-    expected = (a.long() @ b.long()).int()
-    for across_a in (False, True):
-        for across_b in (False, True):
-            x, y = lay(a, across_a), lay(b, across_b)
-            assert torch.equal(torch._int_mm(x, y).cpu(), expected), (m, k, n, across_a, across_b)
-    wide = torch.full((m, n + 3), 7, dtype=torch.int32, device="aule")
-    torch._int_mm(x, y, out=wide[:, 2:-1])
-    assert torch.equal(wide[:, 2:-1].cpu(), expected) and (wide[:, :2] == 7).all() and (wide[:, -1:] == 7).all()
-    turned = torch.empty(n, m, dtype=torch.int32, device="aule").t()
-    assert torch.equal(torch._int_mm(x, y, out=turned).cpu(), expected)
-    pair = torch.stack([a, a], 2).to("aule")[:, :, 1]
-    assert torch.equal(torch._int_mm(pair, y).cpu(), expected)
-"""
-
-
 def test_int8():
     """Exact to the last bit: of two's complement, of odd sizes, of operands that lie either way."""
-    exec(INT8, {})
+    runpy.run_path(str(PROGRAMS / "matmul_int8.py"))
     with pytest.raises(RuntimeError, match="Char"):
         torch._int_mm(torch.ones(4, 4, device="aule"), torch.ones(4, 4, device="aule"))
 
 
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.sh)."""
-    check_python(INT8, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
 def test_lower_precision():
     """Products of 16-bit pieces, where the device has matrix units for them: float16 pieces on lavapipe."""
-    check_python(
-        """
-import torch, torch_aule
-torch.manual_seed(1)
-def lay(t, across):
-    return (t.mT.contiguous().mT if across else t).to("aule")
-units = any(s[3:] == (0, 0, 1, 1) for s in torch_aule._C.device_properties(0)["coopmat_shapes"])
-bounds = {"highest": (0, 2e-6), "high": (0, 2e-5), "medium": (2e-5 if units else 0, 2e-3)}
-for precision, (least, most) in bounds.items():
-    torch.set_float32_matmul_precision(precision)
-    for m, k, n in ((37, 45, 35), (40, 64, 70)):
-        a, b, c = torch.randn(2, m, k), torch.randn(2, k, n), torch.randn(n)
-        size = a.abs().double() @ b.abs().double()
-        plain = a.double() @ b.double()
-        for x, y in ((False, False), (True, False), (False, True)):
-            error = (torch.bmm(lay(a, x), lay(b, y)).cpu().double() - plain).abs() / size
-            assert least <= error.max() <= most, (precision, x, y, error.max())
-        wide = torch.zeros(m, 2 * n, device="aule")
-        torch.addmm(c.to("aule"), a[0].to("aule"), b[0].to("aule"), beta=2, alpha=0.5, out=wide[:, ::2])
-        error = (wide[:, ::2].cpu().double() - 0.5 * plain[0] - 2 * c.double()).abs() / size[0]
-        assert error.max() <= most and (wide[:, 1::2] == 0).all(), (precision, error.max())
-        error = (torch.matmul(a.to("aule"), b[:1].to("aule")).cpu().double() - a.double() @ b[:1].double()).abs() / size
-        assert error.max() <= 2 * most, (precision, error.max())
-    a[0, 3, 5], a[0, 4, 5], a[0, 5, 5] = 6e4, -6e4, 1e-30
-    assert torch.isfinite(torch.bmm(a.to("aule"), b.to("aule"))).all()
-""",
+    check_program(
+        "matmul_lower_precision",
         TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
         TORCH_AULE_FLOAT32_PIECES="float16",
     )

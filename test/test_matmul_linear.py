@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import torch_aule
-from helpers import FLOATS, check_python, random_tensor
+from helpers import FLOATS, check_program, random_tensor
 
 linear_bias_act = torch.ops.aule.linear_bias_act
 ACTIVATIONS = {
@@ -188,19 +188,9 @@ def test_kernels_of_gpus():
     """All of this again with the kernels of GPUs, whose epilogue is in the product: one kernel and one rounding."""
     if FUSED:
         pytest.skip("this device takes them anyway")
-    check_python(
-        f"""
-import pytest, torch, torch_aule
-for dtype, rows in ((torch.float32, 64), (torch.float32, 3), (torch.float16, 64)):
-    x = torch.ones(rows, 64, dtype=dtype, device="aule")
-    torch.ops.aule.linear_bias_act(x, torch.ones(64, 64, dtype=dtype, device="aule"), None, "gelu", x)
-torch.aule.synchronize()
-used = {{name.split("<")[0].split("(")[0] for name in torch_aule._C.active_pipelines(0)}}
-assert any(name.startswith("gem") for name in used), used
-assert not any(name.startswith(("unary", "binary")) for name in used), used
-names = "float64 or layouts or large"
-assert pytest.main(["-q", "-p", "no:cacheprovider", "-k", names, {__file__!r}]) == 0
-""",
+    check_program(
+        "matmul_linear_of_gpus",
+        __file__,
         timeout=600,
         TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
         TORCH_AULE_STRICT="1",

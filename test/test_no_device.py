@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 
-from helpers import assert_close, check_python
+from helpers import assert_close, check_program
 from torch_aule import _attention_cpu
 from torch_aule.attention import flash_attention
 
@@ -14,48 +14,11 @@ NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.jso
 
 
 def test_attention_falls_back_to_the_cpu_and_says_so_once():
-    check_python(
-        """
-import warnings
-import numpy as np, torch, torch_aule
-assert not torch.aule.is_available()
-rng = np.random.default_rng()
-q, k, v = (rng.standard_normal((2, 3, 9, 8)).astype(np.float32) for _ in range(3))
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    out = torch_aule.flash_attention(q, k, v)
-    again, lse = torch_aule.flash_attention(*(torch.from_numpy(t).requires_grad_() for t in (q, k, v)), return_lse=True)
-said = [str(w.message) for w in seen if "Falling back to CPU simulation backend" in str(w.message)]
-assert len(said) == 1 and torch.aule.unavailable_reason() in said[0] and "driver" in said[0], said
-expected = torch.nn.functional.scaled_dot_product_attention(*map(torch.from_numpy, (q, k, v)), is_causal=True)
-assert isinstance(out, np.ndarray) and np.abs(out - expected.numpy()).max() < 1e-5
-again.sum().backward()
-assert torch.allclose(again, expected, atol=1e-5) and lse.shape == (2, 3, 9)
-try:
-    torch.ones(1, device="aule")
-except RuntimeError as error:
-    assert torch.aule.unavailable_reason() in str(error), error
-else:
-    raise AssertionError("a tensor on a device that is not there")
-""",
-        **NOWHERE,
-    )
+    check_program("no_device_attention", **NOWHERE)
 
 
 def test_a_missing_loader_is_named():
-    check_python(
-        """
-import torch, torch_aule
-assert "Vulkan driver not detected" in torch.aule.unavailable_reason(), torch.aule.unavailable_reason()
-q = torch.randn(1, 1, 4, 8)
-import warnings
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    torch_aule.flash_attention(q, q, q)
-assert any("Falling back to CPU simulation backend" in str(w.message) for w in seen)
-""",
-        TORCH_AULE_VULKAN_LIBRARY="/nowhere/libvulkan.so.1",
-    )
+    check_program("no_device_loader", TORCH_AULE_VULKAN_LIBRARY="/nowhere/libvulkan.so.1")
 
 
 CASES = [

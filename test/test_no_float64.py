@@ -5,13 +5,13 @@ The tests run in a process of their own, where TORCH_AULE_DISABLE_FLOAT64=1 stan
 
 import copy
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 import torch.nn as nn
+
+from helpers import run_interpreter
 
 HERE = os.environ.get("TORCH_AULE_DISABLE_FLOAT64") == "1"
 without_float64 = pytest.mark.skipif(not HERE, reason="runs in the process that the first test starts")
@@ -20,11 +20,8 @@ N = 20_000
 
 @pytest.mark.skipif(HERE, reason="starts the others")
 def test_in_a_process_without_float64():
-    launcher = [path] if (path := os.environ.get("TORCH_AULE_TEST_LAUNCHER")) else []
-    command = [*launcher, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", __file__]
-    done = subprocess.run(
-        command, env={**os.environ, "TORCH_AULE_DISABLE_FLOAT64": "1"}, capture_output=True, text=True, timeout=600
-    )
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", __file__]
+    done = run_interpreter(*arguments, timeout=600, TORCH_AULE_DISABLE_FLOAT64="1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

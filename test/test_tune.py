@@ -1,14 +1,12 @@
 """The tuner, and the file of measured shapes that the planner reads."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import torch_aule
+from helpers import check_python
 from matrix_units import has_matrices
 from torch_aule import tune
 
@@ -20,16 +18,8 @@ def shapes_in_a_process(folder):
         "print(C.attention_shape(0, 'forward', False, 64), C.attention_shape(0, 'forward', False, 128),"
         " C.attention_shape(0, 'dq', False, 64), sep='|')"
     )
-    launcher = os.environ.get("TORCH_AULE_TEST_LAUNCHER")
-    env = {**os.environ, "TORCH_AULE_CACHE_DIR": str(folder)}
-    run = subprocess.run(
-        [*([launcher] if launcher else []), sys.executable, "-c", code],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [eval(part) for part in run.stdout.strip().split("|")]
+    printed = check_python(code, TORCH_AULE_CACHE_DIR=str(folder))
+    return [eval(part) for part in printed.strip().split("|")]
 
 
 def test_the_planner_reads_what_was_measured(tmp_path):

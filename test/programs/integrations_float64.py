@@ -18,4 +18,3 @@ error = (actual - expected).abs().max() / expected.abs().max()
 assert expected.std() > 1e-3 and error < 1e-4, error
 (row,) = (row for row in torch_aule.integrations.status() if row.package == "diffusers")
 assert row.state == "applied"
-print("right")

@@ -7,7 +7,7 @@ import warnings
 warnings.simplefilter("ignore")
 os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
 
-import torch_aule.integrations  # noqa: E402
+import torch_aule.integrations
 
 PACKAGES = {"accelerate", "transformers", "safetensors", "diffusers", "peft"}
 assert not PACKAGES & set(sys.modules), PACKAGES & set(sys.modules)
@@ -19,18 +19,17 @@ def states(package):
     return {row.hook: row.state for row in torch_aule.integrations.status() if row.package == package}
 
 
-import safetensors.torch  # noqa: E402
+import safetensors.torch
 
 assert states("safetensors") == {"safe_open": "applied"}
 assert safetensors.torch.safe_open is safetensors.safe_open
-import accelerate  # noqa: E402
+import accelerate
 
 assert set(states("accelerate").values()) == {"applied"}
 assert set(states("transformers").values()) == {"pending"}
-import transformers  # noqa: E402
+import transformers
 
 assert states("transformers")["pipeline"] == "pending", "transformers imports its parts when they are used"
 transformers.pipeline, transformers.Trainer, transformers.TrainingArguments  # noqa: B018
 assert set(states("transformers").values()) == {"applied"}, states("transformers")
 assert accelerate.Accelerator().device.type == "aule"
-print("right")

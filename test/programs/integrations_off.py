@@ -5,12 +5,12 @@ import sys
 import warnings
 
 warnings.simplefilter("ignore")
-import torch_aule.integrations  # noqa: E402
+import torch_aule.integrations
 
 only = os.environ["TORCH_AULE_INTEGRATIONS"] != "0"
 assert any(type(finder).__name__ == "ImportWatch" for finder in sys.meta_path) is only
-import accelerate  # noqa: E402
-import safetensors  # noqa: E402, F401
+import accelerate
+import safetensors  # noqa: F401
 
 rows = {(row.package, row.hook): row for row in torch_aule.integrations.status()}
 assert rows["accelerate", "default_device"].state == "skipped", rows
@@ -20,4 +20,3 @@ assert accelerate.Accelerator().device.type == "cpu"
 torch_aule.integrations.enable("accelerate")
 accelerate.state.AcceleratorState._reset_state(True)
 assert accelerate.Accelerator().device.type == "aule"
-print("right")

@@ -7,7 +7,7 @@ import warnings
 warnings.simplefilter("ignore")
 os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
 
-import importlib  # noqa: E402
+import importlib
 
 for name in (
     "accelerate.accelerator",
@@ -24,9 +24,9 @@ for name in (
 ):
     importlib.import_module(name)
 
-import accelerate  # noqa: E402
-import torch  # noqa: E402
-from safetensors import safe_open as imported_before  # noqa: F401, E402
+import accelerate
+import torch
+from safetensors import safe_open as imported_before  # noqa: F401
 
 PACKAGES = ("accelerate", "transformers", "safetensors", "peft")
 
@@ -51,7 +51,7 @@ def changed(before, after):
 
 
 before = picture()
-import torch_aule.integrations  # noqa: E402
+import torch_aule.integrations
 
 applied = changed(before, picture())
 for expected in (
@@ -76,13 +76,13 @@ torch_aule.integrations.disable("safetensors", "accelerate.fp16")
 states = {(row.package, row.hook): (row.state, row.reason) for row in torch_aule.integrations.status()}
 assert states["safetensors", "safe_open"] == ("skipped", "off by torch_aule.integrations.disable()")
 assert states["accelerate", "fp16"][0] == "skipped" and states["accelerate", "max_memory"][0] == "applied"
-from safetensors import safe_open as imported_off  # noqa: E402
+from safetensors import safe_open as imported_off
 
 own = [before["safetensors", "safe_open"]]  # in a list: a bare name would be patched with the rest
 assert imported_off is own[0]
 
 torch_aule.integrations.enable("safetensors")
-from safetensors import safe_open as imported_on  # noqa: E402
+from safetensors import safe_open as imported_on
 
 assert imported_on is not own[0] and imported_off is not own[0]
 torch_aule.integrations.disable()
@@ -96,4 +96,3 @@ assert not any(type(finder).__name__ == "ImportWatch" for finder in sys.meta_pat
 torch_aule.integrations.enable()
 assert changed(before, picture()) >= applied
 assert torch.aule.is_available()
-print("right")
