@@ -15,7 +15,7 @@ test:
 
 # A minute's worth of tests, for the edit-build-test cycle.
 smoke: build
-	$(STRICT) $(PY) -m pytest -q -x test/test_device.py test/test_memory.py test/test_pointwise.py
+	$(STRICT) $(PY) -m pytest -q -x -m smoke
 
 build:
 	$(PY) setup.py -q build_ext --inplace

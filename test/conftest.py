@@ -1,7 +1,10 @@
 """Every test runs strict: an operator without a kernel of ours fails the test instead of running on the CPU."""
 
+import functools
 import os
+import re
 from contextlib import ExitStack
+from pathlib import Path
 
 # Read when the extension starts, so they must stand before the import.
 os.environ.setdefault("TORCH_AULE_STRICT", "1")
@@ -24,6 +27,19 @@ def pytest_report_header(config):
     p = torch.aule.get_device_properties(0)
     state = "on" if VALIDATION else "off"
     return f"aule: {p.name}, {p.driver_name} {p.driver_info}, strict {torch.aule.is_strict()}, validation {state}"
+
+
+@functools.cache
+def _files_with(mark):
+    names = re.compile(rf"\bpytest\.mark\.{mark}\b")
+    return {path for path in Path(__file__).parent.glob("test_*.py") if names.search(path.read_text())}
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With `-m SUITE` only the files that name it are imported: importing all takes as long as some suites run."""
+    suite = config.getoption("markexpr")
+    files = _files_with(suite) if suite.isidentifier() else ()
+    return True if files and collection_path.suffix == ".py" and collection_path not in files else None
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ import torch_aule
 from attention_reference import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
+pytestmark = pytest.mark.current_lavapipe
+
 # Each combination is three pipelines, so the random shapes draw from a few.
 CONFIGS = [  # dtype, bias, softcap, head_dim, v_dim
     (torch.float32, None, 0.0, 16, 16),

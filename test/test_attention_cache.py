@@ -8,6 +8,8 @@ import torch
 import torch_aule
 from attention_reference import DECODE, TOLERANCE, poison
 
+pytestmark = pytest.mark.current_lavapipe
+
 every_family = pytest.mark.parametrize("family", [*DECODE, "simd", "simt"], indirect=True)
 
 

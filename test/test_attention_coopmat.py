@@ -18,7 +18,7 @@ SMALL_SHAPE = "2,1,16,1,1"
 TWO_STAGES = "2,2,16,1,2"
 
 
-pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("known"))
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.parametrize("dtype", matrix_dtypes("known"))]
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from attention_reference import check, check_dropout, inputs, reference, run
 from matrix_units import ON_CPU, matrix_dtypes
 from torch_aule.attention import active_attention_variants
 
-pytestmark = pytest.mark.parametrize("dtype", matrix_dtypes("usable"))
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.parametrize("dtype", matrix_dtypes("usable"))]
 
 
 @pytest.fixture(autouse=True)

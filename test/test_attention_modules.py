@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+pytestmark = pytest.mark.current_lavapipe
+
 FUSED = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
 
 

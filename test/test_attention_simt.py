@@ -6,6 +6,8 @@ import torch
 from attention_reference import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
+pytestmark = pytest.mark.current_lavapipe
+
 # As the override attention_tiles takes them.
 FEW_LANES = "32,8,8,2,8,1,2,1,1,32"
 MANY_LANES = "64,16,4,2,16,2,2,1,1,64"  # more lanes than a subgroup of lavapipe: rows are reduced in shared memory

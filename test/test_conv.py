@@ -40,6 +40,7 @@ def with_gradients(function, tensors, grad=None):
         assert_close(a, e.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.without_shuffles
 @pytest.mark.parametrize("case", CONVS + TRANSPOSED, ids=str)
 def test_convolution(case):
     dims, c_in, c_out, spatial, kernel, options = case
@@ -53,6 +54,7 @@ def test_convolution(case):
     with_gradients(lambda x, w, b: function(x, w, b, **options), [x, w, b], torch.randn_like(out))
 
 
+@pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_convolution_half(dtype):
     x, w = torch.randn(2, 4, 8, 9), torch.randn(5, 4, 3, 3) / 6
@@ -62,6 +64,7 @@ def test_convolution_half(dtype):
     assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("case", CONVS + TRANSPOSED, ids=str)
 def test_16_bit_convolutions_round_at_most_twice(case, dtype, record_property):
@@ -88,6 +91,7 @@ def test_16_bit_convolutions_round_at_most_twice(case, dtype, record_property):
         assert ours <= max(cpus, 1.01), f"{ours:.2f} roundings from float64, the CPU {cpus:.2f}"
 
 
+@pytest.mark.without_shuffles
 def test_convolution_layouts_and_empty():
     x, w = torch.randn(2, 6, 7, 3).permute(0, 3, 1, 2), torch.randn(4, 3, 3, 3).transpose(2, 3)
     assert_close(F.conv2d(x.to("aule"), w.to("aule")), F.conv2d(x, w), rtol=1e-4, atol=1e-4)
@@ -95,11 +99,13 @@ def test_convolution_layouts_and_empty():
     assert empty.shape == (0, 4, 5, 5)
 
 
+@pytest.mark.without_shuffles
 def test_convolution_in_tiles():
     """The kernel of devices with real shared memory: float32, and float16 where there are matrix units."""
     check_program("conv_in_tiles", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
+@pytest.mark.without_shuffles
 def test_convolution_refuses():
     with pytest.raises(RuntimeError):
         F.conv2d(torch.randn(1, 3, 8, 8, device="aule"), torch.randn(4, 2, 3, 3, device="aule"))

@@ -9,6 +9,8 @@ import torch
 import torch_aule
 from helpers import assert_close, check_program, check_python, run_python
 
+pytestmark = pytest.mark.smoke
+
 
 def test_registered(device):
     assert torch.aule.is_available() and torch.aule.device_count() >= 1

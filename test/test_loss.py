@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close
 
+pytestmark = pytest.mark.current_lavapipe
+
 REDUCTIONS = ["mean", "sum", "none"]
 
 

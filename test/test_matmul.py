@@ -7,6 +7,8 @@ import torch
 
 from helpers import FLOATS, PROGRAMS, assert_close, assert_close_to_cpu, check_program, random_tensor, to_device
 
+pytestmark = pytest.mark.current_lavapipe
+
 # k adds rounding errors; 16-bit results are rounded once.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
@@ -96,6 +98,7 @@ def test_results_are_rounded_to_nearest_even(m, k, n, dtype):
     assert torch.equal(torch.addmm(a[:1, :1].to("aule"), a.to("aule"), b.to("aule")).cpu(), (exact + a[0, 0]).to(dtype))
 
 
+@pytest.mark.vector_widths
 def test_beta_zero_ignores_nan():
     a, b = random_tensor(9, 8), random_tensor(8, 7)
     check(lambda c, a, b: torch.addmm(c, a, b, beta=0), torch.full((9, 7), float("nan")), a, b)
@@ -140,6 +143,7 @@ def test_batches(dtype):
     check(lambda c, a, b: torch.addbmm(c, a, b, beta=2, alpha=0.5), c, a, b, dtype=dtype)
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_vectors(dtype):
     m, v, w = random_tensor(30, 21, dtype=dtype), random_tensor(21, dtype=dtype), random_tensor(30, dtype=dtype)
@@ -183,6 +187,7 @@ def test_kernels_of_other_devices():
     check_program("matmul_other_devices", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
+@pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "m,k,n,kind", [(40, 72, 48, "NT"), (37, 45, 35, "TN"), (8, 1100, 16, "NN"), (40, 64, 70, "TT")]

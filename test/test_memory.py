@@ -5,6 +5,8 @@ import gc
 import pytest
 import torch
 
+pytestmark = pytest.mark.smoke
+
 MIB = 2**20
 
 

@@ -52,6 +52,7 @@ def test_layer_norm_statistics(device):
         F.layer_norm(x.to(device), (7,))
 
 
+@pytest.mark.vector_widths
 def test_layouts_and_mixed_types(device):
     w, b = torch.randn(5), torch.randn(5)
     for _, x in layouts(torch.randn(2, 3, 4, 5)):
@@ -59,6 +60,7 @@ def test_layouts_and_mixed_types(device):
         check(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), torch.float32, x, torch.randn(3), torch.randn(3))
 
 
+@pytest.mark.vector_widths
 def test_many_rows(device):
     x, w, b = torch.randn(700, 36), torch.randn(36), torch.randn(36)
     check(lambda x, w, b: F.layer_norm(x, (36,), w, b), torch.float32, x, w, b)

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
+pytestmark = pytest.mark.current_lavapipe
+
 SHAPES = [((5, 64), 1), ((3, 7, 13), 1), ((3, 7, 13), 0), ((6, 1000), -1), ((1,), 0), ((17, 3), 1), ((2, 4, 5, 8), 2)]
 
 
@@ -24,6 +26,7 @@ def test_forward_and_backward(function, dtype, device):
         assert_close(a.grad, b.grad.to(dtype), rtol=rtol, atol=rtol)
 
 
+@pytest.mark.vector_widths
 def test_layouts(device):
     for _, x in layouts(torch.randn(2, 3, 4, 5)):
         for dim in range(4):
@@ -42,6 +45,7 @@ def test_out_dtype_and_empty(device):
     assert_close_to_cpu(lambda t: torch.softmax(t, 0), torch.tensor(2.0))
 
 
+@pytest.mark.vector_widths
 def test_infinities(device):
     x = torch.randn(6, 12)
     x[0, 3:] = -float("inf")
@@ -53,6 +57,7 @@ def test_infinities(device):
         assert_close_to_cpu(lambda t: f(t, 1), x)
 
 
+@pytest.mark.vector_widths
 def test_masked(device):
     x = torch.randn(2, 3, 5, 5)
     for mask_type, shape in [(0, (5, 5)), (1, (2, 5)), (2, (2, 3, 5, 5))]:

@@ -5,6 +5,8 @@ import torch
 
 from helpers import assert_close, random_tensor
 
+pytestmark = pytest.mark.current_lavapipe
+
 SHAPES = [(3, 5), (1,), (), (1030,), (2, 0), (40, 33)]
 
 

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from dropout_mask import philox
 from helpers import FLOATS, assert_close
 
+pytestmark = pytest.mark.current_lavapipe
+
 N = 1 << 17
 
 

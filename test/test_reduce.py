@@ -21,6 +21,7 @@ def test_sum(dtype):
     assert_close_to_cpu(lambda t: torch.sum(t, dim=(0, 2), dtype=torch.float32), x, wide=False, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool], ids=str)
 def test_layouts(dtype):
     for _, x in layouts(random_tensor(3, 8, 5, 7, dtype=dtype)):
@@ -63,6 +64,7 @@ def test_float_ops(dtype):
     )
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_extremes(dtype):
     x = random_tensor(6, 31, 5, dtype=dtype)
@@ -82,6 +84,7 @@ def test_extremes(dtype):
     assert_close_to_cpu(lambda t: torch.all(t * 0 == 0, (0, 1)), x)
 
 
+@pytest.mark.vector_widths
 def test_nan(device):
     x = torch.randn(7, 40)
     x[2, 5] = x[2, 9] = x[3, 0] = float("nan")
@@ -99,6 +102,7 @@ def test_nan(device):
     assert_close_to_cpu(lambda t: torch.count_nonzero(t, 1), x)
 
 
+@pytest.mark.vector_widths
 def test_ties_take_the_first(device):
     x = torch.zeros(3, 500)
     x[1, 77] = x[1, 400] = 1
@@ -161,6 +165,7 @@ def test_empty_and_scalars(device):
     assert_close_to_cpu(lambda t: torch.logsumexp(t, 0), s)
 
 
+@pytest.mark.vector_widths
 def test_accuracy_of_long_sums(device):
     x = torch.rand(1 << 22)
     exact = x.double().sum().item()

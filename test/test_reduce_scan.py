@@ -6,6 +6,7 @@ import torch
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float64, *INTS, torch.bool], ids=str)
 def test_sum_and_product(dtype):
     x = random_tensor(4, 29, 3, dtype=dtype)
@@ -15,6 +16,7 @@ def test_sum_and_product(dtype):
         assert_close_to_cpu(lambda t: torch.cumprod(t, dim), x, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool], ids=str
 )
@@ -46,6 +48,7 @@ def test_long_rows(device):
     assert_close_to_cpu(lambda t: torch.cumsum(t, 0), torch.randint(0, 5, (3000, 2, 3)))
 
 
+@pytest.mark.vector_widths
 def test_layouts_out_and_empty(device):
     for _, x in layouts(torch.randn(3, 4, 5)):
         assert_close_to_cpu(lambda t: torch.cumsum(t, 1), x)

@@ -8,6 +8,7 @@ from helpers import ALL_DTYPES, assert_close, assert_close_to_cpu, layouts, rand
 NAN = float("nan")
 
 
+@pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", [*ALL_DTYPES, torch.float64], ids=str)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_is_stable(dtype, descending):
@@ -109,6 +110,7 @@ def test_sets():
     assert_close_to_cpu(lambda s: torch.isin(5, s), tests)
 
 
+@pytest.mark.vector_widths
 def test_nonzero(device):
     for x in [
         torch.randn(4, 5, 6).relu(),

@@ -10,6 +10,8 @@ from helpers import check_python
 from matrix_units import has_matrices
 from torch_aule import tune
 
+pytestmark = pytest.mark.current_lavapipe
+
 
 def shapes_in_a_process(folder):
     """(forward D 64, forward D 128, dQ D 64) as a new process plans them."""

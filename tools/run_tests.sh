@@ -25,29 +25,24 @@ compilers() {
   return "$failed"
 }
 
-# Processes that tests start want the driver's loader too.
+# Of pytest's processes, and of those that tests start, each wants the driver's loader. The suites are markers: what they
+# are for stands in pyproject.toml, and their tests say that they belong to them.
 on_current() {
-  TORCH_AULE_TEST_LAUNCHER=$PWD/build/modern-lavapipe/run build/modern-lavapipe/run "$py" -m pytest -q -p no:cacheprovider "$@"
+  local run=build/modern-lavapipe/run
+  TORCH_AULE_TEST_LAUNCHER=$PWD/$run "$run" "$py" -m pytest -q -p no:cacheprovider --dist load \
+    --tx "${TORCH_AULE_TEST_JOBS:-2}*popen//python=$run .venv/bin/python" "$@"
 }
 
 if tools/modern_lavapipe.sh build/modern-lavapipe; then
   has_current=1
   echo "== on a current lavapipe, with cooperative matrices"
-  # Matrices, attention, what takes 256 bytes of push constants or reads optional addresses, in two processes (not
-  # pytest's: those would be started without the driver's loader). Two minutes of two cores, or seven where no pipeline
-  # is cached.
-  { on_current test/test_attention_coopmat.py test/test_tune.py test/test_attention_modules.py \
-      test/test_attention_cache.py test/test_loss.py test/test_optim.py test/test_random.py; first=$?
-    compilers && exit "$first"
-    exit 1
-  } > build/on_current.log 2>&1 &
+  # Two minutes of two cores, or seven where no pipeline is cached.
+  on_current -m current_lavapipe || status=1
+  compilers > build/compilers.log 2>&1 &
   other=$!
-  on_current test/test_attention_coopmat_opaque.py test/test_matmul.py test/test_norm_softmax.py test/test_attention.py \
-    test/test_attention_splitkv.py test/test_attention_simt.py || status=1
-  TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current test/test_matmul.py test/test_conv.py \
-    -k "matrix_units or convolution" || status=1
+  TORCH_AULE_TEST_JOBS=1 TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE=1 on_current -m without_shuffles || status=1
   wait "$other" || status=1
-  cat build/on_current.log
+  cat build/compilers.log
 else
   echo "== the pass on a current lavapipe is left out: its packages could not be fetched (see above)"
   compilers || status=1
@@ -55,13 +50,9 @@ fi
 
 # lavapipe's subgroups are as wide as its vectors. What computes in subgroups, with the narrowest and the widest ones; other
 # drivers ignore the variable.
-other_subgroups="test_layouts and not matmul or infinities or masked or many_rows or extremes or nan or ties or long_sums or
-  sum_and_product or sort_is_stable or nonzero or test_vectors"
 for width in 128 512; do
   echo "== on the installed driver, with vectors of $width bits"
-  LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider test/test_norm_softmax.py test/test_norm.py \
-    test/test_reduce.py test/test_reduce_scan.py test/test_sort.py test/test_matmul.py \
-    -k "${other_subgroups//$'\n'/}" > "build/vectors_$width.log" 2>&1 &
+  LP_NATIVE_VECTOR_WIDTH=$width "$py" -m pytest -q -p no:cacheprovider -m vector_widths > "build/vectors_$width.log" 2>&1 &
   passes[width]=$!
 done
 for width in 128 512; do
