@@ -28,6 +28,23 @@ def test_files_that_do_not_say_so_stay(inlined):
 
 
 @pytest.mark.parametrize(
+    "other",
+    ["float y = 2.0;", "float z, y[2];", "const float y = 2.0;", "const float y[2] = float[](1.0, 2.0);",
+     "shared float y[64];", "#define y 2.0", "# define y(x) x"],
+)  # fmt: skip
+def test_a_name_on_both_sides_of_a_condition_is_refused(inlined, other):
+    """Variables leave their #if: main() would have both, or its own would hide the other."""
+    for number, pair in enumerate([("float y = 1.0;", other), (other, "float y = 1.0;")]):
+        lines = source("#ifdef A", pair[0], "#else", pair[1], "#endif", "void f(float x) {", "}")
+        with pytest.raises(inlined.error, match=r"shaders/k.comp:5: .*`y` .*shaders/k.comp:3 ") as error:
+            inlined(lines, ["shaders/k.comp"])
+        assert "#if" in str(error.value), number
+    # One side alone, another name, and a file that is not inlined.
+    lines = source("#ifdef A", "float y = 1.0;", "#else", "const float y1 = 2.0;", "#endif", "void f(float x) {", "}")
+    inlined(["#line 1 1", "#define y 1.0", "#undef y", *lines], ["k.comp", "common.glsl"])
+
+
+@pytest.mark.parametrize(
     "line, lines, why",
     [
         (2, ["void f(float x,", "       float y) {", "}"], "one line"),

@@ -26,7 +26,8 @@ def inlined(lines: list[str], files: list[str]) -> list[str]:
     Raises
     ------
     ShaderError
-        With file and line: a void function that is no macro, as it stands.
+        With file and line: a void function that is no macro, as it stands, and a variable whose name the file declares
+        once more, as under `#if` and `#else`.
     """
     places, number, current = [], 0, ""
     for line in lines:
@@ -35,10 +36,21 @@ def inlined(lines: list[str], files: list[str]) -> list[str]:
         places.append((current, number))
     marked = {file for (file, _), line in zip(places, lines) if line.split()[:3] == ["#pragma", "aule", "inline"]}
 
-    def refuse(i: int, why: str):
+    def place(i: int) -> str:
         file, number = places[i]
-        name = files[int(file)] if file else "shader"
-        raise ShaderError(f"{name}:{number}: `#pragma aule inline` cannot take this: {why}")
+        return f"{files[int(file)] if file else 'shader'}:{number}"
+
+    def refuse(i: int, why: str):
+        raise ShaderError(f"{place(i)}: `#pragma aule inline` cannot take this: {why}")
+
+    declared: dict[str, tuple[int, bool]] = {}  # name -> the last line, and whether it moves
+
+    def declare(i: int, names: list[str], moves: bool):
+        for name in names:
+            j, moved_too = declared.get(name, (i, False))
+            if j != i and (moves or moved_too):
+                refuse(i, f"`{name}` is declared at {place(j)} too, and variables leave their #if")
+            declared[name] = i, moves or moved_too
 
     out: list[str] = []
     moved: list[str] = []
@@ -54,6 +66,7 @@ def inlined(lines: list[str], files: list[str]) -> list[str]:
             out.extend([""] * (end - i))  # line numbers stay
             i = end
         elif variable:
+            declare(i, _names(line), True)
             moved.append(line.split("//")[0])
             out.append("")
         elif line == "void main() {":
@@ -63,9 +76,19 @@ def inlined(lines: list[str], files: list[str]) -> list[str]:
         elif own and re.match(rf"(?!{FILE_SCOPE})\w+ \w+\s*[\[=,;]", line):
             refuse(i, "a variable's declaration is one line, and calls nothing")
         else:
+            stays = re.match(r"(?:#\s*define|(?:const|shared|precise) \w+) (\w+)", line) if own else None
+            declare(i, [stays[1]] if stays else [], False)
             out.append(line)
         i += 1
     return out
+
+
+def _names(declaration: str) -> list[str]:
+    """Those of `float a = 1.0, b[2];`."""
+    text = declaration.split("//")[0].split(None, 1)[1]
+    while (plain := re.sub(r"\[[^][]*\]|\{[^{}]*\}|\([^()]*\)", "", text)) != text:
+        text = plain
+    return [part.split("=")[0].strip(" ;\n") for part in text.split(",")]
 
 
 def _body(lines: list[str], start: int, refuse) -> tuple[list[str], int]:
