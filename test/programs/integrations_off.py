@@ -4,11 +4,17 @@ import os
 import sys
 import warnings
 
+
+def watches(finder):
+    """Does it watch for packages? torch.compile has a finder of the same kind."""
+    return type(finder).__name__ == "ImportWatch" and not all(name.startswith("torch.") for name in finder._names)
+
+
 warnings.simplefilter("ignore")
 import torch_aule.integrations
 
 only = os.environ["TORCH_AULE_INTEGRATIONS"] != "0"
-assert any(type(finder).__name__ == "ImportWatch" for finder in sys.meta_path) is only
+assert any(map(watches, sys.meta_path)) is only
 import accelerate
 import safetensors  # noqa: F401
 
