@@ -1,5 +1,6 @@
 """Attention's planner, a function of values: its plans on made-up devices against a table. Needs no device."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,19 @@ def test_every_plan_fits_or_there_is_none(device):
     assert not [text_of(*p) for p in plan_problems.shown() if least(*p) == "none"]
     nothing = Planner(device, shared_bytes=64, capabilities=())
     assert {nothing(*p) for p in plan_problems.shown()} == {"none"}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_workgroups_are_not_larger_than_the_device_s(device):
+    """128 invocations are the least that Vulkan allows; 192 are no power of two."""
+    for most in (128, 192):
+        planner = Planner(device, max_workgroup_invocations=most)
+        problems = [({}, p) for p in plan_problems.shown()] + list(plan_problems.overridden())
+        plans = [planner(which, values, **override) for override, (which, values) in problems]
+        sizes = [(int(n), plan) for plan in plans for n in re.findall(r"local=(\d+)", plan)]
+        assert len(sizes) > 60 and max(sizes)[0] <= most, max(sizes)
+        combine = {n for plan in plans for n in re.findall(r"combine_local=(\d+)", plan)}
+        assert combine == ({"64"} if DEVICES[device]["kind"] == "cpu" else {"128"})
 
 
 def test_heads_that_are_too_wide_have_no_plan():

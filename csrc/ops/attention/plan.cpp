@@ -1,6 +1,7 @@
 #include "ops/attention/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <sstream>
 
@@ -157,7 +158,9 @@ std::optional<AttentionPlan> plan_splitkv_shared(const DeviceProfile& profile, c
   // Many sequences of unlike lengths: smaller splits balance them.
   const int64_t fine = problem.ragged && groups > 64 ? std::min(4 * kWorkgroups / groups, problem.k_len / 1024) : 0;
   plan.splits = static_cast<int>(std::min(problem.num_splits > 0 ? problem.num_splits : std::max(wanted, fine), most));
-  plan.combine_local = profile.is_software() ? 64 : 256;
+  // A power of two; every Vulkan device allows 128.
+  plan.combine_local =
+      profile.is_software() ? 64 : static_cast<int>(std::min(256u, std::bit_floor(profile.max_workgroup_invocations)));
   return plan;
 }
 
