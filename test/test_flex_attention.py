@@ -117,8 +117,7 @@ def test_without_modifiers(device, dtype):
     Case(device, dtype=dtype).check(lse=True)
 
 
-@pytest.mark.parametrize("mask", [causal, window], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("block", [32, (48, 20)])
+@pytest.mark.parametrize(("mask", "block"), [(causal, 32), (window, (48, 20))], ids=["causal", "window"])
 def test_masks(device, mask, block):
     Case(device, lengths=(100, 100)).check(mask=mask, block=block)
 
@@ -162,6 +161,8 @@ def test_scores(device):
     Case(device).check(score=score)
 
 
+@pytest.mark.current_lavapipe
+@pytest.mark.vector_widths
 def test_gradients_of_captured_tensors(device):
     """A table of relative biases and a bias for each head, under grouped heads."""
     captured = {"table": torch.randn(140, dtype=torch.float64), "head": torch.randn(4, dtype=torch.float64)}
@@ -232,6 +233,53 @@ def test_lengths_that_change(device):
         with torch._dynamo.config.patch(error_on_recompile=number > 0):
             case = Case(device, lengths=(m, n), batch=number + 3)
             case.check(mask=window, block=16, call=call, kernels=False)
+
+
+def test_numbers_that_change(device):
+    """A Python float and int that modifiers capture are arguments of the kernel once they have changed.
+
+    Without gradients: with them, Dynamo itself refuses a float that changes.
+    """
+
+    def f(q, k, v, weight, window):
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, m, n: s * weight - (m - n).abs() * window)
+
+    case = Case(device, lengths=(40, 40))
+    call = torch.compile(f, fullgraph=True)
+    for number, (weight, window) in enumerate([(0.5, 1), (0.75, 2), (1.5, 3), (2.5, 4)]):
+        with torch._dynamo.config.patch(error_on_recompile=number > 1), torch.no_grad():
+            o = call(*case.own, weight, window)
+        mod = lambda s, b, h, m, n: s * weight - (m - n).abs() * window  # noqa: B023, E731
+        assert_close(o, reference(*case.exact, mod)[0], rtol=5e-5, atol=5e-5)
+
+
+def test_only_logsumexp_has_a_gradient(device):
+    case = Case(device)
+    stats = torch.compile(lambda *t: flex_attention(*t, return_lse=True)[1])(*case.own)
+    grads = torch.autograd.grad(stats.square().sum(), case.own[:2])
+    wanted = torch.autograd.grad(reference(*case.exact)[1].square().sum(), case.exact[:2])
+    for x, y in zip(grads, wanted, strict=True):
+        assert_close(x, y, rtol=5e-5, atol=5e-5)
+
+
+def test_tiles_by_the_config(device):
+    """Shapes of tiles for measurements; those of the eager family for large GPUs have registers for 8 x 8 scores."""
+    from torch_aule._inductor import config
+
+    wide = {"flex_tiles_forward": "128,8,8,8,8,1,2,2,8,64", "flex_tiles_dq": "128,16,8,4,16,1,2,4,16,64",
+            "flex_tiles_dkdv": "256,16,4,4,16,1,2,4,16,64"}  # fmt: skip
+    with config.patch(wide):
+        Case(device, lengths=(100, 100)).check(mask=causal)
+
+
+def test_tiles_fit_into_shared_memory():
+    from torch_aule._inductor.flex.shape import Tiles, fitting
+
+    tiles = Tiles()
+    assert 16 * 1024 < tiles.shared_bytes(128, shuffles=True) < 17 * 1024
+    assert fitting(tiles, 128, 32 * 1024, True) == tiles
+    small = fitting(tiles, 128, 16 * 1024, False)
+    assert small.most == 64 and small.splits(128) == 2 and small.shared_bytes(128, shuffles=False) <= 16 * 1024
 
 
 def test_maxima(device):

@@ -8,5 +8,10 @@ from torch.utils._config_module import install_config_module
 vectors: bool = True
 # A row of a reduction is kept in registers, so that it is read once.
 persistent_reductions: bool = True
+# The numbers of torch_aule._inductor.flex.shape.Tiles in their order, "128,8,8,8,8,1,2,2,8,64", for the kernels of
+# FlexAttention; empty: chosen by the device.
+flex_tiles_forward: str = ""
+flex_tiles_dq: str = ""
+flex_tiles_dkdv: str = ""
 
 install_config_module(sys.modules[__name__])

@@ -25,6 +25,7 @@ class Arguments:
         self.exprs: list[sympy.Expr] = []
         self._buffers: dict[str, tuple[str, str]] = {}  # name -> (member, access)
         self._sizes: dict[sympy.Expr, str] = {}
+        self._numbers: dict[str, str] = {}  # name -> member
 
     def buffer(self, node, access: str = "r") -> str:
         """The address of a buffer (of the base, if it is a view) as GLSL; `access` is r, w or m."""
@@ -33,6 +34,12 @@ class Arguments:
         self._buffers[name] = (member, access if access == before else "m")
         self.nodes.setdefault(name, node)
         return f"p.{member}"
+
+    def number(self, node) -> str:
+        """The value of a 0-dim tensor on the CPU as GLSL of type float."""
+        name = node.get_name()
+        self.nodes.setdefault(name, node)
+        return f"p.{self._numbers.setdefault(name, f'number{len(self._numbers)}')}"
 
     def size(self, expr) -> str:
         """An integer as GLSL of type int64_t."""
@@ -59,18 +66,21 @@ class Arguments:
     @property
     def signature(self) -> str:
         """A letter for each member."""
-        return "".join(access for _, access in self._buffers.values()) + "l" * len(self.exprs)
+        return (
+            "".join(access for _, access in self._buffers.values()) + "l" * len(self.exprs) + "h" * len(self._numbers)
+        )
 
     def params(self) -> list[str]:
         """Lines of the struct."""
         return ["struct Params {",
                 *(f"  uint64_t {member};" for member, _ in self._buffers.values()),
                 *(f"  int64_t {member};" for member in self._sizes.values()),
+                *(f"  float {member};" for member in self._numbers.values()),
                 "};"]  # fmt: skip
 
     def call(self, wrapper) -> list[str]:
         """Python expressions of the arguments."""
-        return [*self._buffers, *(wrapper.codegen_python_sizevar(e) for e in self.exprs)]
+        return [*self._buffers, *(wrapper.codegen_python_sizevar(e) for e in self.exprs), *self._numbers]
 
 
 def is_size(symbol: sympy.Symbol) -> bool:

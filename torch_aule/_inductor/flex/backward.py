@@ -8,7 +8,7 @@ import sympy
 import torch
 from torch._inductor.kernel.flex.common import create_placeholder, infer_dense_strides
 from torch._inductor.kernel.flex.flex_attention import process_joint_outputs, validate_joint_graph
-from torch._inductor.lowering import lowerings, to_dtype
+from torch._inductor.lowering import _full, lowerings, to_dtype
 
 from torch_aule._inductor.flex.arguments import Arguments
 from torch_aule._inductor.flex.forward import lowered, positions
@@ -50,8 +50,8 @@ def lower_backward(
     score_captured, mask_captured,
 ) -> tuple:  # fmt: skip
     """`torch.ops.higher_order.flex_attention_backward` on aule; NotImplementedError if it has no kernel for it."""
-    if grad_out is None:
-        raise NotImplementedError("only logsumexp has a gradient")
+    if grad_out is None:  # only logsumexp has a gradient
+        grad_out = _full(0, out.get_device(), out.get_dtype(), out.get_size())
     query, key, value, grad_out = (realized(x, dense_rows=True) for x in (query, key, value, grad_out))
     problem = Problem(query, key, value, BlockMask.of(block_mask), scale)
     if grad_out.get_dtype() != problem.dtype:
@@ -103,7 +103,7 @@ def _launch(problem: Problem, modifiers: _Modifiers, kind: str, tensors: dict, l
         else (problem.kv_len, mask.kv_block, problem.kv_heads, max(problem.head_dim, problem.v_dim),
               (mask.q, mask.full_q))
     )  # fmt: skip
-    tiles = problem.tiles(length)
+    tiles = problem.tiles(kind, length, dim)
     groups = problem.groups(tiles, length, block, heads, dim)
     head = problem.head(arguments, tiles, dim, groups, tensors, tables)
     for name, node in (("FLEX_LSE", logsumexp), ("FLEX_DELTA", delta)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sympy
 import torch
-from torch._inductor.kernel.flex.common import build_subgraph_buffer, create_placeholder, infer_dense_strides
+from torch._inductor.kernel.flex.common import build_subgraph_module_buffer, create_placeholder, infer_dense_strides
 
 from torch_aule._inductor.flex.arguments import Arguments
-from torch_aule._inductor.flex.modifiers import mask_function, score_function
+from torch_aule._inductor.flex.modifiers import mask_function, score_function, with_numbers_as_tensors
 from torch_aule._inductor.flex.node import GlslTemplate, outputs
 from torch_aule._inductor.flex.problem import BlockMask, Problem, realized
 
@@ -21,7 +21,7 @@ def positions(device: torch.device) -> list:
 
 def lowered(graph, placeholders: list, captured: list):
     """A modifier's graph as expressions of one element."""
-    return build_subgraph_buffer([*placeholders, *captured], graph)
+    return build_subgraph_module_buffer([*placeholders, *captured], with_numbers_as_tensors(graph.graph_module))
 
 
 def lower_forward(
@@ -50,7 +50,7 @@ def lower_forward(
     stores = [f"F32Ref({arguments.buffer(node, 'w')} + (at_)).v = {value}"
               for value, node in stats.items() if node is not None]  # fmt: skip
 
-    tiles = problem.tiles(problem.q_len)
+    tiles = problem.tiles("forward", problem.q_len, problem.v_dim)
     groups = problem.groups(tiles, problem.q_len, mask.q_block, problem.heads, problem.v_dim)
     tensors = {"QUERY": (query, "r"), "KEY": (key, "r"), "VALUE": (value, "r"), "OUT": (out, "w")}
     head = problem.head(arguments, tiles, problem.v_dim, groups, tensors, (mask.kv, mask.full_kv))

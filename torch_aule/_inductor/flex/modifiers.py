@@ -7,6 +7,7 @@ statements; placeholders become the function's arguments, and captured tensors a
 from __future__ import annotations
 
 import contextlib
+import copy
 
 import sympy
 import torch
@@ -24,7 +25,7 @@ from torch_aule._inductor.printer import GlslPrinter
 from torch_aule._inductor.statements import Body, Statement
 from torch_aule._inductor.types import STORAGE, compute_type, literal
 
-__all__ = ["Modifier", "grad_function", "mask_function", "score_function"]
+__all__ = ["Modifier", "grad_function", "mask_function", "score_function", "with_numbers_as_tensors"]
 
 _POSITIONS = ("b", "h", "m", "n")
 
@@ -104,6 +105,8 @@ class Modifier(Kernel):
             return self.cse.generate(self.loads, name, dtype=torch.float32, shape=())
         node = _buffer(name)
         dtype = node.get_dtype()
+        if node.get_device().type == "cpu" and not node.get_size() and dtype.is_floating_point:
+            return self.cse.generate(self.loads, self.arguments.number(node), dtype=torch.float32, shape=())
         if node.get_device().type != "aule":
             raise NotImplementedError("a modifier captures a tensor of another device")
         if dtype == torch.float64 or dtype not in STORAGE:
@@ -180,6 +183,22 @@ def _index_in_32_bits(node) -> None:
 
 def _function(head: str, modifier: Modifier, result: str) -> str:
     return "\n".join([f"{head} {{", *("  " + line for line in modifier.lines()), f"  return {result};", "}"])
+
+
+def with_numbers_as_tensors(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A captured Python float that changes is `item()` of a 0-dim tensor: here it is that tensor, in float32.
+
+    Inductor gives `item()` a symbol that it defines in the graph, and a modifier is no place for definitions.
+    """
+    items = [n for n in module.graph.nodes if n.target is torch.ops.aten._local_scalar_dense.default]
+    if not items:
+        return module
+    module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            node.target = torch.ops.prims.convert_element_type.default
+            node.args = (node.args[0], torch.float32)
+    return module
 
 
 def score_function(arguments: Arguments, buffer: ir.ComputedBuffer) -> str:

@@ -10,9 +10,9 @@ from torch._inductor import ir
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv, Min
 
-from torch_aule._inductor import facts
+from torch_aule._inductor import config, facts
 from torch_aule._inductor.flex.arguments import Arguments, storage_code
-from torch_aule._inductor.flex.shape import Tiles, tiles_for
+from torch_aule._inductor.flex.shape import Tiles, fitting, tiles_for
 from torch_aule._inductor.types import literal
 
 __all__ = ["BlockMask", "Problem", "fields_of", "realized"]
@@ -98,9 +98,16 @@ class Problem:
         if self.shares_keys and not decide(sympy.Eq(self.kv_batch, 1)):
             raise NotImplementedError("the batch of keys is neither that of queries nor 1")
 
-    def tiles(self, length) -> Tiles:
-        """The tiles of a kernel whose rows are `length` queries or keys."""
-        return tiles_for(self.facts, int(V.graph.sizevars.optimization_hint(length, fallback=1024)))
+    def tiles(self, kind: str, length, dim: int) -> Tiles:
+        """The tiles of the kernel `kind`, of `length` rows and `dim` columns of the result."""
+        asked = getattr(config, f"flex_tiles_{kind}")
+        tiles = tiles_for(self.facts, int(V.graph.sizevars.optimization_hint(length, fallback=1024)), asked)
+        room = facts.properties_of(self.device.index or 0)["max_shared_bytes"]
+        return fitting(tiles, dim, room, self.shuffles(tiles))
+
+    def shuffles(self, tiles: Tiles) -> bool:
+        """True if the lanes of a row are in one subgroup."""
+        return self.facts.shuffles and self.facts.subgroup_size >= tiles.lanes
 
     def groups(self, tiles: Tiles, length, block: int, heads: int, dim: int):
         """Workgroups for all blocks of rows."""
@@ -178,7 +185,7 @@ class Problem:
 
     def source(self, arguments: Arguments, tiles: Tiles, body: str, head: list[str], functions: list[str]) -> str:
         """The whole text. Everything that becomes an argument is known by now."""
-        shuffles = self.facts.shuffles and self.facts.subgroup_size >= tiles.lanes
+        shuffles = self.shuffles(tiles)
         lines = []
         if shuffles:
             lines.append("#pragma aule feature subgroup_shuffle")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch_aule._inductor.forms import DeviceFacts
 
-__all__ = ["Tiles", "tiles_for"]
+__all__ = ["Tiles", "fitting", "tiles_for"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,13 @@ class Tiles:
         """Workgroups that share the columns of a block of rows."""
         return -(-dim // self.result_columns(dim))
 
+    def shared_bytes(self, dim: int, shuffles: bool) -> int:
+        """Shared memory of a workgroup, as attention/simt.glsl declares it."""
+        ty, depth, wide = self.local // self.lanes, self.depth // 4, self.strip * self.lanes
+        a = max(ty * (self.rows * depth + 1), wide * (self.block // 4 + 1))
+        b = max(self.lanes * self.columns * (depth + 1), wide * self.result_columns(dim) // 4)
+        return 16 * self.stages * (a + b) + (0 if shuffles else 4 * self.block * self.lanes)
+
     def constants(self, dim: int, vectors: bool) -> list[str]:
         """Lines of GLSL."""
         values = {
@@ -70,8 +77,17 @@ _GPU = Tiles()
 _SOFTWARE = Tiles(depth=32, strip=4, stages=1, unroll_result=1)
 
 
-def tiles_for(device: DeviceFacts, length: int) -> Tiles:
-    """The tiles for `length` rows, a hint."""
+def fitting(tiles: Tiles, dim: int, bytes_: int, shuffles: bool) -> Tiles:
+    """The tiles with as many columns of the result as fit into `bytes_` of shared memory."""
+    while tiles.shared_bytes(dim, shuffles) > bytes_ and tiles.most > 4 * tiles.lanes:
+        tiles = replace(tiles, most=tiles.most // 2)
+    return tiles
+
+
+def tiles_for(device: DeviceFacts, length: int, asked: str = "") -> Tiles:
+    """The tiles for `length` rows, a hint; `asked` are all numbers in their order, for measurements."""
+    if asked:
+        return Tiles(*(int(x) for x in asked.split(",")))
     tiles = _SOFTWARE if device.software else _GPU
     if length <= 32:  # one block of rows, no longer than it must be
         tiles = replace(tiles, local=(4 if length <= 16 else 8) * tiles.lanes)
