@@ -150,8 +150,12 @@ class BuildAule(BuildExtension):
 class BuildPython(build_py):
     """A wheel has what kernels compiled at run time include; a checkout has it in shaders/."""
 
+    ATTENTION = ("attention", "coopmat_params", "elements", "simt", "splitkv_params")
     INCLUDES = {
-        "shaders": ("common/*.glsl", "inductor/*.glsl", "pointwise/functions.glsl", "pointwise/math*.glsl"),
+        "shaders": (
+            *(f"attention/{name}.glsl" for name in ATTENTION),
+            *("common/*.glsl", "inductor/*.glsl", "pointwise/functions.glsl", "pointwise/math*.glsl"),
+        ),
         "csrc/core": ("dtype_codes.h",),
     }
 
