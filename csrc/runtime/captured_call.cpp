@@ -100,11 +100,11 @@ CapturedCall::CapturedCall(c10::DeviceIndex device, const CallInputs& inputs, co
               : by_address[i]   ? Input::Kind::address
                                 : Input::Kind::copied;
     if (in.kind != Input::Kind::copied) continue;
-    Copied& copied = copied_.emplace_back(Copied{i, {}, bytes});
+    Copied& copied = copied_.emplace_back(Copied{.index = i, .memory = {}, .bytes = bytes});
     // An expanded tensor is its span. One with wide gaps is copied by elements.
     const auto strides = tensor.strides();
     const bool expanded = std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s == 0; });
-    if (!expanded && bytes > 2 * static_cast<uint64_t>(tensor.numel()) * tensor.itemsize()) copied.bytes = 0;
+    copied.as_bytes = expanded || bytes <= 2 * static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
     if (like != nullptr) {
       for (const Copied& other : like->copied_)
         if (other.index == i && is_laid_out(other.memory, in.layout)) copied.memory = other.memory;
@@ -138,6 +138,8 @@ void CapturedCall::abandon() {
 
 void CapturedCall::end(const std::vector<std::optional<at::Tensor>>& outputs) {
   memory_->graph.capture_end();
+  for (Copied& c : copied_)
+    c.written = memory_->graph.writes(reinterpret_cast<uint64_t>(c.memory.const_data_ptr()), c.bytes);
   std::vector<c10::Storage>& kept = memory_->outputs;
   for (const auto& tensor : outputs) {
     Output& out = outputs_.emplace_back();
@@ -253,20 +255,23 @@ std::vector<c10::Storage> CapturedCall::hand_out(stream::CommandStream& stream) 
   return storages;
 }
 
+void CapturedCall::Copied::copy(stream::CommandStream& stream, const at::Tensor& to, const at::Tensor& from) const {
+  if (as_bytes) {
+    stream.copy(reinterpret_cast<uint64_t>(to.mutable_data_ptr()), reinterpret_cast<uint64_t>(from.const_data_ptr()),
+                bytes);
+  } else {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    at::Tensor(to).copy_(from);
+  }
+}
+
 std::vector<at::Tensor> CapturedCall::replay(const CallInputs& inputs) {
   auto& stream = current_stream(device_);
   order_after_other_streams(stream);
-  for (const Copied& copied : copied_) {
-    const at::Tensor& from = *inputs[copied.index].tensor;
-    if (copied.bytes != 0) {
-      stream.copy(reinterpret_cast<uint64_t>(copied.memory.mutable_data_ptr()),
-                  reinterpret_cast<uint64_t>(from.const_data_ptr()), copied.bytes);
-    } else {
-      const at::AutoDispatchBelowADInplaceOrView no_autograd;
-      at::Tensor(copied.memory).copy_(from);
-    }
-  }
+  for (const Copied& c : copied_) c.copy(stream, c.memory, *inputs[c.index].tensor);
   memory_->graph.replay();
+  for (const Copied& c : copied_)
+    if (c.written) c.copy(stream, *inputs[c.index].tensor, c.memory);
   const std::vector<c10::Storage> storages = hand_out(stream);
   std::vector<at::Tensor> outputs(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {

@@ -2,8 +2,8 @@
 // graph, and the outputs, which live in the graph's pool.
 //
 // Inputs: numbers and the sizes and strides of tensors must be those of the capture. A tensor is either taken by its
-// address, which must be that of the capture too, or copied into memory of the call's before each replay. A scalar
-// tensor on the host is its value, which kernels have among their parameters.
+// address, which must be that of the capture too, or copied into memory of the call's before each replay, and back if
+// the graph writes it. A scalar tensor on the host is its value, which kernels have among their parameters.
 // Outputs: a replay overwrites those of the one before. So each is handed out as a new tensor, and the deleter of its
 // memory counts it out: a call is free again once nobody holds an output, or a view of one. Scalars are
 // copied. A call that `copies` hands out copies of all and is always free.
@@ -77,7 +77,10 @@ class CapturedCall {
   struct Copied {
     size_t index;  // of the input
     at::Tensor memory;
-    uint64_t bytes;  // from the first element to the end of the last; 0: copied by elements
+    uint64_t bytes;        // from the first element to the end of the last
+    bool as_bytes = true;  // else by elements
+    bool written = false;  // the graph writes it, so it is copied back
+    void copy(stream::CommandStream& stream, const at::Tensor& to, const at::Tensor& from) const;
   };
   struct Output {
     enum class Kind : uint8_t { none, pool, input, other } kind = Kind::none;

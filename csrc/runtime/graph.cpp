@@ -87,6 +87,10 @@ void Graph::reset() {
   capture_state_.offset = 0;
 }
 
+bool Graph::writes(uint64_t address, uint64_t bytes) const {
+  return graph_ != nullptr && stream::writes(*graph_, address, address + bytes);
+}
+
 size_t Graph::commands() const { return graph_ == nullptr ? 0 : stream::commands_of(*graph_); }
 
 #if __has_include(<ATen/core/GraphImplInterface.h>)

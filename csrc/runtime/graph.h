@@ -38,6 +38,7 @@ class Graph {
 
   c10::MempoolId_t pool() const { return pool_; }
   uint64_t random_steps() const { return capture_state_.offset; }  // of the generator's counter, for each replay
+  bool writes(uint64_t address, uint64_t bytes) const;             // whether a command of the graph writes there
   size_t commands() const;                                         // dispatches, copies and fills
 
  private:

@@ -53,6 +53,8 @@ size_t commands_of(const CapturedGraph& graph) {
   return commands;
 }
 
+bool writes(const CapturedGraph& graph, uint64_t begin, uint64_t end) { return graph.written.overlaps(begin, end); }
+
 void wait_for_replays(CommandStream& stream) {
   StreamImpl& s = StreamImpl::of(stream);
   uint64_t submitted;

@@ -8,7 +8,8 @@ namespace aule::stream {
 class CapturedGraph;
 class CommandStream;
 
-size_t commands_of(const CapturedGraph& graph);  // dispatches, copies and fills
+size_t commands_of(const CapturedGraph& graph);                         // dispatches, copies and fills
+bool writes(const CapturedGraph& graph, uint64_t begin, uint64_t end);  // whether a command writes into the range
 
 // A loop of replays may be this many submissions ahead of the device.
 inline constexpr uint64_t kMaxReplaysAhead = 256;

@@ -17,6 +17,10 @@ void StreamImpl::refuse_capture(const char* what) const {
 void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
   BarrierNeed need = hazards.step(stage, accesses, count);
   if (need.needed) record_barrier(*d, target().cmd, need.before, need.after);
+  if (!capture) return;
+  for (size_t i = 0; i < count; ++i) {
+    if (accesses[i].write) capture->written.add(accesses[i].begin, accesses[i].end);
+  }
 }
 
 // All pipelines share one layout, so push constants outlive a dispatch and only words that differ are pushed. On an

@@ -28,6 +28,7 @@ _log = torch._logging.getArtifactLogger(__name__, "perf_hints")
 WARM_UPS = 2  # calls of a function before its first capture; later shapes take one
 MOST_ALIVE = 4  # captured calls for the same inputs; the last of them hands out copies
 MOST_MOVES = 2  # addresses that an input may have before it is copied, in memory that is not a captured call's
+MOST_CACHES = 8  # addresses of inputs that are written, for one shape
 MOST_CALLS = 128  # captured calls of a function
 MOST_SHAPES = 1024  # that a function remembers
 SCALAR_BYTES = 16  # copied rather than taken by address, as outputs of this size are copied too
@@ -73,7 +74,7 @@ class GraphedFunction:
         self._mutated = frozenset(mutated_inputs)
         self._copied: set[int] = set()  # inputs whose addresses changed too often
         self._moves: Counter[int] = Counter()
-        self._parameters_seen: dict[tuple, None] = {}
+        self._addresses_seen: dict[tuple, None] = {}
         self._table = _C.CallTable(device_index)
         self._shapes: dict[tuple, _Shape] = {}
         self._ran = 0
@@ -113,9 +114,6 @@ class GraphedFunction:
         return shape
 
     def _reason_against(self, inputs) -> str | None:
-        written = self._mutated - self._static
-        if any(not _C.is_output_of_call(inputs[i]) for i in written if isinstance(inputs[i], torch.Tensor)):
-            return f"it writes {len(written)} of its inputs, which are not parameters or buffers"
         if not _C.can_be_captured(inputs, self._device):
             return "an input is neither a plain tensor of the device nor an int nor a scalar on the host"
         if any(isinstance(inputs[i], torch.Tensor) and inputs[i].device.type == "cpu" for i in self._mutated):
@@ -148,23 +146,24 @@ class GraphedFunction:
         moved = min((c.moved(inputs) for c in shape.calls), key=len, default=[])
         if not moved:
             return True
-        parameters = tuple(inputs[i].data_ptr() for i in moved if isinstance(inputs[i], torch.nn.Parameter))
-        if parameters:
-            # Another module that shares the code. Its parameters get graphs of their own when they come back.
-            if parameters in self._parameters_seen:
-                return True
-            if len(self._parameters_seen) < MOST_SHAPES:
-                self._parameters_seen[parameters] = None
-            return False
+        kept = [i for i in moved if i in self._mutated or isinstance(inputs[i], torch.nn.Parameter)]
+        if kept:
+            # Another module that shares the code, or another cache. Such inputs are not copied: they are large, or are
+            # written. They get a graph of their own when they come back.
+            addresses = tuple(inputs[i].data_ptr() for i in kept)
+            if addresses not in self._addresses_seen:
+                if len(self._addresses_seen) < MOST_SHAPES:
+                    self._addresses_seen[addresses] = None
+                return False
+            if len(shape.calls) >= MOST_CACHES and not any(isinstance(inputs[i], torch.nn.Parameter) for i in kept):
+                self._table.remove(shape.calls.pop(0))  # a cache of long ago
+            return True
         for i in moved:
             self._moves[i] += 1
             on_host = inputs[i].device.type == "cpu"
             if self._moves[i] < (MOST_ALIVE if on_host or _C.is_output_of_call(inputs[i]) else MOST_MOVES):
                 continue
             if on_host:  # a scalar that differs from call to call
-                return False
-            if i in self._mutated:
-                self._refuse(f"input {i}, which it writes, has another address at each call")
                 return False
             self._copied.add(i)
             for call in [c for c in shape.calls if i in c.moved(inputs)]:
