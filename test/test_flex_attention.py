@@ -64,8 +64,17 @@ class Case:
             return None
         return create_block_mask(mask_mod, self.batch, self.heads, *self.lengths, device=self.device, BLOCK_SIZE=block)
 
-    def check(self, score=None, mask=None, *, block=32, backward=True, lse=False, call=None, kernels=True):
-        """Compares output, logsumexp and all gradients; that our kernels ran is part of it."""
+    def check(self, score=None, mask=None, *, lane_rows=True, **options):
+        """Compares output, logsumexp and all gradients; that our kernels ran is part of it.
+
+        `lane_rows` is the form of software devices, without it they run that of GPUs.
+        """
+        from torch_aule._inductor import config
+
+        with config.patch(flex_lane_rows=lane_rows):
+            self._check(score, mask, **options)
+
+    def _check(self, score, mask, *, block=32, backward=True, lse=False, call=None, kernels=True):
         modifiers = [f(self.captured) if f is not None else None for f in (score, mask)]
         exact = [f(self.exact_captured) if f is not None else None for f in (score, mask)]
         block_mask = self.block_mask(modifiers[1], block)
@@ -112,14 +121,16 @@ def window(t):
     return lambda b, h, m, n: (m >= n) & (m - n < 20)
 
 
+@pytest.mark.parametrize("lane_rows", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_without_modifiers(device, dtype):
-    Case(device, dtype=dtype).check(lse=True)
+def test_without_modifiers(device, dtype, lane_rows):
+    Case(device, dtype=dtype).check(lse=True, lane_rows=lane_rows)
 
 
+@pytest.mark.parametrize("lane_rows", [True, False])
 @pytest.mark.parametrize(("mask", "block"), [(causal, 32), (window, (48, 20))], ids=["causal", "window"])
-def test_masks(device, mask, block):
-    Case(device, lengths=(100, 100)).check(mask=mask, block=block)
+def test_masks(device, mask, block, lane_rows):
+    Case(device, lengths=(100, 100)).check(mask=mask, block=block, lane_rows=lane_rows)
 
 
 def test_blocks_that_are_full_and_blocks_that_are_skipped(device):
@@ -163,14 +174,17 @@ def test_scores(device):
 
 @pytest.mark.current_lavapipe
 @pytest.mark.vector_widths
-def test_gradients_of_captured_tensors(device):
+@pytest.mark.parametrize("lane_rows", [True, False])
+def test_gradients_of_captured_tensors(device, lane_rows):
     """A table of relative biases and a bias for each head, under grouped heads."""
     captured = {"table": torch.randn(140, dtype=torch.float64), "head": torch.randn(4, dtype=torch.float64)}
 
     def score(t):
         return lambda score, b, h, m, n: score * t["head"][h] + t["table"][m - n + 70]
 
-    Case(device, heads=4, kv_heads=2, captured=captured, trained=("table", "head")).check(score, causal, lse=True)
+    Case(device, heads=4, kv_heads=2, captured=captured, trained=("table", "head")).check(
+        score, causal, lse=True, lane_rows=lane_rows
+    )
 
 
 def test_grouped_heads_and_sizes_that_differ(device):
@@ -188,8 +202,9 @@ def test_wide_heads(device):
     Case(device, dim=136, lengths=(20, 40), batch=1, captured=captured, trained=("bias",)).check(score)
 
 
-def test_odd_heads(device):
-    Case(device, dim=7, v_dim=5, lengths=(17, 19)).check(mask=causal)
+@pytest.mark.parametrize("lane_rows", [True, False])
+def test_odd_heads(device, lane_rows):
+    Case(device, dim=7, v_dim=5, lengths=(17, 19)).check(mask=causal, lane_rows=lane_rows)
 
 
 def test_batch_that_shares_keys(device):
@@ -269,7 +284,7 @@ def test_tiles_by_the_config(device):
     wide = {"flex_tiles_forward": "128,8,8,8,8,1,2,2,8,64", "flex_tiles_dq": "128,16,8,4,16,1,2,4,16,64",
             "flex_tiles_dkdv": "256,16,4,4,16,1,2,4,16,64"}  # fmt: skip
     with config.patch(wide):
-        Case(device, lengths=(100, 100)).check(mask=causal)
+        Case(device, lengths=(100, 100)).check(mask=causal, lane_rows=False)
 
 
 def test_tiles_fit_into_shared_memory():
@@ -360,4 +375,5 @@ def test_random_modifiers(device, seed):
     modifiers = RandomModifiers(seed, 2, 2, length)
     case = Case(device, lengths=(length, length), captured=modifiers.tensors, trained=modifiers.trained())
     mask = modifiers.mask_mod if modifiers.mask_steps else None
-    case.check(modifiers.score_mod, mask, block=16 if seed % 2 else 128, lse=seed % 3 == 0)
+    case.check(modifiers.score_mod, mask, block=16 if seed % 2 else 128, lse=seed % 3 == 0,
+               lane_rows=seed % 4 < 2)  # fmt: skip

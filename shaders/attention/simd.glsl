@@ -7,6 +7,7 @@
 // because a dynamically indexed private array goes through memory lane by lane.
 #ifndef AULE_ATTENTION_SIMD_GLSL
 #define AULE_ATTENTION_SIMD_GLSL
+#ifndef ATTENTION_GENERATED  // generated kernels (inductor/flex.glsl) bring their own
 #include "attention/attention.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int DP = 64;  // D rounded up to a multiple of 2 * W, Dv likewise
@@ -16,6 +17,7 @@ layout(constant_id = FAMILY_CONSTANTS + 3) const bool VEC2 = false;  // addresse
 layout(constant_id = FAMILY_CONSTANTS + 4) const bool PADDED = true;  // DP or DVP is more than the head size
 // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
 layout(constant_id = FAMILY_CONSTANTS + 5) const bool GRAD_BIAS = false;
+#endif
 const bool WHOLE_ROWS = VEC2 && !PADDED;  // loads of two without bounds: 15 % faster
 
 const int W = LOCAL;  // lanes: the subgroup size

@@ -1,11 +1,55 @@
-// What the kernels of FlexAttention share. The generated head has Params, the shape of tiles (simt.glsl), sizes and
+// What the kernels of FlexAttention share. The generated head has Params, the shape of tiles (simt.glsl, simd.glsl), sizes and
 // strides as FLEX_... macros, and the modifiers as functions score_mod(), mask_mod(), in the backward score_grad().
 //
 // Tables list blocks of keys for each block of queries, or the other way round: first those that mask_mod divides, then
 // full ones. A workgroup's rows are of one block; the last tile of a block may stick out, and what does is hidden.
 #define ATTENTION_GENERATED
 #include "attention/elements.glsl"
+#ifdef FLEX_SIMD
+#include "attention/simd.glsl"
+const int SPLITS = 1, COLUMNS = 0, BM = W * R;
+
+// Rows of this lane, and products with a row that all lanes read together; `dim` elements of it exist.
+struct HeadRow { float v[DP]; };
+struct ValueRow { float v[DVP]; };
+#define FLEX_ROW_FUNCTIONS(ROW, SIZE) \
+  ROW load_row(ROW unused, uint64_t row, int dim) { \
+    ROW x; \
+    [[unroll]] for (int d = 0; d < SIZE; d += 2) { \
+      const vec2 two = load_row_pair(row, d, dim); \
+      x.v[d] = two.x; \
+      x.v[d + 1] = two.y; \
+    } \
+    return x; \
+  } \
+  void store_row(ROW x, float factor, uint64_t row, int dim) { \
+    [[unroll]] for (int d = 0; d < SIZE; d += 2) \
+      store_row_pair(row, d, dim, vec2(x.v[d], x.v[d + 1]) * factor); \
+  } \
+  float product(ROW x, uint64_t other, int dim) { \
+    float sum = 0.0; \
+    [[unroll]] for (int c = 0; c < SIZE; c += COLS_AT_ONCE) { \
+      const vec2 two = load_lane_pair(other, c, dim); \
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) \
+        sum += x.v[c + e] * subgroupShuffle((e & 1) == 0 ? two.x : two.y, e >> 1); \
+    } \
+    return sum; \
+  } \
+  void add(inout ROW x, float keep, float weight, uint64_t other, int dim) { \
+    [[unroll]] for (int c = 0; c < SIZE; c += COLS_AT_ONCE) { \
+      const vec2 two = load_lane_pair(other, c, dim); \
+      [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) \
+        x.v[c + e] = x.v[c + e] * keep + weight * subgroupShuffle((e & 1) == 0 ? two.x : two.y, e >> 1); \
+    } \
+  } \
+  void clear(out ROW x) { \
+    [[unroll]] for (int d = 0; d < SIZE; ++d) x.v[d] = 0.0; \
+  }
+FLEX_ROW_FUNCTIONS(HeadRow, DP)
+FLEX_ROW_FUNCTIONS(ValueRow, DVP)
+#else
 #include "attention/simt.glsl"
+#endif
 
 // The number of entries of a block's row of a table, and entry i.
 struct Table { uint64_t counts, entries; };

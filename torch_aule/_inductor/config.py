@@ -13,5 +13,7 @@ persistent_reductions: bool = True
 flex_tiles_forward: str = ""
 flex_tiles_dq: str = ""
 flex_tiles_dkdv: str = ""
+# Software devices: kernels of FlexAttention without barriers, a row for each lane.
+flex_lane_rows: bool = True
 
 install_config_module(sys.modules[__name__])

@@ -103,13 +103,13 @@ def _launch(problem: Problem, modifiers: _Modifiers, kind: str, tensors: dict, l
         else (problem.kv_len, mask.kv_block, problem.kv_heads, max(problem.head_dim, problem.v_dim),
               (mask.q, mask.full_q))
     )  # fmt: skip
-    tiles = problem.tiles(kind, length, dim)
+    tiles, body = problem.form(kind, length, dim)
     groups = problem.groups(tiles, length, block, heads, dim)
     head = problem.head(arguments, tiles, dim, groups, tensors, tables)
     for name, node in (("FLEX_LSE", logsumexp), ("FLEX_DELTA", delta)):
         offset = arguments.size(node.get_layout().offset)
         head.append(f"#define {name} ({arguments.buffer(node)} + uint64_t({offset}) * 4ul)")
-    source = problem.source(arguments, tiles, f"flex_{kind}", head, functions)
+    source = problem.source(arguments, tiles, body, head, functions)
     written = [node for node, access in tensors.values() if access == "w"]
     if kind == "dq":
         written += modifiers.joint.mutated_grads

@@ -50,12 +50,12 @@ def lower_forward(
     stores = [f"F32Ref({arguments.buffer(node, 'w')} + (at_)).v = {value}"
               for value, node in stats.items() if node is not None]  # fmt: skip
 
-    tiles = problem.tiles("forward", problem.q_len, problem.v_dim)
+    tiles, body = problem.form("forward", problem.q_len, problem.v_dim)
     groups = problem.groups(tiles, problem.q_len, mask.q_block, problem.heads, problem.v_dim)
     tensors = {"QUERY": (query, "r"), "KEY": (key, "r"), "VALUE": (value, "r"), "OUT": (out, "w")}
     head = problem.head(arguments, tiles, problem.v_dim, groups, tensors, (mask.kv, mask.full_kv))
     head.append(f"#define FLEX_STORE_STATS(at_, lse_, max_) {'; '.join(stores)}")
-    source = problem.source(arguments, tiles, "flex_forward", head, functions)
+    source = problem.source(arguments, tiles, body, head, functions)
     written = [out, *(node for node in stats.values() if node is not None)]
     GlslTemplate("forward", source, arguments, groups, written)
     return out, logsumexp, max_scores

@@ -12,7 +12,7 @@ from torch.utils._sympy.functions import CeilDiv, Min
 
 from torch_aule._inductor import config, facts
 from torch_aule._inductor.flex.arguments import Arguments, storage_code
-from torch_aule._inductor.flex.shape import Tiles, fitting, tiles_for
+from torch_aule._inductor.flex.shape import LaneRows, Tiles, fitting, tiles_for
 from torch_aule._inductor.types import literal
 
 __all__ = ["BlockMask", "Problem", "fields_of", "realized"]
@@ -104,6 +104,13 @@ class Problem:
         tiles = tiles_for(self.facts, int(V.graph.sizevars.optimization_hint(length, fallback=1024)), asked)
         room = facts.properties_of(self.device.index or 0)["max_shared_bytes"]
         return fitting(tiles, dim, room, self.shuffles(tiles))
+
+    def form(self, kind: str, length, dim: int) -> tuple[Tiles | LaneRows, str]:
+        """How the kernel `kind` is laid out, and the file that has its main()."""
+        by_lane = config.flex_lane_rows and max(self.head_dim, self.v_dim) <= 128
+        if self.facts.software and self.facts.shuffles and by_lane:
+            return LaneRows(self.facts.subgroup_size, self.head_dim, self.v_dim), f"flex_{kind}_simd"
+        return self.tiles(kind, length, dim), f"flex_{kind}"
 
     def shuffles(self, tiles: Tiles) -> bool:
         """True if the lanes of a row are in one subgroup."""

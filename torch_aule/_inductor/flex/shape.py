@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch_aule._inductor.forms import DeviceFacts
 
-__all__ = ["Tiles", "fitting", "tiles_for"]
+__all__ = ["LaneRows", "Tiles", "fitting", "tiles_for"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,46 @@ class Tiles:
         }  # fmt: skip
         lines = [f"const int {name} = {value};" for name, value in values.items()]
         return [*lines, f"const bool VEC4 = {'true' if vectors else 'false'};"]
+
+
+@dataclass(frozen=True)
+class LaneRows:
+    """The form of attention/simd.glsl, for software devices: a workgroup is one subgroup, a lane owns a row.
+
+    Attributes
+    ----------
+    local : int
+        Lanes.
+    head_dim, v_dim : int
+        Sizes of heads.
+    """
+
+    local: int
+    head_dim: int
+    v_dim: int
+
+    @property
+    def block(self) -> int:
+        """Rows of a workgroup."""
+        return self.local
+
+    @property
+    def lanes(self) -> int:
+        """Invocations that exchange values."""
+        return self.local
+
+    def splits(self, dim: int) -> int:
+        """Workgroups that share the columns of a row."""
+        return 1
+
+    def constants(self, dim: int, vectors: bool) -> list[str]:
+        """Lines of GLSL."""
+        step = 2 * self.local
+        dp, dvp = (-(-d // step) * step for d in (self.head_dim, self.v_dim))
+        padded = (dp, dvp) != (self.head_dim, self.v_dim)
+        lines = [f"const int LOCAL = {self.local}, DP = {dp}, DVP = {dvp}, R = 1;", "#define FLEX_SIMD"]
+        flags = {"VEC2": vectors, "PADDED": padded}
+        return [*lines, *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items())]
 
 
 # Those of the eager kernels (csrc/ops/attention/tuning_table.cpp): any GPU, and processors.
