@@ -94,6 +94,23 @@ def _worker(job) -> dict:
         return {"op": name, "variant": variant, "dtype": dtype, "state": "fails", "why": f"runner: {error!r}"[:300]}
 
 
+def _run_all(jobs: list, processes: int) -> list[dict]:
+    rows = []
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = {pool.submit(_worker, job): job for job in jobs}
+        for future in concurrent.futures.as_completed(futures):
+            try:
+                row = future.result()
+            except Exception as error:
+                name, variant, dtype, _ = futures[future]
+                row = {"op": name, "variant": variant, "dtype": dtype, "state": "crash", "why": repr(error)[:200]}
+            rows.append(row)
+            if row["state"] in BAD:
+                print(row["state"], row["op"], row["variant"], row["dtype"], row["why"], flush=True)
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--dtype", default="float32")
@@ -109,19 +126,9 @@ def main() -> int:
     part, parts = map(int, options.part.split("/"))
     jobs = [(name, variant, options.dtype, options.samples) for name, variant in names[part::parts]]
     rows = []
-    # Fresh processes now and then: Dynamo keeps much of what it has seen.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=40) as pool:
-        futures = {pool.submit(_worker, job): job for job in jobs}
-        for future in concurrent.futures.as_completed(futures):
-            try:
-                row = future.result()
-            except Exception as error:
-                name, variant, dtype, _ = futures[future]
-                row = {"op": name, "variant": variant, "dtype": dtype, "state": "crash", "why": repr(error)[:200]}
-            rows.append(row)
-            if row["state"] in BAD:
-                print(row["state"], row["op"], row["variant"], row["dtype"], row["why"], flush=True)
+    size = 30 * options.jobs
+    for first in range(0, len(jobs), size):  # fresh processes now and then: Dynamo keeps much of what it has seen
+        rows += _run_all(jobs[first : first + size], options.jobs)
     rows.sort(key=lambda r: (r["state"], r["op"], r["variant"]))
     if options.save:
         with open(options.save, "w") as file:
