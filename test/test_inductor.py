@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import random_graphs
 from helpers import assert_close, check_python
 from torch_aule._shader.compiler import CompilerMissing, find_compiler
 
@@ -273,6 +274,11 @@ print(counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_c
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     assert check_python(program, **environment).strip() == "0 1"
     assert check_python(program, **environment).strip() == "1 0"
+
+
+@pytest.mark.parametrize("seed", range(7000, 7006))
+def test_random_graphs(device, seed):
+    assert random_graphs.check(seed) == ""
 
 
 def test_random_states_break_the_graph(device):
