@@ -1,5 +1,6 @@
-// What the kernels of FlexAttention share. The generated head has Params, the shape of tiles (simt.glsl, simd.glsl), sizes and
-// strides as FLEX_... macros, and the modifiers as functions score_mod(), mask_mod(), in the backward score_grad().
+// What the kernels of FlexAttention share. The generated head has Params, the shape of tiles (simt.glsl, simd.glsl),
+// sizes and strides as FLEX_... macros, and the modifiers as functions score_mod(), mask_mod(), in the backward
+// score_grad().
 //
 // Tables list blocks of keys for each block of queries, or the other way round: first those that mask_mod divides, then
 // full ones. A workgroup's rows are of one block; the last tile of a block may stick out, and what does is hidden.
