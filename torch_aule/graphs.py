@@ -42,7 +42,17 @@ def capture_stream(index: int) -> Stream:
 
 
 class _Graph:
-    """What ``torch.accelerator.Graph`` is, for torch versions without it."""
+    """What ``torch.accelerator.Graph`` is, for torch versions without it.
+
+    Parameters
+    ----------
+    keep_graph : bool
+        Accepted for the sake of programs that pass it: a graph is kept in any case.
+    pool : tuple of int, optional
+        Of :func:`graph_pool_handle`; default: memory of its own.
+    capture_error_mode : str
+        Accepted, too: what cannot be captured raises.
+    """
 
     def __init__(self, keep_graph: bool = False, *, pool=None, capture_error_mode: str = "default"):
         from torch_aule import _C
@@ -51,21 +61,26 @@ class _Graph:
         self.graph_pool = pool
 
     def capture_begin(self) -> None:
+        """Record instead of run, from now on, on the current stream."""
         self._graph.capture_begin(self.graph_pool or (0, 0))
 
     def capture_end(self) -> None:
+        """Stop recording."""
         self._graph.capture_end()
 
     def instantiate(self) -> None:
         """Nothing: capture_end left a graph that can be replayed."""
 
     def replay(self) -> None:
+        """Run what was recorded, on the current stream."""
         self._graph.replay()
 
     def reset(self) -> None:
+        """Give back what was recorded and its memory."""
         self._graph.reset()
 
     def pool(self) -> tuple[int, int]:
+        """The graph's memory pool, to be shared with another graph."""
         return self._graph.pool()
 
     def __enter__(self) -> None:
