@@ -132,3 +132,13 @@ def test_those_that_tie_are_decided_as_asked():
         drops += (tied & ~kept_of(numbers(words), shared, p).reshape(-1, 32)).sum(0)
     assert np.abs((drops - ties * share) / np.sqrt(ties * share * (1 - share))).max() < 4
     assert abs(drops.sum() - ties.sum() * share) < 4 * math.sqrt(ties.sum() * share * (1 - share))
+
+
+def test_seeds_may_lie_on_the_device():
+    """Torch 2.11's shape inference for torch.compile runs the backward with such seeds."""
+    q, k, v, g = (torch.randn(1, 2, 20, 16, device="aule") for _ in range(4))
+    out, lse, seed, offset = torch.ops.aule.flash_attn_fwd(q, k, v, None, 0.3)
+    wanted = torch.ops.aule.flash_attn_bwd(g, q, k, v, out, lse, seed, offset, None, 0.3)
+    actual = torch.ops.aule.flash_attn_bwd(g, q, k, v, out, lse, seed.to("aule"), offset.to("aule"), None, 0.3)
+    for a, w in zip(actual[:3], wanted[:3]):
+        assert torch.equal(a, w)

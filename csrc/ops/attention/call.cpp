@@ -132,8 +132,11 @@ std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& st
 }
 
 runtime::PhiloxState philox_state(const at::Tensor& seed, const at::Tensor& offset) {
-  const auto first = static_cast<uint64_t>(*seed.const_data_ptr<int64_t>());
-  const auto second = static_cast<uint64_t>(*offset.const_data_ptr<int64_t>());
+  // On the host, as the forward returns them; or where torch 2.11's shape inference takes them to be, on the device.
+  const auto word = [](const at::Tensor& t) {
+    return static_cast<uint64_t>(t.is_cpu() ? *t.const_data_ptr<int64_t>() : t.item<int64_t>());
+  };
+  const uint64_t first = word(seed), second = word(offset);
   runtime::PhiloxState state;
   state.offset = second & ~uint64_t{1};
   if ((second & 1) != 0)
