@@ -369,7 +369,7 @@ def test_fields_of_a_block_mask():
         fields_of(tuple(range(15)))
 
 
-@pytest.mark.parametrize("seed", range(200 if os.environ.get("TORCH_AULE_TEST_LONG") else 6))
+@pytest.mark.parametrize("seed", range(200 if os.environ.get("TORCH_AULE_LONG_TESTS") else 6))
 def test_random_modifiers(device, seed):
     length = 20 + seed % 5 * 9
     modifiers = RandomModifiers(seed, 2, 2, length)
