@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from torch.utils._pytree import tree_map_only
 
@@ -278,3 +279,13 @@ def check_program(name: str, *arguments: str, **options) -> str:
 def _printed(done: subprocess.CompletedProcess) -> str:
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def needs_shader_compiler() -> None:
+    """Skips the module that calls it where nothing compiles GLSL."""
+    from torch_aule._shader.compiler import CompilerMissing, find_compiler
+
+    try:
+        find_compiler()
+    except CompilerMissing as missing:
+        pytest.skip(str(missing), allow_module_level=True)

@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_python, needs_shader_compiler
 from torch_aule import _C, compile_shader
-from torch_aule._shader import CompilerMissing
-from torch_aule._shader.compiler import find_compiler
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 AXPB = """
 layout(buffer_reference, scalar) readonly buffer In { float v[]; };

@@ -3,15 +3,11 @@
 import pytest
 import torch
 
-from helpers import check_program
+from helpers import check_program, needs_shader_compiler
 from torch_aule import ShaderCompileError, compile_shader, load_spirv
-from torch_aule._shader import CompilerMissing
 from torch_aule._shader.compiler import find_compiler
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 AXPB = """
 layout(buffer_reference, scalar) readonly buffer In { float v[]; };

@@ -8,17 +8,11 @@ import torch
 
 from flex_reference import RandomModifiers, reference
 from helpers import assert_close as assert_close_of_one_dtype
+from helpers import needs_shader_compiler
 
 pytest.importorskip("torch._inductor.codegen.simd")
 pytest.importorskip("torch.nn.attention.flex_attention")
-try:
-    from torch_aule._shader.compiler import find_compiler
-
-    find_compiler()
-except ImportError:
-    raise
-except Exception as missing:  # CompilerMissing: no glslang here
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 from torch._inductor.utils import fresh_inductor_cache, run_and_get_code  # noqa: E402
 from torch.nn.attention import flex_attention as flex_module  # noqa: E402

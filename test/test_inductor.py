@@ -7,14 +7,10 @@ import torch
 import torch.nn.functional as F
 
 import random_graphs
-from helpers import assert_close, check_python
-from torch_aule._shader.compiler import CompilerMissing, find_compiler
+from helpers import assert_close, check_python, needs_shader_compiler
 
 pytest.importorskip("torch._inductor.codegen.simd")
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 from torch._inductor import metrics  # noqa: E402
 from torch._inductor.utils import fresh_inductor_cache  # noqa: E402
@@ -164,6 +160,32 @@ def test_bad_index_is_reported(device):
     with pytest.raises(IndexError, match="index 9 is out of bounds for dimension with size 7"):
         f(x, torch.tensor([1, 9], device=device))
         torch.aule.synchronize()
+
+
+def test_assertions_of_the_program(device):
+    def f(x):
+        torch._assert_async((x < 2).all(), "too big")
+        return x * 2
+
+    x = torch.rand(10, device=device)
+    assert_close(torch.compile(f, fullgraph=True)(x), (x * 2).cpu())  # eagerly it has no kernel
+    torch.aule.synchronize()
+    with pytest.raises(RuntimeError, match="aule_.*assert"):
+        torch.compile(f)(torch.full((10,), 3.0, device=device))
+        torch.aule.synchronize()
+
+
+def test_float64_between_float32(device):
+    """No buffer has float64, the arithmetic does."""
+    x, y = torch.randn(2, 100, device=device)
+    compiled_like_eager(lambda x, y: torch.maximum(x.double() * 2, y.double()).tanh().float(), x, y, kernels=1)
+    compiled_like_eager(lambda x, y: (x.double() * y).amax().float(), x, y)
+
+
+def test_bits(device):
+    x = torch.randn(100, device=device)
+    f = lambda x: (x.view(torch.int32) + 1, x.half().view(torch.int16) * 2, (x > 0).view(torch.uint8) + 1)  # noqa: E731
+    compiled_like_eager(f, x, tolerance=0)
 
 
 def test_mutation(device):

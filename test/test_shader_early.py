@@ -6,17 +6,14 @@ import time
 import pytest
 import torch
 
-from helpers import check_program, check_python, run_program
+from helpers import check_program, check_python, needs_shader_compiler, run_program
 from torch_aule import _C
-from torch_aule._shader import CompilerMissing, ShaderError, compile_generated, generated, runtime
+from torch_aule._shader import ShaderError, compile_generated, generated, runtime
 from torch_aule._shader.compiler import find_compiler
 from torch_aule._shader.pruning import outline, unused
 from torch_aule._shader.shader_source import expand, parse_shader
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 SOURCE = """
 layout(local_size_x = 64) in;

@@ -6,15 +6,11 @@ import time
 import pytest
 import torch
 
-from helpers import check_program
+from helpers import check_program, needs_shader_compiler
 from torch_aule import _C
-from torch_aule._shader import CompilerMissing, ShaderError, compile_generated
-from torch_aule._shader.compiler import find_compiler
+from torch_aule._shader import ShaderError, compile_generated
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 AXPB = """
 // out_[i] = x[i] * a + b[i]

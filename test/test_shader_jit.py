@@ -4,14 +4,10 @@ import pytest
 import torch
 
 import torch_aule
+from helpers import needs_shader_compiler
 from torch_aule import ShaderCompileError
-from torch_aule._shader import CompilerMissing
-from torch_aule._shader.compiler import find_compiler
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 
 def close(actual, reference, tolerance=2e-6):

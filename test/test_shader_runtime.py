@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check_program, run_program
+from helpers import check_program, needs_shader_compiler, run_program
 from torch_aule import _C
-from torch_aule._shader import CompilerMissing, ShaderError, compile_kernel, spirv_cache
-from torch_aule._shader.compiler import find_compiler
+from torch_aule._shader import ShaderError, compile_kernel, spirv_cache
 
 ROOT = Path(__file__).resolve().parent.parent
 
-try:
-    find_compiler()
-except CompilerMissing as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+needs_shader_compiler()
 
 HEAD = """
 #pragma aule tensor out_ write OUT_DTYPE

@@ -57,6 +57,19 @@ struct Table { uint64_t counts, entries; };
 int table_count(Table t) { return I32Ref(t.counts).v; }
 int table_entry(Table t, int i) { return I32Ref(t.entries + uint64_t(uint(i)) * 4ul).v; }
 
+// The table of a block's divided blocks, or of its full ones.
+Table table_of(bool full, int b, int h, int block) {
+  Table table = FLEX_TABLE(b, h, block);
+  if (full) table = FLEX_FULL_TABLE(b, h, block);
+  return table;
+}
+// Rows [begin, end) of entry i, in blocks of `size` rows of `length`.
+struct Span { int begin, end; };
+Span entry_span(Table t, int i, int size, int length) {
+  const int begin = table_entry(t, i) * size;
+  return Span(begin, length - begin < size ? length : begin + size);
+}
+
 uint64_t elements(uint64_t base, int64_t offset) { return base + uint64_t(offset * ELEM_BYTES); }
 
 // Where a workgroup works: rows [first, row_end) of block `block`, and columns of the result from `column` on.

@@ -34,18 +34,16 @@ void main() {
   [[dont_unroll]] for (int turn_ = 0; turn_ < share * FLEX_PARTS; ++turn_) {
     const int h = kv_h * share + turn_ / FLEX_PARTS;
     const bool full = turn_ % FLEX_PARTS == 1;
-    Table table = FLEX_TABLE(b, h, at.block);
-    if (full) table = FLEX_FULL_TABLE(b, h, at.block);
+    const Table table = table_of(full, b, h, at.block);
     const int count = table_count(table);
     [[dont_unroll]] for (int entry = 0; entry < count; ++entry) {
-      const int block = table_entry(table, entry), begin = block * FLEX_Q_BLOCK;
-      const int end = FLEX_Q_LEN - begin < FLEX_Q_BLOCK ? FLEX_Q_LEN : begin + FLEX_Q_BLOCK;
-      const Rows q = Rows(FLEX_ROWS_QUERY(b, h), FLEX_STEP_QUERY, 0l, end, HEAD_DIM);
-      const Rows g = Rows(FLEX_ROWS_GRAD_OUT(b, h), FLEX_STEP_GRAD_OUT, 0l, end, V_DIM);
-      [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
+      const Span span = entry_span(table, entry, FLEX_Q_BLOCK, FLEX_Q_LEN);
+      const Rows q = Rows(FLEX_ROWS_QUERY(b, h), FLEX_STEP_QUERY, 0l, span.end, HEAD_DIM);
+      const Rows g = Rows(FLEX_ROWS_GRAD_OUT(b, h), FLEX_STEP_GRAD_OUT, 0l, span.end, V_DIM);
+      [[dont_unroll]] for (int query0 = span.begin; query0 < span.end; query0 += BN) {
         Stats stats;
         [[unroll]] for (int j = 0; j < C; ++j) {
-          const int row = min(query0 + tx() + TX * j, end - 1);
+          const int row = min(query0 + tx() + TX * j, span.end - 1);
           const uint64_t stat = uint64_t((int64_t(b) * FLEX_HEADS + h) * FLEX_Q_LEN + row) * 4ul;
           stats.lse[j] = F32Ref(FLEX_LSE + stat).v;
           stats.delta[j] = F32Ref(FLEX_DELTA + stat).v;
@@ -55,7 +53,7 @@ void main() {
         scores(s, k, at.first, q, query0, v, g);
         scores(dp, v, at.first, g, query0, none, none);
         fetch_strip(g, query0, at.column);
-        score_gradients(s, dp, stats, at, h, query0, end, full);
+        score_gradients(s, dp, stats, at, h, query0, span.end, full);
         accumulate(dv, dp, g, query0, at.column, STRIPS, none, 0, q, query0);
         accumulate(dk, s, q, query0, at.column, NOTHING, none, 0, none, 0);
       }

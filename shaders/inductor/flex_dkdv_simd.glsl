@@ -15,13 +15,11 @@ void main() {
   [[dont_unroll]] for (int turn = 0; turn < share * FLEX_PARTS; ++turn) {
     const int h = kv_h * share + turn / FLEX_PARTS;
     const bool full = turn % FLEX_PARTS == 1;
-    Table table = FLEX_TABLE(b, h, at.block);
-    if (full) table = FLEX_FULL_TABLE(b, h, at.block);
+    const Table table = table_of(full, b, h, at.block);
     const int count = table_count(table);
     [[dont_unroll]] for (int entry = 0; entry < count; ++entry) {
-      const int block = table_entry(table, entry), begin = block * FLEX_Q_BLOCK;
-      const int end = FLEX_Q_LEN - begin < FLEX_Q_BLOCK ? FLEX_Q_LEN : begin + FLEX_Q_BLOCK;
-      [[dont_unroll]] for (int m = begin; m < end; ++m) {
+      const Span span = entry_span(table, entry, FLEX_Q_BLOCK, FLEX_Q_LEN);
+      [[dont_unroll]] for (int m = span.begin; m < span.end; ++m) {
         const uint64_t q = FLEX_ROWS_QUERY(b, h) + uint64_t(int64_t(m) * FLEX_STEP_QUERY);
         const uint64_t g = FLEX_ROWS_GRAD_OUT(b, h) + uint64_t(int64_t(m) * FLEX_STEP_GRAD_OUT);
         const uint64_t stat = uint64_t((int64_t(b) * FLEX_HEADS + h) * FLEX_Q_LEN + m) * 4ul;

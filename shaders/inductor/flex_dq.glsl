@@ -37,21 +37,19 @@ void main() {
   }
   [[dont_unroll]] for (int part = 0; part < FLEX_PARTS; ++part) {
     const bool full = part == 1;
-    Table table = FLEX_TABLE(b, h, at.block);
-    if (full) table = FLEX_FULL_TABLE(b, h, at.block);
+    const Table table = table_of(full, b, h, at.block);
     const int count = table_count(table);
     [[dont_unroll]] for (int entry = 0; entry < count; ++entry) {
-      const int block = table_entry(table, entry), begin = block * FLEX_KV_BLOCK;
-      const int end = FLEX_KV_LEN - begin < FLEX_KV_BLOCK ? FLEX_KV_LEN : begin + FLEX_KV_BLOCK;
-      const Rows k = Rows(FLEX_ROWS_KEY(b, kv_h), FLEX_STEP_KEY, 0l, end, HEAD_DIM);
-      const Rows v = Rows(FLEX_ROWS_VALUE(b, kv_h), FLEX_STEP_VALUE, 0l, end, V_DIM);
-      [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
+      const Span span = entry_span(table, entry, FLEX_KV_BLOCK, FLEX_KV_LEN);
+      const Rows k = Rows(FLEX_ROWS_KEY(b, kv_h), FLEX_STEP_KEY, 0l, span.end, HEAD_DIM);
+      const Rows v = Rows(FLEX_ROWS_VALUE(b, kv_h), FLEX_STEP_VALUE, 0l, span.end, V_DIM);
+      [[dont_unroll]] for (int key0 = span.begin; key0 < span.end; key0 += BN) {
         ScoreTile s, dp;
         fetch_scores(q, at.first, k, key0, 0);
         scores(s, q, at.first, k, key0, g, v);
         scores(dp, g, at.first, v, key0, none, none);
         fetch_strip(k, key0, at.column);
-        score_gradients(s, dp, lse, delta, at, key0, end, full);
+        score_gradients(s, dp, lse, delta, at, key0, span.end, full);
         accumulate(dq, s, k, key0, at.column, NOTHING, none, 0, none, 0);
       }
     }

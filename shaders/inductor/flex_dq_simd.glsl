@@ -15,13 +15,11 @@ void main() {
   const float lse = F32Ref(FLEX_LSE + stat).v, delta = F32Ref(FLEX_DELTA + stat).v;
   [[dont_unroll]] for (int part = 0; part < FLEX_PARTS; ++part) {
     const bool full = part == 1;
-    Table table = FLEX_TABLE(b, h, at.block);
-    if (full) table = FLEX_FULL_TABLE(b, h, at.block);
+    const Table table = table_of(full, b, h, at.block);
     const int count = table_count(table);
     [[dont_unroll]] for (int entry = 0; entry < count; ++entry) {
-      const int block = table_entry(table, entry), begin = block * FLEX_KV_BLOCK;
-      const int end = FLEX_KV_LEN - begin < FLEX_KV_BLOCK ? FLEX_KV_LEN : begin + FLEX_KV_BLOCK;
-      [[dont_unroll]] for (int n = begin; n < end; ++n) {
+      const Span span = entry_span(table, entry, FLEX_KV_BLOCK, FLEX_KV_LEN);
+      [[dont_unroll]] for (int n = span.begin; n < span.end; ++n) {
         const uint64_t k = FLEX_ROWS_KEY(b, kv_h) + uint64_t(int64_t(n) * FLEX_STEP_KEY);
         const uint64_t v = FLEX_ROWS_VALUE(b, kv_h) + uint64_t(int64_t(n) * FLEX_STEP_VALUE);
         const float x = product(q, k, HEAD_DIM) * FLEX_SCALE, dp = product(g, v, V_DIM);

@@ -14,13 +14,11 @@ void main() {
   float top = NEG_INF, sum = 0.0;
   [[dont_unroll]] for (int part = 0; part < FLEX_PARTS; ++part) {
     const bool full = part == 1;
-    Table table = FLEX_TABLE(b, h, at.block);
-    if (full) table = FLEX_FULL_TABLE(b, h, at.block);
+    const Table table = table_of(full, b, h, at.block);
     const int count = table_count(table);
     [[dont_unroll]] for (int entry = 0; entry < count; ++entry) {
-      const int block = table_entry(table, entry), begin = block * FLEX_KV_BLOCK;
-      const int end = FLEX_KV_LEN - begin < FLEX_KV_BLOCK ? FLEX_KV_LEN : begin + FLEX_KV_BLOCK;
-      [[dont_unroll]] for (int n = begin; n < end; ++n) {
+      const Span span = entry_span(table, entry, FLEX_KV_BLOCK, FLEX_KV_LEN);
+      [[dont_unroll]] for (int n = span.begin; n < span.end; ++n) {
         const float s = product(q, FLEX_ROWS_KEY(b, kv_h) + uint64_t(int64_t(n) * FLEX_STEP_KEY), HEAD_DIM);
         const float y = score_mod(s * FLEX_SCALE, b, h, m_read, n);
         const float x = full || mask_mod(b, h, m_read, n) ? y * LOG2E : NEG_INF;

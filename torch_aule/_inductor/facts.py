@@ -27,7 +27,6 @@ def _facts(index: int) -> DeviceFacts:
         multiprocessors=p["multiprocessors"],
         max_workgroup_invocations=p["max_workgroup_invocations"],
         max_loop_iterations=p["max_loop_iterations"],
-        float64=p["float64"],
         float32_atomic_add=p["float32_atomic_add"],
     )
 

@@ -17,7 +17,6 @@ class DeviceFacts:
     multiprocessors: int = 16
     max_workgroup_invocations: int = 1024
     max_loop_iterations: int = 0
-    float64: bool = True
     float32_atomic_add: bool = True
 
 
@@ -59,7 +58,7 @@ def _power_of_two(x: int) -> int:
     return 1 << max(0, (x - 1).bit_length())
 
 
-def pointwise_form(device: DeviceFacts, numel: int, vec: int) -> Form:
+def pointwise_form(device: DeviceFacts, vec: int) -> Form:
     """An invocation computes one vector, or one element."""
     local = 64 if device.software else 256
     return Form(local=min(local, device.max_workgroup_invocations), vec=vec)

@@ -17,7 +17,7 @@ from torch_aule._inductor import facts, source
 from torch_aule._inductor.overrides import GlslOverrides, as_dtype
 from torch_aule._inductor.printer import GlslPrinter
 from torch_aule._inductor.reductions import make_reduction
-from torch_aule._inductor.statements import Access, Body, Statement
+from torch_aule._inductor.statements import Access, Body, Statement, stages_of
 from torch_aule._inductor.types import STORAGE, compute_type, literal
 
 __all__ = ["GlslKernel"]
@@ -69,13 +69,11 @@ class GlslKernel(SIMDKernel):
         super().__init__(tiling, **kwargs)
         self.cse = GlslCSE()
         self.statements = Body()
-        self.uses_double = False
         self.uses_errors = False
         self.host_scalars: dict[str, torch.dtype] = {}  # members of Params -> dtype
         self.entries: dict[str, IterationRangesEntry] = {}
         self.index_vars: dict[str, CSEVariable] = {}  # clamped index -> the variable that it was made from
-        self.printer = GlslPrinter(self.index_type)
-        self.kexpr = self.printer.doprint
+        self.kexpr = GlslPrinter(self.index_type).doprint
         self.names = itertools.count()
         self.definition: source.Definition | None = None
 
@@ -117,8 +115,6 @@ class GlslKernel(SIMDKernel):
     def _access(self, name: str, argument: str, index: sympy.Expr) -> Access:
         index = self.prepare_indexing(index)
         dtype = V.graph.get_dtype(name)
-        if dtype == torch.float64:
-            self.uses_double = True
         return Access(name, argument, index, self.index_to_str(index), dtype)
 
     def load(self, name: str, index: sympy.Expr) -> CSEVariable:
@@ -127,7 +123,6 @@ class GlslKernel(SIMDKernel):
         if should_unwrap_unspec_arg(name):
             # A tensor of one element on the CPU: its value is a parameter.
             self.host_scalars[argument] = dtype
-            self.uses_double |= dtype == torch.float64
             text = f"to_bool(p.{argument})" if dtype == torch.bool else f"p.{argument}"
             return self.cse.generate(self.loads, text, dtype=upcast_compute_type(dtype), shape=())
         access = self._access(name, argument, index)
@@ -169,12 +164,11 @@ class GlslKernel(SIMDKernel):
             return self.prepare_softmax_twopass_fallback(dtype, value)
         key = (src_dtype, reduction_type, value)
         if key not in self.cse.reduction_cache:
-            self.cse.reduction_cache[key] = self._reduce(dtype, src_dtype, reduction_type, value)
+            self.cse.reduction_cache[key] = self._reduce(dtype, reduction_type, value)
         return self.cse.reduction_cache[key]
 
-    def _reduce(self, dtype, src_dtype, reduction_type, value):
-        reduction = make_reduction(reduction_type, dtype, src_dtype, value, self.new_name, self.element_index)
-        self.uses_double |= torch.float64 in reduction.dtypes
+    def _reduce(self, dtype, reduction_type, value):
+        reduction = make_reduction(reduction_type, dtype, value, self.new_name, self.element_index)
         self.statements.add(Statement(reduction=reduction))
         results = tuple(
             self.cse.namedvar(name, dtype=made, shape=())
@@ -196,7 +190,7 @@ class GlslKernel(SIMDKernel):
         """Ends a loop over elements: what depends on them is not there in the next one."""
         if not self.is_reduction or self.persistent_reduction:
             return
-        self.statements.segment = self.statements.stages - 1
+        self.statements.segment = stages_of(self.statements.statements) - 1
         names = self.statements.element_names
         keep = {v for v in self.cse.varname_map.values() if v.name not in names}
         self.cse.invalidate(keep)
@@ -214,14 +208,13 @@ class GlslKernel(SIMDKernel):
         if self._load_mask is not None:
             bad = f"{self._load_mask} && ({bad})"
         self.uses_errors = True
-        text = f"if ({bad}) {{ {source.REPORT}(int64_t({given}), int64_t({bound})); "
+        text = f"if ({bad}) {{ report_index(int64_t({given}), int64_t({bound})); "
         text += f"{clamped} = 0; }}" if value is not None else "}"
         self.statements.add(Statement(text))
 
     def device_assert_async(self, cond, msg: str) -> None:
         self.uses_errors = True
-        text = f"if (!{as_dtype(cond, torch.bool)}) {source.REPORT_ASSERT}({source.message_number(msg)});"
-        self.statements.add(Statement(text))
+        self.statements.add(Statement(f"if (!{as_dtype(cond, torch.bool)}) report_assert();"))
 
     def indirect_index(self, var: CSEVariable) -> sympy.Symbol:
         """`var`, a loaded index, as a symbol of the kernel's index type."""
@@ -243,7 +236,7 @@ class GlslKernel(SIMDKernel):
             wrapper.ensure_size_computed(size)
         wrapper.generate_kernel_call(
             name,
-            self.definition.call_arguments(),
+            list(self.definition.arguments),
             triton=False,
             device=V.graph.get_current_device_or_throw(),
         )

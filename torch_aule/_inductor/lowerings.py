@@ -53,7 +53,7 @@ def _keep_eager(op, when) -> None:
 
 
 def _overloads(name: str) -> list:
-    packets = {getattr(aten, n, None) for n in (name, f"special_{name}", pointwise_name(name))}
+    packets = {getattr(aten, n, None) for n in (name, f"special_{name}", _pointwise_name(name))}
     packets |= {getattr(torch.ops.prims, name, None)}
     return [
         getattr(packet, overload)
@@ -63,7 +63,7 @@ def _overloads(name: str) -> list:
     ]
 
 
-def pointwise_name(name: str) -> str:
+def _pointwise_name(name: str) -> str:
     """ATen's name of an operation of Inductor."""
     data = pointwise_overrides_data.get(name)
     return data.name if data is not None else name
@@ -81,10 +81,6 @@ def _float64(args, kwargs) -> bool:
 def _several_dimensions(args, kwargs) -> bool:
     x, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
     return dim is None and len(x.get_size()) > 1
-
-
-def _is_small_integer_scatter(dtype: torch.dtype) -> bool:
-    return dtype not in (torch.float32, torch.int32)
 
 
 def _floors_reals(args, kwargs) -> bool:
@@ -136,7 +132,7 @@ def _scatters_by_eager_kernels() -> None:
 
         device = V.graph.current_device
         if device is not None and device.type == "aule":
-            return _is_small_integer_scatter(dtype)
+            return dtype not in (torch.float32, torch.int32)
         return atomics(dtype)
 
     from torch._inductor import utils

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sympy
 from torch._inductor.codegen.common import PythonPrinter
 
+from torch_aule._inductor.source import is_float_size
 from torch_aule._inductor.statements import Reduction
 from torch_aule._inductor.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule._inductor.types import compute_type
@@ -49,7 +50,7 @@ def main_lines(layout) -> None:
 def _sizes(layout) -> None:
     names = layout.kernel.args.sizevars
     for symbol, name in names.items():
-        if getattr(symbol, "is_integer", None) is False:
+        if is_float_size(symbol):
             layout.line(1, f"const float {name} = p.{name};")
         else:
             layout.line(1, f"const {layout.index} {name} = {layout.index}(p.{name});")
@@ -128,10 +129,10 @@ def _elements_of_row(layout, stage: int) -> None:
         layout.elements(stage, 2, base, "0")
     layout.line(1, "}")
     if form.threads > 1 and reductions:
-        _combine(layout, stage, reductions)
+        _combine(layout, reductions)
 
 
-def _combine(layout, stage: int, reductions: list[Reduction]) -> None:
+def _combine(layout, reductions: list[Reduction]) -> None:
     form = layout.form
     if form.combine == "subgroup":
         layout.line(1, f"[[unroll]] for (uint apart = 1u; apart < {form.threads}u; apart *= 2u) {{")

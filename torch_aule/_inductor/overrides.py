@@ -154,16 +154,15 @@ class GlslOverrides(OpOverrides):
 
     @staticmethod
     def to_dtype(x, dtype, src_dtype=None, use_compute_types=True):
-        have = dtype_of(x)
         if use_compute_types or dtype not in (torch.float16, torch.bfloat16):
             return as_dtype(x, upcast_compute_type(dtype) if use_compute_types else dtype)
         rounding = "round_f16" if dtype == torch.float16 else "round_bf16"
-        return f"{rounding}({cast(str(x), have, torch.float32)})"
+        return f"{rounding}({as_dtype(x, torch.float32)})"
 
     @staticmethod
     def to_dtype_bitcast(x, dtype, src_dtype):
-        text = _bits_of(as_dtype(x, src_dtype), src_dtype)
-        return _from_bits(text, dtype)
+        bits = _bits(src_dtype)[0].format(as_dtype(x, src_dtype))
+        return _bits(dtype)[1].format(bits)
 
     @staticmethod
     def index_expr(expr, dtype):
@@ -391,37 +390,26 @@ def _shift(a, b, function: str, name: str) -> str:
     return wrapped(f"{function}({x}, {y})", dtype)
 
 
-def _bits_of(text: str, dtype: torch.dtype) -> str:
-    """The bits of a value, as uint (or uint64_t for 8 bytes)."""
-    if dtype == torch.float32:
-        return f"floatBitsToUint({text})"
-    if dtype == torch.float16:
-        return f"float_to_f16({text})"
-    if dtype == torch.bfloat16:
-        return f"float_to_bf16({text})"
-    if dtype == torch.float64:
-        return f"packUint2x32(unpackDouble2x32({text}))"
-    if dtype in (torch.int64, torch.uint64):
-        return f"uint64_t({text})"
+# Of a value: its bits as uint (uint64_t for 8 bytes), and back.
+_BITS = {
+    torch.float32: ("floatBitsToUint({})", "uintBitsToFloat({})"),
+    torch.float16: ("float_to_f16({})", "unpackHalf2x16({}).x"),
+    torch.bfloat16: ("float_to_bf16({})", "bf16_to_float({})"),
+    torch.float64: ("packUint2x32(unpackDouble2x32({}))", "packDouble2x32(unpackUint2x32({}))"),
+    torch.bool: ("(uint({}) & 255u)", "({} != 0u)"),
+    torch.int64: ("uint64_t({})", "int64_t({})"),
+    torch.uint64: ("uint64_t({})", "uint64_t({})"),
+}
+
+
+def _bits(dtype: torch.dtype) -> tuple[str, str]:
+    if dtype in _BITS:
+        return _BITS[dtype]
     mask = (1 << (8 * dtype.itemsize)) - 1
-    return f"(uint({text}) & {mask}u)"
+    return f"(uint({{}}) & {mask}u)", wrapped(f"{compute_type(dtype)}({{}})", dtype)
 
 
-def _from_bits(bits: str, dtype: torch.dtype) -> str:
-    if dtype == torch.float32:
-        return f"uintBitsToFloat({bits})"
-    if dtype == torch.float16:
-        return f"unpackHalf2x16({bits}).x"
-    if dtype == torch.bfloat16:
-        return f"bf16_to_float({bits})"
-    if dtype == torch.float64:
-        return f"packDouble2x32(unpackUint2x32({bits}))"
-    if dtype == torch.bool:
-        return f"({bits} != 0u)"
-    return wrapped(f"{compute_type(dtype)}({bits})", dtype)
-
-
-# Rows of math.glsl and math_special.glsl. `both`: there is a float64 form, too (math_double.glsl).
+# Functions of math.glsl and math_special.glsl that have a float64 form, too (math_double.glsl).
 _REAL_FUNCTIONS = {
     "exp": "quick_exp({x})",
     "exp2": "exp2_({x})",

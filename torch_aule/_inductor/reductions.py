@@ -35,15 +35,15 @@ _SIMPLE = {
 }
 
 
-def make_reduction(kind: str, dtype, src_dtype, value, new_name, element_index: str) -> Reduction:
+def make_reduction(kind: str, dtype, value, new_name, element_index: str) -> Reduction:
     """The reduction that Inductor asks for.
 
     Parameters
     ----------
     kind : str
         Inductor's reduction type.
-    dtype, src_dtype : torch.dtype
-        Of the result and of what is reduced.
+    dtype : torch.dtype
+        Of the result.
     value : variable or tuple of variables
         What an element contributes.
     new_name : callable
@@ -63,7 +63,7 @@ def make_reduction(kind: str, dtype, src_dtype, value, new_name, element_index: 
             kind, (name,), (acc,), (literal(identity(acc), acc),), join(as_dtype(value, acc)), join(f"{name}_other")
         )
     if kind in ("argmax", "argmin"):
-        return _arg(kind, src_dtype, value, new_name, element_index)
+        return _arg(kind, value, new_name, element_index)
     if kind == "welford_reduce":
         x = as_dtype(value, torch.float64 if dtype == torch.float64 else torch.float32)
         return _welford(kind, dtype, (x, "0.0", "1.0"), new_name)
@@ -73,7 +73,7 @@ def make_reduction(kind: str, dtype, src_dtype, value, new_name, element_index: 
     raise NotImplementedError(f"generated kernels have no reduction {kind}")
 
 
-def _arg(kind: str, src_dtype, value, new_name, element_index: str) -> Reduction:
+def _arg(kind: str, value, new_name, element_index: str) -> Reduction:
     """The value and its index. NaN wins, and of equal values the smaller index."""
     if isinstance(value, tuple):
         value, index = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
@@ -12,22 +12,12 @@ from torch._inductor.virtualized import V
 
 from torch_aule._inductor import config
 from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
-from torch_aule._inductor.statements import Statement
+from torch_aule._inductor.statements import Statement, crossing, dtypes_of, stages_of
 from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
 from torch_aule._inductor.unroll import loop_head
 
-__all__ = ["REPORT", "REPORT_ASSERT", "Definition", "define", "is_persistent", "message_number"]
-
-REPORT, REPORT_ASSERT = "report_index", "report_assert"
-_messages: list[str] = []
-
-
-def message_number(message: str) -> int:
-    """The number by which a kernel names a message."""
-    if message not in _messages:
-        _messages.append(message)
-    return _messages.index(message)
+__all__ = ["Definition", "define", "is_float_size", "is_persistent"]
 
 
 @dataclass(frozen=True)
@@ -47,10 +37,6 @@ class Definition:
     text: str
     signature: str
     arguments: tuple[str, ...]
-
-    def call_arguments(self) -> list[str]:
-        """Arguments of the call in the wrapper."""
-        return list(self.arguments)
 
 
 def is_persistent(kernel) -> bool:
@@ -99,10 +85,10 @@ class _Layout:
         self.statements = [s for s in self.body.statements if s.store is None or not is_buffer_removed(s.store.buffer)]
         self._drop_unused()
         self.element_entries = [e for e in self.entries.values() if e.prefix == self.prefix]
-        self.vec = self._vector_width()
         self.inner = {e.name for e in self.element_entries if e.divisor == 1}
-        self.kept = {n: t for n, t in self._crossing().items()}
-        self.stages = 1 + max((s.stage + (s.reduction is not None) for s in self.statements), default=0)
+        self.vec = self._vector_width()
+        self.kept = crossing(self.statements)
+        self.stages = stages_of(self.statements)
         self.form = self._form()
         self.lines: list[str] = []
 
@@ -119,35 +105,26 @@ class _Layout:
             alive.append(s)
         self.statements = alive[::-1]
 
-    def _crossing(self) -> dict[str, torch.dtype]:
-        made = {s.defines: s for s in self.statements if s.per_element and s.defines is not None}
-        kept = {}
-        for s in self.statements:
-            for name in sorted(s.uses & made.keys()):
-                if s.stage > made[name].stage:
-                    kept[name] = made[name].dtype
-        return kept
-
     # -- vectors
 
-    def _step(self, index: sympy.Expr, inner: set[str]) -> sympy.Expr:
+    def step(self, index: sympy.Expr, inner: set[str]) -> sympy.Expr:
+        """How far apart in memory neighbours along the entries `inner` are."""
         symbols = [s for s in index.free_symbols if s.name in inner]
         return sympy.expand(index.subs({s: s + 1 for s in symbols}, simultaneous=True) - index)
 
-    def is_dense(self, access, vec: int, inner: set[str]) -> bool:
+    def is_dense(self, access, vec: int) -> bool:
         """True if `vec` elements along the element axis are one aligned vector."""
-        if not STORAGE[access.dtype][1] or self._step(access.index, inner) != 1:
+        if not STORAGE[access.dtype][1] or self.step(access.index, self.inner) != 1:
             return False
         if access.buffer in V.graph.unaligned_buffers:
             return False
-        zero = {s: 0 for s in access.index.free_symbols if s.name in inner}
+        zero = {s: 0 for s in access.index.free_symbols if s.name in self.inner}
         return _multiple(access.index.subs(zero), vec)
 
     def _vector_width(self) -> int:
         if not config.vectors or is_tiled(self):
             return 1
         known = V.graph.sizevars.statically_known_multiple_of
-        inner = {e.name for e in self.element_entries if e.divisor == 1}
         accesses = [
             a for s in self.statements if s.per_element for a in (s.load, s.store) if a is not None and not s.atomic
         ]
@@ -156,7 +133,7 @@ class _Layout:
                 continue
             if not all(known(e.length if e.divisor == 1 else e.divisor, vec) for e in self.element_entries):
                 continue
-            dense = [a for a in accesses if self.is_dense(a, vec, inner)]
+            dense = [a for a in accesses if self.is_dense(a, vec)]
             if dense and (vec == 4 or max(a.dtype.itemsize for a in dense) <= 2):
                 return vec
         return 1
@@ -169,7 +146,7 @@ class _Layout:
     def _form(self) -> Form:
         numel = self.trees["x"].numel
         if not self.kernel.is_reduction:
-            return pointwise_form(self.device, self._hint(numel), self.vec)
+            return pointwise_form(self.device, self.vec)
         n = self.trees[self.prefix].numel
         column = self._is_column()
         if column:
@@ -189,7 +166,7 @@ class _Layout:
         if self.kept and form.items == 0:
             # A row that Inductor counts on having at hand: held, in however many registers that takes.
             items = -(-int(n) // (form.threads * self.vec))
-            form = Form(form.local, form.vec, form.threads, items, form.column, form.combine)
+            form = replace(form, items=items)
         return form
 
     def _is_column(self) -> bool:
@@ -201,8 +178,8 @@ class _Layout:
         for s in self.statements:
             if s.load is None or not s.per_element:
                 continue
-            along_r += self._step(s.load.index, self.inner) == 1
-            along_x += bool(rows) and self._step(s.load.index, rows) == 1
+            along_r += self.step(s.load.index, self.inner) == 1
+            along_x += bool(rows) and self.step(s.load.index, rows) == 1
         return along_x > along_r
 
     # -- lines
@@ -331,7 +308,7 @@ class _Layout:
         loads, stores = {}, {}
         for s in apart:
             access = s.load or s.store
-            if access is None or s.mask is not None or s.atomic or not self.is_dense(access, self.vec, self.inner):
+            if access is None or s.mask is not None or s.atomic or not self.is_dense(access, self.vec):
                 continue
             if varying.isdisjoint(re.findall(r"\w+", access.index_text)):
                 (loads if s.load is not None else stores)[id(s)] = ""
@@ -354,6 +331,11 @@ def define(kernel, device: DeviceFacts) -> Definition:
     return Definition(text, signature, (*arguments, groups_text(layout)))
 
 
+def is_float_size(expr) -> bool:
+    """True for a size that is a floating-point number, as those of interpolation may be."""
+    return getattr(expr, "is_integer", None) is False
+
+
 def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
     names, calls, kinds, _ = kernel.args.python_argdefs()
     loaded = {s.load.argument for s in layout.statements if s.load is not None}
@@ -373,7 +355,7 @@ def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
                 params.append(f"uint64_t {name};")
             arguments.append(call)
         elif isinstance(kind, SizeArg):
-            is_float = kind.expr.is_integer is False
+            is_float = is_float_size(kind.expr)
             signature += "f" if is_float else "l"
             params.append(f"{'float' if is_float else 'int64_t'} {name};")
             arguments.append(V.graph.wrapper_code.val_to_arg_str(call) if not isinstance(call, str) else call)
@@ -387,7 +369,7 @@ def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
 
 def _head(kernel, layout, params: list[str]) -> list[str]:
     lines = []
-    if kernel.uses_double:
+    if torch.float64 in dtypes_of(layout.statements) | set(kernel.host_scalars.values()):
         lines += ["#pragma aule feature float64", "#define C_double"]
     if layout.device.software:
         lines.append("#define AULE_SOFTWARE")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import sympy
 import torch
 
-__all__ = ["Access", "Body", "Reduction", "Statement"]
+__all__ = ["Access", "Body", "Reduction", "Statement", "crossing", "dtypes_of", "stages_of"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -86,10 +86,6 @@ class Body:
         self._stage: dict[str, int] = {}
         self._last_load: dict[str, int] = {}  # argument -> stage
 
-    @property
-    def stages(self) -> int:
-        return 1 + max((s.stage + (s.reduction is not None) for s in self.statements), default=0)
-
     def add(self, statement: Statement) -> None:
         """Append a statement."""
         s = statement
@@ -109,16 +105,25 @@ class Body:
                 self.element_names.add(s.defines)
         self.statements.append(s)
 
-    def at(self, stage: int, per_element: bool) -> list[Statement]:
-        """The statements of a stage on one level, in order."""
-        return [s for s in self.statements if s.stage == stage and s.per_element == per_element]
 
-    def crossing(self) -> dict[str, torch.dtype]:
-        """Elements' variables that a later stage uses: they are kept."""
-        made = {s.defines: s for s in self.statements if s.per_element and s.defines is not None}
-        kept = {}
-        for s in self.statements:
-            for name in s.uses & made.keys():
-                if s.stage > made[name].stage:
-                    kept[name] = made[name].dtype
-        return kept
+def stages_of(statements: list[Statement]) -> int:
+    """How many stages there are, with the one that uses the last reductions."""
+    return 1 + max((s.stage + (s.reduction is not None) for s in statements), default=0)
+
+
+def crossing(statements: list[Statement]) -> dict[str, torch.dtype]:
+    """Elements' variables that a later stage uses: they are kept."""
+    made = {s.defines: s for s in statements if s.per_element and s.defines is not None}
+    return {
+        name: made[name].dtype
+        for s in statements
+        for name in sorted(s.uses & made.keys())
+        if s.stage > made[name].stage
+    }
+
+
+def dtypes_of(statements: list[Statement]) -> set[torch.dtype]:
+    """Of all that is computed, loaded and stored."""
+    found = {s.dtype for s in statements}
+    found |= {access.dtype for s in statements for access in (s.load, s.store) if access is not None}
+    return found.union(*(s.reduction.dtypes for s in statements if s.reduction is not None))

@@ -5,6 +5,8 @@ Those go through shared memory, so that each access to memory is along its own c
 
 from __future__ import annotations
 
+import contextlib
+
 import sympy
 
 from torch_aule._inductor.statements import Statement
@@ -36,7 +38,7 @@ def _across(layout, access) -> bool:
     for e in layout.entries.values():
         if e.divisor == 1:
             along[e.prefix].add(e.name)
-    step = {axis: layout._step(access.index, names) for axis, names in along.items()}
+    step = {axis: layout.step(access.index, names) for axis, names in along.items()}
     return step["y"] == 1 and step["x"] not in (0, 1)
 
 
@@ -73,24 +75,23 @@ def tile_lines(layout) -> None:
         dtype = s.dtype if s.load is not None else s.store.dtype
         layout.shared_lines.append(f"shared {compute_type(dtype)} {_name(s)}[{SIDE}][{SIDE + 1}];")
     if loads:
-        _walk(layout, nx, ny, "slow", "fast", lambda: [_into(s) for s in loads], loads)
+        with _walk(layout, nx, ny, "slow", "fast", loads):
+            for s in loads:
+                layout.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
         layout.line(1, "barrier();  // the loads that cross")
-    values = {id(s): _name(s) for s in loads}
-
-    def body() -> None:
+    with _walk(layout, nx, ny, "fast", "slow", layout.statements):
         for s in layout.statements:
-            if id(s) in values:
-                layout.line(3, f"const {compute_type(s.dtype)} {s.defines} = {values[id(s)]}[xlocal][ylocal];")
+            if s in loads:
+                layout.line(3, f"const {compute_type(s.dtype)} {s.defines} = {_name(s)}[xlocal][ylocal];")
             elif s in stores:
                 layout.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
             else:
                 layout.statement(s, 3)
-        return []
-
-    _walk(layout, nx, ny, "fast", "slow", body, layout.statements)
     if stores:
         layout.line(1, "barrier();  // the stores that cross")
-        _walk(layout, nx, ny, "slow", "fast", lambda: [_out_of(layout, s) for s in stores], stores)
+        with _walk(layout, nx, ny, "slow", "fast", stores):
+            for s in stores:
+                layout.line(3, layout.store_text(Statement(f"{_name(s)}[xlocal][ylocal]", store=s.store)))
 
 
 def _name(s: Statement) -> str:
@@ -99,16 +100,8 @@ def _name(s: Statement) -> str:
     return f"{s.store.argument}_tile"
 
 
-def _into(s: Statement) -> str:
-    return f"{_name(s)}[xlocal][ylocal] = {s.text};"
-
-
-def _out_of(layout, s: Statement) -> str:
-    value = f"{_name(s)}[xlocal][ylocal]"
-    return layout.store_text(Statement(value, store=s.store))
-
-
-def _walk(layout, nx: str, ny: str, x: str, y: str, lines, statements) -> None:
+@contextlib.contextmanager
+def _walk(layout, nx: str, ny: str, x: str, y: str, statements):
     """A loop over an invocation's elements, with the entries of both axes that the statements use."""
     kind = layout.index
     layout.line(1, loop_head("part", _PER))
@@ -121,7 +114,6 @@ def _walk(layout, nx: str, ny: str, x: str, y: str, lines, statements) -> None:
     for e in layout.entries.values():
         if e.name in used:
             layout.line(3, f"const {kind} {e.name} = {layout.entry_text(e, f'{e.prefix}index')};")
-    for line in lines():
-        layout.line(3, line)
+    yield
     layout.line(2, "}")
     layout.line(1, "}")
