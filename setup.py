@@ -62,6 +62,8 @@ def relative(path):
 
 
 PCH = ROOT / "build" / "pch"
+SOURCES_PER_UNIT = 3
+UNITS = {"aten": 8, "python": 1}  # of tables and of bindings, a few lines each
 PCH_TEXT = """// What most sources include of torch, precompiled.
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
@@ -100,10 +102,10 @@ def start_precompiling(compiler, extension):
 
 
 def units_with_precompiled_header(sources):
-    """What to compile in place of `sources`: a file that includes the header and then the source.
+    """What to compile in place of `sources`: files that each include the header and then some sources of one family.
 
-    Where the header does not suit a unit's flags, gcc reads its text. The tables of csrc/aten are a few lines each, and
-    so are the topics of csrc/python: several take one unit.
+    Where the header does not suit a unit's flags, gcc reads its text. Most of a unit's time is torch's templates, which
+    its sources share. So names in the anonymous namespaces of one family's sources must differ.
     """
 
     def unit(name, members):
@@ -119,12 +121,16 @@ def units_with_precompiled_header(sources):
             path.write_text(text)
         return relative(path)
 
-    tables = [source for source in sources if source.startswith("csrc/aten/")]
-    bindings = [source for source in sources if source.startswith("csrc/python/")]
-    others = [source for source in sources if source.startswith(("csrc/ops/", "csrc/runtime/"))]
-    units = [unit(f"aten_{i}", tables[i::8]) for i in range(8)] + [unit("python", bindings)]
-    units += [unit("_".join(Path(source).with_suffix("").parts[1:]), [source]) for source in others]
-    return [*units, *(source for source in sources if source not in {*tables, *bindings, *others})]
+    families = {}
+    for source in sources:
+        if source.startswith(("csrc/aten/", "csrc/ops/", "csrc/python/", "csrc/runtime/")):
+            families.setdefault(Path(source).parent.parts[1:], []).append(source)
+    units = []
+    for family, members in families.items():
+        count = UNITS.get(family[0]) or -(-len(members) // SOURCES_PER_UNIT)
+        units += [unit("_".join([*family, str(i)]), members[i::count]) for i in range(count)]
+    taken = {source for members in families.values() for source in members}
+    return [*units, *(source for source in sources if source not in taken)]
 
 
 class BuildAule(BuildExtension):

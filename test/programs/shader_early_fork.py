@@ -1,5 +1,6 @@
 """The child of a process whose threads are compiling compiles. The argument: a kernel's source, with VALUE in it."""
 
+import faulthandler
 import os
 import sys
 import warnings
@@ -12,6 +13,8 @@ sources = [sys.argv[1].replace("VALUE", f"{i}.0 + exp_(p.a)") for i in range(6)]
 for i, source in enumerate(sources):
     generated.start_compiling(source, name=f"forked_{i}", signature="wfu")
 child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(50, exit=True)  # if it hangs, it says where
 ids = [compile_generated(source, name=f"forked_{i}", signature="wfu").id for i, source in enumerate(sources)]
 if child == 0:
     os._exit(0 if len(set(ids)) == 6 else 1)

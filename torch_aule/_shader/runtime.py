@@ -42,6 +42,11 @@ def once(key: tuple, make: Callable):
     return future.result()
 
 
+def _before_fork() -> None:
+    """No thread is inside of glslang or its import: the child could never get the locks that it holds there."""
+    _glslang.acquire()
+
+
 def _after_fork() -> None:
     """The child of a fork has no other thread: what they were at is not finished there, and their locks stay locked."""
     global _lock, _glslang
@@ -51,7 +56,7 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=lambda: _glslang.release(), after_in_child=_after_fork)
 
 
 class Kernel:

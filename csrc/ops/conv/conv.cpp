@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv/geometry.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/implicit_gemm.h"
 #include "ops/matmul/matmul.h"
@@ -19,7 +20,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;
 constexpr int64_t kColumnsBytes = 256 << 20;  // images are taken in chunks whose columns fit
 
 // Spatial extents as three, with 1 in front of 1-D and 2-D ones.
@@ -61,7 +61,7 @@ void launch_unfold(const ConvGeometry& g, const at::Tensor& image, const at::Ten
   const DType sum = dtype == DType::f64 ? DType::f64 : DType::f32;
   const auto kernel =
       kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col, sum);
-  launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 // Sums what columns have of each element of the image.
@@ -106,7 +106,7 @@ void launch_direct(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, co
                     : pass == ConvPass::input ? ConvDirectGRAD::input
                                               : ConvDirectGRAD::weight;
   launch(current(x), kernel::conv_direct(grad), {.dtype = dtype_of(x, "convolution")}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 // Halves of what is summed over, one after the other. All operands have three spatial dimensions, are contiguous and

@@ -5,6 +5,9 @@
 
 namespace aule::ops {
 
+// Invocations of a workgroup where each computes one output: local_size_x of the family's shaders.
+constexpr uint32_t kConvLocal = 64;
+
 // A convolution from images of `size` to results of `out_size`; {depth, height, width}, with 1 in front of 1-D and 2-D
 // ones.
 struct ConvGeometry {

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv/geometry.h"
 #include "ops/conv/pool_window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
@@ -13,7 +14,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;
 using Window = PoolWindow;
 using Extent = Window::Extent;
 
@@ -109,7 +109,7 @@ void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& i
   put(p, w);
   put(p.dilation, w.dilation);
   launch(current(in), kernel::max_pool(direction), {.dtype = dtype_of(in, "max_pool"), .adaptive = w.adaptive}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
   launch(current(in), kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward),
          {.dtype = dtype_of(in, "avg_pool"), .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv/geometry.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
@@ -17,7 +18,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;
 
 void check_dtype(const char* op, const at::Tensor& t) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -69,7 +69,7 @@ void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align
   }
   launch(current(in), kernel::upsample(direction),
          {.dtype = dtype_of(in, "upsample"), .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 // Outputs along an axis that the backward kernel looks at for a cell, at most: one at an end or in the middle.
@@ -170,7 +170,7 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   if (direction == EdgePadDIRECTION::backward) check_walk("pad_backward", caps_of(out), walk);
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
   launch(current(in), kernel::edge_pad(direction), {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 }  // namespace

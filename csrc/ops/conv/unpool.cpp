@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv/geometry.h"
 #include "ops/conv/pool.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
@@ -18,7 +19,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;
 
 // What remains to be checked once the counts of the arguments are known.
 void check_unpool(const char* op, int dims, const at::Tensor& self, at::IntArrayRef output_size) {
@@ -68,7 +68,7 @@ void unpool(const char* op, const at::Tensor& self, const at::Tensor& indices, a
     p.in_plane = p.n / static_cast<uint64_t>(planes);
     p.out_plane = dense.numel() / planes;
     p.tag = error_tag(op);
-    launch(stream, kernel::max_unpool(), {.dtype = raw_dtype_of(x)}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+    launch(stream, kernel::max_unpool(), {.dtype = raw_dtype_of(x)}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
   });
 }
 

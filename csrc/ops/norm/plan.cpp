@@ -28,7 +28,7 @@ uint32_t largest_local(const Caps& caps) {
   return std::min<uint32_t>(1024, std::bit_floor(caps.max_workgroup_invocations));
 }
 
-struct Rows {
+struct RowShape {
   uint64_t rows, n, inner;
   bool alone = false;  // an invocation per row on every device
   // If not 0, the kernel takes RowVec::vec8_any_start, with this many invocations for a row that is too long for the
@@ -48,7 +48,7 @@ void share(RowwisePlan& plan, uint64_t elements, uint32_t largest) {
   plan.items = items <= kMostItems ? static_cast<int>(items) : 0;
 }
 
-RowwisePlan rowwise_plan(const Caps& caps, const Rows& r, const Operands& operands) {
+RowwisePlan rowwise_plan(const Caps& caps, const RowShape& r, const Operands& operands) {
   const auto all = [&](auto&& is) { return std::all_of(operands.begin(), operands.end(), is); };
   const auto any = [&](auto&& is) { return std::any_of(operands.begin(), operands.end(), is); };
   RowwisePlan plan;

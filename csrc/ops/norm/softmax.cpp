@@ -18,11 +18,11 @@
 namespace aule::ops {
 namespace {
 
-struct Extent {
+struct Slices {
   uint64_t rows, n, inner;
 };
 
-Extent extent_of(const at::Tensor& t, int64_t dim) {
+Slices slices_of(const at::Tensor& t, int64_t dim) {
   if (t.dim() == 0) return {1, 1, 1};
   dim = at::maybe_wrap_dim(dim, t.dim());
   uint64_t inner = 1;
@@ -66,7 +66,7 @@ void long_backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim
   }
 }
 
-SoftmaxProblem problem_of(const char* name, bool is_backward, const Extent& e,
+SoftmaxProblem problem_of(const char* name, bool is_backward, const Slices& e,
                           std::initializer_list<const at::Tensor*> operands) {
   SoftmaxProblem problem{.is_backward = is_backward, .rows = e.rows, .n = e.n, .inner = e.inner};
   for (const at::Tensor* t : operands) problem.operands.push_back(row_operand(*t, name));
@@ -90,7 +90,7 @@ void forward(const char* name, const at::Tensor& self, int64_t dim, bool log, bo
   check_floating(name, self);
   check_floating(name, out);
   at::native::resize_output(out, self.sizes());
-  const Extent e = extent_of(self, dim);
+  const Slices e = slices_of(self, dim);
   if (self.numel() == 0) return;
   const SoftmaxProblem problem = problem_of(name, false, e, {&self, &out});
   const DType c = problem.arithmetic();
@@ -119,7 +119,7 @@ void backward(const char* name, const at::Tensor& grad, const at::Tensor& output
   TORCH_CHECK(grad.sizes() == output.sizes(), name, ": expected grad_output and output of one shape, but got ",
               grad.sizes(), " and ", output.sizes());
   at::native::resize_output(grad_input, grad.sizes());
-  const Extent e = extent_of(grad, dim);
+  const Slices e = slices_of(grad, dim);
   if (grad.numel() == 0) return;
   const SoftmaxProblem problem = problem_of(name, true, e, {&grad, &output, &grad_input});
   const DType c = problem.arithmetic();

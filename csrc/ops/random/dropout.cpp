@@ -8,13 +8,13 @@
 #include <cmath>
 
 #include "kernels_random.gen.h"
+#include "ops/random/random.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/generator.h"
 
 namespace aule::ops {
 namespace {
-constexpr uint64_t kGroupElems = 512;  // 128 invocations of 4 elements
 
 // True if the kernels may move 4 elements at a time: 8-byte aligned addresses and no remainder.
 bool packed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask) {
@@ -54,7 +54,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
   launch(stream, kernel, {.dtype = dtype, .by_vec4 = packed(dense, out, mask)}, params, args,
-         linear_grid(ceil_div(params.n, kGroupElems)));
+         linear_grid(ceil_div(params.n, kPhiloxElements)));
   return {out, mask};
 }
 
@@ -85,7 +85,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   params.scale = static_cast<float>(scale);
   params.scale_bits = std::bit_cast<uint64_t>(scale);
   launch(stream, kernel, {.dtype = dtype, .by_vec4 = packed(grad, out, kept)}, params, args,
-         linear_grid(ceil_div(params.n, kGroupElems)));
+         linear_grid(ceil_div(params.n, kPhiloxElements)));
   return out;
 }
 

@@ -13,6 +13,7 @@
 
 #include "kernels_random.gen.h"
 #include "ops/tensor/device_assert.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/generator.h"
 
@@ -33,7 +34,6 @@ struct Distribution {
   at::Tensor probabilities = {};
 };
 
-constexpr uint64_t kGroupElems = 512;  // 128 invocations of 4 elements
 constexpr uint64_t kDraws = 8;         // counter steps: two draws of 4 words
 
 at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const OptionalGenerator& generator) {
@@ -66,13 +66,9 @@ at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const 
   p.b = static_cast<float>(d.b);
   p.tag = error_tag(op);
   launch(stream, kernel, {.dtype = dtype, .kind = static_cast<int>(d.kind), .p_dtype = p_dtype}, p, args,
-         linear_grid(ceil_div(p.n, kGroupElems)));
+         linear_grid(ceil_div(p.n, kPhiloxElements)));
   if (!direct) self.copy_(dense);
   return self;
-}
-
-void check_floating(const char* op, const at::Tensor& self) {
-  TORCH_CHECK(self.is_floating_point(), op, ": expected a floating point tensor, but got ", self.scalar_type());
 }
 
 // Largest integer up to which a dtype holds every integer.

@@ -8,6 +8,9 @@
 
 namespace aule::ops {
 
+// Of a workgroup: 128 invocations, which draw 4 elements each.
+constexpr uint64_t kPhiloxElements = 512;
+
 using OptionalGenerator = std::optional<at::Generator>;
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, OptionalGenerator generator);
