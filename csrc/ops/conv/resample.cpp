@@ -18,7 +18,6 @@
 namespace aule::ops {
 namespace {
 
-
 void check_dtype(const char* op, const at::Tensor& t) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16, op, ": dtype ",
@@ -97,8 +96,8 @@ void run_backward(Interpolation mode, bool align_corners, const Resampling& r, c
                   const at::Tensor& grad_input) {
   const Caps& caps = caps_of(grad);
   const auto route = backward_route(caps, mode, r);
-  TORCH_CHECK_NOT_IMPLEMENTED(route.has_value(), "upsample_backward: too many outputs look at one cell for one loop: ",
-                              loop_limit_text(caps));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      route.has_value(), "upsample_backward: too many outputs look at one cell for one loop: ", loop_limit_text(caps));
   if (*route == BackwardRoute::at_once) {
     launch_upsample(UpsampleDIRECTION::backward, mode, align_corners, r, grad, grad_input);
     return;

@@ -34,7 +34,7 @@ struct Distribution {
   at::Tensor probabilities = {};
 };
 
-constexpr uint64_t kDraws = 8;         // counter steps: two draws of 4 words
+constexpr uint64_t kDraws = 8;  // counter steps: two draws of 4 words
 
 at::Tensor& fill(const char* op, at::Tensor& self, const Distribution& d, const OptionalGenerator& generator) {
   at::assert_no_internal_overlap(self);
