@@ -6,6 +6,8 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -289,3 +291,26 @@ def needs_shader_compiler() -> None:
         find_compiler()
     except CompilerMissing as missing:
         pytest.skip(str(missing), allow_module_level=True)
+
+
+def in_threads(work, count: int = 4) -> list:
+    """The results of work(0), work(1), ... in as many threads, which begin together; an error of one is raised."""
+    start = threading.Barrier(count)
+
+    def begin(i):
+        start.wait()
+        return work(i)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def check_replays(graph, x: torch.Tensor, check) -> None:
+    """Replay a graph with new values in its input `x`, which `check` gets in float64."""
+    for _ in range(3):
+        new = torch.randn(x.shape)
+        x.copy_(new)
+        torch.aule.synchronize()
+        graph.replay()
+        torch.aule.synchronize()
+        check(new.double())

@@ -2,13 +2,12 @@
 
 import gc
 import random
-import threading
 
 import pytest
 import torch
 
 from captured_functions import DEVICE, graphed, random_on, warm
-from helpers import assert_close
+from helpers import assert_close, in_threads
 from torch_aule import _C
 from torch_aule._inductor.graphs import MOST_ALIVE, WARM_UPS
 
@@ -302,19 +301,12 @@ def test_streams_follow_each_other(device):
 def test_threads(device):
     f = graphed(lambda x: (x * 2, x + 1))
     warm(f, torch.zeros(500, device=device))
-    wrong = []
 
     def work(seed):
         generator = torch.Generator().manual_seed(seed)
         for _ in range(30):
             x = torch.randn(500, generator=generator)
             y, z = f([x.to(device)])
-            if not torch.equal(y.cpu(), x * 2) or not torch.equal(z.cpu(), x + 1):
-                wrong.append(seed)
+            assert torch.equal(y.cpu(), x * 2) and torch.equal(z.cpu(), x + 1)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    in_threads(work, 3)

@@ -2,29 +2,16 @@
 
 import inspect
 import re
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
-from helpers import check_python, needs_shader_compiler
+from helpers import check_python, check_replays, in_threads, needs_shader_compiler
 from torch_aule import _C, compile_shader
+from user_shaders import AXPB, LINEAR
 
 needs_shader_compiler()
-
-AXPB = """
-layout(buffer_reference, scalar) readonly buffer In { float v[]; };
-layout(buffer_reference, scalar) writeonly buffer Out { float v[]; };
-params { Out y; In x, b; float a; uint n; };
-void main() {
-  uint i = gl_GlobalInvocationID.x;
-  if (i < n) y.v[i] = a * x.v[i] + b.v[i];
-}
-"""
-LINEAR = AXPB.replace("gl_GlobalInvocationID.x", "uint(linear_invocation())").replace(
-    "params {", "#include <aule/common/indexing.glsl>\nparams {"
-)
 
 
 @pytest.fixture(scope="module")
@@ -233,13 +220,7 @@ def test_in_a_graph(device, axpb):
     with torch.aule.graph(graph):
         axpb(y, x, b, 3.0, n)
         z = y + 1
-    for _ in range(3):
-        new = torch.randn(n)
-        x.copy_(new)
-        torch.aule.synchronize()
-        graph.replay()
-        torch.aule.synchronize()
-        close(z, new.double() * 3 + 2)
+    check_replays(graph, x, lambda new: close(z, new * 3 + 2))
 
 
 def test_under_a_custom_operator(device):
@@ -366,20 +347,8 @@ def test_prepare(device, axpb):
 
 
 def test_threads_compile_one_shader(device):
-    found, errors = set(), []
-
-    def work():
-        try:
-            found.add(compile_shader(AXPB.replace("a * x", "(a + 1.5) * x"), name="user_threads"))
-        except Exception as error:  # shown by the assertion below
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors and len(found) == 1
+    source = AXPB.replace("a * x", "(a + 1.5) * x")
+    assert len(set(in_threads(lambda _: compile_shader(source, name="user_threads")))) == 1
 
 
 USES = f"""

@@ -6,22 +6,9 @@ import torch
 from helpers import check_program, needs_shader_compiler
 from torch_aule import ShaderCompileError, compile_shader, load_spirv
 from torch_aule._shader.compiler import find_compiler
+from user_shaders import AXPB, LINEAR
 
 needs_shader_compiler()
-
-AXPB = """
-layout(buffer_reference, scalar) readonly buffer In { float v[]; };
-layout(buffer_reference, scalar) writeonly buffer Out { float v[]; };
-params { Out y; In x, b; float a; uint n; };
-void main() {
-  uint i = gl_GlobalInvocationID.x;
-  if (i < n) y.v[i] = a * x.v[i] + b.v[i];
-}
-"""
-LINEAR = AXPB.replace("gl_GlobalInvocationID.x", "uint(linear_invocation())").replace(
-    "params {", "#include <aule/common/indexing.glsl>\nparams {"
-)
-
 
 HEADERS = [
     ("common/dtype.glsl", "load_float(uint64_t(y), 0, AULE_DT_F32)"),

@@ -1,12 +1,11 @@
 """The launch object of generated code, and its allocation: values, hazards, graphs, errors, threads, cost."""
 
-import threading
 import time
 
 import pytest
 import torch
 
-from helpers import check_program, needs_shader_compiler
+from helpers import check_program, check_replays, in_threads, needs_shader_compiler
 from torch_aule import _C
 from torch_aule._shader import ShaderError, compile_generated
 
@@ -176,13 +175,7 @@ def test_in_a_graph(device, axpb):
         out = _C.empty_strided_aule((n,), (1,), torch.float32)
         axpb(x, b, out, n, 3.0, groups(n))
         y = out + 1
-    for _ in range(3):
-        new = torch.randn(n)
-        x.copy_(new)
-        torch.aule.synchronize()
-        graph.replay()
-        torch.aule.synchronize()
-        torch.testing.assert_close(y.cpu().double(), new.double() * 3 + 2, rtol=1e-6, atol=1e-5)
+    check_replays(graph, x, lambda new: torch.testing.assert_close(y.cpu().double(), new * 3 + 2, rtol=1e-6, atol=1e-5))
 
 
 def test_a_block_of_many_members_goes_through_the_ring(device):
@@ -277,27 +270,19 @@ def test_prepare_makes_the_pipeline(device):
 
 def test_threads_compile_prepare_and_launch(device):
     """Eight threads, four kernels: each is compiled once, and none waits for ever."""
-    kernels, errors = {}, []
 
     def work(number):
-        try:
-            source = AXPB.replace("* p.a", f"* (p.a + {number % 4}.0)")
-            kernel = compile_generated(source, name="in_threads", signature="rrwlf")
-            kernel.prepare()
-            x, out = torch.ones(100, device=device), torch.empty(100, device=device)
-            for _ in range(20):
-                kernel(x, x, out, 100, 1.0, 2)
-            kernels.setdefault(number % 4, set()).add(kernel)
-            assert out.cpu().unique().tolist() == [2.0 + number % 4]
-        except Exception as error:  # shown by the assertion below
-            errors.append(error)
+        source = AXPB.replace("* p.a", f"* (p.a + {number % 4}.0)")
+        kernel = compile_generated(source, name="in_threads", signature="rrwlf")
+        kernel.prepare()
+        x, out = torch.ones(100, device=device), torch.empty(100, device=device)
+        for _ in range(20):
+            kernel(x, x, out, 100, 1.0, 2)
+        assert out.cpu().unique().tolist() == [2.0 + number % 4]
+        return kernel
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors and sorted(kernels) == [0, 1, 2, 3] and all(len(same) == 1 for same in kernels.values())
+    kernels = in_threads(work, 8)
+    assert kernels[:4] == kernels[4:] and len(set(kernels)) == 4
 
 
 def test_pipelines_are_made_by_several_threads_at_once(device):
@@ -307,26 +292,17 @@ def test_pipelines_are_made_by_several_threads_at_once(device):
         compile_generated(AXPB.replace("* p.a", f"* (p.a + {10 + i % 5}.0)"), name=name, signature="rrwlf")
         for i, name in enumerate(names)
     ]
-    start, errors = threading.Barrier(12), []
 
     def work(number):
-        try:
-            start.wait()
-            kernels[number % 6].prepare()
-            x, out = torch.ones(10, device=device), torch.empty(10, device=device)
-            kernels[number % 6](x, x, out, 10, 1.0, 1)
-            assert out.cpu().unique().tolist() == [12.0 + number % 6 % 5]
-        except Exception as error:  # shown by the assertion below
-            errors.append(error)
+        kernels[number % 6].prepare()
+        x, out = torch.ones(10, device=device), torch.empty(10, device=device)
+        kernels[number % 6](x, x, out, 10, 1.0, 1)
+        assert out.cpu().unique().tolist() == [12.0 + number % 6 % 5]
 
     before = len(_C.active_pipelines(0))
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 12)
     made = [label for label in _C.active_pipelines(0)[before:] if label.startswith("at_once")]
-    assert not errors and len(made) == 5 and len(set(made)) == 5
+    assert len(made) == 5 and len(set(made)) == 5
 
 
 CHECKED = """

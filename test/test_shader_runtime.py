@@ -4,13 +4,12 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
-from helpers import check_program, needs_shader_compiler, run_program
+from helpers import check_program, check_replays, in_threads, needs_shader_compiler, run_program
 from torch_aule import _C
 from torch_aule._shader import ShaderError, compile_kernel, spirv_cache
 
@@ -156,13 +155,7 @@ def test_in_a_graph(device, axpb):
     with torch.aule.graph(graph):
         launch(axpb, out, x, b, 3.0, local=32)
         y = out + 1
-    for _ in range(3):
-        new = torch.randn(n)
-        x.copy_(new)
-        torch.aule.synchronize()
-        graph.replay()
-        torch.aule.synchronize()
-        close(y, new.double() * 3 + 1, 1e-6)
+    check_replays(graph, x, lambda new: close(y, new * 3 + 1, 1e-6))
 
 
 def test_the_same_source_is_the_same_kernel(axpb):
@@ -185,26 +178,16 @@ def test_equal_spirv_is_one_pipeline(device, axpb):
 
 
 def test_two_threads_compile_one_kernel(device):
-    kernels, errors = [], []
     source = AXPB.replace("* p.a", "* (p.a + 1.0)")
 
-    def work():
-        try:
-            kernel = compile_kernel(source, name="threaded")
-            x = torch.ones(100, device=device)
-            out = torch.empty(100, device=device)
-            launch(kernel, out, x, x, 1.0)
-            kernels.append((kernel, out.cpu().unique().tolist()))
-        except Exception as error:  # shown by the assertion below
-            errors.append(error)
+    def work(_):
+        kernel = compile_kernel(source, name="threaded")
+        x, out = torch.ones(100, device=device), torch.empty(100, device=device)
+        launch(kernel, out, x, x, 1.0)
+        assert out.cpu().unique().tolist() == [3.0]
+        return kernel
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors and len({id(kernel) for kernel, _ in kernels}) == 1
-    assert all(values == [3.0] for _, values in kernels)
+    assert len(set(in_threads(work))) == 1
 
 
 def test_axes_and_defines(device):

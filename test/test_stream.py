@@ -1,11 +1,9 @@
 """Streams, events, timing and threads."""
 
-import threading
-
 import pytest
 import torch
 
-from helpers import assert_close
+from helpers import assert_close, in_threads
 
 
 def test_objects(device):
@@ -126,47 +124,28 @@ def test_synchronize(device):
 
 def test_threads(device):
     """Each thread has its own current stream, and threads may record at once."""
-    results, errors = {}, []
 
     def work(n):
-        try:
-            assert torch.aule.current_stream().stream_id == 0
-            stream = torch.Stream(device=device)
-            with torch.aule.stream(stream):
-                x = torch.full((2000,), float(n), device=device)
-                for _ in range(20):
-                    x = x + 1
-                results[n] = x.cpu()
-        except BaseException as error:
-            errors.append(error)
+        assert torch.aule.current_stream().stream_id == 0
+        stream = torch.Stream(device=device)
+        with torch.aule.stream(stream):
+            x = torch.full((2000,), float(n), device=device)
+            for _ in range(20):
+                x = x + 1
+            return x.cpu()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors
-    for n in range(4):
-        assert_close(results[n], torch.full((2000,), float(n + 20)))
+    for n, result in enumerate(in_threads(work)):
+        assert_close(result, torch.full((2000,), float(n + 20)))
 
 
 def test_threads_on_one_stream(device):
-    errors = []
 
     def work(n):
-        try:
-            for _ in range(20):
-                x = torch.full((100,), float(n), device=device)
-                assert (x + x).cpu().unique().tolist() == [2.0 * n]
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(20):
+            x = torch.full((100,), float(n), device=device)
+            assert (x + x).cpu().unique().tolist() == [2.0 * n]
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors
+    in_threads(work)
 
 
 def test_backward_on_a_side_stream(device):
