@@ -8,6 +8,8 @@ from torch.utils._config_module import install_config_module
 vectors: bool = True
 # A row of a reduction is kept in registers, so that it is read once.
 persistent_reductions: bool = True
+# A product with its bias, activation and residual is one call of aule::linear_bias_act, where the device gains by it.
+epilogues: bool = True
 # The numbers of torch_aule._inductor.flex.shape.Tiles in their order, "128,8,8,8,8,1,2,2,8,64", for the kernels of
 # FlexAttention; empty: chosen by the device.
 flex_tiles_forward: str = ""

@@ -105,6 +105,8 @@ def install_lowerings() -> None:
                 _keep_eager(getattr(packet, overload), _floors_reals)
     for op in _WINDOWS:
         _keep_eager(op, lambda args, kwargs: True)
+    # It takes operands as they lie.
+    lowering.make_fallback(torch.ops.aule.linear_bias_act.default)
     _keep_windows_whole()
     _scatters_by_eager_kernels()
 

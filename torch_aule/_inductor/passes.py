@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
+from torch_aule._inductor.epilogues import fuse_epilogues
 from torch_aule._inductor.facts import properties_of
 from torch_aule._version import __version__
 
@@ -41,7 +42,8 @@ class AulePass(CustomGraphModulePass):
     """Runs last among Inductor's passes, for graphs with a tensor on aule."""
 
     def __call__(self, gm: torch.fx.GraphModule) -> None:
-        """Leaves the graph as it is."""
+        """Make products and what follows them one call."""
+        fuse_epilogues(gm.graph)
 
     def uuid(self) -> str:
         """Part of the key of Inductor's caches."""

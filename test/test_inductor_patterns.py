@@ -1,0 +1,230 @@
+"""Graph patterns of torch.compile: epilogues of products, hand-written attention, softmax in one pass, lists."""
+
+import dataclasses
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import assert_close, needs_shader_compiler
+
+pytest.importorskip("torch._inductor.codegen.simd")
+needs_shader_compiler()
+
+from torch._dynamo.utils import counters  # noqa: E402
+from torch._inductor import metrics  # noqa: E402
+from torch._inductor.utils import fresh_inductor_cache, run_and_get_code  # noqa: E402
+
+from torch_aule._inductor import config, facts  # noqa: E402
+
+HALF = [torch.float16, torch.bfloat16]
+FLOATS = [torch.float32, *HALF]
+EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    counters.clear()
+    with fresh_inductor_cache():
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def as_gpu(monkeypatch):
+    """What is generated for GPUs, on software devices too."""
+    gpu = dataclasses.replace(facts._facts(0), software=False)
+    monkeypatch.setattr(facts, "_facts", lambda index: gpu)
+
+
+def as_double(x):
+    return torch.utils._pytree.tree_map(lambda t: t.detach().cpu().double() if isinstance(t, torch.Tensor) else t, x)
+
+
+def compiled(f, *args, kernels=None, dynamic=None):
+    """The result of the compiled function and its module's text; counts generated kernels."""
+    metrics.reset()
+    result, texts = run_and_get_code(torch.compile(f, fullgraph=True, dynamic=dynamic), *args)
+    if kernels is not None:
+        assert metrics.generated_kernel_count == kernels
+    return result, "\n".join(texts)
+
+
+def calls(text: str) -> int:
+    return text.count("torch.ops.aule.linear_bias_act.default(")
+
+
+def close_to_float64(actual, f, *args, steps=4.0, scale=1.0):
+    """`steps` roundings to the dtype away from what float64 gives, at most."""
+    expected = f(*as_double(args))
+    flat, wanted = (torch.utils._pytree.tree_leaves(x) for x in (actual, expected))
+    for a, e in zip(flat, wanted, strict=True):
+        tolerance = max(steps * EPS[a.dtype], 2e-6) * scale
+        assert_close(a.double() if a.device.type == "cpu" else a.cpu().double(), e, rtol=tolerance, atol=tolerance)
+
+
+def operands(dtype, rows, k, n, device):
+    x = torch.randn(*rows, k, dtype=torch.float64)
+    w = torch.randn(n, k, dtype=torch.float64) / k**0.5
+    b, r = torch.randn(n, dtype=torch.float64), torch.randn(*rows, n, dtype=torch.float64)
+    return [t.to(dtype).to(device) for t in (x, w, b, r)]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name != "none"])
+def test_linear_and_activation_are_one_call(device, as_gpu, dtype, activation):
+    def f(x, w, b):
+        return ACTIVATIONS[activation](F.linear(x, w, b))
+
+    args = operands(dtype, (3, 7), 24, 40, device)[:3]
+    result, text = compiled(f, *args, kernels=0)
+    assert calls(text) == 1
+    assert result.shape == (3, 7, 40) and result.dtype == dtype and result.is_contiguous()
+    close_to_float64(result, f, *args)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_residual_is_part_of_the_call(device, as_gpu, dtype, activation):
+    def f(x, w, b, r):
+        return r + ACTIVATIONS[activation](F.linear(x, w, b))
+
+    args = operands(dtype, (2, 9), 16, 24, device)
+    result, text = compiled(f, *args, kernels=0)
+    assert calls(text) == 1
+    close_to_float64(result, f, *args)
+
+
+def test_forms_of_the_same_product(device, as_gpu):
+    x, w, b, r = operands(torch.float32, (5,), 8, 16, device)
+    wt = w.t().contiguous()
+    forms = {
+        "addmm": lambda: F.relu(torch.addmm(b, x, wt)),
+        "mm and bias": lambda: F.gelu(b + x @ wt),
+        "no bias": lambda: F.silu(x @ wt),
+        "residual of three axes": lambda: F.linear(x.view(1, 5, 8), w) + r.view(1, 5, 16),
+        "bias and residual": lambda: F.linear(x, w, b) + r,
+        "view after the activation": lambda: F.relu(F.linear(x, w, b)).view(1, 5, 16) + r.view(1, 5, 16),
+    }
+    for name, f in forms.items():
+        torch._dynamo.reset()
+        result, text = compiled(f, kernels=0)
+        assert calls(text) == 1, name
+        assert_close(result, f().cpu(), rtol=1e-5, atol=1e-5)
+
+
+def test_what_stays_apart(device, as_gpu):
+    x, w, b, r = operands(torch.float32, (5,), 8, 16, device)
+    forms = {
+        "the sum is used again": lambda: (lambda y: (F.gelu(y), y * 2))(F.linear(x, w, b)),
+        "the sum is a result": lambda: (lambda y: (F.gelu(y), y))(F.linear(x, w, b)),
+        "alpha": lambda: F.relu(torch.addmm(b, x, w.t(), alpha=2)),
+        "bias for each row": lambda: F.relu(torch.addmm(r[:, :1], x, w.t())),
+        "another dtype": lambda: F.relu(F.linear(x, w).half()),
+        "other activations": lambda: F.elu(F.linear(x, w, b)),
+        "part of another kernel": lambda: F.silu(F.linear(x, w, b)) * r + 1,
+        "float64": lambda: F.relu(x.double() @ w.double().t()),
+    }
+    for name, f in forms.items():
+        torch._dynamo.reset()
+        result, text = compiled(f)
+        assert calls(text) == 0, name
+        for a, e in zip(*(torch.utils._pytree.tree_leaves(t) for t in (result, f())), strict=True):
+            assert_close(a, e.cpu(), rtol=1e-5, atol=1e-5)
+
+
+def test_software_devices_keep_generated_kernels(device):
+    if not facts._facts(0).software:
+        pytest.skip("its products have epilogues")
+    x, w, b, _ = operands(torch.float32, (5,), 8, 16, device)
+    assert calls(compiled(lambda: F.gelu(F.linear(x, w, b)), kernels=1)[1]) == 0
+
+
+def test_epilogues_can_be_turned_off(device, as_gpu):
+    x, w, b, _ = operands(torch.float32, (5,), 8, 16, device)
+    with config.patch(epilogues=False):
+        assert calls(compiled(lambda: F.gelu(F.linear(x, w, b)), kernels=1)[1]) == 0
+
+
+def test_epilogues_of_dynamic_shapes(device, as_gpu):
+    def f(x, w, b, r):
+        return r + F.gelu(F.linear(x, w, b))
+
+    g = torch.compile(f, dynamic=True, fullgraph=True)
+    for rows in ((2, 9), (3, 5), (1, 30)):
+        args = operands(torch.float32, rows, 16, 24, device)
+        close_to_float64(g(*args), f, *args)
+    assert counters["inductor"]["aule_epilogues"] >= 1
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(x)))
+
+
+def test_inference_of_an_mlp_is_two_calls(device, as_gpu):
+    model = Mlp()
+    double = Mlp().double()
+    double.load_state_dict(model.state_dict())
+    x = torch.randn(2, 5, 16)
+    model.to(device)
+    with torch.no_grad():
+        result, text = compiled(model, x.to(device), kernels=0)
+    assert calls(text) == 2
+    assert_close(result.cpu().double(), double(x.double()), rtol=1e-5, atol=1e-5)
+
+
+def test_training_keeps_what_the_backward_needs(device, as_gpu):
+    """The sums before the activation are saved: they cannot stay inside of the product. Gradients are the CPU's."""
+    model = Mlp()
+    double = Mlp().double()
+    double.load_state_dict(model.state_dict())
+    x = torch.randn(2, 5, 16)
+    double(x.double()).square().sum().backward()
+    model.to(device)
+    result, text = compiled(model, x.to(device))
+    result.square().sum().backward()
+    assert calls(text) == 1  # down and the residual
+    for a, e in zip(model.parameters(), double.parameters(), strict=True):
+        assert_close(a.grad.cpu().double(), e.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_epilogues_under_autocast(device, as_gpu):
+    model = Mlp().to(device)
+    x = torch.randn(2, 5, 16, device=device)
+    with torch.no_grad(), torch.autocast("aule", dtype=torch.bfloat16):
+        result, text = compiled(model, x)
+        assert calls(text) == 1  # the residual is float32
+        assert_close(result, model(x).cpu(), rtol=3e-2, atol=3e-2)
+
+
+def test_epilogue_is_not_computed_past_a_write(device, as_gpu):
+    x, w, b, r = operands(torch.float32, (5,), 8, 16, device)
+
+    def f(x, w, b, r):
+        y = F.linear(x, w, b)
+        x.add_(1)
+        b.mul_(2)
+        z = F.gelu(y) + r
+        r.zero_()
+        return z
+
+    first, second = ([t.clone() for t in (x, w, b, r)] for _ in range(2))
+    expected = f(*first)
+    result, text = compiled(f, *second)
+    assert_close(result, expected.cpu(), rtol=1e-5, atol=1e-5)
+    for a, e in zip(second, first, strict=True):
+        assert_close(a, e.cpu())
