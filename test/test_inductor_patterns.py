@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import pytest
 import torch
@@ -228,3 +229,115 @@ def test_epilogue_is_not_computed_past_a_write(device, as_gpu):
     assert_close(result, expected.cpu(), rtol=1e-5, atol=1e-5)
     for a, e in zip(second, first, strict=True):
         assert_close(a, e.cpu())
+
+
+@pytest.fixture
+def unsplit():
+    """A workgroup or a subgroup for each row, few as they are."""
+    with torch._inductor.config.patch(split_reductions=False):
+        yield
+
+
+def loads(text: str) -> int:
+    return len(re.findall(r"load_words\(p\.", text))
+
+
+def stores(text: str) -> int:
+    return len(re.findall(r"store_words\(p\.", text))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [8200, 8201, 12345])
+def test_softmax_of_long_rows_reads_them_twice(device, as_gpu, unsplit, dtype, n):
+    x = (torch.randn(5, n, dtype=torch.float64) * 5).to(dtype).to(device)
+    for f in (lambda x: torch.softmax(x, -1), lambda x: torch.log_softmax(x.abs(), -1)):
+        torch._dynamo.reset()
+        result, text = compiled(f, x, kernels=1)
+        assert (loads(text), stores(text)) == (2, 1)
+        close_to_float64(result, f, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cross_entropy_reads_logits_once_each_way(device, as_gpu, unsplit, dtype):
+    n = 9001
+    x = torch.randn(16, n, dtype=torch.float64).to(dtype).to(device).requires_grad_()
+    t = torch.randint(0, n, (16,), device=device)
+    t[3] = -100
+
+    def step(x, t):
+        loss = torch.compile(F.cross_entropy, fullgraph=True)(x, t, reduction="sum")
+        loss.backward()
+        return loss
+
+    loss, texts = run_and_get_code(step, x, t)
+    forward, backward = (text.split("async_compile.wait")[0] for text in texts)
+    assert forward.count("load_words(p.in_ptr0 + uint64_t(r0_1_base + 9001*x0)") == 1
+    assert backward.count("_base + 9001*x0)") == 2 and stores(backward) == 1
+    double = x.detach().cpu().double().requires_grad_()
+    expected = F.cross_entropy(double, t.cpu(), reduction="sum")
+    expected.backward()
+    assert_close(loss.cpu().double(), expected, rtol=4 * EPS[dtype] + 1e-5, atol=0)
+    assert_close(x.grad.cpu().double(), double.grad, rtol=8 * EPS[dtype] + 1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["whole", "split", "columns"])
+def test_softmax_of_special_values(device, as_gpu, form):
+    """-inf that comes first, rows of it alone, infinity, NaN, and numbers whose e^x overflows."""
+    n = 9001 if form != "columns" else 300
+    inf, nan = float("inf"), float("nan")
+    x = torch.randn(8, n)
+    x[0, : n // 2] = -inf
+    x[1] = -inf
+    x[2, 7] = inf
+    x[3, n - 1] = nan
+    x[4] = 1e38
+    x[5] = -3.4e38
+    x[6, 1::2] = 300
+    x[7, 0] = -inf
+    dim = -1
+    if form == "columns":
+        x, dim = x.t().contiguous(), 0
+
+    def f(x):
+        # The maximum is a result, too: that of the row, whatever comes first.
+        top = x.amax(dim, keepdim=True)
+        e = (x - top).exp()
+        return e / e.sum(dim, keepdim=True), top
+
+    with torch._inductor.config.patch(split_reductions=form == "split"):
+        result, text = compiled(f, x.to(device))
+    assert "prepare_softmax_online" in text
+    for a, e in zip(result, f(x.double()), strict=True):
+        assert_close(a.cpu().double(), e, rtol=1e-5, atol=1e-6)
+
+
+def test_softmax_of_rows_whose_length_changes(device, as_gpu):
+    def f(x):
+        return torch.softmax(x, -1)
+
+    g = torch.compile(f, dynamic=True, fullgraph=True)
+    for n in (9001, 17, 300, 3):
+        x = torch.randn(5, n, device=device)
+        close_to_float64(g(x), f, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_long_rows_that_begin_anywhere(device, as_gpu, unsplit, dtype, dynamic):
+    base = torch.randn(7, 9003, dtype=torch.float64).to(dtype).to(device)
+    x, y, z = base[:, :9001], torch.randn(7, 9001, device=device).to(dtype), torch.randn(9001, device=device)
+
+    def f(x, y, z):
+        w = x * 2 + y  # rows of x and y begin differently
+        s = w.float().sum(-1, keepdim=True)
+        y.add_(1)
+        return (w / 4 - s / 9001 * z), s, y.amax(-1)
+
+    a, b = y.clone(), y.clone()
+    expected = f(x.cpu(), a.cpu(), z.cpu())
+    result, text = compiled(f, x, b, z, dynamic=dynamic)
+    assert loads(text) > 0
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    for got, want in zip(result, expected, strict=True):
+        assert_close(got, want, rtol=tolerance, atol=tolerance * 10)
+    assert_close(b, (a + 1).cpu(), rtol=tolerance, atol=tolerance)

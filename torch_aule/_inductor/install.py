@@ -58,6 +58,7 @@ def install() -> None:
     _count_as_gpu()
     _need_no_triton()
     _keep_layouts()
+    _softmax_in_one_pass()
     install_lowerings()
     install_graphs()
     install_flex_lowerings()
@@ -121,3 +122,26 @@ def _keep_layouts() -> None:
         return original(gm, *args, **kwargs)
 
     GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)
+
+
+def _softmax_in_one_pass() -> None:
+    """Maximum and sum of a softmax become one reduction where its rows do not stay in registers."""
+    from torch._inductor.fx_passes import post_grad
+
+    original = getattr(post_grad, "prepare_softmax_extra_check", None)
+    if original is None:
+        _missing("function post_grad.prepare_softmax_extra_check")
+        return
+
+    @functools.wraps(original)
+    def check(match):
+        from torch_aule._inductor.source import is_read_once
+
+        x = match.kwargs["x"].meta["val"]
+        if x.device.type != "aule":
+            return original(match)
+        dim = match.kwargs["dim"]
+        dim = dim[0] if isinstance(dim, (list, tuple)) and len(dim) == 1 else dim
+        return torch._inductor.config.online_softmax and isinstance(dim, int) and not is_read_once(x, dim)
+
+    post_grad.prepare_softmax_extra_check = check

@@ -160,7 +160,7 @@ class GlslKernel(SIMDKernel):
         assert self.inside_reduction and not self._load_mask
         if reduction_type == "welford_reduce" and self.persistent_reduction:
             return self.welford_reduce_fallback(dtype, value)
-        if reduction_type == "online_softmax_reduce":
+        if reduction_type == "online_softmax_reduce" and self.persistent_reduction and not isinstance(value, tuple):
             return self.prepare_softmax_twopass_fallback(dtype, value)
         key = (src_dtype, reduction_type, value)
         if key not in self.cse.reduction_cache:

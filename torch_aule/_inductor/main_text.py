@@ -124,12 +124,34 @@ def _elements_of_row(layout, stage: int) -> None:
         layout.elements(stage, 2 if exact else 3, base, "item")
         if not exact:
             layout.line(2, "}")
+        layout.line(1, "}")
+    elif layout.peeled:
+        _peeled_row(layout, stage, base, n)
     else:
         layout.line(1, f"for ({kind} {base} = {kind}(lane){vec}; {base} < {n}; {base} += {step}) {{")
         layout.elements(stage, 2, base, "0")
-    layout.line(1, "}")
+        layout.line(1, "}")
     if form.threads > 1 and reductions:
         _combine(layout, reductions)
+
+
+def _peeled_row(layout, stage: int, base: str, n: str) -> None:
+    """Aligned vectors, then the elements before the first and after the last one. Each stage has the same order."""
+    form, kind, vec = layout.form, layout.index, layout.vec
+    origin = layout.kernel.index_to_str(layout.origin)
+    head, tail = f"head{stage}", f"tail{stage}"
+    layout.line(1, f"const {kind} {head} = min(({vec} - ({origin}) % {vec}) % {vec}, {n});")
+    layout.line(1, f"const {kind} {tail} = {head} + ({n} - {head}) / {vec} * {vec};")
+    step = form.threads * vec
+    layout.line(1, f"for ({kind} {base} = {head} + {kind}(lane) * {vec}; {base} < {tail}; {base} += {step}) {{")
+    layout.elements(stage, 2, base, "0")
+    layout.line(1, "}")
+    layout.line(1, f"for ({kind} end = {kind}(lane); end < {n} - ({tail} - {head}); end += {form.threads}) {{")
+    layout.line(2, f"const {kind} {base} = end < {head} ? end : end + ({tail} - {head});")
+    layout.vec = 1
+    layout.elements(stage, 2, base, "0")
+    layout.vec = vec
+    layout.line(1, "}")
 
 
 def _combine(layout, reductions: list[Reduction]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+
 import torch
 from torch._inductor.utils import upcast_compute_type
 
@@ -70,6 +73,8 @@ def make_reduction(kind: str, dtype, value, new_name, element_index: str) -> Red
     if kind == "welford_combine":
         acc = torch.float64 if dtype == torch.float64 else torch.float32
         return _welford(kind, dtype, tuple(as_dtype(v, acc) for v in value), new_name)
+    if kind == "online_softmax_reduce":
+        return _online_softmax(kind, dtype, value, new_name)
     raise NotImplementedError(f"generated kernels have no reduction {kind}")
 
 
@@ -127,3 +132,31 @@ def _welford(kind: str, dtype, value: tuple[str, str, str], new_name) -> Reducti
         join(*(f"{real}({v})" for v in value)),
         join(f"{mean}_other", f"{m2}_other", f"{weight}_other"),
     )
+
+
+def _online_softmax(kind: str, dtype, value, new_name) -> Reduction:
+    """The maximum and the sum of e^(x - maximum) in one pass (Milakov and Gimelshein, 2018)."""
+    acc = torch.float64 if dtype == torch.float64 else torch.float32
+    real, top, total = compute_type(acc), new_name(), new_name()
+    zero, lowest, highest = literal(0.0, acc), literal(-math.inf, acc), literal(math.inf, acc)
+
+    def join(others: list[str], added: str) -> str:
+        largest = functools.reduce(lambda a, b: f"max({a}, {b})", [top, *others])
+        return (
+            f"{{ const {real} m_ = {largest}, b_ = m_ == {lowest} ? {zero} : m_; "
+            f"{total} = {total} * quick_exp({top} - b_) + {added}; "
+            f"{top} = is_nan({total}) && m_ != {highest} ? {literal(math.nan, acc)} : m_; }}"
+        )
+
+    def take(values: list[str]) -> str:
+        return join(values, " + ".join(f"quick_exp({x} - b_)" for x in values))
+
+    def pair(other_top: str, other_total: str) -> str:
+        return join([other_top], f"{other_total} * quick_exp({other_top} - b_)")
+
+    names, dtypes = (top, total), (acc, acc)
+    combine = pair(f"{top}_other", f"{total}_other")
+    if isinstance(value, tuple):  # parts of a row that was split
+        return Reduction(kind, names, dtypes, (lowest, zero), pair(*(as_dtype(v, acc) for v in value)), combine)
+    x = as_dtype(value, acc)
+    return Reduction(kind, names, dtypes, (lowest, zero), take([x]), combine, value=x, take_several=take)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
 from torch_aule._inductor.unroll import loop_head
 
-__all__ = ["Definition", "define", "is_float_size", "is_persistent"]
+__all__ = ["Definition", "define", "is_float_size", "is_persistent", "is_read_once"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,22 @@ def is_persistent(kernel) -> bool:
     if device.software or not isinstance(n, (int, sympy.Integer)):
         return False
     outer = kernel.features.get_reduction_hint() == ReductionHint.OUTER
-    return int(n) <= (64 if outer else 8192)
+    return int(n) <= _most_elements(outer)
+
+
+def _most_elements(outer: bool) -> int:
+    """The longest row that stays in registers."""
+    return 64 if outer else 8192
+
+
+def is_read_once(x: torch.Tensor, dim: int) -> bool:
+    """True if a reduction over `dim` of a tensor of a graph keeps its rows in registers, or should read them again."""
+    from torch_aule._inductor import facts
+
+    if facts.is_software(x.device):  # memory costs it less than another exponential function
+        return True
+    n = x.shape[dim]
+    return isinstance(n, int) and n <= _most_elements(dim % x.dim() != x.dim() - 1)
 
 
 def _multiple(expr: sympy.Expr, of: int) -> bool:
@@ -86,6 +102,7 @@ class _Layout:
         self._drop_unused()
         self.element_entries = [e for e in self.entries.values() if e.prefix == self.prefix]
         self.inner = {e.name for e in self.element_entries if e.divisor == 1}
+        self.origin, self.peeled = sympy.Integer(0), False
         self.vec = self._vector_width()
         self.kept = crossing(self.statements)
         self.stages = stages_of(self.statements)
@@ -118,8 +135,11 @@ class _Layout:
             return False
         if access.buffer in V.graph.unaligned_buffers:
             return False
-        zero = {s: 0 for s in access.index.free_symbols if s.name in self.inner}
-        return _multiple(access.index.subs(zero), vec)
+        return _multiple(self.first_of_row(access) - self.origin, vec)
+
+    def first_of_row(self, access) -> sympy.Expr:
+        """The index where the element axis begins."""
+        return access.index.subs({s: 0 for s in access.index.free_symbols if s.name in self.inner})
 
     def _vector_width(self) -> int:
         if not config.vectors or is_tiled(self):
@@ -138,6 +158,27 @@ class _Layout:
                 return vec
         return 1
 
+    def _peel(self) -> None:
+        """Vectors for rows that begin anywhere: those between its ends, which are taken one element at a time.
+
+        Sets `origin`, the index where a row begins in what is aligned alike.
+        """
+        whole = all(e.divisor == 1 and e.length == self.trees[self.prefix].numel for e in self.element_entries)
+        if not config.vectors or self.device.software or self.kernel.persistent_reduction or self.kept or not whole:
+            return
+        rows = {e.name for e in self.entries.values() if e.prefix == "x"} | {s.name for s in self.kernel.args.sizevars}
+        accesses = [
+            a for s in self.statements if s.per_element and not s.atomic and s.mask is None
+            for a in (s.load, s.store) if a is not None and {v.name for v in a.index.free_symbols} <= rows | self.inner
+        ]  # fmt: skip
+        for vec, first in itertools.product((8, 4), accesses):
+            self.origin = self.first_of_row(first)
+            dense = [a for a in accesses if self.is_dense(a, vec)]
+            if dense and (vec == 4 or max(a.dtype.itemsize for a in dense) <= 2):
+                self.vec, self.peeled = vec, True
+                return
+        self.origin = sympy.Integer(0)
+
     # -- the form
 
     def _hint(self, expr) -> int:
@@ -151,6 +192,8 @@ class _Layout:
         column = self._is_column()
         if column:
             self.vec = 1
+        elif self.vec == 1:
+            self._peel()
         known = isinstance(n, (int, sympy.Integer))
         form = reduction_form(
             self.device,
@@ -254,6 +297,9 @@ class _Layout:
         for number, s in enumerate(s for s in apart if id(s) in stores):
             stores[id(s)] = f"o{stage}_{number}"
             self.line(depth, f"Words o{stage}_{number};")
+        several = [s.reduction for s in apart if vec > 1 and s.reduction is not None and s.reduction.take_several]
+        for r in several:
+            self.line(depth, f"{compute_type(r.dtypes[0])} {r.names[0]}_values[{vec}];")
         inside = depth
         if vec > 1:
             self.line(depth, loop_head("v", vec))
@@ -273,12 +319,16 @@ class _Layout:
             elif id(s) in stores:
                 suffix = STORAGE[s.store.dtype][0]
                 self.line(inside, f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});")
+            elif s.reduction in several:
+                self.line(inside, f"{s.reduction.names[0]}_values[v] = {s.reduction.value};")
             else:
                 self.statement(s, inside)
             if s.defines in self.kept:
                 self.line(inside, f"{s.defines}_kept{slot} = {s.defines};")
         if vec > 1:
             self.line(depth, "}")
+        for r in several:
+            self.line(depth, r.take_several([f"{r.names[0]}_values[{v}]" for v in range(vec)]))
         for s in apart:
             if id(s) in stores:
                 size = s.store.dtype.itemsize

@@ -8,6 +8,7 @@ one. So a kernel is rows' statements of stage 0, a loop over elements, rows' sta
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import sympy
@@ -36,7 +37,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a reduction's accumulators begin, take a value, and take another invocation's accumulators (`{n}_other`)."""
+    """How a reduction's accumulators begin, take a value, and take another invocation's accumulators (`{n}_other`).
+
+    `take_several`, if there is one, gives the text that takes several values at once for less than one after another.
+    """
 
     kind: str
     names: tuple[str, ...]
@@ -44,6 +48,8 @@ class Reduction:
     identity: tuple[str, ...]
     take: str
     combine: str
+    value: str = ""  # of `take`
+    take_several: Callable[[list[str]], str] | None = None
 
 
 @dataclass
