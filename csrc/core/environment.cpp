@@ -70,6 +70,9 @@ bool parse(const std::string& text, AttentionVariant& value) {
 bool parse(const std::string& text, PieceType& value) {
   return choose<PieceType>(text, {{"bfloat16", PieceType::bfloat16}, {"float16", PieceType::float16}}, value);
 }
+bool parse(const std::string& text, AlignedRows& value) {
+  return choose<AlignedRows>(text, {{"always", AlignedRows::always}, {"never", AlignedRows::never}}, value);
+}
 
 // An empty variable is as good as none, but for a text.
 template <class T>

@@ -26,6 +26,8 @@ struct Numbers {
 enum class AttentionVariant : uint8_t { any, simd, simt, coopmat, coopmat_opaque, splitkv, splitkv_shared };
 // What float32 products in three pieces are made of.
 enum class PieceType : uint8_t { bfloat16, float16 };
+// Products of rows that start between 16-byte boundaries: copied if the planner expects a gain, or whatever it expects.
+enum class AlignedRows : uint8_t { by_cost, always, never };
 
 // clang-format off: tables
 //  X(type, member, default, variable)
@@ -58,7 +60,8 @@ enum class PieceType : uint8_t { bfloat16, float16 };
   X(double,           attention_role_split,       0,                     "TORCH_AULE_ATTENTION_ROLE_SPLIT")       \
   X(bool,             attention_acc_is_a_operand, true,                  "TORCH_AULE_ATTENTION_ACC_IS_A_OPERAND") \
   X(double,           attention_workspace,        0,                     "TORCH_AULE_ATTENTION_WORKSPACE")        \
-  X(PieceType,        float32_pieces,             PieceType::bfloat16,   "TORCH_AULE_FLOAT32_PIECES")
+  X(PieceType,        float32_pieces,             PieceType::bfloat16,   "TORCH_AULE_FLOAT32_PIECES")             \
+  X(AlignedRows,      aligned_rows,               AlignedRows::by_cost,  "TORCH_AULE_ALIGNED_ROWS")
 // clang-format on
 
 struct Environment {

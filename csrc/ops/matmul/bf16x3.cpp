@@ -12,8 +12,6 @@
 namespace aule::ops {
 namespace {
 
-uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
-
 // A float32 operand as pieces along k, in the order of gemm_bf16x3_operand.comp.
 struct Pieces {
   MatrixView of;   // the operand

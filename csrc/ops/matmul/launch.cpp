@@ -7,6 +7,7 @@
 
 #include "core/environment.h"
 #include "ops/coopmat/layout.h"
+#include "ops/matmul/aligned_rows.h"
 #include "ops/matmul/bf16x3.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/gemv.h"
@@ -34,6 +35,7 @@ struct Launcher {
   void operator()(const Int8Plan& plan) const { launch_int8(call, plan); }
   void operator()(const Bf16x3Plan& plan) const { launch_bf16x3(call, plan); }
   void operator()(const LongKPlan& plan) const { launch_long_k(call, plan); }
+  void operator()(const AlignedRowsPlan& plan) const { launch_aligned_rows(call, plan); }
   void operator()(const DenseOutPlan&) const {
     const at::Tensor dense = at::empty(call.out.sizes(), call.out.options());
     gemm(call.op, call.a, call.b, call.c.defined() ? call.c.contiguous() : call.c, call.beta, call.alpha, dense,

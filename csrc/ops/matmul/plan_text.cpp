@@ -88,6 +88,11 @@ struct TextOf {
                  coopmat(p.product));
   }
   std::string operator()(const LongKPlan& p) const { return words("long_k slices of", p.slice); }
+  std::string operator()(const AlignedRowsPlan& p) const {
+    static constexpr const char* kHalves[] = {"", "batches in halves", "rows in halves", "columns in halves"};
+    return words("aligned_rows of", p.a ? "a" : "", p.b ? "b" : "", p.out ? "out" : "", "m", p.m, "n", p.n, "k", p.k,
+                 kHalves[static_cast<size_t>(p.halves)]);
+  }
   std::string operator()(const DenseOutPlan&) const { return "dense_out"; }
   std::string operator()(const WidenedPlan&) const { return "widened"; }
 };

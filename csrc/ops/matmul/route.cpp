@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/matmul/aligned_rows.h"
 #include "ops/matmul/bf16x3.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/gemv.h"
@@ -30,17 +31,25 @@ DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides) {
 
 namespace {
 
+std::optional<GemmPlan> plan_matrix_units(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
+                                          const Overrides& overrides) {
+  std::optional<GemmPlan> plan = plan_coopmat(profile, units, g);
+  if (!plan) return plan;
+  std::optional<GemmPlan> aligned = plan_aligned_rows(profile, g, *plan, overrides);
+  return aligned ? aligned : plan;
+}
+
 GemmPlan kernel_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
                      const Overrides& overrides) {
   if (!may_walk(profile, g.k)) return {.kernel = plan_long_k(profile)};
   if (!fits_i32(g.out) || (g.has_c && !fits_i32(g.c))) return {.kernel = DenseOutPlan{}};
   if (g.in != g.result && g.result == DType::f32) {  // of the kernels for 16-bit operands only one writes float32
-    const auto plan = plan_coopmat(profile, units, g);
+    const auto plan = plan_matrix_units(profile, units, g, overrides);
     return plan ? *plan : GemmPlan{.kernel = WidenedPlan{}};
   }
   if (const auto plan = plan_int8(profile, units, g)) return *plan;
   if (const auto plan = plan_few_rows(profile, units, g)) return *plan;
-  if (const auto plan = plan_coopmat(profile, units, g)) return *plan;
+  if (const auto plan = plan_matrix_units(profile, units, g, overrides)) return *plan;
   if (const auto plan = plan_bf16x3(profile, units, g, overrides)) return *plan;
   if (const auto plan = plan_simt_large(profile, g)) return *plan;
   if (g.in == DType::f64 || !is_floating(g.in)) return plan_scalar(g);

@@ -30,6 +30,9 @@ struct OperandPlan {
   int vec = 0;
 };
 
+// A side in whole vec8s.
+inline uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
+
 // Of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
 struct TilePlan {
   uint32_t bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
@@ -136,10 +139,18 @@ struct LongKPlan {  // `slice` of k at a time, where one invocation may not walk
 struct DenseOutPlan {};  // into a dense temporary: out's or c's strides take more than 31 bits
 struct WidenedPlan {};   // of operands converted to float32, where no kernel makes float32 of 16-bit ones
 
+// Of copies with rows of whole vec8s, `m`, `n` and `k` long; operands that stay lie as before.
+struct AlignedRowsPlan {
+  bool a = false, b = false, out = false;  // which are copied
+  bool a_k_major = false, b_k_major = false;
+  uint32_t m = 0, n = 0, k = 0;
+  enum class Halves : uint8_t { none, batches, rows, columns } halves = Halves::none;  // two products instead
+};
+
 struct GemmPlan {
   bool transposed = false;  // computes out^T = b^T a^T
   std::variant<ScalarPlan, SimdPlan, SimdUnrolledPlan, GemvPlan, GemvWidePlan, GemvCoopMatPlan, SimtPlan, SimtLargePlan,
-               CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan>
+               CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan, AlignedRowsPlan>
       kernel;
   // Activation and residual: there are none; in the product's kernel; by kernels of their own, on out.
   enum class Epilogue : uint8_t { none, fused, apart } epilogue = Epilogue::none;

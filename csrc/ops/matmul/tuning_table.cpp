@@ -28,7 +28,18 @@ constexpr ProductTuning kHopper{.workgroups_per_round = 128,
                                 .gemv_k_major_workgroups = 512,
                                 .gemv_mn_major_workgroups = 256,
                                 .gemv_coopmat_columns = 8192,
+                                .element_load_us = 1e-6,
+                                .element_store_us = 5.8e-6,
+                                .align_us = 4,
+                                .align_us_per_element = 1.1e-6,
+                                .align_least_us = 20,
+                                .align_bytes = uint64_t{1} << 30,
                                 .bf16x3_multiplications = uint64_t{1} << 27};
+
+constexpr ProductTuning with_align_bytes(ProductTuning tuning, uint64_t bytes) {
+  tuning.align_bytes = bytes;
+  return tuning;
+}
 
 struct Row {
   Architecture architecture;
@@ -36,8 +47,9 @@ struct Row {
 };
 constexpr std::array kRows = {
     Row{A::hopper, kHopper},
+    Row{A::lavapipe, with_align_bytes(kHopper, 64 << 10)},  // so little that tests cut products
     // Every architecture without a row. Nothing was measured on any: they are assumed to be like an H200.
-    Row{A::unknown, kHopper},
+    Row{A::unknown, with_align_bytes(kHopper, 256 << 20)},
 };
 
 }  // namespace

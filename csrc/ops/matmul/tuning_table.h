@@ -25,7 +25,11 @@ struct ProductTuning {
   uint32_t gemv_k_major_workgroups = 0;              // GemvWidePlan: slices of k get more invocations below so many...
   uint32_t gemv_mn_major_workgroups = 0;             // ...by the order of b
   uint32_t gemv_coopmat_columns = 0;                 // GemvCoopMatPlan: from so many on, a lane loads 8 of b and not 4
-  uint64_t bf16x3_multiplications = 0;               // Bf16x3Plan: so many take as long as two more launches
+  // AlignedRowsPlan: what an element of a tile takes longer if it is loaded or stored alone; a copy, and each of its
+  // elements; a gain so small is none; bytes that copies may take.
+  double element_load_us = 0, element_store_us = 0, align_us = 0, align_us_per_element = 0, align_least_us = 0;
+  uint64_t align_bytes = 0;
+  uint64_t bf16x3_multiplications = 0;  // Bf16x3Plan: so many take as long as two more launches
 };
 
 const ProductTuning& product_tuning(const DeviceProfile& profile);

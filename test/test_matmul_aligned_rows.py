@@ -1,0 +1,115 @@
+"""16-bit products with rows that start between 16-byte boundaries: the plan copies them to rows that do not.
+
+tools/run_tests.sh runs this where lavapipe takes its cooperative matrices too. `aligned_rows="always"` gives the small
+products here the plan of large ones. Memory around operands is NaN, which one element too many would bring into a
+result, and memory around results keeps what it had.
+"""
+
+import random
+
+import pytest
+import torch
+
+import torch_aule
+from helpers import assert_close, to_device
+
+pytestmark = pytest.mark.without_shuffles
+
+DTYPES = [torch.float16, torch.bfloat16]
+TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3}  # of the largest element: a result is rounded once
+MARK = 768.0  # exact in both dtypes
+
+
+def placed(batches, rows, columns, layout, offset, longer, dtype, fill):
+    """A matrix for each batch inside a flat tensor of `fill`: (flat, view, whether an element is the view's)."""
+    inner, outer = (columns, rows) if layout == "row" else (rows, columns)
+    ld = inner + longer
+    size = offset + batches * outer * ld + 11
+    strides = (outer * ld, ld, 1) if layout == "row" else (outer * ld, 1, ld)
+    flat = torch.full((size,), fill, dtype=dtype, device="aule")
+    own = torch.zeros(size, dtype=torch.bool)
+    own.as_strided((batches, rows, columns), strides, offset).fill_(True)
+    return flat, flat.as_strided((batches, rows, columns), strides, offset), own
+
+
+def check_product(rng, batches, m, k, n, dtype, layouts, with_c=None):
+    """`layouts` of a, b and out. Their offsets and the rest of their rows are random."""
+    nan = float("nan")
+    places = [(layout, rng.randrange(9), rng.choice([0, 0, 1, 2, 5, 8])) for layout in layouts.split()]
+    a, b = torch.randn(batches, m, k).to(dtype), torch.randn(batches, k, n).to(dtype)
+    _, da, _ = placed(batches, m, k, *places[0], dtype, nan)
+    _, db, _ = placed(batches, k, n, *places[1], dtype, nan)
+    flat, out, own = placed(batches, m, n, *places[2], dtype, MARK)
+    da.copy_(a)
+    db.copy_(b)
+    expected = a.double() @ b.double()
+    if with_c is not None:
+        c = torch.randn(*((n,) if with_c == "bias" else (batches, m, n))).to(dtype)
+        expected = 0.5 * expected + 2 * c.double()
+        torch.baddbmm(c.to("aule"), da, db, beta=2, alpha=0.5, out=out)
+    else:
+        torch.bmm(da, db, out=out)
+    scale = expected.abs().max().item() + 1e-30
+    error = (out.cpu().double() - expected).abs().max().item() / scale
+    case = (batches, m, k, n, da.stride(), db.stride(), out.stride(), da.storage_offset(), db.storage_offset())
+    assert error <= TOLERANCE[dtype], (error, case)  # a NaN compares false
+    assert bool((flat.cpu()[~own] == MARK).all()), case
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layouts", ["row row row", "col col row", "row col row", "col row col"])
+def test_small_sizes(layouts, dtype, override):
+    override(aligned_rows="always")
+    rng = random.Random(layouts)
+    for size in range(1, 41, 2):
+        m, k, n = rng.sample([size, rng.randrange(5, 41), rng.randrange(5, 41)], 3)
+        check_product(rng, rng.choice([1, 1, 3]), m, k, n, dtype, layouts)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m,k,n", [(127, 129, 65), (33, 1001, 40), (17, 40, 1001), (1001, 23, 19)])
+def test_larger_sizes(m, k, n, dtype, override):
+    override(aligned_rows="always")
+    check_product(random.Random(m), 2, m, k, n, dtype, "row row row", with_c="bias" if m < n else "matrix")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vocabulary(dtype, override):
+    """GPT-2's 50,257 columns with few rows: the loss's product, and both gradients."""
+    override(aligned_rows="always")
+    x, w, grad = torch.randn(24, 16).to(dtype), torch.randn(50257, 16).to(dtype), torch.randn(24, 50257).to(dtype)
+    dx, dw = (t.to("aule").requires_grad_() for t in (x, w))
+    y = torch.nn.functional.linear(dx, dw)
+    got = y, *torch.autograd.grad(y, (dx, dw), grad.to("aule"))
+    x, w, grad = x.double(), w.double(), grad.double()
+    for actual, expected in zip(got, (x @ w.t(), grad @ w, grad.t() @ x)):
+        assert (actual.detach().cpu().double() - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_epilogue_is_applied_once(dtype, override):
+    """Bias, activation and a residual, of odd columns: as without copies, to the bit."""
+    x, w, bias, residual = (torch.randn(*s).to(dtype).to("aule") for s in ((37, 43), (51, 43), (51,), (37, 51)))
+    for activation, more in (("silu", {}), ("relu", {"residual": residual})):
+        override(aligned_rows="never")
+        expected = torch_aule.linear_bias_act(x, w, bias, activation, **more)
+        override(aligned_rows="always")
+        assert_close(torch_aule.linear_bias_act(x, w, bias, activation, **more), expected.cpu())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_shared_batches_and_in_place(dtype, override):
+    override(aligned_rows="always")
+    a, b = torch.randn(1, 21, 35).to(dtype), torch.randn(3, 35, 27).to(dtype)
+    da, db = to_device((a, b))
+    expected = a.double() @ b.double()
+    assert_close(torch.matmul(da, db).double(), expected, rtol=8e-3, atol=0.05)
+    assert_close(torch.bmm(da.expand(3, 21, 35), db).double(), expected, rtol=8e-3, atol=0.05)
+    c = torch.randn(21, 27).to(dtype)
+    dc = c.to("aule")
+    dc.addmm_(da[0], db[0], beta=0.5)
+    assert_close(dc.double(), 0.5 * c.double() + expected[0], rtol=8e-3, atol=0.05)
+    square = torch.randn(33, 33).to(dtype)
+    dsquare = square.to("aule")
+    torch.mm(dsquare, dsquare, out=dsquare)
+    assert_close(dsquare.double(), square.double() @ square.double(), rtol=8e-3, atol=0.1)
