@@ -136,6 +136,13 @@ bool to_bool(uint64_t x) { return x != uint64_t(0); }
 bool to_bool(double x) { return x != 0.0lf || is_nan(x); }
 #endif
 
+// lavapipe 22.3 compares sign-extended integers wrongly: there the two words are put together.
+#ifdef AULE_SOFTWARE
+int64_t widened(int x) { return int64_t(packUint2x32(uvec2(uint(x), uint(x >> 31)))); }
+#else
+int64_t widened(int x) { return int64_t(x); }
+#endif
+
 // Narrow integers compute as int.
 int wrap_i8(int x) { return bitfieldExtract(x, 0, 8); }
 int wrap_i16(int x) { return bitfieldExtract(x, 0, 16); }

@@ -202,7 +202,7 @@ class GlslKernel(SIMDKernel):
             return
         clamped = str(expr)
         value = self.index_vars.get(clamped)
-        given = str(value) if value is not None else self.index_to_str(expr)
+        given = str(value) if value is not None else self.index_to_str(self.prepare_indexing(expr))
         bound = self.index_to_str(size)
         bad = " || ".join([f"{given} < 0"] * lower + [f"{given} >= {bound}"] * upper)
         if self._load_mask is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import torch
-from torch._inductor import decomposition, lowering
+from torch._inductor import decomposition, ir, lowering
 from torch._inductor.codegen.common import OpOverrides, pointwise_overrides_data
 from torch._inductor.ir import IRNode
 
@@ -109,35 +109,59 @@ def install_lowerings() -> None:
     lowering.make_fallback(torch.ops.aule.linear_bias_act.default)
     _keep_windows_whole()
     _scatters_by_eager_kernels()
+    _truth_of_bytes()
 
 
 def _keep_windows_whole() -> None:
     """Pooling with indices is decomposed before it is lowered: not on aule."""
     for op in (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default):
-        original = decomposition.decompositions.get(op)
-        if original is None:
-            continue
+        _keep_whole(op, lambda x: True)
 
-        def decompose(x, *args, _original=original, **kwargs):
-            return NotImplemented if x.device.type == "aule" else _original(x, *args, **kwargs)
 
-        decomposition.decompositions[op] = functools.wraps(original)(decompose)
+def _keep_whole(op, when) -> None:
+    """On aule, `op` is not decomposed if `when(its first argument)`."""
+    original = decomposition.decompositions.get(op)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def decompose(x, *args, **kwargs):
+        return NotImplemented if x.device.type == "aule" and when(x) else original(x, *args, **kwargs)
+
+    decomposition.decompositions[op] = decompose
+
+
+# Additions by several invocations: these have atomics, the other dtypes take the eager kernels.
+_ATOMIC = (torch.float32, torch.int32)
 
 
 def _scatters_by_eager_kernels() -> None:
-    """Additions by several invocations: float32 and int32 have atomics, the other dtypes take the eager kernels."""
-    atomics = lowering.needs_fallback_due_to_atomic_add_limitations
+    put, scatter = lowering.index_put_impl_, lowering.scatter_fallback
 
-    @functools.wraps(atomics)
-    def needs_fallback(dtype):
-        from torch._inductor.virtualized import V
+    @functools.wraps(put)
+    def index_put(self, indices, values, accumulate, *args, **kwargs):
+        if not accumulate or self.get_dtype() in _ATOMIC or not _on_aule((self,), {}):
+            return put(self, indices, values, accumulate, *args, **kwargs)
+        shape = list(self.get_size())
+        added = lowering.index_put_fallback(self if shape else lowering.view(self, [1]), indices, values, accumulate)
+        return added if shape else lowering.view(added, [])
 
-        device = V.graph.current_device
-        if device is not None and device.type == "aule":
-            return dtype not in (torch.float32, torch.int32)
-        return atomics(dtype)
+    @functools.wraps(scatter)
+    def scatter_fallback(op_overload, self, dim, index, src, *, reduce=None, **kwargs):
+        if reduce not in ("add", "sum") or self.get_dtype() in _ATOMIC or not _on_aule((self,), {}):
+            return scatter(op_overload, self, dim, index, src, reduce=reduce, **kwargs)
+        ir.ScatterFallback(op_overload, self, dim, index, src, reduce=reduce, **{"include_self": True, **kwargs})
+        return self
 
-    from torch._inductor import utils
+    lowering.index_put_impl_ = index_put
+    lowering.scatter_fallback = scatter_fallback
 
-    lowering.needs_fallback_due_to_atomic_add_limitations = needs_fallback
-    utils.needs_fallback_due_to_atomic_add_limitations = needs_fallback
+
+def _truth_of_bytes() -> None:
+    """any and all of uint8 are uint8, which their decompositions and lowerings make bool."""
+    for packet in (aten.any, aten.all):
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            _keep_whole(op, lambda x: x.dtype == torch.uint8)
+            lowering.lowerings.setdefault(op, lowering.fallback_handler(op, add_to_fallback_set=False))
+            _keep_eager(op, lambda args, kwargs: torch.uint8 in _dtypes(args, kwargs))

@@ -261,7 +261,7 @@ class _Layout:
             self.line(depth, f"{kind} {s.defines} = {s.other};")
             self.line(depth, f"if ({s.mask}) {s.defines} = {s.text};")
             return
-        self.line(depth, f"{kind} {s.defines} = {s.text};")
+        self.line(depth, f"{'precise ' if s.is_arithmetic else ''}{kind} {s.defines} = {s.text};")
 
     def store_text(self, s: Statement) -> str:
         suffix = STORAGE[s.store.dtype][0]

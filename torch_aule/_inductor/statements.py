@@ -17,6 +17,7 @@ import torch
 __all__ = ["Access", "Body", "Reduction", "Statement", "crossing", "dtypes_of", "stages_of"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_INFIX = re.compile(r"\S+( [-+*/] \S+)+")
 
 
 def names_in(text: str) -> set[str]:
@@ -80,6 +81,11 @@ class Statement:
         if self.mask is not None:
             self.uses |= names_in(self.mask)
         self.uses.discard(self.defines)
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """True for sums and products of real numbers: compilers shall not reorder them, nor take x - x for 0."""
+        return self.dtype is not None and self.dtype.is_floating_point and _INFIX.fullmatch(self.text) is not None
 
 
 class Body:

@@ -116,4 +116,6 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return wrapped(f"{want}({text})", target)
     if have == want:
         return text if source == target else wrapped(text, target)
+    if have == "int" and want == "int64_t":
+        return f"widened({text})"
     return wrapped(f"{want}({text})", target)
