@@ -156,7 +156,7 @@ class BuildAule(BuildExtension):
 class BuildPython(build_py):
     """A wheel has what kernels compiled at run time include; a checkout has it in shaders/."""
 
-    ATTENTION = ("attention", "coopmat_params", "elements", "simd", "simt", "splitkv_params")
+    ATTENTION = ("attention", "coopmat*", "elements", "simd", "simt", "splitkv_params")
     INCLUDES = {
         "shaders": (
             *(f"attention/{name}.glsl" for name in ATTENTION),

@@ -1,8 +1,11 @@
-"""FlexAttention, compiled, beside scaled_dot_product_attention on the same device: milliseconds, and their ratio.
+"""FlexAttention, compiled, beside scaled_dot_product_attention on the same device: milliseconds, and SDPA's over them.
 
-python benchmarks/flex_attention.py [--length 4096] [--dim 64] [--dtype bfloat16] [--tiles 128,8,8,8,8,1,2,2,8,64 ...]
+python benchmarks/flex_attention.py [--length 4096 ...] [--dim 64 128] [--dtype bfloat16] [--only causal]
+python benchmarks/flex_attention.py --dim 64 --only causal --shapes forward=4,2,32,2,1 dq=8,1,64,1,1 dkdv=4,1,64,1,1
 
-`--tiles` repeats the forward with each of these shapes (torch_aule._inductor.flex.shape.Tiles).
+The backward's time is that of both directions less the forward's. `--shapes` repeats the comparison with each of these
+shapes on matrix units (torch_aule._inductor.flex.matrices.Entry), `--tiles` the forward with these tiles of the
+portable kernels (torch_aule._inductor.flex.shape.Tiles).
 """
 
 import argparse
@@ -30,12 +33,12 @@ def milliseconds(call, repeats):
 
 
 def both(call, operands, repeats):
-    """Forward, and forward with backward."""
+    """Forward and backward."""
     with torch.no_grad():
         forward = milliseconds(lambda: call(*operands), repeats)
-    grad = torch.ones_like(operands[0])
+    grad = torch.randn_like(call(*operands))
     training = milliseconds(lambda: torch.autograd.grad(call(*operands), operands, grad), repeats)
-    return forward, training
+    return forward, training - forward
 
 
 def modifiers(n, device):
@@ -49,31 +52,47 @@ def modifiers(n, device):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=4096)
-    parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--dim", type=int, default=64)
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--tiles", nargs="*", default=[])
-    options = parser.parse_args()
-    shape, dtype = (1, options.heads, options.length, options.dim), getattr(torch, options.dtype)
-    operands = [torch.randn(shape, device="aule", dtype=dtype, requires_grad=True) for _ in range(3)]
-    for name, (flex, sdpa) in modifiers(options.length, "aule").items():
-        torch._dynamo.reset()
-        compiled = torch.compile(flex_attention, dynamic=False)
-        own = both(lambda *t: compiled(*t, **flex), operands, options.repeats)  # noqa: B023
-        other = both(lambda *t: scaled_dot_product_attention(*t, **sdpa), operands, options.repeats)  # noqa: B023
-        for kind, x, y in zip(("forward", "training"), own, other, strict=True):
-            print(f"{name:14} {kind:9} flex {x:9.3f} ms  sdpa {y:9.3f} ms  {x / y:6.2f}", flush=True)
+def compare(options, length, dim, settings=None):
+    """Prints a line for each kind of mask and direction."""
     from torch_aule._inductor import config
 
-    for tiles in options.tiles:
+    shape, dtype = (options.batch, options.heads, length, dim), getattr(torch, options.dtype)
+    operands = [torch.randn(shape, device="aule", dtype=dtype, requires_grad=True) for _ in range(3)]
+    for name, (flex, sdpa) in modifiers(length, "aule").items():
+        if options.only and name not in options.only:
+            continue
         torch._dynamo.reset()
-        with config.patch(flex_tiles_forward=tiles), torch.no_grad():
+        with config.patch(settings or {}):
             compiled = torch.compile(flex_attention, dynamic=False)
-            print(f"tiles {tiles:32} forward {milliseconds(lambda: compiled(*operands), options.repeats):9.3f} ms")  # noqa: B023
+            own = both(lambda *t: compiled(*t, **flex), operands, options.repeats)  # noqa: B023
+        other = both(lambda *t: scaled_dot_product_attention(*t, **sdpa), operands, options.repeats)  # noqa: B023
+        for kind, x, y in zip(("forward", "backward"), own, other, strict=True):
+            print(f"N {length} D {dim} {options.dtype} {name:14} {kind:9} flex {x:9.3f} ms  sdpa {y:9.3f} ms  "
+                  f"sdpa / flex {y / x:5.2f}", flush=True)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--length", type=int, nargs="+", default=[4096])
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--dim", type=int, nargs="+", default=[64])
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="none, causal, 'window of 512', 'soft cap'")
+    parser.add_argument("--shapes", nargs="*", default=[])
+    parser.add_argument("--tiles", nargs="*", default=[])
+    options = parser.parse_args()
+    for length in options.length:
+        for dim in options.dim:
+            compare(options, length, dim)
+            for shape in options.shapes:
+                kind, _, numbers = shape.partition("=")
+                print(f"with {shape}:")
+                compare(options, length, dim, {f"flex_matrix_{kind}": numbers})
+            for tiles in options.tiles:
+                print(f"with tiles {tiles} of portable kernels:")
+                compare(options, length, dim, {"flex_matrix_units": False, "flex_tiles_forward": tiles})
 
 
 if __name__ == "__main__":

@@ -58,15 +58,15 @@ class Case:
             return None
         return create_block_mask(mask_mod, self.batch, self.heads, *self.lengths, device=self.device, BLOCK_SIZE=block)
 
-    def check(self, score=None, mask=None, *, lane_rows=True, **options):
+    def check(self, score=None, mask=None, *, lane_rows=True, settings=None, **options):
         """Compares output, logsumexp and all gradients; that our kernels ran is part of it.
 
-        `lane_rows` is the form of software devices, without it they run that of GPUs.
+        `lane_rows` is the form of software devices, without it they run that of GPUs. Returns the generated code.
         """
         from torch_aule._inductor import config
 
-        with config.patch(flex_lane_rows=lane_rows):
-            self._check(score, mask, **options)
+        with config.patch(flex_lane_rows=lane_rows, **(settings or {})):
+            return self._check(score, mask, **options)
 
     def _check(self, score, mask, *, block=32, backward=True, lse=False, call=None, kernels=True):
         modifiers = [f(self.captured) if f is not None else None for f in (score, mask)]
@@ -90,7 +90,7 @@ class Case:
             for kind in ("forward", "dq", "dkdv") if backward else ("forward",):
                 assert any(f"aule_flex_{kind}" in text for text in code), f"no kernel aule_flex_{kind}"
         else:
-            o, stats, grads = own()
+            (o, stats, grads), code = own(), []
         expected, expected_stats, _ = reference(*self.exact, *exact)
         tolerance = TOLERANCE[self.dtype]
         assert o.dtype == self.dtype and o.shape == expected.shape
@@ -105,6 +105,7 @@ class Case:
             for x, y in zip(grads, wanted, strict=True):
                 scale = max(1.0, y.abs().max().item())
                 assert_close(x / scale, y / scale, rtol=tolerance, atol=tolerance)
+        return "\n".join(code)
 
 
 def causal(t):

@@ -10,12 +10,17 @@
 #ifndef OPAQUE
 #define OPAQUE 0
 #endif
+#ifdef ATTENTION_GENERATED  // generated kernels (inductor/flex.glsl) bring their own Params and constants
+#include "attention/elements.glsl"
+#else
 #include "attention/attention.glsl"
 #define MATRIX_CONSTANTS FAMILY_CONSTANTS
+#endif
 #include "common/coopmat_types.glsl"
 #include "attention/coopmat_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
+#ifndef ATTENTION_GENERATED
 // Head sizes of query and key, and of value, padded to multiples of 16.
 layout(constant_id = AFTER_MATRIX_CONSTANTS) const int D = 64;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 1) const int DV = 64;
@@ -62,6 +67,7 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 24) const int MOTION_BARRIERS = 0;
 // mantissas of logarithmic distribution. The factor of the result corrects that at no cost. The remaining error has the
 // variance of rounding. Results are rounded to the nearest.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 25) const bool TRUNCATES = false;
+#endif
 const float TRUNCATION_BIAS = TRUNCATES ? 1.00282 : 1.0;
 
 const int SUBGROUPS = LOCAL / SUBGROUP;
@@ -100,7 +106,6 @@ int ds_blocks(int rows) { return (rows + DS_ROWS - 1) / DS_ROWS * 8; }  // MAT_M
 #define WAIT_FOR_SUBGROUP                                                                                              \
   subgroupMemoryBarrierShared();                                                                                       \
   subgroupBarrier();
-const float LN2 = 0.6931471805599453;
 
 // Rounds to the nearest if conversions truncate: half of the last place, from the exponent, is added first. Ties go
 // away from zero, and NaN stays NaN. There is no branch: one around elements of accumulators sends these to memory (76
@@ -139,6 +144,8 @@ void store_vec8(uint64_t base, uint row, int d, int dim, uvec4 x) {
   }
 }
 
+#ifndef ATTENTION_GENERATED
+const float LN2 = 0.6931471805599453;
 uint64_t head_at(uint64_t base, uint stride[3], int b, int h) {
   return base + (uint64_t(uint(b)) * uint64_t(stride[0]) + uint64_t(uint(h)) * uint64_t(stride[1])) * 2;
 }
@@ -175,4 +182,5 @@ uint64_t bias_at(uint64_t head, int row, int key) {
   return head + bias_bytes() * (uint64_t(uint(row)) * uint64_t(p.bias_stride[2]) +
       uint64_t(uint(key)) * uint64_t(p.bias_stride[3]));
 }
+#endif
 #endif

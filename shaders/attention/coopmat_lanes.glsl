@@ -4,6 +4,7 @@
 #define AULE_COOPMAT_LANES_GLSL
 #extension GL_KHR_shader_subgroup_shuffle : require
 
+#ifndef ATTENTION_GENERATED
 layout(constant_id = MATRIX_CONSTANTS + 2) const int SUBGROUP = 32;
 layout(constant_id = MATRIX_CONSTANTS + 3) const int LANES_PER_ROW = 4;
 // Rows from a run of LANES_PER_ROW lanes to the next.
@@ -16,6 +17,7 @@ layout(constant_id = MATRIX_CONSTANTS + 9) const int ELEM_OF_A = 0;  // the same
 layout(constant_id = MATRIX_CONSTANTS + 10) const int ELEM_LANE_ROWS = 0;  // which of LANE_ROWS
 layout(constant_id = MATRIX_CONSTANTS + 11) const int LANE_ROW_OFFSETS = 0;  // by row of a lane: from lane_row() on
 #define AFTER_MATRIX_CONSTANTS (MATRIX_CONSTANTS + 12)
+#endif
 
 const int ELEMS = MAT_M * MAT_N / SUBGROUP;
 

@@ -19,6 +19,11 @@ struct Params {
   float dropout_scale;
 };
 #include "common/params.glsl"
+// Sizes of heads; a zero that no compiler sees to be one; a condition that never holds.
+#define HEAD_DIM p.head_dim
+#define V_DIM p.v_dim
+#define OPAQUE_ZERO int(p.groups >> 31)
+#define NEVER (p.groups == 0xffffffffu)
 // As in common/params.glsl: an address that may be read, in place of 0.
 #define AULE_READABLE
 uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : p.query; }

@@ -95,7 +95,7 @@ void fetch_a(int tile) {
       else {
         const int row = min(tile * TILE + e / VEC8S, tile_last);
         next_a[i] = load_vec8(PAGE_BASE(a_base, p.key_stride[0], row), PAGE_ROW(row) * uint(A_ROW_BYTES), e % VEC8S * 8,
-            p.head_dim);
+            HEAD_DIM);
       }
     }
   }
@@ -109,7 +109,7 @@ void fetch_b(int tile) {
       else {
         const int row = min(tile * TILE + e / VEC8S_V, tile_last);
         next_b[i] = load_vec8(PAGE_BASE(b_base, p.value_stride[0], row), PAGE_ROW(row) * uint(B_ROW_BYTES),
-            e % VEC8S_V * 8, p.v_dim);
+            e % VEC8S_V * 8, V_DIM);
       }
     }
   }
@@ -171,11 +171,10 @@ void put_b(int stage) {
       coopMatLoad(FRAGMENT[r * ((WIDTH) / MAT_N) + d / MAT_N],                                                         \
                   ElemsRef(BASE + uint64_t(uint(row0 + r * MAT_M) * ((STRIDE) * 2u) + uint(d * 2))).v, 0u, STRIDE,     \
                       ROW_MAJOR);
-// A zero that is no constant. Without it the compiler finds that addresses of results are those of operands, and keeps
-// them in registers through the loop between, where registers are few.
-#define OPAQUE_ZERO int(p.groups >> 31)
 // Rows of the accumulators ACCS times FACTOR(r, e), rounded, through the fragment staging: 16 bytes per lane. NVIDIA's
-// compiler makes eight 2-byte stores per lane of a matrix store of 16-bit results to global memory.
+// compiler makes eight 2-byte stores per lane of a matrix store of 16-bit results to global memory. Without the opaque
+// zero it finds that addresses of results are those of operands, and keeps them in registers through the loop between,
+// where registers are few.
 #define STORE_ROWS_AS_FRAGMENTS(ACCS, FACTOR, BASE, ROW_BYTES, LAST, DIM, WIDTH)                                       \
   {                                                                                                                    \
   const int later_staging = staging + OPAQUE_ZERO, later = lane() + OPAQUE_ZERO;                                       \

@@ -16,8 +16,10 @@
 #ifndef MATRIX_CONSTANTS
 #define MATRIX_CONSTANTS 0
 #endif
+#ifndef ATTENTION_GENERATED  // generated kernels (inductor/flex.glsl) bring their own
 layout(constant_id = MATRIX_CONSTANTS) const int MAT_M = 16;
 layout(constant_id = MATRIX_CONSTANTS + 1) const int MAT_N = 16;
+#endif
 
 #define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
 #define MatB coopmat<T, gl_ScopeSubgroup, MAT_N, MAT_N, gl_MatrixUseB>

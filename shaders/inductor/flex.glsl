@@ -6,7 +6,17 @@
 // full ones. A workgroup's rows are of one block; the last tile of a block may stick out, and what does is hidden.
 #define ATTENTION_GENERATED
 #include "attention/elements.glsl"
-#ifdef FLEX_SIMD
+#if defined(FLEX_COOPMAT)
+// No dropout, which these kernels share loops with.
+struct Dropout { uint none; };
+uint dropout_word(Dropout d, int bh, uint row_unit, uint key_unit, uint cell) { return ~0u; }
+uint dropout_cell(int row, int key) { return 0u; }
+uint dropout_bit(int row, int key) { return 0u; }
+#include "attention/coopmat.glsl"
+#include "attention/coopmat_tiles.glsl"
+#include "attention/coopmat_dropout.glsl"
+const int SPLITS = 1, COLUMNS = 0, BM = BLOCK;
+#elif defined(FLEX_SIMD)
 #include "attention/simd.glsl"
 const int SPLITS = 1, COLUMNS = 0, BM = W * R;
 
@@ -69,6 +79,35 @@ Span entry_span(Table t, int i, int size, int length) {
   const int begin = table_entry(t, i) * size;
   return Span(begin, length - begin < size ? length : begin + size);
 }
+
+#ifdef FLEX_COOPMAT
+// Row and column of element e of an accumulator of scores.
+#define FLEX_ROW(r, e) (row0 + (r) * MAT_M + lane_row() + NIBBLE(ELEM_ROWS, e))
+#define FLEX_COLUMN(start, e) ((start) + lane_col() + NIBBLE(ELEM_COLS, e))
+// {log-sum-exp, delta} of a row. That of one that sees nothing, or is none, makes every weight 0.
+vec2 usable_stats(float lse, float delta, bool is_row) {
+  return is_row && lse > NEG_INF ? vec2(lse, delta) : vec2(POS_INF, 0.0);
+}
+// Tiles of the entries of both tables, one after the other: those that mask_mod divides are the first `divided`. The
+// sizes of blocks are multiples of TILE, or there is one block.
+struct Visits { Table table, full_table; int of_block, divided, count; };
+Visits visits_of(int b, int h, int block, int length, int size) {
+  const Table table = table_of(false, b, h, block), full_table = table_of(true, b, h, block);
+  const int of_block = (min(length, size) + TILE - 1) / TILE, divided = table_count(table) * of_block;
+  return Visits(table, full_table, of_block, divided,
+                FLEX_PARTS == 2 ? divided + table_count(full_table) * of_block : divided);
+}
+// The tile of a visit, of the last one behind it; 0 if there is none.
+int tile_of(Visits v, int at, int size) {
+  const int visit = max(min(at, v.count - 1), 0);
+  const bool full = visit >= v.divided;
+  Table table = v.table;
+  if (full) table = v.full_table;
+  const int i = full ? visit - v.divided : visit;
+  const int tile = table_entry(table, i / v.of_block) * (size / TILE) + i % v.of_block;
+  return v.count > 0 ? tile : 0;
+}
+#endif
 
 uint64_t elements(uint64_t base, int64_t offset) { return base + uint64_t(offset * ELEM_BYTES); }
 

@@ -17,5 +17,12 @@ flex_tiles_dq: str = ""
 flex_tiles_dkdv: str = ""
 # Software devices: kernels of FlexAttention without barriers, a row for each lane.
 flex_lane_rows: bool = True
+# Kernels of FlexAttention on matrix units, where the device has them; on software devices for tests only.
+flex_matrix_units: bool = True
+flex_matrix_units_in_software: bool = False
+# The numbers of torch_aule._inductor.flex.matrices.Entry from `subgroups` on, "4,2,64,2,1"; empty: by the device.
+flex_matrix_forward: str = ""
+flex_matrix_dq: str = ""
+flex_matrix_dkdv: str = ""
 
 install_config_module(sys.modules[__name__])

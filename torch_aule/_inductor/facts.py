@@ -6,9 +6,10 @@ import functools
 
 import torch
 
+from torch_aule import _C
 from torch_aule._inductor.forms import DeviceFacts
 
-__all__ = ["is_software", "of_device", "properties_of"]
+__all__ = ["is_software", "matrices_of", "of_device", "properties_of"]
 
 
 @functools.cache
@@ -28,12 +29,21 @@ def _facts(index: int) -> DeviceFacts:
         max_workgroup_invocations=p["max_workgroup_invocations"],
         max_loop_iterations=p["max_loop_iterations"],
         float32_atomic_add=p["float32_atomic_add"],
+        architecture=p["architecture"],
+        shared_bytes=p["max_shared_bytes"],
+        max_push_bytes=p["max_push_constant_bytes"],
     )
 
 
 def of_device(device: torch.device) -> DeviceFacts:
     """The facts of a device of type aule."""
     return _facts(device.index or 0)
+
+
+@functools.cache
+def matrices_of(index: int, dtype: torch.dtype) -> dict:
+    """The layout of a device's matrices for a dtype of 16 bits; the first call asks the device."""
+    return _C.matrix_layout(index, dtype == torch.bfloat16)
 
 
 def is_software(device: torch.device) -> bool:

@@ -18,6 +18,9 @@ class DeviceFacts:
     max_workgroup_invocations: int = 1024
     max_loop_iterations: int = 0
     float32_atomic_add: bool = True
+    architecture: str = "unknown"
+    shared_bytes: int = 16384
+    max_push_bytes: int = 128
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,11 @@ class Arguments:
             "".join(access for _, access in self._buffers.values()) + "l" * len(self.exprs) + "h" * len(self._numbers)
         )
 
+    @property
+    def bytes(self) -> int:
+        """Of the struct, at most."""
+        return 8 * (len(self._buffers) + len(self._sizes) + len(self._numbers))
+
     def params(self) -> list[str]:
         """Lines of the struct."""
         return ["struct Params {",

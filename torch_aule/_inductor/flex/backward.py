@@ -12,7 +12,7 @@ from torch._inductor.lowering import _full, lowerings, to_dtype
 
 from torch_aule._inductor.flex.arguments import Arguments
 from torch_aule._inductor.flex.forward import lowered, positions
-from torch_aule._inductor.flex.modifiers import grad_function, mask_function, score_function
+from torch_aule._inductor.flex.modifiers import grad_function, mask_function, returns_only, score_function
 from torch_aule._inductor.flex.node import GlslTemplate, outputs
 from torch_aule._inductor.flex.problem import BlockMask, Problem, realized
 
@@ -103,7 +103,11 @@ def _launch(problem: Problem, modifiers: _Modifiers, kind: str, tensors: dict, l
         else (problem.kv_len, mask.kv_block, problem.kv_heads, max(problem.head_dim, problem.v_dim),
               (mask.q, mask.full_q))
     )  # fmt: skip
-    tiles, body = problem.form(kind, length, dim)
+    modified = not (returns_only(functions[0], "score") and returns_only(functions[2], "grad_score_mod"))
+    tiles = problem.matrices(kind, tensors, modified, not returns_only(functions[1], "true"))
+    body = f"flex_{kind}_coopmat"
+    if tiles is None:
+        tiles, body = problem.form(kind, length, dim)
     groups = problem.groups(tiles, length, block, heads, dim)
     head = problem.head(arguments, tiles, dim, groups, tensors, tables)
     for name, node in (("FLEX_LSE", logsumexp), ("FLEX_DELTA", delta)):

@@ -7,7 +7,7 @@ import torch
 from torch._inductor.kernel.flex.common import build_subgraph_module_buffer, create_placeholder, infer_dense_strides
 
 from torch_aule._inductor.flex.arguments import Arguments
-from torch_aule._inductor.flex.modifiers import mask_function, score_function, with_numbers_as_tensors
+from torch_aule._inductor.flex.modifiers import mask_function, returns_only, score_function, with_numbers_as_tensors
 from torch_aule._inductor.flex.node import GlslTemplate, outputs
 from torch_aule._inductor.flex.problem import BlockMask, Problem, realized
 
@@ -50,9 +50,15 @@ def lower_forward(
     stores = [f"F32Ref({arguments.buffer(node, 'w')} + (at_)).v = {value}"
               for value, node in stats.items() if node is not None]  # fmt: skip
 
-    tiles, body = problem.form("forward", problem.q_len, problem.v_dim)
-    groups = problem.groups(tiles, problem.q_len, mask.q_block, problem.heads, problem.v_dim)
     tensors = {"QUERY": (query, "r"), "KEY": (key, "r"), "VALUE": (value, "r"), "OUT": (out, "w")}
+    tiles, body = None, "flex_forward_coopmat"
+    if stats["max_"] is None:  # on matrix units, maxima are references that need not be reached
+        tiles = problem.matrices(
+            "forward", tensors, not returns_only(functions[0], "score"), not returns_only(functions[1], "true")
+        )
+    if tiles is None:
+        tiles, body = problem.form("forward", problem.q_len, problem.v_dim)
+    groups = problem.groups(tiles, problem.q_len, mask.q_block, problem.heads, problem.v_dim)
     head = problem.head(arguments, tiles, problem.v_dim, groups, tensors, (mask.kv, mask.full_kv))
     head.append(f"#define FLEX_STORE_STATS(at_, lse_, max_) {'; '.join(stores)}")
     source = problem.source(arguments, tiles, body, head, functions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 
 import sympy
 import torch
@@ -25,7 +26,7 @@ from torch_aule._inductor.printer import GlslPrinter
 from torch_aule._inductor.statements import Body, Statement
 from torch_aule._inductor.types import STORAGE, compute_type, literal
 
-__all__ = ["Modifier", "grad_function", "mask_function", "score_function", "with_numbers_as_tensors"]
+__all__ = ["Modifier", "grad_function", "mask_function", "returns_only", "score_function", "with_numbers_as_tensors"]
 
 _POSITIONS = ("b", "h", "m", "n")
 
@@ -183,6 +184,13 @@ def _index_in_32_bits(node) -> None:
 
 def _function(head: str, modifier: Modifier, result: str) -> str:
     return "\n".join([f"{head} {{", *("  " + line for line in modifier.lines()), f"  return {result};", "}"])
+
+
+def returns_only(function: str, value: str) -> bool:
+    """Whether that is all that a modifier's function does."""
+    value = re.escape(value)
+    text = rf"[^{{]*\{{\s*(?:\w+ (\w+) = {value};\s*return \1|return {value});\s*\}}"
+    return re.fullmatch(text, function) is not None
 
 
 def with_numbers_as_tensors(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
 from torch._inductor import ir
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import CeilDiv, Min
+from torch.utils._sympy.functions import CeilDiv, Max, Min
 
 from torch_aule._inductor import config, facts
 from torch_aule._inductor.flex.arguments import Arguments, storage_code
+from torch_aule._inductor.flex.matrices import MOST_PUSH_BYTES, MatrixTiles, matrix_tiles
 from torch_aule._inductor.flex.shape import LaneRows, Tiles, fitting, tiles_for
 from torch_aule._inductor.types import literal
 
@@ -112,8 +113,48 @@ class Problem:
             return LaneRows(self.facts.subgroup_size, self.head_dim, self.v_dim), f"flex_{kind}_simd"
         return self.tiles(kind, length, dim), f"flex_{kind}"
 
+    def matrices(self, kind: str, tensors: dict, modified: bool, masked: bool) -> MatrixTiles | None:
+        """The tiles of the kernel `kind` on matrix units; None: the device, or the call, takes the portable one.
+
+        Parameters
+        ----------
+        kind : str
+            forward, dq or dkdv.
+        tensors : dict
+            As :meth:`head` takes them.
+        modified, masked : bool
+            Whether scores are more than a multiple of the products, and whether mask_mod hides any.
+        """
+        if not config.flex_matrix_units or self.dtype == torch.float32:
+            return None
+        if self.facts.software and not config.flex_matrix_units_in_software:
+            return None
+        known, decide = V.graph.sizevars.statically_known_multiple_of, V.graph.sizevars.evaluate_expr
+        steps = {name: V.graph.sizevars.simplify(node.get_stride()[2]) for name, (node, _) in tensors.items()}
+        passing, length, block = (steps["KEY"], steps["VALUE"]), self.kv_len, self.mask.kv_block
+        if kind == "dkdv":
+            passing, length, block = (steps["QUERY"], steps["GRAD_OUT"]), self.q_len, self.mask.q_block
+        if not all(isinstance(step, sympy.Integer) for step in passing):
+            return None  # a constant of the kernel
+        rows = Max(self.q_len, self.kv_len)
+        if not all(decide(sympy.Lt(rows * step, 2**30)) for step in steps.values()):
+            return None  # offsets in a head have 32 bits
+        layout = facts.matrices_of(self.device.index or 0, self.dtype)
+        tiles = matrix_tiles(self.facts, layout, kind, (self.head_dim, self.v_dim), block, modified,
+                             getattr(config, f"flex_matrix_{kind}"))  # fmt: skip
+        if tiles is None:
+            return None
+        whole = known(length, block) or (
+            known(length, tiles.entry.tile) and V.graph.sizevars.statically_known_leq(length, block)
+        )
+        flags = {"ALIGNED": self._vectors(tensors, 8), "WHOLE_TILES": whole, "UNMASKED": not masked,
+                 "UNMODIFIED_SCORES": not modified}  # fmt: skip
+        return replace(tiles, row_bytes=tuple(2 * int(step) for step in passing), flags=flags)
+
     def shuffles(self, tiles: Tiles) -> bool:
         """True if the lanes of a row are in one subgroup."""
+        if isinstance(tiles, MatrixTiles):
+            return True
         return self.facts.shuffles and self.facts.subgroup_size >= tiles.lanes
 
     def groups(self, tiles: Tiles, length, block: int, heads: int, dim: int):
@@ -127,7 +168,7 @@ class Problem:
     def head(self, arguments: Arguments, tiles: Tiles, dim: int, groups, tensors: dict, tables: tuple) -> list[str]:
         """Macros that inductor/flex.glsl and the kernels ask for; `tensors` by the names that they have there."""
         count = arguments.count
-        lines = [f"const int DTYPE = {storage_code(self.dtype)};", *tiles.constants(dim, self._vectors(tensors))]
+        lines = [f"const int DTYPE = {storage_code(self.dtype)};", *tiles.constants(dim, self._vectors(tensors, 4))]
         values = {
             "FLEX_Q_LEN": count(self.q_len), "FLEX_KV_LEN": count(self.kv_len), "FLEX_HEADS": self.heads,
             "FLEX_KV_HEADS": self.kv_heads, "FLEX_Q_BLOCK": self.mask.q_block, "FLEX_KV_BLOCK": self.mask.kv_block,
@@ -136,6 +177,11 @@ class Problem:
             "FLEX_PARTS": 2 if tables[1] is not None else 1,
         }  # fmt: skip
         lines += [f"#define {name} {value}" for name, value in values.items()]
+        if isinstance(tiles, MatrixTiles):
+            kind = "bfloat16_t" if self.dtype == torch.bfloat16 else "float16_t"
+            address = arguments.buffer(self.query)
+            lines += [f"#define T {kind}", f"#define T_{kind}", f"#define OPAQUE_ZERO int({address} >> 63)",
+                      f"#define NEVER ({address} == 0ul)"]  # fmt: skip
         for name, (node, access) in tensors.items():
             lines += self._rows(arguments, name, node, access)
         lines.append(self._table(arguments, "FLEX_TABLE", tables[0]))
@@ -178,15 +224,15 @@ class Problem:
             return f"({position})"
         return f"(({position}) % {arguments.count(size)})"
 
-    def _vectors(self, tensors: dict) -> bool:
-        """True if all rows allow loads of four elements."""
+    def _vectors(self, tensors: dict, elements: int) -> bool:
+        """True if all rows allow loads of so many elements."""
         known = V.graph.sizevars.statically_known_multiple_of
-        if self.head_dim % 4 or self.v_dim % 4:
+        if self.head_dim % elements or self.v_dim % elements:
             return False
         for node, _ in tensors.values():
             if node.get_name() in V.graph.unaligned_buffers:
                 return False
-            if not all(known(sympy.sympify(x), 4) for x in (*node.get_stride()[:3], node.get_layout().offset)):
+            if not all(known(sympy.sympify(x), elements) for x in (*node.get_stride()[:3], node.get_layout().offset)):
                 return False
         return True
 
@@ -194,6 +240,12 @@ class Problem:
         """The whole text. Everything that becomes an argument is known by now."""
         shuffles = self.shuffles(tiles)
         lines = []
+        if isinstance(tiles, MatrixTiles):
+            lines += ["#pragma aule inline", "#pragma aule feature cooperative_matrix", "#pragma aule feature float16"]
+            if self.dtype == torch.bfloat16:
+                lines.append("#pragma aule feature bfloat16")
+            if 128 < arguments.bytes <= MOST_PUSH_BYTES:
+                lines.append("#pragma aule params wide")
         if shuffles:
             lines.append("#pragma aule feature subgroup_shuffle")
         lines.append(f"#define SHUFFLE {int(shuffles)}")
