@@ -33,8 +33,8 @@ CASES = [
     ("reduce<C=float,STATE=value,GROUP=1>", [0, 0, 0, 0, 0, 0, 128], 128 * 4),
     ("reduce<C=float,STATE=arg,GROUP=1>", [0, 0, 0, 0, 0, 0, 128], 128 * 16),  # an int64 and a float, padded
     ("reduce<C=double,STATE=moments,GROUP=1>", [0, 0, 0, 0, 0, 0, 64], 64 * 24),
-    ("gemm_coopmat<T=float16_t,FRAGMENTS=1>", [*GEMM, 0, 0], gemm_fragments(128, 256, 64)),
-    ("gemm_coopmat<T=bfloat16_t,FRAGMENTS=0>", [*GEMM, 0, 0], gemm_opaque(128, 256, 64, 64, 64)),
+    ("gemm_coopmat<T=float16_t,FRAGMENTS=1,ROW_CLASSES=0>", [*GEMM, 0, 0], gemm_fragments(128, 256, 64)),
+    ("gemm_coopmat<T=bfloat16_t,FRAGMENTS=0,ROW_CLASSES=0>", [*GEMM, 0, 0], gemm_opaque(128, 256, 64, 64, 64)),
 ]
 ATTENTION = [(64, 64, 2, 4, 2), (128, 32, 1, 8, 2), (256, 16, 2, 8, 1), (16, 16, 1, 8, 1)]
 

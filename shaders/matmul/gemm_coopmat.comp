@@ -1,5 +1,7 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule axis FRAGMENTS 0 1 2
+#pragma aule axis ROW_CLASSES 0 1
+#pragma aule skip FRAGMENTS=2 ROW_CLASSES=1
 #pragma aule params wide
 #pragma aule feature cooperative_matrix
 #pragma aule feature float16 if T=float16_t
@@ -23,6 +25,7 @@
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
 // 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
+// ROW_CLASSES 1: k-major operands, and rows of out that start anywhere. A tile's rows are 8 apart, and start alike.
 // What was tried, and what it gave: docs/ladders/gemm_coopmat.md
 #if FRAGMENTS
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -161,6 +164,29 @@ uint lane, subgroup, subgroup_m, subgroup_n;
 Acc acc[FM][FN];
 uint row0, col0;
 uint64_t c, out_, residual, partial;
+#if ROW_CLASSES
+// Rows of a class are equal modulo 8. Eight neighbours among the row tiles are the classes of the same rows, and begin
+// at row M0 of their class and `before` columns to the left of n0.
+#define TILES_M (p.m + 8 * BM - 1) / (8 * BM) * 8
+#define TILES_N (p.n + 7 + BN - 1) / BN
+#define M0 first_row
+#define ROW_BYTES 16
+#define ROW_OF(r) (r) * 8 + row_class
+#define COLUMNS_BEFORE - before
+#define ENTER_CLASS                                                                                                   \
+  const uint row_class = m0 / BM % 8, first_row = m0 / BM / 8 * BM, class_rows = (p.m + 7 - row_class) / 8;           \
+  const uint before =                                                                                                 \
+      (uint(address(p.out_, int64_t(batch) * p.out_batch + int64_t(row_class) * p.out_m)) & 15u) / 2;                 \
+  if (first_row >= class_rows || n0 >= p.n + before) return;  /* the whole workgroup leaves */
+#else
+#define TILES_M (p.m + BM - 1) / BM
+#define TILES_N (p.n + BN - 1) / BN
+#define M0 m0
+#define ROW_BYTES 2
+#define ROW_OF(r) r
+#define COLUMNS_BEFORE
+#define ENTER_CLASS
+#endif
 
 // The epilogue: lanes exchange what they hold, or subgroups put it into the staging memory.
 #if FRAGMENTS
@@ -168,7 +194,7 @@ void store_result() {
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
       UN for (uint h = 0; h < 2; ++h) {
-        const uint row = row0 + i * 16 + h * 8 + lane / 4, e = h * 4;
+        const uint row = ROW_OF(row0 + i * 16 + h * 8 + lane / 4), e = h * 4;
         if (OUT_VEC == 0) {
           UN for (uint w = 0; w < 4; ++w) {
             const uint col = col0 + j * 16 + w * 8 + lane % 4 * 2, x = e + w % 2 * 2;
@@ -213,7 +239,7 @@ void store_result() {
       coopMatStore(acc[i][j + 1], fragment_staging, mine + MAT_N, STAGING_COLUMNS, gl_CooperativeMatrixLayoutRowMajor);
       barrier();  // the staging memory is written
       for (uint q = lane; q < MAT_M * STAGING_COLUMNS / 8; q += lanes) {
-        const uint inner = q % (STAGING_COLUMNS / 8) * 8, row = row0 + i * MAT_M + q / (STAGING_COLUMNS / 8),
+        const uint inner = q % (STAGING_COLUMNS / 8) * 8, row = ROW_OF(row0 + i * MAT_M + q / (STAGING_COLUMNS / 8)),
             col = col0 + j * MAT_N + inner;
         const uint from = mine + q / (STAGING_COLUMNS / 8) * STAGING_COLUMNS + inner;
         if (OUT_VEC == 0) {
@@ -243,27 +269,34 @@ void store_result() {
 void main() {
   const uint t = gl_LocalInvocationID.x;
   lane = gl_SubgroupInvocationID;
-  const uint tiles_m = (p.m + BM - 1) / BM, tiles_n = (p.n + BN - 1) / BN, per_product = tiles_m * tiles_n;
+  const uint tiles_m = TILES_M, tiles_n = TILES_N, per_product = tiles_m * tiles_n;
   const uint group = linear_group(), product = group / per_product;
   if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
   const uint batch = product % p.batches, split = product / p.batches;
   const uint tile = group % per_product;
   PLACE_TILE(tile, BAND, BM, BN)
+  ENTER_CLASS
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
   const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
 
-  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * 2,
+  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES,
       b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
   const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
       b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
+#if ROW_CLASSES
+  a_at += a_ld / 8 * row_class;
+  b_at -= b_ld * before;
+  const uvec2 a_last = uvec2(class_rows - M0 - 1, 0), b_last = uvec2(p.n + before - n0 - 1, n0 == 0 ? before : 0);
+#else
   const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
+#endif
   uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
       b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
   int a_rest = 8, b_rest = 8;
-  START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, m0)
+  START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, M0)
   START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
 
   subgroup = gl_SubgroupID;
@@ -298,8 +331,8 @@ void main() {
     barrier();  // the tiles are read before the next step overwrites them
   }
 
-  row0 = m0 + subgroup_m * WM;
-  col0 = n0 + subgroup_n * WN;
+  row0 = M0 + subgroup_m * WM;
+  col0 = n0 + subgroup_n * WN COLUMNS_BEFORE;
   c = address(p.c, int64_t(batch) * p.c_batch);
   out_ = address(p.out_, int64_t(batch) * p.out_batch);
   residual = address(p.residual, int64_t(batch) * p.out_batch);

@@ -61,6 +61,15 @@ uint block_place(uint q, uint rows) {  // of the first row; the others follow 8 
 }
 #endif
 
+// The row that is loaded for row r of a tile: the last one past it, and the first one before it if tiles begin there.
+#if ROW_CLASSES
+#define INSIDE(r, bounds) clamp(r, bounds.y, bounds.x)
+#define LAST(bounds) bounds.x
+#else
+#define INSIDE(r, last) min(r, last)
+#define LAST(last) last
+#endif
+
 // Registers decide how the addresses of vec8s are made: there are just enough. `at` is this invocation's address, or
 // the workgroup's if both operands are mn-major. `offset`: of a vec8's row, in vec8s (LINE 4), or of the invocation
 // (blocks, in bytes).
@@ -74,7 +83,7 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
       const uint ahead = LINE == 8 ? 0 : vec8_slab(i * LOCAL, ROWS) * 32;                                             \
       const uint64_t from =                                                                                           \
           ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
-          : LINE == 8    ? at + uint64_t(!IS_RAGGED ? r : min(r, last)) * ld                                  \
+          : LINE == 8    ? at + uint64_t(!IS_RAGGED ? r : INSIDE(r, last)) * ld                               \
                          : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
       held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
     }                                                                                                                 \
@@ -132,11 +141,11 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
     at += row0 * ld + (k_begin + k) * 2;                                                                              \
     UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
       const uint r = vec8_row(i * LOCAL + t, ROWS);                                                                   \
-      offset[i] = (!IS_RAGGED ? r : min(r, last)) * (uint(ld) / (2 * VEC));                                   \
+      offset[i] = (!IS_RAGGED ? r : INSIDE(r, last)) * (uint(ld) / (2 * VEC));                                        \
     }                                                                                                                 \
   } else {                                                                                                            \
-    if (VEC != 8) rest = int(last + 1) - int(row);                                                                    \
-    offset[0] = uint(k * ld) + (!IS_RAGGED || VEC != 8 ? row : min(row, last - 7)) * 2;                       \
+    if (VEC != 8) rest = int(LAST(last) + 1) - int(row);                                                              \
+    offset[0] = uint(k * ld) + (!IS_RAGGED || VEC != 8 ? row : min(row, LAST(last) - 7)) * 2;                         \
     at += ld * k_begin + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
   }                                                                                                                   \
   k += k_begin;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels_matmul.gen.h"
+#include "ops/matmul/coopmat.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/tuning_table.h"
@@ -65,6 +66,16 @@ double time_saved(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, c
   return saved;
 }
 
+// What the tiles of row classes take longer: there may be more of them.
+double time_of_classes(const CoopMatPlan& x, const GemmProblem& g, const ProductTuning& tuning) {
+  const uint64_t before = uint64_t{ceil_div(g.m, x.tile.bm)} * ceil_div(g.n, x.tile.bn) * g.batches,
+                 after = uint64_t{ceil_div(g.m, 8 * x.tile.bm)} * 8 * ceil_div(g.n + 7, x.tile.bn) * g.batches;
+  const uint64_t rounds = ceil_div(after, tuning.workgroups_per_round) - ceil_div(before, tuning.workgroups_per_round);
+  for (const TileCost& cost : tuning.coopmat)
+    if (cost.tile == x.tile) return static_cast<double>(rounds) * g.k / 64 * cost.us;
+  return 0;
+}
+
 using Halves = AlignedRowsPlan::Halves;
 
 // How a product is cut whose copies take more memory than they may; nothing where that does not help.
@@ -87,8 +98,17 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   const auto& x = std::get<CoopMatPlan>(today.kernel);
   const GemmProblem g = today.transposed ? problem.transposed() : problem;
   const ProductTuning& tuning = product_tuning(profile);
-  const bool odd_a = x.a.vec != 8, odd_b = x.b.vec != 8, odd_out = x.out_vec == 1 && g.out.col == 1;
+  CoopMatPlan of_copies = x;
+  of_copies.a.vec = of_copies.b.vec = 8;
+  // Of copies of a and b the product may take row classes, when it is planned.
+  const bool odd_a = x.a.vec != 8, odd_b = x.b.vec != 8,
+             odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g);
   const bool always = overrides.aligned_rows == AlignedRows::always;
+  if (const auto classes = with_row_classes(x, g)) {
+    const double saved = time_saved({.out = true}, x, g, tuning);
+    if (always || saved > 1.5 * time_of_classes(x, g, tuning) + tuning.align_us)
+      return GemmPlan{.transposed = today.transposed, .kernel = *classes};
+  }
 
   std::optional<Copies> best;
   double best_gain = 0;

@@ -38,6 +38,13 @@ bool in_vec8(const MatrixView& v, const GemmProblem& g) {
 // Where both operands are mn-major, matrices come straight from padded tiles, of which 48 k fit: nothing is transposed.
 bool is_padded(const TilePlan& t) { return t.bk == 48; }
 
+bool is_large(const TilePlan& t) { return t.bm * t.bn > 128 * 128; }
+
+// Where the large tiles check addresses, whole lines are too much if both operands are k-major.
+int line_of(const CoopMatPlan& x) {
+  return x.tile.bk != 64 || (is_large(x.tile) && x.a.k_major && x.b.k_major && x.addresses == 0) ? 4 : 8;
+}
+
 using Fragments = CoopMatPlan::Fragments;
 
 GemmCoopmatSpec tile_spec(const CoopMatPlan& x) {
@@ -72,7 +79,7 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
   x.tile = t;
   x.local = local;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
-  return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments)), tile_spec(x)) <=
+  return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments), 0), tile_spec(x)) <=
          profile.shared_bytes;
 }
 
@@ -144,15 +151,14 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   using KChecks = CoopMatPlan::KChecks;
   x.k_checks = g.k % t.bk == 0 ? KChecks::none : one_step ? KChecks::every_step : KChecks::first_step;
   x.is_ragged = g.m % t.bm != 0 || g.n % t.bn != 0;
-  // The large tiles have no registers to spare: the cheapest addresses where nothing is checked. Otherwise whole lines
-  // are too much where both operands are k-major.
-  const bool large = t.bm * t.bn > 128 * 128, nt = x.a.k_major && x.b.k_major;
+  // The large tiles have no registers to spare: the cheapest addresses where nothing is checked.
+  const bool large = is_large(t), nt = x.a.k_major && x.b.k_major;
   if (large && x.fragments == Fragments::ordered && !x.is_ragged && x.a.vec == 8 && x.b.vec == 8 &&
       (x.a.k_major || x.b.k_major)) {
     x.addresses = nt ? 1 : 2;
     x.pairs = nt;
   }
-  x.line = t.bk != 64 || (large && nt && x.addresses == 0) ? 4 : 8;
+  x.line = line_of(x);
   x.grid = linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches * x.splits);
 
   // A float32 result is the sums of one part, which have its strides or pass through the second kernel.
@@ -170,10 +176,28 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   return GemmPlan{transposed, x};
 }
 
+std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g) {
+  const bool serves = plan.writes == CoopMatPlan::Writes::result && plan.out_vec == 1 && g.out.col == 1 &&
+                      plan.fragments != Fragments::padded && plan.a.k_major && plan.b.k_major && plan.a.vec == 8 &&
+                      plan.b.vec == 8 && g.m >= 8;
+  if (!serves) return std::nullopt;
+  CoopMatPlan x = plan;
+  x.row_classes = true;
+  x.out_vec = 8;
+  x.c_vec = std::min(x.c_vec, 1);
+  x.is_ragged = true;
+  x.addresses = 0;
+  x.pairs = false;
+  x.line = line_of(x);
+  // The last tiles of columns begin up to 7 columns earlier.
+  x.grid = linear_grid(uint64_t{ceil_div(g.m, 8 * x.tile.bm)} * 8 * ceil_div(g.n + 7, x.tile.bn) * g.batches);
+  return x;
+}
+
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   constexpr int kBand = 8;
   const GemmProblem& g = call.problem;
-  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments));
+  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), plan.row_classes);
   GemmCoopmatSpec spec = tile_spec(plan);
   spec.a_vec = plan.a.vec;
   spec.b_vec = plan.b.vec;

@@ -36,6 +36,7 @@ inline uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
 // Of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
 struct TilePlan {
   uint32_t bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
+  bool operator==(const TilePlan&) const = default;
 };
 
 // 64-bit arithmetic: float64 and integers (gemm_scalar.comp).
@@ -108,6 +109,7 @@ struct CoopMatPlan {
   bool is_ragged = false;  // m or n is no multiple of the tile
   int line = 0, addresses = 0;
   bool pairs = false;
+  bool row_classes = false;  // rows of a tile are 8 apart: rows of out may start anywhere
   uint32_t splits = 1;
   Grid grid;
 };
