@@ -1,0 +1,58 @@
+"""Whole models under torch.compile: the loss and every parameter's gradient against float64 on the CPU, run eagerly.
+
+TORCH_AULE_LONG_TESTS=1 takes all models of benchmarks/compiled_models.py, and each with sizes that change, too.
+"""
+
+import copy
+import os
+import sys
+
+import pytest
+import torch
+from torch.utils._pytree import tree_map
+
+from helpers import ROOT, needs_shader_compiler
+
+pytest.importorskip("transformers")
+pytest.importorskip("torch._inductor.codegen.simd")
+needs_shader_compiler()
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from compiled_models import MODELS, gradients, loss_of, targets_of, without_dropout  # noqa: E402
+
+LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
+SHORT = ("mlp", "resnet50")  # half a minute of two cores together
+# Relative to the norm of all gradients: some times what eager code differs by. Mamba's scan and norms of few values
+# enlarge roundings.
+TOLERANCE = 2e-5
+
+
+def wider(x, rows):
+    """The inputs once more, with other rows."""
+    return x if not isinstance(x, torch.Tensor) else torch.cat([x] * rows)
+
+
+def compare(model, run, inputs, name):
+    reference = copy.deepcopy(model).cpu().double()
+    wide = tree_map(lambda t: t.double() if t.is_floating_point() else t, inputs)
+    expected = loss_of(reference, wide, targets_of(name, wide))
+    own = tree_map(lambda t: t.to("aule"), inputs)
+    actual = run(model, own, targets_of(name, own))
+    torch.testing.assert_close(actual.cpu().double(), expected.double(), rtol=1e-5, atol=1e-6)
+    wanted = gradients(expected, reference)
+    error = (gradients(actual, model) - wanted).norm() / wanted.norm()
+    assert error < TOLERANCE, f"gradients differ by {error:.1e}"
+
+
+@pytest.mark.parametrize("dynamic", [None, True] if LONG else [None], ids=["static", "dynamic"][: 1 + LONG])
+@pytest.mark.parametrize("name", MODELS if LONG else SHORT)
+def test_models(device, name, dynamic):
+    torch._dynamo.reset()
+    model, inputs = MODELS[name](True)
+    without_dropout(model)
+    model = model.to(device).train()
+    run = torch.compile(loss_of, dynamic=dynamic)
+    for rows in (1, 2) if dynamic else (1,):
+        compare(model, run, tree_map(lambda t: wider(t, rows), inputs), name)  # noqa: B023
+    if dynamic:
+        assert torch._dynamo.utils.counters["frames"]["total"] <= 2 * torch._dynamo.utils.counters["frames"]["ok"]
