@@ -1,5 +1,6 @@
 """torch.compile with generated kernels: graphs against eager, each form of kernel, dtypes, shapes, checks, caches."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -211,6 +212,24 @@ def test_dynamic_shapes(device):
         x = torch.randn(n, n + 7, device=device)
         for a, e in zip(g(x), f(x)):
             assert_close(a, e.cpu(), rtol=1e-4, atol=1e-4)
+
+
+def test_quotients_of_sizes(device):
+    """Values that no buffer holds: a count of elements as a float, and one over it."""
+    norm = torch.nn.BatchNorm2d(8, device=device)
+    expected = copy.deepcopy(norm).cpu().double()
+
+    def f(x):
+        return norm(x), x * (x.shape[0] / x.shape[2]), x + x.shape[0] ** 0.5, x + (x.shape[0] * 3 // 2)
+
+    compiled = torch.compile(f, dynamic=True)
+    for n in (3, 4, 9):
+        x = torch.randn(n, 8, n + 2, 5)
+        wide, sizes = x.double(), (n / (n + 2), n**0.5, n * 3 // 2)
+        reference = (expected(wide), wide * sizes[0], wide + sizes[1], wide + sizes[2])
+        for a, e in zip(compiled(x.to(device)), reference):
+            assert_close(a, e.float(), rtol=1e-5, atol=1e-5)
+        assert_close(norm.running_var, expected.running_var.float(), rtol=1e-5, atol=1e-5)
 
 
 def test_scalars_of_the_cpu(device):

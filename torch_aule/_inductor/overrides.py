@@ -11,6 +11,7 @@ from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.utils import get_bounds_index_expr, upcast_compute_type
 from torch._inductor.virtualized import V
 
+from torch_aule._inductor.printer import is_real
 from torch_aule._inductor.types import cast, compute_type, literal, wrapped
 
 __all__ = ["GlslOverrides", "as_dtype", "dtype_of"]
@@ -109,7 +110,7 @@ def _narrowed(a, b, common: torch.dtype) -> torch.dtype:
 def _index_value(name: str, expr, dtype: torch.dtype) -> str:
     kernel = V.kernel
     text = kernel.index_to_str(kernel.prepare_indexing(expr))
-    index_dtype = kernel.get_index_dtype_as_torch_dtype()
+    index_dtype = torch.float32 if is_real(expr) else kernel.get_index_dtype_as_torch_dtype()
     var = kernel.cse.generate(kernel.compute, text, bounds=get_bounds_index_expr(expr), dtype=index_dtype, shape=())
     return as_dtype(var, upcast_compute_type(_result(name, expr, dtype)))
 

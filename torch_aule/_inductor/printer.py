@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
+from torch.utils._sympy import functions
 from torch.utils._sympy.printers import ExprPrinter
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-__all__ = ["GlslPrinter"]
+__all__ = ["GlslPrinter", "is_real"]
+
+_REAL = tuple(
+    getattr(functions, name)
+    for name in ("FloatPow", "FloatTrueDiv", "IntTrueDiv", "ToFloat", "TruncToFloat", "OpaqueUnaryFn_sqrt")
+) + (functions.OpaqueUnaryFn_log2, sympy.Float)
+_INTEGER = (functions.TruncToInt, functions.FloorToInt, functions.CeilToInt, functions.RoundToInt, functions.FloorDiv)
+_INTEGER += (functions.ModularIndexing, sympy.floor, sympy.ceiling, sympy.logic.boolalg.Boolean)
+
+
+def is_real(expr: sympy.Expr) -> bool:
+    """Whether the printed expression is a float: a quotient of sizes, say. sympy often does not know."""
+    if isinstance(expr, _INTEGER) or expr.is_integer:
+        return False
+    if isinstance(expr, _REAL) or isinstance(expr, sympy.Rational):
+        return True
+    if isinstance(expr, sympy.Symbol):
+        return symbol_is_type(expr, (SymT.FLOAT, SymT.UNBACKED_FLOAT))
+    return any(map(is_real, expr.args))
 
 
 class GlslPrinter(ExprPrinter):
