@@ -90,19 +90,25 @@ def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     """What glslang makes of the kernels that an H200 gets; its driver is not here, so nothing is launched."""
     from torch_aule._inductor import launch
     from torch_aule._inductor.flex import node, problem
-    from torch_aule._shader.runtime import to_spirv
+    from torch_aule._shader import runtime
     from torch_aule._shader.shader_source import Path, parse_shader
 
-    made = {}
+    made, texts, spirv_of = {}, [], runtime._spirv
+
+    def read(compiler, shader):
+        if "#define FLEX_COOPMAT" in shader.variants[0].text:
+            texts.append(shader.variants[0].text)
+        return spirv_of(compiler, shader)
 
     def take(name, signature, source):
         if name.startswith("aule_flex_"):
-            made[name.split("_")[2]] = source, to_spirv(parse_shader(Path(name), source), {})
+            made[name.split("_")[2]] = source, runtime.to_spirv(parse_shader(Path(name), source), {})
         return lambda *args: None
 
     layout = plan_problems.layout_of("h200", "bf16" if dtype == torch.bfloat16 else "f16")
     monkeypatch.setattr(node, "start_compiling", lambda *args, **options: None)
     monkeypatch.setattr(launch, "aule_kernel", take)
+    monkeypatch.setattr(runtime, "_spirv", read)
     monkeypatch.setattr(problem.facts, "of_device", lambda device: H200)
     monkeypatch.setattr(problem.facts, "matrices_of", lambda index, dtype: layout)
     dim = {"causal": 64, "none": 128, "scores": 64, "odd": 72}[form]
@@ -114,6 +120,8 @@ def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     x = [torch.empty(1, 2, n, dim, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
     torch.autograd.grad(torch.compile(flex_attention, dynamic=False)(*x, **options).sum(), x)
     assert set(made) == {"forward", "dq", "dkdv"}
+    # glslang reads each once, without the functions that it does not call.
+    assert len(texts) == 3 and not any("float digamma" in text for text in texts)
     for source, features in made.values():
         assert "cooperative_matrix" in features and ("bfloat16" in features) == (dtype == torch.bfloat16)
         for line in ("const int MAT_M = 16;", "const int MAT_N = 16;", "const int SUBGROUP = 32;",

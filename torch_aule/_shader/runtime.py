@@ -195,16 +195,16 @@ def to_spirv(shader: Shader, defines: dict[str, str], head: Sequence[str] = ()) 
     """
     compiler = _found_compiler()
     whole = shader.source.lines
-    if not shader.inline:
-        shader.source.lines = shader.source.pruned(WORD.findall(" ".join([*defines, *defines.values(), *head])))
-        try:
-            expand(shader, compiler.identity, defines, head)
-            shader.variants[0].spirv = _spirv(compiler, shader)
-        except CompilerMissing:
-            raise
-        except ShaderError:
-            shader.variants.clear()
-            shader.source.lines = whole
+    words = WORD.findall(" ".join([*defines, *defines.values(), *head]))
+    shader.source.lines = shader.source.pruned(["main", *words])  # main() may be in an included file
+    try:
+        expand(shader, compiler.identity, defines, head)
+        shader.variants[0].spirv = _spirv(compiler, shader)
+    except CompilerMissing:
+        raise
+    except ShaderError:
+        shader.variants.clear()
+        shader.source.lines = whole
     if not shader.variants:
         expand(shader, compiler.identity, defines, head)
         shader.variants[0].spirv = _spirv(compiler, shader)
