@@ -341,3 +341,74 @@ def test_long_rows_that_begin_anywhere(device, as_gpu, unsplit, dtype, dynamic):
     for got, want in zip(result, expected, strict=True):
         assert_close(got, want, rtol=tolerance, atol=tolerance * 10)
     assert_close(b, (a + 1).cpu(), rtol=tolerance, atol=tolerance)
+
+
+def by_scale(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) * 0.3, -1) @ v
+
+
+def by_division(q, k, v):
+    return torch.matmul(q, k.transpose(-2, -1)).div(4.0).softmax(-1).matmul(v)
+
+
+def of_transposed_heads(q, k, v):
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    return torch.matmul(q, k.transpose(-2, -1)).div(4.0).softmax(-1).matmul(v)
+
+
+def without_dropout(q, k, v):
+    return F.dropout(torch.matmul(q, k.transpose(-2, -1)).div(4.0).softmax(-1), 0.0).matmul(v)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("f", [by_scale, by_division, of_transposed_heads, without_dropout])
+def test_attention_by_hand_is_our_attention(device, f, dtype):
+    """Forward and with gradients, no generated kernel in either."""
+    inputs = [(torch.randn(2, 12, 4, 16, dtype=torch.float64)).to(dtype) for _ in range(3)]
+    on = [x.to(device) for x in inputs]
+    with torch.no_grad():
+        result, text = compiled(f, *on, kernels=0)
+    assert text.count("_scaled_dot_product_fused_attention_overrideable.default(") == 1
+    close_to_float64(result, f, *on, steps=8)
+
+    torch._dynamo.reset()
+    metrics.reset()
+    on = [x.requires_grad_() for x in on]
+    weight = torch.randn(result.shape, dtype=torch.float64).to(dtype)
+
+    def step(*args):
+        y = torch.compile(f, fullgraph=True)(*args)
+        y.backward(weight.to(device))
+        return y
+
+    result, texts = run_and_get_code(step, *on)
+    assert [text.count("_scaled_dot_product_fused_attention_overrideable") > 0 for text in texts] == [True, True]
+    doubles = [x.detach().cpu().double().requires_grad_() for x in on]
+    f(*doubles).backward(weight.double())
+    for a, e in zip(on, doubles, strict=True):
+        tolerance = max(16 * EPS[dtype], 1e-5)
+        assert_close(a.grad.cpu().double(), e.grad, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_by_hand_with_an_added_mask(device, dtype):
+    def f(q, k, v, mask):
+        return torch.softmax(q @ k.transpose(-2, -1) / 4.0 + mask, -1) @ v
+
+    args = [torch.randn(2, 4, 12, 16, dtype=torch.float64).to(dtype).to(device) for _ in range(3)]
+    mask = torch.zeros(2, 1, 12, 12).masked_fill(torch.rand(2, 1, 12, 12) < 0.3, -1e4).to(dtype).to(device)
+    with torch.no_grad():
+        result, text = compiled(f, *args, mask, kernels=0)
+    assert text.count("_scaled_dot_product_fused_attention_overrideable.default(") == 1
+    close_to_float64(result, f, *args, mask, steps=8)
+
+
+def test_attention_by_hand_whose_weights_are_used_stays_apart(device):
+    def f(q, k, v):
+        p = torch.softmax(q @ k.transpose(-2, -1) * 0.3, -1)
+        return p @ v, p.sum(-2)
+
+    args = [torch.randn(2, 4, 12, 16, device=device) for _ in range(3)]
+    result, text = compiled(f, *args)
+    assert "_scaled_dot_product" not in text
+    close_to_float64(result, f, *args)
