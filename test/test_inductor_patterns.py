@@ -412,3 +412,100 @@ def test_attention_by_hand_whose_weights_are_used_stays_apart(device):
     result, text = compiled(f, *args)
     assert "_scaled_dot_product" not in text
     close_to_float64(result, f, *args)
+
+
+def launches(text: str) -> int:
+    return len(re.findall(r"^ +aule_\w+\(", text, re.MULTILINE))
+
+
+SIZES = [(5,), (64,), (64,), (16, 24), (7, 9), (1,), (3000,), (2, 3, 4)]
+
+
+def test_lists_of_tensors_are_one_launch(device):
+    def f(xs, ys):
+        a = torch._foreach_add(xs, ys, alpha=2.0)
+        torch._foreach_mul_(a, 0.5)
+        return torch._foreach_sqrt(torch._foreach_abs(a)), torch._foreach_maximum(xs, ys)
+
+    args = [[torch.randn(size, device=device) for size in SIZES] for _ in range(2)]
+    result, text = compiled(f, *args)
+    assert launches(text) <= 2
+    close_to_float64(result, f, *args)
+
+
+def test_lists_of_several_dtypes_and_layouts(device, as_gpu):
+    """Vectors of 8 and of 4 do not share a launch; a transposed tensor does."""
+    xs = [torch.randn(32, 8, device=device).to(dtype) for dtype in (*FLOATS, torch.bfloat16, torch.float32)]
+    xs += [torch.randn(8, 33, device=device).t(), torch.randn(0, 4, device=device), torch.randn((), device=device)]
+
+    def f(xs):
+        return torch._foreach_add(torch._foreach_mul(xs, 3.0), 1.0)
+
+    result, text = compiled(f, xs)
+    assert launches(text) <= 3
+    assert [a.stride() for a in result] == [e.stride() for e in f(xs)]
+    close_to_float64(result, f, xs)
+
+
+def test_many_arguments_are_several_launches(device):
+    xs = [torch.randn(i % 7 + 1, device=device) for i in range(150)]
+    result, text = compiled(lambda xs: torch._foreach_mul(xs, 2.0), xs)
+    assert launches(text) == 2
+    for a, x in zip(result, xs, strict=True):
+        assert_close(a, (x * 2).cpu())
+
+
+def test_lists_whose_sizes_change(device):
+    f = torch.compile(lambda xs: torch._foreach_add(torch._foreach_neg(xs), 1.0), dynamic=True)
+    for n in (5, 8, 300):
+        xs = [torch.randn(n, device=device), torch.randn(n + 1, 3, device=device), torch.randn(16, device=device)]
+        for a, x in zip(f(xs), xs, strict=True):
+            assert_close(a, (1 - x).cpu())
+
+
+def test_lists_and_reductions(device):
+    def f(xs):
+        norms = torch._foreach_norm(xs)
+        return torch._foreach_div(xs, torch.stack(norms).norm() + 1e-6)
+
+    xs = [torch.randn(size, device=device) for size in SIZES]
+    result, _ = compiled(f, xs)
+    close_to_float64(result, f, xs)
+
+
+@pytest.mark.parametrize(
+    "optimizer, most",
+    [
+        (functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01, foreach=True), 1),
+        (functools.partial(torch.optim.AdamW, lr=0.1, foreach=True, capturable=True), 3),
+    ],
+)
+def test_compiled_optimizers(device, optimizer, most):
+    start = [torch.randn(size) for size in SIZES]
+    gradients = [torch.randn(size) for size in SIZES]
+
+    def trained(where, how):
+        parameters = [torch.nn.Parameter(x.to(where, copy=True)) for x in start]
+        o = optimizer(parameters)
+        step = how(o.step)
+        for scale in (1, -2, 3):
+            for p, g in zip(parameters, gradients, strict=True):
+                p.grad = (g * scale).to(where)
+            (o.step if scale == 1 else step)()  # the first one makes the states
+        return [p.detach().cpu() for p in parameters]
+
+    texts = []
+
+    def how(step):
+        function = torch.compile(step)
+
+        def run():
+            texts.append(run_and_get_code(function)[1])
+
+        return run
+
+    expected = trained(device, lambda step: step)
+    for a, e in zip(trained(device, how), expected, strict=True):
+        assert_close(a, e, rtol=1e-5, atol=1e-5)
+    counts = [launches(text) for step in texts for text in step]
+    assert counts and 0 < max(counts) <= most, counts

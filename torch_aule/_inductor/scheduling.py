@@ -6,11 +6,12 @@ import ast
 
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
-from torch._inductor.codegen.simd_kernel_features import NodeScheduleMarker
+from torch._inductor.codegen.simd_kernel_features import NodeScheduleMarker, SIMDKernelFeatures
 from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from torch_aule._inductor.combo import batches, combined, is_part
 from torch_aule._inductor.facts import is_software
 from torch_aule._inductor.kernel import GlslKernel
 from torch_aule._shader.generated import start_compiling
@@ -22,7 +23,9 @@ class GlslScheduling(SIMDScheduling):
     """Inductor's backend for device aule."""
 
     kernel_type = GlslKernel
-    backend_features = OrderedSet([BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX])
+    backend_features = OrderedSet(
+        [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX, BackendFeature.FOREACH]
+    )
 
     def get_backend_features(self, device):
         """What Inductor may ask of generated kernels."""
@@ -57,8 +60,37 @@ class GlslScheduling(SIMDScheduling):
         start_compiling(ast.literal_eval(text), name=name, signature=signature, device_index=device.index or 0)
         return name
 
-    def codegen_combo_kernel(self, *args, **kwargs):
-        raise NotImplementedError("torch.compile on aule: config.combo_kernels is not supported, turn it off")
+    def codegen_combo_kernel(self, combo_kernel_node) -> None:
+        """Nodes that do not depend on each other: few launches for the pointwise ones, one for each of the others."""
+        kernels = [self._generated(node.get_nodes()) for node in combo_kernel_node.get_subkernel_nodes()]
+        for kernel in kernels:
+            V.graph.removed_buffers |= kernel.removed_buffers
+            V.graph.inplaced_to_remove |= kernel.inplaced_to_remove
+        owners = {id(kernel.definition): kernel for kernel in kernels}
+        parts = [kernel.definition for kernel in kernels if is_part(kernel)]
+        launches = [(owners[id(batch[0])], combined(batch) if len(batch) > 1 else batch[0]) for batch in batches(parts)]
+        launches += [(kernel, kernel.definition) for kernel in kernels if not is_part(kernel)]
+        schedule = list(NodeScheduleMarker.only_nodes(combo_kernel_node.get_nodes()))
+        for kernel, definition in launches:
+            kernel.definition = definition
+            with V.set_kernel_handler(kernel):
+                name = self.define_kernel(definition.text, schedule, kernel)
+                self.codegen_comment(combo_kernel_node.snodes, name)
+                kernel.call_kernel(name)
+        self.free_buffers_in_scheduler()
+
+    def _generated(self, nodes) -> GlslKernel:
+        """The kernel of one node, with its definition, not yet launched."""
+        _, (numel, rnumel) = max(nodes, key=lambda node: int(node.is_reduction())).group
+        schedule = self.generate_node_schedule(nodes, numel, rnumel)
+        tiling, _ = self.get_tiling_and_scores(schedule, numel, rnumel)
+        kernel = self.kernel_type(tiling, features=SIMDKernelFeatures(schedule, numel, rnumel))
+        self.codegen_node_schedule_with_kernel(schedule, kernel)
+        with V.set_kernel_handler(kernel):
+            kernel.codegen_kernel()
+            for node in NodeScheduleMarker.only_nodes(schedule):
+                node.mark_run()
+        return kernel
 
     def codegen_template(self, *args, **kwargs):
         raise NotImplementedError("torch.compile on aule has no kernel templates")

@@ -18,7 +18,7 @@ from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
 from torch_aule._inductor.unroll import loop_head
 
-__all__ = ["Definition", "define", "is_float_size", "is_persistent", "is_read_once"]
+__all__ = ["INCLUDES", "Definition", "define", "is_float_size", "is_persistent", "is_read_once"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,22 @@ class Definition:
         A letter for each argument (torch_aule._shader.generated).
     arguments : tuple of str
         Python expressions in the order of Params, then the number of workgroups.
+    head, params, body : tuple of str
+        Lines of the text: those before Params, its members, those of main().
+    layout : object
+        What the lines were made of.
     """
 
     text: str
     signature: str
     arguments: tuple[str, ...]
+    head: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()
+    layout: object = None
+
+
+INCLUDES = ('#include "common/params.glsl"', '#include "inductor/prelude.glsl"')
 
 
 def is_persistent(kernel) -> bool:
@@ -377,8 +388,13 @@ def define(kernel, device: DeviceFacts) -> Definition:
     layout = _Layout(kernel, device)
     main_lines(layout)
     signature, arguments, params = _params(kernel, layout)
-    text = "\n".join([*_head(kernel, layout, params), *layout.shared_lines, "void main() {", *layout.lines, "}", ""])
-    return Definition(text, signature, (*arguments, groups_text(layout)))
+    head = _head(kernel, layout)
+    struct = ["struct Params {", *("  " + member for member in params), "};", *INCLUDES]
+    if kernel.uses_errors:
+        struct.append('#include "inductor/errors.glsl"')
+    text = "\n".join([*head, *struct, *layout.shared_lines, "void main() {", *layout.lines, "}", ""])
+    call = (*arguments, groups_text(layout))
+    return Definition(text, signature, call, tuple(head), tuple(params), tuple(layout.lines), layout)
 
 
 def is_float_size(expr) -> bool:
@@ -417,7 +433,7 @@ def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
     return signature, arguments, params
 
 
-def _head(kernel, layout, params: list[str]) -> list[str]:
+def _head(kernel, layout) -> list[str]:
     lines = []
     if torch.float64 in dtypes_of(layout.statements) | set(kernel.host_scalars.values()):
         lines += ["#pragma aule feature float64", "#define C_double"]
@@ -435,8 +451,4 @@ def _head(kernel, layout, params: list[str]) -> list[str]:
         lines.append("#define AULE_ATOMIC_FLOAT")
     lines.append(f"#define VEC_ELEMS {max(layout.vec, 4)}")
     lines.append(f"layout(local_size_x = {layout.form.local}) in;")
-    lines += ["struct Params {", *("  " + p for p in params), "};"]
-    lines += ['#include "common/params.glsl"', '#include "inductor/prelude.glsl"']
-    if kernel.uses_errors:
-        lines.append('#include "inductor/errors.glsl"')
     return lines
