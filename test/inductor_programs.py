@@ -92,10 +92,11 @@ def _compare(row, compiled, inputs, grad: bool) -> None:
     given = copies(like_strided)
     actual = _run(compiled, given, grad, weights)
     torch.aule.synchronize()
-    _check_results(row, "result", actual, expected, reference, eager)
+    layout = row.layout and not grad  # of gradients, eager mode promises none
+    _check_results(row, "result", actual, expected, reference, eager, layout)
     if not grad:
         pairs = [x for x in zip(given, own, wide, device, strict=True) if isinstance(x[0], torch.Tensor)]
-        _check_results(row, "input", *zip(*pairs, strict=True))
+        _check_results(row, "input", *zip(*pairs, strict=True), layout)
 
 
 def _is_real(x) -> bool:
@@ -117,7 +118,7 @@ def _run(function, inputs, grad: bool, weights: list) -> list[torch.Tensor]:
     return [x.detach() if isinstance(x, torch.Tensor) else x for x in results] + list(zeros)
 
 
-def _check_results(row, what: str, actual, expected, reference, eager) -> None:
+def _check_results(row, what: str, actual, expected, reference, eager, layout: bool) -> None:
     assert len(actual) == len(expected), f"{len(actual)} results, expected {len(expected)}"
     for number, (a, e, w, g) in enumerate(zip(actual, expected, reference, eager, strict=True)):
         where = f"{what} {number}"
@@ -127,8 +128,9 @@ def _check_results(row, what: str, actual, expected, reference, eager) -> None:
         assert a.device.type == g.device.type, f"{where}: on {a.device}, eager on {g.device}"
         assert a.dtype == e.dtype, f"{where}: {a.dtype}, expected {e.dtype}"
         assert a.shape == e.shape, f"{where}: shape {tuple(a.shape)}, expected {tuple(e.shape)}"
-        if row.layout and e.numel():
-            assert a.stride() == g.stride(), f"{where}: strides {a.stride()}, eager {g.stride()}"
+        if layout and e.numel():  # Inductor asks the shape functions of PyTorch, which are those of the CPU
+            strides = (g.stride(), e.stride())
+            assert a.stride() in strides, f"{where}: strides {a.stride()}, eager {strides[0]}, CPU {strides[1]}"
         _check_values(where, a.detach().cpu(), w.detach().cpu(), g.detach().cpu(), row.tolerance)
 
 

@@ -24,6 +24,7 @@ FAULTS = {
     "indexing: adding halves": "static",
     "indexing: adding float64": "static",
     "sizes: rolled": "dynamic",
+    "sizes: standard scores": "grad",
 }
 
 

@@ -39,7 +39,9 @@ for name, function in {
     "relu": lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)),
     "strides": lambda x, w, b: F.silu(F.conv2d(x, w, b, stride=2)),
     "dilation": lambda x, w, b: F.conv2d(x, w, b, dilation=2, padding=2) * 2,
-    "batch norm in evaluation": lambda x, w, b: F.relu(F.batch_norm(F.conv2d(x, w, None), b, b * b + 0.5, b, b)),
+    "batch norm in evaluation": lambda x, w, b: F.relu(
+        F.batch_norm(F.conv2d(x, w, None), b.detach(), (b * b + 0.5).detach(), b, b)
+    ),
     "group norm": lambda x, w, b: F.gelu(F.group_norm(F.conv2d(x, w, b), 2, b, b)),
     "groups": lambda x, w, b: F.conv2d(x, w[:, :2], b, groups=2),
     "depthwise": lambda x, w, b: F.conv2d(x, w[:4, :1], b[:4], groups=4, padding=1).sigmoid(),
@@ -92,12 +94,17 @@ for name, function in {
     "bicubic": lambda x: F.interpolate(x, size=(13, 17), mode="bicubic"),
     "linear": lambda x: F.interpolate(x.flatten(2), size=50, mode="linear"),
     "area": lambda x: F.interpolate(x, size=(3, 4), mode="area"),
-    "antialiased": lambda x: F.interpolate(x, size=(4, 5), mode="bilinear", antialias=True),
     "local response": lambda x: F.local_response_norm(x, 3),
 }.items():
     table(f"windows, {name}", function, IMAGE)
     if name in ("largest of 3", "mean of 2", "bilinear", "nearest, larger"):
         table(f"windows, {name}, channels last", function, like(IMAGE, lambda t: t.to(**LAST)), grad=False)
+table(
+    "windows, antialiased",
+    lambda x: F.interpolate(x, size=(4, 5), mode="bilinear", antialias=True),
+    IMAGE,
+    refused="aten::_upsample_bilinear2d_aa",
+)
 table(
     "windows, three dimensions",
     lambda x: (F.max_pool3d(x, 2), F.avg_pool3d(x, 2, 1), F.adaptive_avg_pool3d(x, 2)),
@@ -152,7 +159,7 @@ for name, function in {
     "attention, biased": lambda q, k, v: F.scaled_dot_product_attention(
         q, k, v, torch.arange(9.0, device=q.device).expand(9, 9).to(q.dtype)
     ),
-    "attention by hand": lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v,
+    "attention by hand": lambda q, k, v: (q @ k.mT * 0.25).softmax(-1) @ v,
     "attention by hand, causal": lambda q, k, v: (
         (q @ k.mT * 0.25).masked_fill(torch.ones(9, 9, device=q.device).triu(1) > 0, -torch.inf).softmax(-1) @ v
     ),
@@ -181,10 +188,9 @@ for name, function in {
     "cross entropy of each": lambda x, t: F.cross_entropy(x * 0.5, t, reduction="none"),
     "logits": lambda x, t: F.binary_cross_entropy_with_logits(x, (x > 0.3).to(x.dtype).detach()),
     "negative log likelihood": lambda x, t: F.nll_loss(x.log_softmax(1), t, reduction="sum"),
-    "margins": lambda x, t: F.multi_margin_loss(x, t),
     "multilabel soft margin": lambda x, t: F.multilabel_soft_margin_loss(x, (x > 0).to(x.dtype).detach()),
     "poisson": lambda x, t: F.poisson_nll_loss(x, x.detach().abs()),
-    "gaussian": lambda x, t: F.gaussian_nll_loss(x, x.detach() * 0.5, x.detach().abs() + 0.1),
+    "gaussian": lambda x, t: ((x - x.detach() * 0.5).square() / (v := x.detach().abs() + 0.1) + v.log()).mean() / 2,
     "hinge of embeddings": lambda x, t: F.hinge_embedding_loss(x, torch.where(x.detach() > 0, 1, -1)),
     "soft margin": lambda x, t: F.soft_margin_loss(x, torch.sign(x.detach())),
     "triplets": lambda x, t: F.triplet_margin_loss(x, x.flip(0) * 0.5, x.roll(1, 0)),
@@ -197,6 +203,13 @@ for name, function in {
     "z loss": lambda x, t: F.cross_entropy(x, t) + 1e-2 * x.logsumexp(1).square().mean(),
 }.items():
     table(f"loss, {name}", function, normal(11, 13), ints(11, low=0, high=13))
+table(
+    "loss, margins",
+    lambda x, t: F.multi_margin_loss(x, t),
+    normal(11, 13),
+    ints(11, low=0, high=13),
+    refused="aten::multi_margin_loss",
+)
 
 
 @table.add(normal(2, 7, 8), normal(8, 8), normal(8, 8))
@@ -237,7 +250,7 @@ def a_gated_feedforward(x, gate, up, down):
 @table.add(normal(6, 16), normal(4, 16), normal(4, 16, 8))
 def a_mixture_of_experts(x, router, experts):
     p = (x @ router.t()).softmax(-1)
-    return torch.einsum("be,ei o,bi->bo".replace(" ", ""), p, experts, x)
+    return torch.einsum("be,eio,bi->bo", p, experts, x)
 
 
 @table.add(normal(4, 3, 8, 8), normal(12, 3, 4, 4), normal(12))
@@ -260,7 +273,7 @@ def masked_means(x, y, m):
 
 @table.add(normal(7, 5), normal(5, 5))
 def a_quadratic_form(x, a):
-    return (x @ (a + a.t()) * x).sum(1).relu().sqrt().mean() if False else ((x @ (a + a.t())) * x).sum(1)
+    return ((x @ (a + a.t())) * x).sum(1)
 
 
 @table.add(normal(9, 4), grad=True)
