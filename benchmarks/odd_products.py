@@ -13,7 +13,7 @@ import time
 
 import torch
 
-import torch_aule
+import torch_aule.tune
 
 # m, k, n, layout (T: stored transposed), the even sizes
 PRODUCTS = {

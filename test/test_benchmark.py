@@ -20,7 +20,8 @@ from torch_aule.benchmark.record import Record, Result, Run
 
 TINY = case.Sizes(
     total=1 << 13, lengths=(32,), plot_lengths=(16, 32), dims=(16,), other_dims=(24,), other_length=16,
-    odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), decode_keys=(64,), rows=(8, 32),
+    odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), vocabulary=(16, 8, 33, 40),
+    decode_keys=(64,), rows=(8, 32),
     cold_bytes=1 << 14, tiny_ops=4, gpt2=Gpt2Config(layers=1, width=16, heads=2, vocabulary=33, context=8, batch=2),
     training_steps=12,
 )  # fmt: skip

@@ -29,6 +29,7 @@ class Sizes:
     gemm: tuple[int, ...] = (4096, 8192)
     gemm_float32: int = 4096
     few_rows: tuple[int, int] = (8192, 8192)
+    vocabulary: tuple[int, int, int, int] = (8192, 768, 50257, 50304)  # tokens, width; odd rows, and even ones
     decode_keys: tuple[int, ...] = (16384, 131072)
     rows: tuple[int, int] = (16384, 4096)
     cold_bytes: int = 1 << 28  # inputs of a memory-bound case are rotated until they cover this much

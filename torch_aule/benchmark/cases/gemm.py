@@ -39,6 +39,21 @@ def _few_rows(sizes, m, dtype) -> Case:
     return Case("gemm", "linear", f"{m}x{k} by {n}x{k}", short(dtype), make, bytes=moved, main=False)
 
 
+def _vocabulary(sizes) -> list[Case]:
+    """The loss's product and its gradients: rows that start between 16-byte boundaries, beside even ones."""
+    tokens, width, odd, even = sizes.vocabulary
+    cases = []
+    for name, shape, layout in (
+        ("logits", lambda n: (tokens, width, n), "NT"),
+        ("logits_grad_x", lambda n: (tokens, n, width), "NN"),
+        ("logits_grad_weight", lambda n: (n, tokens, width), "TN"),
+    ):
+        twin = _product(*shape(even), layout, torch.bfloat16, name, main=False)
+        target = Target("twin", 0.75, 0.95, twin=twin.key)
+        cases += [twin, _product(*shape(odd), layout, torch.bfloat16, name, target=target, main=False)]
+    return cases
+
+
 def _software() -> list[Case]:
     def case(m, k, n, layout="NN", dtype=torch.float32, most=None):
         name = "mm_transposed" if layout == "NT" else "mm"
@@ -66,4 +81,4 @@ def gemm(sizes: Sizes) -> list[Case]:
             cases.append(_product(n, n, n, layout, dtype, target=Target("tflops", bound, stretch)))
     n = sizes.gemm_float32
     cases += [_product(n, n, n, layout, torch.float32, target=Target("cuda", 0.7, 0.95)) for layout in ("NN", "NT")]
-    return cases + [_few_rows(sizes, m, dtype) for m, dtype in itertools.product((1, 16), HALF)]
+    return cases + _vocabulary(sizes) + [_few_rows(sizes, m, dtype) for m, dtype in itertools.product((1, 16), HALF)]
