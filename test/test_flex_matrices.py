@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import plan_problems
-from flex_reference import RandomModifiers
+from flex_reference import RandomModifiers, reference
 from helpers import needs_shader_compiler
 from matrix_units import has_matrices
 
@@ -16,7 +16,15 @@ pytest.importorskip("torch._inductor.codegen.simd")
 pytest.importorskip("torch.nn.attention.flex_attention")
 needs_shader_compiler()
 
-from test_flex_attention import Case, causal, flex_attention, fresh, window  # noqa: E402, F401  `fresh` is a fixture
+from test_flex_attention import (  # noqa: E402  `fresh` is a fixture
+    Case,
+    assert_close,
+    causal,
+    flex_attention,
+    fresh,  # noqa: F401
+    run_and_get_code,
+    window,
+)
 from torch_aule._inductor import config  # noqa: E402
 from torch_aule._inductor.flex.matrices import matrix_tiles  # noqa: E402
 from torch_aule._inductor.forms import DeviceFacts  # noqa: E402
@@ -188,6 +196,18 @@ def test_weights_beyond_float16(units):
 
 
 @pytest.mark.current_lavapipe
+@pytest.mark.parametrize("scale", [-0.25, 0.0])
+def test_scales_that_turn_maxima_round(units, scale):
+    case = Case(units, lengths=(16, 40), batch=1, dtype=torch.float16)
+    call = torch.compile(flex_attention, dynamic=False)
+    with config.patch(IN_SOFTWARE), torch.no_grad():
+        o, code = run_and_get_code(lambda: call(*case.own, scale=scale, block_mask=case.block_mask(causal(None))))
+    assert "#define FLEX_COOPMAT" in code[0]
+    q, k, v = case.exact
+    assert_close(o, reference(q * scale * 4, k, v, None, causal(None))[0], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.current_lavapipe
 def test_lengths_that_change(units):
     call = torch.compile(flex_attention, fullgraph=True, dynamic=True)
     with config.patch(IN_SOFTWARE):
@@ -199,7 +219,7 @@ def test_lengths_that_change(units):
 
 @pytest.mark.current_lavapipe
 @pytest.mark.skipif(not LONG, reason="a driver of a processor takes a minute for it: TORCH_AULE_LONG_TESTS=1")
-@pytest.mark.parametrize("sizes", ["2,2,16,1,2", "2,1,32,1,1"])
+@pytest.mark.parametrize("sizes", ["2,2,8,1,2", "2,1,16,1,1"])
 def test_shapes(units, sizes):
     """Several subgroups and blocks of rows; two tiles in shared memory."""
     on_units(Case(units, lengths=(100, 100), batch=1, dtype=torch.float16), mask=causal, sizes=sizes, block=64)

@@ -129,6 +129,7 @@ class Problem:
             return None
         if self.facts.software and not config.flex_matrix_units_in_software:
             return None
+        modified = modified or not self.scale > 0  # which would make a minimum of a row's maximum
         known, decide = V.graph.sizevars.statically_known_multiple_of, V.graph.sizevars.evaluate_expr
         steps = {name: V.graph.sizevars.simplify(node.get_stride()[2]) for name, (node, _) in tensors.items()}
         passing, length, block = (steps["KEY"], steps["VALUE"]), self.kv_len, self.mask.kv_block
