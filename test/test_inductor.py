@@ -4,6 +4,7 @@ import copy
 import dataclasses
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
@@ -230,6 +231,15 @@ def test_quotients_of_sizes(device):
         for a, e in zip(compiled(x.to(device)), reference):
             assert_close(a, e.float(), rtol=1e-5, atol=1e-5)
         assert_close(norm.running_var, expected.running_var.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_greater_of_a_real_and_a_size(device):
+    """Group norm after a convolution with a stride: the count of its elements is the greater of 0.0 and an integer."""
+    from torch_aule._inductor.printer import GlslPrinter, is_real
+
+    n = sympy.Symbol("s0", integer=True, positive=True)
+    assert is_real(sympy.Max(sympy.Float(0), n - 5)) and not is_real(sympy.Max(0, n)) and is_real(n / 2)
+    assert "0.0" in GlslPrinter().doprint(sympy.Max(sympy.Float(0), n - 5))
 
 
 def test_scalars_of_the_cpu(device):

@@ -19,10 +19,10 @@ _INTEGER += (functions.ModularIndexing, sympy.floor, sympy.ceiling, sympy.logic.
 
 
 def is_real(expr: sympy.Expr) -> bool:
-    """Whether the printed expression is a float: a quotient of sizes, say. sympy often does not know."""
-    if isinstance(expr, _INTEGER) or expr.is_integer:
+    """Whether the printed expression is a float: a quotient of sizes, say. sympy takes 0.0 for an integer."""
+    if isinstance(expr, (*_INTEGER, sympy.Integer)):
         return False
-    if isinstance(expr, _REAL) or isinstance(expr, sympy.Rational):
+    if isinstance(expr, (*_REAL, sympy.Rational)):
         return True
     if isinstance(expr, sympy.Symbol):
         return symbol_is_type(expr, (SymT.FLOAT, SymT.UNBACKED_FLOAT))
