@@ -233,4 +233,6 @@ def test_random_modifiers(units, seed):
     case = Case(units, lengths=(length, length), captured=modifiers.tensors, trained=modifiers.trained(),
                 dtype=torch.float16)  # fmt: skip
     mask = modifiers.mask_mod if modifiers.mask_steps else None
-    on_units(case, modifiers.score_mod, mask, block=16 if seed % 2 else 128, lse=seed % 3 == 0)
+    # In float16 the gradient of clamp has another place where it ends, in the portable kernels as well.
+    on_units(case, modifiers.score_mod, mask, block=16 if seed % 2 else 128, lse=seed % 3 == 0,
+             backward=8 not in modifiers.score_steps)  # fmt: skip
