@@ -10,7 +10,7 @@ import torch
 import plan_problems
 from flex_reference import RandomModifiers, reference
 from helpers import needs_shader_compiler
-from matrix_units import has_matrices
+from matrix_units import ON_CPU, has_matrices
 
 pytest.importorskip("torch._inductor.codegen.simd")
 pytest.importorskip("torch.nn.attention.flex_attention")
@@ -32,8 +32,9 @@ from torch_aule._inductor.forms import DeviceFacts  # noqa: E402
 H200 = DeviceFacts(architecture="hopper", multiprocessors=132, shared_bytes=48 * 1024, max_push_bytes=256)
 LAYOUT = plan_problems.layout_of("h200", "f16")
 LONG = bool(os.environ.get("TORCH_AULE_LONG_TESTS"))
-# Small tiles: the driver of a processor compiles matrices slowly.
-SMALL = dict.fromkeys(("flex_matrix_forward", "flex_matrix_dq", "flex_matrix_dkdv"), "1,1,8,1,1")
+# Small tiles: the driver of a processor, whose matrices have 8 rows, compiles them slowly.
+SHAPE = "1,1,8,1,1" if ON_CPU else "2,1,16,1,1"
+SMALL = dict.fromkeys(("flex_matrix_forward", "flex_matrix_dq", "flex_matrix_dkdv"), SHAPE)
 IN_SOFTWARE = {"flex_matrix_units_in_software": True, **SMALL}
 # kind, head sizes, modified -> subgroups, blocks of rows, tile, blocks in flight, stages, motion barriers; rows, bytes
 PLANS = {

@@ -102,9 +102,9 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   of_copies.a.vec = of_copies.b.vec = 8;
   // Of copies of a and b the product may take row classes, when it is planned.
   const bool odd_a = x.a.vec != 8, odd_b = x.b.vec != 8,
-             odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g);
+             odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g, overrides);
   const bool always = overrides.aligned_rows == AlignedRows::always;
-  if (const auto classes = with_row_classes(x, g)) {
+  if (const auto classes = with_row_classes(x, g, overrides)) {
     const double saved = time_saved({.out = true}, x, g, tuning);
     if (always || saved > 1.5 * time_of_classes(x, g, tuning) + tuning.align_us)
       return GemmPlan{.transposed = today.transposed, .kernel = *classes};

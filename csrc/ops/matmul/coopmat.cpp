@@ -176,8 +176,10 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   return GemmPlan{transposed, x};
 }
 
-std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g) {
-  const bool serves = plan.writes == CoopMatPlan::Writes::result && plan.out_vec == 1 && g.out.col == 1 &&
+std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g, const Overrides& overrides) {
+  // On fragments of a known order (NVIDIA's) these stores have not run on any device yet: results are copied there.
+  const bool proven = plan.fragments == Fragments::opaque || overrides.aligned_rows == AlignedRows::always;
+  const bool serves = proven && plan.writes == CoopMatPlan::Writes::result && plan.out_vec == 1 && g.out.col == 1 &&
                       plan.fragments != Fragments::padded && plan.a.k_major && plan.b.k_major && plan.a.vec == 8 &&
                       plan.b.vec == 8 && g.m >= 8;
   if (!serves) return std::nullopt;
