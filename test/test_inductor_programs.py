@@ -14,7 +14,7 @@ import inductor_programs  # noqa: E402
 from compiled import all_rows  # noqa: E402
 
 # Every row in every mode would take half an hour: a row in one of its modes, and of these a share.
-SHARE = 1 if os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0") else 24
+SHARE = 1 if os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0") else 40
 
 # What failed once: always.
 FAULTS = {
