@@ -2,12 +2,11 @@
 // As flex_dkdv.glsl, on cooperative matrices of known layout: flash_attn_bwd_dkdv_coopmat.comp has the same loop over a
 // band. K and V fragments stay in registers, tiles of Q and dO pass, for every head of the key head in turn.
 #include "inductor/flex.glsl"
+#include "inductor/flex_backward_coopmat.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
 
-MatA k_frag[ROW_BLOCKS * FRAGS], v_frag[ROW_BLOCKS * FRAGS_V];
-Acc s[ROW_BLOCKS], dp[ROW_BLOCKS];
 Acc dk[ROW_BLOCKS * FRAGS], dv[ROW_BLOCKS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
 
@@ -29,22 +28,6 @@ void put_stats(int stage) {
   [[unroll]] for (int i = 0; i < STATS_LOADS; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (TILE % LOCAL == 0 || e < TILE) row_stats[stage * TILE + e] = next_stats[i];
-  }
-}
-
-void products(int stage, int block) {
-  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) s[r] = Acc(0.0);
-  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) dp[r] = Acc(0.0);
-  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
-    MatB q;
-    coopMatLoad(q, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) s[r] = coopMatMulAdd(k_frag[r * FRAGS + d], q, s[r]);
-  }
-  [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
-    MatB g;
-    coopMatLoad(g, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V),
-        COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) dp[r] = coopMatMulAdd(v_frag[r * FRAGS_V + d], g, dp[r]);
   }
 }
 
@@ -121,8 +104,8 @@ void main() {
   const uint64_t k_head = FLEX_ROWS_KEY(at.b, at.h), v_head = FLEX_ROWS_VALUE(at.b, at.h);
   FETCH_ROWS(k_rows, k_head, uint(FLEX_STEP_KEY), at.row_end - 1, HEAD_DIM, D)
   FETCH_ROWS(v_rows, v_head, uint(FLEX_STEP_VALUE), at.row_end - 1, V_DIM, DV)
-  ROWS_TO_FRAGMENTS(k_frag, k_rows, D)
-  ROWS_TO_FRAGMENTS(v_frag, v_rows, DV)
+  ROWS_TO_FRAGMENTS(own_frag, k_rows, D)
+  ROWS_TO_FRAGMENTS(own_frag_v, v_rows, DV)
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS; ++i) dk[i] = Acc(0.0);
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS_V; ++i) dv[i] = Acc(0.0);
 

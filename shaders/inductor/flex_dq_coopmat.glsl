@@ -2,9 +2,8 @@
 // As flex_dq.glsl, on cooperative matrices of known layout: flash_attn_bwd_dq_coopmat.comp has the same loop over a
 // band. Q and dO fragments stay in registers, tiles of K and V pass.
 #include "inductor/flex.glsl"
+#include "inductor/flex_backward_coopmat.glsl"
 
-MatA q_frag[ROW_BLOCKS * FRAGS], g_frag[ROW_BLOCKS * FRAGS_V];
-Acc s[ROW_BLOCKS], dp[ROW_BLOCKS];
 Acc dq[ROW_BLOCKS * FRAGS];
 vec2 stats[ROW_BLOCKS * LANE_ROWS];  // {log-sum-exp in log2 units, delta}
 
@@ -13,22 +12,6 @@ Place at;
 Visits visits;
 int tile, following, ahead;  // this tile of keys, the next one, and the one behind it
 int row0, staging;
-
-void products(int stage, int block) {
-  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) s[r] = Acc(0.0);
-  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) dp[r] = Acc(0.0);
-  [[unroll]] for (int d = 0; d < FRAGS; ++d) {
-    MatB k;
-    coopMatLoad(k, tiles, uint(stage * STAGE_SIZE + block * MAT_N * PITCH + d * MAT_N / 8), uint(PITCH), COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) s[r] = coopMatMulAdd(q_frag[r * FRAGS + d], k, s[r]);
-  }
-  [[unroll]] for (int d = 0; d < FRAGS_V; ++d) {
-    MatB v;
-    coopMatLoad(v, tiles, uint(stage * STAGE_SIZE + TILE_A + block * MAT_N * PITCH_V + d * MAT_N / 8), uint(PITCH_V),
-        COLUMN_MAJOR);
-    [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) dp[r] = coopMatMulAdd(g_frag[r * FRAGS_V + d], v, dp[r]);
-  }
-}
 
 // dQ += dS K.
 void accumulate(int stage, int block, int key0, bool divided) {
@@ -108,8 +91,8 @@ void main() {
   following = VISIT(1);
   fetch_a(tile);
   fetch_b(tile);
-  ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
-  ROWS_TO_FRAGMENTS(g_frag, g_rows, DV)
+  ROWS_TO_FRAGMENTS(own_frag, q_rows, D)
+  ROWS_TO_FRAGMENTS(own_frag_v, g_rows, DV)
   barrier();  // the fragment staging has been read
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS; ++i) dq[i] = Acc(0.0);
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)

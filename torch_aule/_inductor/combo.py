@@ -24,7 +24,7 @@ def is_part(kernel) -> bool:
     made = kernel.definition
     return (
         not kernel.is_reduction
-        and not is_tiled(kernel.definition.layout)
+        and not is_tiled(made.layout)
         and not kernel.uses_errors
         and kernel.index_type == "int"
         and made.arguments[-1].isdigit()

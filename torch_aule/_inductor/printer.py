@@ -10,10 +10,8 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 __all__ = ["GlslPrinter", "is_real"]
 
-_REAL = tuple(
-    getattr(functions, name)
-    for name in ("FloatPow", "FloatTrueDiv", "IntTrueDiv", "ToFloat", "TruncToFloat", "OpaqueUnaryFn_sqrt")
-) + (functions.OpaqueUnaryFn_log2, sympy.Float)
+_REAL = (functions.FloatPow, functions.FloatTrueDiv, functions.IntTrueDiv, functions.ToFloat, functions.TruncToFloat)
+_REAL += (functions.OpaqueUnaryFn_log2, functions.OpaqueUnaryFn_sqrt, sympy.Float)
 _INTEGER = (functions.TruncToInt, functions.FloorToInt, functions.CeilToInt, functions.RoundToInt, functions.FloorDiv)
 _INTEGER += (functions.ModularIndexing, sympy.floor, sympy.ceiling, sympy.logic.boolalg.Boolean)
 
