@@ -140,8 +140,8 @@ def _softmax_in_one_pass() -> None:
         x = match.kwargs["x"].meta["val"]
         if x.device.type != "aule":
             return original(match)
-        dim = match.kwargs["dim"]
-        dim = dim[0] if isinstance(dim, (list, tuple)) and len(dim) == 1 else dim
-        return torch._inductor.config.online_softmax and isinstance(dim, int) and not is_read_once(x, dim)
+        # Of the node: the match names the dimension in some versions of torch and in others only where it is -1.
+        dims = next(n.args[1] for n in match.nodes if n.target is torch.ops.aten.amax.default)
+        return torch._inductor.config.online_softmax and len(dims) == 1 and not is_read_once(x, dims[0])
 
     post_grad.prepare_softmax_extra_check = check
