@@ -35,6 +35,16 @@ def test_sort_lengths(n):
     )
 
 
+def test_sort_of_more_rows_than_have_keys_at_once(device):
+    at_once = 2**22 if torch.aule.get_device_properties().kind == "cpu" else 2**26
+    rows = at_once // 31 + 5
+    x = torch.randint(-128, 128, (rows, 31), dtype=torch.int8)
+    values, order = x.to("aule").sort(dim=1, stable=True)
+    expected, expected_order = x.sort(dim=1, stable=True)
+    assert torch.equal(values.cpu(), expected)
+    assert torch.equal(order.cpu(), expected_order)
+
+
 def test_sort_layouts_and_out(device):
     for _, x in layouts(torch.randn(3, 4, 40)):
         assert_close_to_cpu(lambda t: torch.sort(t, 2), x)

@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <ATen/WrapDimUtils.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels_sort.gen.h"
@@ -30,16 +31,10 @@ at::Tensor rows_of(const at::Tensor& self, int64_t dim) {
   return last.view({n == 0 ? 0 : last.numel() / n, n});
 }
 
-// Sorts rows [rows, n] and gives positions first .. first + count - 1 of the order.
-TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int64_t first, int64_t count) {
+// Sorts rows [rows, n] and writes positions `first` and on of the order: as many as the results have columns.
+void sort_rows_into(const at::Tensor& x, bool descending, int64_t first, const SortPlan& plan, const at::Tensor& values,
+                    const at::Tensor& indices) {
   const int64_t rows = x.size(0), n = x.size(1);
-  at::Tensor values = at::empty({rows, count}, x.options());
-  at::Tensor indices = at::empty({rows, count}, x.options().dtype(at::kLong));
-  if (values.numel() == 0) return {values, indices};
-  TORCH_CHECK(n <= 0xffffffffll, name, ": expected fewer than 2^32 elements along the dimension, but got ", n);
-  const DType dt = dtype_of(x, name);
-  const SortPlan plan = sort_plan(
-      profile_of(x), {static_cast<uint64_t>(rows), static_cast<uint64_t>(n), static_cast<uint64_t>(count), dt});
   const bool wide = plan.has_positions;
   const auto bytes = x.options().dtype(at::kByte);
   at::Tensor keys[2], positions[2];
@@ -56,7 +51,8 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
     if (wide) p.positions = args.write(positions[0]);
     p.rows = rows;
     p.n = n;
-    SortBlockSpec spec{.dtype = dt, .is_descending = descending, .block = plan.block, .local = plan.local};
+    SortBlockSpec spec{
+        .dtype = dtype_of(x, "sort"), .is_descending = descending, .block = plan.block, .local = plan.local};
     launch(stream, kernel::sort_block(plan.by_workgroup ? 1 : 0), spec, p, args, plan.block_grid);
   }
   int at_ = 0;
@@ -84,9 +80,32 @@ TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int
   p.rows = rows;
   p.n = n;
   p.first = first;
-  p.count = count;
+  p.count = values.size(1);
   launch(stream, kernel::sort_emit(), {.raw_dtype = raw_dtype_of(x), .has_positions = wide, .local = plan.local}, p,
          args, plan.emit_grid);
+}
+
+// Sorts rows [rows, n] and gives positions first .. first + count - 1 of the order.
+TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int64_t first, int64_t count) {
+  const int64_t rows = x.size(0), n = x.size(1);
+  at::Tensor values = at::empty({rows, count}, x.options());
+  at::Tensor indices = at::empty({rows, count}, x.options().dtype(at::kLong));
+  if (values.numel() == 0) return {values, indices};
+  TORCH_CHECK(n <= 0xffffffffll, name, ": expected fewer than 2^32 elements along the dimension, but got ", n);
+  const SortProblem problem{static_cast<uint64_t>(rows), static_cast<uint64_t>(n), static_cast<uint64_t>(count),
+                            dtype_of(x, name)};
+  const SortPlan plan = sort_plan(profile_of(x), problem);
+  // Keys take up to 24 bytes an element: of many elements they are in memory for some rows at a time.
+  const auto step = static_cast<int64_t>(plan.rows_at_once);
+  if (step == rows) {
+    sort_rows_into(x, descending, first, plan, values, indices);
+    return {values, indices};
+  }
+  for (int64_t row = 0; row < rows; row += step) {
+    const int64_t part = std::min(step, rows - row);
+    sort_rows_into(x.narrow(0, row, part), descending, first, plan, values.narrow(0, row, part),
+                   indices.narrow(0, row, part));
+  }
   return {values, indices};
 }
 
