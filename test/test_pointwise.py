@@ -214,6 +214,18 @@ def test_division(device, mode):
     assert_close_to_cpu(torch.fmod, x, y)
 
 
+def test_division_by_the_largest_and_smallest(device):
+    """Beyond 2^126 and below 2^-126 a device's own division need not be right."""
+    ends = [2.0**126, 1.7e38, 3.4028235e38, 2.0**-126, 2.0**-127, 1e-38, 1e-40, 3e-45, 1e-45, math.inf, 0.0, math.nan]
+    x, y = torch.meshgrid(torch.tensor([*ends, -1.7e38, -1e-40, 1.0, -2.5, 1e30]), torch.tensor(ends), indexing="ij")
+    for function in (torch.div, torch.compile(torch.div, dynamic=False)):
+        quotient = function(x.to(device), y.to(device)).cpu()
+        expected = (x.double() / y.double()).float()  # below 2^-126 devices may round to 0
+        torch.testing.assert_close(quotient, expected, rtol=4e-7, atol=2.0**-126, equal_nan=True)
+    torch.testing.assert_close(y.to(device).reciprocal().cpu(), (1 / y.double()).float(), rtol=4e-7, atol=2.0**-126,
+                               equal_nan=True)  # fmt: skip
+
+
 def test_power(device):
     x = random_tensor(3, 50, low=0.01, high=4)
     for e in [2, 3, 0.5, -0.5, -1, -2, 0, 1, 1.7, -3.3, 4]:

@@ -4,10 +4,28 @@
 #if defined(C_float)
 #define AULE_REAL
 float sqrt_(float x) { return sqrt(x); }
+// x / y for every y. Vulkan promises its division for 2^-126 <= |y| <= 2^126 alone: beyond, drivers multiply by a
+// reciprocal that is flushed to 0 or overflows. A subnormal operand is read from its bits, since arithmetic may flush it.
+float divide(float x, float y) {
+  const float up = uintBitsToFloat((127u + 100u) << 23), back = uintBitsToFloat((127u + 49u) << 23);  // 2^100, 2^49
+  const uint exponent = floatBitsToUint(y) >> 23 & 255u, fraction = floatBitsToUint(y) & 0x7fffffu;
+  precise float quotient = x / y;
+  if (exponent == 253u || exponent == 254u) {
+    precise float numerator = x * 0.0625, divisor = y * 0.0625;
+    quotient = numerator / divisor;
+  } else if (exponent == 0u && fraction != 0u) {  // y = fraction 2^-149
+    const uint x_bits = floatBitsToUint(x);
+    precise float numerator = x * up;
+    if ((x_bits >> 23 & 255u) == 0u) numerator = with_sign(float(x_bits & 0x7fffffu) / back, x);
+    quotient = numerator / with_sign(float(fraction), y) * back;
+  }
+  return quotient;
+}
 
 #elif defined(C_double)
 #define AULE_REAL
 #include "pointwise/math_double.glsl"
+double divide(double x, double y) { return x / y; }
 #endif
 
 #ifdef AULE_REAL
@@ -21,7 +39,7 @@ T floor_(T x) { return floor(x); }
 T trunc_(T x) { return trunc(x); }
 T round_(T x) { return roundEven(x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
-T div_trunc(T x, T y) { return trunc(x / y); }
+T div_trunc(T x, T y) { return trunc(divide(x, y)); }
 
 T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
@@ -73,7 +91,7 @@ T remainder_(T x, T y) {
 }
 T div_floor(T x, T y) {
   if (y == T(0)) return x / y;
-  T m = fmod_(x, y), q = (x - m) / y;
+  T m = fmod_(x, y), q = divide(x - m, y);
   if (m != T(0) && (m < T(0)) != (y < T(0))) q -= T(1);
   if (q == T(0)) return with_sign(T(0), x / y);
   T f = floor(q);
