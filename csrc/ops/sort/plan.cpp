@@ -40,8 +40,8 @@ std::string text_of(const SortPlan& plan) {
   return (plan.by_workgroup ? "sort by workgroup" : "sort by invocation") + std::string(" local ") +
          std::to_string(plan.local) + " block " + std::to_string(plan.block) +
          (plan.has_positions ? " positions" : "") + " groups " + text_of(plan.block_grid) + " merges " +
-         std::to_string(plan.merges) + " rows " + std::to_string(plan.rows_at_once) + " groups " + text_of(plan.merge_grid) + " emit groups " +
-         text_of(plan.emit_grid);
+         std::to_string(plan.merges) + " rows " + std::to_string(plan.rows_at_once) + " groups " +
+         text_of(plan.merge_grid) + " emit groups " + text_of(plan.emit_grid);
 }
 
 uint32_t search_local(const DeviceProfile& profile) { return profile.is_software() ? 32 : 128; }
