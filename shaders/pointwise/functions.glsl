@@ -4,20 +4,19 @@
 #if defined(C_float)
 #define AULE_REAL
 float sqrt_(float x) { return sqrt(x); }
-// x / y for every y. Vulkan promises its division for 2^-126 <= |y| <= 2^126 alone: beyond, drivers multiply by a
-// reciprocal that is flushed to 0 or overflows. A subnormal operand is read from its bits, since arithmetic may flush it.
+// x / y for all x and y. Vulkan promises its division for 2^-126 <= |y| <= 2^126 alone: beyond, drivers multiply by a
+// reciprocal that is flushed to 0 or overflows. They may flush a subnormal operand, too, so it is read from its bits.
 float divide(float x, float y) {
-  const float up = uintBitsToFloat((127u + 100u) << 23), back = uintBitsToFloat((127u + 49u) << 23);  // 2^100, 2^49
-  const uint exponent = floatBitsToUint(y) >> 23 & 255u, fraction = floatBitsToUint(y) & 0x7fffffu;
+  const uint x_bits = floatBitsToUint(x) << 1, y_bits = floatBitsToUint(y) << 1;  // without their signs
+  const bool is_x_subnormal = x_bits - 1u < 0x00ffffffu, is_y_usual = y_bits - 0x01000000u < 252u << 24;
   precise float quotient = x / y;
-  if (exponent == 253u || exponent == 254u) {
-    precise float numerator = x * 0.0625, divisor = y * 0.0625;
-    quotient = numerator / divisor;
-  } else if (exponent == 0u && fraction != 0u) {  // y = fraction 2^-149
-    const uint x_bits = floatBitsToUint(x);
-    precise float numerator = x * up;
-    if ((x_bits >> 23 & 255u) == 0u) numerator = with_sign(float(x_bits & 0x7fffffu) / back, x);
-    quotient = numerator / with_sign(float(fraction), y) * back;
+  if (is_x_subnormal || !is_y_usual) {
+    const float up = uintBitsToFloat(227u << 23), up_49 = uintBitsToFloat(176u << 23);  // 2^100, 2^49
+    const bool is_large = y_bits >= 0xfd000000u, is_tiny = y_bits < 0x01000000u;      // from 2^126; subnormal or 0
+    precise float numerator = x * (is_large ? 0.0625 : up), divisor = is_large ? y * 0.0625 : y;
+    if (is_x_subnormal) numerator = with_sign(float(x_bits >> 1) / up_49, x);  // x 2^100
+    if (is_tiny) divisor = with_sign(float(y_bits >> 1), y);  // y 2^149
+    quotient = numerator / divisor * (is_large ? 1.0 : (is_tiny ? up_49 : 1.0 / up));
   }
   return quotient;
 }
