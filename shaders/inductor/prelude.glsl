@@ -100,6 +100,17 @@ bool is_nan(uint x) { return false; }
 bool is_nan(uint64_t x) { return false; }
 bool is_nan(bool x) { return false; }
 
+// x / y as divide has it, but that a subnormal x may be flushed to 0, as sums and products of it are: then what is
+// asked about a divisor that a whole row has is asked once.
+float quotient(float x, float y) {
+  const bool is_usual = (floatBitsToUint(y) << 1) - 0x01000000u < 252u << 24;  // from 2^-126, below 2^126
+  precise float usual = x / y;
+  return is_usual ? usual : divide(x, y);
+}
+#ifdef AULE_WITH_DOUBLE
+double quotient(double x, double y) { return x / y; }
+#endif
+
 // e^x by the hardware's 2^x, with the part of x log2(e) that rounding lost: about 2 ulp on GPUs, a fifth of exp_'s
 // instructions. Software devices take exp_: nobody knows their 2^x.
 #ifdef AULE_SOFTWARE

@@ -157,24 +157,25 @@ def _peeled_row(layout, stage: int, base: str, n: str) -> None:
 def _combine(layout, reductions: list[Reduction]) -> None:
     form = layout.form
     if form.combine == "subgroup":
-        layout.line(1, f"[[unroll]] for (uint apart = 1u; apart < {form.threads}u; apart *= 2u) {{")
-        _take_shuffled(layout, reductions)
-        layout.line(1, "}")
+        _shuffle(layout, reductions, 1, f"[[unroll]] for (uint apart = 1u; apart < {form.threads}u; apart *= 2u) {{")
         return
     if form.combine == "group":
-        layout.line(1, "for (uint apart = gl_SubgroupSize / 2u; apart > 0u; apart /= 2u) {")
-        _take_shuffled(layout, reductions)
-        layout.line(1, "}")
-        _through_shared(layout, reductions, form.local // layout.device.subgroup_size)
+        _shuffle(layout, reductions, 1)
+        _through_shared(layout, reductions, max(form.local // layout.device.subgroup_size, 1))
         return
     _tree(layout, reductions)
 
 
-def _take_shuffled(layout, reductions) -> None:
+_OVER_SUBGROUP = "for (uint apart = gl_SubgroupSize / 2u; apart > 0u; apart /= 2u) {"
+
+
+def _shuffle(layout, reductions: list[Reduction], depth: int, loop: str = _OVER_SUBGROUP) -> None:
+    layout.line(depth, loop)
     for r in reductions:
         for name, dtype in zip(r.names, r.dtypes, strict=True):
-            layout.line(2, f"const {compute_type(dtype)} {name}_other = shuffle_xor({name}, apart);")
-        layout.line(2, r.combine)
+            layout.line(depth + 1, f"const {compute_type(dtype)} {name}_other = shuffle_xor({name}, apart);")
+        layout.line(depth + 1, r.combine)
+    layout.line(depth, "}")
 
 
 def _shared(layout, reductions, size: int) -> None:
@@ -183,9 +184,14 @@ def _shared(layout, reductions, size: int) -> None:
             layout.shared_lines.append(f"shared {compute_type(dtype)} {name}_shared[{size}];")
 
 
-def _through_shared(layout, reductions, size: int) -> None:
-    """One value of each subgroup; every invocation then combines all of them in the same order."""
-    _shared(layout, reductions, max(size, 1))
+# Above so many subgroups, each combines all of their values in log2 steps instead of one after the other: 32 steps of
+# online softmax by each of 1,024 invocations were more work than a row of 50,257 elements.
+_MOST_IN_TURN = 4
+
+
+def _through_shared(layout, reductions: list[Reduction], subgroups: int) -> None:
+    """One value of each subgroup; every subgroup then combines all of them in the same order."""
+    _shared(layout, reductions, subgroups)
     layout.line(1, "if (gl_NumSubgroups > 1u) {")
     layout.line(2, "if (gl_SubgroupInvocationID == 0u) {")
     for r in reductions:
@@ -193,15 +199,24 @@ def _through_shared(layout, reductions, size: int) -> None:
             layout.line(3, f"{name}_shared[gl_SubgroupID] = {name};")
     layout.line(2, "}")
     layout.line(2, "barrier();  // a value of each subgroup")
+    in_turn = subgroups <= _MOST_IN_TURN
     for r in reductions:
-        for name in r.names:
-            layout.line(2, f"{name} = {name}_shared[0];")
-    layout.line(2, "for (uint g = 1u; g < gl_NumSubgroups; ++g) {")
+        for name, identity in zip(r.names, r.identity, strict=True):
+            layout.line(2, f"{name} = {f'{name}_shared[0]' if in_turn else identity};")
+    first, step = ("1u", "1u") if in_turn else ("gl_SubgroupInvocationID", "gl_SubgroupSize")
+    layout.line(2, f"for (uint g = {first}; g < gl_NumSubgroups; g += {step}) {{")
     for r in reductions:
         for name, dtype in zip(r.names, r.dtypes, strict=True):
             layout.line(3, f"const {compute_type(dtype)} {name}_other = {name}_shared[g];")
         layout.line(3, r.combine)
     layout.line(2, "}")
+    if not in_turn:
+        _shuffle(layout, reductions, 2)
+        for r in reductions:
+            # Means and sums of e^x: what a and b give is not to the bit what b and a give.
+            if len(r.names) > 1 and all(dtype.is_floating_point for dtype in r.dtypes):
+                for name in r.names:
+                    layout.line(2, f"{name} = subgroupShuffle({name}, 0u);")
     layout.line(1, "}")
 
 

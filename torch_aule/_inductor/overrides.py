@@ -211,7 +211,7 @@ class GlslOverrides(OpOverrides):
     @staticmethod
     def truediv(a, b):
         dtype = _result("truediv", a, b)
-        return f"divide({as_dtype(a, dtype)}, {as_dtype(b, dtype)})"
+        return f"quotient({as_dtype(a, dtype)}, {as_dtype(b, dtype)})"
 
     int_truediv = truediv
 
@@ -266,7 +266,7 @@ class GlslOverrides(OpOverrides):
     @staticmethod
     def reciprocal(x):
         dtype = _result("reciprocal", x)
-        return f"divide({literal(1, dtype)}, {as_dtype(x, dtype)})"
+        return f"quotient({literal(1, dtype)}, {as_dtype(x, dtype)})"
 
     @staticmethod
     def pow(a, b):
