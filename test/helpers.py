@@ -152,8 +152,8 @@ def assert_close_to_float64(
         What a result's largest element is at least. Of a few sums of n terms of both signs it is sqrt(n), since all
         of them may come near zero.
     sums
-        The function adds products of random signs: the scale is the root of their sum of squares, the largest one of the
-        result. (Resampling's weights may be negative, and with them such a sum.)
+        The function adds products of random signs: the scale is the largest root of a sum of squares of the result.
+        (Resampling's weights may be negative, and with them such a sum.)
     """
     rounded = [t.detach().to(dtype) if dtype and t.is_floating_point() else t.detach() for t in inputs]
     floating = [t.is_floating_point() for t in rounded]
@@ -182,7 +182,8 @@ def assert_close_to_float64(
                 a = a.cpu()
                 assert torch.equal(a, e), f"{name} {i}: {(a != e).sum()} of {e.numel()} elements differ"
             else:
-                error = relative_error(a, e, scale if s is None else s.detach().clamp_min(0).sqrt().max().clamp_min(scale))
+                least = scale if s is None else s.detach().clamp_min(0).sqrt().max().clamp_min(scale)
+                error = relative_error(a, e, least)
                 assert error <= tolerance, f"{name} {i}: relative error {error}, allowed {tolerance}"  # NaN fails too
 
     actual, expected = results_of(own), results_of(reference)

@@ -27,6 +27,7 @@ bool takes(char kind, Type type) {
     case 'h': return true;
     case 'i': return type == Type::i32;
     case 'u':
+    case 'n':
     case 't': return type == Type::u32;
     case 'l': return type == Type::i64 || type == Type::u64;
     case 'f': return type == Type::f32;
@@ -167,6 +168,7 @@ void GeneratedKernel::Call::launch(Grid grid) {
   for (const Member& member : kernel_.members_) {
     if (member.kind == 'e') put(member, error_address(current(device_)));
     if (member.kind == 't') put(member, kernel_.error_tag_);
+    for (uint32_t i = 0; member.kind == 'n' && i < member.count; ++i) put(member, i, i);
   }
   kernel_.kernel_->launch(current(device_), block_, kernel_.params_bytes_, args_, grid);
   for (c10::TensorImpl* t : written_) t->bump_version();

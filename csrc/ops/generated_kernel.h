@@ -25,7 +25,7 @@ class GeneratedKernel {
     Type type;
     // r, w, m: a tensor that is read, written, both. h: the value of a 0-dim CPU tensor or a number. i, u, l, f, d: a
     // number of int32, uint32, int64, float, double. Filled by the launch: e, the address of the device's error record,
-    // and t, the tag by which an error names the kernel.
+    // t, the tag by which an error names the kernel, and n, an array whose element i is i.
     char kind;
     uint32_t count;  // of an array of numbers; 0: no array
     // What users' kernels want of a tensor. Generated code is right by construction.
@@ -34,7 +34,7 @@ class GeneratedKernel {
     bool contiguous;
     uint32_t align;  // the address is a multiple of it
 
-    bool is_argument() const { return kind != 'e' && kind != 't'; }
+    bool is_argument() const { return kind != 'e' && kind != 't' && kind != 'n'; }
     bool is_tensor() const { return kind == 'r' || kind == 'w' || kind == 'm'; }
     bool is_real() const { return type == Type::f32 || type == Type::f64; }
   };

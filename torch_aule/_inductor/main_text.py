@@ -5,6 +5,7 @@ from __future__ import annotations
 import sympy
 from torch._inductor.codegen.common import PythonPrinter
 
+from torch_aule._inductor.lanes import LANES, lane_groups, lane_lines, uniform_entries
 from torch_aule._inductor.source import is_float_size
 from torch_aule._inductor.statements import Reduction
 from torch_aule._inductor.tile import is_tiled, tile_groups_text, tile_lines
@@ -21,6 +22,8 @@ def groups_text(layout) -> str:
     numel = layout.trees["x"].numel
     if is_tiled(layout):
         return tile_groups_text(layout, PythonPrinter().doprint)
+    if layout.lanes:
+        return str(lane_groups(layout))
     if not layout.kernel.is_reduction:
         per_group = layout.form.local * layout.vec
     else:
@@ -40,6 +43,8 @@ def main_lines(layout) -> None:
             _elements_of_row(layout, stage)
     elif is_tiled(layout):
         tile_lines(layout)
+    elif layout.lanes:
+        lane_lines(layout)
     else:
         _pointwise(layout)
     body, layout.lines = layout.lines, []
@@ -72,7 +77,15 @@ def _pointwise(layout) -> None:
 def _rows(layout) -> None:
     form, numel, kind = layout.form, _numel(layout, "x"), layout.index
     rows = form.rows
-    if form.threads == 1:
+    if layout.lane_rows:
+        layout.line(1, f"const {kind} xindex = {kind}(linear_group());")
+        layout.line(1, "const uint lane = gl_SubgroupInvocationID;")
+        uniform_entries(layout)
+    elif layout.lane_columns:
+        layout.line(1, f"const {kind} xindex = {kind}(linear_group() * {LANES}u + gl_SubgroupInvocationID);")
+        layout.line(1, "const uint lane = 0u;")
+        uniform_entries(layout)
+    elif form.threads == 1:
         layout.line(1, f"if (linear_invocation() >= uint64_t({numel})) return;")
         layout.line(1, f"const {kind} xindex = {kind}(linear_invocation());")
         layout.line(1, "const uint lane = 0u;")

@@ -13,6 +13,17 @@ from torch._inductor.virtualized import V
 
 from torch_aule._inductor import config
 from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
+from torch_aule._inductor.lanes import (
+    LANES,
+    VEC,
+    column_load_text,
+    has_lane_columns,
+    has_lane_rows,
+    lane_blocks,
+    load_text,
+    row_load_text,
+    store_text,
+)
 from torch_aule._inductor.statements import Statement, crossing, dtypes_of, stages_of
 from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
@@ -115,6 +126,10 @@ class _Layout:
         self.inner = {e.name for e in self.element_entries if e.divisor == 1}
         self.origin, self.peeled = sympy.Integer(0), False
         self.vec = self._vector_width()
+        self.lanes = lane_blocks(self) if config.vectors else 0
+        if self.lanes:
+            self.vec = VEC
+        self.lane_columns = self.lane_rows = False
         self.kept = crossing(self.statements)
         self.stages = stages_of(self.statements)
         self.form = self._form()
@@ -198,11 +213,17 @@ class _Layout:
     def _form(self) -> Form:
         numel = self.trees["x"].numel
         if not self.kernel.is_reduction:
-            return pointwise_form(self.device, self.vec)
+            return Form(local=LANES, vec=VEC) if self.lanes else pointwise_form(self.device, self.vec)
         n = self.trees[self.prefix].numel
         column = self._is_column()
         if column:
             self.vec = 1
+            self.lane_columns = config.vectors and not self.kept and has_lane_columns(self)
+            if self.lane_columns:
+                return Form(local=LANES, items=int(n), column=True)
+        elif config.vectors and not self.kept and has_lane_rows(self):
+            self.lane_rows, self.vec = True, 2
+            return Form(LANES, 2, LANES, int(n) // (2 * LANES), combine="subgroup")
         elif self.vec == 1:
             self._peel()
         known = isinstance(n, (int, sympy.Integer))
@@ -280,6 +301,11 @@ class _Layout:
         return f"{macro}{suffix}(p.{s.store.argument}, {s.store.index_text}, {s.text});"
 
     @property
+    def uses_lanes(self) -> bool:
+        """True for the forms of lanes.py."""
+        return bool(self.lanes) or self.lane_columns or self.lane_rows
+
+    @property
     def clamps_rows(self) -> bool:
         """True if invocations of rows past the end stay, because others of their workgroup need them at barriers."""
         return self.kernel.is_reduction and self.form.threads > 1 and self.form.rows > 1
@@ -304,7 +330,10 @@ class _Layout:
             loads[id(s)] = f"w{stage}_{number}"
             size = s.load.dtype.itemsize
             address = f"p.{s.load.argument} + uint64_t({self.at_base(s.load.index_text)}) * {size}ul"
-            self.line(depth, f"const Words w{stage}_{number} = load_words({address}, {vec * size});")
+            words = f"load_words({address}, {vec * size})"
+            if self.uses_lanes:
+                words = load_text(self, s.load) if self.lanes else row_load_text(self, s.load)
+            self.line(depth, f"const Words w{stage}_{number} = {words};")
         for number, s in enumerate(s for s in apart if id(s) in stores):
             stores[id(s)] = f"o{stage}_{number}"
             self.line(depth, f"Words o{stage}_{number};")
@@ -330,6 +359,8 @@ class _Layout:
             elif id(s) in stores:
                 suffix = STORAGE[s.store.dtype][0]
                 self.line(inside, f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});")
+            elif self.lane_columns and s.load is not None:
+                self.line(inside, f"const float {s.defines} = {column_load_text(self, s.load)};")
             elif s.reduction in several:
                 self.line(inside, f"{s.reduction.names[0]}_values[v] = {s.reduction.value};")
             else:
@@ -342,6 +373,9 @@ class _Layout:
             self.line(depth, r.take_several([f"{r.names[0]}_values[{v}]" for v in range(vec)]))
         for s in apart:
             if id(s) in stores:
+                if self.lanes:
+                    self.line(depth, store_text(self, s.store, stores[id(s)]))
+                    continue
                 size = s.store.dtype.itemsize
                 address = f"p.{s.store.argument} + uint64_t({self.at_base(s.store.index_text)}) * {size}ul"
                 guard = "if (row_exists) " if self.clamps_rows else ""
@@ -371,6 +405,8 @@ class _Layout:
             access = s.load or s.store
             if access is None or s.mask is not None or s.atomic or not self.is_dense(access, self.vec):
                 continue
+            if self.lane_rows and access.dtype != torch.float32:
+                continue
             if varying.isdisjoint(re.findall(r"\w+", access.index_text)):
                 (loads if s.load is not None else stores)[id(s)] = ""
         # A store that a load of the same buffer follows must be done by then.
@@ -392,6 +428,8 @@ def define(kernel, device: DeviceFacts) -> Definition:
     struct = ["struct Params {", *("  " + member for member in params), "};", *INCLUDES]
     if kernel.uses_errors:
         struct.append('#include "inductor/errors.glsl"')
+    if layout.uses_lanes:
+        struct.append('#include "inductor/lanes.glsl"')
     text = "\n".join([*head, *struct, *layout.shared_lines, "void main() {", *layout.lines, "}", ""])
     call = (*arguments, groups_text(layout))
     return Definition(text, signature, call, tuple(head), tuple(params), tuple(layout.lines), layout)
@@ -430,6 +468,9 @@ def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
     if kernel.uses_errors:
         signature += "et"  # filled by the launch
         params += ["uint64_t errors;", "uint error_tag;"]
+    if layout.uses_lanes:
+        signature += "n"  # this, too
+        params.append("uint digits[8];")
     return signature, arguments, params
 
 
@@ -439,7 +480,7 @@ def _head(kernel, layout) -> list[str]:
         lines += ["#pragma aule feature float64", "#define C_double"]
     if layout.device.software:
         lines.append("#define AULE_SOFTWARE")
-    if layout.form.combine in ("subgroup", "group"):
+    if layout.form.combine in ("subgroup", "group") or layout.uses_lanes:
         lines += [
             "#pragma aule feature subgroup_shuffle",
             "#extension GL_KHR_shader_subgroup_basic : require",

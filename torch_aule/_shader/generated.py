@@ -23,7 +23,7 @@ from torch_aule._shader.spirv import ShaderError
 __all__ = ["compile_generated", "prepare_early", "start_compiling"]
 
 # Bytes of the members of Params that letters of a signature stand for. That of an `h` is not known here: at most 8.
-_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8, "e": 8, "t": 4}
+_LETTERS = {"r": 8, "w": 8, "m": 8, "h": 8, "i": 4, "u": 4, "l": 8, "f": 4, "d": 8, "e": 8, "t": 4, "n": 32}
 
 
 def compile_generated(
@@ -47,9 +47,10 @@ def compile_generated(
     signature : str
         One letter for each member of `Params`, in their order. `r`, `w`, `m`: a tensor that is read, written, both,
         whose address the member (uint64_t) gets. `h`: the value of a 0-dim CPU tensor, or a number, as the member's
-        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double. `e` and
-        `t` are no arguments: the launch fills in the address of the device's error record (uint64_t) and the number
-        by which an error names this kernel (uint), for common/errors.glsl.
+        type. `i`, `u`, `l`, `f`, `d`: a number; the member is an int, uint, int64_t or uint64_t, float, double. `e`,
+        `t` and `n` are no arguments: the launch fills in the address of the device's error record (uint64_t) and the
+        number by which an error names this kernel (uint), for common/errors.glsl, and `uint digits[8]`, element i
+        being i, for common/uniform.glsl.
     constants : mapping, optional
         Specialization constants by their names in the source; the others keep their defaults.
 
@@ -109,15 +110,15 @@ def _described(source: str, name: str, signature: str) -> tuple[dict, list | Non
     shader.params_ring |= end > MAX_PUSH_BYTES and not shader.params_wide
     features = to_spirv(shader, {})
     reflect(shader)
-    for member in shader.params:
-        if member.count != 0:
-            raise ShaderError(f"{name}: Params::{member.name}: a generated kernel takes no arrays")
+    for member, letter in zip(shader.params, signature):
+        if (member.count != 0) != (letter == "n"):
+            raise ShaderError(f"{name}: Params::{member.name}: arrays have the letter n, and it is for them")
     made = {
         "spirv": shader.variants[0].spirv,
         "features": features,
         "params_bytes": shader.params_bytes,
         "params_ring": shader.params_ring,
-        "members": [(member.name, member.cpp_type, member.offset, 0, None, 0, False, 1) for member in shader.params],
+        "members": [(m.name, m.cpp_type, m.offset, m.count, None, 0, False, 1) for m in shader.params],
         "constants": constant_rows(shader.constants),
     }
     names = [included_name(path) for path in shader.source.files[1:]]
