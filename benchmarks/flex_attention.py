@@ -18,9 +18,18 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import torch_aule  # noqa: F401
 
+SAMPLE_SECONDS = 0.05
+
 
 def milliseconds(call, repeats):
+    """Median of five samples. With few short calls a sample is mostly the wait for the device."""
     call()
+    torch.aule.synchronize()
+    if repeats == 0:
+        start = time.perf_counter()
+        call()
+        torch.aule.synchronize()
+        repeats = max(5, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
     times = []
     for _ in range(5):
         torch.aule.synchronize()
@@ -78,7 +87,7 @@ def main():
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--dim", type=int, nargs="+", default=[64])
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=0, help="calls of a sample; 0: as many as take 50 ms")
     parser.add_argument("--only", nargs="*", default=[], help="none, causal, 'window of 512', 'soft cap'")
     parser.add_argument("--shapes", nargs="*", default=[])
     parser.add_argument("--tiles", nargs="*", default=[])
