@@ -192,6 +192,15 @@ def test_bits(device):
         compiled_like_eager(lambda x: (x > 0).view(torch.uint8) + 1, x, tolerance=0)
 
 
+@pytest.mark.parametrize("shape", [(31, 1, 64), (64, 1, 128)])
+def test_what_a_loop_stores_it_may_load_again(device, shape):
+    def f(x, y):
+        positive, largest = x.relu(), y.amax(2, keepdim=True)
+        return positive, largest, y.mean(0, keepdim=True), largest - positive
+
+    compiled_like_eager(f, torch.randn(shape, device=device), torch.randn(shape, device=device))
+
+
 def test_mutation(device):
     def f(x, y):
         x.add_(y)

@@ -409,11 +409,14 @@ class _Layout:
                 continue
             if varying.isdisjoint(re.findall(r"\w+", access.index_text)):
                 (loads if s.load is not None else stores)[id(s)] = ""
-        # A store that a load of the same buffer follows must be done by then.
+        # A store that a load of the same buffer follows must be done by then, and that load comes after it.
         for i, s in enumerate(apart):
-            later = apart[i + 1 :]
-            if id(s) in stores and any(o.load is not None and o.load.argument == s.store.argument for o in later):
-                del stores[id(s)]
+            if s.store is not None:
+                later = [o for o in apart[i + 1 :] if o.load is not None and o.load.argument == s.store.argument]
+                if later:
+                    stores.pop(id(s), None)
+                for o in later:
+                    loads.pop(id(o), None)
         return loads, stores
 
 
