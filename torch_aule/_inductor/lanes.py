@@ -13,7 +13,6 @@ import torch
 
 from torch_aule._inductor.statements import dtypes_of
 from torch_aule._inductor.tile import is_tiled
-from torch_aule._inductor.types import STORAGE
 from torch_aule._inductor.unroll import loop_head
 
 __all__ = [
@@ -126,7 +125,6 @@ def load_text(layout, access) -> str:
 
 def store_text(layout, access, words: str) -> str:
     """Stores the words of a lane."""
-    assert STORAGE[access.dtype][1]
     to = f"p.{access.argument}, {_first(layout, access)}, {access.dtype.itemsize}, {_by_words(layout)}"
     return f"store_block({to}, {words});"
 
