@@ -1,26 +1,33 @@
 """Training steps of whole models, eager and under torch.compile: milliseconds, their ratio, and how far results differ.
 
-    python benchmarks/compiled_models.py                        all models on aule
-    python benchmarks/compiled_models.py --device cuda          the same beside it
-    python benchmarks/compiled_models.py --small --models gpt2  sizes for a software device
-    python benchmarks/compiled_models.py --jobs 7 --warm        compiles only, in processes beside each other
+    python benchmarks/compiled_models.py                              all models on aule
+    python benchmarks/compiled_models.py --devices aule,cuda --jobs 8  CUDA beside it
+    python benchmarks/compiled_models.py --small --models gpt2        sizes for a software device
 
 A step is forward and backward under autocast to bfloat16, without an optimizer, by the host's clock over several steps:
-the device's queue hides the host's share where the device is the slower one. Each model runs in a process of its own.
-Models come from transformers with random weights; GPT-2 is the benchmark's, the U-Net and the MLP are written here.
+the device's queue hides the host's share where the device is the slower one. Each model runs in a process of its own:
+`--jobs` of them compile beside each other, then one at a time is timed while the others wait. Models come from
+transformers with random weights; GPT-2 is the benchmark's, the U-Net and the MLP are written here.
 """
 
+from __future__ import annotations
+
 import argparse
+import concurrent.futures
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+READY = "compiled, ready to be timed"
 
 
 class Residual(nn.Module):
@@ -173,16 +180,23 @@ MODELS = {
 TOKENS = {"llama": "input_ids", "mamba": "input_ids", "t5": "decoder_input_ids"}  # what a language model predicts
 
 
-def targets_of(name: str, inputs):
-    """What a language model predicts, or None."""
-    return inputs if name == "gpt2" else inputs[TOKENS[name]] if name in TOKENS else None
+def result_of(model, inputs):
+    result = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    return result if isinstance(result, torch.Tensor) else result[0]
+
+
+def targets_of(name: str, model, inputs):
+    """What a language model predicts; else random values for each result, as batch norms fix sums of them."""
+    if name == "gpt2" or name in TOKENS:
+        return inputs if name == "gpt2" else inputs[TOKENS[name]]
+    with torch.no_grad():
+        return torch.randn_like(result_of(model, inputs))
 
 
 def loss_of(model, inputs, targets):
-    result = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    value = result if isinstance(result, torch.Tensor) else result[0]
-    if targets is None:
-        return value.float().square().mean()
+    value = result_of(model, inputs)
+    if targets.is_floating_point():
+        return F.mse_loss(value.float(), targets)
     return F.cross_entropy(value[:, :-1].flatten(0, 1).float(), targets[:, 1:].flatten())
 
 
@@ -201,26 +215,29 @@ def without_dropout(model) -> None:
                 setattr(part, key, 0.0)
 
 
-def measure(name: str, options) -> dict:
+def measure(name: str, device: str, options) -> dict:
     """One model: what `--save` keeps of it."""
-    device, module = options.device, getattr(torch, options.device)
+    module = getattr(torch, device)
     torch.manual_seed(0)
     model, inputs = MODELS[name](options.small)
     without_dropout(model)
     model = model.to(device).train()
     inputs = torch.utils._pytree.tree_map(lambda t: t.to(device), inputs)
+    targets = targets_of(name, model, inputs)
 
     def loss(run):
         with torch.autocast(device, torch.bfloat16):
-            return run(model, inputs, targets_of(name, inputs))
+            return run(model, inputs, targets)
 
     start = time.perf_counter()
     compiled = torch.compile(loss_of)
     compared = [gradients(loss(run), model) for run in (compiled, loss_of)]
     record = {"model": name, "device": device, "torch": torch.__version__, "compile_s": time.perf_counter() - start}
     record["gradient_error"] = ((compared[0] - compared[1]).norm() / compared[1].norm()).item()
-    if options.warm:
-        return record
+    del compared
+    module.empty_cache()
+    print(READY, flush=True)
+    sys.stdin.readline()  # until it is this process's turn
 
     def step(run):
         loss(run).backward()
@@ -257,25 +274,47 @@ def line_of(record: dict) -> str:
     return f"{line}  gradients differ by {record['gradient_error']:.1e}  compiled in {record['compile_s']:.0f} s"
 
 
+class Child:
+    """A process that compiles a model, compares the gradients, and times it once it is told to."""
+
+    def __init__(self, name: str, device: str, options):
+        self.name, self.device, self.limit, self.lines = name, device, options.limit, []
+        command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--one", name, "--devices", device]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+    def read(self, last: str | None = None) -> Child:
+        """Takes lines until one is `last`, or until the end. The process is killed where that takes too long."""
+        timer = threading.Timer(self.limit, self.process.kill)
+        timer.start()
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+            if self.lines[-1] == last:
+                break
+        timer.cancel()
+        return self
+
+    def record(self) -> dict:
+        """What it measures, now that it may."""
+        with contextlib.suppress(BrokenPipeError):  # it has failed
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        self.read()
+        found = [json.loads(line) for line in self.lines if line.startswith('{"model"')]
+        if self.process.wait() == 0 and found:
+            return found[-1]
+        error = next((line for line in reversed(self.lines) if line), "no output")[:300]
+        return {"model": self.name, "device": self.device, "error": error}
+
+
 def in_processes(options) -> list[dict]:
-    """A process for each model, `--jobs` of them beside each other."""
-    waiting, running, records = list(options.models), {}, []
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            name = waiting.pop(0)
-            command = [sys.executable, os.path.abspath(__file__), *options.own, "--one", name]
-            running[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        name, process = next(iter(running.items()))
-        try:
-            out, err = process.communicate(timeout=options.limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = "", f"took over {options.limit} s"
-            process.communicate()
-        del running[name]
-        lines = [line for line in out.splitlines() if line.startswith('{"model"')]
-        error = (err.strip().splitlines() or ["no output"])[-1][:300]
-        records.append(json.loads(lines[-1]) if lines else {"model": name, "device": options.device, "error": error})
+    """A process for each model and device: `--jobs` of them compile beside each other, one at a time is timed."""
+    pairs = [(name, device) for name in options.models for device in options.devices]
+    records = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        children = list(pool.map(lambda pair: Child(*pair, options).read(READY), pairs))
+    for child in children:
+        records.append(child.record())
         print(line_of(records[-1]), flush=True)
         if options.save:
             with open(options.save, "a") as file:
@@ -285,27 +324,27 @@ def in_processes(options) -> list[dict]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="aule")
+    parser.add_argument("--devices", type=lambda text: text.split(","), default=["aule"])
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--warm", action="store_true", help="compile and compare, time nothing")
-    parser.add_argument("--jobs", type=int, default=1, help="with --warm: processes beside each other")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that compile beside each other")
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--sample-ms", type=float, default=300)
-    parser.add_argument("--limit", type=float, default=300, help="seconds for a model")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for compiling a model, and for timing it")
     parser.add_argument("--save", help="appends records, a line of JSON each")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.device == "aule":
-        import torch_aule  # noqa: F401
     if options.one:
-        print(json.dumps(measure(options.one, options)))
+        if options.devices == ["aule"]:
+            import torch_aule  # noqa: F401  makes the device
+        print(json.dumps(measure(options.one, options.devices[0], options)))
         return
-    options.own = [word for word in sys.argv[1:] if word]
     records = in_processes(options)
-    ratios = [r["eager_ms"] / r["compiled_ms"] for r in records if "eager_ms" in r]
-    if ratios:
-        print(f"{options.device} geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.3f}")
+    for device in options.devices:
+        ratios = [r["eager_ms"] / r["compiled_ms"] for r in records if "eager_ms" in r and r["device"] == device]
+        if ratios:
+            mean, least = statistics.geometric_mean(ratios), min(ratios)
+            print(f"{device}: geometric mean of {len(ratios)} {mean:.3f}, least {least:.3f}")
 
 
 if __name__ == "__main__":
