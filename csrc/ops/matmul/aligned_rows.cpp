@@ -72,7 +72,7 @@ double time_of_classes(const CoopMatPlan& x, const GemmProblem& g, const Product
                  after = uint64_t{ceil_div(g.m, 8 * x.tile.bm)} * 8 * ceil_div(g.n + 7, x.tile.bn) * g.batches;
   const uint64_t rounds = ceil_div(after, tuning.workgroups_per_round) - ceil_div(before, tuning.workgroups_per_round);
   for (const TileCost& cost : tuning.coopmat)
-    if (cost.tile == x.tile) return static_cast<double>(rounds) * g.k / 64 * cost.us;
+    if (cost.tile == x.tile) return static_cast<double>(rounds) * (g.k / 64.0 * cost.us + cost.ends_us);
   return 0;
 }
 
@@ -102,9 +102,9 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   of_copies.a.vec = of_copies.b.vec = 8;
   // Of copies of a and b the product may take row classes, when it is planned.
   const bool odd_a = x.a.vec != 8, odd_b = x.b.vec != 8,
-             odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g, overrides);
+             odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g);
   const bool always = overrides.aligned_rows == AlignedRows::always;
-  if (const auto classes = with_row_classes(x, g, overrides)) {
+  if (const auto classes = with_row_classes(x, g)) {
     const double saved = time_saved({.out = true}, x, g, tuning);
     if (always || saved > 1.5 * time_of_classes(x, g, tuning) + tuning.align_us)
       return GemmPlan{.transposed = today.transposed, .kernel = *classes};

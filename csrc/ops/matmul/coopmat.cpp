@@ -98,10 +98,13 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
     if (t.bm > t.bn && !x.a.k_major && x.b.k_major) continue;
     if (t.bn > t.bm && !x.b.k_major && x.a.k_major) continue;
     const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-    const uint32_t steps = ceil_div(g.k, t.bk), most = groups < per_round ? std::min(64u, ceil_div(steps, 4)) : 1;
+    const uint32_t steps = ceil_div(g.k, t.bk);
+    // Splits fill the last round. Of many rounds it is a small part.
+    const uint32_t most = groups < 4 * per_round ? std::min(groups < per_round ? 64u : 4u, ceil_div(steps, 4)) : 1;
     for (uint32_t wanted = 1; wanted <= most; ++wanted) {
       const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
-      double time = static_cast<double>(ceil_div(groups * splits, per_round)) * each * t.bk / 64 * cost.us;
+      double time =
+          static_cast<double>(ceil_div(groups * splits, per_round)) * (each * t.bk / 64.0 * cost.us + cost.ends_us);
       if (splits > 1)
         time += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * g.m * g.n * g.batches;
       if (best && time >= best_time) continue;
@@ -176,10 +179,8 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   return GemmPlan{transposed, x};
 }
 
-std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g, const Overrides& overrides) {
-  // On fragments of a known order (NVIDIA's) these stores have not run on any device yet: results are copied there.
-  const bool proven = plan.fragments == Fragments::opaque || overrides.aligned_rows == AlignedRows::always;
-  const bool serves = proven && plan.writes == CoopMatPlan::Writes::result && plan.out_vec == 1 && g.out.col == 1 &&
+std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g) {
+  const bool serves = plan.writes == CoopMatPlan::Writes::result && plan.out_vec == 1 && g.out.col == 1 &&
                       plan.fragments != Fragments::padded && plan.a.k_major && plan.b.k_major && plan.a.vec == 8 &&
                       plan.b.vec == 8 && g.m >= 8;
   if (!serves) return std::nullopt;

@@ -13,7 +13,7 @@ bool is_ordered(const MatrixLayout& layout);
 
 std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g);
 // The same plan for rows of out that start anywhere, if its kernel can store them as vec8s.
-std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g, const Overrides& overrides);
+std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g);
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan);
 
 }  // namespace aule::ops

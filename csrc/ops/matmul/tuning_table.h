@@ -11,7 +11,9 @@ namespace aule::ops {
 
 struct TileCost {
   TilePlan tile;
-  double us;  // microseconds that one multiprocessor takes for 64 k of the tile; workgroups on it do not overlap
+  // Microseconds that one multiprocessor takes for 64 k of the tile, and before the first and after the last of them;
+  // workgroups on it do not overlap.
+  double us, ends_us = 0;
 };
 
 struct ProductTuning {
