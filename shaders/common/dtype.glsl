@@ -22,9 +22,9 @@ bool is_integer_dtype(int dt) { return dt >= AULE_DT_I8 && dt <= AULE_DT_BOOL; }
 
 float bf16_to_float(uint bits) { return uintBitsToFloat(bits << 16); }
 uint float_to_bf16(float x) {
-  uint u = floatBitsToUint(x);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return (u >> 16) | 0x40u;  // keep NaN a NaN
-  return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const uint u = floatBitsToUint(x);
+  const bool is_number = (u & 0x7fffffffu) <= 0x7f800000u;  // NaN plus the half step could be an infinity or 0
+  return (is_number ? u + (0x7fffu + bitfieldExtract(u, 16, 1)) : 0x7fc00000u) >> 16;
 }
 
 // float64 arithmetic exists only in variants with the axis value C=double, which have
