@@ -1,5 +1,6 @@
 """Every test runs strict: an operator without a kernel of ours fails the test instead of running on the CPU."""
 
+import dataclasses
 import functools
 import os
 import re
@@ -64,6 +65,15 @@ def override():
     """`override(attention_variant="simt")`: until the test ends, plans are made so (torch_aule.tune.override)."""
     with ExitStack() as stack:
         yield lambda **values: stack.enter_context(tune.override(**values))
+
+
+@pytest.fixture
+def as_gpu(monkeypatch):
+    """What torch.compile generates for GPUs, on software devices too."""
+    from torch_aule._inductor import facts
+
+    gpu = dataclasses.replace(facts._facts(0), software=False)
+    monkeypatch.setattr(facts, "_facts", lambda index: gpu)
 
 
 @pytest.fixture

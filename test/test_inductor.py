@@ -1,7 +1,6 @@
 """torch.compile with generated kernels: graphs against eager, each form of kernel, dtypes, shapes, checks, caches."""
 
 import copy
-import dataclasses
 
 import pytest
 import sympy
@@ -32,14 +31,12 @@ def fresh():
 
 
 @pytest.fixture(params=["own", "gpu"])
-def forms(request, monkeypatch):
+def forms(request):
     """The forms of this device and, if it is a software device, those of GPUs: rows by subgroups, tiles, registers."""
-    own = facts._facts(0)
     if request.param == "gpu":
-        if not own.software:
+        if not facts._facts(0).software:
             pytest.skip("its own forms are those of GPUs")
-        gpu = dataclasses.replace(own, software=False)
-        monkeypatch.setattr(facts, "_facts", lambda index: gpu)
+        request.getfixturevalue("as_gpu")
     return request.param
 
 

@@ -1,6 +1,5 @@
 """Graph patterns of torch.compile: epilogues of products, hand-written attention, softmax in one pass, lists."""
 
-import dataclasses
 import functools
 import re
 
@@ -38,13 +37,6 @@ def fresh():
     with fresh_inductor_cache():
         yield
     torch._dynamo.reset()
-
-
-@pytest.fixture
-def as_gpu(monkeypatch):
-    """What is generated for GPUs, on software devices too."""
-    gpu = dataclasses.replace(facts._facts(0), software=False)
-    monkeypatch.setattr(facts, "_facts", lambda index: gpu)
 
 
 def as_double(x):

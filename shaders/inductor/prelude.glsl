@@ -59,6 +59,17 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef {
 #define AULE_PACK_U8(w, i, x) put_bits(w, i, 1, uint(x))
 #define AULE_PACK_BOOL(w, i, x) put_bits(w, i, 1, (x) ? 1u : 0u)
 
+// Elements of `size` bytes that may begin between the addresses of whole vectors.
+Words load_any_words(uint64_t address, int size, bool is_aligned) {
+  if (is_aligned) return load_words(address, size * VEC_ELEMS);
+  Words r;
+  [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) {
+    const uint64_t at = address + uint64_t(i * size);
+    put_bits(r, i, size, size == 4 ? U32Ref(at).v : size == 2 ? uint(U16Ref(at).v) : uint(U8Ref(at).v));
+  }
+  return r;
+}
+
 // Functions for each type that computes.
 #undef C_float
 #undef C_int
@@ -117,6 +128,7 @@ double quotient(double x, double y) { return x / y; }
 #define quick_exp exp_
 #define quick_tanh tanh_
 #define quick_sigmoid sigmoid_
+#define softmax_term exp_
 #else
 float quick_exp(float x) {
   precise float high = x * 1.44269502;
@@ -124,6 +136,8 @@ float quick_exp(float x) {
   const float y = exp2(high);
   return abs(high) < 126.0 ? y + y * (low * LN2) : y;
 }
+// The terms of a sum of e^x with x <= 0 whose largest is 1. Where rounding x log2(e) costs much, the term is small.
+float softmax_term(float x) { return exp2(x * 1.44269502); }
 float quick_tanh(float x) {
   const float a = abs(x), z = x * x;
   const float near = ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z -
@@ -133,6 +147,7 @@ float quick_tanh(float x) {
 float quick_sigmoid(float x) { return 1.0 / (1.0 + quick_exp(-x)); }
 #ifdef AULE_WITH_DOUBLE
 double quick_exp(double x) { return exp_(x); }
+double softmax_term(double x) { return exp_(x); }
 double quick_tanh(double x) { return tanh_(x); }
 double quick_sigmoid(double x) { return sigmoid_(x); }
 #endif

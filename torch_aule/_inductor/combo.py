@@ -25,6 +25,7 @@ def is_part(kernel) -> bool:
     return (
         not kernel.is_reduction
         and not is_tiled(made.layout)
+        and not made.layout.row_length
         and not kernel.uses_errors
         and kernel.index_type == "int"
         and made.arguments[-1].isdigit()

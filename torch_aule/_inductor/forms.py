@@ -57,6 +57,9 @@ class Form:
         return self.local // self.threads
 
 
+_VECTORS = 4  # of a row in registers of an invocation
+
+
 def _power_of_two(x: int) -> int:
     return 1 << max(0, (x - 1).bit_length())
 
@@ -97,14 +100,20 @@ def reduction_form(
         local = 64 if threads == 1 else threads
         return Form(local=local, vec=vec, threads=threads, combine="none" if threads == 1 else "shared")
     subgroup = device.subgroup_size
+    shared = -(-vectors // _VECTORS)  # invocations that would share a row
     if vectors <= subgroup * 4 and device.shuffles:
         # Part of a subgroup for each row: no barrier.
-        threads = min(subgroup, _power_of_two(-(-vectors // 4)) if rows >= 4096 else _power_of_two(vectors))
+        threads = min(subgroup, _power_of_two(shared) if rows >= 4096 else _power_of_two(vectors))
         items = -(-vectors // threads)
         local = 256 if 256 <= device.max_workgroup_invocations else subgroup
         combine = "none" if threads == 1 else "subgroup"
         return Form(local, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
-    threads = min(_power_of_two(-(-vectors // 4)), 1024 if vectors > 4096 else 256, device.max_workgroup_invocations)
+    # Where rows are too few to fill the device, each is spread over more invocations.
+    most = 256
+    while most < 1024 and (rows * most < device.multiprocessors * 1024 or keeps and vectors > most * max_items):
+        most *= 2
+    wanted = _power_of_two(vectors if rows < device.multiprocessors else shared)
+    threads = min(wanted, most, device.max_workgroup_invocations)
     threads = max(threads, 64)
     items = -(-vectors // threads)
     combine = "group" if device.shuffles else "shared"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sympy
 from torch._inductor.codegen.common import PythonPrinter
 
+from torch_aule._inductor.columns import column_lines
 from torch_aule._inductor.lanes import LANES, lane_groups, lane_lines, uniform_entries
-from torch_aule._inductor.source import is_float_size
+from torch_aule._inductor.odd_rows import odd_row_groups, odd_row_lines
+from torch_aule._inductor.signature import is_float_size
 from torch_aule._inductor.statements import Reduction
 from torch_aule._inductor.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule._inductor.types import compute_type
@@ -24,10 +26,12 @@ def groups_text(layout) -> str:
         return tile_groups_text(layout, PythonPrinter().doprint)
     if layout.lanes:
         return str(lane_groups(layout))
+    if layout.row_length:
+        return odd_row_groups(layout)
     if not layout.kernel.is_reduction:
         per_group = layout.form.local * layout.vec
     else:
-        per_group = layout.form.rows
+        per_group = layout.form.rows * layout.columns
     if isinstance(numel, (int, sympy.Integer)):
         return str(-(-int(numel) // per_group))
     return f"-(-({PythonPrinter().doprint(numel)}) // {per_group})"
@@ -36,7 +40,9 @@ def groups_text(layout) -> str:
 def main_lines(layout) -> None:
     """Append the lines of main() to ``layout.lines``, and shared variables to ``layout.shared_lines``."""
     layout.shared_lines = []
-    if layout.kernel.is_reduction:
+    if layout.columns > 1:
+        column_lines(layout)
+    elif layout.kernel.is_reduction:
         _rows(layout)
         for stage in range(layout.stages):
             layout.row_statements(stage, 1)
@@ -45,6 +51,8 @@ def main_lines(layout) -> None:
         tile_lines(layout)
     elif layout.lanes:
         lane_lines(layout)
+    elif layout.row_length:
+        odd_row_lines(layout)
     else:
         _pointwise(layout)
     body, layout.lines = layout.lines, []

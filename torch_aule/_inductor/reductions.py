@@ -144,15 +144,17 @@ def _online_softmax(kind: str, dtype, value, new_name) -> Reduction:
         largest = functools.reduce(lambda a, b: f"max({a}, {b})", [top, *others])
         return (
             f"{{ const {real} m_ = {largest}, b_ = m_ == {lowest} ? {zero} : m_; "
-            f"{total} = {total} * quick_exp({top} - b_) + {added}; "
+            f"{total} = {total} * softmax_term({top} - b_) + {added}; "
             f"{top} = is_nan({total}) && m_ != {highest} ? {literal(math.nan, acc)} : m_; }}"
         )
 
     def take(values: list[str]) -> str:
-        return join(values, " + ".join(f"quick_exp({x} - b_)" for x in values))
+        terms = [f"softmax_term({x} - b_)" for x in values]
+        halves = (terms[::2], terms[1::2])  # two chains of sums are shorter than one
+        return join(values, " + ".join(f"({' + '.join(half)})" for half in halves if half))
 
     def pair(other_top: str, other_total: str) -> str:
-        return join([other_top], f"{other_total} * quick_exp({other_top} - b_)")
+        return join([other_top], f"{other_total} * softmax_term({other_top} - b_)")
 
     names, dtypes = (top, total), (acc, acc)
     combine = pair(f"{top}_other", f"{total}_other")

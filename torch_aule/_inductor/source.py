@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import sympy
 import torch
-from torch._inductor.codegen.common import SizeArg, TensorArg, is_buffer_removed
+from torch._inductor.codegen.common import is_buffer_removed
 from torch._inductor.virtualized import V
 
 from torch_aule._inductor import config
+from torch_aule._inductor.columns import COLUMNS, has_vector_columns
 from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
 from torch_aule._inductor.lanes import (
     LANES,
@@ -24,12 +25,14 @@ from torch_aule._inductor.lanes import (
     row_load_text,
     store_text,
 )
-from torch_aule._inductor.statements import Statement, crossing, dtypes_of, stages_of
+from torch_aule._inductor.odd_rows import ROW_BASE, find_odd_rows, is_row_vector, row_words
+from torch_aule._inductor.signature import head_of, params_of
+from torch_aule._inductor.statements import Statement, crossing, stages_of
 from torch_aule._inductor.tile import is_tiled
 from torch_aule._inductor.types import STORAGE, compute_type
 from torch_aule._inductor.unroll import loop_head
 
-__all__ = ["INCLUDES", "Definition", "define", "is_float_size", "is_persistent", "is_read_once"]
+__all__ = ["INCLUDES", "Definition", "define", "is_persistent", "is_read_once"]
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,15 @@ class _Layout:
         self.element_entries = [e for e in self.entries.values() if e.prefix == self.prefix]
         self.inner = {e.name for e in self.element_entries if e.divisor == 1}
         self.origin, self.peeled = sympy.Integer(0), False
+        self.row_length, self.flat, self.hoisted = 0, set(), []  # of odd_rows.py
         self.vec = self._vector_width()
+        if self.vec == 1 and not is_tiled(self):
+            find_odd_rows(self)
         self.lanes = lane_blocks(self) if config.vectors else 0
         if self.lanes:
             self.vec = VEC
         self.lane_columns = self.lane_rows = False
+        self.columns = 1  # of an invocation
         self.kept = crossing(self.statements)
         self.stages = stages_of(self.statements)
         self.form = self._form()
@@ -163,9 +170,15 @@ class _Layout:
             return False
         return _multiple(self.first_of_row(access) - self.origin, vec)
 
+    @staticmethod
+    def is_multiple(expr: sympy.Expr, of: int) -> bool:
+        """True if each term of an index is known to be a multiple of `of`."""
+        return _multiple(expr, of)
+
     def first_of_row(self, access) -> sympy.Expr:
         """The index where the element axis begins."""
-        return access.index.subs({s: 0 for s in access.index.free_symbols if s.name in self.inner})
+        symbols = [s for s in access.index.free_symbols if s.name in self.inner]
+        return access.index.subs({s: ROW_BASE if s.name in self.flat else 0 for s in symbols})
 
     def _vector_width(self) -> int:
         if not config.vectors or is_tiled(self):
@@ -221,6 +234,8 @@ class _Layout:
             self.lane_columns = config.vectors and not self.kept and has_lane_columns(self)
             if self.lane_columns:
                 return Form(local=LANES, items=int(n), column=True)
+            if has_vector_columns(self):
+                self.columns = COLUMNS
         elif config.vectors and not self.kept and has_lane_rows(self):
             self.lane_rows, self.vec = True, 2
             return Form(LANES, 2, LANES, int(n) // (2 * LANES), combine="subgroup")
@@ -229,7 +244,7 @@ class _Layout:
         known = isinstance(n, (int, sympy.Integer))
         form = reduction_form(
             self.device,
-            self._hint(numel),
+            self._hint(numel) // self.columns,
             self._hint(n),
             known=known,
             keeps=known and self.kernel.persistent_reduction,
@@ -253,7 +268,8 @@ class _Layout:
         for s in self.statements:
             if s.load is None or not s.per_element:
                 continue
-            along_r += self.step(s.load.index, self.inner) == 1
+            if not rows or any(symbol.name in rows for symbol in s.load.index.free_symbols):  # else one row for all
+                along_r += self.step(s.load.index, self.inner) == 1
             along_x += bool(rows) and self.step(s.load.index, rows) == 1
         return along_x > along_r
 
@@ -312,13 +328,14 @@ class _Layout:
 
     def elements(self, stage: int, depth: int, base: str, item: str) -> None:
         """The statements of one vector of elements (or one element) that begins at `base`."""
-        statements = [s for s in self.statements if s.stage == stage and s.per_element]
+        done = {id(s) for s in self.hoisted}
+        statements = [s for s in self.statements if s.stage == stage and s.per_element and id(s) not in done]
         later = [n for n in self.kept if any(n in s.uses and s.stage == stage for s in statements)]
         vec, inner = self.vec, self.inner
         uniform, apart = self._split(statements) if vec > 1 else ([], statements)
         used = set().union(*(s.uses for s in statements)) if statements else set()
         for entry in self.element_entries:
-            if entry.name in used:
+            if entry.name in used and (entry.name in inner or not self.row_length):
                 name = f"{entry.name}_base" if vec > 1 and entry.name in inner else entry.name
                 self.line(depth, f"const {self.index} {name} = {self.entry_text(entry, base)};")
         for s in uniform:
@@ -333,6 +350,12 @@ class _Layout:
             words = f"load_words({address}, {vec * size})"
             if self.uses_lanes:
                 words = load_text(self, s.load) if self.lanes else row_load_text(self, s.load)
+            elif self.row_length:
+                words = row_words(self, s.load, address)
+            if s.mask is not None:
+                self.line(depth, f"Words w{stage}_{number};")
+                self.line(depth, f"if ({s.mask}) w{stage}_{number} = {words};")
+                continue
             self.line(depth, f"const Words w{stage}_{number} = {words};")
         for number, s in enumerate(s for s in apart if id(s) in stores):
             stores[id(s)] = f"o{stage}_{number}"
@@ -354,8 +377,8 @@ class _Layout:
                 self.line(inside, f"{compute_type(self.kept[name])} {name} = {name}_kept{slot};")
         for s in apart:
             if id(s) in loads:
-                suffix = STORAGE[s.load.dtype][0]
-                self.line(inside, f"{compute_type(s.dtype)} {s.defines} = AULE_UNPACK_{suffix}({loads[id(s)]}, v);")
+                value = f"AULE_UNPACK_{STORAGE[s.load.dtype][0]}({loads[id(s)]}, v)"
+                self.statement(replace(s, load=None, text=value), inside)
             elif id(s) in stores:
                 suffix = STORAGE[s.store.dtype][0]
                 self.line(inside, f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});")
@@ -403,7 +426,12 @@ class _Layout:
         loads, stores = {}, {}
         for s in apart:
             access = s.load or s.store
-            if access is None or s.mask is not None or s.atomic or not self.is_dense(access, self.vec):
+            if access is None or s.atomic:
+                continue
+            if self.row_length and s.load is not None:
+                if s.mask in varying or not is_row_vector(self, access):
+                    continue
+            elif s.mask is not None or not self.is_dense(access, self.vec):
                 continue
             if self.lane_rows and access.dtype != torch.float32:
                 continue
@@ -426,8 +454,8 @@ def define(kernel, device: DeviceFacts) -> Definition:
 
     layout = _Layout(kernel, device)
     main_lines(layout)
-    signature, arguments, params = _params(kernel, layout)
-    head = _head(kernel, layout)
+    signature, arguments, params = params_of(kernel, layout)
+    head = head_of(kernel, layout)
     struct = ["struct Params {", *("  " + member for member in params), "};", *INCLUDES]
     if kernel.uses_errors:
         struct.append('#include "inductor/errors.glsl"')
@@ -436,63 +464,3 @@ def define(kernel, device: DeviceFacts) -> Definition:
     text = "\n".join([*head, *struct, *layout.shared_lines, "void main() {", *layout.lines, "}", ""])
     call = (*arguments, groups_text(layout))
     return Definition(text, signature, call, tuple(head), tuple(params), tuple(layout.lines), layout)
-
-
-def is_float_size(expr) -> bool:
-    """True for a size that is a floating-point number, as those of interpolation may be."""
-    return getattr(expr, "is_integer", None) is False
-
-
-def _params(kernel, layout) -> tuple[str, list[str], list[str]]:
-    names, calls, kinds, _ = kernel.args.python_argdefs()
-    loaded = {s.load.argument for s in layout.statements if s.load is not None}
-    atomic = {s.store.argument for s in layout.statements if s.atomic}
-    stored = {s.store.argument for s in layout.statements if s.store is not None}
-    signature, arguments, params = "", [], []
-    for name, call, kind in zip(names, calls, kinds, strict=True):
-        name = name.name
-        if isinstance(kind, TensorArg):
-            if name in kernel.host_scalars:
-                dtype = kernel.host_scalars[name]
-                signature += "h"
-                params.append(f"{compute_type(dtype) if dtype != torch.bool else 'int'} {name};")
-            else:
-                reads, writes = name in loaded or name in atomic, name in stored
-                signature += "m" if reads and writes else "w" if writes else "r"
-                params.append(f"uint64_t {name};")
-            arguments.append(call)
-        elif isinstance(kind, SizeArg):
-            is_float = is_float_size(kind.expr)
-            signature += "f" if is_float else "l"
-            params.append(f"{'float' if is_float else 'int64_t'} {name};")
-            arguments.append(V.graph.wrapper_code.val_to_arg_str(call) if not isinstance(call, str) else call)
-        else:
-            raise NotImplementedError(f"generated kernels have no argument {kind}")
-    if kernel.uses_errors:
-        signature += "et"  # filled by the launch
-        params += ["uint64_t errors;", "uint error_tag;"]
-    if layout.uses_lanes:
-        signature += "n"  # this, too
-        params.append("uint digits[8];")
-    return signature, arguments, params
-
-
-def _head(kernel, layout) -> list[str]:
-    lines = []
-    if torch.float64 in dtypes_of(layout.statements) | set(kernel.host_scalars.values()):
-        lines += ["#pragma aule feature float64", "#define C_double"]
-    if layout.device.software:
-        lines.append("#define AULE_SOFTWARE")
-    if layout.form.combine in ("subgroup", "group") or layout.uses_lanes:
-        lines += [
-            "#pragma aule feature subgroup_shuffle",
-            "#extension GL_KHR_shader_subgroup_basic : require",
-            "#extension GL_KHR_shader_subgroup_shuffle : require",
-            "#define AULE_SHUFFLES",
-        ]
-    if any(s.atomic and s.store.dtype == torch.float32 for s in layout.statements) and layout.device.float32_atomic_add:
-        lines += ["#pragma aule feature float32_atomic_add", "#extension GL_EXT_shader_atomic_float : require"]
-        lines.append("#define AULE_ATOMIC_FLOAT")
-    lines.append(f"#define VEC_ELEMS {max(layout.vec, 4)}")
-    lines.append(f"layout(local_size_x = {layout.form.local}) in;")
-    return lines

@@ -1,0 +1,167 @@
+"""Kernels that torch.compile generates for GPUs: columns by vectors, and rows that begin anywhere."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import assert_close, needs_shader_compiler
+
+pytest.importorskip("torch._inductor.codegen.simd")
+needs_shader_compiler()
+
+from torch._inductor.utils import fresh_inductor_cache, run_and_get_code  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("as_gpu")
+TOLERANCE = {torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+COLUMNS, ROWS = "const bool row_exists = row <", "const int row_base ="
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    with fresh_inductor_cache():
+        yield
+    torch._dynamo.reset()
+
+
+def check(device, function, *inputs, form, dtype=torch.float32, tolerance=None):
+    """Compiled against float64; the code has the text `form`, of the form that is meant."""
+    own = [x.to(dtype).to(device) if x.is_floating_point() else x.to(device) for x in inputs]
+    wide = [x.cpu().double() if x.is_floating_point() else x.cpu() for x in own]
+    actual, codes = run_and_get_code(torch.compile(function, fullgraph=True), *own)
+    assert any(form in code for code in codes), "another form"
+    flat, wanted = (torch.utils._pytree.tree_leaves(x) for x in (actual, function(*wide)))
+    assert len(flat) == len(wanted)
+    for a, e in zip(flat, wanted, strict=True):
+        limit = tolerance or TOLERANCE[dtype]
+        scale = e.abs().max().clamp(min=1).item() if e.is_floating_point() else 0
+        assert_close(a.double() if e.is_floating_point() else a, e, rtol=limit, atol=limit * scale)
+
+
+def gelu_gradient(g, x):
+    return torch.ops.aten.gelu_backward(g, x).sum(0)
+
+
+def norm_gradients(g, x, mean, rstd):
+    normal = (x - mean) * rstd
+    return (g * normal).sum(0), g.sum(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows, columns", [(9, 8), (37, 64), (300, 20), (5001, 64), (64, 1536)])
+def test_sums_of_columns(device, dtype, rows, columns):
+    x = torch.randn(rows, columns, dtype=torch.float64)
+    check(device, lambda x: (x * 2).sum(0), x, form=COLUMNS, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_that_sum_over_rows(device, dtype):
+    g, x = torch.randn(2, 700, 96, dtype=torch.float64)
+    mean, rstd = torch.randn(700, 1, dtype=torch.float64), torch.rand(700, 1, dtype=torch.float64) + 0.5
+    check(device, gelu_gradient, g, x, form=COLUMNS, dtype=dtype)
+    torch._dynamo.reset()
+    check(device, norm_gradients, g, x, mean, rstd, form=COLUMNS, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.var(0),
+        lambda x: torch.var_mean(x, 0, correction=0),
+        lambda x: (x.amax(0), x.amin(0)),
+        lambda x: x.argmax(0),
+        lambda x: x.argmin(0),
+        lambda x: (x > 0).sum(0),
+        lambda x: (x > 3).any(0),
+        lambda x: x.sum(0) / x.shape[0] + x.amax(0),
+        lambda x: torch.cat([x, x * 2]).sum(0),
+    ],
+    ids=["var", "var_mean", "extremes", "argmax", "argmin", "count", "any", "two", "cat"],
+)
+def test_reductions_of_columns(device, function):
+    check(device, function, torch.randn(150, 40, dtype=torch.float64), form=COLUMNS)
+
+
+def test_nan_in_one_column(device):
+    x = torch.randn(33, 16, dtype=torch.float64)
+    x[5, 3] = torch.nan
+    check(device, lambda x: (x.amax(0), x.sum(0)), x.nan_to_num(), form=COLUMNS)
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: (x.amax(0), x.sum(0)))(x.float().to(device))
+    for result in found:
+        assert result.isnan().nonzero().tolist() == [[3]]
+
+
+def test_columns_of_parts_and_views(device):
+    x, y = torch.randn(6, 50, 32, dtype=torch.float64), torch.randn(50, 64, dtype=torch.float64)
+    check(device, lambda x: x.mean(1), x, form=COLUMNS)
+    torch._dynamo.reset()
+    check(device, lambda y: (y[:, ::2] * y[:, 32:]).sum(0), y, form=COLUMNS)
+    torch._dynamo.reset()
+    check(device, lambda x, y: (x[2] + y[:, 4:36]).sum(0), x, y, form=COLUMNS)
+
+
+def test_columns_of_unaligned_tensors(device):
+    """An offset of one element: the loads that were vectors must not be."""
+    base = torch.randn(40 * 32 + 1, dtype=torch.float64)
+    f = torch.compile(lambda x: x.sum(0))
+    for offset in (0, 1):
+        x = base.float().to(device)[offset : offset + 1280].view(40, 32)
+        assert_close(f(x).double(), base[offset : offset + 1280].view(40, 32).sum(0), rtol=3e-5, atol=3e-5)
+
+
+def softmax_gradient(x, row, gradient):
+    """Of logits of which the last of each text is left out."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    return F.pad(torch.exp(wide[:, :-1] - row) * gradient, (0, 0, 0, 1)).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [1025, 1031, 4099])
+def test_rows_that_begin_anywhere(device, dtype, n):
+    x, y = torch.randn(2, 7, n, dtype=torch.float64)
+    row, column = torch.randn(7, 1, dtype=torch.float64), torch.randn(n, dtype=torch.float64)
+    check(device, lambda x, y, r, c: torch.tanh(x) * r + y * c, x, y, row, column, form=ROWS, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_that_are_partly_left_out(device, dtype):
+    x, row = torch.randn(3, 5, 1031, dtype=torch.float64), torch.randn(3, 4, 1, dtype=torch.float64)
+    gradient = torch.randn(3, 4, 1, dtype=torch.float64)
+    check(device, softmax_gradient, x, row, gradient, form=ROWS, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:, 1:] * 2 + x[:, :-1],
+        lambda x: F.pad(x, (3, 4)) + 1,
+        lambda x: torch.cat([x * 2, x[:, :3] - 1], 1),
+        lambda x: x.flip(1) + x,
+        lambda x: (x > 0, x.double().float() + 1),
+        lambda x: torch.where(x[:, 1:] > x[:, :1], x[:, 1:], torch.arange(1, x.shape[1], device=x.device)),
+        lambda x: (x[:, 1:].to(torch.int32), x[:, 1:].abs()),
+    ],
+    ids=["shifted", "pad", "cat", "flip", "bool", "index", "int"],
+)
+def test_views_of_long_odd_rows(device, function):
+    x = torch.randn(5, 1030, dtype=torch.float64)
+    own = x.float().to(device)
+    actual = torch.compile(function, fullgraph=True)(own)
+    expected = function(own)
+    for a, e in zip(*(torch.utils._pytree.tree_leaves(r) for r in (actual, expected)), strict=True):
+        assert_close(a, e.cpu(), rtol=1e-6, atol=1e-6)
+
+
+def test_long_odd_rows_are_changed_in_place(device):
+    x, row = torch.randn(6, 1027), torch.randn(6, 1)
+
+    def change(x, row):
+        x.mul_(row).add_(x[:, :1] * 0 + 1)
+        return x * 2
+
+    own = x.clone().to(device)
+    twice = torch.compile(change)(own, row.to(device))
+    expected = x * row + 1
+    assert_close(own, expected, rtol=1e-6, atol=1e-6)
+    assert_close(twice, expected * 2, rtol=1e-6, atol=1e-6)
