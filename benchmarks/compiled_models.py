@@ -190,13 +190,13 @@ def targets_of(name: str, model, inputs):
     if name == "gpt2" or name in TOKENS:
         return inputs if name == "gpt2" else inputs[TOKENS[name]]
     with torch.no_grad():
-        return torch.randn_like(result_of(model, inputs))
+        return torch.randn_like(result_of(model, inputs), dtype=next(model.parameters()).dtype)
 
 
 def loss_of(model, inputs, targets):
     value = result_of(model, inputs)
     if targets.is_floating_point():
-        return F.mse_loss(value.float(), targets)
+        return F.mse_loss(value.to(targets.dtype), targets)
     return F.cross_entropy(value[:, :-1].flatten(0, 1).float(), targets[:, 1:].flatten())
 
 

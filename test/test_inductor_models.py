@@ -35,9 +35,10 @@ def wider(x, rows):
 def compare(model, run, inputs, name):
     reference = copy.deepcopy(model).cpu().double()
     wide = tree_map(lambda t: t.double() if t.is_floating_point() else t, inputs)
-    expected = loss_of(reference, wide, targets_of(name, wide))
+    targets = targets_of(name, reference, wide)
+    expected = loss_of(reference, wide, targets)
     own = tree_map(lambda t: t.to("aule"), inputs)
-    actual = run(model, own, targets_of(name, own))
+    actual = run(model, own, (targets.float() if targets.is_floating_point() else targets).to("aule"))
     torch.testing.assert_close(actual.cpu().double(), expected.double(), rtol=1e-5, atol=1e-6)
     wanted = gradients(expected, reference)
     error = (gradients(actual, model) - wanted).norm() / wanted.norm()
