@@ -54,6 +54,21 @@ def test_convolution(case):
     with_gradients(lambda x, w, b: function(x, w, b, **options), [x, w, b], torch.randn_like(out))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("channels, images", [(64, 7), (3, 9), (1700, 2)])  # 3 + 3 + 1 images; each apart; all at once
+def test_depthwise_weights_from_parts_of_the_images(device, dtype, channels, images):
+    x, w = torch.randn(images, channels, 6, 7), torch.randn(channels, 1, 5, 5)
+    leaf = w.to(dtype).to(device).requires_grad_()
+    y = F.conv2d(x.to(dtype).to(device), leaf, padding=2, stride=(1, 2), groups=channels)
+    g = torch.randn_like(y)
+    wide = w.double().requires_grad_()
+    expected = F.conv2d(x.to(dtype).double(), wide, padding=2, stride=(1, 2), groups=channels)
+    (wanted,) = torch.autograd.grad(expected, wide, g.cpu().double())
+    (actual,) = torch.autograd.grad(y, leaf, g)
+    limit = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+    assert_close(actual.double(), wanted, rtol=limit, atol=limit * wanted.abs().max().item())
+
+
 @pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_convolution_half(dtype):

@@ -4,15 +4,17 @@
 //   x[N, G*Ci, I], w[G*Co, Ci, K], y[N, G*Co, O] with I, K, O 3-D extents (1-D and 2-D have 1 in front)
 //   none:   y[n, g*Co + co, o] = sum over ci, k of x[n, g*Ci + ci, o*stride - pad + k*dilation] * w[g*Co + co, ci, k]
 //   input:  gx = the transpose over o;   weight: gw = the correlation over n and o
-// One invocation per element of the result; float32 accumulation.
+// One invocation per element of the result; float32 accumulation. A depthwise layer has few weights, each the sum over
+// all positions of all images: so w is [parts][G*Co, Ci, K] there, and each part sums over `images` of them.
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int RESULT_DTYPE = 0;
 struct Params {
   uint64_t x, w, y, n;  // n: invocations
   int size[3], out_size[3], kernel[3], stride[3], pad[3], dilation[3];
-  int batch, groups, ci, co;
+  int batch, groups, ci, co, images;
 };
 #include "common/params.glsl"
 
@@ -40,7 +42,7 @@ void main() {
           load_float(p.w, weight + uint64_t(k), DTYPE);
     }
   }
-  store_float(p.y, id, DTYPE, sum);
+  store_float(p.y, id, RESULT_DTYPE, sum);
 #elif defined(GRAD_input)
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -65,13 +67,15 @@ void main() {
              load_float(p.w, (out_channel * uint64_t(p.ci) + uint64_t(ci)) * uint64_t(taps) + uint64_t(k), DTYPE);
     }
   }
-  store_float(p.x, id, DTYPE, sum);
+  store_float(p.x, id, RESULT_DTYPE, sum);
 #else
   int k = int(id % uint64_t(taps));
   int ci = int((id / uint64_t(taps)) % uint64_t(p.ci));
-  int channel = int(id / uint64_t(taps * p.ci)), g = channel / p.co;
+  uint64_t row = id / uint64_t(taps * p.ci);
+  int channel = int(row % uint64_t(p.groups * p.co)), g = channel / p.co;
+  int first = int(row / uint64_t(p.groups * p.co)) * p.images;
   int kz = k / (p.kernel[1] * p.kernel[2]), ky = (k / p.kernel[2]) % p.kernel[1], kx = k % p.kernel[2];
-  for (int n = 0; n < p.batch; ++n) {
+  for (int n = first; n < min(first + p.images, p.batch); ++n) {
     uint64_t from = (uint64_t(n) * uint64_t(p.groups * p.ci) + uint64_t(g * p.ci + ci)) * uint64_t(in_plane);
     uint64_t out_ = (uint64_t(n) * uint64_t(p.groups * p.co) + uint64_t(channel)) * uint64_t(out_plane);
     float part = 0.0;  // one partial sum per image keeps the error of long sums small
@@ -91,6 +95,6 @@ void main() {
     }
     sum += part;
   }
-  store_float(p.w, id, DTYPE, sum);
+  store_float(p.w, id, RESULT_DTYPE, sum);
 #endif
 }

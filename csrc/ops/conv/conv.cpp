@@ -87,7 +87,7 @@ const at::Tensor& result_of(ConvPass pass, const at::Tensor& x, const at::Tensor
 }
 
 void launch_direct(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
-                   int64_t groups) {
+                   int64_t groups, int64_t images) {
   const at::Tensor& result = result_of(pass, x, w, y);
   if (result.numel() == 0) return;
   ConvDirectParams p{};
@@ -102,11 +102,27 @@ void launch_direct(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, co
   p.groups = static_cast<int32_t>(groups);
   p.ci = static_cast<int32_t>(x.size(1) / groups);
   p.co = static_cast<int32_t>(y.size(1) / groups);
+  p.images = static_cast<int32_t>(images);
   const auto grad = pass == ConvPass::forward ? ConvDirectGRAD::none
                     : pass == ConvPass::input ? ConvDirectGRAD::input
                                               : ConvDirectGRAD::weight;
-  launch(current(x), kernel::conv_direct(grad), {.dtype = dtype_of(x, "convolution")}, p, args,
-         linear_grid(ceil_div(p.n, kConvLocal)));
+  const ConvDirectSpec spec{.dtype = dtype_of(pass == ConvPass::input ? y : x, "convolution"),
+                            .result_dtype = dtype_of(result, "convolution")};
+  launch(current(x), kernel::conv_direct(grad), spec, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+}
+
+// The gradient of few weights is summed in parts, so that the device has enough to do; then the parts are added.
+void launch_direct(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y,
+                   int64_t groups) {
+  const int64_t images = x.size(0), enough = caps_of(x).is_software() ? 1 << 12 : 1 << 18;
+  const int64_t wanted = std::min<int64_t>(images, ceil_div(enough, std::max<int64_t>(w.numel(), 1)));
+  if (pass != ConvPass::weight || wanted <= 1) return launch_direct(g, pass, x, w, y, groups, images);
+  const int64_t each = ceil_div(images, wanted);
+  std::vector<int64_t> shape{ceil_div(images, each)};
+  shape.insert(shape.end(), w.sizes().begin(), w.sizes().end());
+  const at::Tensor parts = at::empty(shape, w.options().dtype(at::kFloat));
+  launch_direct(g, pass, x, parts, y, groups, each);
+  w.copy_(parts.sum(0));
 }
 
 // Halves of what is summed over, one after the other. All operands have three spatial dimensions, are contiguous and
