@@ -28,14 +28,13 @@ def find_odd_rows(layout) -> bool:
         return False
     numel = layout.trees["x"].numel
     flat = {e.name for e in layout.element_entries if e.divisor == 1 and e.length == numel}
-    inner = [e for e in layout.element_entries if e.divisor == 1 and e.name not in flat]
-    sizes = [numel, *(e.length for e in inner), *(e.divisor for e in layout.element_entries)]
-    if len(inner) != 1 or not all(isinstance(size, (int, sympy.Integer)) for size in sizes):
+    inner = [e.length for e in layout.element_entries if e.divisor == 1 and e.name not in flat]
+    outer = [e.divisor for e in layout.element_entries if e.divisor != 1]
+    if not all(isinstance(size, (int, sympy.Integer)) for size in (numel, *inner, *outer)):
         return False
-    length = int(inner[0].length)
-    if length < _SHORTEST or int(numel) % length:
-        return False
-    if any(e.divisor != 1 and int(e.divisor) % length for e in layout.element_entries):
+    lengths = {int(size) for size in inner} or {min((int(size) for size in outer), default=0)}
+    length = lengths.pop()
+    if lengths or length < _SHORTEST or any(int(size) % length for size in (numel, *outer)):
         return False
     if any(s.atomic or (s.defines is None and s.store is None) for s in layout.statements):
         return False
