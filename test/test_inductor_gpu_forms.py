@@ -165,3 +165,9 @@ def test_long_odd_rows_are_changed_in_place(device):
     expected = x * row + 1
     assert_close(own, expected, rtol=1e-6, atol=1e-6)
     assert_close(twice, expected * 2, rtol=1e-6, atol=1e-6)
+
+
+def test_softmax_of_no_dimension(device):
+    x = torch.randn((), device=device)
+    assert torch.compile(lambda x: torch.softmax(x, 0))(x).item() == 1
+    assert torch.compile(lambda x: torch.log_softmax(x, -1))(x).item() == 0

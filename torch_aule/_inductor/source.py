@@ -93,7 +93,7 @@ def is_read_once(x: torch.Tensor, dim: int) -> bool:
     """True if a reduction over `dim` of a tensor of a graph keeps its rows in registers, or should read them again."""
     from torch_aule._inductor import facts
 
-    if facts.is_software(x.device):  # memory costs it less than another exponential function
+    if facts.is_software(x.device) or x.dim() == 0:  # memory costs it less than another exponential function
         return True
     n = x.shape[dim]
     return isinstance(n, int) and n <= _most_elements(dim % x.dim() != x.dim() - 1)
