@@ -17,6 +17,7 @@ from torch_aule._inductor.unroll import loop_head
 __all__ = ["COLUMNS", "column_lines", "has_vector_columns"]
 
 COLUMNS = 4
+_LOCAL = 256  # the most invocations of a workgroup of columns (forms.py)
 
 
 def _inner(layout) -> set[str]:
@@ -42,6 +43,9 @@ def has_vector_columns(layout) -> bool:
     entries = [e for e in layout.entries.values() if e.prefix == "x"]
     sizes = [layout.trees["x"].numel, *(e.length if e.divisor == 1 else e.divisor for e in entries)]
     if not all(known(size, COLUMNS) for size in sizes):
+        return False
+    sums = [dtype for s in layout.statements if s.reduction is not None for dtype in s.reduction.dtypes]
+    if sum(max(dtype.itemsize, 4) for dtype in sums) * _LOCAL * COLUMNS > layout.device.shared_bytes:
         return False
     inner = _inner(layout)
     made = {s.defines for s in layout.statements if s.defines is not None}
