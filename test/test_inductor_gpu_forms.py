@@ -189,3 +189,10 @@ def test_softmax_of_no_dimension(device):
     x = torch.randn((), device=device)
     assert torch.compile(lambda x: torch.softmax(x, 0))(x).item() == 1
     assert torch.compile(lambda x: torch.log_softmax(x, -1))(x).item() == 0
+
+
+def test_long_odd_rows_of_eight_bytes(device):
+    """Read between the places where vectors begin."""
+    x = torch.randint(-(2**40), 2**40, (5, 1030))
+    f = torch.compile(lambda x: (x[:, 1:] % 3).to(torch.int16) + (x[:, :-1] > 0))
+    assert (f(x.to(device)).cpu() == (x[:, 1:] % 3).to(torch.int16) + (x[:, :-1] > 0)).all()

@@ -104,9 +104,10 @@ def odd_row_lines(layout) -> None:
 
 
 def is_row_vector(layout, access) -> bool:
-    """True for neighbours in memory, however they are aligned."""
+    """True for neighbours in memory, however they are aligned; elements of 8 bytes only where that is known."""
     return (
         STORAGE[access.dtype][1]
+        and (access.dtype.itemsize <= 4 or layout.is_dense(access, layout.vec))
         and layout.step(access.index, layout.inner) == 1
         and access.buffer not in V.graph.unaligned_buffers
     )
