@@ -7,6 +7,7 @@ a layer norm needs, is loaded and computed once.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from torch._inductor.virtualized import V
 
@@ -141,11 +142,7 @@ def column_lines(layout) -> None:
                 layout.statement(s, 3)
                 continue
             value = f"AULE_UNPACK_{STORAGE[s.load.dtype][0]}({words[id(s)]}, v)"
-            if s.mask is None:
-                layout.line(3, f"const {compute_type(s.dtype)} {s.defines} = {value};")
-            else:
-                layout.line(3, f"{compute_type(s.dtype)} {s.defines} = {s.other};")
-                layout.line(3, f"if ({s.mask}) {s.defines} = {value};")
+            layout.statement(replace(s, load=None, text=value), 3)
     layout.line(1, "}")
     if form.threads > 1:
         _tree(layout, reductions, accumulators)
