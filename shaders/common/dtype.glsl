@@ -24,7 +24,7 @@ float bf16_to_float(uint bits) { return uintBitsToFloat(bits << 16); }
 uint float_to_bf16(float x) {
   const uint u = floatBitsToUint(x);
   const bool is_number = (u & 0x7fffffffu) <= 0x7f800000u;  // NaN plus the half step could be an infinity or 0
-  return (is_number ? u + (0x7fffu + bitfieldExtract(u, 16, 1)) : 0x7fc00000u) >> 16;
+  return mix(0x7fc00000u, u + (0x7fffu + bitfieldExtract(u, 16, 1)), is_number) >> 16;
 }
 
 // float64 arithmetic exists only in variants with the axis value C=double, which have

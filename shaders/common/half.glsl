@@ -12,10 +12,10 @@ bool packs_halves() {
 
 // Rounds to nearest even by integer arithmetic.
 uint float_to_f16(float x) {
-  uint u = floatBitsToUint(x);
-  uint sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
-  if (a >= 0x47800000u) return sign | (a > 0x7f800000u ? 0x7e00u : 0x7c00u);
-  if (a < 0x38800000u) return sign | uint(roundEven(uintBitsToFloat(a) * 16777216.0));  // subnormal half
-  return sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13);
+  const uint u = floatBitsToUint(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+  const uint m = min(a, 0x47800000u);  // from 2^16 on, infinity
+  const uint normal = (m + (0xfffu - 0x38000000u) + bitfieldExtract(m, 13, 1)) >> 13;
+  const uint subnormal = floatBitsToUint(uintBitsToFloat(a) + 0.5) - 0x3f000000u;  // a step of 0.5 is one of theirs
+  return sign | mix(mix(normal, subnormal, a < 0x38800000u), 0x7e00u, a > 0x7f800000u);
 }
 #endif

@@ -134,7 +134,7 @@ float quick_exp(float x) {
   precise float high = x * 1.44269502;
   precise float low = fma(x, 1.44269502, -high) + x * 1.92596299e-8;
   const float y = exp2(high);
-  return abs(high) < 126.0 ? y + y * (low * LN2) : y;
+  return mix(y, y + y * (low * LN2), abs(high) < 126.0);
 }
 // The terms of a sum of e^x with x <= 0 whose largest is 1. Where rounding x log2(e) costs much, the term is small.
 float softmax_term(float x) { return exp2(x * 1.44269502); }
@@ -142,7 +142,8 @@ float quick_tanh(float x) {
   const float a = abs(x), z = x * x;
   const float near = ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z -
       3.33332819422e-1) * z * x + x;
-  return a < 0.625 || is_nan(x) ? near : with_sign(1.0 - 2.0 / (quick_exp(2.0 * min(a, 16.0)) + 1.0), x);
+  const bool is_near = (floatBitsToUint(x) & 0x7fffffffu) - 0x3f200000u > 0x40600000u;  // below 0.625, or NaN
+  return mix(with_sign(1.0 - 2.0 / (quick_exp(2.0 * min(a, 16.0)) + 1.0), x), near, is_near);
 }
 float quick_sigmoid(float x) { return 1.0 / (1.0 + quick_exp(-x)); }
 #ifdef AULE_WITH_DOUBLE
@@ -152,6 +153,31 @@ double quick_tanh(double x) { return tanh_(x); }
 double quick_sigmoid(double x) { return sigmoid_(x); }
 #endif
 #endif
+
+// Where results are rounded to 16 bits (_inductor/arithmetic.py).
+float coarse_exp(float x) { return exp2(x * 1.44269502); }
+float coarse_sigmoid(float x) { return 1.0 / (1.0 + coarse_exp(-x)); }
+// 1 + erf(x) = 2 - erfc(|x|) or erfc(|x|), which is 2^-p(|x|), p a fit for |x| < 5.5 that grows beyond: to 1e-4 of
+// itself, without the cancellation of 1 - 0.999.
+float coarse_one_plus_erf(float x) {
+  const float a = abs(x);
+  const float p = (((((((3.818838014e-7 * a + 9.970674940e-6) * a - 3.864330521e-4) * a + 4.767727831e-3) * a -
+      3.284691385e-2) * a + 1.512033381e-1) * a + 9.176932158e-1) * a + 1.627969314) * a;
+  const float t = exp2(-p);
+  return mix(2.0 - t, t, x < 0.0);
+}
+float coarse_one_plus_tanh(float x) { return 2.0 / (1.0 + coarse_exp(-2.0 * x)); }
+// x / y = x divisor_scale(y) divisor_inverse(y) for a y that many x share. The scale is not 1 where 1 / y or y is
+// subnormal, which drivers may flush: 2^-4 from 2^126 on, and 2^100 for a subnormal y, read from its bits as y 2^149.
+float divisor_scale(float y) {
+  const uint bits = floatBitsToUint(y) << 1;  // without the sign
+  return bits >= 0xfd000000u ? 0.0625 : bits < 0x01000000u ? uintBitsToFloat(227u << 23) : 1.0;
+}
+float divisor_inverse(float y) {
+  const uint bits = floatBitsToUint(y) << 1;
+  if (bits >= 0x01000000u) return 1.0 / (bits >= 0xfd000000u ? y * 0.0625 : y);
+  return uintBitsToFloat(176u << 23) / with_sign(float(bits >> 1), y);  // 2^49
+}
 
 bool to_bool(float x) { return x != 0.0 || is_nan(x); }
 bool to_bool(int x) { return x != 0; }

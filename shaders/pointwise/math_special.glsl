@@ -33,11 +33,11 @@ float erfc_(float x) {
 }
 // From 1 on, 1 - 2^-p(|x|), where p is a fit of -log2 erfc: no branch, and to about an ulp. erf(4) rounds to 1.
 float erf_(float x) {
-  if (is_nan(x)) return x;
+  const bool is_small = (floatBitsToUint(x) & 0x7fffffffu) - 0x3f800000u > 0x40000000u;  // below 1, or NaN
   float a = min(abs(x), 4.0);
   float tail = ((((((-2.688748745e-4 * a + 4.252438899e-3) * a - 3.150514513e-2) * a + 1.487505287e-1) * a +
       9.206495881e-1) * a + 1.626045227) * a + 4.928860580e-4);
-  return abs(x) < 1.0 ? erf_small(x) : with_sign(1.0 - exp2(-tail), x);
+  return mix(with_sign(1.0 - exp2(-tail), x), erf_small(x), is_small);
 }
 float erfcx_(float x) {
   if (is_nan(x)) return x;

@@ -59,6 +59,7 @@ def install() -> None:
     _need_no_triton()
     _keep_layouts()
     _softmax_in_one_pass()
+    _scale_before_softmax()
     install_lowerings()
     install_graphs()
     install_flex_lowerings()
@@ -145,3 +146,25 @@ def _softmax_in_one_pass() -> None:
         return torch._inductor.config.online_softmax and len(dims) == 1 and not is_read_once(x, dims[0])
 
     post_grad.prepare_softmax_extra_check = check
+
+
+def _scale_before_softmax() -> None:
+    """softmax(scale x) stays as it is written: Inductor's form takes the maximum of x, and since 2.13 of both."""
+    from torch._inductor.fx_passes import joint_graph
+
+    original = getattr(joint_graph, "_other_is_broadcasted_in_dim", None)
+    passes = getattr(joint_graph, "pass_patterns", None)
+    if original is None or not isinstance(passes, list):
+        _missing("pattern for scaled softmax in torch._inductor.fx_passes.joint_graph")
+        return
+
+    @functools.wraps(original)
+    def check(match):
+        values = (n.meta.get("val") for n in match.nodes)
+        if any(isinstance(v, torch.Tensor) and v.device.type == "aule" for v in values):
+            return False
+        return original(match)
+
+    entries = [e for p in passes for rows in p.patterns.values() for e in rows if e.extra_check is original]
+    for entry in entries:
+        entry.extra_check = check

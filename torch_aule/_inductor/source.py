@@ -12,6 +12,7 @@ from torch._inductor.codegen.common import is_buffer_removed
 from torch._inductor.virtualized import V
 
 from torch_aule._inductor import config
+from torch_aule._inductor.arithmetic import simplified
 from torch_aule._inductor.columns import COLUMNS, has_vector_columns
 from torch_aule._inductor.forms import DeviceFacts, Form, pointwise_form, reduction_form
 from torch_aule._inductor.lanes import (
@@ -124,6 +125,8 @@ class _Layout:
         self.trees = {tree.prefix: tree for tree in kernel.range_trees}
         self.entries = kernel.entries
         self.statements = [s for s in self.body.statements if s.store is None or not is_buffer_removed(s.store.buffer)]
+        if not device.software:
+            self.statements = simplified(self.statements)
         self._drop_unused()
         self.element_entries = [e for e in self.entries.values() if e.prefix == self.prefix]
         self.inner = {e.name for e in self.element_entries if e.divisor == 1}
