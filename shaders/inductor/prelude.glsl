@@ -70,6 +70,23 @@ Words load_any_words(uint64_t address, int size, bool is_aligned) {
   return r;
 }
 
+// A vector of bfloat16, which asks once for all of its elements whether there is a NaN.
+Words pack_bf16(float x[VEC_ELEMS]) {
+  Words r;
+  float sum = abs(x[0]);
+  [[unroll]] for (int i = 1; i < VEC_ELEMS; ++i) sum += abs(x[i]);
+  [[unroll]] for (int i = 0; i < VEC_ELEMS; i += 2) {
+    uint low = floatBitsToUint(x[i]), high = floatBitsToUint(x[i + 1]);
+    low += 0x7fffu + bitfieldExtract(low, 16, 1);
+    high += 0x7fffu + bitfieldExtract(high, 16, 1);
+    r.w[i / 2] = low >> 16 | (high & 0xffff0000u);
+  }
+  if (is_nan(sum)) {
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) put_bits(r, i, 2, float_to_bf16(x[i]));
+  }
+  return r;
+}
+
 // Functions for each type that computes.
 #undef C_float
 #undef C_int

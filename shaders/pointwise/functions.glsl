@@ -28,10 +28,16 @@ double divide(double x, double y) { return x / y; }
 #endif
 
 #ifdef AULE_REAL
-// GLSL's min and max may drop NaN. By mix() and not by || and ?:, of which compilers make branches. No comparison with a
-// NaN in x is true.
-T max_(T x, T y) { return mix(mix(x, y, y > x), y, is_nan(y)); }
-T min_(T x, T y) { return mix(mix(x, y, y < x), y, is_nan(y)); }
+// GLSL's min and max may drop NaN, and drivers make them of comparisons. A sum of absolute values is NaN if any of them is.
+// By mix() and not by || and ?:, of which compilers make branches.
+T max_(T x, T y) {
+  const T sum = abs(x) + abs(y);
+  return mix(mix(x, y, y > x), sum, is_nan(sum));
+}
+T min_(T x, T y) {
+  const T sum = abs(x) + abs(y);
+  return mix(mix(x, y, y < x), sum, is_nan(sum));
+}
 T fmax_(T x, T y) { return is_nan(x) || (!is_nan(y) && y > x) ? y : x; }
 T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
 T ceil_(T x) { return ceil(x); }

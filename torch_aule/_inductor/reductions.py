@@ -62,9 +62,11 @@ def make_reduction(kind: str, dtype, value, new_name, element_index: str) -> Red
         def join(other: str) -> str:
             return f"{name} = {wrapped(text.format(a=name, b=other), acc)};"
 
-        return Reduction(
-            kind, (name,), (acc,), (literal(identity(acc), acc),), join(as_dtype(value, acc)), join(f"{name}_other")
-        )
+        x, start = as_dtype(value, acc), (literal(identity(acc), acc),)
+        several = None
+        if kind in ("max", "min") and acc.is_floating_point:
+            several = functools.partial(_extreme_of_several, kind, name, compute_type(acc))
+        return Reduction(kind, (name,), (acc,), start, join(x), join(f"{name}_other"), value=x, take_several=several)
     if kind in ("argmax", "argmin"):
         return _arg(kind, value, new_name, element_index)
     if kind == "welford_reduce":
@@ -76,6 +78,13 @@ def make_reduction(kind: str, dtype, value, new_name, element_index: str) -> Red
     if kind == "online_softmax_reduce":
         return _online_softmax(kind, dtype, value, new_name)
     raise NotImplementedError(f"generated kernels have no reduction {kind}")
+
+
+def _extreme_of_several(kind: str, name: str, real: str, values: list[str]) -> str:
+    """GLSL's max and min may drop NaN, which is looked for once: in the sum of absolute values."""
+    most = functools.reduce(lambda a, b: f"{kind}({a}, {b})", values)
+    total = " + ".join(f"abs({x})" for x in values)
+    return f"{{ const {real} n_ = {total}; {name} = {kind}_({name}, mix({most}, n_, is_nan(n_))); }}"
 
 
 def _arg(kind: str, value, new_name, element_index: str) -> Reduction:

@@ -362,6 +362,9 @@ class _Layout:
             self.line(depth, f"const Words w{stage}_{number} = {words};")
         for number, s in enumerate(s for s in apart if id(s) in stores):
             stores[id(s)] = f"o{stage}_{number}"
+            if self._packs_together(s):
+                self.line(depth, f"float o{stage}_{number}_values[{vec}];")
+                continue
             self.line(depth, f"Words o{stage}_{number};")
         several = [s.reduction for s in apart if vec > 1 and s.reduction is not None and s.reduction.take_several]
         for r in several:
@@ -384,7 +387,10 @@ class _Layout:
                 self.statement(replace(s, load=None, text=value), inside)
             elif id(s) in stores:
                 suffix = STORAGE[s.store.dtype][0]
-                self.line(inside, f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});")
+                packed = f"{stores[id(s)]}_values[v] = {s.text};"
+                if not self._packs_together(s):
+                    packed = f"AULE_PACK_{suffix}({stores[id(s)]}, v, {s.text});"
+                self.line(inside, packed)
             elif self.lane_columns and s.load is not None:
                 self.line(inside, f"const float {s.defines} = {column_load_text(self, s.load)};")
             elif s.reduction in several:
@@ -405,7 +411,11 @@ class _Layout:
                 size = s.store.dtype.itemsize
                 address = f"p.{s.store.argument} + uint64_t({self.at_base(s.store.index_text)}) * {size}ul"
                 guard = "if (row_exists) " if self.clamps_rows else ""
-                self.line(depth, f"{guard}store_words({address}, {vec * size}, {stores[id(s)]});")
+                words = f"pack_bf16({stores[id(s)]}_values)" if self._packs_together(s) else stores[id(s)]
+                self.line(depth, f"{guard}store_words({address}, {vec * size}, {words});")
+
+    def _packs_together(self, s: Statement) -> bool:
+        return s.store.dtype == torch.bfloat16 and not self.lanes
 
     def at_base(self, text: str) -> str:
         """An index of the first element of a vector."""
