@@ -77,6 +77,17 @@ def as_gpu(monkeypatch):
 
 
 @pytest.fixture
+def fresh_compiler():
+    """Nothing that was compiled before, in this process or in Inductor's caches."""
+    from torch._inductor.utils import fresh_inductor_cache
+
+    torch._dynamo.reset()
+    with fresh_inductor_cache():
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def not_strict():
     """For tests of the CPU fallback itself."""
     with torch.aule.strict(False):

@@ -14,20 +14,12 @@ pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
 from torch._inductor import metrics  # noqa: E402
-from torch._inductor.utils import fresh_inductor_cache  # noqa: E402
 
 from torch_aule._inductor import facts  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 FLOATS = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float64: 1e-10}
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    with fresh_inductor_cache():
-        yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture(params=["own", "gpu"])

@@ -11,21 +11,13 @@ from helpers import assert_close, needs_shader_compiler
 pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
-from torch._inductor.utils import fresh_inductor_cache, run_and_get_code  # noqa: E402
+from torch._inductor.utils import run_and_get_code  # noqa: E402
 
 from torch_aule._inductor import facts  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("as_gpu")
+pytestmark = pytest.mark.usefixtures("as_gpu", "fresh_compiler")
 TOLERANCE = {torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 COLUMNS, ROWS = "u) * 4ul;", "const int row_base ="
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    with fresh_inductor_cache():
-        yield
-    torch._dynamo.reset()
 
 
 def check(device, function, *inputs, form, dtype=torch.float32, tolerance=None):
@@ -83,7 +75,7 @@ def test_gradients_that_sum_over_rows(device, dtype):
     ids=["var", "var_mean", "extremes", "argmax", "argmin", "count", "any", "two", "cat"],
 )
 def test_reductions_of_columns(device, function):
-    check(device, function, torch.randn(150, 40, dtype=torch.float64), form=COLUMNS)
+    check(device, function, torch.randn(70, 40, dtype=torch.float64), form=COLUMNS)  # Inductor splits 300 on large GPUs
 
 
 def test_nan_in_one_column(device):

@@ -14,7 +14,7 @@ needs_shader_compiler()
 
 from torch._dynamo.utils import counters  # noqa: E402
 from torch._inductor import metrics  # noqa: E402
-from torch._inductor.utils import fresh_inductor_cache, run_and_get_code  # noqa: E402
+from torch._inductor.utils import run_and_get_code  # noqa: E402
 
 from torch_aule._inductor import config, facts  # noqa: E402
 
@@ -31,12 +31,8 @@ ACTIVATIONS = {
 
 
 @pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
+def fresh(fresh_compiler):
     counters.clear()
-    with fresh_inductor_cache():
-        yield
-    torch._dynamo.reset()
 
 
 def as_double(x):

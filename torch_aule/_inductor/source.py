@@ -255,6 +255,7 @@ class _Layout:
             column=column,
             loops=self.stages,
             max_items=16 if self.vec == 1 else 8,
+            operands=sum(s.load is not None and s.per_element and self.is_dense(s.load, self.vec) for s in self.statements),
         )
         if self.kept and form.items == 0:
             # A row that Inductor counts on having at hand: held, in however many registers that takes.
