@@ -28,8 +28,8 @@ double divide(double x, double y) { return x / y; }
 #endif
 
 #ifdef AULE_REAL
-// GLSL's min and max may drop NaN, and drivers make them of comparisons. A sum of absolute values is NaN if any of them is.
-// By mix() and not by || and ?:, of which compilers make branches.
+// GLSL's min and max may drop NaN, and drivers make them of comparisons. A sum of absolute values is NaN if one of them
+// is. By mix() and not by || and ?:, of which compilers make branches.
 T max_(T x, T y) {
   const T sum = abs(x) + abs(y);
   return mix(mix(x, y, y > x), sum, is_nan(sum));

@@ -245,6 +245,7 @@ class _Layout:
         elif self.vec == 1:
             self._peel()
         known = isinstance(n, (int, sympy.Integer))
+        loads = [s.load for s in self.statements if s.load is not None and s.per_element]
         form = reduction_form(
             self.device,
             self._hint(numel) // self.columns,
@@ -255,7 +256,7 @@ class _Layout:
             column=column,
             loops=self.stages,
             max_items=16 if self.vec == 1 else 8,
-            operands=sum(s.load is not None and s.per_element and self.is_dense(s.load, self.vec) for s in self.statements),
+            operands=sum(self.is_dense(load, self.vec) for load in loads),
         )
         if self.kept and form.items == 0:
             # A row that Inductor counts on having at hand: held, in however many registers that takes.
