@@ -70,12 +70,12 @@ def test_gradients_that_sum_over_rows(device, dtype):
         lambda x: (x > 0).sum(0),
         lambda x: (x > 3).any(0),
         lambda x: x.sum(0) / x.shape[0] + x.amax(0),
-        lambda x: torch.cat([x, x * 2]).sum(0),
+        lambda x: torch.cat([x[:9], x[9:18] * 2]).sum(0),  # more rows are split in two sums on large GPUs
     ],
     ids=["var", "var_mean", "extremes", "argmax", "argmin", "count", "any", "two", "cat"],
 )
 def test_reductions_of_columns(device, function):
-    check(device, function, torch.randn(70, 40, dtype=torch.float64), form=COLUMNS)  # Inductor splits 300 on large GPUs
+    check(device, function, torch.randn(150, 40, dtype=torch.float64), form=COLUMNS)
 
 
 def test_nan_in_one_column(device):
