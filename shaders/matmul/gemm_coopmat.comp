@@ -62,9 +62,12 @@ layout(constant_id = 18) const int ADDRESSES = 0;
 layout(constant_id = 19) const bool PAIRS = false;
 layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
+// 0: a workgroup makes a tile or one of its splits. 1: after `whole` such tiles, workgroups share the steps of the
+// others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
+layout(constant_id = 22) const int SHARES = 0;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
-#define GEMM_PARAMS_MORE uint64_t residual; uint splits;
+#define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share;
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 #include "matmul/activation.glsl"
@@ -72,6 +75,7 @@ layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Float2Ref { vec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer FloatsRef { float v[]; };
 
 #define UN [[unroll]]
 #define MatA coopmat<T, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseA>
@@ -93,18 +97,19 @@ vec2 unpack(uint w) { return vec2(unpackFloat2x16(w)); }
 #endif
 
 const uint FM = WM / MAT_M, FN = WN / MAT_N;
+const uint SUBGROUPS = (BM / WM) * (BN / WN);
 const uint A_LOADS = BM * BK / 8 / LOCAL, B_LOADS = BN * BK / 8 / LOCAL;  // per invocation
 
 #if FRAGMENTS == 1
-shared uvec2 tiles[(BM + BN) * BK / 4];
+shared uvec2 tiles[SHARES == 2 ? 1 : (BM + BN) * BK / 4];
 const uint A_TILE = 0, B_TILE = BM * BK / 4;
 #else
 const uint A_PITCH = (!A_MN_MAJOR ? BK : BM) / 8 + 1, B_PITCH = (!B_MN_MAJOR ? BK : BN) / 8 + 1;  // in vec8s
 const uint A_TILE = 0, B_TILE = (!A_MN_MAJOR ? BM : BK) * A_PITCH;
-shared uvec4 tiles[B_TILE + (!B_MN_MAJOR ? BN : BK) * B_PITCH];
+shared uvec4 tiles[SHARES == 2 ? 1 : B_TILE + (!B_MN_MAJOR ? BN : BK) * B_PITCH];
 #endif
 #if FRAGMENTS == 0
-const uint STAGING_COLUMNS = 2 * MAT_N, SUBGROUPS = (BM / WM) * (BN / WN);
+const uint STAGING_COLUMNS = 2 * MAT_N;
 shared float fragment_staging[SUBGROUPS * MAT_M * STAGING_COLUMNS];
 #endif
 
@@ -178,6 +183,10 @@ uint64_t c, out_, residual, partial;
   const uint before =                                                                                                 \
       (uint(address(p.out_, int64_t(batch) * p.out_batch + int64_t(row_class) * p.out_m)) & 15u) / 2;                 \
   if (first_row >= class_rows || n0 >= p.n + before) return;  /* the whole workgroup leaves */
+#define BOUNDS                                                                                                        \
+  a_at += a_ld / 8 * row_class;                                                                                       \
+  b_at -= b_ld * before;                                                                                              \
+  const uvec2 a_last = uvec2(class_rows - M0 - 1, 0), b_last = uvec2(p.n + before - n0 - 1, n0 == 0 ? before : 0);
 #else
 #define TILES_M (p.m + BM - 1) / BM
 #define TILES_N (p.n + BN - 1) / BN
@@ -186,6 +195,7 @@ uint64_t c, out_, residual, partial;
 #define ROW_OF(r) r
 #define COLUMNS_BEFORE
 #define ENTER_CLASS
+#define BOUNDS const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
 #endif
 
 // The epilogue: lanes exchange what they hold, or subgroups put it into the staging memory.
@@ -232,7 +242,7 @@ void store_result() {
 }
 #else
 void store_result() {
-  const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = LOCAL / SUBGROUPS;
+  const uint mine = subgroup * MAT_M * STAGING_COLUMNS, lanes = SHARES == 2 ? LOCAL : LOCAL / SUBGROUPS;
   UN for (uint i = 0; i < FM; ++i) {
     UN for (uint j = 0; j < FN; j += 2) {
       coopMatStore(acc[i][j], fragment_staging, mine, STAGING_COLUMNS, gl_CooperativeMatrixLayoutRowMajor);
@@ -266,18 +276,77 @@ void store_result() {
 }
 #endif
 
-void main() {
-  const uint t = gl_LocalInvocationID.x;
-  lane = gl_SubgroupInvocationID;
-  const uint tiles_m = TILES_M, tiles_n = TILES_N, per_product = tiles_m * tiles_n;
-  const uint group = linear_group(), product = group / per_product;
-  if (product >= p.batches * p.splits) return;  // the whole workgroup leaves
-  const uint batch = product % p.batches, split = product / p.batches;
-  const uint tile = group % per_product;
-  PLACE_TILE(tile, BAND, BM, BN)
+// A slab holds the sums of a part of k as the lanes hold them. A share of tile T by workgroup W is slab T + W, both
+// counted from the first tile that is shared.
+#if FRAGMENTS
+#define EACH_SLAB_ELEMENT(slab)                                                                                       \
+  const uint64_t at = slab + (((subgroup * FM + i) * FN + j) * 2 + h) * 512 + lane * 16;                              \
+  const uint e = h * 4;
+void store_slab(uint64_t slab) {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j)
+      UN for (uint h = 0; h < 2; ++h) {
+        EACH_SLAB_ELEMENT(slab)
+        F32x4Ref(at).v = vec4(acc[i][j][e], acc[i][j][e + 1], acc[i][j][e + 2], acc[i][j][e + 3]);
+      }
+}
+void add_slab(uint64_t slab) {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j)
+      UN for (uint h = 0; h < 2; ++h) {
+        EACH_SLAB_ELEMENT(slab)
+        const vec4 v = F32x4Ref(at).v;
+        UN for (uint x = 0; x < 4; ++x) acc[i][j][e + x] += v[x];
+      }
+}
+#else
+#define EACH_SLAB_MATRIX(slab) const uint64_t at = slab + ((subgroup * FM + i) * FN + j) * MAT_M * MAT_N * 4;
+void store_slab(uint64_t slab) {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) {
+      EACH_SLAB_MATRIX(slab)
+      coopMatStore(acc[i][j], FloatsRef(at).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
+    }
+}
+void add_slab(uint64_t slab) {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) {
+      EACH_SLAB_MATRIX(slab)
+      Acc more;
+      coopMatLoad(more, FloatsRef(at).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
+      acc[i][j] += more;
+    }
+}
+#endif
+uint64_t slab_of(uint tile, uint workgroup) { return p.slabs + uint64_t(tile + workgroup) * (BM * BN * 4); }
+bool is_shared(uint begin, uint steps) { return begin / p.share != (begin + steps - 1) / p.share; }
+// In the order of k.
+void add_shares(uint tile) {
+  const uint steps = (p.k + BK - 1) / BK, last = (tile * steps + steps - 1) / p.share;
+  for (uint w = tile * steps / p.share; w <= last; ++w) {
+    const uint64_t slab = slab_of(tile, w);
+    add_slab(slab);
+  }
+}
+
+void clear() {
+  UN for (uint i = 0; i < FM; ++i)
+    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
+}
+
+#define LOAD_BOTH(CHECK)                                                                                              \
+  LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
+  LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
+
+// Makes a tile from `count` steps, `first` and those after it, or from slabs. `to`: the slab for the sums, 0 for none.
+void make_tile(uint index, uint first, uint count, uint64_t to) {
+  const uint t = gl_LocalInvocationID.x, tiles_m = TILES_M, tiles_n = TILES_N, per_product = tiles_m * tiles_n;
+  const uint product = index / per_product, batch = product % p.batches, inside_product = index % per_product;
+  PLACE_TILE(inside_product, BAND, BM, BN)
   ENTER_CLASS
-  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
-  const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
+  clear();
+  if (SHARES == 2) add_shares(index - p.whole);
+  const uint k_begin = min(first * BK, p.k), k_end = SHARES == 2 ? k_begin : min(k_begin + count * BK, p.k);
   const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
 
   const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES,
@@ -285,13 +354,7 @@ void main() {
   uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
   const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
       b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
-#if ROW_CLASSES
-  a_at += a_ld / 8 * row_class;
-  b_at -= b_ld * before;
-  const uvec2 a_last = uvec2(class_rows - M0 - 1, 0), b_last = uvec2(p.n + before - n0 - 1, n0 == 0 ? before : 0);
-#else
-  const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
-#endif
+  BOUNDS
   uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
       b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
   uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
@@ -299,17 +362,10 @@ void main() {
   START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, M0)
   START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
 
-  subgroup = gl_SubgroupID;
-  subgroup_m = subgroup % (BM / WM);
-  subgroup_n = subgroup / (BM / WM);
-  UN for (uint i = 0; i < FM; ++i)
-    UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
   uvec4 held_a[A_LOADS], held_b[B_LOADS];
-  // Without checks there is nothing to load past the last step: it is loaded again.
-#define LOAD_BOTH(CHECK)                                                                                              \
-  LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
-  LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
-  LOAD_BOTH(K_CHECKS != 0)
+  if (SHARES != 2) {
+    LOAD_BOTH(K_CHECKS != 0)
+  }
   // The next step begins where this one ends, which may be shorter than its tiles.
   if (K_CHECKS == 2) {
     const uint back = k_begin + BK - head_end;
@@ -326,16 +382,58 @@ void main() {
       a_k += BK;
       b_k += BK;
     }
-    LOAD_BOTH(K_CHECKS == 1)
+    LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
     MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
     barrier();  // the tiles are read before the next step overwrites them
   }
 
-  row0 = M0 + subgroup_m * WM;
-  col0 = n0 + subgroup_n * WN COLUMNS_BEFORE;
-  c = address(p.c, int64_t(batch) * p.c_batch);
-  out_ = address(p.out_, int64_t(batch) * p.out_batch);
-  residual = address(p.residual, int64_t(batch) * p.out_batch);
-  partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
-  store_result();
+  if (to != 0) {
+    store_slab(to);
+  } else {
+    row0 = M0 + subgroup_m * WM;
+    col0 = n0 + subgroup_n * WN COLUMNS_BEFORE;
+    c = address(p.c, int64_t(batch) * p.c_batch);
+    out_ = address(p.out_, int64_t(batch) * p.out_batch);
+    residual = address(p.residual, int64_t(batch) * p.out_batch);
+    partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
+    store_result();
+  }
+}
+
+void main() {
+  lane = gl_SubgroupInvocationID;
+  const uint group = linear_group(), rows_of_tiles = TILES_M, columns_of_tiles = TILES_N;
+  const uint all_tiles = rows_of_tiles * columns_of_tiles * p.batches, steps = (p.k + BK - 1) / BK;
+  subgroup = SHARES == 2 ? group % SUBGROUPS : gl_SubgroupID;
+  subgroup_m = subgroup % (BM / WM);
+  subgroup_n = subgroup / (BM / WM);
+  // The steps of all tiles, one tile after the other, of which this workgroup makes those from `at` to `end`.
+  uint index, first, count, at = 0, end = 0;
+  uint64_t to = 0;
+  if (SHARES == 0) {
+    const uint per_split = (steps + p.splits - 1) / p.splits;
+    if (group >= all_tiles * p.splits) return;  // the whole workgroup leaves
+    index = group;
+    first = group / all_tiles * per_split;
+    count = per_split;
+  } else if (SHARES == 1) {
+    at = group < p.whole ? group * steps : p.whole * steps + (group - p.whole) * p.share;
+    end = min(at + (group < p.whole ? steps : p.share), all_tiles * steps);
+    if (at >= end) return;
+  } else {
+    index = p.whole + group / SUBGROUPS;
+    // A tile of one share is stored already.
+    if (index >= all_tiles || !is_shared((index - p.whole) * steps, steps)) return;
+    first = count = 0;
+  }
+  [[dont_unroll]] do {
+    if (SHARES == 1) {
+      index = at / steps;
+      first = at % steps;
+      count = min(steps - first, end - at);
+      to = count == steps ? 0 : slab_of(index - p.whole, group - p.whole);
+      at += count;
+    }
+    make_tile(index, first, count, to);
+  } while (at < end);
 }

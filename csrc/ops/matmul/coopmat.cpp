@@ -83,9 +83,44 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
          profile.shared_bytes;
 }
 
-// The tile and the split of k that take least time.
+// Whether a share of shared tiles, of `steps` each, is the last step of a tile alone: the loop loads a last step twice,
+// which must not be the short one.
+bool leaves_one_step(uint32_t tiles, uint32_t steps, uint32_t share) {
+  for (uint32_t tile = 1; tile <= tiles; ++tile)
+    if ((tile * steps - 1) % share == 0) return true;
+  return false;
+}
+
+// Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
+struct Shared {
+  uint32_t whole = 0, share = 0;
+  double time = 0;
+};
+std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t k, const ProductTuning& tuning) {
+  const TilePlan& t = cost.tile;
+  const uint32_t steps = ceil_div(k, t.bk), per_round = tuning.workgroups_per_round;
+  const double step_us = t.bk / 64.0 * cost.us;
+  constexpr uint32_t kLeastShare = 4;
+  if (tuning.shares_us_per_sum == 0 || tiles * steps >= (uint64_t{1} << 31)) return std::nullopt;
+  std::optional<Shared> best;
+  for (const uint32_t more : {0u, 1u}) {
+    if (tiles / per_round < more) continue;
+    Shared s{.whole = static_cast<uint32_t>(tiles / per_round - more) * per_round};
+    const auto shared = static_cast<uint32_t>(tiles - s.whole);
+    s.share = std::max(ceil_div(shared * steps, per_round), kLeastShare);
+    while (k % t.bk != 0 && s.share < steps && leaves_one_step(shared, steps, s.share)) ++s.share;
+    if (shared == 0 || s.share >= steps) continue;
+    // A workgroup's share ends one tile and begins the next.
+    s.time = s.whole / per_round * (steps * step_us + cost.ends_us) + s.share * step_us + 2 * cost.ends_us +
+             tuning.splits_us + tuning.shares_us_per_sum * (shared + per_round) * t.bm * t.bn;
+    if (!best || s.time < best->time) best = s;
+  }
+  return best;
+}
+
+// The tile and the split of k, or the shares, that take least time.
 std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DeviceProfile& profile,
-                                     const MatrixLayout& layout, const GemmProblem& g) {
+                                     const MatrixLayout& layout, const GemmProblem& g, bool may_share) {
   const ProductTuning& tuning = product_tuning(profile);
   const uint64_t per_round = tuning.workgroups_per_round;
   std::optional<CoopMatPlan> best;
@@ -111,6 +146,13 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
       best = x;
       best->splits = splits;
       best_time = time;
+    }
+    if (const auto shared = may_share ? best_shares(cost, groups, g.k, tuning) : std::nullopt;
+        shared && best && shared->time < best_time) {
+      best = x;
+      best->whole = shared->whole;
+      best->share = shared->share;
+      best_time = shared->time;
     }
   }
   return best;
@@ -142,7 +184,14 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   if (operands.a.vec == 0 || operands.b.vec == 0) return std::nullopt;
   operands.mat_m = units.layout.m;
   operands.mat_n = units.layout.n;
-  const auto best = best_tile(operands, profile, units.layout, g);
+  // The kernel's results; or its float32 sums, which are the result, or have to pass through a second kernel.
+  const bool dense = g.out.col == 1 && (g.out.row == g.n || g.m == 1) &&
+                     (g.out.batch == int64_t{g.m} * g.n || g.batches == 1) && g.out.address % 8 == 0;
+  using Writes = CoopMatPlan::Writes;
+  const Writes writes = g.result == g.in                                                  ? Writes::result
+                        : !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense ? Writes::sums
+                                                                                          : Writes::split_sums;
+  const auto best = best_tile(operands, profile, units.layout, g, writes != Writes::split_sums);
   if (!best) return std::nullopt;
   CoopMatPlan x = *best;
   const TilePlan& t = x.tile;
@@ -162,19 +211,12 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
     x.pairs = nt;
   }
   x.line = line_of(x);
-  x.grid = linear_grid(uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches * x.splits);
-
-  // A float32 result is the sums of one part, which have its strides or pass through the second kernel.
-  const bool dense = g.out.col == 1 && (g.out.row == g.n || g.m == 1) &&
-                     (g.out.batch == int64_t{g.m} * g.n || g.batches == 1) && g.out.address % 8 == 0;
-  if (x.splits == 1 && g.result == g.in) {
-    x.writes = CoopMatPlan::Writes::result;
+  const uint64_t tiles = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
+  x.grid = linear_grid(x.share == 0 ? tiles * x.splits : x.whole + ceil_div((tiles - x.whole) * steps, x.share));
+  x.writes = x.splits == 1 ? writes : Writes::split_sums;
+  if (x.writes == Writes::result) {
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
     x.out_vec = in_vec8(g.out, g) && (!g.has_residual || g.residual % 16 == 0) ? 8 : 1;
-  } else if (x.splits == 1 && !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense) {
-    x.writes = CoopMatPlan::Writes::sums;
-  } else {
-    x.writes = CoopMatPlan::Writes::split_sums;
   }
   return GemmPlan{transposed, x};
 }
@@ -186,6 +228,7 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   if (!serves) return std::nullopt;
   CoopMatPlan x = plan;
   x.row_classes = true;
+  x.whole = x.share = 0;
   x.out_vec = 8;
   x.c_vec = std::min(x.c_vec, 1);
   x.is_ragged = true;
@@ -196,6 +239,31 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   x.grid = linear_grid(uint64_t{ceil_div(g.m, 8 * x.tile.bm)} * 8 * ceil_div(g.n + 7, x.tile.bn) * g.batches);
   return x;
 }
+
+namespace {
+
+// One kernel twice: workgroups multiply their shares, then each subgroup adds what belongs to its part of a tile.
+void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpec spec, GemmCoopmatParams p) {
+  const GemmProblem& g = call.problem;
+  const TilePlan& t = plan.tile;
+  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), 0);
+  const uint32_t shared = ceil_div(g.m, t.bm) * ceil_div(g.n, t.bn) * g.batches - plan.whole,
+                 workgroups = ceil_div(shared * ceil_div(g.k, t.bk), plan.share),
+                 subgroups = (t.bm / t.wm) * (t.bn / t.wn);
+  const at::Tensor slabs = at::empty({int64_t{shared} + workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
+  p.whole = plan.whole;
+  p.share = plan.share;
+  TensorArgs first = call.args, second = call.args;
+  p.slabs = first.write(slabs);
+  spec.shares = 1;
+  launch(call.stream(), kernel, spec, p, first, plan.grid);
+  p.slabs = second.read(slabs);
+  spec.shares = 2;
+  spec.local = plan.local / static_cast<int>(subgroups);
+  launch(call.stream(), kernel, spec, p, second, linear_grid(uint64_t{shared} * subgroups));
+}
+
+}  // namespace
 
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   constexpr int kBand = 8;
@@ -218,6 +286,10 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   }
   auto p = params_of<GemmCoopmatParams>(call);
   p.splits = plan.splits;
+  if (plan.share != 0) {
+    launch_shares(call, plan, spec, p);
+    return;
+  }
   if (plan.writes != CoopMatPlan::Writes::split_sums) {
     launch(call.stream(), kernel, spec, p, call.args, plan.grid);
     return;

@@ -42,11 +42,13 @@ std::string coopmat(const CoopMatPlan& p) {
   static constexpr const char* kFragments[] = {"opaque", "ordered", "padded"};
   static constexpr const char* kChecks[] = {"", "checks every step", "checks the first step"};
   static constexpr const char* kWrites[] = {"", "writes sums", "adds splits"};
+  const std::string shares =
+      p.share == 0 ? "" : words("whole", static_cast<int>(p.whole), "shares of", static_cast<int>(p.share));
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
                p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", p.row_classes ? "row classes" : "", "splits",
-               p.splits, kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
+               p.splits, shares, kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
 }
 
 struct TextOf {

@@ -111,6 +111,7 @@ struct CoopMatPlan {
   bool pairs = false;
   bool row_classes = false;  // rows of a tile are 8 apart: rows of out may start anywhere
   uint32_t splits = 1;
+  uint32_t whole = 0, share = 0;  // after `whole` tiles, workgroups share the steps of the others (share 0: no)
   Grid grid;
 };
 

@@ -24,9 +24,10 @@ constexpr TileCost kImplicitGemm[] = {{{128, 128, 64, 32, 64}, 0.95},
                                       {{64, 64, 32, 32, 64}, 0.37},
                                       {{32, 32, 16, 16, 32}, 0.30}};
 
-constexpr ProductTuning kHopper{.workgroups_per_round = 128,
+constexpr ProductTuning kHopper{.workgroups_per_round = 132,
                                 .splits_us = 3,
                                 .splits_us_per_sum = 3e-6,
+                                .shares_us_per_sum = 1.5e-6,
                                 .coopmat = kCoopMatHopper,
                                 .implicit_gemm = kImplicitGemm,
                                 .simt_large_workgroups = 96,
@@ -43,8 +44,10 @@ constexpr ProductTuning kHopper{.workgroups_per_round = 128,
 
 // Nothing was measured on other devices. They are assumed to be like an H200, as it was measured first: its best tiles
 // need registers that few have, and then the costs of the others decide.
-constexpr ProductTuning unmeasured(uint64_t align_bytes) {
+constexpr ProductTuning unmeasured(uint64_t align_bytes, double shares_us_per_sum) {
   ProductTuning tuning = kHopper;
+  tuning.workgroups_per_round = 128;
+  tuning.shares_us_per_sum = shares_us_per_sum;
   tuning.coopmat = kCoopMat;
   tuning.align_bytes = align_bytes;
   return tuning;
@@ -56,8 +59,8 @@ struct Row {
 };
 constexpr std::array kRows = {
     Row{A::hopper, kHopper},
-    Row{A::lavapipe, unmeasured(64 << 10)},  // so little that tests cut products
-    Row{A::unknown, unmeasured(256 << 20)},  // every architecture without a row
+    Row{A::lavapipe, unmeasured(64 << 10, 1.5e-6)},  // so little memory that tests cut products; and they share tiles
+    Row{A::unknown, unmeasured(256 << 20, 0)},       // every architecture without a row
 };
 
 }  // namespace

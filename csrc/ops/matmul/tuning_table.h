@@ -17,11 +17,11 @@ struct TileCost {
 };
 
 struct ProductTuning {
-  // Workgroups of a round, which fill the device. This is the cost model's constant, to which the costs belong, and not
-  // the device's count of multiprocessors: the H200 has 132.
+  // Workgroups of a round, which fill the device.
   uint32_t workgroups_per_round = 0;
   // Split-K: microseconds that the second kernel takes, and for each sum that it reads.
   double splits_us = 0, splits_us_per_sum = 0;
+  double shares_us_per_sum = 0;  // the same for the sums of shared tiles; 0: none are, for rounds are not known
   std::span<const TileCost> coopmat, implicit_gemm;  // CoopMatPlan, ImplicitGemmPlan of 16-bit operands
   uint32_t simt_large_workgroups = 0;                // SimtLargePlan: at least so many
   uint32_t gemv_k_major_workgroups = 0;              // GemvWidePlan: slices of k get more invocations below so many...
