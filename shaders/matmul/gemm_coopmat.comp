@@ -62,12 +62,12 @@ layout(constant_id = 18) const int ADDRESSES = 0;
 layout(constant_id = 19) const bool PAIRS = false;
 layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
-// 0: a workgroup makes a tile or one of its splits. 1: after `whole` such tiles, workgroups share the steps of the
-// others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
+// 0: a workgroup makes a tile or one of its splits. 1: `workgroups` make `whole` tiles, several each, and share the
+// steps of the others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
 layout(constant_id = 22) const int SHARES = 0;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
-#define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share;
+#define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share, workgroups;
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 #include "matmul/activation.glsl"
@@ -178,24 +178,31 @@ uint64_t c, out_, residual, partial;
 #define ROW_BYTES 16
 #define ROW_OF(r) (r) * 8 + row_class
 #define COLUMNS_BEFORE - before
+#define Bounds uvec2
 #define ENTER_CLASS                                                                                                   \
-  const uint row_class = m0 / BM % 8, first_row = m0 / BM / 8 * BM, class_rows = (p.m + 7 - row_class) / 8;           \
-  const uint before =                                                                                                 \
-      (uint(address(p.out_, int64_t(batch) * p.out_batch + int64_t(row_class) * p.out_m)) & 15u) / 2;                 \
-  if (first_row >= class_rows || n0 >= p.n + before) return;  /* the whole workgroup leaves */
+  row_class = tile_m / BM % 8;                                                                                        \
+  first_row = tile_m / BM / 8 * BM;                                                                                   \
+  class_rows = (p.m + 7 - row_class) / 8;                                                                             \
+  before = (uint(address(p.out_, int64_t(batch) * p.out_batch + int64_t(row_class) * p.out_m)) & 15u) / 2;            \
+  if (first_row >= class_rows || tile_n >= p.n + before) return;  /* the whole workgroup leaves */
 #define BOUNDS                                                                                                        \
   a_at += a_ld / 8 * row_class;                                                                                       \
   b_at -= b_ld * before;                                                                                              \
-  const uvec2 a_last = uvec2(class_rows - M0 - 1, 0), b_last = uvec2(p.n + before - n0 - 1, n0 == 0 ? before : 0);
+  a_last = uvec2(class_rows - M0 - 1, 0);                                                                             \
+  b_last = uvec2(p.n + before - tile_n - 1, tile_n == 0 ? before : 0);
+uint row_class, first_row, class_rows, before;
 #else
 #define TILES_M (p.m + BM - 1) / BM
 #define TILES_N (p.n + BN - 1) / BN
-#define M0 m0
+#define M0 tile_m
 #define ROW_BYTES 2
 #define ROW_OF(r) r
 #define COLUMNS_BEFORE
+#define Bounds uint
 #define ENTER_CLASS
-#define BOUNDS const uint a_last = p.m - m0 - 1, b_last = p.n - n0 - 1;
+#define BOUNDS                                                                                                        \
+  a_last = p.m - tile_m - 1;                                                                                          \
+  b_last = p.n - tile_n - 1;
 #endif
 
 // The epilogue: lanes exchange what they hold, or subgroups put it into the staging memory.
@@ -278,16 +285,17 @@ void store_result() {
 
 // A slab holds the sums of a part of k as the lanes hold them. A share of tile T by workgroup W is slab T + W, both
 // counted from the first tile that is shared.
+#define SLAB_MATRIX ((subgroup_m * FM + i) * (BN / MAT_N) + subgroup_n * FN + j)
 #if FRAGMENTS
 #define EACH_SLAB_ELEMENT(slab)                                                                                       \
-  const uint64_t at = slab + (((subgroup * FM + i) * FN + j) * 2 + h) * 512 + lane * 16;                              \
+  const uint64_t place = slab + (SLAB_MATRIX * 2 + h) * 512 + lane * 16;                                               \
   const uint e = h * 4;
 void store_slab(uint64_t slab) {
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j)
       UN for (uint h = 0; h < 2; ++h) {
         EACH_SLAB_ELEMENT(slab)
-        F32x4Ref(at).v = vec4(acc[i][j][e], acc[i][j][e + 1], acc[i][j][e + 2], acc[i][j][e + 3]);
+        F32x4Ref(place).v = vec4(acc[i][j][e], acc[i][j][e + 1], acc[i][j][e + 2], acc[i][j][e + 3]);
       }
 }
 void add_slab(uint64_t slab) {
@@ -295,17 +303,17 @@ void add_slab(uint64_t slab) {
     UN for (uint j = 0; j < FN; ++j)
       UN for (uint h = 0; h < 2; ++h) {
         EACH_SLAB_ELEMENT(slab)
-        const vec4 v = F32x4Ref(at).v;
+        const vec4 v = F32x4Ref(place).v;
         UN for (uint x = 0; x < 4; ++x) acc[i][j][e + x] += v[x];
       }
 }
 #else
-#define EACH_SLAB_MATRIX(slab) const uint64_t at = slab + ((subgroup * FM + i) * FN + j) * MAT_M * MAT_N * 4;
+#define EACH_SLAB_MATRIX(slab) const uint64_t place = slab + SLAB_MATRIX * MAT_M * MAT_N * 4;
 void store_slab(uint64_t slab) {
   UN for (uint i = 0; i < FM; ++i)
     UN for (uint j = 0; j < FN; ++j) {
       EACH_SLAB_MATRIX(slab)
-      coopMatStore(acc[i][j], FloatsRef(at).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(acc[i][j], FloatsRef(place).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
     }
 }
 void add_slab(uint64_t slab) {
@@ -313,7 +321,7 @@ void add_slab(uint64_t slab) {
     UN for (uint j = 0; j < FN; ++j) {
       EACH_SLAB_MATRIX(slab)
       Acc more;
-      coopMatLoad(more, FloatsRef(at).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatLoad(more, FloatsRef(place).v, 0, MAT_N, gl_CooperativeMatrixLayoutRowMajor);
       acc[i][j] += more;
     }
 }
@@ -334,106 +342,147 @@ void clear() {
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
 }
 
+// The segment that is loaded: steps of one tile, from `first` on. `to`: the slab for its sums, 0 for a whole tile.
+uint index, first, count;
+uint64_t to;
+uint tile_m, tile_n, batch, product, k_begin, k_end, head_end;
+// Where this invocation loads of it.
+const uint A_SETS = ROW_SETS(BM), B_SETS = ROW_SETS(BN);
+uint64_t a_at, b_at, a_ld, b_ld;
+uint a_row, b_row, a_k, b_k, a_offset[A_SETS], b_offset[B_SETS];
+int a_rest, b_rest;
+Bounds a_last, b_last;
+uvec4 held_a[A_LOADS], held_b[B_LOADS];
 #define LOAD_BOTH(CHECK)                                                                                              \
   LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
   LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
 
-// Makes a tile from `count` steps, `first` and those after it, or from slabs. `to`: the slab for the sums, 0 for none.
-void make_tile(uint index, uint first, uint count, uint64_t to) {
+void begin_segment() {
   const uint t = gl_LocalInvocationID.x, tiles_m = TILES_M, tiles_n = TILES_N, per_product = tiles_m * tiles_n;
-  const uint product = index / per_product, batch = product % p.batches, inside_product = index % per_product;
+  const uint inside_product = index % per_product;
+  product = index / per_product;
+  batch = product % p.batches;
   PLACE_TILE(inside_product, BAND, BM, BN)
+  tile_m = m0;
+  tile_n = n0;
   ENTER_CLASS
-  clear();
-  if (SHARES == 2) add_shares(index - p.whole);
-  const uint k_begin = min(first * BK, p.k), k_end = SHARES == 2 ? k_begin : min(k_begin + count * BK, p.k);
-  const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
-
-  const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES,
-      b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
-  uint64_t a_at = address(p.a, int64_t(batch) * p.a_batch), b_at = address(p.b, int64_t(batch) * p.b_batch);
-  const uint a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM),
-      b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
+  k_begin = min(first * BK, p.k);
+  k_end = min(k_begin + count * BK, p.k);
+  head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+  a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES;
+  b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
+  a_at = address(p.a, int64_t(batch) * p.a_batch);
+  b_at = address(p.b, int64_t(batch) * p.b_batch);
+  a_row = PAIRED ? pair_row(t) : !A_MN_MAJOR ? vec8_row(t, BM) : block_row(t, BM);
+  b_row = !B_MN_MAJOR ? vec8_row(t, BN) : block_row(t, BN);
   BOUNDS
-  uint a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM),
-      b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
-  uint a_offset[ROW_SETS(BM)], b_offset[ROW_SETS(BN)];
-  int a_rest = 8, b_rest = 8;
+  a_k = PAIRED ? (t & 3) * 8 + (t >> 3 & 1) * 32 : !A_MN_MAJOR ? t % LINE * 8 : block_k(t, BM);
+  b_k = !B_MN_MAJOR ? t % LINE * 8 : block_k(t, BN);
+  a_rest = b_rest = 8;
   START(BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, M0)
-  START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, n0)
+  START(BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, tile_n)
+}
 
-  uvec4 held_a[A_LOADS], held_b[B_LOADS];
-  if (SHARES != 2) {
-    LOAD_BOTH(K_CHECKS != 0)
-  }
+void load_first_step() {
+  LOAD_BOTH(K_CHECKS != 0)
   // The next step begins where this one ends, which may be shorter than its tiles.
   if (K_CHECKS == 2) {
     const uint back = k_begin + BK - head_end;
     if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
     if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
   }
-  [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
-    PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
-    PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
-    barrier();  // this step's tiles are written
-    if (K_CHECKS == 1 || k + BK < k_end) {
-      if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
-      if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += !B_MN_MAJOR ? BK * 2 : b_ld * BK;
-      a_k += BK;
-      b_k += BK;
-    }
-    LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
-    MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
-    barrier();  // the tiles are read before the next step overwrites them
-  }
+}
 
-  if (to != 0) {
-    store_slab(to);
+void next_step() {
+  if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] += BK / 8; else a_at += !A_MN_MAJOR ? BK * 2 : a_ld * BK;
+  if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] += BK / 8; else b_at += !B_MN_MAJOR ? BK * 2 : b_ld * BK;
+  a_k += BK;
+  b_k += BK;
+}
+
+// A workgroup's segments: whole tiles, one of each round, and then those of its share of the other tiles, whose steps
+// are counted one tile after the other.
+uint whole, at, end;
+void take_segment() {
+  if (whole < p.whole) {
+    index = whole;
+    first = 0;
+    count = (p.k + BK - 1) / BK;
+    to = 0;
+    whole += p.workgroups;
   } else {
-    row0 = M0 + subgroup_m * WM;
-    col0 = n0 + subgroup_n * WN COLUMNS_BEFORE;
-    c = address(p.c, int64_t(batch) * p.c_batch);
-    out_ = address(p.out_, int64_t(batch) * p.out_batch);
-    residual = address(p.residual, int64_t(batch) * p.out_batch);
-    partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
-    store_result();
+    const uint steps = (p.k + BK - 1) / BK;
+    index = at / steps;
+    first = at % steps;
+    count = min(steps - first, end - at);
+    to = count == steps ? 0 : slab_of(index - p.whole, linear_group());
+    at += count;
   }
 }
 
 void main() {
+  const uint t = gl_LocalInvocationID.x, group = linear_group(), steps = (p.k + BK - 1) / BK;
+  const uint rows_of_tiles = TILES_M, columns_of_tiles = TILES_N, all = rows_of_tiles * columns_of_tiles * p.batches;
   lane = gl_SubgroupInvocationID;
-  const uint group = linear_group(), rows_of_tiles = TILES_M, columns_of_tiles = TILES_N;
-  const uint all_tiles = rows_of_tiles * columns_of_tiles * p.batches, steps = (p.k + BK - 1) / BK;
   subgroup = SHARES == 2 ? group % SUBGROUPS : gl_SubgroupID;
   subgroup_m = subgroup % (BM / WM);
   subgroup_n = subgroup / (BM / WM);
-  // The steps of all tiles, one tile after the other, of which this workgroup makes those from `at` to `end`.
-  uint index, first, count, at = 0, end = 0;
-  uint64_t to = 0;
   if (SHARES == 0) {
     const uint per_split = (steps + p.splits - 1) / p.splits;
-    if (group >= all_tiles * p.splits) return;  // the whole workgroup leaves
+    if (group >= all * p.splits) return;  // the whole workgroup leaves
     index = group;
-    first = group / all_tiles * per_split;
+    first = group / all * per_split;
     count = per_split;
+    to = 0;
   } else if (SHARES == 1) {
-    at = group < p.whole ? group * steps : p.whole * steps + (group - p.whole) * p.share;
-    end = min(at + (group < p.whole ? steps : p.share), all_tiles * steps);
-    if (at >= end) return;
+    whole = group;
+    at = p.whole * steps + group * p.share;
+    end = min(at + p.share, all * steps);
+    if (group >= p.workgroups || whole >= p.whole && at >= end) return;
+    take_segment();
   } else {
     index = p.whole + group / SUBGROUPS;
     // A tile of one share is stored already.
-    if (index >= all_tiles || !is_shared((index - p.whole) * steps, steps)) return;
+    if (index >= all || !is_shared((index - p.whole) * steps, steps)) return;
     first = count = 0;
+    to = 0;
   }
+  begin_segment();
+  if (SHARES != 2) load_first_step();
+  bool more;
   [[dont_unroll]] do {
-    if (SHARES == 1) {
-      index = at / steps;
-      first = at % steps;
-      count = min(steps - first, end - at);
-      to = count == steps ? 0 : slab_of(index - p.whole, group - p.whole);
-      at += count;
+    const uint row_of_tile = M0, column_of_tile = tile_n, batch_of_tile = batch, product_of_tile = product;
+    const uint64_t slab = to;
+    more = SHARES == 1 && (whole < p.whole || at < end);
+    clear();
+    if (SHARES == 2) add_shares(index - p.whole);
+    const uint stop = SHARES == 2 ? 0 : k_end;
+    [[dont_unroll]] for (uint k = k_begin; k < stop; k += BK) {
+      PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
+      PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
+      barrier();  // this step's tiles are written
+      // The next segment's first step arrives while this segment's last one is multiplied and its results leave.
+      if (more && k + BK >= stop) {
+        take_segment();
+        begin_segment();
+        load_first_step();
+      } else {
+        if (K_CHECKS == 1 || k + BK < stop) next_step();
+        LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
+      }
+      MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
+      barrier();  // the tiles are read before the next step overwrites them
     }
-    make_tile(index, first, count, to);
-  } while (at < end);
+    if (slab != 0) {
+      store_slab(slab);
+    } else {
+      row0 = row_of_tile + subgroup_m * WM;
+      col0 = column_of_tile + subgroup_n * WN COLUMNS_BEFORE;
+      c = address(p.c, int64_t(batch_of_tile) * p.c_batch);
+      out_ = address(p.out_, int64_t(batch_of_tile) * p.out_batch);
+      residual = address(p.residual, int64_t(batch_of_tile) * p.out_batch);
+      partial = p.out_ + uint64_t(product_of_tile) * p.m * p.n * 4;
+      store_result();
+    }
+  } while (more);
 }

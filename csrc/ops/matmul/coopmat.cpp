@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kernels_matmul.gen.h"
@@ -91,18 +92,21 @@ bool leaves_one_step(uint32_t tiles, uint32_t steps, uint32_t share) {
   return false;
 }
 
-// Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
+// A round of workgroups makes all tiles; or those that fill rounds, and shares the others, or a round more of them.
 struct Shared {
   uint32_t whole = 0, share = 0;
-  double time = 0;
+  double time = std::numeric_limits<double>::infinity();
 };
 std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t k, const ProductTuning& tuning) {
   const TilePlan& t = cost.tile;
   const uint32_t steps = ceil_div(k, t.bk), per_round = tuning.workgroups_per_round;
   const double step_us = t.bk / 64.0 * cost.us;
   constexpr uint32_t kLeastShare = 4;
-  if (tuning.shares_us_per_sum == 0 || tiles * steps >= (uint64_t{1} << 31)) return std::nullopt;
-  std::optional<Shared> best;
+  if (tuning.shares_us_per_sum == 0 || cost.next_us == 0 || tiles * steps >= (uint64_t{1} << 31)) return std::nullopt;
+  // A workgroup loads the next tile before it stores one.
+  const auto round_us = steps * step_us + cost.next_us;
+  Shared best;
+  if (tiles > per_round) best = {static_cast<uint32_t>(tiles), 0, cost.ends_us + ceil_div(tiles, per_round) * round_us};
   for (const uint32_t more : {0u, 1u}) {
     if (tiles / per_round < more) continue;
     Shared s{.whole = static_cast<uint32_t>(tiles / per_round - more) * per_round};
@@ -111,10 +115,11 @@ std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t
     while (k % t.bk != 0 && s.share < steps && leaves_one_step(shared, steps, s.share)) ++s.share;
     if (shared == 0 || s.share >= steps) continue;
     // A workgroup's share ends one tile and begins the next.
-    s.time = s.whole / per_round * (steps * step_us + cost.ends_us) + s.share * step_us + 2 * cost.ends_us +
-             tuning.splits_us + tuning.shares_us_per_sum * (shared + per_round) * t.bm * t.bn;
-    if (!best || s.time < best->time) best = s;
+    s.time = cost.ends_us + s.whole / per_round * round_us + s.share * step_us + 2 * cost.next_us + tuning.splits_us +
+             tuning.shares_us_per_sum * (shared + per_round) * t.bm * t.bn;
+    if (s.time < best.time) best = s;
   }
+  if (best.whole == 0 && best.share == 0) return std::nullopt;
   return best;
 }
 
@@ -152,6 +157,7 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
       best = x;
       best->whole = shared->whole;
       best->share = shared->share;
+      best->workgroups = static_cast<uint32_t>(per_round);
       best_time = shared->time;
     }
   }
@@ -212,7 +218,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   }
   x.line = line_of(x);
   const uint64_t tiles = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-  x.grid = linear_grid(x.share == 0 ? tiles * x.splits : x.whole + ceil_div((tiles - x.whole) * steps, x.share));
+  x.grid = linear_grid(x.workgroups == 0 ? tiles * x.splits : x.workgroups);
   x.writes = x.splits == 1 ? writes : Writes::split_sums;
   if (x.writes == Writes::result) {
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
@@ -228,7 +234,7 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   if (!serves) return std::nullopt;
   CoopMatPlan x = plan;
   x.row_classes = true;
-  x.whole = x.share = 0;
+  x.workgroups = x.whole = x.share = 0;
   x.out_vec = 8;
   x.c_vec = std::min(x.c_vec, 1);
   x.is_ragged = true;
@@ -242,24 +248,31 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
 
 namespace {
 
-// One kernel twice: workgroups multiply their shares, then each subgroup adds what belongs to its part of a tile.
+// Workgroups multiply their tiles and shares; then each subgroup adds what belongs to 1 x 2 matrices of a shared tile.
 void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpec spec, GemmCoopmatParams p) {
   const GemmProblem& g = call.problem;
   const TilePlan& t = plan.tile;
   const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), 0);
-  const uint32_t shared = ceil_div(g.m, t.bm) * ceil_div(g.n, t.bn) * g.batches - plan.whole,
-                 workgroups = ceil_div(shared * ceil_div(g.k, t.bk), plan.share),
-                 subgroups = (t.bm / t.wm) * (t.bn / t.wn);
-  const at::Tensor slabs = at::empty({int64_t{shared} + workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
+  const uint32_t shared = ceil_div(g.m, t.bm) * ceil_div(g.n, t.bn) * g.batches - plan.whole;
   p.whole = plan.whole;
   p.share = plan.share;
+  p.workgroups = plan.workgroups;
+  spec.shares = 1;
+  if (shared == 0) {
+    launch(call.stream(), kernel, spec, p, call.args, plan.grid);
+    return;
+  }
+  const at::Tensor slabs =
+      at::empty({int64_t{shared} + plan.workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
   TensorArgs first = call.args, second = call.args;
   p.slabs = first.write(slabs);
-  spec.shares = 1;
   launch(call.stream(), kernel, spec, p, first, plan.grid);
   p.slabs = second.read(slabs);
+  const uint32_t subgroups = (t.bm / plan.mat_m) * (t.bn / (2 * plan.mat_n));
   spec.shares = 2;
-  spec.local = plan.local / static_cast<int>(subgroups);
+  spec.local = plan.local / static_cast<int>((t.bm / t.wm) * (t.bn / t.wn));
+  spec.wm = plan.mat_m;
+  spec.wn = 2 * plan.mat_n;
   launch(call.stream(), kernel, spec, p, second, linear_grid(uint64_t{shared} * subgroups));
 }
 
@@ -286,7 +299,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   }
   auto p = params_of<GemmCoopmatParams>(call);
   p.splits = plan.splits;
-  if (plan.share != 0) {
+  if (plan.workgroups != 0) {
     launch_shares(call, plan, spec, p);
     return;
   }
