@@ -461,17 +461,15 @@ void main() {
       PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
       PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
       barrier();  // this step's tiles are written
-      // The next segment's first step arrives while this segment's last one is multiplied and its results leave.
-      if (more && k + BK >= stop) {
-        take_segment();
-        begin_segment();
-        load_first_step();
-      } else {
-        if (K_CHECKS == 1 || k + BK < stop) next_step();
-        LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
-      }
+      if (K_CHECKS == 1 || k + BK < stop) next_step();
+      LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
       MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
       barrier();  // the tiles are read before the next step overwrites them
+    }
+    if (more) {  // the next segment's first step arrives while this one's results leave
+      take_segment();
+      begin_segment();
+      load_first_step();
     }
     if (slab != 0) {
       store_slab(slab);
