@@ -190,10 +190,18 @@ def test_kernels_of_other_devices():
 @pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    "m,k,n,kind", [(40, 72, 48, "NT"), (37, 45, 35, "TN"), (8, 1100, 16, "NN"), (40, 64, 70, "TT")]
+    "m,k,n,kind",
+    [
+        (40, 72, 48, "NT"),
+        (37, 45, 35, "TN"),
+        (8, 1100, 16, "NN"),
+        (40, 64, 70, "TT"),
+        (200, 1300, 300, "NN"),  # 128 whole tiles, and 12 that are shared
+        (224, 1408, 224, "TN"),  # all tiles are shared
+    ],
 )
 def test_matrix_units(m, k, n, kind, dtype):
-    """Ragged tiles, operands that lie either way, the added matrix, k shared between workgroups.
+    """Ragged tiles, operands that lie either way, the added matrix, k and tiles shared between workgroups.
 
     tools/run_tests.sh runs this where lavapipe takes its cooperative matrices for it.
     """

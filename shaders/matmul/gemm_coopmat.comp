@@ -62,12 +62,12 @@ layout(constant_id = 18) const int ADDRESSES = 0;
 layout(constant_id = 19) const bool PAIRS = false;
 layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
-// 0: a workgroup makes a tile or one of its splits. 1: `workgroups` make `whole` tiles, several each, and share the
-// steps of the others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
+// 0: a workgroup makes a tile or one of its splits. 1: after `whole` such tiles, workgroups share the steps of the
+// others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
 layout(constant_id = 22) const int SHARES = 0;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
-#define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share, workgroups;
+#define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share;
 #include "matmul/gemm_params.glsl"
 #include "common/params.glsl"
 #include "matmul/activation.glsl"
@@ -342,7 +342,7 @@ void clear() {
     UN for (uint j = 0; j < FN; ++j) acc[i][j] = Acc(0.0);
 }
 
-// The segment that is loaded: steps of one tile, from `first` on. `to`: the slab for its sums, 0 for a whole tile.
+// The steps of a tile that are multiplied, from `first` on. `to`: the slab for their sums, 0 for a whole tile.
 uint index, first, count;
 uint64_t to;
 uint tile_m, tile_n, batch, product, k_begin, k_end, head_end;
@@ -400,24 +400,15 @@ void next_step() {
   b_k += BK;
 }
 
-// A workgroup's segments: whole tiles, one of each round, and then those of its share of the other tiles, whose steps
-// are counted one tile after the other.
-uint whole, at, end;
+// A workgroup's share: of the steps of shared tiles, counted one tile after the other, those from `at` to `end`.
+uint at, end;
 void take_segment() {
-  if (whole < p.whole) {
-    index = whole;
-    first = 0;
-    count = (p.k + BK - 1) / BK;
-    to = 0;
-    whole += p.workgroups;
-  } else {
-    const uint steps = (p.k + BK - 1) / BK;
-    index = at / steps;
-    first = at % steps;
-    count = min(steps - first, end - at);
-    to = count == steps ? 0 : slab_of(index - p.whole, linear_group());
-    at += count;
-  }
+  const uint steps = (p.k + BK - 1) / BK;
+  index = at / steps;
+  first = at % steps;
+  count = min(steps - first, end - at);
+  to = count == steps ? 0 : slab_of(index - p.whole, linear_group() - p.whole);
+  at += count;
 }
 
 void main() {
@@ -435,11 +426,9 @@ void main() {
     count = per_split;
     to = 0;
   } else if (SHARES == 1) {
-    whole = group;
-    at = p.whole * steps + group * p.share;
-    end = min(at + p.share, all * steps);
-    if (group >= p.workgroups || whole >= p.whole && at >= end) return;
-    take_segment();
+    at = group < p.whole ? group * steps : p.whole * steps + (group - p.whole) * p.share;
+    end = min(at + (group < p.whole ? steps : p.share), all * steps);
+    if (at >= end) return;
   } else {
     index = p.whole + group / SUBGROUPS;
     // A tile of one share is stored already.
@@ -447,40 +436,36 @@ void main() {
     first = count = 0;
     to = 0;
   }
-  begin_segment();
-  if (SHARES != 2) load_first_step();
-  bool more;
   [[dont_unroll]] do {
-    const uint row_of_tile = M0, column_of_tile = tile_n, batch_of_tile = batch, product_of_tile = product;
-    const uint64_t slab = to;
-    more = SHARES == 1 && (whole < p.whole || at < end);
+    if (SHARES == 1) take_segment();
+    begin_segment();
     clear();
-    if (SHARES == 2) add_shares(index - p.whole);
-    const uint stop = SHARES == 2 ? 0 : k_end;
-    [[dont_unroll]] for (uint k = k_begin; k < stop; k += BK) {
+    if (SHARES == 2) {
+      add_shares(index - p.whole);
+    } else {
+      load_first_step();
+    }
+    [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
       PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)
       PUT(held_b, B_LOADS, BN, B_MN_MAJOR, B_TILE, B_PITCH, false)
       barrier();  // this step's tiles are written
-      if (K_CHECKS == 1 || k + BK < stop) next_step();
+      if (K_CHECKS == 1 || k + BK < k_end) {
+        next_step();
+      }
       LOAD_BOTH(K_CHECKS == 1)  // without checks there is nothing to load past the last step: it is loaded again
       MULTIPLY_STEP(MATRICES_OF_STEP, ++s)
       barrier();  // the tiles are read before the next step overwrites them
     }
-    if (more) {  // the next segment's first step arrives while this one's results leave
-      take_segment();
-      begin_segment();
-      load_first_step();
-    }
-    if (slab != 0) {
-      store_slab(slab);
+    if (to != 0) {
+      store_slab(to);
     } else {
-      row0 = row_of_tile + subgroup_m * WM;
-      col0 = column_of_tile + subgroup_n * WN COLUMNS_BEFORE;
-      c = address(p.c, int64_t(batch_of_tile) * p.c_batch);
-      out_ = address(p.out_, int64_t(batch_of_tile) * p.out_batch);
-      residual = address(p.residual, int64_t(batch_of_tile) * p.out_batch);
-      partial = p.out_ + uint64_t(product_of_tile) * p.m * p.n * 4;
+      row0 = M0 + subgroup_m * WM;
+      col0 = tile_n + subgroup_n * WN COLUMNS_BEFORE;
+      c = address(p.c, int64_t(batch) * p.c_batch);
+      out_ = address(p.out_, int64_t(batch) * p.out_batch);
+      residual = address(p.residual, int64_t(batch) * p.out_batch);
+      partial = p.out_ + uint64_t(product) * p.m * p.n * 4;
       store_result();
     }
-  } while (more);
+  } while (SHARES == 1 && at < end);
 }

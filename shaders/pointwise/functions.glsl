@@ -116,9 +116,13 @@ T sign_(T x) { return sign(x); }
 bool is_nan(T x) { return false; }
 bool is_inf(T x) { return false; }
 bool sign_bit(T x) { return x < T(0); }
+// DIVISOR hides a constant from compilers (inductor/prelude.glsl).
+#ifndef DIVISOR
+#define DIVISOR(y) (y)
+#endif
 // Integer division by 0 gives 0 and never traps. A divisor of -1 is a case of its own: lowest / -1 overflows.
-T div_trunc(T x, T y) { return y == T(0) ? T(0) : (y == T(-1) ? -x : x / y); }
-T fmod_(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x - x / y * y; }
+T div_trunc(T x, T y) { return y == T(0) ? T(0) : (y == T(-1) ? -x : x / DIVISOR(y)); }
+T fmod_(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x - x / DIVISOR(y) * y; }
 T remainder_(T x, T y) {
   T r = fmod_(x, y);
   return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;

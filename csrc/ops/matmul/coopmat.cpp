@@ -94,7 +94,7 @@ bool leaves_one_step(uint32_t tiles, uint32_t steps, uint32_t share) {
   return false;
 }
 
-// A round of workgroups makes all tiles; or those that fill rounds, and shares the others, or a round more of them.
+// Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
 struct Shared {
   uint32_t whole = 0, share = 0;
   double time = std::numeric_limits<double>::infinity();
@@ -103,12 +103,9 @@ std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t
   const TilePlan& t = cost.tile;
   const uint32_t steps = ceil_div(k, t.bk), per_round = tuning.workgroups_per_round;
   const double step_us = t.bk / 64.0 * cost.us;
-  constexpr uint32_t kLeastShare = 4;
-  if (tuning.shares_us_per_sum == 0 || cost.next_us == 0 || tiles * steps >= (uint64_t{1} << 31)) return std::nullopt;
-  // A workgroup loads the next tile before it stores one.
-  const auto round_us = steps * step_us + cost.next_us;
+  constexpr uint32_t kLeastShare = 8;
+  if (tuning.shares_us_per_sum == 0 || !cost.shares || tiles * steps >= (uint64_t{1} << 31)) return std::nullopt;
   Shared best;
-  if (tiles > per_round) best = {static_cast<uint32_t>(tiles), 0, cost.ends_us + ceil_div(tiles, per_round) * round_us};
   for (const uint32_t more : {0u, 1u}) {
     if (tiles / per_round < more) continue;
     Shared s{.whole = static_cast<uint32_t>(tiles / per_round - more) * per_round};
@@ -117,11 +114,11 @@ std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t
     while (k % t.bk != 0 && s.share < steps && leaves_one_step(shared, steps, s.share)) ++s.share;
     if (shared == 0 || s.share >= steps) continue;
     // A workgroup's share ends one tile and begins the next.
-    s.time = cost.ends_us + s.whole / per_round * round_us + s.share * step_us + 2 * cost.next_us + tuning.splits_us +
-             tuning.shares_us_per_sum * (shared + per_round) * t.bm * t.bn;
+    s.time = s.whole / per_round * (steps * step_us + cost.ends_us) + s.share * step_us + 2 * cost.ends_us +
+             tuning.splits_us + tuning.shares_us_per_sum * (shared + per_round) * t.bm * t.bn;
     if (s.time < best.time) best = s;
   }
-  if (best.whole == 0 && best.share == 0) return std::nullopt;
+  if (best.share == 0) return std::nullopt;
   return best;
 }
 
@@ -155,11 +152,10 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
       best_time = time;
     }
     if (const auto shared = may_share ? best_shares(cost, groups, g.k, tuning) : std::nullopt;
-        shared && best && shared->time < best_time) {
+        shared && best && shared->time < 0.95 * best_time) {  // small gains were losses
       best = x;
       best->whole = shared->whole;
       best->share = shared->share;
-      best->workgroups = static_cast<uint32_t>(per_round);
       best_time = shared->time;
     }
   }
@@ -220,7 +216,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   }
   x.line = line_of(x);
   const uint64_t tiles = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
-  x.grid = linear_grid(x.workgroups == 0 ? tiles * x.splits : x.workgroups);
+  x.grid = linear_grid(x.share == 0 ? tiles * x.splits : x.whole + ceil_div((tiles - x.whole) * steps, x.share));
   x.writes = x.splits == 1 ? writes : Writes::split_sums;
   if (x.writes == Writes::result) {
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
@@ -236,7 +232,7 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   if (!serves) return std::nullopt;
   CoopMatPlan x = plan;
   x.row_classes = true;
-  x.workgroups = x.whole = x.share = 0;
+  x.whole = x.share = 0;
   x.out_vec = 8;
   x.c_vec = std::min(x.c_vec, 1);
   x.is_ragged = true;
@@ -250,7 +246,7 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
 
 namespace {
 
-// Workgroups multiply their tiles and shares; then each subgroup adds what belongs to 1 x 2 matrices of a shared tile.
+// Workgroups multiply their tiles or shares; then each subgroup adds what belongs to 1 x 2 matrices of a shared tile.
 void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpec spec, GemmCoopmatParams p) {
   const GemmProblem& g = call.problem;
   const TilePlan& t = plan.tile;
@@ -258,14 +254,9 @@ void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpe
   const uint32_t shared = ceil_div(g.m, t.bm) * ceil_div(g.n, t.bn) * g.batches - plan.whole;
   p.whole = plan.whole;
   p.share = plan.share;
-  p.workgroups = plan.workgroups;
   spec.shares = 1;
-  if (shared == 0) {
-    launch(call.stream(), kernel, spec, p, call.args, plan.grid);
-    return;
-  }
-  const at::Tensor slabs =
-      at::empty({int64_t{shared} + plan.workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
+  const uint32_t workgroups = ceil_div(shared * ceil_div(g.k, t.bk), plan.share);
+  const at::Tensor slabs = at::empty({int64_t{shared} + workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
   TensorArgs first = call.args, second = call.args;
   p.slabs = first.write(slabs);
   launch(call.stream(), kernel, spec, p, first, plan.grid);
@@ -301,7 +292,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   }
   auto p = params_of<GemmCoopmatParams>(call);
   p.splits = plan.splits;
-  if (plan.workgroups != 0) {
+  if (plan.share != 0) {
     launch_shares(call, plan, spec, p);
     return;
   }

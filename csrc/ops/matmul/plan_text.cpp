@@ -43,7 +43,7 @@ std::string coopmat(const CoopMatPlan& p) {
   static constexpr const char* kChecks[] = {"", "checks every step", "checks the first step"};
   static constexpr const char* kWrites[] = {"", "writes sums", "adds splits"};
   const std::string shares =
-      p.workgroups == 0 ? "" : words("whole", static_cast<int>(p.whole), "shares of", static_cast<int>(p.share));
+      p.share == 0 ? "" : words("whole", static_cast<int>(p.whole), "shares of", static_cast<int>(p.share));
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",

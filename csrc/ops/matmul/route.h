@@ -111,8 +111,7 @@ struct CoopMatPlan {
   bool pairs = false;
   bool row_classes = false;  // rows of a tile are 8 apart: rows of out may start anywhere
   uint32_t splits = 1;
-  // Not 0: so many make `whole` tiles, several each, and share the steps of the others, `share` each.
-  uint32_t workgroups = 0, whole = 0, share = 0;
+  uint32_t whole = 0, share = 0;  // after `whole` tiles, workgroups share the steps of the others (share 0: no)
   Grid grid;
 };
 

@@ -12,9 +12,9 @@ namespace aule::ops {
 struct TileCost {
   TilePlan tile;
   // Microseconds that one multiprocessor takes for 64 k of the tile, and before the first and after the last of them;
-  // workgroups on it do not overlap. From a tile to the next one of a workgroup; 0: several workgroups fill a
-  // multiprocessor, and none makes two tiles.
-  double us, ends_us = 0, next_us = 0;
+  // workgroups on it do not overlap.
+  double us, ends_us = 0;
+  bool shares = false;  // one workgroup fills a multiprocessor: workgroups may share tiles that fill no round
 };
 
 struct ProductTuning {
