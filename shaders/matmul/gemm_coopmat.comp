@@ -20,8 +20,8 @@
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
 // shared memory, while the step before is multiplied. A vec8 is 8 elements along k, 16 bytes; of an mn-major operand it
 // is 8 along m or n, and an invocation transposes 4 k by 8 rows on the way. Rows past m or n read the last ones and are
-// not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. The remainder of k comes
-// first, so only that load checks bounds.
+// not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. Aligned rows may end inside a
+// vec8. The step with the remainder of k comes first, so only that load checks bounds.
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
 // 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
@@ -62,6 +62,7 @@ layout(constant_id = 18) const int ADDRESSES = 0;
 layout(constant_id = 19) const bool PAIRS = false;
 layout(constant_id = 20) const int ACTIVATION = 0;  // activation_codes.h
 layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
+layout(constant_id = 22) const bool ODD_N = false;     // rows of vec8s end inside the last one: n is no multiple of 8
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE uint64_t residual; uint splits;
@@ -278,7 +279,7 @@ void main() {
   ENTER_CLASS
   const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
   const uint k_begin = min(split * per_split * BK, p.k), k_end = min(k_begin + per_split * BK, p.k);
-  const uint head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+  const uint k_first = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) / BK * BK : k_begin;
 
   const uint64_t a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES,
       b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
@@ -310,11 +311,11 @@ void main() {
   LOAD(held_a, A_LOADS, BM, A_MN_MAJOR, A_VEC, a_at, a_offset, a_row, a_last, a_k, a_ld, a_rest, PAIRED, CHECK)        \
   LOAD(held_b, B_LOADS, BN, B_MN_MAJOR, B_VEC, b_at, b_offset, b_row, b_last, b_k, b_ld, b_rest, false, CHECK)
   LOAD_BOTH(K_CHECKS != 0)
-  // The next step begins where this one ends, which may be shorter than its tiles.
+  // The last step along k was loaded first. The others are loaded from k_begin on: this leads to a step before it.
   if (K_CHECKS == 2) {
-    const uint back = k_begin + BK - head_end;
-    if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
-    if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
+    const uint back = k_first - k_begin + BK;
+    a_at -= back * (!A_MN_MAJOR ? uint64_t(2) : a_ld);
+    b_at -= back * (!B_MN_MAJOR ? uint64_t(2) : b_ld);
   }
   [[dont_unroll]] for (uint k = k_begin; k < k_end; k += BK) {
     PUT(held_a, A_LOADS, BM, A_MN_MAJOR, A_TILE, A_PITCH, PAIRED)

@@ -12,7 +12,8 @@
 namespace aule::ops {
 namespace {
 
-// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand.
+// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand. Rows may end inside
+// a load: an aligned one with an element of the operand stays inside the operand's allocation.
 OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth, uint32_t batches) {
   OperandPlan o;
   o.k_major = k == 1 || (row != 1 && depth == 1);
@@ -20,7 +21,7 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
   const uint32_t extent = o.k_major ? depth : rows, across = o.k_major ? rows : depth;
   if ((unit != 1 && extent != 1) || ld < 0) return o;
   for (int vec : {8, 4, 2, 1}) {
-    const bool aligned = extent % vec == 0 && (ld % vec == 0 || across == 1) && (v.batch % vec == 0 || batches == 1) &&
+    const bool aligned = (ld % vec == 0 || across == 1) && (v.batch % vec == 0 || batches == 1) &&
                          v.address % (2 * static_cast<uint64_t>(vec)) == 0;
     if (!aligned) continue;
     if (ld < (1 << 22)) o.vec = vec;  // offsets inside a tile have 32 bits
@@ -29,9 +30,9 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
   return o;
 }
 
-// Rows of out and c are whole vec8s.
+// Rows of out and c begin with a vec8. They may end inside one, of which the kernel stores the row's own elements.
 bool in_vec8(const MatrixView& v, const GemmProblem& g) {
-  return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
+  return v.col == 1 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
          v.address % 16 == 0;
 }
 
@@ -171,6 +172,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
     x.writes = CoopMatPlan::Writes::result;
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
     x.out_vec = in_vec8(g.out, g) && (!g.has_residual || g.residual % 16 == 0) ? 8 : 1;
+    x.odd_n = x.out_vec == 8 && g.n % 8 != 0;
   } else if (x.splits == 1 && !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense) {
     x.writes = CoopMatPlan::Writes::sums;
   } else {
@@ -212,6 +214,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.line = plan.line;
   spec.addresses = plan.addresses;
   spec.pairs = plan.pairs;
+  spec.odd_n = plan.odd_n;
   if (plan.writes == CoopMatPlan::Writes::result) {
     spec.activation = static_cast<int>(g.activation);
     spec.residual = g.has_residual;

@@ -44,7 +44,7 @@ std::string coopmat(const CoopMatPlan& p) {
   static constexpr const char* kWrites[] = {"", "writes sums", "adds splits"};
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
-               p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
+               p.c_vec, "out", p.out_vec, p.odd_n ? "odd n" : "", kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
                p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", p.row_classes ? "row classes" : "", "splits",
                p.splits, kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
 }

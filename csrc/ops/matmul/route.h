@@ -105,6 +105,7 @@ struct CoopMatPlan {
   int mat_m = 0, mat_n = 0, local = 0;
   OperandPlan a, b;
   int c_vec = 0, out_vec = 0;
+  bool odd_n = false;  // rows of out in vec8s end inside the last one
   enum class KChecks : uint8_t { none, every_step, first_step } k_checks = KChecks::none;  // loads compared with k
   bool is_ragged = false;  // m or n is no multiple of the tile
   int line = 0, addresses = 0;
