@@ -136,13 +136,12 @@ def test_shared_batches_and_in_place(dtype, override):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("with_c", [None, "bias", "matrix"])
 @pytest.mark.parametrize("layouts", ["row row row", "row col row", "col row row", "col col row", "row col col"])
-def test_padded_rows(layouts, with_c, dtype):
+def test_padded_rows(layouts, dtype):
     """Rows of operands and results that begin at 16-byte boundaries and end anywhere, with NaN after them."""
-    rng = random.Random(layouts + str(with_c))
-    sizes = [(5, 5, 5), (9, 1, 33), (31, 33, 63), (40, 71, 39), (33, 64, 50), (70, 95, 8), (17, 200, 41)]
-    for m, k, n in sizes:
+    rng = random.Random(layouts)
+    sizes = [(9, 1, 33), (31, 33, 63), (40, 71, 39), (33, 64, 50), (70, 95, 8), (17, 200, 41)]
+    for (m, k, n), with_c in zip(sizes, [None, "bias", "matrix"] * 2):
         a, b, out = layouts.split()
         places = [
             padded(a, k if a == "row" else m),

@@ -12,8 +12,8 @@
 namespace aule::ops {
 namespace {
 
-// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand. Rows may end inside
-// a load: an aligned one with an element of the operand stays inside the operand's allocation.
+// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand. Rows may end
+// inside a load, since an aligned one with an element of a tensor does not leave the memory that was allocated.
 OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth, uint32_t batches) {
   OperandPlan o;
   o.k_major = k == 1 || (row != 1 && depth == 1);
