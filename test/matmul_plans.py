@@ -3,7 +3,7 @@
     python test/matmul_plans.py > test/matmul_plans.txt        after a change that is meant to change plans
 
 A product is a line of words, `f16 b2 m512 n512 k64 a:col b:row+8 c:bias out:row@1 alpha:2 precision:high`. An operand
-lies by rows (`row`), by columns (`col`), with its rows or columns 8 elements longer than they need (`row+8`), with
+lies by rows (`row`), by columns (`col`), with its rows or columns some elements longer than they need (`row+8`), with
 every second element (`row*2`), or with one matrix for the whole batch (`row*0`); `@1` starts one element past an
 aligned address. `gelu` and `residual:0` (or `residual:1`, one element past one) are an epilogue. A convolution is
 `conv positions f16 m.. n.. k.. channels.. groups..`, or `conv weights`.

@@ -32,6 +32,11 @@ def placed(batches, rows, columns, layout, offset, longer, dtype, fill):
     return flat, flat.as_strided((batches, rows, columns), strides, offset), own
 
 
+def padded(layout, inner):
+    """A place whose rows of `inner` elements begin at 16-byte boundaries, and end between them."""
+    return layout, 8, -inner % 8 + 8 * (inner % 2)
+
+
 def check_product(rng, batches, m, k, n, dtype, layouts, with_c=None):
     """`layouts` of a, b and out, with random offsets and rests of rows; or all three of each."""
     nan = float("nan")
@@ -128,3 +133,44 @@ def test_shared_batches_and_in_place(dtype, override):
     dsquare = square.to("aule")
     torch.mm(dsquare, dsquare, out=dsquare)
     assert_close(dsquare.double(), square.double() @ square.double(), rtol=8e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layouts", ["row row row", "row col row", "col row row", "col col row", "row col col"])
+def test_padded_rows(layouts, dtype):
+    """Rows of operands and results that begin at 16-byte boundaries and end anywhere, with NaN after them."""
+    rng = random.Random(layouts)
+    sizes = [(9, 1, 33), (31, 33, 63), (40, 71, 39), (33, 64, 50), (70, 95, 8), (17, 200, 41)]
+    for (m, k, n), with_c in zip(sizes, [None, "bias", "matrix"] * 2):
+        a, b, out = layouts.split()
+        places = [
+            padded(a, k if a == "row" else m),
+            padded(b, n if b == "row" else k),
+            padded(out, n if out == "row" else m),
+        ]
+        check_product(rng, rng.choice([1, 3]), m, k, n, dtype, places, with_c)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layouts", ["row row row", "row col row", "col row row", "col col row"])
+def test_padded_rows_in_splits(layouts, dtype):
+    """The last split of k begins with the vec8 in which a row ends."""
+    for m, k, n in [(9, 3001, 13), (21, 1027, 7)]:
+        a, b, out = layouts.split()
+        places = [padded(a, k if a == "row" else m), padded(b, n if b == "row" else k), padded(out, n)]
+        check_product(random.Random(k), 1, m, k, n, dtype, places)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_residual_of_padded_rows(dtype):
+    m, k, n = 37, 43, 51
+    x, w, bias = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype), torch.randn(n).to(dtype)
+    residual = torch.randn(m, n).to(dtype)
+    expected = torch.nn.functional.silu(x.double() @ w.double().t() + bias.double()) + residual.double()
+    operands = []
+    for t in (x, w, residual):
+        _, view, _ = placed(1, *t.shape, *padded("row", t.shape[1]), dtype, float("nan"))
+        operands.append(view[0].copy_(t))
+    dx, dw, dresidual = operands
+    actual = torch_aule.linear_bias_act(dx, dw, bias.to("aule"), "silu", residual=dresidual)
+    assert_close(actual.double(), expected, rtol=8e-3, atol=0.03)

@@ -4,8 +4,8 @@
 #define AULE_GEMM_COOPMAT_EPILOGUE_GLSL
 uint64_t address(uint64_t base, int64_t element) { return base + uint64_t(element * 2); }
 
-// Columns col to col + 7 of a row of c or of the residual, as words of two. With ROW_CLASSES a column before the first
-// one is negative.
+// Columns col to col + 7 of a row of c or of the residual, as words of two; past n they may be anything. With
+// ROW_CLASSES a column before the first one is negative.
 #if ROW_CLASSES
 uvec4 load_row(uint64_t base, uint row, uint col, int row_stride, int col_stride, int vec) {
   const int first = int(col), n = int(p.n);
@@ -48,11 +48,12 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
     if (first + i >= 0 && first + i < n) U16Ref(at + 2 * i).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
 }
 #else
+// What lies past a row of n columns may be a neighbour's, and is left alone.
 void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
   const int valid = int(p.n) - int(col);
   if (row >= p.m || valid <= 0) return;
   const uint64_t at = address(out_, int64_t(row) * p.out_m + int64_t(col) * p.out_n);
-  if (OUT_VEC == 8) {
+  if (OUT_VEC == 8 && (!ODD_N || valid >= 8)) {
     Vec16b(at).v = v;
   } else {
     UN for (int i = 0; i < 8; ++i)

@@ -1,4 +1,4 @@
-// dst[b, r, i] = src[b, r, i] for i < n and r < rows, zeros up to `width` and `all_rows`: rows of 16-bit elements, as
+// dst[b, r, i] = src[b, r, i] for i < n, zeros up to `width`: rows of 16-bit elements, as
 // bits. Rows of either side may start at any element: products on cooperative matrices load and store whole vec8s.
 // An invocation writes one aligned vec8 of dst. At a row's ends, where it belongs to others too, single elements are
 // written. What it holds is part of two aligned vec8s of src. One without an element of the row is not read, so no
@@ -9,7 +9,7 @@ layout(local_size_x = 256) in;
 struct Params {
   uint64_t src, dst;
   int64_t src_batch, src_row, dst_batch, dst_row;  // strides in elements
-  uint n, rows, width, all_rows, batches;
+  uint n, width, rows, batches;
   uint vec8s;  // of a row of dst, the most
 };
 #include "common/params.glsl"
@@ -20,13 +20,13 @@ uvec4 load_vec8(uint64_t at, int column, int n) { return column > -8 && column <
 
 void main() {
   const uint64_t id = linear_invocation();
-  if (id >= uint64_t(p.vec8s) * p.all_rows * p.batches) return;
-  const uint row_of_all = uint(id / p.vec8s), batch = row_of_all / p.all_rows, row = row_of_all % p.all_rows;
+  if (id >= uint64_t(p.vec8s) * p.rows * p.batches) return;
+  const uint row_of_all = uint(id / p.vec8s), batch = row_of_all / p.rows, row = row_of_all % p.rows;
   const uint64_t to = p.dst + uint64_t(int64_t(batch) * p.dst_batch + int64_t(row) * p.dst_row) * 2;
   const int column = int(uint(id % p.vec8s) * 8) - int(uint(to) & 15u) / 2, width = int(p.width);
   if (column >= width) return;
 
-  const int n = row < p.rows ? int(p.n) : 0;
+  const int n = int(p.n);
   const uint64_t from =
       p.src + uint64_t(int64_t(batch) * p.src_batch + int64_t(row) * p.src_row + int64_t(column)) * 2;
   const uint ahead = uint(from) & 15u;  // bytes from an aligned vec8 to this one

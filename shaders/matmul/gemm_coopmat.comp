@@ -20,8 +20,8 @@
 // A workgroup makes a BM x BN tile of out, a subgroup WM x WN of it. Steps of BK along k pass through registers into
 // shared memory, while the step before is multiplied. A vec8 is 8 elements along k, 16 bytes; of an mn-major operand it
 // is 8 along m or n, and an invocation transposes 4 k by 8 rows on the way. Rows past m or n read the last ones and are
-// not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. The remainder of k comes
-// first, so only that load checks bounds.
+// not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. Aligned rows may end inside a
+// vec8. The step with the remainder of k comes first, so only that load checks bounds.
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
 // 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
@@ -65,6 +65,7 @@ layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
 // 0: a workgroup makes a tile or one of its splits. 1: after `whole` such tiles, workgroups share the steps of the
 // others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
 layout(constant_id = 22) const int SHARES = 0;
+layout(constant_id = 23) const bool ODD_N = false;     // rows of vec8s end inside the last one: n is no multiple of 8
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE uint64_t residual, slabs; uint splits, whole, share;
@@ -345,7 +346,7 @@ void clear() {
 // The steps of a tile that are multiplied, from `first` on. `to`: the slab for their sums, 0 for a whole tile.
 uint index, first, count;
 uint64_t to;
-uint tile_m, tile_n, batch, product, k_begin, k_end, head_end;
+uint tile_m, tile_n, batch, product, k_begin, k_end, k_first;
 // Where this invocation loads of it.
 const uint A_SETS = ROW_SETS(BM), B_SETS = ROW_SETS(BN);
 uint64_t a_at, b_at, a_ld, b_ld;
@@ -368,7 +369,7 @@ void begin_segment() {
   ENTER_CLASS
   k_begin = min(first * BK, p.k);
   k_end = min(k_begin + count * BK, p.k);
-  head_end = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) % BK + 1 : k_end;
+  k_first = K_CHECKS == 2 ? k_begin + (k_end - k_begin - 1) / BK * BK : k_begin;
   a_ld = uint64_t(uint(!A_MN_MAJOR ? p.a_m : p.a_k)) * ROW_BYTES;
   b_ld = uint64_t(uint(!B_MN_MAJOR ? p.b_n : p.b_k)) * 2;
   a_at = address(p.a, int64_t(batch) * p.a_batch);
@@ -385,11 +386,12 @@ void begin_segment() {
 
 void load_first_step() {
   LOAD_BOTH(K_CHECKS != 0)
-  // The next step begins where this one ends, which may be shorter than its tiles.
+  // The last step along k was loaded first. The others are loaded from k_begin on: this leads to a step before it. A
+  // single step is not the short one, or one before it is loaded again.
   if (K_CHECKS == 2) {
-    const uint back = k_begin + BK - head_end;
-    if (!A_MN_MAJOR && ADDRESSES == 2) a_offset[0] -= back / 8; else a_at -= !A_MN_MAJOR ? back * 2 : a_ld * back;
-    if (!B_MN_MAJOR && ADDRESSES == 2) b_offset[0] -= back / 8; else b_at -= !B_MN_MAJOR ? back * 2 : b_ld * back;
+    const uint back = k_first > k_begin ? k_first - k_begin + BK : min(k_begin, BK);
+    a_at -= back * (!A_MN_MAJOR ? uint64_t(2) : a_ld);
+    b_at -= back * (!B_MN_MAJOR ? uint64_t(2) : b_ld);
   }
 }
 

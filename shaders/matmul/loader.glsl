@@ -3,7 +3,8 @@
 // sizes made of them. A quantized operand would have a LOAD of its own, and the same PUT.
 #ifndef AULE_GEMM_LOADER_GLSL
 #define AULE_GEMM_LOADER_GLSL
-// The first `valid` of 8 elements, zeros after them; `vec` divides 8, and their number or `valid`.
+// 8 elements, in loads of `vec`. A load with none of the first `valid` is left out, and gives zeros. One with some
+// brings those after them, too, which may be anything.
 uvec4 load8(uint64_t at, int valid, int vec) {
   uvec4 v = uvec4(0);
   if (vec == 8) {
@@ -18,6 +19,12 @@ uvec4 load8(uint64_t at, int valid, int vec) {
     UN for (int i = 0; i < 8; ++i)
       if (valid > i) v[i / 2] |= uint(U16Ref(at + 2 * i).v) << (16 * (i % 2));
   }
+  return v;
+}
+
+// The first `valid` of 8 elements, zeros after them: what lies past k may be NaN, which times zero is NaN.
+uvec4 first_of(uvec4 v, int valid) {
+  UN for (int i = 0; i < 4; ++i) v[i] &= valid > 2 * i + 1 ? ~0u : valid > 2 * i ? 0xffffu : 0u;
   return v;
 }
 
@@ -85,13 +92,15 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
           ADDRESSES != 0 ? at + uint64_t(offset[0] + (further * (uint(ld) / 16) + ahead / 8)) * 16                    \
           : LINE == 8    ? at + uint64_t(!IS_RAGGED ? r : INSIDE(r, last)) * ld                               \
                          : at + uint64_t(offset[i % ROW_SETS(ROWS)]) * (2 * VEC) + ahead * 2;                         \
-      held[i] = load8(from, !(CHECK) ? 8 : int(head_end) - int(k + ahead), VEC);                                      \
+      const int valid = !(CHECK) ? 8 : int(k_end) - int(k + ahead);                                                   \
+      held[i] = load8(from, valid, VEC);                                                                              \
+      if (CHECK) held[i] = first_of(held[i], valid);                                                                  \
     }                                                                                                                 \
   } else {                                                                                                            \
     UN for (uint i = 0; i < LOADS; ++i) {                                                                             \
       const uint ahead = FRAGMENTS == 1 ? block_k(i / 4 * LOCAL, ROWS) + i % 4 : block_k(i * LOCAL, ROWS);            \
       const uint64_t from = OWN ? at + ld * ahead : at + ld * ahead + offset[0];                                      \
-      held[i] = load8(from, !(CHECK) || k + ahead < head_end ? rest : 0, VEC);                                        \
+      held[i] = load8(from, !(CHECK) || k + ahead < k_end ? rest : 0, VEC);                                           \
     }                                                                                                                 \
   }
 #define ROW_SETS(ROWS) (ROWS * 4 / LOCAL)
@@ -132,21 +141,22 @@ const bool OWN = (!A_MN_MAJOR || !B_MN_MAJOR) && ADDRESSES == 0;
   }
 #endif
 
-// An invocation's first place in an operand, before the first step.
+// An invocation's place in an operand, in the step that is loaded first. The last vec8 that is read along m or n is the
+// one with the last row. Sums of rows past it are not stored.
 #define START(ROWS, MN_MAJOR, VEC, at, offset, row, last, k, ld, rest, row0)                                           \
   if (!MN_MAJOR && ADDRESSES != 0) {                                                                                  \
-    at += row0 * ld + k_begin * 2;                                                                                    \
+    at += row0 * ld + k_first * 2;                                                                                    \
     offset[0] = row * (uint(ld) / 16) + k / 8;                                                                        \
   } else if (!MN_MAJOR) {                                                                                             \
-    at += row0 * ld + (k_begin + k) * 2;                                                                              \
+    at += row0 * ld + (k_first + k) * 2;                                                                              \
     UN for (uint i = 0; i < ROW_SETS(ROWS); ++i) {                                                                    \
       const uint r = vec8_row(i * LOCAL + t, ROWS);                                                                   \
       offset[i] = (!IS_RAGGED ? r : INSIDE(r, last)) * (uint(ld) / (2 * VEC));                                        \
     }                                                                                                                 \
   } else {                                                                                                            \
     if (VEC != 8) rest = int(LAST(last) + 1) - int(row);                                                              \
-    offset[0] = uint(k * ld) + (!IS_RAGGED || VEC != 8 ? row : min(row, LAST(last) - 7)) * 2;                         \
-    at += ld * k_begin + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
+    offset[0] = uint(k * ld) + (!IS_RAGGED || VEC != 8 ? row : min(row, LAST(last) & ~7u)) * 2;                       \
+    at += ld * k_first + row0 * 2 + (OWN ? offset[0] : 0);                                                            \
   }                                                                                                                   \
-  k += k_begin;
+  k += k_first;
 #endif

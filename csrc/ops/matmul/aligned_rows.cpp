@@ -1,6 +1,7 @@
 #include "ops/matmul/aligned_rows.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
 
@@ -13,40 +14,27 @@
 namespace aule::ops {
 namespace {
 
-// What is copied, and the sizes of the product then. Of a product that is not transposed.
+// What is copied, of a product that is not transposed.
 struct Copies {
   bool a = false, b = false, out = false;
-  uint32_t m = 0, n = 0, k = 0;
-  bool operator==(const Copies&) const = default;
 };
 
-// Copied rows are whole vec8s. Every matrix with a side that grows is copied too.
-Copies completed(Copies c, const CoopMatPlan& x, const GemmProblem& g) {
-  for (Copies before; !(before == c);) {
-    before = c;
-    if ((c.a && x.a.k_major) || (c.b && x.b.k_major)) c.k = round8(g.k);
-    if (c.a && !x.a.k_major) c.m = round8(g.m);
-    if ((c.b && !x.b.k_major) || c.out) c.n = round8(g.n);
-    c.a |= c.m != g.m || c.k != g.k;
-    c.b |= c.n != g.n || c.k != g.k;
-    c.out |= c.m != g.m || c.n != g.n;
-  }
-  return c;
-}
-
-// Elements of the copies of a, b and out. Matrices that all batches share are copied once.
+// Elements of the copies of a, b and out, whose rows are whole vec8s. Matrices that all batches share are copied once.
 struct Elements {
   uint64_t a = 0, b = 0, out = 0;
 };
-Elements elements_of(const Copies& c, const GemmProblem& g) {
-  const auto batches = [&](const MatrixView& v) { return v.batch == 0 ? 1 : uint64_t{g.batches}; };
-  return {.a = c.a ? batches(g.a) * c.m * c.k : 0,
-          .b = c.b ? batches(g.b) * c.k * c.n : 0,
-          .out = c.out ? uint64_t{g.batches} * c.m * c.n : 0};
+Elements elements_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g) {
+  const auto operand = [&](const MatrixView& v, bool k_major, uint32_t rows) {
+    const uint64_t matrix = k_major ? uint64_t{rows} * round8(g.k) : uint64_t{g.k} * round8(rows);
+    return matrix * (v.batch == 0 ? 1 : g.batches);
+  };
+  return {.a = c.a ? operand(g.a, x.a.k_major, g.m) : 0,
+          .b = c.b ? operand(g.b, x.b.k_major, g.n) : 0,
+          .out = c.out ? uint64_t{g.batches} * g.m * round8(g.n) : 0};
 }
 
-double time_of(const Copies& c, const GemmProblem& g, const ProductTuning& tuning) {
-  const Elements e = elements_of(c, g);
+double time_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, const ProductTuning& tuning) {
+  const Elements e = elements_of(c, x, g);
   uint64_t all = e.a + e.b + e.out;
   if (c.out && g.has_c && g.c.row != 0) all += e.out;
   if (c.out && g.has_residual) all += e.out;
@@ -79,9 +67,10 @@ double time_of_classes(const CoopMatPlan& x, const GemmProblem& g, const Product
 using Halves = AlignedRowsPlan::Halves;
 
 // How a product is cut whose copies take more memory than they may; nothing where that does not help.
-std::optional<Halves> halves_of(const Copies& c, const GemmProblem& g, const ProductTuning& tuning) {
+std::optional<Halves> halves_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g,
+                                const ProductTuning& tuning) {
   constexpr uint32_t kLeast = 512;
-  const Elements e = elements_of(c, g);
+  const Elements e = elements_of(c, x, g);
   const uint64_t out_bytes = e.out * dtype_size(g.result), a_bytes = e.a * 2, b_bytes = e.b * 2;
   if (a_bytes + b_bytes + out_bytes <= tuning.align_bytes) return Halves::none;
   if (g.batches > 1) return Halves::batches;
@@ -113,11 +102,9 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   std::optional<Copies> best;
   double best_gain = 0;
   for (unsigned chosen = 7; chosen > 0; --chosen) {
-    const Copies wanted{
-        .a = (chosen & 4) != 0, .b = (chosen & 2) != 0, .out = (chosen & 1) != 0, .m = g.m, .n = g.n, .k = g.k};
-    if ((wanted.a && !odd_a) || (wanted.b && !odd_b) || (wanted.out && !odd_out)) continue;
-    const Copies copies = completed(wanted, x, g);
-    const double time = time_of(copies, g, tuning), saved = time_saved(copies, x, g, tuning);
+    const Copies copies{.a = (chosen & 4) != 0, .b = (chosen & 2) != 0, .out = (chosen & 1) != 0};
+    if ((copies.a && !odd_a) || (copies.b && !odd_b) || (copies.out && !odd_out)) continue;
+    const double time = time_of(copies, x, g, tuning), saved = time_saved(copies, x, g, tuning);
     // The model is rough, and each copy costs the host a launch: a small gain is none.
     if (!always && saved < 1.5 * time + tuning.align_least_us) continue;
     if (best && (always || saved - time <= best_gain)) continue;
@@ -125,7 +112,7 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
     best_gain = saved - time;
   }
   if (!best) return std::nullopt;
-  const std::optional<Halves> halves = halves_of(*best, g, tuning);
+  const std::optional<Halves> halves = halves_of(*best, x, g, tuning);
   if (!halves) return std::nullopt;
 
   AlignedRowsPlan plan{.a = best->a,
@@ -133,14 +120,10 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
                        .out = best->out,
                        .a_k_major = x.a.k_major,
                        .b_k_major = x.b.k_major,
-                       .m = best->m,
-                       .n = best->n,
-                       .k = best->k,
                        .halves = *halves};
   if (today.transposed) {  // the tensors are as they were given
     std::swap(plan.a, plan.b);
     std::swap(plan.a_k_major, plan.b_k_major);
-    std::swap(plan.m, plan.n);
     if (plan.halves == Halves::rows || plan.halves == Halves::columns)
       plan.halves = plan.halves == Halves::rows ? Halves::columns : Halves::rows;
   }
@@ -149,7 +132,7 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
 
 namespace {
 
-// [batches, rows, columns] to a tensor of these sizes or larger, both contiguous along columns; zeros for the rest.
+// [batches, rows, columns] to a tensor with as many columns or more, both contiguous along them; zeros for the rest.
 void copy_rows(const at::Tensor& src, const at::Tensor& dst) {
   GemmAlignRowsParams p{};
   TensorArgs args;
@@ -160,43 +143,34 @@ void copy_rows(const at::Tensor& src, const at::Tensor& dst) {
   p.dst_batch = dst.stride(0);
   p.dst_row = dst.stride(1);
   p.n = static_cast<uint32_t>(src.size(2));
-  p.rows = static_cast<uint32_t>(src.size(1));
   p.width = static_cast<uint32_t>(dst.size(2));
-  p.all_rows = static_cast<uint32_t>(dst.size(1));
+  p.rows = static_cast<uint32_t>(dst.size(1));
   p.batches = static_cast<uint32_t>(dst.size(0));
   const bool aligned = p.dst % 16 == 0 && p.dst_row % 8 == 0 && p.dst_batch % 8 == 0;
   p.vec8s = ceil_div(p.width + (aligned ? 0 : 7), 8);
   launch(current(dst), kernel::gemm_align_rows(), {}, p, args,
-         linear_grid(ceil_div(uint64_t{p.vec8s} * p.all_rows * p.batches, 256)));
+         linear_grid(ceil_div(uint64_t{p.vec8s} * p.rows * p.batches, 256)));
 }
 
-// The matrices in memory of whole vec8s, `rows` x `columns` with zeros past their own sizes. Contiguous along columns,
-// or along rows if `transposed`.
-at::Tensor aligned(const at::Tensor& t, bool transposed, int64_t rows, int64_t columns) {
+// Memory for matrices with rows of whole vec8s, which end past their `columns`.
+at::Tensor whole_rows(int64_t batches, int64_t rows, int64_t columns, const at::TensorOptions& options) {
+  return at::empty({batches, rows, round8(static_cast<uint32_t>(columns))}, options);
+}
+
+// The matrices in rows of whole vec8s, or in columns of them if `transposed`.
+at::Tensor aligned(const at::Tensor& t, bool transposed) {
   const bool shared = t.stride(0) == 0;
   const at::Tensor one = shared ? t.narrow(0, 0, 1) : t, src = transposed ? one.transpose(1, 2) : one;
-  const at::Tensor dst =
-      at::empty({src.size(0), transposed ? columns : rows, transposed ? rows : columns}, t.options());
+  const at::Tensor dst = whole_rows(src.size(0), src.size(1), src.size(2), t.options());
   copy_rows(src, dst);
-  const at::Tensor whole = transposed ? dst.transpose(1, 2) : dst;
-  return shared ? whole.expand({t.size(0), rows, columns}) : whole;
+  const at::Tensor own = dst.narrow(2, 0, src.size(2)), copy = transposed ? own.transpose(1, 2) : own;
+  return shared ? copy.expand_as(t) : copy;
 }
 
-// What is added, with as many rows and columns as the product now has; those past its own hold anything. A side that
-// it repeats along is not stored.
-at::Tensor extended(const at::Tensor& t, int64_t rows, int64_t columns, bool transposed) {
-  if (!t.defined() || (t.size(1) == rows && t.size(2) == columns)) return t;
-  at::Tensor own = t;
-  int64_t sizes[3] = {t.size(0), rows, columns};
-  for (int i = 0; i < 3; ++i) {
-    if (t.stride(i) != 0) continue;
-    own = own.narrow(i, 0, 1);
-    sizes[i] = 1;
-  }
-  const at::Tensor all = transposed ? at::empty({sizes[0], sizes[2], sizes[1]}, t.options()).transpose(1, 2)
-                                    : at::empty({sizes[0], sizes[1], sizes[2]}, t.options());
-  all.narrow(1, 0, own.size(1)).narrow(2, 0, own.size(2)).copy_(own);
-  return all.expand({t.size(0), rows, columns});
+// What is added, in rows like those of `whole`. A row or a column that it repeats is left as it is.
+at::Tensor placed_like(const at::Tensor& whole, const at::Tensor& t) {
+  if (!t.defined() || t.stride(1) == 0 || t.stride(2) == 0) return t;
+  return at::empty_strided(t.sizes(), whole.strides(), t.options()).copy_(t);
 }
 
 // The first or the second part of a product in two, which are planned by themselves.
@@ -221,24 +195,22 @@ void launch_aligned_rows(const GemmCall& call, const AlignedRowsPlan& plan) {
     launch_part(call, side, half, all - half);
     return;
   }
-  const int64_t m = plan.m, n = plan.n, k = plan.k;
-  const at::Tensor a = plan.a ? aligned(call.a, !plan.a_k_major, m, k) : call.a,
-                   b = plan.b ? aligned(call.b, plan.b_k_major, k, n) : call.b;
+  const at::Tensor a = plan.a ? aligned(call.a, !plan.a_k_major) : call.a,
+                   b = plan.b ? aligned(call.b, plan.b_k_major) : call.b;
   if (!plan.out) {
     gemm(call.op, a, b, call.c, call.beta, call.alpha, out, call.epilogue);
     return;
   }
   const bool transposed = out.stride(2) != 1 && out.stride(1) == 1;
-  const at::Tensor whole = transposed ? at::empty({out.size(0), n, m}, out.options()).transpose(1, 2)
-                                      : at::empty({out.size(0), m, n}, out.options());
-  GemmEpilogue epilogue = call.epilogue;
-  epilogue.residual = extended(epilogue.residual, m, n, transposed);
-  gemm(call.op, a, b, extended(call.c, m, n, transposed), call.beta, call.alpha, whole, epilogue);
-  const at::Tensor own = whole.narrow(1, 0, out.size(1)).narrow(2, 0, out.size(2));
+  const at::Tensor rows = transposed ? out.transpose(1, 2) : out;
+  const at::Tensor own =
+      whole_rows(rows.size(0), rows.size(1), rows.size(2), out.options()).narrow(2, 0, rows.size(2));
+  const at::Tensor result = transposed ? own.transpose(1, 2) : own;
+  gemm(call.op, a, b, placed_like(result, call.c), call.beta, call.alpha, result, call.epilogue);
   if (out.element_size() != 2 || (out.stride(2) != 1 && !transposed))
-    out.copy_(own);
+    out.copy_(result);
   else
-    copy_rows(transposed ? own.transpose(1, 2) : own, transposed ? out.transpose(1, 2) : out);
+    copy_rows(own, rows);
 }
 
 }  // namespace aule::ops

@@ -13,7 +13,8 @@
 namespace aule::ops {
 namespace {
 
-// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand.
+// `row` and `k` are the strides along m or n and along k. vec 0: the kernel cannot read the operand. Rows may end
+// inside a load, since an aligned one with an element of a tensor does not leave the memory that was allocated.
 OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows, uint32_t depth, uint32_t batches) {
   OperandPlan o;
   o.k_major = k == 1 || (row != 1 && depth == 1);
@@ -21,7 +22,7 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
   const uint32_t extent = o.k_major ? depth : rows, across = o.k_major ? rows : depth;
   if ((unit != 1 && extent != 1) || ld < 0) return o;
   for (int vec : {8, 4, 2, 1}) {
-    const bool aligned = extent % vec == 0 && (ld % vec == 0 || across == 1) && (v.batch % vec == 0 || batches == 1) &&
+    const bool aligned = (ld % vec == 0 || across == 1) && (v.batch % vec == 0 || batches == 1) &&
                          v.address % (2 * static_cast<uint64_t>(vec)) == 0;
     if (!aligned) continue;
     if (ld < (1 << 22)) o.vec = vec;  // offsets inside a tile have 32 bits
@@ -30,9 +31,9 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
   return o;
 }
 
-// Rows of out and c are whole vec8s.
+// Rows of out and c begin with a vec8. They may end inside one, of which the kernel stores the row's own elements.
 bool in_vec8(const MatrixView& v, const GemmProblem& g) {
-  return v.col == 1 && g.n % 8 == 0 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
+  return v.col == 1 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
          v.address % 16 == 0;
 }
 
@@ -86,14 +87,6 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
          profile.shared_bytes;
 }
 
-// Whether a share of shared tiles, of `steps` each, is the last step of a tile alone: the loop loads a last step twice,
-// which must not be the short one.
-bool leaves_one_step(uint32_t tiles, uint32_t steps, uint32_t share) {
-  for (uint32_t tile = 1; tile <= tiles; ++tile)
-    if ((tile * steps - 1) % share == 0) return true;
-  return false;
-}
-
 // Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
 struct Shared {
   uint32_t whole = 0, share = 0;
@@ -111,7 +104,6 @@ std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t
     Shared s{.whole = static_cast<uint32_t>(tiles / per_round - more) * per_round};
     const auto shared = static_cast<uint32_t>(tiles - s.whole);
     s.share = std::max(ceil_div(shared * steps, per_round), kLeastShare);
-    while (k % t.bk != 0 && s.share < steps && leaves_one_step(shared, steps, s.share)) ++s.share;
     if (shared == 0 || s.share >= steps) continue;
     // A workgroup's share ends one tile and begins the next.
     s.time = s.whole / per_round * (steps * step_us + cost.ends_us) + s.share * step_us + 2 * cost.ends_us +
@@ -200,12 +192,11 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   CoopMatPlan x = *best;
   const TilePlan& t = x.tile;
 
-  // The remainder of k comes first, so only that load checks bounds. A split of one step checks every load: the loop
+  // The step with the remainder of k comes first, so only that load checks bounds, unless it is the only one: the loop
   // loads the last step twice.
-  const uint32_t steps = ceil_div(g.k, t.bk), per_split = ceil_div(steps, x.splits);
-  const bool one_step = steps - (x.splits - 1) * per_split == 1;
+  const uint32_t steps = ceil_div(g.k, t.bk);
   using KChecks = CoopMatPlan::KChecks;
-  x.k_checks = g.k % t.bk == 0 ? KChecks::none : one_step ? KChecks::every_step : KChecks::first_step;
+  x.k_checks = g.k % t.bk == 0 ? KChecks::none : steps == 1 ? KChecks::every_step : KChecks::first_step;
   x.is_ragged = g.m % t.bm != 0 || g.n % t.bn != 0;
   // The large tiles have no registers to spare: the cheapest addresses where nothing is checked.
   const bool large = is_large(t), nt = x.a.k_major && x.b.k_major;
@@ -221,6 +212,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   if (x.writes == Writes::result) {
     x.c_vec = !g.has_c ? 0 : in_vec8(g.c, g) ? 8 : 1;
     x.out_vec = in_vec8(g.out, g) && (!g.has_residual || g.residual % 16 == 0) ? 8 : 1;
+    x.odd_n = x.out_vec == 8 && g.n % 8 != 0;
   }
   return GemmPlan{transposed, x};
 }
@@ -286,6 +278,7 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.line = plan.line;
   spec.addresses = plan.addresses;
   spec.pairs = plan.pairs;
+  spec.odd_n = plan.odd_n;
   if (plan.writes == CoopMatPlan::Writes::result) {
     spec.activation = static_cast<int>(g.activation);
     spec.residual = g.has_residual;

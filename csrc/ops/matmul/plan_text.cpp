@@ -46,9 +46,10 @@ std::string coopmat(const CoopMatPlan& p) {
       p.share == 0 ? "" : words("whole", static_cast<int>(p.whole), "shares of", static_cast<int>(p.share));
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
-               p.c_vec, "out", p.out_vec, kChecks[static_cast<size_t>(p.k_checks)], p.is_ragged ? "ragged" : "", "line",
-               p.line, "addresses", p.addresses, p.pairs ? "pairs" : "", p.row_classes ? "row classes" : "", "splits",
-               p.splits, shares, kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
+               p.c_vec, "out", p.out_vec, p.odd_n ? "odd n" : "", kChecks[static_cast<size_t>(p.k_checks)],
+               p.is_ragged ? "ragged" : "", "line", p.line, "addresses", p.addresses, p.pairs ? "pairs" : "",
+               p.row_classes ? "row classes" : "", "splits", p.splits, shares,
+               kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
 }
 
 struct TextOf {
@@ -92,7 +93,7 @@ struct TextOf {
   std::string operator()(const LongKPlan& p) const { return words("long_k slices of", p.slice); }
   std::string operator()(const AlignedRowsPlan& p) const {
     static constexpr const char* kHalves[] = {"", "batches in halves", "rows in halves", "columns in halves"};
-    return words("aligned_rows of", p.a ? "a" : "", p.b ? "b" : "", p.out ? "out" : "", "m", p.m, "n", p.n, "k", p.k,
+    return words("aligned_rows of", p.a ? "a" : "", p.b ? "b" : "", p.out ? "out" : "",
                  kHalves[static_cast<size_t>(p.halves)]);
   }
   std::string operator()(const DenseOutPlan&) const { return "dense_out"; }

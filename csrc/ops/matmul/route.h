@@ -105,6 +105,7 @@ struct CoopMatPlan {
   int mat_m = 0, mat_n = 0, local = 0;
   OperandPlan a, b;
   int c_vec = 0, out_vec = 0;
+  bool odd_n = false;  // rows of out in vec8s end inside the last one
   enum class KChecks : uint8_t { none, every_step, first_step } k_checks = KChecks::none;  // loads compared with k
   bool is_ragged = false;  // m or n is no multiple of the tile
   int line = 0, addresses = 0;
@@ -142,11 +143,10 @@ struct LongKPlan {  // `slice` of k at a time, where one invocation may not walk
 struct DenseOutPlan {};  // into a dense temporary: out's or c's strides take more than 31 bits
 struct WidenedPlan {};   // of operands converted to float32, where no kernel makes float32 of 16-bit ones
 
-// Of copies with rows of whole vec8s, `m`, `n` and `k` long; operands that stay lie as before.
+// Of copies in rows of whole vec8s. Operands that stay lie as before.
 struct AlignedRowsPlan {
   bool a = false, b = false, out = false;  // which are copied
   bool a_k_major = false, b_k_major = false;
-  uint32_t m = 0, n = 0, k = 0;
   enum class Halves : uint8_t { none, batches, rows, columns } halves = Halves::none;  // two products instead
 };
 
