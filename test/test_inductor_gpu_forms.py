@@ -11,7 +11,7 @@ from helpers import assert_close, needs_shader_compiler
 pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
-from torch._inductor.utils import run_and_get_code  # noqa: E402
+from torch._inductor.utils import run_and_get_code, run_fw_bw_and_get_code  # noqa: E402
 
 from torch_aule._inductor import facts  # noqa: E402
 
@@ -188,3 +188,64 @@ def test_long_odd_rows_of_eight_bytes(device):
     x = torch.randint(-(2**40), 2**40, (5, 1030))
     f = torch.compile(lambda x: (x[:, 1:] % 3).to(torch.int16) + (x[:, :-1] > 0))
     assert (f(x.to(device)).cpu() == (x[:, 1:] % 3).to(torch.int16) + (x[:, :-1] > 0)).all()
+
+
+def padded_to(codes, stride):
+    """Whether a kernel's rows are `stride` apart, and begin with vectors."""
+    return any(f"{stride}*x" in code and "load_words(" in code and "store_words(" in code for code in codes)
+
+
+@pytest.mark.parametrize("n", [1031, 2050, 4099])
+def test_padded_rows_between_products(device, n):
+    """Inductor pads rows that a product writes and the next one reads; inputs beside them are not padded."""
+    x, y = torch.randn(2, 2, 33, n, dtype=torch.float64).bfloat16()
+    w = (torch.randn(n, 24, dtype=torch.float64) / n**0.5).bfloat16()
+
+    def function(x, y, w):
+        h = (F.gelu(x) * y) @ w
+        back = h @ w.t()
+        return (torch.tanh(back) * x + y) @ w, back.flatten(0, 1).view(33, 2, n).sum(1), (back * y).sum(-1)
+
+    own = [t.to(device).requires_grad_() for t in (x, y, w)]
+    wide = [t.double().requires_grad_() for t in (x, y, w)]
+    compiled, actual = torch.compile(function, fullgraph=True), []
+
+    def run():
+        actual.extend(compiled(*own))
+        return sum(a.float().sum() for a in actual)
+
+    _, codes = run_fw_bw_and_get_code(run)
+    assert padded_to(codes, -(-n // 64) * 64)
+    expected = function(*wide)
+    sum(e.sum() for e in expected).backward()
+    for a, e in zip([*actual, *(t.grad for t in own)], [*expected, *(t.grad for t in wide)], strict=True):
+        assert_close(a.detach().double(), e.detach(), rtol=0.03, atol=0.03 * e.abs().max().item())
+
+
+def test_gradient_of_padded_logits(device):
+    """A vocabulary of odd size: logits and their gradient are padded, and read and written by vectors alone."""
+    n, classes = 20, 2053
+    x, w = torch.randn(2, 9, n), torch.randn(classes, n)
+    labels = torch.randint(0, classes, (2, 9))
+
+    def loss(x, w, labels):
+        logits = F.linear(x, w)
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
+
+    own = [t.bfloat16().to(device).requires_grad_() for t in (x, w)]
+    wide = [t.detach().cpu().float().requires_grad_() for t in own]
+    actual, codes = run_fw_bw_and_get_code(lambda: torch.compile(loss, fullgraph=True)(*own, labels.to(device)))
+    assert padded_to(codes, 2112) and not any("load_any_words(" in code for code in codes)
+    expected = loss(*wide, labels)
+    expected.backward()
+    assert_close(actual, expected.detach(), rtol=1e-2, atol=1e-2)
+    for a, e in zip(own, wide, strict=True):
+        assert_close(a.grad.float(), e.grad, rtol=0.03, atol=0.03 * e.grad.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+@pytest.mark.parametrize("offset", range(1, 9))
+def test_vectors_that_begin_anywhere(device, dtype, offset):
+    x = torch.randn(3, 1040).mul(20).to(dtype)
+    f = torch.compile(lambda x: x[:, offset : offset + 1030] + x[:, :1030])
+    assert_close(f(x.to(device)), x[:, offset : offset + 1030] + x[:, :1030])

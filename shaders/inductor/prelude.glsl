@@ -59,10 +59,24 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef {
 #define AULE_PACK_U8(w, i, x) put_bits(w, i, 1, uint(x))
 #define AULE_PACK_BOOL(w, i, x) put_bits(w, i, 1, (x) ? 1u : 0u)
 
-// Elements of `size` bytes that may begin between the addresses of whole vectors.
+// Elements of `size` bytes that may begin between the addresses of whole vectors. 16 bytes are then parts of two
+// aligned vectors: each has an element that is asked for, so that nothing outside of the elements' memory is read.
 Words load_any_words(uint64_t address, int size, bool is_aligned) {
   if (is_aligned) return load_words(address, size * VEC_ELEMS);
   Words r;
+  if (size * VEC_ELEMS == 16) {
+    const uint ahead = uint(address) & 15u, bits = (ahead & 3u) * 8u;
+    const Words low = load_words(address - ahead, 16), high = load_words((address + 15ul) & ~15ul, 16);
+    uint w[8] = uint[8](low.w[0], low.w[1], low.w[2], low.w[3], high.w[0], high.w[1], high.w[2], high.w[3]);
+    if ((ahead & 8u) != 0u) {
+      [[unroll]] for (int i = 0; i < 6; ++i) w[i] = w[i + 2];
+    }
+    if ((ahead & 4u) != 0u) {
+      [[unroll]] for (int i = 0; i < 5; ++i) w[i] = w[i + 1];
+    }
+    [[unroll]] for (int i = 0; i < 4; ++i) r.w[i] = bits == 0u ? w[i] : w[i] >> bits | w[i + 1] << (32u - bits);
+    return r;
+  }
   [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) {
     const uint64_t at = address + uint64_t(i * size);
     put_bits(r, i, size, size == 4 ? U32Ref(at).v : size == 2 ? uint(U16Ref(at).v) : uint(U8Ref(at).v));
