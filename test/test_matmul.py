@@ -242,6 +242,33 @@ def test_large_tiles_and_wide_vectors():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_float32_of_16_bit_matrices(dtype):
+    """`out_dtype`: sums that are not rounded to 16 bits, as on CUDA."""
+    a, b = torch.randn(3, 37, 45).to(dtype), torch.randn(3, 45, 29).to(dtype)
+    c, product = torch.randn(3, 37, 29), a.double() @ b.double()
+    da, db, dc = to_device((a, b, c))
+    wide = {"out_dtype": torch.float32}
+
+    def check_sums(actual, expected):
+        assert actual.dtype == torch.float32
+        assert_close(actual.double(), expected, rtol=1e-5, atol=1e-4)
+
+    check_sums(torch.mm(da[0], db[0], **wide), product[0])
+    check_sums(torch.bmm(da, db, **wide), product)
+    check_sums(torch.addmm(dc[0], da[0], db[0], beta=2, alpha=0.5, **wide), 2 * c[0].double() + 0.5 * product[0])
+    check_sums(torch.baddbmm(dc, da, db, **wide), c.double() + product)
+    half = c.to(dtype)
+    check_sums(torch.baddbmm(half.to("aule"), da, db, **wide), half.double() + product)
+    check_sums(torch.bmm(da, db, **wide, out=torch.empty(3, 37, 29, device="aule")), product)
+    check_sums(torch.mm(db[0].t(), da[0].t(), **wide), product[0].t())
+    assert torch.equal(torch.mm(da[0], db[0], out_dtype=dtype), torch.mm(da[0], db[0]))
+    with pytest.raises(RuntimeError, match="mm: expected out_dtype"):
+        torch.mm(da[0], db[0], out_dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="mm: expected out to have dtype Float"):
+        torch.mm(da[0], db[0], **wide, out=torch.empty(0, dtype=dtype, device="aule"))
+
+
 def test_int8():
     """Exact to the last bit: of two's complement, of odd sizes, of operands that lie either way."""
     runpy.run_path(str(PROGRAMS / "matmul_int8.py"))

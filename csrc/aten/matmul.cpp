@@ -1,4 +1,5 @@
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/out_dtype.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -63,6 +64,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("addmm.out", ops::addmm_out));
   m.impl(ROW("_addmm_activation.out", ops::addmm_activation_out));
   m.impl(ROW("baddbmm.out", ops::baddbmm_out));
+  m.impl(ROW("mm.dtype", ops::mm_dtype));
+  m.impl(ROW("mm.dtype_out", ops::mm_dtype_out));
+  m.impl(ROW("bmm.dtype", ops::bmm_dtype));
+  m.impl(ROW("bmm.dtype_out", ops::bmm_dtype_out));
+  m.impl(ROW("addmm.dtype", ops::addmm_dtype));
+  m.impl(ROW("addmm.dtype_out", ops::addmm_dtype_out));
+  m.impl(ROW("baddbmm.dtype", ops::baddbmm_dtype));
+  m.impl(ROW("baddbmm.dtype_out", ops::baddbmm_dtype_out));
   m.impl(ROW("addbmm", ops::addbmm));
   m.impl(ROW("addbmm_", ops::addbmm_));
   m.impl(ROW("addbmm.out", ops::addbmm_out));

@@ -59,8 +59,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef {
 #define AULE_PACK_U8(w, i, x) put_bits(w, i, 1, uint(x))
 #define AULE_PACK_BOOL(w, i, x) put_bits(w, i, 1, (x) ? 1u : 0u)
 
-// Elements of `size` bytes that may begin between the addresses of whole vectors. Of 16 bytes they are then parts of two
-// aligned vectors: each has an element that is asked for, so that none is read outside of the memory of the elements.
+// Elements of `size` bytes that may begin between the addresses of whole vectors. 16 bytes are then parts of two
+// aligned vectors: each has an element that is asked for, so that nothing outside of the elements' memory is read.
 Words load_any_words(uint64_t address, int size, bool is_aligned) {
   if (is_aligned) return load_words(address, size * VEC_ELEMS);
   Words r;

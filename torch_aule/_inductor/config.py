@@ -10,6 +10,8 @@ vectors: bool = True
 persistent_reductions: bool = True
 # A product with its bias, activation and residual is one call of aule::linear_bias_act, where the device gains by it.
 epilogues: bool = True
+# A 16-bit product that leaves the graph as float32 alone is made as float32.
+float32_products: bool = True
 # The numbers of torch_aule._inductor.flex.shape.Tiles in their order, "128,8,8,8,8,1,2,2,8,64", for the kernels of
 # FlexAttention; empty: chosen by the device.
 flex_tiles_forward: str = ""

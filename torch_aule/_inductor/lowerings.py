@@ -105,6 +105,8 @@ def install_lowerings() -> None:
                 _keep_eager(getattr(packet, overload), _floors_reals)
     for op in _WINDOWS:
         _keep_eager(op, lambda args, kwargs: True)
+    for op in (aten.mm.dtype, aten.bmm.dtype):  # Inductor's refuse devices that they do not know
+        _keep_eager(op, lambda args, kwargs: True)
     # It takes operands as they lie.
     lowering.make_fallback(torch.ops.aule.linear_bias_act.default)
     _keep_windows_whole()

@@ -11,6 +11,7 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
 from torch_aule._inductor.epilogues import fuse_epilogues
 from torch_aule._inductor.facts import properties_of
+from torch_aule._inductor.float32_products import widen_products
 from torch_aule._version import __version__
 
 __all__ = ["AulePass", "generator_identity"]
@@ -43,6 +44,7 @@ class AulePass(CustomGraphModulePass):
 
     def __call__(self, gm: torch.fx.GraphModule) -> None:
         """Make products and what follows them one call."""
+        widen_products(gm.graph)
         fuse_epilogues(gm.graph)
 
     def uuid(self) -> str:
