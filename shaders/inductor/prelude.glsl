@@ -120,8 +120,8 @@ Words pack_bf16(float x[VEC_ELEMS]) {
 #include "pointwise/functions.glsl"
 #undef T
 #undef C_int
-// NVIDIA's compiler (580.159) makes wrong remainders where a kernel divides 64 bits by several constants, as x % 7 beside
-// x // 16, x % 16 and five more. gl_WorkGroupID.z is 0 in all launches of such kernels, which a compiler does not know.
+// NVIDIA's compiler (580.159) makes wrong remainders where a kernel divides 64 bits by several constants, as x % 7
+// beside x // 16, x % 16 and five more. gl_WorkGroupID.z is 0 in all such launches, which a compiler does not know.
 #undef DIVISOR
 #define DIVISOR(y) ((y) + T(gl_WorkGroupID.z))
 #define T int64_t

@@ -203,8 +203,7 @@ void launch_aligned_rows(const GemmCall& call, const AlignedRowsPlan& plan) {
   }
   const bool transposed = out.stride(2) != 1 && out.stride(1) == 1;
   const at::Tensor rows = transposed ? out.transpose(1, 2) : out;
-  const at::Tensor own =
-      whole_rows(rows.size(0), rows.size(1), rows.size(2), out.options()).narrow(2, 0, rows.size(2));
+  const at::Tensor own = whole_rows(rows.size(0), rows.size(1), rows.size(2), out.options()).narrow(2, 0, rows.size(2));
   const at::Tensor result = transposed ? own.transpose(1, 2) : own;
   gemm(call.op, a, b, placed_like(result, call.c), call.beta, call.alpha, result, call.epilogue);
   if (out.element_size() != 2 || (out.stride(2) != 1 && !transposed))

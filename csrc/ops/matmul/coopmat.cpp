@@ -33,8 +33,7 @@ OperandPlan classify(const MatrixView& v, int64_t row, int64_t k, uint32_t rows,
 
 // Rows of out and c begin with a vec8. They may end inside one, of which the kernel stores the row's own elements.
 bool in_vec8(const MatrixView& v, const GemmProblem& g) {
-  return v.col == 1 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) &&
-         v.address % 16 == 0;
+  return v.col == 1 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) && v.address % 16 == 0;
 }
 
 // Where both operands are mn-major, matrices come straight from padded tiles, of which 48 k fit: nothing is transposed.
@@ -184,9 +183,9 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   const bool dense = g.out.col == 1 && (g.out.row == g.n || g.m == 1) &&
                      (g.out.batch == int64_t{g.m} * g.n || g.batches == 1) && g.out.address % 8 == 0;
   using Writes = CoopMatPlan::Writes;
-  const Writes writes = g.result == g.in                                                  ? Writes::result
+  const Writes writes = g.result == g.in                                           ? Writes::result
                         : !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense ? Writes::sums
-                                                                                          : Writes::split_sums;
+                                                                                   : Writes::split_sums;
   const auto best = best_tile(operands, profile, units.layout, g, writes != Writes::split_sums);
   if (!best) return std::nullopt;
   CoopMatPlan x = *best;

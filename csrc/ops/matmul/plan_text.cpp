@@ -48,8 +48,8 @@ std::string coopmat(const CoopMatPlan& p) {
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, p.odd_n ? "odd n" : "", kChecks[static_cast<size_t>(p.k_checks)],
                p.is_ragged ? "ragged" : "", "line", p.line, "addresses", p.addresses, p.pairs ? "pairs" : "",
-               p.row_classes ? "row classes" : "", "splits", p.splits, shares,
-               kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
+               p.row_classes ? "row classes" : "", "splits", p.splits, shares, kWrites[static_cast<size_t>(p.writes)],
+               grid_text(p.grid));
 }
 
 struct TextOf {
