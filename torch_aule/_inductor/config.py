@@ -12,6 +12,8 @@ persistent_reductions: bool = True
 epilogues: bool = True
 # A 16-bit product that leaves the graph as float32 alone is made as float32.
 float32_products: bool = True
+# softmax(where(mask, q @ k.mT, -inf)) @ v is one call of scaled_dot_product_attention.
+masked_attention: bool = True
 # The numbers of torch_aule._inductor.flex.shape.Tiles in their order, "128,8,8,8,8,1,2,2,8,64", for the kernels of
 # FlexAttention; empty: chosen by the device.
 flex_tiles_forward: str = ""
