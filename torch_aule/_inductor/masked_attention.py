@@ -145,18 +145,25 @@ class _Attention:
         )
 
 
+def _is_in_place(name: str) -> bool:
+    """Whether a function of Python's module operator, or the method behind one, writes its operand."""
+    plain = name[1:] if name.startswith("i") else ""
+    return name in ("setitem", "delitem") or plain in _OPERATORS or f"{plain}_" in _OPERATORS
+
+
 def _writes(node: Node) -> bool:
     """Whether a node may change a tensor that exists already, or the state under which others run."""
     if node.op in ("placeholder", "get_attr", "output"):
         return False
     if node.op == "call_method":
-        return node.target.endswith("_") or node.target == "__setitem__"
+        if node.target.startswith("__"):
+            return _is_in_place(node.target.strip("_"))
+        return node.target.endswith("_")
     if node.op != "call_function" or "out" in node.kwargs or node.kwargs.get("inplace"):
         return True
     name = getattr(node.target, "__name__", "")
     if getattr(node.target, "__module__", "") == "_operator":  # its and_ and or_ write nothing, its iand and ior do
-        plain = name[1:] if name.startswith("i") else ""
-        return name in ("setitem", "delitem") or plain in _OPERATORS or f"{plain}_" in _OPERATORS
+        return _is_in_place(name)
     return name.endswith("_") or "autocast" in name
 
 
