@@ -187,11 +187,13 @@ def _replace(graph: Graph, found: _Attention) -> None:
         for mask, hidden in found.masks:
             one = add("call_function", torch.logical_not, mask) if hidden else mask
             shown = one if shown is None else add("call_function", torch.logical_and, shown, one)
-        key = add("call_method", "transpose", found.first.args[1], -2, -1)
-        attention = add(
-            "call_function", F.scaled_dot_product_attention, found.first.args[0], key, found.value,
-            attn_mask=shown, scale=found.scale,
-        )  # fmt: skip
+        operands = [found.first.args[0], add("call_method", "transpose", found.first.args[1], -2, -1), found.value]
+        flat = _value(found.first).dim() == 3  # the operator's shapes in torch 2.11 are those of four dimensions
+        if flat:
+            operands = [add("call_method", "unsqueeze", x, 0) for x in operands]
+        attention = add("call_function", F.scaled_dot_product_attention, *operands, attn_mask=shown, scale=found.scale)
+        if flat:
+            attention = add("call_method", "squeeze", attention, 0)
     attention.meta.update(last.meta)
     last.replace_all_uses_with(attention)
     node = last
