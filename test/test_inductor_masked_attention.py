@@ -115,6 +115,22 @@ def test_one_mask_in_three_dimensions(device, fresh_compiler):
     assert_close(out.double(), f(q.double(), k.double(), v.double(), causal(24)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_operator_of_three_dimensions(device, fresh_compiler, grad):
+    """PyTorch before 2.13 has no shapes for it where it is traced."""
+    q, k, v = (t[0].to(device).requires_grad_(grad) for t in inputs())
+
+    def f(q, k, v):
+        return F.scaled_dot_product_attention(q * 2, k, v)
+
+    out = torch.compile(f)(q, k, v)
+    assert_close(out, f(q, k, v), rtol=1e-5, atol=1e-5)
+    if grad:
+        mine = torch.autograd.grad(out.square().sum(), (q, k, v))
+        for a, e in zip(mine, torch.autograd.grad(f(q, k, v).square().sum(), (q, k, v)), strict=True):
+            assert_close(a, e, rtol=1e-4, atol=1e-4)
+
+
 def test_a_query_that_sees_nothing_is_zero(device, fresh_compiler):
     """As scaled_dot_product_attention has it; written by hand it is NaN."""
     q, k, v = inputs()

@@ -1,6 +1,7 @@
 // F.scaled_dot_product_attention: which backend serves a call, and the fused ops behind backend `overrideable`.
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
+#include <torch/headeronly/version.h>
 
 #include "ops/attention/call.h"
 
@@ -28,6 +29,15 @@ bool bias_fits(const at::Tensor& bias, const at::Tensor& query, const at::Tensor
     if (bias.sym_size(-i) != 1 && bias.sym_size(-i) != (i == 2 ? query.sym_size(-2) : full)) return false;
   }
   return true;
+}
+
+// PyTorch before 2.13 has shapes of the fused operator's results for four dimensions alone: traced, three are composed.
+bool traceable(const at::Tensor& query) {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+  return query.dim() == 4 || !query.key_set().has(c10::DispatchKey::Python);
+#else
+  return query.defined();
+#endif
 }
 
 }  // namespace
@@ -73,7 +83,7 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
   auto& context = at::globalContext();
   const bool fused =
       (context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledOverrideableSDP()) &&
-      sdpa_supported(query, key, value, attn_mask, is_causal, enable_gqa);
+      sdpa_supported(query, key, value, attn_mask, is_causal, enable_gqa) && traceable(query);
   for (const auto backend : context.sDPPriorityOrder()) {
     bool enabled = false;
     switch (backend) {
