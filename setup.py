@@ -1,6 +1,7 @@
 """Generates headers and SPIR-V into build/gen, then compiles the extension torch_aule._C; nothing else."""
 
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,10 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, include_path
 ROOT = Path(__file__).resolve().parent
 GEN = ROOT / "build" / "gen"
 WINDOWS = os.name == "nt"
+VERSIONS = runpy.run_path(str(ROOT / "torch_aule" / "_version.py"))
+TORCH_MINOR = ".".join(torch.__version__.split(".")[:2])  # an extension belongs to one
+# What is made: a package with its extension, or sources (sdist), which are compiled for any torch of the range.
+COMPILED = not {"bdist_wheel", "dist_info", "editable_wheel"}.isdisjoint(sys.argv)
 
 # Checkouts share ccache entries: paths are cached relative to the checkout.
 os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
@@ -134,6 +139,12 @@ def units_with_precompiled_header(sources):
 
 
 class BuildAule(BuildExtension):
+    def run(self):
+        super().run()
+        # Beside the extension, and compared before that is loaded (torch_aule/_register.py).
+        (extension,) = self.extensions
+        Path(self.get_ext_fullpath(extension.name)).with_name("built_for_torch.txt").write_text(f"{TORCH_MINOR}\n")
+
     def build_extensions(self):
         (extension,) = self.extensions
         precompiling = precompiles()
@@ -186,7 +197,21 @@ def compile_args():
     return args
 
 
+def version():
+    """Wheels of several minors of torch have names of their own."""
+    return VERSIONS["__version__"] + (f"+torch{TORCH_MINOR}" if COMPILED else "")
+
+
+def torch_requirement():
+    if COMPILED:
+        return f"torch=={TORCH_MINOR}.*"
+    oldest, newer = (".".join(map(str, VERSIONS[name])) for name in ("TORCH_OLDEST", "TORCH_NEWER_THAN_TESTED"))
+    return f"torch>={oldest},<{newer}"
+
+
 setup(
+    version=version(),
+    install_requires=[torch_requirement()],
     ext_modules=[
         CppExtension(
             "torch_aule._C",

@@ -40,9 +40,11 @@ SMOKE = ("gfx1201", "m1", "adreno750")
 SECONDS = 150  # of processor time, for one operator or one variant
 NO_ANSWER, STATED, OTHER = "no answer", "stated layout", "order unknown"
 MAIN = re.compile(r"flash_|gemm|gemv|implicit_gemm|conv_direct")
-ON_MATRICES = re.compile(
-    r"flash_\w+_(matrix|staged|stored)|gem[mv]_coopmat|gemm_int8<MATRIX=(8|16)|implicit_gemm<T=b?float16"
-)
+# Variants that are planned for subgroups of one size, because they multiply on matrix units.
+ON_MATRICES = (
+    r"flash_attn_\w+_coopmat(_opaque)?<", r"flash_attn_\w+_from_ds<", r"gem[mv]_coopmat<",
+    r"gemm_int8<MATRIX=(8|16)", r"implicit_gemm<T=b?float16",
+)  # fmt: skip
 # Column -> its names with RADV, Honeykrisp, Turnip and NVK.
 COLUMNS = {
     "registers": ("VGPRs", "GPRs", "Registers used", "Number of GPRs"),
@@ -53,6 +55,11 @@ COLUMNS = {
     "occupancy": ("Subgroups per SIMD", "Threads", "Max Waves Per Core", "Max warps/SM"),
     "subgroup": ("Subgroup size",),
 }
+
+
+def is_on_matrices(label: str) -> bool:
+    """True for a variant, or a pipeline of one, that multiplies on matrix units."""
+    return any(re.match(pattern, label) for pattern in ON_MATRICES)
 
 
 def tiers(chip: str) -> dict[str, list[int] | None]:
@@ -154,7 +161,7 @@ class Result:
             else:
                 self.planned.setdefault(label, (tier, line["job"], values))
                 planned, size = self.layouts[tier][0]["subgroup"], values.get("Subgroup size")
-                if ON_MATRICES.match(label) and planned and size != planned:
+                if is_on_matrices(label) and planned and size != planned:
                     self.failures.append((label, f"planned for subgroups of {planned}, compiled for {size}"))
 
     def variants(self) -> set[str]:

@@ -2,12 +2,15 @@
 
 import os
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 import torch_aule
 from helpers import assert_close, check_program, check_python, run_python
+from torch_aule import _version
 
 pytestmark = pytest.mark.smoke
 
@@ -210,6 +213,24 @@ def test_autoload_survives_a_broken_extension():
 
 def test_unsupported_torch_is_refused_politely():
     check_program("device_refused", "version", "2.99.1", "2.11", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def test_a_torch_that_the_extension_was_not_built_for():
+    """Symbols may all be there, and virtual functions elsewhere: refused before it is loaded, naming the wheel."""
+    built = ".".join(torch.__version__.split(".")[:2])
+    other = "2.12" if built == "2.11" else "2.11"
+    words = f"built for torch {built}", f"found torch {other}.1", f"torch_aule-{torch_aule.__version__}+torch{other}"
+    check_program("device_refused", "minor", *words, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def test_the_versions_of_torch_are_the_same_everywhere():
+    oldest, newer = (".".join(map(str, v)) for v in (_version.TORCH_OLDEST, _version.TORCH_NEWER_THAN_TESTED))
+    root = Path(__file__).resolve().parent.parent
+    assert f'"torch>={oldest},<{newer}",' in (root / "pyproject.toml").read_text()
+    newest = f"2.{_version.TORCH_NEWER_THAN_TESTED[1] - 1}"
+    assert f"torch {oldest} to {newest}" in (root / "README.md").read_text()
+    tested = set(re.findall(r'torch: "(2\.\d+)\.', (root / ".github/workflows/test.yml").read_text()))
+    assert tested == {f"2.{minor}" for minor in range(_version.TORCH_OLDEST[1], _version.TORCH_NEWER_THAN_TESTED[1])}
 
 
 def test_name_taken_by_another_backend():

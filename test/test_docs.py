@@ -14,17 +14,50 @@ READMES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README
 STEP = re.compile(r"\| (\d+) \| .* \| `([^`]+)` \| (\S+) \|$")
 
 
+NAMED = re.compile(
+    r"(?<![\w/.>])((?:csrc|shaders|torch_aule|test|tools|benchmarks|docs|aten|core|kernels|ops|runtime|stream|vulkan|python)"
+    r"/[\w/.]+\.(?:cpp|h|comp|glsl|def|py|sh|md|jsonl|png))(?!\w)"
+)
+
+
 @pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_are_named_exist(page):
     """With the path from the root; in csrc/README.md, the path in csrc will do."""
-    named = re.findall(
-        r"(?<![\w/.>])((?:csrc|shaders|torch_aule|test|tools|benchmarks|docs|aten|core|kernels|ops|runtime|stream|vulkan|python)"
-        r"/[\w/.]+\.(?:cpp|h|comp|glsl|def|py|sh|md|jsonl|png))(?!\w)",
-        page.read_text(),
-    )
+    named = NAMED.findall(page.read_text())
     assert named or page in READMES
     roots = (ROOT, ROOT / "csrc") if page.parent.name == "csrc" else (ROOT, page.parent)
     assert not [name for name in named if not any((root / name).exists() for root in roots)]
+
+
+def test_files_that_comments_name_exist():
+    """With the path from the root, or as an include has it."""
+    comment = re.compile(r"(?://|#(?!include\b)) .*")
+    sources = [
+        path
+        for folder in ("csrc", "shaders", "torch_aule", "tools", "benchmarks")
+        for path in (ROOT / folder).glob("**/*.*")
+        if path.suffix in (".cpp", ".h", ".comp", ".glsl", ".def", ".py", ".sh")
+    ]
+    roots = (ROOT, ROOT / "csrc", ROOT / "shaders")
+    named = [(path, name) for path in sources for line in comment.findall(path.read_text())
+             for name in NAMED.findall(line)]  # fmt: skip
+    assert len(named) > 100
+    assert not [f"{path.relative_to(ROOT)}: {name}" for path, name in named
+                if not any((root / name).exists() for root in roots)]  # fmt: skip
+
+
+def test_kernels_that_pages_name_exist():
+    """Whole names, in the tables of the pages about kernels."""
+    kernels = {path.stem for path in (ROOT / "shaders").glob("*/*.comp")}
+    families = ("flash_attn_", "gemm_", "gemv", "implicit_gemm", "norm_fwd", "norm_bwd")
+    wrong, known = [], 0
+    for page in (page for page in PAGES if page.stem != "operators"):  # which has the operators of these names
+        for line in page.read_text().splitlines():
+            for name in re.findall(r"(?<![\w./:])[a-z]\w+(?![\w./(]|::)", line) if line.startswith("| ") else ():
+                if name.startswith(families) and not name.endswith("_") and name not in kernels:
+                    wrong.append(f"{page.name}: {name}")
+                known += name in kernels
+    assert known > 20 and not wrong, wrong
 
 
 def test_every_route_of_a_product_is_on_its_page():

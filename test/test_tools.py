@@ -1,11 +1,15 @@
 """What is run from the command line: environment report, shader compilation; and other names."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
-from torch_aule import build_shaders
+from torch_aule import _C, build_shaders
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_collect_env_has_both_reports(device):
@@ -35,3 +39,18 @@ def test_other_names_of_operators(device):
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     schemas = [torch.ops.aule.paged_attn.default._schema, torch.ops.aule.paged_attention.default._schema]
     assert len({str(schema).split("(", 1)[1] for schema in schemas}) == 1
+
+
+def test_statistics_of_chips_know_the_kernels_on_matrix_units(monkeypatch):
+    """Their subgroups are compared with the plan's: each kernel with such matrices, but the probe, and no other."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import chip_statistics
+
+    variants = [name for name, *_ in _C.registered_kernels()]
+    for pattern in chip_statistics.ON_MATRICES:
+        assert any(re.match(pattern, name) for name in variants), f"{pattern} is no kernel's name"
+    found = {name.split("<")[0] for name in variants if chip_statistics.is_on_matrices(name)}
+    with_matrices = {
+        path.stem for path in (ROOT / "shaders").glob("*/*.comp") if "GL_KHR_cooperative_matrix" in path.read_text()
+    }
+    assert found == with_matrices - {"coopmat_layout"}

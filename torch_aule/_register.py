@@ -10,18 +10,34 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import torch
 
+from torch_aule._version import TORCH_NEWER_THAN_TESTED, TORCH_OLDEST, __version__
+
 NAME = "aule"
-# The extension is C++ ABI against one minor version of torch; the sources compile against these.
-TORCH_OLDEST = (2, 11)
-TORCH_NEWER_THAN_TESTED = (2, 14)
+BUILT_FOR = Path(__file__).with_name("built_for_torch.txt")  # setup.py writes it beside the extension
 
 
 def _torch_minor() -> tuple[int, int]:
     major, minor = torch.__version__.split("+")[0].split(".")[:2]
     return int(major), int(minor)
+
+
+def _check_built_for(found: str) -> None:
+    """Refuse an extension that was built for another minor of torch than `found`.
+
+    Its symbols may all be there, and it would load: with virtual functions that have moved since.
+    """
+    built = BUILT_FOR.read_text().strip() if BUILT_FOR.exists() else found
+    if built == found:
+        return
+    raise ImportError(
+        f"This torch_aule was built for torch {built}, and found torch {torch.__version__}. Take the wheel "
+        f"torch_aule-{__version__}+torch{found}, or `pip install 'torch=={built}.*'`; in a source folder, rebuild with "
+        "`pip install --no-build-isolation --force-reinstall --no-deps .`."
+    )
 
 
 def load_extension():
@@ -36,6 +52,7 @@ def load_extension():
             f"torch_aule supports torch >= {oldest} and < {newer}, and found torch {torch.__version__}. "
             "Install one of those, or a newer torch_aule."
         )
+    _check_built_for(".".join(map(str, version)))
     try:
         return importlib.import_module("torch_aule._C")
     except ModuleNotFoundError as error:

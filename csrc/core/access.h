@@ -38,17 +38,22 @@ class Args {
   size_t count_ = 0;
 };
 
+// x * y * z workgroups, and `tail` more of them in a row of their own at y.
 struct Grid {
   uint32_t x = 1, y = 1, z = 1;
+  uint32_t tail = 0;
+  uint64_t groups() const { return uint64_t{x} * y * z + tail; }
 };
 
 inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
-// `groups` workgroups laid out as x * y with both under the device's limit of 65535; the shader's linear id is
-// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl) and it must check its bound.
+// Exactly `groups` workgroups, as rows that are under the device's limit of 65535. The shader's linear id is
+// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl). The last row is a dispatch of its
+// own where it is shorter, so that no kernel meets a workgroup past the last one.
 inline Grid linear_grid(uint64_t groups) {
   constexpr uint64_t kRow = 32768;
   if (groups <= kRow) return Grid{static_cast<uint32_t>(groups), 1, 1};
-  return Grid{static_cast<uint32_t>(kRow), ceil_div(groups, kRow), 1};
+  return Grid{static_cast<uint32_t>(kRow), static_cast<uint32_t>(groups / kRow), 1,
+              static_cast<uint32_t>(groups % kRow)};
 }
 
 }  // namespace aule

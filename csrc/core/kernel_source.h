@@ -9,7 +9,7 @@ namespace aule {
 enum class KernelId : uint32_t {};
 
 struct KernelSource {
-  const char* name;            // "softmax_fwd<C=float>": labels, errors, the profiler
+  const char* name;            // "softmax<C=float>": labels, errors, the profiler
   const unsigned char* spirv;  // 4-byte aligned
   uint32_t spirv_bytes;
   uint32_t features;      // Feature bits that this kernel needs

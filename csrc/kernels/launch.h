@@ -1,10 +1,10 @@
 // The one door from the op layer to a command stream.
 //
 //   aule::Args args;                         // collects what the kernel reads and writes
-//   SoftmaxFwdParams p{};                    // generated from the shader's `struct Params`
+//   SoftmaxParams p{};                    // generated from the shader's `struct Params`
 //   p.in = args.read(address, bytes);        // an address enters params only through read/write/read_write
 //   p.out = args.write(address, bytes);
-//   launch(stream, kernel::softmax_fwd(), {.in_dtype = DType::f32, .local = 64}, p, args, Grid{rows});
+//   launch(stream, kernel::softmax(), {.in_dtype = DType::f32, .local = 64}, p, args, Grid{rows});
 //
 // `kernel::NAME(axis values...)` is generated for every shader (kernels_<family>.gen.h); the result names one SPIR-V
 // variant. A kernel that is compiled at run time has a KernelId too (kernels/registry.h) and goes through

@@ -69,9 +69,9 @@ void StreamImpl::record(const Recorded& r) {
   } else {
     vk.vkCmdDispatch(b.cmd, r.grid.x, r.grid.y, r.grid.z);
   }
+  if (r.grid.tail) vk.vkCmdDispatchBase(b.cmd, r.base.x, r.base.y + r.grid.y, r.base.z, r.grid.tail, 1, 1);
   if (d->labels) vk.vkCmdEndDebugUtilsLabelEXT(b.cmd);
-  uint64_t groups = uint64_t{r.grid.x} * r.grid.y * r.grid.z;
-  b.work.push_back({r.pipeline->id, groups, r.bytes, r.predicted_ns});
+  b.work.push_back({r.pipeline->id, r.grid.groups(), r.bytes, r.predicted_ns});
   b.pipelines.push_back(r.pipeline);
   b.predicted_ns += r.predicted_ns;
   ++b.commands;
@@ -95,7 +95,7 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < access_count; ++i) bytes += accesses[i].end - accesses[i].begin;
-  uint64_t groups = uint64_t{grid.x} * grid.y * grid.z;
+  const uint64_t groups = grid.groups();
   float predicted = cost.predict(pipeline.id, groups, bytes);
   split_before(predicted);
   time_if_needed(!cost.knows(pipeline.id, groups), predicted);
@@ -105,20 +105,33 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
     submit_if_due();
     return;
   }
-  // Over the time budget of a submission, the grid is cut along its longest axis. The parts are independent.
-  uint32_t axis = grid.z > grid.y && grid.z > grid.x ? 2 : grid.y > grid.x ? 1 : 0;
-  uint32_t length = counts[axis];
-  uint32_t parts =
-      static_cast<uint32_t>(std::min<double>({64.0, std::ceil(predicted / budget_ns), static_cast<double>(length)}));
-  uint32_t step = (length + parts - 1) / parts;
+  const Grid rows{grid.x, grid.y, grid.z};
+  const double share = static_cast<double>(rows.groups()) / static_cast<double>(groups);
+  auto part = [&](Grid base, Grid of, double share) {
+    record_in_parts({&pipeline, params, params_bytes, base, of,
+                     static_cast<uint64_t>(static_cast<double>(bytes) * share), predicted * static_cast<float>(share)});
+  };
+  part(Grid{0, 0, 0}, rows, share);
+  if (grid.tail) part(Grid{0, grid.y, 0}, Grid{grid.tail, 1, 1}, 1 - share);
+}
+
+// Over the time budget of a submission, a grid without a tail is cut along its longest axis. The parts are independent.
+void StreamImpl::record_in_parts(const Recorded& r) {
+  const Grid& grid = r.grid;
+  const uint32_t counts[3] = {grid.x, grid.y, grid.z}, first[3] = {r.base.x, r.base.y, r.base.z};
+  const uint32_t axis = grid.z > grid.y && grid.z > grid.x ? 2 : grid.y > grid.x ? 1 : 0;
+  const uint32_t length = counts[axis];
+  const uint32_t parts =
+      static_cast<uint32_t>(std::min<double>({64.0, std::ceil(r.predicted_ns / budget_ns), static_cast<double>(length)}));
+  const uint32_t step = ceil_div(length, std::max(parts, 1u));
   for (uint32_t at = 0; at < length; at += step) {
-    uint32_t base[3] = {0, 0, 0}, part[3] = {grid.x, grid.y, grid.z};
-    base[axis] = at;
+    uint32_t base[3] = {first[0], first[1], first[2]}, part[3] = {counts[0], counts[1], counts[2]};
+    base[axis] += at;
     part[axis] = std::min(step, length - at);
-    float share = static_cast<float>(part[axis]) / static_cast<float>(length);
-    split_before(predicted * share);
-    record({&pipeline, params, params_bytes, Grid{base[0], base[1], base[2]}, Grid{part[0], part[1], part[2]},
-            static_cast<uint64_t>(static_cast<double>(bytes) * share), predicted * share});
+    const float share = static_cast<float>(part[axis]) / static_cast<float>(length);
+    split_before(r.predicted_ns * share);
+    record({r.pipeline, r.params, r.params_bytes, Grid{base[0], base[1], base[2]}, Grid{part[0], part[1], part[2]},
+            static_cast<uint64_t>(static_cast<double>(r.bytes) * share), r.predicted_ns * share});
     if (!capture) flush();
   }
 }

@@ -77,7 +77,7 @@ void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
 void destroy_batch(DeviceImpl& d, Batch* b);
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after);
 
-// A dispatch in a command buffer. `base` and `grid` may be a part of the caller's grid.
+// A kernel's workgroups in a command buffer. `base` and `grid` may be a part of the caller's grid.
 struct Recorded {
   const vulkan::Pipeline* pipeline;
   const void* params;
@@ -123,6 +123,7 @@ struct StreamImpl {
   Batch& target();  // the batch that takes the next command; begins one if there is none
   void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that the accesses need
   void record(const Recorded& r);
+  void record_in_parts(const Recorded& r);  // submitted one by one
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
                 size_t access_count, Grid grid);
   void push(Batch& b, const void* params, size_t bytes);

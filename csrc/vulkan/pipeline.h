@@ -22,7 +22,7 @@ inline uint32_t push_constant_bytes(const Caps& caps) { return caps.max_push_con
 class Pipeline {
  public:
   VkPipeline handle = VK_NULL_HANDLE;
-  std::string label;  // "softmax_fwd<C=float>(0,1)": debug labels, errors
+  std::string label;  // "softmax<C=float>(0,1)": debug labels, errors
   bool params_ring = false;
   bool loop_guard = false;  // it may write the loop guard's record
   uint32_t params_bytes = 0;

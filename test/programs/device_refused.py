@@ -2,6 +2,7 @@
 
 extension   the extension does not load; `import torch`, which finds the entry point, works all the same
 version     a torch that is not supported
+minor       a torch that is, but for which the extension was not built
 name        another backend has taken PyTorch's place for one
 """
 
@@ -27,6 +28,8 @@ import torch
 
 if why == "version":
     torch.__version__ = "2.99.1"
+elif why == "minor":
+    torch.__version__ = "2.12.1" if torch.__version__.startswith("2.11.") else "2.11.1"
 elif why == "name":
     torch.utils.rename_privateuse1_backend("other")
 assert not hasattr(torch, "aule") and torch.ones(2).sum() == 2

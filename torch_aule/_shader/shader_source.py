@@ -39,7 +39,7 @@ FEATURES = {
     )
 }  # fmt: skip
 
-# Axis values that stand for a storage dtype -> DType enumerators of csrc/kernels/dtype.h.
+# Axis values that stand for a storage dtype -> DType enumerators of csrc/core/dtype.h.
 DTYPES = {
     "float": "f32", "f32": "f32", "double": "f64", "f64": "f64",
     "float16_t": "f16", "half": "f16", "f16": "f16", "bfloat16_t": "bf16", "bf16": "bf16",

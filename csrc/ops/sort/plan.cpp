@@ -7,7 +7,7 @@
 namespace aule::ops {
 namespace {
 
-std::string text_of(const Grid& grid) { return std::to_string(uint64_t{grid.x} * grid.y * grid.z); }
+std::string text_of(const Grid& grid) { return std::to_string(grid.groups()); }
 
 bool fits_workgroup(const DeviceProfile& profile, const SortBlockSpec& spec) {
   return static_cast<int>(profile.max_workgroup_invocations) >= spec.local.value &&
