@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch._inductor.utils import run_and_get_code
 
 import torch_aule
+from helpers import check_python
 
 ROW = 32768
 GROUPS = (ROW + 1, 40_001, 65_537)
@@ -37,16 +38,17 @@ class Guarded:
 # -- users' kernels: no bound, as a grid is said to be exact
 
 
+COUNTS = """
+#include <aule/common/indexing.glsl>
+layout(buffer_reference, scalar) buffer Counts { uint v[]; };
+params { Counts counts; };
+void main() { atomicAdd(counts.v[linear_group()], 1u); }
+"""
+
+
 @pytest.mark.parametrize("groups", [*GROUPS, ROW, 2 * ROW, 100_000])
 def test_as_many_workgroups_as_were_asked_for(device, groups):
-    count = torch_aule.compile_shader(
-        """
-        #include <aule/common/indexing.glsl>
-        layout(buffer_reference, scalar) buffer Counts { uint v[]; };
-        params { Counts counts; };
-        void main() { atomicAdd(counts.v[linear_group()], 1u); }""",
-        name="counts_groups", group_size=(1,),
-    )  # fmt: skip
+    count = torch_aule.compile_shader(COUNTS, name="counts_groups", group_size=(1,))
     result = Guarded((groups,), torch.int32)
     result.tensor.zero_()
     count(result.tensor, groups=groups)
@@ -54,27 +56,42 @@ def test_as_many_workgroups_as_were_asked_for(device, groups):
     result.check_neighbours()
 
 
+def test_grids_that_are_cut_into_submissions(device):
+    """A time budget of a microsecond: rows are submissions of their own, the shorter last one too."""
+    check_python(
+        f"""
+import torch, torch_aule
+
+count = torch_aule.compile_shader({COUNTS!r}, name="counts_groups", group_size=(1,))
+for groups in (32769, 70001, 32768):
+    counts = torch.zeros(80000, dtype=torch.int32, device="aule")
+    for _ in range(5):  # the first ones teach what they cost
+        count(counts, groups=groups)
+        torch.aule.synchronize()
+    assert bool((counts[:groups] == 5).all()) and not bool(counts[groups:].any()), groups
+""",
+        TORCH_AULE_TIME_BUDGET_MS="0.001",
+    )
+
+
 # -- generated kernels: the form, what is computed, and the shapes that have a number of workgroups
 
 
-def _rows(n):
-    return lambda groups: (groups, n)
-
-
+# name -> where it is taken, a text of its code, what is computed, and the shape of so many workgroups
 FORMS = {
-    # lavapipe's: blocks of 64 elements, four for a workgroup; rows; eight columns; an invocation for each row
-    "blocks": ("lavapipe", lambda x: x * 2 + 1, lambda groups: (groups, 256)),
-    "blocks of two sizes": ("lavapipe", lambda x: (x.abs() + 0.5).bfloat16(), lambda groups: (groups, 256)),
-    "lanes share a row": ("lavapipe", lambda x: torch.softmax(x, 1), lambda groups: (groups, 16)),
-    "lanes have columns": ("lavapipe", lambda x: (x * x).sum(0), lambda groups: (3, groups * 8)),
-    "a row each": ("any", lambda x: x.sum(1), lambda groups: (groups * 64 - 5, 3)),
-    "elements": ("any", lambda x: torch.sin(x) * 3, lambda groups: (groups * 64 - 3,)),
+    # lavapipe's: four blocks of 64 elements for a workgroup; a row; eight columns
+    "blocks": ("lavapipe", "load_block(", lambda x: x * 2 + 1, lambda groups: (groups, 256)),
+    "blocks of two sizes": ("lavapipe", "first, 4, false", lambda x: (x.abs() + 1).half(), lambda groups: (groups, 256)),
+    "lanes share a row": ("lavapipe", "load_pairs(", lambda x: torch.softmax(x, 1), lambda groups: (groups, 16)),
+    "lanes have columns": ("lavapipe", "load_lanes(", lambda x: (x * x).sum(0), lambda groups: (3, groups * 8)),
+    "a row each": ("any", "if (linear_invocation() >=", lambda x: x.sum(1), lambda groups: (groups * 64 - 5, 3)),
+    "elements": ("lavapipe", "linear_invocation() * 1ul", lambda x: torch.sin(x) * 3, lambda groups: (groups * 64 - 3,)),
     # GPUs'
-    "vectors": ("gpu", lambda x: x * 2 + 1, lambda groups: (groups * 1024 - 4,)),
-    "parts of a subgroup": ("gpu", lambda x: torch.softmax(x, 1), lambda groups: (groups * 64 - 1, 16)),
-    "a workgroup for a row": ("gpu", lambda x: x - x.mean(1, keepdim=True), lambda groups: (groups, 161)),
-    "squares": ("gpu", lambda x: x.t().contiguous() * 2, lambda groups: (groups * 32 - 1, 31)),
-    "columns": ("gpu", lambda x: x.sum(0), lambda groups: (2, groups * 1024)),
+    "vectors": ("gpu", "linear_invocation() * 4ul", lambda x: x * 2 + 1, lambda groups: (groups * 1024 - 4,)),
+    "part of a subgroup": ("gpu", "row_exists", lambda x: torch.softmax(x, 1), lambda groups: (groups * 128 - 1, 5)),
+    "workgroup for a row": ("gpu", "_shared[", lambda x: x - x.mean(1, keepdim=True), lambda groups: (groups, 161)),
+    "squares": ("gpu", "_tile[", lambda x: x.t() * 2, lambda groups: (groups * 32 - 1, 31)),
+    "columns": ("gpu", "[v]", lambda x: x.sum(0), lambda groups: (2, groups * 1024)),
 }
 
 
@@ -83,27 +100,95 @@ def workgroups(code: str) -> list[int]:
     return [int(n) for n in re.findall(r"^ +\w+\(.*, (\d+)\)$", code, re.MULTILINE)]
 
 
-def check_compiled(function, x, seed: int = 0) -> list[int]:
-    """`function` compiled, writing between guards, beside float64 on the CPU; the numbers of workgroups."""
+def check_compiled(function, x) -> str:
+    """`function` compiled, writing between guards, beside float64 on the CPU; the code."""
     reference = function(x.double())
-    dtype = function(x[:1]).dtype if x.dim() == 2 else x.dtype
+    dtype = function(x[:1]).dtype
     result = Guarded(reference.shape, dtype)
 
     def run(out, x):
         out.copy_(function(x))
 
-    _, code = run_and_get_code(torch.compile(run, dynamic=False), result.tensor, x.to("aule"))
-    got = result.tensor.cpu().double()
-    torch.testing.assert_close(got, reference.to(dtype).double(), rtol=1e-2 if dtype.itemsize < 4 else 1e-5, atol=1e-5)
+    # Inductor would write short reductions out as sums of elements.
+    with torch._inductor.config.patch(unroll_reductions_threshold=1):
+        _, code = run_and_get_code(torch.compile(run, dynamic=False), result.tensor, x.to("aule"))
+    tolerance = 1e-5 if dtype.itemsize == 4 else 1e-2
+    torch.testing.assert_close(
+        result.tensor.cpu().double(), reference.to(dtype).double(), rtol=tolerance, atol=tolerance
+    )
     result.check_neighbours()
-    return workgroups("\n".join(code))
+    return "\n".join(code)
+
+
+def is_taken(request, where: str) -> bool:
+    """Whether the device has kernels of that place; those of GPUs are made on a software device, too."""
+    properties = torch.aule.get_device_properties()
+    software = properties.kind == "cpu"
+    if where == "gpu" and software:
+        request.getfixturevalue("as_gpu")
+    return where != "lavapipe" or (software and properties.min_subgroup_size == 8 and properties.subgroup_shuffle)
 
 
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(device, request, fresh_compiler, form, groups):
-    where, function, shape = FORMS[form]
-    if where == "gpu":
-        request.getfixturevalue("as_gpu")
-    made = check_compiled(function, torch.randn(shape(groups)))
-    print(made)
+    where, text, function, shape = FORMS[form]
+    if not is_taken(request, where):
+        pytest.skip("a form for software devices with subgroups of 8")
+    code = check_compiled(function, torch.randn(shape(groups)))
+    software = torch.aule.get_device_properties().kind == "cpu"
+    if where != "any" or software:
+        assert text in code and workgroups(code) == [groups], code
+
+
+PROGRAMS = (
+    lambda x: x * 2 + 1,
+    lambda x: F.gelu(x).bfloat16(),
+    lambda x: torch.softmax(x, 1),
+    lambda x: F.layer_norm(x, x.shape[1:]),
+    lambda x: x.sum(1),
+    lambda x: x.amax(0),
+    lambda x: x.t() + x.shape[1],
+    lambda x: x[:, 1:] - x[:, :-1],
+    lambda x: x.abs().cumsum(1)[:, -1:] * x,
+)
+
+
+@pytest.mark.parametrize("where", ["lavapipe", "gpu"])
+@pytest.mark.parametrize("number", range(6))
+def test_random_programs(device, request, fresh_compiler, where, number):
+    """Of 32,769 to 70,000 rows, which many forms have a workgroup for, or as many columns."""
+    is_taken(request, where)
+    pick = random.Random(torch.initial_seed() + number)
+    rows, columns = pick.randint(ROW + 1, 70_000), pick.choice([2, 3, 5, 16, 17, 48, 64, 128, 130])
+    if pick.random() < 0.3:
+        rows, columns = columns, rows * pick.choice([1, 8])
+    program = pick.randrange(len(PROGRAMS))
+    print(f"program {program}, {rows} x {columns}")
+    check_compiled(PROGRAMS[program], torch.randn(rows, columns))
+
+
+# -- eager kernels
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_eager_kernels(device, groups):
+    """Where they number their workgroups by linear_group(): beside float64, between guards."""
+    x = torch.randn(groups, 16)
+    on = x.to(device)
+    rows = Guarded((groups, 16))
+    torch.softmax(on, 1, out=rows.tensor)
+    torch.testing.assert_close(rows.tensor.cpu().double(), torch.softmax(x.double(), 1), rtol=1e-5, atol=1e-6)
+    sums = Guarded((groups,))
+    torch.sum(on, 1, out=sums.tensor)
+    torch.testing.assert_close(sums.tensor.cpu().double(), x.double().sum(1), rtol=1e-5, atol=1e-5)
+    products = Guarded((groups, 64, 1))
+    torch.bmm(x[:, :, None].expand(-1, -1, 4).reshape(groups, 64, 1).to(device), torch.full((groups, 1, 1), 2.0).to(device),
+              out=products.tensor)  # fmt: skip
+    assert torch.equal(products.tensor.cpu()[:, :, 0], (x[:, :, None].expand(-1, -1, 4) * 2).reshape(groups, 64))
+    strided = Guarded((groups, 64))
+    wide = torch.randn(64, groups)
+    strided.tensor.copy_(wide.to(device).t())
+    assert torch.equal(strided.tensor.cpu(), wide.t())
+    for guarded in (rows, sums, products, strided):
+        guarded.check_neighbours()

@@ -47,8 +47,8 @@ struct Grid {
 
 inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 // Exactly `groups` workgroups, as rows that are under the device's limit of 65535. The shader's linear id is
-// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl). The last row is a dispatch of its
-// own where it is shorter, so that no kernel meets a workgroup past the last one.
+// gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl). Where the last row is shorter,
+// it is a dispatch of its own, so that no kernel meets a workgroup past the last one.
 inline Grid linear_grid(uint64_t groups) {
   constexpr uint64_t kRow = 32768;
   if (groups <= kRow) return Grid{static_cast<uint32_t>(groups), 1, 1};

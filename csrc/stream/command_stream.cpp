@@ -107,9 +107,10 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   }
   const Grid rows{grid.x, grid.y, grid.z};
   const double share = static_cast<double>(rows.groups()) / static_cast<double>(groups);
-  auto part = [&](Grid base, Grid of, double share) {
+  auto part = [&](Grid base, Grid of, double fraction) {
     record_in_parts({&pipeline, params, params_bytes, base, of,
-                     static_cast<uint64_t>(static_cast<double>(bytes) * share), predicted * static_cast<float>(share)});
+                     static_cast<uint64_t>(static_cast<double>(bytes) * fraction),
+                     predicted * static_cast<float>(fraction)});
   };
   part(Grid{0, 0, 0}, rows, share);
   if (grid.tail) part(Grid{0, grid.y, 0}, Grid{grid.tail, 1, 1}, 1 - share);
@@ -121,9 +122,8 @@ void StreamImpl::record_in_parts(const Recorded& r) {
   const uint32_t counts[3] = {grid.x, grid.y, grid.z}, first[3] = {r.base.x, r.base.y, r.base.z};
   const uint32_t axis = grid.z > grid.y && grid.z > grid.x ? 2 : grid.y > grid.x ? 1 : 0;
   const uint32_t length = counts[axis];
-  const uint32_t parts =
-      static_cast<uint32_t>(std::min<double>({64.0, std::ceil(r.predicted_ns / budget_ns), static_cast<double>(length)}));
-  const uint32_t step = ceil_div(length, std::max(parts, 1u));
+  const double wanted = std::clamp(std::ceil(r.predicted_ns / budget_ns), 1.0, 64.0);
+  const uint32_t step = ceil_div(length, std::min(static_cast<uint32_t>(wanted), length));
   for (uint32_t at = 0; at < length; at += step) {
     uint32_t base[3] = {first[0], first[1], first[2]}, part[3] = {counts[0], counts[1], counts[2]};
     base[axis] += at;
