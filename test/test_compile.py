@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close
+from helpers import assert_close, run_python
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,24 @@ def test_aot_eager_attention_with_gradients(device):
         assert_close(a.grad, e.grad, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_symbolic_sizes_trains(device, masked):
+    """As a frame is traced the second time: the fused operator's gradients need shapes of symbolic sizes."""
+
+    def run(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).square().sum()
+
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=True)
+    for length in (17, 33):
+        q, k, v = (torch.randn(2, 3, length, 16, requires_grad=True) for _ in range(3))
+        mask = torch.randn(length, length) if masked else None
+        expected = torch.autograd.grad(run(q, k, v, mask), (q, k, v))
+        own = [x.detach().to(device).requires_grad_() for x in (q, k, v)]
+        got = torch.autograd.grad(compiled(*own, mask.to(device) if masked else None), own)
+        for a, e in zip(got, expected, strict=True):
+            assert_close(a, e, rtol=1e-4, atol=1e-4)
+
+
 def test_dynamic_shapes(device):
     f = torch.compile(lambda x: (x * 2).relu().sum(-1), backend="aot_eager", dynamic=True)
     for n in (3, 5, 8):
@@ -107,3 +125,14 @@ def test_convolutions_in_channels_last(device, dynamic):
     torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=dynamic)(x).square().sum().backward()
     for p, e in zip(model.parameters(), expected):
         assert_close(p.grad, e, rtol=1e-3, atol=1e-4)
+
+
+def test_a_compiled_product_says_nothing(device):
+    """Neither that there are too few multiprocessors for Triton's templates, nor anything else."""
+    done = run_python("""
+import torch, torch_aule
+a, b = torch.randn(64, 64, device="aule"), torch.randn(64, 64, device="aule")
+c = torch.compile(lambda a, b: torch.relu(a @ b) + 1)(a, b)
+torch.testing.assert_close(c.cpu(), torch.relu(a.cpu() @ b.cpu()) + 1, rtol=1e-4, atol=1e-4)
+""")
+    assert done.returncode == 0 and done.stderr == "", done.stderr

@@ -58,6 +58,7 @@ def install() -> None:
     register_device_op_overrides("aule", AuleDeviceOpOverrides())
     _count_as_gpu()
     _need_no_triton()
+    _no_templates()
     _keep_layouts()
     _softmax_in_one_pass()
     _scale_before_softmax()
@@ -107,6 +108,24 @@ def _need_no_triton() -> None:
         return get_scheduling_for_device("aule")(self)
 
     Scheduler.create_backend = create_backend
+
+
+def _no_templates() -> None:
+    """Triton's templates for products are not asked for: Inductor would warn of too few multiprocessors for them."""
+    from torch._inductor import utils
+
+    original = getattr(utils, "is_big_gpu", None)
+    if original is None:
+        _missing("function torch._inductor.utils.is_big_gpu")
+        return
+
+    @functools.wraps(original)
+    def is_big_gpu(index_or_device=0):
+        if isinstance(index_or_device, torch.device) and index_or_device.type == "aule":
+            return False
+        return original(index_or_device)
+
+    utils.is_big_gpu = is_big_gpu
 
 
 def _keep_layouts() -> None:

@@ -1,3 +1,3 @@
 """What torch.library is told of our operators: fake kernels, gradients, rules for vmap; imported at registration."""
 
-from torch_aule._ops import attention, attention_vmap, convolution, linear, loss, rotary  # noqa: F401
+from torch_aule._ops import attention, attention_fake, attention_vmap, convolution, linear, loss, rotary  # noqa: F401
