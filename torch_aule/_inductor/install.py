@@ -62,6 +62,7 @@ def install() -> None:
     _keep_layouts()
     _softmax_in_one_pass()
     _scale_before_softmax()
+    _keep_seeds()
     install_lowerings()
     install_graphs()
     install_flex_lowerings()
@@ -190,3 +191,28 @@ def _scale_before_softmax() -> None:
     entries = [e for p in passes for rows in p.patterns.values() for e in rows if e.extra_check is original]
     for entry in entries:
         entry.extra_check = check
+
+
+def _keep_seeds() -> None:
+    """A checkpoint's seeds are kept for its backward, not drawn again.
+
+    Since torch 2.14 they are marked as the checkpoint's own operators are. Drawn again they need a state of the
+    generator from the forward, which PyTorch saves for its own devices alone.
+    """
+    from torch._inductor.fx_passes import joint_graph
+
+    original = getattr(joint_graph, "replace_random_passes", None)
+    if original is None:
+        _missing("function joint_graph.replace_random_passes")
+        return
+
+    @functools.wraps(original)
+    def replace_random_passes(gm, *args, **kwargs):
+        count = original(gm, *args, **kwargs)
+        seeds = {torch.ops.prims.inductor_seed.default, torch.ops.prims.inductor_seeds.default}
+        for node in gm.graph.nodes:
+            if node.target in seeds and any(str(a).startswith("aule") for a in node.args):
+                node.meta.pop("recompute", None)
+        return count
+
+    joint_graph.replace_random_passes = replace_random_passes
