@@ -18,7 +18,7 @@ REFUSED: dict[str, list[str]] = {
         "linalg.lu_factor_ex", "linalg.lu", "linalg.lu_solve", "linalg.inv", "linalg.inv_ex", "linalg.solve",
         "linalg.solve_ex", "linalg.solve_triangular", "linalg.matrix_rank", "linalg.matrix_rank.hermitian",
         "linalg.pinv", "linalg.pinv.singular", "linalg.pinv.hermitian", "linalg.svd", "linalg.svdvals",
-        "linalg.tensorinv", "linalg.tensorsolve",
+        "linalg.tensorinv", "linalg.tensorsolve", "linalg.matrix_sqrth", "linalg.polar",
     ],
     "special functions without a kernel": [
         "special.zeta", "special.ndtri", "special.airy_ai", "special.bessel_j0", "special.bessel_j1",
@@ -132,6 +132,9 @@ NOT_COMPARABLE: dict[str, list[str]] = {
     "the sample draws its own dropout, which no two devices share": ["nn.functional.multi_head_attention_forward"],
     "PyTorch wants the sections on the CPU, and the harness moves every tensor": ["tensor_split"],
     "the CPU takes an empty index of any dtype, PyTorch's check for other devices does not": ["gather"],
+    "an operator of the CPU, by its name, whose masks no other device takes": [
+        "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
+    ],
     "a compile of minutes on a software driver (a decomposition of hundreds of kernels)": ["svd"],
 }
 
