@@ -68,3 +68,20 @@ def test_quotients_are_floored_below_a_rounded_one(device, is_compiled):
     x, y = torch.tensor([3.4028234663852886e38, -3.4028234663852886e38]), torch.tensor([1.0, 2.5])
     expected = tuple(t.float() for t in function(x.double(), y.double()))
     assert_close(formed(function, is_compiled)(*to_device((x, y))), expected, rtol=1e-7, atol=0)
+
+
+@in_both_forms
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_angles_of_any_size(device, dtype, is_compiled):
+    """Among them the float64 that is nearest to a multiple of pi / 2, and zeros with their signs."""
+    x = any_bits(dtype, 5000)
+    x = torch.cat([x[x.isfinite()], torch.randn(2000, dtype=dtype) * 1e6])
+    known = torch.tensor([1e16, 1e300, 6381956970095103.0 * 2.0**797, 1e6, 999999.5, 2.0**20, 1.0, 0.0], dtype=dtype)
+    x = torch.cat([x, known[known.isfinite()], -known[known.isfinite()]])
+    functions = (torch.sin, torch.cos) if dtype == torch.float64 else (torch.sin, torch.cos, torch.tan)
+    results = formed(lambda t: [f(t) for f in functions], is_compiled)(x.to(device))
+    for f, actual in zip(functions, results):
+        expected = f(x.double()).to(dtype)
+        eps = torch.finfo(dtype).eps
+        assert_close(actual, expected, rtol=16 * eps, atol=0 if dtype == torch.float64 else eps / 8, msg=str(f))
+        assert torch.equal(actual.cpu().signbit(), expected.signbit()), f

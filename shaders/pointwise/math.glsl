@@ -202,8 +202,10 @@ float sin_quadrant(float r, int q) {
   float y = (q & 1) == 0 ? sin_kernel(r) : cos_kernel(r);
   return (q & 2) == 0 ? y : -y;
 }
+const float SMALL_ANGLE = 2.44140625e-4;  // 2^-12: below, sin x and tan x are x, and -0 is -0
 float sin_(float x) {
   if (is_inf(x) || is_nan(x)) return NAN;
+  if (abs(x) < SMALL_ANGLE) return x;
   int q;
   float r = trig_reduce(x, q);
   return sin_quadrant(r, q);
@@ -216,6 +218,7 @@ float cos_(float x) {
 }
 float tan_(float x) {
   if (is_inf(x) || is_nan(x)) return NAN;
+  if (abs(x) < SMALL_ANGLE) return x;
   int q;
   float r = trig_reduce(x, q), z = r * r;
   float y = (((((9.38540185543e-3 * z + 3.11992232697e-3) * z + 2.44301354525e-2) * z + 5.34112807005e-2) * z +

@@ -82,7 +82,13 @@ double sin_quadrant(double r, int q) {
   }
   return (q & 2) == 0 ? y : -y;
 }
-double trig_reduce(double x, out int q) {  // good to |x| of about 1e6
+#include "pointwise/turns_double.glsl"
+double trig_reduce(double x, out int q) {  // x = r + q pi / 2
+  if (abs(x) > 1e6lf) {
+    const double r = quadrant_of_large(x, q);
+    if (x < 0.0lf) q = -q;
+    return x < 0.0lf ? -r : r;
+  }
   double k = roundEven(x * 0.63661977236758134308lf);
   q = int(mod(k, 4.0lf));
   precise double r = x - k * 1.57079632673412561417e+00lf;
@@ -92,6 +98,7 @@ double trig_reduce(double x, out int q) {  // good to |x| of about 1e6
 }
 double sin_(double x) {
   if (isnan(x) || isinf(x)) return DNAN;
+  if (abs(x) < 7.450580596923828e-09lf) return x;  // 2^-27; -0, too
   int q;
   double r = trig_reduce(x, q);
   return sin_quadrant(r, q);
