@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from helpers import assert_close, to_device
+from test_pointwise import UNARY, op
 
 BITS = {
     torch.float64: torch.int64,
@@ -85,3 +87,88 @@ def test_angles_of_any_size(device, dtype, is_compiled):
         eps = torch.finfo(dtype).eps
         assert_close(actual, expected, rtol=16 * eps, atol=0 if dtype == torch.float64 else eps / 8, msg=str(f))
         assert torch.equal(actual.cpu().signbit(), expected.signbit()), f
+
+
+FUNCTIONS = {name: op(name) for kind, name, _ in UNARY if kind != "INT"} | {
+    "round, decimals": lambda x: torch.round(x, decimals=1), "round, tens": lambda x: torch.round(x, decimals=-1),
+    "nan_to_num": torch.nan_to_num, "angle": torch.angle, "logical_not": torch.logical_not, "logit": torch.logit,
+    "clamp": lambda x: x.clamp(-1, 1), "clamp_min": lambda x: x.clamp_min(0), "clamp_max": lambda x: x.clamp_max(0),
+    "square": torch.square, "cube": lambda x: x**3, "inverse square": lambda x: x**-2, "sqrt, power": lambda x: x**0.5,
+    "rsqrt, power": lambda x: x**-0.5, "power": lambda x: x**2.5, "odd power": lambda x: x**5, "base": lambda x: 2**x,
+    "gelu": F.gelu, "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"), "leaky_relu": F.leaky_relu, "elu": F.elu,
+    "celu": lambda x: F.celu(x, 0.7), "selu": F.selu, "softplus": F.softplus, "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink, "threshold": lambda x: F.threshold(x, 0.1, 20), "logsigmoid": F.logsigmoid,
+    "softsign": F.softsign, "hardtanh": F.hardtanh, "relu6": F.relu6, "tanhshrink": F.tanhshrink,
+}  # fmt: skip
+FLOAT32_ALONE = {name for kind, name, _ in UNARY if kind == "SPECIAL"}
+NO_REFERENCE = {  # arguments at which the CPU's own result is no reference
+    "trigamma": lambda x: (x < 0) & (x == x.floor()),  # a pole, where its sine is that of a rounded multiple of pi
+    "sinc": lambda x: x == x.trunc(),  # the same; ours is 0
+    "log1p": lambda x: (x != 0) & (x.abs() < torch.finfo(x.dtype).tiny),  # 0 without a sign; ours is x
+}
+# PyTorch compiles these otherwise than its operators are: softshrink's decomposition has 0 for NaN, x**-0.5 is pow.
+COMPILED_OTHERWISE = {"softshrink", "rsqrt, power"}
+
+
+def ends_of(dtype):
+    limits = torch.finfo(dtype)
+    subnormal = torch.tensor([1], dtype=BITS[dtype]).view(dtype).double().item()
+    ends = [0.0, math.inf, subnormal, limits.smallest_normal, limits.max, limits.eps, 1, 0.5, 2.5, 1e-3, 100]
+    return torch.tensor([math.nan, *ends, *(-x for x in ends)], dtype=torch.float64).to(dtype)
+
+
+def references(function, x):
+    """The CPU's results, which differ with the place in a vector: for all numbers, for each alone, in wider dtypes."""
+    forms = [
+        lambda: function(x),
+        lambda: torch.cat([function(part) for part in x.split(1)]),
+        lambda: function(x.double()),
+        lambda: function(x.float()) if x.dtype.itemsize == 2 else function(x),
+    ]
+    found = []
+    for form in forms:
+        try:
+            found.append(form())
+        except RuntimeError as error:  # no kernel for this dtype
+            assert "not implemented for" in str(error), error
+    return [r if r.dtype == torch.bool else r.to(x.dtype) for r in found]
+
+
+@in_both_forms
+@pytest.mark.parametrize("dtype", BITS, ids=str)
+def test_unary_rows_at_the_ends(device, dtype, is_compiled):
+    """Zeros have the CPU's sign, and infinities, subnormals and the largest numbers its results."""
+    x = ends_of(dtype)
+    names = [n for n in FUNCTIONS if not (dtype == torch.float64 and n in FLOAT32_ALONE)]
+    if is_compiled:
+        names = [n for n in names if n not in COMPILED_OTHERWISE]
+    results = []
+    for first in range(0, len(names), 12):
+        part = names[first : first + 12]
+        results += formed(lambda t: [FUNCTIONS[n](t) for n in part], is_compiled)(x.to(device))
+    rtol = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    step = x[x > 0].min().double().item()
+    wrong = []
+    for name, actual in zip(names, results):
+        actual, found = actual.cpu(), references(FUNCTIONS[name], x)
+        good = NO_REFERENCE.get(name, torch.zeros_like)(x).bool()
+        tolerance = 1e-9 if name == "tanhshrink" else rtol  # a difference of two numbers that are nearly the same
+        for expected in found:
+            near = torch.isclose(actual.double(), expected.double(), rtol=tolerance, atol=2 * step)
+            good |= (near & (actual.signbit() == expected.signbit())) | (actual.isnan() & expected.isnan())
+        wrong += [(name, *(t[i].item() for t in (x, actual, *found))) for i in (~good).nonzero().flatten().tolist()]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@in_both_forms
+def test_binary_functions_at_the_ends(device, is_compiled):
+    def function(x, y):
+        return torch.heaviside(x, y), torch.special.xlog1py(y, x.clamp(-0.5)), torch.div(x, y, rounding_mode="trunc")
+
+    x = torch.tensor([math.nan, 0.0, -0.0, math.inf, -math.inf, 0.25, -0.25])
+    for dtype in (torch.float32, torch.float64):
+        a, b = torch.meshgrid(x.to(dtype), torch.tensor([0.5, -2.0, 3.0], dtype=dtype), indexing="ij")
+        for actual, expected in zip(formed(function, is_compiled)(*to_device((a, b))), function(a, b)):
+            assert_close(actual, expected)
+            number = ~expected.isnan()
+            assert torch.equal(actual.cpu().signbit()[number], expected.signbit()[number])

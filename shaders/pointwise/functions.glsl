@@ -40,12 +40,13 @@ T min_(T x, T y) {
 }
 T fmax_(T x, T y) { return is_nan(x) || (!is_nan(y) && y > x) ? y : x; }
 T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
-T ceil_(T x) { return ceil(x); }
-T floor_(T x) { return floor(x); }
-T trunc_(T x) { return trunc(x); }
-T round_(T x) { return roundEven(x); }
+// Drivers that make float64's rounding of other instructions lose the sign of a 0.
+T ceil_(T x) { return with_sign(ceil(x), x); }
+T floor_(T x) { return with_sign(floor(x), x); }
+T trunc_(T x) { return with_sign(trunc(x), x); }
+T round_(T x) { return with_sign(roundEven(x), x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
-T div_trunc(T x, T y) { return trunc(divide(x, y)); }
+T div_trunc(T x, T y) { return trunc_(divide(x, y)); }
 
 T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {

@@ -29,7 +29,7 @@ double exp_(double x) {
   int n = int(k), half_n = n >> 1;
   return (1.0lf + expm1_series(r)) * double_exp2_int(half_n) * double_exp2_int(n - half_n);
 }
-double expm1_(double x) { return abs(x) < 0.5lf ? expm1_series(x) : exp_(x) - 1.0lf; }
+double expm1_(double x) { return abs(x) < 0.5lf ? with_sign(expm1_series(x), x) : exp_(x) - 1.0lf; }
 double exp2_(double x) {
   if (isnan(x) || isinf(x) || abs(x) > 1080.0lf) return exp_(x);
   double k = roundEven(x);
@@ -58,7 +58,7 @@ double log1p_(double x) {
   if (isnan(x) || x <= -1.0lf || x > 1e15lf) return log_(1.0lf + x);
   precise double u = 1.0lf + x;
   precise double lost = x - (u - 1.0lf);
-  return log_(u) + lost / u;
+  return with_sign(log_(u) + lost / u, x);
 }
 double pow_(double x, double y) {
   if (y == 0.0lf || x == 1.0lf) return 1.0lf;
