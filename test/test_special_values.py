@@ -172,3 +172,41 @@ def test_binary_functions_at_the_ends(device, is_compiled):
             assert_close(actual, expected)
             number = ~expected.isnan()
             assert torch.equal(actual.cpu().signbit()[number], expected.signbit()[number])
+
+
+@pytest.mark.parametrize("columns", [7, 64, 3000, 9000])
+def test_norms_of_rows_whose_squares_overflow(device, columns):
+    """The scale of such a row is 0 on the CPU. Where the CPU has no number, ours need not be one."""
+    x = torch.randn(5, columns)
+    x[0] *= 3e19
+    x[1] *= 1e25
+    x[2] = 1e30
+    x[3] = torch.finfo(torch.float32).max * (1 - 2 * (torch.arange(columns) % 2))
+    for function in (
+        lambda t: F.rms_norm(t, (columns,)),
+        lambda t: F.layer_norm(t, (columns,)),
+        lambda t: F.group_norm(t.view(5, columns, 1), 1),
+    ):
+        actual, expected = function(x.to(device)).cpu(), function(x)
+        number = ~expected.isnan()
+        assert number[4].all()
+        assert_close(torch.where(number, actual, 0), torch.where(number, expected, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_deviation_of_large_numbers(device, dtype):
+    """The CPU's sums are float64, so that the squares of float32 do not overflow."""
+    scale = 1e37 if dtype == torch.float32 else 1e305
+    for shape, dim in (((3, 40), 1), ((3000, 5), 0), ((2, 30, 700), (0, 2)), ((40000,), 0)):
+        x = torch.randn(shape, dtype=dtype)
+        expected, mean = torch.std_mean(x, dim)
+        y = (x * scale).to(device)
+        actual, actual_mean = torch.std_mean(y, dim)
+        assert_close(actual.cpu() / scale, expected, rtol=2e-5 if dtype == torch.float32 else 1e-11)
+        assert_close(actual_mean.cpu() / scale, mean, atol=1e-5)
+        for var in (torch.var, formed(torch.var, True)):
+            assert var(y, dim).cpu().isinf().all()
+    x = torch.cat([torch.randn(5000), torch.randn(5000) * 1e30, torch.full((4000,), 3e38), torch.tensor([-3e38])])
+    assert_close(x.to(device).std().cpu() / 1e38, (x.double().std() / 1e38).float())
+    x[77] = math.nan
+    assert x.to(device).std().cpu().isnan()
