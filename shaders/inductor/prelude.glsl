@@ -179,7 +179,7 @@ float quick_tanh(float x) {
   const float near = ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z -
       3.33332819422e-1) * z * x + x;
   const bool is_near = (floatBitsToUint(x) & 0x7fffffffu) - 0x3f200000u > 0x40600000u;  // below 0.625, or NaN
-  return mix(with_sign(1.0 - 2.0 / (quick_exp(2.0 * min(a, 16.0)) + 1.0), x), near, is_near);
+  return with_sign(mix(1.0 - 2.0 / (quick_exp(2.0 * min(a, 16.0)) + 1.0), near, is_near), x);
 }
 float quick_sigmoid(float x) { return 1.0 / (1.0 + quick_exp(-x)); }
 #ifdef AULE_WITH_DOUBLE

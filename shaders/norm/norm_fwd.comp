@@ -79,7 +79,8 @@ void read_moments() {
       s2 += d * d;
       count += C(min(4u, p.n - k));
     }
-    t = combine(t, moments(count, shift, sum4(s1), sum4(s2)));
+    if (IS_RMS) t = Moments(t.n + count, C(0), t.m2 + sum4(s2));
+    else t = combine(t, moments(count, shift, sum4(s1), sum4(s2)));
   }
   const C mean = group_sum(Pair(t.n * t.mean, C(0))).a / C(p.n), d = t.mean - mean;
   t = Moments(C(p.n), mean, group_sum(Pair(t.m2 + t.n * d * d, C(0))).a);
@@ -95,7 +96,8 @@ void read_moments() {
       s1 += d;
       s2 += d * d;
     }
-    t = combine(t, moments(C(last - first), shift, sum4(s1), sum4(s2)));
+    if (IS_RMS) t = Moments(t.n + C(last - first), C(0), t.m2 + sum4(s2));
+    else t = combine(t, moments(C(last - first), shift, sum4(s1), sum4(s2)));
   }
 }
 #endif
@@ -139,9 +141,9 @@ void main() {
 #endif
   C mean = IS_RMS ? C(0) : t.mean;
 #if GROUP == 2
-  C rstd = inversesqrt((IS_RMS ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
+  C rstd = inversesqrt(t.m2 / t.n + C(p.eps));
 #else
-  C rstd = C(1) / sqrt((IS_RMS ? t.m2 / t.n + t.mean * t.mean : t.m2 / t.n) + C(p.eps));
+  C rstd = C(1) / sqrt(t.m2 / t.n + C(p.eps));
 #endif
 #if GROUP
   if (lane == 0u) {

@@ -40,12 +40,13 @@ T min_(T x, T y) {
 }
 T fmax_(T x, T y) { return is_nan(x) || (!is_nan(y) && y > x) ? y : x; }
 T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
-T ceil_(T x) { return ceil(x); }
-T floor_(T x) { return floor(x); }
-T trunc_(T x) { return trunc(x); }
-T round_(T x) { return roundEven(x); }
+// Drivers that make float64's rounding of other instructions lose the sign of a 0.
+T ceil_(T x) { return with_sign(ceil(x), x); }
+T floor_(T x) { return with_sign(floor(x), x); }
+T trunc_(T x) { return with_sign(trunc(x), x); }
+T round_(T x) { return with_sign(roundEven(x), x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
-T div_trunc(T x, T y) { return trunc(divide(x, y)); }
+T div_trunc(T x, T y) { return trunc_(divide(x, y)); }
 
 T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
@@ -69,26 +70,19 @@ T mish_grad(T x) {
   T s = sigmoid_(x), t = tanh_(softplus_(x));
   return t + x * s * (T(1) - t * t);
 }
+#include "pointwise/remainder.glsl"
 #ifdef C_float
-// Exact: each pass removes 20 bits of the quotient.
 float fmod_(float x, float y) {
-  float a = abs(x), b = abs(y);
-  if (is_nan(x) || is_nan(y) || is_inf(x) || b == 0.0) return NAN;
-  if (is_inf(y)) return x;
-  for (int pass = 0; pass < 16 && a >= b; ++pass) {
-    int e = (floatBitsToInt(a) >> 23) - (floatBitsToInt(b) >> 23);
-    float s = b;
-    if (e > 20) s = ldexp(b, e - 20);
-    vec2 t = two_product(floor(a / s), s);
-    precise float r = (a - t.x) - t.y;
-    a = r < 0.0 ? r + s : (r >= s ? r - s : r);
-  }
-  return with_sign(a, x);
+  const uint a = floatBitsToUint(x) & 0x7fffffffu, b = floatBitsToUint(y) & 0x7fffffffu;
+  if (a >= 0x7f800000u || b > 0x7f800000u || b == 0u) return NAN;
+  return with_sign(uintBitsToFloat(remainder_bits(a, b)), x);
 }
 #else
 double fmod_(double x, double y) {
-  if (is_inf(x) || y == 0.0) return x * y / (x * y) * 0.0 / 0.0;
-  return is_inf(y) ? x : with_sign(abs(x) - abs(y) * trunc(abs(x) / abs(y)), x);
+  const uint64_t infinity = uint64_t(0x7ff) << 52, number = ~(uint64_t(1) << 63);
+  const uint64_t a = packUint2x32(unpackDouble2x32(x)) & number, b = packUint2x32(unpackDouble2x32(y)) & number;
+  if (a >= infinity || b > infinity || b == uint64_t(0)) return DNAN;
+  return with_sign(packDouble2x32(unpackUint2x32(remainder_bits(a, b))), x);
 }
 #endif
 T remainder_(T x, T y) {

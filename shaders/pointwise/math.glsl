@@ -37,7 +37,7 @@ float expm1_(float x) {
   float k = roundEven(x * 1.44269504088896);
   precise float r = x - k * 0.693359375;
   r = r + k * 2.12194440e-4;
-  if (k == 0.0) return expm1_small(r);
+  if (k == 0.0) return with_sign(expm1_small(r), x);  // -0 stays -0
   float s = exp2_int(int(k));
   precise float y = s * expm1_small(r) + (s - 1.0);
   return y;
@@ -103,7 +103,7 @@ float log1p_(float x) {
   if (is_nan(x) || x <= -1.0 || x > 1e8) return log_(1.0 + x);
   precise float u = 1.0 + x;
   precise float lost = x - (u - 1.0);
-  return log_(u) + lost / u;
+  return with_sign(log_(u) + lost / u, x);
 }
 
 // Exact products without fma, as a sum of two floats.
@@ -202,8 +202,10 @@ float sin_quadrant(float r, int q) {
   float y = (q & 1) == 0 ? sin_kernel(r) : cos_kernel(r);
   return (q & 2) == 0 ? y : -y;
 }
+const float SMALL_ANGLE = 2.44140625e-4;  // 2^-12: below, sin x and tan x are x, and -0 is -0
 float sin_(float x) {
   if (is_inf(x) || is_nan(x)) return NAN;
+  if (abs(x) < SMALL_ANGLE) return x;
   int q;
   float r = trig_reduce(x, q);
   return sin_quadrant(r, q);
@@ -216,6 +218,7 @@ float cos_(float x) {
 }
 float tan_(float x) {
   if (is_inf(x) || is_nan(x)) return NAN;
+  if (abs(x) < SMALL_ANGLE) return x;
   int q;
   float r = trig_reduce(x, q), z = r * r;
   float y = (((((9.38540185543e-3 * z + 3.11992232697e-3) * z + 2.44301354525e-2) * z + 5.34112807005e-2) * z +
@@ -306,8 +309,9 @@ float tanh_(float x) {
   if (is_nan(x)) return x;
   if (a < 0.625) {
     float z = x * x;
-    return ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z -
+    const float y = ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z + 1.33314422036e-1) * z -
         3.33332819422e-1) * z * x + x;
+    return with_sign(y, x);
   }
   return with_sign(a > 10.0 ? 1.0 : 1.0 - 2.0 / (exp_(2.0 * a) + 1.0), x);
 }

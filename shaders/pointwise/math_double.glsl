@@ -29,7 +29,7 @@ double exp_(double x) {
   int n = int(k), half_n = n >> 1;
   return (1.0lf + expm1_series(r)) * double_exp2_int(half_n) * double_exp2_int(n - half_n);
 }
-double expm1_(double x) { return abs(x) < 0.5lf ? expm1_series(x) : exp_(x) - 1.0lf; }
+double expm1_(double x) { return abs(x) < 0.5lf ? with_sign(expm1_series(x), x) : exp_(x) - 1.0lf; }
 double exp2_(double x) {
   if (isnan(x) || isinf(x) || abs(x) > 1080.0lf) return exp_(x);
   double k = roundEven(x);
@@ -58,7 +58,7 @@ double log1p_(double x) {
   if (isnan(x) || x <= -1.0lf || x > 1e15lf) return log_(1.0lf + x);
   precise double u = 1.0lf + x;
   precise double lost = x - (u - 1.0lf);
-  return log_(u) + lost / u;
+  return with_sign(log_(u) + lost / u, x);
 }
 double pow_(double x, double y) {
   if (y == 0.0lf || x == 1.0lf) return 1.0lf;
@@ -82,7 +82,13 @@ double sin_quadrant(double r, int q) {
   }
   return (q & 2) == 0 ? y : -y;
 }
-double trig_reduce(double x, out int q) {  // good to |x| of about 1e6
+#include "pointwise/turns_double.glsl"
+double trig_reduce(double x, out int q) {  // x = r + q pi / 2
+  if (abs(x) > 1e6lf) {
+    const double r = quadrant_of_large(x, q);
+    if (x < 0.0lf) q = -q;
+    return x < 0.0lf ? -r : r;
+  }
   double k = roundEven(x * 0.63661977236758134308lf);
   q = int(mod(k, 4.0lf));
   precise double r = x - k * 1.57079632673412561417e+00lf;
@@ -92,6 +98,7 @@ double trig_reduce(double x, out int q) {  // good to |x| of about 1e6
 }
 double sin_(double x) {
   if (isnan(x) || isinf(x)) return DNAN;
+  if (abs(x) < 7.450580596923828e-09lf) return x;  // 2^-27; -0, too
   int q;
   double r = trig_reduce(x, q);
   return sin_quadrant(r, q);

@@ -81,6 +81,7 @@ float erfinv_(float x) {
 float log_gamma(float x) {
   if (is_nan(x)) return x;
   if (is_inf(x)) return INF;
+  if (x != 0.0 && abs(x) < 1e-10) return -log_(abs(x));  // where 1 / x may overflow
   float a = x, reflected = 0.0;
   bool reflect = x < 0.5;
   if (reflect) {
@@ -158,7 +159,7 @@ float i1e_(float x) {
     y = inversesqrt(a) * (0.39894228 + t * (-0.03988024 + t * (-0.00362018 + t * (0.00163801 + t * (-0.01031555 +
         t * (0.02282967 + t * (-0.02895312 + t * (0.01787654 + t * -0.00420059))))))));
   }
-  return with_sign(y, x);
+  return x < 0.0 ? -y : y;
 }
 float hypot_(float x, float y) {
   float a = abs(x), b = abs(y), m = max(a, b);

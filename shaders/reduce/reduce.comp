@@ -54,7 +54,6 @@ struct State { C v; };
 struct State { uint64_t i; C v; };
 #define STATE_BYTES 16
 #elif defined(STATE_moments)
-struct State { C n, mean, m2; };
 #define STATE_BYTES (3 * C_BYTES)
 #else
 struct State { C a, b; };  // lse: maximum, sum of exp(x - maximum); minmax: minimum, maximum
@@ -65,8 +64,6 @@ struct State { C a, b; };  // lse: maximum, sum of exp(x - maximum); minmax: min
 #else
 #define STATE_ALIGN 4
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = STATE_ALIGN) buffer StateRef { State s; };
-
 #if defined(C_int64_t)
 C lowest() { return int64_t(1) << 63; }
 C highest() { return ~(int64_t(1) << 63); }
@@ -115,6 +112,18 @@ void store(uint64_t base, uint64_t i, C x) {
 
 C larger(C a, C b) { return is_nan(a) ? a : is_nan(b) || b > a ? b : a; }
 C smaller(C a, C b) { return is_nan(a) ? a : is_nan(b) || b < a ? b : a; }
+
+uint64_t quotient(uint64_t a, uint64_t b) { return NEEDS_U64 ? a / b : uint64_t(uint(a) / uint(b)); }
+
+uint64_t kept_offset(uint64_t o, uint64_t stride[3]) {
+  uint64_t q0 = quotient(o, uint64_t(p.kept_size[0])), q1 = quotient(q0, uint64_t(p.kept_size[1]));
+  return (o - q0 * p.kept_size[0]) * stride[0] + (q0 - q1 * p.kept_size[1]) * stride[1] + q1 * stride[2];
+}
+uint64_t red_offset(uint64_t r) {
+  if (p.red_size == 0u) return r * p.red_stride[0];  // one reduced dimension
+  uint64_t q = quotient(r, uint64_t(p.red_size));
+  return (r - q * p.red_size) * p.red_stride[0] + q * p.red_stride[1];
+}
 
 // ---- the five kinds of state: begin, take one element, combine two states, store the result ----
 #if defined(STATE_value)
@@ -178,19 +187,7 @@ void finish(State s, uint64_t o) {
   I64Ref(p.out2 + o * 8).v = int64_t(s.i);
 }
 #elif defined(STATE_moments)
-State begin() { return State(C(0), C(0), C(0)); }
-State combine(State a, State b) {
-  if (b.n == C(0)) return a;
-  C n = a.n + b.n, d = b.mean - a.mean, w = b.n / n;
-  return State(n, a.mean + d * w, a.m2 + b.m2 + d * d * a.n * w);
-}
-void finish(State s, uint64_t o) {
-  C divisor = s.n - C(p.arg);
-  C x = s.m2 / max(divisor, C(0));  // 0/0 is NaN, as PyTorch has it
-  if (OP == OP_std) x = sqrt(x);
-  store(p.out_, o, x);
-  if (p.out2 != uint64_t(0)) store(p.out2, o, s.mean);
-}
+#include "reduce/moments.glsl"
 #elif defined(STATE_lse)
 State begin() { return State(lowest(), C(0)); }
 C weight(C x, C m) { return x == m ? C(1) : exp(x - m); }  // equal infinities weigh 1
@@ -213,18 +210,7 @@ void finish(State s, uint64_t o) {
   store(p.out2, o, s.b);
 }
 #endif
-
-uint64_t quotient(uint64_t a, uint64_t b) { return NEEDS_U64 ? a / b : uint64_t(uint(a) / uint(b)); }
-
-uint64_t kept_offset(uint64_t o, uint64_t stride[3]) {
-  uint64_t q0 = quotient(o, uint64_t(p.kept_size[0])), q1 = quotient(q0, uint64_t(p.kept_size[1]));
-  return (o - q0 * p.kept_size[0]) * stride[0] + (q0 - q1 * p.kept_size[1]) * stride[1] + q1 * stride[2];
-}
-uint64_t red_offset(uint64_t r) {
-  if (p.red_size == 0u) return r * p.red_stride[0];  // one reduced dimension
-  uint64_t q = quotient(r, uint64_t(p.red_size));
-  return (r - q * p.red_size) * p.red_stride[0] + q * p.red_stride[1];
-}
+layout(buffer_reference, scalar, buffer_reference_align = STATE_ALIGN) buffer StateRef { State s; };
 
 // Elements first, first + step, ... below last of the row that starts at element `base`.
 State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uint step) {
@@ -237,16 +223,8 @@ State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uin
   for (uint64_t r = first; r < last;) {
     uint n = uint(lesser(uint64_t(BLOCK), (last - r + step - 1) / step));
 #ifdef STATE_moments
-    // Sums of x - shift and its square, where shift is the block's first element, so the subtraction below cancels
-    // little.
-    C shift = load(base + red_offset(r)), s1 = C(0), s2 = C(0);
-    for (uint k = 0; k < n; ++k, r += step) {
-      C d = load(base + red_offset(r)) - shift;
-      s1 += d;
-      s2 += d * d;
-    }
-    C m = s1 / C(n);
-    total = combine(total, State(C(n), shift + m, max(s2 - s1 * m, C(0))));
+    total = combine(total, moments_of(base, r, n, step));
+    r += n * step;
 #else
     State s0 = begin(), s1 = begin(), s2 = begin(), s3 = begin();
     uint k = 0;

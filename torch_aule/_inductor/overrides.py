@@ -334,19 +334,19 @@ class GlslOverrides(OpOverrides):
 
     @staticmethod
     def floor(x):
-        return GlslOverrides._rounding(x, "floor")
+        return GlslOverrides._rounding(x, "floor_")
 
     @staticmethod
     def ceil(x):
-        return GlslOverrides._rounding(x, "ceil")
+        return GlslOverrides._rounding(x, "ceil_")
 
     @staticmethod
     def trunc(x):
-        return GlslOverrides._rounding(x, "trunc")
+        return GlslOverrides._rounding(x, "trunc_")
 
     @staticmethod
     def round(x):
-        return GlslOverrides._rounding(x, "roundEven")
+        return GlslOverrides._rounding(x, "round_")
 
     # -- real functions
 

@@ -129,7 +129,7 @@ def _welford(kind: str, dtype, value: tuple[str, str, str], new_name) -> Reducti
     def join(x: str, x2: str, w: str) -> str:
         return (
             f"{{ const {real} w_ = {weight} + {w}, d_ = {x} - {mean}, r_ = w_ == {real}(0) ? {real}(0) : {w} / w_; "
-            f"{mean} += d_ * r_; {m2} += {x2} + d_ * d_ * {weight} * r_; {weight} = w_; }}"
+            f"{mean} += d_ * r_; {m2} += {x2} + d_ * (d_ * ({weight} * r_)); {weight} = w_; }}"
         )
 
     zero = literal(0.0, acc)

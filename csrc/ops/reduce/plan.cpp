@@ -109,11 +109,13 @@ int64_t state_bytes(ReduceKind kind, DType c) {
 }
 
 // The most reduced elements for the loops of one invocation. A block of 512 takes one iteration, and one for each of
-// its elements, or for every four if their addresses need no division.
+// its elements, or for every four if their addresses need no division. Moments may read a block twice.
 int64_t longest_chunk(const Caps& caps, const ReduceLayout& layout, ReduceKind kind) {
   constexpr int64_t kBlock = 512;
   const auto walk = static_cast<int64_t>(longest_walk(caps));
-  const int64_t cost = kind != ReduceKind::moments && layout.red_dims <= 1 ? kBlock / 4 + 1 : kBlock + 1;
+  const int64_t cost = kind == ReduceKind::moments ? 2 * kBlock + 1
+                       : layout.red_dims <= 1      ? kBlock / 4 + 1
+                                                   : kBlock + 1;
   return walk < cost ? std::max<int64_t>(1, walk - 1) : walk / cost * kBlock;
 }
 
