@@ -55,6 +55,9 @@ def test_threads_and_groups(device, axpb):
         axpb(x, x, b, 1.0, n, threads=(1, 1, 1, 1))
     with pytest.raises(ValueError, match="grid is -1, not between"):
         axpb(x, x, b, 1.0, n, groups=-1)
+    for threads in (-1, -64, (1, -1)):
+        with pytest.raises(ValueError, match="expected threads of at least 0, but got"):
+            axpb(x, x, b, 1.0, n, threads=threads)
 
 
 def test_more_groups_than_an_axis_has(device):

@@ -185,6 +185,19 @@ def test_device_map_auto(device, tmp_path, caplog):
     assert torch.equal(actual.cpu(), expected)
 
 
+@pytest.mark.parametrize("kind", ["offloaded", "offloaded_static"])
+def test_generation_with_an_offloaded_cache(device, kind):
+    model = language_model()
+    tokens = torch.randint(3, VOCABULARY, (2, 7))
+    options = {"max_new_tokens": 12, "do_sample": False}
+    expected = model.generate(tokens, attention_mask=torch.ones_like(tokens), **options)
+    on_device = tokens.to(device)
+    actual = model.to(device).generate(
+        on_device, attention_mask=torch.ones_like(on_device), cache_implementation=kind, **options
+    )
+    assert torch.equal(actual.cpu(), expected)
+
+
 def test_max_memory():
     found = accelerate.utils.get_max_memory()
     free, total = torch.aule.mem_get_info(0)

@@ -22,7 +22,7 @@ def families() -> dict[str, set[str]]:
     """Family of csrc/aten -> names of the operators that it registers, without overloads."""
     found = {}
     for path in sorted((ROOT / "csrc/aten").glob("*.cpp")):
-        if path.stem == "autocast":  # dtypes of operators that others register
+        if path.stem in ("autocast", "fallback"):  # dtypes of operators that others register; what the CPU does
             continue
         text = re.sub(r"//.*", "", path.read_text())
         blocks = re.findall(r"TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL)

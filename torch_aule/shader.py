@@ -178,9 +178,13 @@ class Shader:
             first = args[self._first] if len(args) > self._first else None
             threads = first.numel() if isinstance(first, torch.Tensor) else 0  # an error follows
         if isinstance(threads, int):
+            if threads < 0:
+                raise ValueError(f"{self.name}: expected threads of at least 0, but got {threads}")
             return self._laid_out(-(-threads // self.group_size[0]))
         if not 1 <= len(threads) <= 3:
             raise ValueError(f"{self.name}: threads has up to three numbers, got {tuple(threads)}")
+        if min(threads) < 0:
+            raise ValueError(f"{self.name}: expected threads of at least 0, but got {tuple(threads)}")
         return tuple(-(-count // size) for count, size in zip(threads, self.group_size))
 
     def _laid_out(self, groups: int) -> int | tuple[int]:

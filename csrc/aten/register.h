@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "ops/fallback.h"
+#include "ops/tensor/one_device.h"
 
 namespace aule::aten {
 
@@ -51,6 +52,24 @@ template <class First, class... Rest>
 std::optional<c10::Device> first_device(const First& first, const Rest&... rest) {
   if (auto d = device_in(first)) return d;
   return first_device(rest...);
+}
+
+// True if a tensor may be on another device than the call's: only check_one_device() knows which of them may.
+inline bool is_elsewhere(c10::Device device, const at::Tensor& t) {
+  return t.defined() && t.device() != device && t.dim() > 0;
+}
+// Written to, hence no scalar.
+inline bool is_elsewhere(c10::Device device, at::Tensor& t) { return t.defined() && t.device() != device; }
+inline bool is_elsewhere(c10::Device device, const std::optional<at::Tensor>& t) {
+  return t.has_value() && is_elsewhere(device, *t);
+}
+template <class T>
+bool is_elsewhere(c10::Device device, const T& value) {
+  if constexpr (std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, at::TensorList>) {
+    for (const at::Tensor& t : value)
+      if (is_elsewhere(device, t)) return true;
+  }
+  return false;
 }
 
 template <auto fn>
@@ -102,9 +121,10 @@ struct Results<std::tuple<T...>> {
   }
 };
 
-// fn with the device guard. A call that it declines by c10::NotImplementedError (for a dtype without arithmetic, say)
-// runs on the CPU as a whole, or is an error in strict mode. A kernel must decline before it writes to an argument.
-// After work was recorded the error is thrown on, because an in-place operator must not be applied twice.
+// fn with the device guard and PyTorch's check of devices. A call that it declines by c10::NotImplementedError (for a
+// dtype without arithmetic, say) runs on the CPU as a whole, or is an error in strict mode. A kernel must decline
+// before it writes to an argument. After work was recorded the error is thrown on, because an in-place operator must
+// not be applied twice.
 template <auto fn, OpName name>
 struct Kernel;
 template <class R, class... A, R (*fn)(A...), OpName name>
@@ -112,7 +132,9 @@ struct Kernel<fn, name> {
   static constexpr bool kWrites = std::is_void_v<R> || (is_written<A> || ...);
 
   static R call(A... args) {
-    c10::OptionalDeviceGuard guard(first_device(args...));
+    const std::optional<c10::Device> device = first_device(args...);
+    c10::OptionalDeviceGuard guard(device);
+    if (device.has_value() && (is_elsewhere(*device, args) || ...)) ops::check_one_device(name.text, boxed(args...));
     const uint64_t recorded = kWrites ? ops::recorded_commands() : 0;
     try {
       return fn(args...);
@@ -123,9 +145,7 @@ struct Kernel<fn, name> {
   }
 
   static R on_cpu(A... args) {
-    torch::jit::Stack stack;
-    stack.reserve(sizeof...(A));
-    (stack.emplace_back(args), ...);
+    torch::jit::Stack stack = boxed(args...);
     ops::cpu_fallback(name.text, &stack);
     if constexpr (std::is_same_v<R, at::Tensor&>) {
       return *written<1>(args...).front();
@@ -137,6 +157,13 @@ struct Kernel<fn, name> {
   }
 
  private:
+  static torch::jit::Stack boxed(A... args) {
+    torch::jit::Stack stack;
+    stack.reserve(sizeof...(A));
+    (stack.emplace_back(args), ...);
+    return stack;
+  }
+
   // The last n arguments that are written, which are the results. The running statistics of batch normalization are
   // written, too, and come before them.
   template <size_t n>

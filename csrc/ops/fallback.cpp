@@ -9,6 +9,7 @@
 
 #include "kernels/recorded.h"
 #include "ops/host_twins.h"
+#include "ops/tensor/one_device.h"
 #include "runtime/generator.h"
 #include "runtime/streams.h"
 
@@ -167,6 +168,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }  // namespace
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_one_device(op, *stack);
   const std::string name = c10::toString(op.schema().operator_name());
   allow_host(name, [&] { return describe(op, *stack); });
   translate_generator(op, stack);
@@ -182,9 +184,7 @@ void cpu_fallback(const char* name, torch::jit::Stack* stack) {
     const int64_t channels = stack->front().toTensor().size(1);
     stack->insert(stack->begin() + 3, c10::IValue(std::vector<int64_t>{channels}));  // sizes of the bias
   }
-  const size_t dot = whole.find('.');
-  const std::string overload = dot == std::string::npos ? "" : whole.substr(dot + 1);
-  cpu_fallback(c10::Dispatcher::singleton().findSchemaOrThrow(whole.substr(0, dot).c_str(), overload.c_str()), stack);
+  cpu_fallback(find_operator(whole), stack);
 }
 
 uint64_t recorded_commands() { return aule::recorded_commands(); }

@@ -6,10 +6,17 @@
 
 namespace aule::ops {
 
+void check_indices_device(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  for (const std::optional<at::Tensor>& index : indices)
+    TORCH_CHECK(!index.has_value() || !index->defined() || index->is_cpu() || index->device() == self.device(),
+                "indices should be either on cpu or on the same device as the indexed tensor (", self.device(), ")");
+}
+
 AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
                                const c10::List<std::optional<at::Tensor>>& indices) {
   TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(), "too many indices for tensor of dimension ",
                     self.dim(), " (got ", indices.size(), ")");
+  check_indices_device(self, indices);
   at::native::checkIndexTensorTypes(indices, /*allow_int=*/true);
   AdvancedIndices info;
   info.self = self;

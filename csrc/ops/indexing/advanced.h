@@ -16,6 +16,8 @@ struct AdvancedIndices {
   at::DimVector result_shape;
 };
 
+// Indices may lie on the host, whatever the device of the indexed tensor; not the other way round.
+void check_indices_device(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices);
 // Masks become index tensors (this waits for their count), all are broadcast together.
 AdvancedIndices expand_indices(const char* op, const at::Tensor& self,
                                const c10::List<std::optional<at::Tensor>>& indices);

@@ -68,6 +68,7 @@ at::Tensor& put_(at::Tensor& self, const at::Tensor& index, const at::Tensor& so
 at::Tensor& index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
                             const at::Tensor& values, bool accumulate, bool /*unsafe*/) {
   const char* op = "index_put_";
+  check_indices_device(self, indices);
   TORCH_CHECK_INDEX(static_cast<int64_t>(indices.size()) <= self.dim(), "too many indices for tensor of dimension ",
                     self.dim(), " (got ", indices.size(), ")");
   TORCH_CHECK(self.scalar_type() == values.scalar_type(),
@@ -84,7 +85,7 @@ at::Tensor& index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::
   }
   at::Tensor source = values;
   if (source.device() != self.device()) {
-    TORCH_CHECK(source.dim() == 0, op, "(): expected values on ", self.device(), ", got ", source.device());
+    TORCH_CHECK(source.dim() == 0 && source.is_cpu(), two_devices(self.device(), source.device()));
     source = source.to(self.device());
   }
   const AdvancedIndices info = expand_indices(op, self, indices);

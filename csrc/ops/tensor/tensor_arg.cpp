@@ -52,21 +52,34 @@ CommandStream& current(int device) { return runtime::current_stream(static_cast<
 const DeviceProfile& profile_of(int device) { return runtime::device_profile(static_cast<c10::DeviceIndex>(device)); }
 const DeviceProfile& profile_of(const at::Tensor& t) { return runtime::device_profile(t.device().index()); }
 
+namespace {
+bool is_ours(const at::Tensor& t) { return t.device().type() == c10::DeviceType::PrivateUse1; }
+}  // namespace
+
+std::string two_devices(c10::Device a, c10::Device b) {
+  return c10::str("Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b,
+                  "!");
+}
+
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors) {
   const at::Tensor* first = nullptr;
+  for (const at::Tensor* t : tensors)
+    if (t != nullptr && t->defined() && (first == nullptr || !is_ours(*first))) first = t;
   int position = 0;
   for (const at::Tensor* t : tensors) {
     ++position;
     if (t == nullptr || !t->defined()) continue;
-    TORCH_CHECK(t->device().type() == c10::DeviceType::PrivateUse1, op,
-                ": expected all tensors to be on device aule, but argument ", position, " is on ", t->device());
-    if (first == nullptr) first = t;
-    TORCH_CHECK(t->device() == first->device(), op, ": expected all tensors to be on one device, but found ",
-                first->device(), " and ", t->device());
+    TORCH_CHECK(t->device() == first->device(), two_devices(first->device(), t->device()), " (when checking argument ",
+                position, " of ", op, ")");
+    TORCH_CHECK(is_ours(*t), op, ": expected tensors on device aule, but argument ", position, " is on ", t->device());
   }
 }
 
-uint64_t address_of(const at::Tensor& t) { return reinterpret_cast<uint64_t>(t.const_data_ptr()); }
+uint64_t address_of(const at::Tensor& t) {
+  TORCH_CHECK(is_ours(t),
+              two_devices(c10::Device(c10::DeviceType::PrivateUse1, runtime::current_device()), t.device()));
+  return reinterpret_cast<uint64_t>(t.const_data_ptr());
+}
 
 namespace {
 // Bytes from element 0 to the end of the last element that sizes and strides reach. PyTorch has no negative strides.

@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <string>
+
 // No generated header here: include kernels_<family>.gen.h where kernel::NAME is used, so that one shader does not
 // rebuild every op.
 #include "core/device_profile.h"
@@ -29,6 +31,8 @@ const DeviceProfile& profile_of(int device);
 inline const Caps& caps_of(const at::Tensor& t) { return profile_of(t); }
 inline const Caps& caps_of(int device) { return profile_of(device); }
 
+// PyTorch's words for tensors of two devices.
+std::string two_devices(c10::Device a, c10::Device b);
 // All defined tensors must be on aule and on one device; the error names op and argument.
 void check_same_device(const char* op, std::initializer_list<const at::Tensor*> tensors);
 
@@ -43,7 +47,8 @@ class TensorArgs : public Args {
   uint64_t read_write(const at::Tensor& t) { return write(t); }
 };
 
-// Address without registering (only for ranges registered otherwise).
+// Address without registering (only for ranges registered otherwise). Throws for a tensor that is not on aule: a kernel
+// would read host memory as the device's.
 uint64_t address_of(const at::Tensor& t);
 
 }  // namespace aule::ops
