@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -315,6 +316,17 @@ def test_without_a_tensor_line():
 def test_without_a_compiler():
     """The error says what to install."""
     assert "pip install torch_aule[jit]" in check_program("shader_without_compiler", AXPB)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("first", ["spirv", "pipelines"])
+def test_the_cache_folder_is_private(tmp_path, first):
+    """Whoever makes it, and the folders above it, under the umask of most systems."""
+    folder = tmp_path / "new" / "cache"
+    check_program("private_cache", first, TORCH_AULE_CACHE_DIR=str(folder))
+    made = [folder.parent, folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    assert len(made) >= (2 if first == "pipelines" else 4)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}, made
 
 
 def test_spirv_is_kept_on_disk(tmp_path):

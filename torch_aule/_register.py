@@ -85,7 +85,7 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import _dlpack, _module, _printing, backend
+    from torch_aule import _dlpack, _module, _printing, _sharing, backend
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
@@ -94,6 +94,7 @@ def register() -> None:
     _module.install(NAME)
     _dlpack.install(NAME)
     _printing.install(NAME)
+    _sharing.install()
     importlib.import_module("torch_aule._ops")
     importlib.import_module("torch_aule._aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()

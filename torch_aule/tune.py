@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import torch_aule
+from torch_aule._shader.spirv_cache import make_private
 from torch_aule.attention import active_attention_variants
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         print(text, end="")
         return 0
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     temporary = path.with_suffix(f".{os.getpid()}")
     temporary.write_text(text)
     temporary.replace(path)

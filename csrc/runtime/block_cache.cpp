@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stream/interrupts.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
 
@@ -39,13 +40,13 @@ std::string mib(uint64_t bytes) {
 }  // namespace
 
 Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!pending_.empty()) process_pending(false);
   const uint64_t bytes = std::max(kRound, round_up(requested, kRound));
   TORCH_CHECK_WITH(OutOfMemoryError, bytes >= requested, "aule: cannot allocate ", requested, " bytes");
   Pool& pool = pool_for(bytes, stream);
   Block* block = take_cached(pool, bytes, stream);
-  if (block == nullptr) block = new_segment(pool, bytes, stream);
+  if (block == nullptr) block = new_segment(pool, bytes, stream, lock);
   split(block, bytes, pool);
   block->allocated = true;
   block->requested = requested;
@@ -90,7 +91,8 @@ void DeviceCache::record_stream(Block* block, c10::StreamId stream) {
 
 void DeviceCache::empty_cache() {
   if (!vulkan::device_created(device_)) return;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  wait_for_device(lock);
   release_cached(UINT64_MAX);
 }
 
@@ -281,8 +283,16 @@ void DeviceCache::process_pending(bool wait) {
   }
 }
 
+void DeviceCache::wait_for_device(std::unique_lock<std::mutex>& lock) {
+  if (!capturing_.empty()) return;
+  lock.unlock();
+  stream::synchronize_device(device_);
+  lock.lock();
+}
+
 uint64_t DeviceCache::release_cached(uint64_t bytes) {
-  if (!capturing_.empty()) return 0;  // nothing may be waited for while a graph is captured
+  if (!capturing_.empty()) return 0;
+  const stream::Uninterrupted locked;  // with the lock; the long wait was wait_for_device
   stream::synchronize_device(device_);
   process_pending(true);
   std::vector<Block*> whole;
@@ -306,7 +316,8 @@ uint64_t DeviceCache::release_cached(uint64_t bytes) {
   return released;
 }
 
-Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream) {
+Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream,
+                                std::unique_lock<std::mutex>& lock) {
   // A graph's pool takes what it needs: nobody else can use the rest of a shared segment.
   const bool shared = bytes < kLargeOwn && pool.id == c10::MempoolId_t{0, 0};
   const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : round_up(bytes, kLargeRound);
@@ -317,7 +328,10 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   const auto pressure = static_cast<uint64_t>(kPressure * static_cast<double>(budget.free_bytes));
   const uint64_t wanted = reserved_ + size;
   const uint64_t missing = std::max(size - std::min(size, pressure), wanted - std::min(wanted, limit));
-  if (missing > 0 && reserved_ > 0) release_cached(missing);
+  if (missing > 0 && reserved_ > 0) {
+    wait_for_device(lock);
+    release_cached(missing);
+  }
   std::string why;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (reserved_ + size > limit) {
@@ -331,6 +345,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
     }
     if (attempt == 0) {
       ++stats_.num_alloc_retries;
+      wait_for_device(lock);
       release_cached(UINT64_MAX);
       // What was pending may have become a cached block that fits.
       if (Block* block = take_cached(pool, bytes, stream)) return block;

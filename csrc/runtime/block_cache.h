@@ -85,11 +85,13 @@ class DeviceCache {
  private:
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);
   Block* take_cached(Pool& pool, uint64_t bytes, c10::StreamId stream);
-  Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream);
+  Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, std::unique_lock<std::mutex>& lock);
   Block* adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream);
   void split(Block* block, uint64_t bytes, Pool& pool);
   void give_back(Block* block);
   void process_pending(bool wait);
+  // Waits without the lock, so that a signal can interrupt it. While a graph is captured nothing is waited for.
+  void wait_for_device(std::unique_lock<std::mutex>& lock);
   // Gives whole cached segments back to the driver, least recently used first, until `bytes` are free.
   // Waits for the device: something recorded may still use them.
   uint64_t release_cached(uint64_t bytes);

@@ -266,6 +266,7 @@ void CapturedCall::Copied::copy(stream::CommandStream& stream, const at::Tensor&
 }
 
 std::vector<at::Tensor> CapturedCall::replay(const CallInputs& inputs) {
+  const stream::Uninterrupted whole;  // what the graph has written must reach the inputs
   auto& stream = current_stream(device_);
   order_after_other_streams(stream);
   for (const Copied& c : copied_) c.copy(stream, c.memory, *inputs[c.index].tensor);

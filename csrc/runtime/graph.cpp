@@ -66,10 +66,14 @@ void Graph::replay() {
   TORCH_CHECK(!stream.capturing(), "Graph: a graph cannot be replayed while another one is being captured");
   if (capture_state_.offset != 0) {
     // Fresh numbers on each replay: the kernels add this base to their captured offsets.
-    auto& gen = generator();
-    std::lock_guard lock(gen.mutex_);
-    const uint64_t words[2] = {gen.current_seed(), gen.get_offset()};
-    gen.set_offset(gen.get_offset() + capture_state_.offset);
+    uint64_t words[2];
+    {
+      auto& gen = generator();
+      std::lock_guard lock(gen.mutex_);
+      words[0] = gen.current_seed();
+      words[1] = gen.get_offset();
+      gen.set_offset(words[1] + capture_state_.offset);
+    }
     stream.upload(capture_state_.state_address, words, sizeof words);
   }
   stream.replay(*graph_);

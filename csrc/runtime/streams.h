@@ -3,11 +3,17 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include "stream/interrupts.h"
+
 namespace aule::stream {
 class CommandStream;
 }
 
 namespace aule::runtime {
+
+using stream::InterruptHooks;
+using stream::set_interrupt_hooks;
+using stream::Uninterrupted;
 
 c10::DeviceIndex current_device() noexcept;
 void set_device(c10::DeviceIndex device);  // throws when out of range

@@ -103,7 +103,18 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
 }
 
 void end_batch(DeviceImpl& d, Batch& b) {
-  if (b.timed) d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 1);
+  if (b.timed) {
+    d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 1);
+    if (d.profile.is_software()) {
+      const Piece piece = b.staging.take(d, 2 * sizeof(uint64_t));
+      const Segment* chunk = d.memory->find(piece.address);
+      d.vk.vkCmdCopyQueryPoolResults(b.cmd, b.timing, 0, 2, static_cast<VkBuffer>(chunk->buffer),
+                                     piece.address - chunk->address, sizeof(uint64_t),
+                                     VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+      b.ticks = piece.host;
+      b.writes_host = true;
+    }
+  }
   if (b.writes_host || d.profile.unified_memory) {
     // A wait for the timeline does not make device writes visible to the host. This barrier does.
     VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
@@ -119,10 +130,23 @@ void end_batch(DeviceImpl& d, Batch& b) {
   VK_CHECK(d.vk.vkEndCommandBuffer(b.cmd));
 }
 
+bool read_timing(DeviceImpl& d, const Batch& b, uint64_t ticks[2]) {
+  if (!b.timed) return false;
+  constexpr size_t kBytes = 2 * sizeof(uint64_t);
+  if (b.ticks != nullptr) {
+    std::memcpy(ticks, b.ticks, kBytes);
+  } else if (d.vk.vkGetQueryPoolResults(d.handle, b.timing, 0, 2, kBytes, ticks, sizeof ticks[0],
+                                        VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
+    return false;
+  }
+  return ticks[1] >= ticks[0];
+}
+
 void recycle_batch(DeviceImpl& d, Batch& b) {
   VK_CHECK(d.vk.vkResetCommandPool(d.handle, b.pool, 0));
   b.params.recycle(d);
   b.staging.recycle(d);
+  b.ticks = nullptr;
   b.waits.clear();
   b.work.clear();
   b.pipelines.clear();

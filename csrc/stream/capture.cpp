@@ -32,6 +32,7 @@ std::shared_ptr<CapturedGraph> CommandStream::capture_end() {
 
 void CommandStream::replay(CapturedGraph& graph) {
   StreamImpl& s = *impl_;
+  uint64_t submitted;
   {
     std::lock_guard lock(s.mutex);
     s.d->check_alive();
@@ -43,8 +44,9 @@ void CommandStream::replay(CapturedGraph& graph) {
     std::erase_if(graph.replays, [&](const auto& r) { return r.first == &s; });
     graph.replays.emplace_back(&s, s.submitted);
     s.hazards.touch_everything();
-    if (s.submitted > kMaxReplaysAhead) s.sleep_until(s.submitted - kMaxReplaysAhead);
+    submitted = s.submitted;
   }
+  if (submitted > kMaxReplaysAhead) s.let_device_catch_up(submitted - kMaxReplaysAhead);
 }
 
 size_t commands_of(const CapturedGraph& graph) {
@@ -63,7 +65,7 @@ void wait_for_replays(CommandStream& stream) {
     submitted = s.submitted;
   }
   constexpr uint64_t kRoom = 16;  // submissions of one graph and of what its inputs need
-  if (submitted + kRoom > kMaxReplaysAhead) s.sleep_until(submitted + kRoom - kMaxReplaysAhead);
+  if (submitted + kRoom > kMaxReplaysAhead) s.wait_until(submitted + kRoom - kMaxReplaysAhead);
 }
 
 CapturedGraph::~CapturedGraph() {

@@ -145,8 +145,13 @@ int64_t CommandStream::id() const { return impl_->id; }
 
 void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
                              const Access* accesses, size_t access_count, Grid grid) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->dispatch(pipeline, params, params_bytes, accesses, access_count, grid);
+  uint64_t behind;
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->dispatch(pipeline, params, params_bytes, accesses, access_count, grid);
+    behind = impl_->behind();
+  }
+  impl_->let_device_catch_up(behind);
 }
 
 uint64_t CommandStream::flush() {
@@ -177,19 +182,23 @@ bool CommandStream::done(uint64_t value) {
 }
 
 void CommandStream::wait(uint64_t value) {
+  wait_quietly(value);
+  raise_recorded_error(device_index());
+}
+
+void CommandStream::wait_quietly(uint64_t value) {
   {
     std::lock_guard lock(impl_->mutex);
     impl_->d->check_alive();
     impl_->refuse_capture("waiting for the device");
     if (value > impl_->submitted) value = impl_->flush();
   }
-  impl_->sleep_until(value);  // without the lock: other threads go on recording
+  impl_->wait_until(value);  // without the lock: other threads go on recording
   {
     std::lock_guard lock(impl_->mutex);
     impl_->reclaim();
     if (impl_->is_idle()) impl_->submit_after = 0;
   }
-  raise_recorded_error(device_index());
 }
 
 void CommandStream::synchronize() { wait(pending_value()); }

@@ -62,7 +62,9 @@ class CommandStream {
   void submit_recorded() noexcept;  // the same if there are commands; a failure is reported by the next call
   uint64_t pending_value() const;   // the value signalled once all recorded so far is done
   bool done(uint64_t value);        // submits first when the value is still only recorded
-  void wait(uint64_t value);        // likewise; polls before it sleeps; raises device errors (see errors.h)
+  // Likewise; polls before it sleeps; raises device errors (see errors.h). Signals interrupt it (see interrupts.h).
+  void wait(uint64_t value);
+  void wait_quietly(uint64_t value);  // leaves device errors to the next wait
   void synchronize();
   bool idle();  // everything recorded so far has completed
 

@@ -108,6 +108,8 @@ double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {
   start.stream->wait(start.value);
   end.stream->wait(end.value);
   DeviceImpl& d = *start.stream->impl_->d;
+  // A software driver waits for all work of the device below, where no signal ends the wait.
+  if (d.profile.is_software()) wait_for_submitted(d.index);
   uint64_t ticks[2] = {};
   const Marker* markers[2] = {&start, &end};
   for (int i = 0; i < 2; ++i) {

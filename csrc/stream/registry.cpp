@@ -1,7 +1,6 @@
 // The streams of the process, and operations on all streams of a device.
 #include <algorithm>
 #include <array>
-#include <exception>
 
 #include "core/environment.h"
 #include "core/per_device.h"
@@ -110,16 +109,23 @@ void synchronize_device(int device) {
   for (auto& slot : all.streams) {
     if (CommandStream* s = slot.load(std::memory_order_acquire)) s->flush();
   }
-  std::exception_ptr first;  // an error that a kernel reported, thrown after the waits for all streams
   for (auto& slot : all.streams) {
-    try {
-      if (CommandStream* s = slot.load(std::memory_order_acquire)) s->synchronize();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
+    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->wait_quietly(s->pending_value());
   }
-  if (first) std::rethrow_exception(first);
+  raise_recorded_error(device);  // after the waits for all streams
   vulkan::Device::get(device).impl().check_alive();
+}
+
+void wait_for_submitted(int device) {
+  for (auto& slot : streams_of(device).streams) {
+    CommandStream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr) continue;
+    StreamImpl& s = StreamImpl::of(*stream);
+    std::unique_lock lock(s.mutex);
+    const uint64_t submitted = s.submitted;
+    lock.unlock();
+    s.wait_until(submitted);
+  }
 }
 
 void raise_device_errors(int device) {

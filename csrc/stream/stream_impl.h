@@ -56,6 +56,9 @@ struct Batch {
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer cmd = VK_NULL_HANDLE;
   VkQueryPool timing = VK_NULL_HANDLE;  // two timestamps, for the cost model
+  // A software driver's vkGetQueryPoolResults waits for all work of the device. There the command buffer copies the
+  // timestamps to here, in `staging`.
+  const char* ticks = nullptr;
   uint64_t value = 0;
   bool timed = false;
   bool writes_host = false;  // a command writes memory that the host reads through a mapping
@@ -75,6 +78,7 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
 void end_batch(DeviceImpl& d, Batch& b);
 void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
 void destroy_batch(DeviceImpl& d, Batch* b);
+bool read_timing(DeviceImpl& d, const Batch& b, uint64_t ticks[2]);  // of a batch that is done; false if there is none
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after);
 
 // A kernel's workgroups in a command buffer. `base` and `grid` may be a part of the caller's grid.
@@ -101,6 +105,8 @@ struct StreamImpl {
   std::atomic<uint64_t> completed{0};
   Batch* current = nullptr;  // the batch that is being recorded, or null
   std::deque<Batch*> in_flight;
+  // Staging that the host does not read any more, though the device may still write it: its wait was interrupted.
+  std::vector<std::pair<uint64_t, Segment*>> abandoned;
   std::vector<Batch*> spare;
   Hazards hazards;
   CostModel cost;
@@ -131,6 +137,7 @@ struct StreamImpl {
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
   void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();
+  uint64_t behind() const;  // the value to wait for when too much is in flight, else 0; see let_device_catch_up
   bool busy();  // true if the device has enough work to hide a submission
   uint64_t flush();
   uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
@@ -142,11 +149,20 @@ struct StreamImpl {
   void refuse_capture(const char* what) const;
 
   // These take no lock and need none.
-  uint64_t poll();                                     // completed value, asked from the driver
-  void sleep_until(uint64_t value);                    // value must be submitted
+  uint64_t poll();                   // completed value, asked from the driver
+  void sleep_until(uint64_t value);  // value must be submitted
+  // The same, interrupted by signals (stream/interrupts.h): the caller holds no lock.
+  void wait_until(uint64_t value);
+  // For a value of behind(), where no lock is held. A signal only ends the wait: what was recorded stays whole, and the
+  // signal is handled when the operator has returned.
+  void let_device_catch_up(uint64_t value);
+  bool poll_until(uint64_t value);              // gives up when sleeping is due; false then
+  bool sleep_for(uint64_t value, uint64_t ns);  // true once `value` is complete
   std::vector<std::string> kernels_in_flight() const;  // needs the lock, as does the next
   std::string names_in_flight() const;
 };
+
+void wait_for_submitted(int device);  // by all streams; like wait_until
 
 class CapturedGraph {
  public:

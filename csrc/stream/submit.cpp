@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/environment.h"
+#include "stream/interrupts.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
@@ -22,6 +23,8 @@ constexpr size_t kMaxInFlight = 64;
 // vkWaitSemaphores returns some 0.4 ms after the work has ended (NVIDIA driver 580.159). So the host polls, as CUDA
 // does. After 200 us it yields its core between two polls, and after 20 ms it sleeps.
 constexpr auto kPollTime = std::chrono::microseconds(200), kYieldTime = std::chrono::microseconds(20000);
+// A wait looks this often whether the device was lost, or whether a signal has come.
+constexpr uint64_t kAliveNs = 1'000'000'000, kSignalNs = 50'000'000;
 
 long lost_submission() {
   return static_cast<long>(environment().inject_device_lost);
@@ -111,11 +114,11 @@ uint64_t StreamImpl::flush() {
   in_flight.push_back(b);
   submit(*b);
   reclaim();
-  if (in_flight.size() > kMaxInFlight) {
-    sleep_until(in_flight[in_flight.size() - kMaxInFlight]->value);
-    reclaim();
-  }
   return submitted;
+}
+
+uint64_t StreamImpl::behind() const {
+  return in_flight.size() > kMaxInFlight ? in_flight[in_flight.size() - kMaxInFlight]->value : 0;
 }
 
 uint64_t StreamImpl::submit(Batch& b) {
@@ -164,17 +167,17 @@ uint64_t StreamImpl::submit(Batch& b) {
 void StreamImpl::reclaim() {
   if (in_flight.empty()) return;
   uint64_t done = poll();
+  std::erase_if(abandoned, [&](const auto& chunk) {
+    if (chunk.first > done) return false;
+    give_chunk(*d, chunk.second);
+    return true;
+  });
   while (!in_flight.empty() && in_flight.front()->value <= done) {
     Batch* b = in_flight.front();
     in_flight.pop_front();
-    if (b->timed && !b->work.empty()) {
-      uint64_t ticks[2] = {};
-      VkResult r = d->vk.vkGetQueryPoolResults(d->handle, b->timing, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
-                                               VK_QUERY_RESULT_64_BIT);
-      if (r == VK_SUCCESS && ticks[1] >= ticks[0]) {
-        cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
-      }
-    }
+    uint64_t ticks[2] = {};
+    if (!b->work.empty() && read_timing(*d, *b, ticks))
+      cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
     recycle_batch(*d, *b);
     spare.push_back(b);
   }
@@ -189,28 +192,49 @@ uint64_t StreamImpl::poll() {
   return std::max(seen, value);
 }
 
-void StreamImpl::sleep_until(uint64_t value) {
-  if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return;
-  if (!d->profile.is_software()) {  // a software device computes on the core that would poll
-    const auto start = std::chrono::steady_clock::now();
-    for (auto now = start; now < start + kYieldTime; now = std::chrono::steady_clock::now()) {
-      for (int i = 0; i < 8; ++i) {
-        if (poll() >= value) return;
-      }
-      if (now > start + kPollTime) std::this_thread::yield();
-    }
-  }
+bool StreamImpl::sleep_for(uint64_t value, uint64_t ns) {
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline;
   info.pValues = &value;
-  for (;;) {
-    d->check_alive();
-    VkResult result = d->vk.vkWaitSemaphores(d->handle, &info, 1000000000ull);
-    if (result == VK_SUCCESS) break;
-    if (result != VK_TIMEOUT) d->fail(result, "vkWaitSemaphores", __FILE__, __LINE__, names_in_flight());
-  }
+  d->check_alive();
+  const VkResult result = d->vk.vkWaitSemaphores(d->handle, &info, ns);
+  if (result == VK_TIMEOUT) return false;
+  if (result != VK_SUCCESS) d->fail(result, "vkWaitSemaphores", __FILE__, __LINE__, names_in_flight());
   poll();
+  return true;
+}
+
+bool StreamImpl::poll_until(uint64_t value) {
+  if (completed.load(std::memory_order_acquire) >= value || poll() >= value) return true;
+  if (!d->profile.is_software()) {  // a software device computes on the core that would poll
+    const auto start = std::chrono::steady_clock::now();
+    for (auto now = start; now < start + kYieldTime; now = std::chrono::steady_clock::now()) {
+      for (int i = 0; i < 8; ++i) {
+        if (poll() >= value) return true;
+      }
+      if (now > start + kPollTime) std::this_thread::yield();
+    }
+  }
+  return false;
+}
+
+void StreamImpl::sleep_until(uint64_t value) {
+  if (poll_until(value)) return;
+  while (!sleep_for(value, kAliveNs)) {
+  }
+}
+
+void StreamImpl::wait_until(uint64_t value) {
+  if (poll_until(value)) return;
+  while (!sleep_for(value, kSignalNs)) check_interrupts();
+}
+
+void StreamImpl::let_device_catch_up(uint64_t value) {
+  if (value == 0 || poll_until(value)) return;
+  while (!sleep_for(value, kSignalNs)) {
+    if (interrupt_pending()) return;
+  }
 }
 
 std::vector<std::string> StreamImpl::kernels_in_flight() const {

@@ -42,16 +42,21 @@ void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
 }
 
 void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->d->check_alive();
-  impl_->copy(dst, src, bytes);
-  impl_->submit_if_due();
+  uint64_t behind;
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->d->check_alive();
+    impl_->copy(dst, src, bytes);
+    impl_->submit_if_due();
+    behind = impl_->behind();
+  }
+  impl_->let_device_catch_up(behind);
 }
 
 void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   if (bytes == 0) return;
   StreamImpl& s = *impl_;
-  std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   s.d->check_alive();
   if (dst % 4 || bytes % 4) throw vulkan::Error("fill: address and size must be multiples of 4");
   Place to = place(*s.d, dst, bytes, "fill");
@@ -62,13 +67,16 @@ void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   if (to.segment->kind != MemoryKind::device) b.writes_host = true;
   ++b.commands;
   s.submit_if_due();
+  const uint64_t behind = s.behind();
+  lock.unlock();
+  s.let_device_catch_up(behind);
 }
 
 void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
   if (bytes == 0) return;
   StreamImpl& s = *impl_;
   DeviceImpl& d = *s.d;
-  std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   d.check_alive();
   s.refuse_capture("a copy from host memory");
   Place to = place(d, dst, bytes, "upload");
@@ -88,11 +96,18 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
     uint64_t held = 0;
     for (const Batch* b : s.in_flight) held += b->staging.total();
     if (held >= kMaxStagingInFlight) {  // ...within a limit on staging memory
-      s.sleep_until(s.in_flight.front()->value);
+      const uint64_t oldest = s.in_flight.front()->value;
+      lock.unlock();
+      s.wait_until(oldest);
+      lock.lock();
+      s.refuse_capture("a copy from host memory");
       s.reclaim();
     }
   }
   s.upload_recorded();
+  const uint64_t behind = s.behind();
+  lock.unlock();
+  s.let_device_catch_up(behind);
 }
 
 void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
@@ -115,16 +130,23 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
   }
   // Two staging chunks: the host reads one while the device writes the other.
   uint64_t chunk_bytes = bytes <= kStagingChunk ? kStagingChunk : kBigStagingChunk;
+  uint64_t value[2] = {}, at[2] = {}, size[2] = {};
   struct Chunks {
-    DeviceImpl& d;
+    StreamImpl& s;
+    const uint64_t* value;
     Segment* chunk[2] = {};
     ~Chunks() {
-      for (Segment* c : chunk) {
-        if (c) give_chunk(d, c);
+      std::lock_guard lock(s.mutex);
+      for (int i = 0; i < 2; ++i) {
+        if (!chunk[i]) continue;
+        // An interrupted wait leaves a copy that the device has still to make.
+        if (s.completed.load(std::memory_order_acquire) < value[i])
+          s.abandoned.emplace_back(value[i], chunk[i]);
+        else
+          give_chunk(*s.d, chunk[i]);
       }
     }
-  } chunks{d};
-  uint64_t value[2] = {}, at[2] = {}, size[2] = {};
+  } chunks{s, value};
   uint64_t issued = 0;
   auto issue = [&](int i) {
     if (issued >= bytes) return;

@@ -23,8 +23,9 @@
   X(vkFreeCommandBuffers) X(vkResetCommandBuffer) X(vkResetCommandPool) X(vkBeginCommandBuffer) \
   X(vkEndCommandBuffer) X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch) X(vkCmdDispatchBase) \
   X(vkCmdPipelineBarrier2) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdWriteTimestamp2) X(vkCmdResetQueryPool) \
-  X(vkCreateQueryPool) X(vkDestroyQueryPool) X(vkGetQueryPoolResults) X(vkResetQueryPool) X(vkCreateSemaphore) \
-  X(vkDestroySemaphore) X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkQueueSubmit2) \
+  X(vkCreateQueryPool) X(vkDestroyQueryPool) X(vkGetQueryPoolResults) X(vkResetQueryPool) \
+  X(vkCmdCopyQueryPoolResults) X(vkCreateSemaphore) X(vkDestroySemaphore) \
+  X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkQueueSubmit2) \
   X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT) X(vkSetDebugUtilsObjectNameEXT) \
   X(vkGetDeviceFaultInfoEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR)
 // clang-format on

@@ -61,16 +61,21 @@ struct PipelineStore::Disk {
     if (!in.read(data.data(), static_cast<std::streamsize>(data.size())) || checksum(data) != header.sum) return {};
     return data;
   }
+  // Every folder that is ours to make is private, as torch_aule/_shader/spirv_cache.py makes them; one that was there
+  // keeps its permissions.
+  static void make_private(const fs::path& folder) {
+    std::error_code error;
+    if (folder.empty() || fs::exists(folder, error)) return;
+    if (folder.has_relative_path()) make_private(folder.parent_path());
+    [[maybe_unused]] const bool made = fs::create_directory(folder, error);
+#ifndef _WIN32
+    if (made) fs::permissions(folder, fs::perms::owner_all, error);
+#endif
+  }
   // Written beside and renamed: a reader never sees half a file, and a full disk leaves the old one.
   bool write(const std::string& data) {
     std::error_code error;
-    // Private when it is ours to make; a folder that was there keeps its permissions.
-    const bool made = fs::create_directories(file.parent_path(), error);
-#ifndef _WIN32
-    if (made) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
-#else
-    (void)made;
-#endif
+    make_private(file.parent_path());
     const fs::path temporary = file.string() + "." +
                                std::to_string(
 #ifdef _WIN32

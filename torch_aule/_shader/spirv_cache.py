@@ -21,6 +21,28 @@ def _file(folder: Path, key: str) -> Path:
     return folder / "spirv" / key[:2] / f"{key}.spv"
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone; what is there keeps its permissions.
+
+    `Path.mkdir` gives its mode to the last folder only.
+
+    Parameters
+    ----------
+    folder : Path
+        Such as the cache directory.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)  # another process may be as far
+
+
 def load(folder: Path | None, key: str) -> bytes | None:
     """The SPIR-V kept under a key.
 
@@ -70,7 +92,7 @@ def store(folder: Path | None, key: str, spirv: bytes) -> None:
         return
     path = _file(folder, key)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         # Written beside and renamed: a reader sees the whole file or none.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=key)
         try:

@@ -103,6 +103,7 @@ void on_private_stream(int device, const std::function<void()>& body) {
 const MatrixLayout& matrix_layout(int device, DType dtype) {
   Entry& entry = entry_of(device, dtype);
   if (!entry.found.load(std::memory_order_acquire)) {
+    const runtime::Uninterrupted whole;  // with the lock
     std::lock_guard lock(entry.mutex);
     if (!entry.found.load(std::memory_order_relaxed)) {
       entry.layout = find_layout(device, dtype, entry.stated);

@@ -39,7 +39,12 @@ void download(const at::Tensor& host, const at::Tensor& src, bool non_blocking) 
       return;
     }
   }
-  download_bytes(stream, host.data_ptr(), address_of(src), bytes);
+  try {
+    download_bytes(stream, host.data_ptr(), address_of(src), bytes);
+  } catch (...) {  // the wait was interrupted, or a kernel reported an error: the device may still write
+    if (runtime::is_pinned(host.const_data_ptr())) keep_until_passed(host, src.device().index());
+    throw;
+  }
 }
 
 }  // namespace aule::ops

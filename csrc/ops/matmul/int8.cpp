@@ -13,6 +13,7 @@
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/tuning_table.h"
+#include "runtime/streams.h"
 
 namespace aule::ops {
 namespace {
@@ -178,7 +179,10 @@ uint32_t refuted_int8_tiles(int device) {
 
 bool is_exact_tile(int device, const Int8Plan& plan) {
   Answer& answer = answers_of(device)[plan.tile_index];
-  std::call_once(answer.asked, [&] { answer.refuted = !is_exact(device, plan); });
+  std::call_once(answer.asked, [&] {
+    const runtime::Uninterrupted whole;  // other threads wait here for the answer
+    answer.refuted = !is_exact(device, plan);
+  });
   return !answer.refuted;
 }
 

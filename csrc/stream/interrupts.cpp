@@ -1,0 +1,29 @@
+#include "stream/interrupts.h"
+
+#include <atomic>
+
+namespace aule::stream {
+namespace {
+
+std::atomic<const InterruptHooks*> installed{nullptr};
+thread_local int uninterrupted = 0;
+
+const InterruptHooks* hooks() { return uninterrupted > 0 ? nullptr : installed.load(std::memory_order_acquire); }
+
+}  // namespace
+
+void set_interrupt_hooks(const InterruptHooks* hooks) { installed.store(hooks, std::memory_order_release); }
+
+void check_interrupts() {
+  if (const auto* ask = hooks()) ask->check();
+}
+
+bool interrupt_pending() {
+  const auto* ask = hooks();
+  return ask != nullptr && ask->pending();
+}
+
+Uninterrupted::Uninterrupted() noexcept { ++uninterrupted; }
+Uninterrupted::~Uninterrupted() { --uninterrupted; }
+
+}  // namespace aule::stream
