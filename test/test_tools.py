@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+import torch_aule
 from torch_aule import _C, build_shaders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,3 +55,15 @@ def test_statistics_of_chips_know_the_kernels_on_matrix_units(monkeypatch):
         path.stem for path in (ROOT / "shaders").glob("*/*.comp") if "GL_KHR_cooperative_matrix" in path.read_text()
     }
     assert found == with_matrices - {"coopmat_layout"}
+
+
+def test_metadata_of_a_wheel_names_its_torch(tmp_path):
+    """An extension belongs to one minor of torch: the version says so, and pip then keeps no other."""
+    command = [sys.executable, "setup.py", "-q", "dist_info", "--output-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    minor = ".".join(torch.__version__.split(".")[:2])
+    lines = metadata.read_text().splitlines()
+    assert f"Version: {torch_aule.__version__}+torch{minor}" in lines
+    assert f"Requires-Dist: torch=={minor}.*" in lines
