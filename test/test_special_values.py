@@ -210,3 +210,18 @@ def test_deviation_of_large_numbers(device, dtype):
     assert_close(x.to(device).std().cpu() / 1e38, (x.double().std() / 1e38).float())
     x[77] = math.nan
     assert x.to(device).std().cpu().isnan()
+
+
+@in_both_forms
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_the_next_number_is_one_of_the_dtype(device, dtype, is_compiled):
+    x = torch.cat([any_bits(dtype, 1000), ends_of(dtype), torch.randn(100).to(dtype)])
+    for y in (any_bits(dtype, x.numel()), x.flip(0), torch.zeros_like(x), -x, torch.full_like(x, math.inf)):
+        expected = torch.nextafter(x, y)
+        actual = formed(torch.nextafter, is_compiled)(x.to(device), y.to(device))
+        assert_bits_equal(actual, expected)
+    in_place, out = x.to(device), torch.empty(0, dtype=dtype, device=device)
+    assert_bits_equal(in_place.nextafter_(y.to(device)), expected)
+    assert_bits_equal(torch.nextafter(x.to(device), y.to(device), out=out), expected)
+    one = torch.ones(3, dtype=dtype)
+    assert_bits_equal(torch.nextafter(one.to(device), torch.tensor(2.0)), torch.nextafter(one, torch.tensor(2.0)))
