@@ -225,3 +225,15 @@ def test_the_next_number_is_one_of_the_dtype(device, dtype, is_compiled):
     assert_bits_equal(torch.nextafter(x.to(device), y.to(device), out=out), expected)
     one = torch.ones(3, dtype=dtype)
     assert_bits_equal(torch.nextafter(one.to(device), torch.tensor(2.0)), torch.nextafter(one, torch.tensor(2.0)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_rows_whose_norm_is_larger_than_their_dtype_has(device, dtype):
+    x = torch.tensor([[100.0, -100], [3e4, 2e4], [6e4, -6e4], [1e-3, 1e-3]]).repeat(1, 200).to(dtype)
+    for p in (1, 2, 3, math.inf):
+        expected = torch.renorm(x.double(), p, 0, 5).to(dtype)
+        assert_close(torch.renorm(x.to(device), p, 0, 5), expected)
+        assert_close(x.to(device).renorm_(p, 0, 5), expected)
+        if p == 2:
+            looked_up = torch.nn.functional.embedding(torch.arange(4, device=device), x.to(device), max_norm=5.0)
+            assert_close(looked_up, expected)
