@@ -180,11 +180,4 @@ float nextafter_(float x, float y) {
   if (is_nan(x) || is_nan(y)) return NAN;
   return uintBitsToFloat(next_bits(floatBitsToUint(x), floatBitsToUint(y), 0x80000000u));
 }
-// The same among the numbers of float16 or bfloat16, if dt is one of them.
-float nextafter_(float x, float y, int dt) {
-  if (is_nan(x) || is_nan(y)) return NAN;
-  if (dt == AULE_DT_F16) return unpackHalf2x16(next_bits(float_to_f16(x), float_to_f16(y), 0x8000u)).x;
-  if (dt == AULE_DT_BF16) return bf16_to_float(next_bits(float_to_bf16(x), float_to_bf16(y), 0x8000u));
-  return nextafter_(x, y);
-}
 #endif
