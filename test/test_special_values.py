@@ -110,6 +110,12 @@ NO_REFERENCE = {  # arguments at which the CPU's own result is no reference
 COMPILED_OTHERWISE = {"softshrink", "rsqrt, power"}
 
 
+def flushes_subnormals(device, dtype):
+    """docs/limits.md, "Subnormal numbers"."""
+    smallest = torch.tensor([torch.finfo(dtype).smallest_normal / 4], dtype=dtype)
+    return not (smallest.to(device) * 2).cpu().any()
+
+
 def ends_of(dtype):
     limits = torch.finfo(dtype)
     subnormal = torch.tensor([1], dtype=BITS[dtype]).view(dtype).double().item()
@@ -139,6 +145,8 @@ def references(function, x):
 def test_unary_rows_at_the_ends(device, dtype, is_compiled):
     """Zeros have the CPU's sign, and infinities, subnormals and the largest numbers its results."""
     x = ends_of(dtype)
+    if flushes_subnormals(device, dtype):
+        x = x[(x == 0) | ~(x.abs() <= torch.finfo(dtype).smallest_normal)]
     names = [n for n in FUNCTIONS if not (dtype == torch.float64 and n in FLOAT32_ALONE)]
     if is_compiled:
         names = [n for n in names if n not in COMPILED_OTHERWISE]
@@ -210,3 +218,30 @@ def test_deviation_of_large_numbers(device, dtype):
     assert_close(x.to(device).std().cpu() / 1e38, (x.double().std() / 1e38).float())
     x[77] = math.nan
     assert x.to(device).std().cpu().isnan()
+
+
+@in_both_forms
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_the_next_number_is_one_of_the_dtype(device, dtype, is_compiled):
+    x = torch.cat([any_bits(dtype, 1000), ends_of(dtype), torch.randn(100).to(dtype)])
+    for y in (any_bits(dtype, x.numel()), x.flip(0), torch.zeros_like(x), -x, torch.full_like(x, math.inf)):
+        expected = torch.nextafter(x, y)
+        actual = formed(torch.nextafter, is_compiled)(x.to(device), y.to(device))
+        assert_bits_equal(actual, expected)
+    in_place, out = x.to(device), torch.empty(0, dtype=dtype, device=device)
+    assert_bits_equal(in_place.nextafter_(y.to(device)), expected)
+    assert_bits_equal(torch.nextafter(x.to(device), y.to(device), out=out), expected)
+    one = torch.ones(3, dtype=dtype)
+    assert_bits_equal(torch.nextafter(one.to(device), torch.tensor(2.0)), torch.nextafter(one, torch.tensor(2.0)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_rows_whose_norm_is_larger_than_their_dtype_has(device, dtype):
+    x = torch.tensor([[100.0, -100], [3e4, 2e4], [6e4, -6e4], [1e-3, 1e-3]]).repeat(1, 200).to(dtype)
+    for p in (1, 2, 3, math.inf):
+        expected = torch.renorm(x.double(), p, 0, 5).to(dtype)
+        assert_close(torch.renorm(x.to(device), p, 0, 5), expected)
+        assert_close(x.to(device).renorm_(p, 0, 5), expected)
+        if p == 2:
+            looked_up = torch.nn.functional.embedding(torch.arange(4, device=device), x.to(device), max_norm=5.0)
+            assert_close(looked_up, expected)

@@ -33,6 +33,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("floor_divide_.Tensor", Binary<ops::binary_entry::div_floor>::in_place));
   m.impl(ROW("floor_divide.out", Binary<ops::binary_entry::div_floor>::out));
   m.impl(ROW("remainder.Scalar_Tensor", ops::remainder_scalar_tensor));
+  m.impl(ROW("nextafter", ops::nextafter));
+  m.impl(ROW("nextafter_", ops::nextafter_));
+  m.impl(ROW("nextafter.out", ops::nextafter_out));
   m.impl(ROW("copysign.Tensor", Binary<ops::binary_entry::copysign>::functional));
   m.impl(ROW("copysign_.Tensor", Binary<ops::binary_entry::copysign>::in_place));
   m.impl(ROW("copysign.out", Binary<ops::binary_entry::copysign>::out));

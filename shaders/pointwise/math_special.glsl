@@ -169,11 +169,15 @@ float hypot_(float x, float y) {
   float r = min(a, b) / m;
   return m * sqrt(1.0 + r * r);
 }
+// The bits of the number after x in the direction of y, neither of them NaN, in a format with this sign bit.
+uint next_bits(uint x, uint y, uint sign) {
+  const uint a = x & ~sign, b = y & ~sign;
+  if (x == y || (a | b) == 0u) return y;
+  if (a == 0u) return (y & sign) | 1u;
+  return ((x ^ y) & sign) == 0u && b > a ? x + 1u : x - 1u;
+}
 float nextafter_(float x, float y) {
   if (is_nan(x) || is_nan(y)) return NAN;
-  if (x == y) return y;
-  if (x == 0.0) return with_sign(uintBitsToFloat(1u), y);
-  uint u = floatBitsToUint(x);
-  return uintBitsToFloat((y > x) == (x > 0.0) ? u + 1u : u - 1u);
+  return uintBitsToFloat(next_bits(floatBitsToUint(x), floatBitsToUint(y), 0x80000000u));
 }
 #endif

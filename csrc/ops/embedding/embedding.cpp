@@ -79,7 +79,8 @@ at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, doubl
                                   /*line=*/true, /*wrap=*/false);
   for (auto& d : call.space.dims) d.meets = false;  // all writers of an element write the same value
   run_put(std::move(call));
-  const at::Tensor norms = at::norm(self, norm_type, 1);
+  const bool half = self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16;
+  const at::Tensor norms = at::norm(self, norm_type, 1, /*keepdim=*/false, half ? at::kFloat : self.scalar_type());
   const at::Tensor scale = at::full({}, max_norm, norms.options()).div(norms.add(1e-7));
   const at::Tensor kept = at::where(used.logical_and(norms.gt(max_norm)), scale, at::ones_like(scale));
   return self.mul_(kept.unsqueeze(1));

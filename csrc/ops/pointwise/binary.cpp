@@ -67,6 +67,18 @@ at::Tensor remainder_scalar_tensor(const at::Scalar& self, const at::Tensor& oth
   return binary(binary_entry::remainder, out, at::native::wrapped_scalar_tensor(self), other);
 }
 
+// A step is one of the common dtype, which the arithmetic type does not tell.
+at::Tensor& nextafter_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const c10::ScalarType common = at::result_type(self, other);
+  const DType step = common == at::kHalf ? DType::f16 : common == at::kBFloat16 ? DType::bf16 : DType::f32;
+  return binary(binary_entry::nextafter, out, self, other, {static_cast<int64_t>(step)});
+}
+at::Tensor nextafter(const at::Tensor& self, const at::Tensor& other) {
+  at::Tensor out;
+  return ops::nextafter_out(self, other, out);
+}
+at::Tensor& nextafter_(at::Tensor& self, const at::Tensor& other) { return ops::nextafter_out(self, other, self); }
+
 at::Tensor& pow_out(const at::Tensor& self, const at::Tensor& exponent, at::Tensor& out) {
   const c10::ScalarType common = at::result_type(self, exponent);
   TORCH_CHECK_NOT_IMPLEMENTED(common != at::kBool, "pow: not implemented for Bool");

@@ -20,6 +20,9 @@ at::Tensor& div_mode_(at::Tensor& self, const at::Tensor& other, std::optional<s
 at::Tensor& div_mode_out(const at::Tensor& self, const at::Tensor& other, std::optional<std::string_view> rounding_mode,
                          at::Tensor& out);
 at::Tensor remainder_scalar_tensor(const at::Scalar& self, const at::Tensor& other);
+at::Tensor nextafter(const at::Tensor& self, const at::Tensor& other);
+at::Tensor& nextafter_(at::Tensor& self, const at::Tensor& other);
+at::Tensor& nextafter_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
 
 at::Tensor pow(const at::Tensor& self, const at::Tensor& exponent);
 at::Tensor& pow_out(const at::Tensor& self, const at::Tensor& exponent, at::Tensor& out);
