@@ -135,10 +135,30 @@ def test_random_lengths():
 @every_family
 def test_lengths_and_pages_beyond_the_cache_stay_inside():
     q, k = torch.randn(2, 1, 2, 8).to("aule"), torch.randn(2, 20, 2, 8).to("aule")
-    kept = torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=torch.tensor([10**9, -5], device="aule"))
-    close(kept, expected(q, k, k, [20, 0])[0], torch.float32)
-    table = torch.tensor([[-7, 2**31 - 1], [0, 0]], dtype=torch.int32, device="aule")
-    assert torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=40, block_table=table).isfinite().all().item()
+    for lengths, first in (([10**9, 0], 10**9), ([20, -5], -5), ([21, 20], 21)):
+        kept = torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=torch.tensor(lengths, device="aule"))
+        told = f"decode, a length or offset of a sequence: index {first} is out of bounds .* 21"
+        with pytest.raises(IndexError, match=told):
+            torch.aule.synchronize()
+        close(kept, expected(q, k, k, [min(max(n, 0), 20) for n in lengths])[0], torch.float32)
+    for page in (-7, 2, 2**31 - 1):
+        table = torch.tensor([[0, page], [0, 0]], dtype=torch.int32, device="aule")
+        out = torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=40, block_table=table)
+        with pytest.raises(IndexError, match=f"decode, a page: index {page} is out of bounds for dimension with size 2"):
+            torch.aule.synchronize()
+        assert out.isfinite().all().item()
+
+
+def test_pages_that_are_not_read_may_be_anything():
+    q, k = torch.randn(1, 1, 2, 8).to("aule"), torch.randn(2, 4, 2, 8).to("aule")
+    table = torch.tensor([[-1, 0, 1, 99]], dtype=torch.int32, device="aule")  # the window has left the first page
+    lengths = torch.tensor([9], dtype=torch.int32, device="aule")
+    out = torch_aule.flash_attn_with_kvcache(
+        q, k, k, cache_seqlens=lengths, block_table=table, causal=True, window_size=(3, 0)
+    )
+    flat = torch.cat([k[:1], k[:1], k[1:]], 1).reshape(1, 12, 2, 8)
+    close(out, expected(q, flat, flat, [9], causal=True, window=(3, 0))[0], torch.float32)
+    torch.aule.synchronize()
 
 
 def test_the_whole_cache_without_lengths():

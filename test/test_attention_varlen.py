@@ -294,3 +294,20 @@ def test_bad_input():
     for text, function in cases:
         with pytest.raises((RuntimeError, NotImplementedError), match=text):
             function()
+
+
+@pytest.mark.parametrize(
+    "list_q, list_k, told",
+    [
+        ([0, 5, 14], [0, 5, 13], "9 is out of bounds .* 9$"),  # beyond the rows
+        ([0, -1, 13], [0, 5, 13], "-1 is out of bounds .* 1[14]$"),
+        ([0, 5, 13], [0, 13, 12], "-1 is out of bounds .* 1$"),  # falls
+        ([0, 11, 13], [0, 5, 13], "11 is out of bounds .* 11$"),  # longer than max_q
+    ],
+)
+def test_offsets_that_do_not_exist(list_q, list_k, told):
+    q = torch.randn(13, 2, 16, device="aule")
+    cu_q, cu_k = (torch.tensor(c, dtype=torch.int32, device="aule") for c in (list_q, list_k))
+    torch.ops.aten._flash_attention_forward(q, q, q, cu_q, cu_k, 10, 13, 0.0, False, False)
+    with pytest.raises(IndexError, match=f"_flash_attention_forward, a length or offset of a sequence: index {told}"):
+        torch.aule.synchronize()

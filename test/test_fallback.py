@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from helpers import assert_close, like_strided
+from helpers import assert_close, check_program, like_strided
 
 # A dense factorization and a polynomial: neither has a kernel.
 REFUSED = [
@@ -228,3 +228,24 @@ def test_transformer_encoder_with_a_padding_mask(device):
         actual = encoder.to(device)(x.to(device), src_key_padding_mask=mask.to(device)).cpu()
     keep = ~mask
     assert_close(actual[keep], expected[keep], rtol=1e-3, atol=1e-5)
+
+
+def test_attention_over_jagged_tensors_is_refused_by_name(device):
+    lines = check_program("jagged_attention").strip().splitlines()
+    assert len(lines) == 2 and all("nested" in line for line in lines), lines
+
+
+def test_kinds_of_tensors_without_kernels_are_refused_in_a_sentence(device, not_strict):
+    x = torch.eye(3)
+    for kind, call in [
+        ("sparse", lambda: x.to(device).to_sparse()),
+        ("sparse", lambda: x.to_sparse().to(device)),
+        ("sparse", lambda: x.to_sparse() @ x.to(device)),
+        ("sparse", lambda: repr(x.to_sparse_csr().to(device))),
+        ("sparse", lambda: torch.zeros(2, 2, layout=torch.sparse_coo, device=device)),
+        ("quantized", lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).to(device)),
+        ("nested", lambda: torch.nested.nested_tensor([x], device=device) * 2),
+    ]:
+        with pytest.raises(NotImplementedError, match=rf"^aten::\w+.*: {kind} .*not supported on device aule") as e:
+            call()
+        assert len(str(e.value).splitlines()) == 1

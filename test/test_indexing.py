@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, INTS, assert_close, like_strided
+from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, like_strided
 
 EVERY = [*FLOATS, *INTS, torch.bool, torch.float64, torch.complex64, torch.complex128]
 ADDABLE = [*FLOATS, *INTS, torch.bool, torch.float64, torch.complex64]
@@ -361,3 +361,19 @@ def test_user_errors():
         x[torch.zeros(2, dtype=torch.long, device="aule"), torch.zeros(3, dtype=torch.long, device="aule")]
     with pytest.raises(RuntimeError, match="share memory|internal overlap"):
         x[:1].expand(4, 5).index_put_((i[0],), x[:1], accumulate=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int16, torch.float32])
+def test_an_empty_index_may_have_any_dtype(dtype):
+    x, index = torch.randn(3, 4), torch.empty(0, dtype=dtype)
+    assert_close_to_cpu(lambda x, i: x.gather(0, i), x, index)
+    assert_close_to_cpu(lambda x, i: x.scatter(0, i, 1.0), x, index)
+    assert_close_to_cpu(lambda x, i: x.scatter(0, i, x), x, index)
+    assert_close_to_cpu(lambda x, i: x.scatter(0, i, x, reduce="add"), x, index)
+    assert_close_to_cpu(lambda x, i: x.scatter_add(0, i, x), x, index)
+    assert_close_to_cpu(lambda x, i: x.scatter_reduce(0, i, x, "mean"), x, index)
+    line, wide = x[0], torch.empty(2, 0, dtype=dtype)  # more dimensions than the tensor has
+    assert_close_to_cpu(lambda x, i: x.gather(0, i), line, wide)
+    assert_close_to_cpu(lambda x, i: x.scatter_add(0, i, torch.empty_like(i, dtype=x.dtype)), line, wide)
+    with pytest.raises(RuntimeError, match="index"):
+        x.to("aule").gather(0, torch.zeros(1, 1, dtype=dtype, device="aule"))

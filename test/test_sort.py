@@ -106,6 +106,14 @@ def test_search():
     assert_close_to_cpu(lambda b, t: torch.searchsorted(b, t), torch.empty(0), x)
 
 
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40, -(2**63)])
+def test_a_sorter_out_of_range(device, wrong):
+    bounds, x = torch.randn(5, device=device), torch.randn(3, device=device)
+    torch.searchsorted(bounds, x, sorter=torch.full((5,), wrong, device=device))
+    with pytest.raises(IndexError, match=f"sorter: index {wrong} is out of bounds for dimension with size 5"):
+        torch.aule.synchronize()
+
+
 def test_sets():
     x = torch.randint(0, 12, (6, 9))
     assert_close_to_cpu(lambda t: torch.unique(t, return_inverse=True, return_counts=True), x)

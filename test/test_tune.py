@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torch_aule
-from helpers import check_python
+from helpers import check_python, run_python
 from matrix_units import has_matrices
 from torch_aule import tune
 
@@ -125,3 +125,27 @@ def test_right():
     assert tune.right([torch.full((4,), 1.005, dtype=torch.float16)], exact)
     assert not tune.right([torch.full((4,), 1.05, dtype=torch.float16)], exact)
     assert not tune.right([torch.full((4,), float("nan"))], exact)
+
+
+@pytest.mark.parametrize(
+    "variable, text",
+    [
+        ("TORCH_AULE_ATTENTION_VARIANT", "fast"),
+        ("TORCH_AULE_ATTENTION_SHAPE", "4;1"),
+        ("TORCH_AULE_ATTENTION_ROLE_SPLIT", "two"),
+        ("TORCH_AULE_ATTENTION_WORKSPACE", "64MiB"),
+        ("TORCH_AULE_FLOAT32_PIECES", "float8"),
+        ("TORCH_AULE_ALIGNED_ROWS", "sometimes"),
+        ("TORCH_AULE_TIME_BUDGET_MS", "long"),
+    ],
+)
+def test_a_variable_without_meaning_is_told_once(variable, text):
+    code = (
+        "import torch, torch_aule\n"
+        "x = torch.randn(1, 2, 8, 16, device='aule')\n"
+        "for _ in range(2): torch.nn.functional.scaled_dot_product_attention(x, x, x).cpu()\n"
+        "torch.mm(x[0, 0], x[0, 1].t()).cpu()"
+    )
+    done = run_python(code, **{variable: text})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"{variable} is ignored: it has no meaning as '{text}'") == 1, done.stderr

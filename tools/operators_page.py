@@ -18,15 +18,26 @@ ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_\w+\(\d+,\s*(\w+),\s*(\w+),", re.MU
 NAME = re.compile(r'"(?:aten::|aule::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
 
 
+def registered_in(path: Path) -> set[str]:
+    """Names of the operators that a file of csrc/aten registers, without overloads."""
+    text = re.sub(r"//.*", "", path.read_text())
+    blocks = re.findall(r"TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL)
+    return {name for block in blocks for name in NAME.findall(block)}
+
+
+def without_kernel() -> set[str]:
+    """Names that are registered to go to the CPU, or to be refused in words of ours."""
+    return registered_in(ROOT / "csrc/aten/fallback.cpp")
+
+
 def families() -> dict[str, set[str]]:
     """Family of csrc/aten -> names of the operators that it registers, without overloads."""
     found = {}
     for path in sorted((ROOT / "csrc/aten").glob("*.cpp")):
-        if path.stem in ("autocast", "fallback"):  # dtypes of operators that others register; what the CPU does
+        if path.stem in ("autocast", "fallback"):  # dtypes of operators that others register; those without a kernel
             continue
         text = re.sub(r"//.*", "", path.read_text())
-        blocks = re.findall(r"TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL)
-        names = {name for block in blocks for name in NAME.findall(block)}
+        names = registered_in(path)
         for table in re.findall(r'#include "(pointwise/\w+_ops\.def)"', text):
             names |= {name for name, forms in ROW.findall((ROOT / "shaders" / table).read_text()) if forms != "HAND"}
         if names:

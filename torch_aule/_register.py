@@ -85,13 +85,13 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import _dlpack, _module, _printing, _sharing, backend
+    from torch_aule import _data_parallel, _dlpack, _printing, _sharing, backend
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
         sys.modules[f"torch.{NAME}.{part}"] = getattr(backend, part)
     torch.utils.generate_methods_for_privateuse1_backend()
-    _module.install(NAME)
+    _data_parallel.install(NAME)
     _dlpack.install(NAME)
     _printing.install(NAME)
     _sharing.install()

@@ -21,6 +21,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage_storage_offset", GUARDED(ops::set_source_storage_offset));
   m.impl("set_.source_Tensor", GUARDED(ops::set_source_tensor));
   m.impl("set_", GUARDED(ops::set_empty));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(ops::_has_compatible_shallow_copy_type));
   m.impl("_copy_from", GUARDED(ops::copy_from));
   m.impl("_copy_from_and_resize", GUARDED(ops::copy_from_and_resize));
   m.impl("_local_scalar_dense", GUARDED(ops::local_scalar_dense));

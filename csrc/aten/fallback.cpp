@@ -1,13 +1,42 @@
-// The boxed fallback for every operator without a row.
+// The boxed fallbacks for every operator without a row.
 #include "ops/fallback.h"
 
+#include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/library.h>
 
 namespace aule {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>()); }
+
 // As a structured operator it would make its results first, each on the device of one of its arguments, and fail with a
 // text about PyTorch's insides if those are two.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_linalg_solve_ex", torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>());
+}
+
+// What attention over jagged tensors makes of them, and what no kernel of ours takes.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&ops::refuse_nested>());
+}
+// Sizes of a nested tensor lie on the host. Autograd asks for them where an error would end the process.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  m.impl("_nested_tensor_size", at::native::_nested_tensor_size);
+  m.impl("_nested_tensor_strides", at::native::_nested_tensor_strides);
+  m.impl("_nested_tensor_storage_offsets", at::native::_nested_tensor_storage_offsets);
+}
+
+// One sentence in place of the dispatcher's table of all backends.
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::refuse_sparse>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::refuse_sparse>());
+}
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::refuse_quantized>());
+}
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::refuse_nested>());
 }
 }  // namespace aule

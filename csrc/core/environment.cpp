@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,7 @@ bool parse(const std::string& text, bool& value) {
 bool parse(const std::string& text, double& value) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  if (end == text.c_str()) return false;
+  if (end == text.c_str() || *end != '\0') return false;
   value = number;
   return true;
 }
@@ -78,7 +79,9 @@ bool parse(const std::string& text, AlignedRows& value) {
 template <class T>
 void read(const char* name, T& value) {
   const char* text = read_variable(name);
-  if (text != nullptr && (*text != '\0' || std::is_same_v<T, Text>)) parse(text, value);
+  if (text == nullptr || (*text == '\0' && !std::is_same_v<T, Text>)) return;
+  if (!parse(text, value))
+    std::fprintf(stderr, "[aule] %s is ignored: it has no meaning as '%s' (docs/environment.md)\n", name, text);
 }
 
 bool is_disabled(std::string capability) {

@@ -187,6 +187,21 @@ void cpu_fallback(const char* name, torch::jit::Stack* stack) {
   cpu_fallback(find_operator(whole), stack);
 }
 
+void refuse_sparse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
+                              ": sparse tensors are not supported on device aule; use dense ones (to_dense()).");
+}
+void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
+                              ": quantized tensors are not supported on device aule; use dequantize() on the CPU.");
+}
+void refuse_nested(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
+                              ": nested tensors of the strided layout, which attention over jagged ones makes, are not "
+                              "supported on device aule; use padded tensors with a mask, or "
+                              "torch.nn.attention.varlen.varlen_attn.");
+}
+
 uint64_t recorded_commands() { return aule::recorded_commands(); }
 
 }  // namespace aule::ops

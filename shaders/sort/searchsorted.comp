@@ -11,10 +11,12 @@ layout(constant_id = 5) const int LOCAL = 8;
 layout(local_size_x_id = 5) in;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
+#include "common/errors.glsl"
 
 struct Params {
-  uint64_t bounds, sorter, values, out_;
+  uint64_t bounds, sorter, values, out_, error;
   uint64_t numel, m, n;  // n: values per row of bounds; 0 when bounds are one row
+  uint tag;
 };
 #include "common/params.glsl"
 
@@ -37,7 +39,11 @@ void main() {
   while (lo < hi) {
     uint64_t mid = (lo + hi) / 2;
     uint64_t at = HAS_SORTER ? uint64_t(I64Ref(p.sorter + (start + mid) * 8).v) : mid;
-    C b = load(p.bounds, start + lesser(at, p.m - 1), BOUNDS_DTYPE);
+    if (HAS_SORTER && at >= p.m) {  // a negative one, too
+      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, int64_t(at), int64_t(p.m));
+      at = p.m - 1;
+    }
+    C b = load(p.bounds, start + at, BOUNDS_DTYPE);
     // The comparison is negated, so that a NaN is after all boundaries.
     if (!(IS_RIGHT ? b > x : b >= x)) lo = mid + 1;
     else hi = mid;

@@ -82,6 +82,8 @@ struct RaggedTail {
 };
 // Makes call.ragged.sequences, which split-KV does not need, and clears the tails.
 void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
+// Has the device report offsets, lengths and pages that do not exist. The kernels clamp them.
+void check_sequences(const AttentionCall& call);
 // out [1, H, total_q, Dv], logsumexp [H, total_q].
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
 

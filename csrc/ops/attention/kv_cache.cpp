@@ -2,12 +2,14 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
 #include "ops/attention/long_keys.h"
 #include "ops/attention/sequences_plan.h"
+#include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
@@ -92,7 +94,28 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
          Grid{plan->groups});
 }
 
+void check_sequences(const AttentionCall& call) {
+  const RaggedBatch& ragged = call.ragged;
+  auto& stream = current(call.query);
+  TensorArgs args;
+  FlashAttnCheckParams p{};
+  set_sequences(p, ragged, args);
+  const bool paged = ragged.pages.defined();
+  p.n = static_cast<uint32_t>(call.problem.batch * (paged ? std::max<int64_t>(ragged.pages.size(1), 1) : 1));
+  p.q_len = static_cast<int>(call.problem.q_len);
+  p.page_count = paged ? static_cast<int>(call.key.size(0)) : 0;
+  p.page_rows = paged ? static_cast<int>(call.key.size(2)) : 0;
+  p.left = call.left;
+  p.error = error_address(stream);
+  p.page_tag = lasting_error_tag(std::string(call.op) + ", a page");
+  p.length_tag = lasting_error_tag(std::string(call.op) + ", a length or offset of a sequence");
+  const uint32_t local = caps_of(call.query).is_software() ? 8 : 64;
+  launch(stream, kernel::flash_attn_check(), {.local = static_cast<int>(local)}, p, args,
+         linear_grid(ceil_div(p.n, local)));
+}
+
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
+  check_sequences(call);
   if (long_ragged_forward(call, out, logsumexp)) return;
   const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
   const bool reads_lists =

@@ -189,6 +189,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> _flash_attention_backward(
   AttentionBackward backward{call, heads_first(grad_out), heads_first(out), logsumexp.contiguous(),
                              {},   grad_query.rows,       grad_key.rows,    grad_value.rows,
                              {}};
+  check_sequences(call);
   if (long_ragged_backward(backward)) return {grad_query.take(), grad_key.take(), grad_value.take()};
   make_sequences(call, {{grad_query.rows, call.ragged.cu_seq_q},
                         {grad_key.rows, call.ragged.cu_seq_k},

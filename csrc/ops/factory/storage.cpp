@@ -130,4 +130,12 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_source_storage_offset(self, std::move(storage), 0, {0}, {});
 }
 
+bool _has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto dense = [](const at::Tensor& t) {
+    return t.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           (t.is_cpu() || t.device().type() == c10::DeviceType::PrivateUse1);
+  };
+  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set()) || (dense(self) && dense(from));
+}
+
 }  // namespace aule::ops

@@ -29,5 +29,8 @@ at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int6
                                       at::IntArrayRef size, at::IntArrayRef stride);
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source);
 at::Tensor& set_empty(at::Tensor& self);
+// Whether `self.data = from` may make `self` a tensor of the other's device and stay the same tensor, as between the
+// devices that PyTorch itself knows.
+bool _has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from);
 
 }  // namespace aule::ops

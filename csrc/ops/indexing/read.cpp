@@ -13,7 +13,7 @@ at::Tensor& gather_out(const at::Tensor& self, int64_t dim, const at::Tensor& in
   const char* op = "gather";
   check_same_device(op, {&self, &index, &out});
   dim = at::maybe_wrap_dim(dim, self.dim());
-  check_index_dtype(op, index);
+  if (index.numel() > 0) check_index_dtype(op, index);  // an empty one may have any dtype, as on the CPU
   check_same_dtype(op, self, "out", out);
   check_index_fits(op, index, self, dim, "self");
   at::native::resize_output(out, index.sizes());

@@ -16,7 +16,7 @@ namespace {
 void check_scatter(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
                    const at::Tensor& out) {
   check_same_device(op, {&self, &index, &src, &out});
-  check_index_dtype(op, index);
+  if (index.numel() > 0) check_index_dtype(op, index);  // an empty one may have any dtype, as on the CPU
   check_same_dtype(op, self, "src", src);
   check_same_dtype(op, self, "out", out);
   check_index_fits(op, index, self, dim, "self");
@@ -29,7 +29,12 @@ IndexCall start_scatter(const char* op, const at::Tensor& self, int64_t dim, con
   dim = at::maybe_wrap_dim(dim, self.dim());
   check_scatter(op, self, dim, index, src, out);
   start_from(self, out);
-  if (index.numel() > 0) check_not_overlapping(out, {&index, &src});
+  if (index.numel() == 0) {  // of any number of dimensions
+    IndexCall nothing{op, src, out, {}, {}, false};
+    nothing.space.dims.push_back({.size = 0});
+    return nothing;
+  }
+  check_not_overlapping(out, {&index, &src});
   IndexCall call = call_along_dim(op, src, out, dim, index, /*line=*/false, /*wrap=*/false);
   check_bound(op, call);
   return call;

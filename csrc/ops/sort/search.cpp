@@ -18,6 +18,7 @@
 #include "kernels_sort.gen.h"
 #include "ops/sort/plan.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -54,6 +55,8 @@ void search(const char* name, const at::Tensor& bounds, const at::Tensor& values
   if (has_sorter) p.sorter = args.read(s);
   p.values = args.read(v);
   p.out_ = args.write(dense);
+  p.error = error_address(current(v));
+  p.tag = error_tag("searchsorted sorter");
   p.numel = v.numel();
   p.m = m;
   p.n = b.dim() == 1 ? 0 : v.size(-1);
