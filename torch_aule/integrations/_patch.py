@@ -103,6 +103,10 @@ class Patches:
         function.__code__ = changed
         self._undo.append(undo)
 
+    def on_undo(self, step: Callable[[], None]) -> None:
+        """Have a change taken back that was made in the other package's own way, by registering something, say."""
+        self._undo.append(step)
+
     def undo(self) -> list[str]:
         """Take everything back, last change first. Returns a sentence for each change that could not be."""
         left = []

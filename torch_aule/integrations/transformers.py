@@ -1,4 +1,4 @@
-"""Hooks for transformers: Trainer's device, bfloat16, random state, pipelines, loading, grouped queries."""
+"""Hooks for transformers: Trainer's device, bfloat16, random state, pipelines, loading, queries, offloaded caches."""
 
 from __future__ import annotations
 
@@ -129,6 +129,32 @@ def _gqa(sdpa_attention: ModuleType, patches: Patches) -> None:
     patches.rebind(own, use_gqa_in_sdpa)
 
 
+def _offloaded_cache(cache_utils: ModuleType, patches: Patches) -> None:
+    owner = attribute(cache_utils, "Cache", type)
+    own = attribute(owner, "update", FunctionType)
+    parameters_of(own, "self", "key_states", "value_states", "layer_idx")
+    parameters_of(attribute(owner, "prefetch", FunctionType), "self", "layer_idx", "only_non_sliding")
+    parameters_of(attribute(owner, "offload", FunctionType), "self", "layer_idx", "only_non_sliding")
+
+    @wrap(own)
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        if not getattr(self, "offloading", False) or key_states.device.type != "aule":
+            return own(self, key_states, value_states, layer_idx, *args, **kwargs)
+        here, aside = torch.aule.current_stream(key_states.device), self.prefetch_stream
+        here.wait_stream(aside)  # this layer has been fetched
+        self.offloading = False  # the class's own way asks CUDA for its streams
+        try:
+            result = own(self, key_states, value_states, layer_idx, *args, **kwargs)
+        finally:
+            self.offloading = True
+        aside.wait_stream(here)  # what this layer read may be overwritten
+        self.prefetch(layer_idx + 1, self.only_non_sliding)
+        self.offload(layer_idx, self.only_non_sliding)
+        return result
+
+    patches.set(owner, "update", update)
+
+
 HOOKS = [
     Hook(
         "transformers", "trainer_device", "transformers.training_args",
@@ -155,5 +181,9 @@ HOOKS = [
     Hook(
         "transformers", "gqa", "transformers.integrations.sdpa_attention",
         "attention on aule gets keys and values of grouped queries as they are, also with a mask, not repeated", _gqa,
+    ),
+    Hook(
+        "transformers", "offloaded_cache", "transformers.cache_utils",
+        "a cache that offloads its layers waits for streams of aule, not of CUDA", _offloaded_cache,
     ),
 ]  # fmt: skip
