@@ -351,9 +351,12 @@ def test_grouped_queries_are_not_repeated(device, monkeypatch):
 def test_status_and_rows():
     rows = integrations.status()
     assert len({(row.package, row.hook) for row in rows}) == len(rows) >= 13
-    assert {row.package for row in rows} == {"accelerate", "transformers", "safetensors", "diffusers"}
+    tested_here = {"accelerate", "transformers", "safetensors", "diffusers"}
+    elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics"}  # may not be installed
+    assert {row.package for row in rows} == tested_here | elsewhere
     for row in rows:
-        assert row.version and row.reason and row.state in ("applied", "pending", "skipped", "failed")
+        assert row.reason and row.state in ("applied", "pending", "skipped", "failed")
+        assert row.version or row.package in elsewhere and row.state == "pending", row
         if row.package in ("accelerate", "safetensors"):
             assert row.state == "applied", row
     assert Path(integrations.__file__).parent.name == "integrations"

@@ -318,6 +318,10 @@ def test_without_a_compiler():
     assert "pip install torch_aule[jit]" in check_program("shader_without_compiler", AXPB)
 
 
+def test_kernels_that_nobody_holds_are_freed():
+    assert check_program("many_kernels", timeout=300).strip() == "good"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 @pytest.mark.parametrize("first", ["spirv", "pipelines"])
 def test_the_cache_folder_is_private(tmp_path, first):

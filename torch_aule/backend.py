@@ -21,11 +21,13 @@ from torch_aule.device import (
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_sync_debug_mode,
     init,
     is_available,
     is_bf16_supported,
     is_initialized,
     set_device,
+    set_sync_debug_mode,
     synchronize,
     unavailable_reason,
 )
@@ -34,20 +36,27 @@ from torch_aule.graphs import Graph, graph, graph_pool_handle, is_current_stream
 from torch_aule.memory import (
     empty_cache,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
     ipc_collect,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
     recommended_max_memory,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_max_memory_reserved,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -65,6 +74,7 @@ from torch_aule.random import (
 )
 from torch_aule.stream import (
     Event,
+    ExternalStream,
     Stream,
     StreamContext,
     current_stream,
@@ -73,17 +83,38 @@ from torch_aule.stream import (
     set_stream,
     stream,
 )
+from torch_aule.telemetry import (
+    can_device_access_peer,
+    clock_rate,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 
 # torch.utils.checkpoint keeps and restores the random state of a device only when its module says this.
 _initialized = True
 
 __all__ = [
+    "BFloat16Tensor",  # noqa: F822  by __getattr__
+    "BoolTensor",  # noqa: F822  by __getattr__
+    "ByteTensor",  # noqa: F822  by __getattr__
+    "CharTensor",  # noqa: F822  by __getattr__
+    "DoubleTensor",  # noqa: F822  by __getattr__
     "Event",
+    "ExternalStream",
+    "FloatTensor",  # noqa: F822  by __getattr__
     "Graph",
+    "HalfTensor",  # noqa: F822  by __getattr__
+    "IntTensor",  # noqa: F822  by __getattr__
+    "LongTensor",  # noqa: F822  by __getattr__
     "OutOfMemoryError",
+    "ShortTensor",  # noqa: F822  by __getattr__
     "Stream",
     "StreamContext",
     "amp",
+    "can_device_access_peer",
+    "clock_rate",
     "compile_shader",  # noqa: F822  by __getattr__
     "current_device",
     "current_stream",
@@ -103,9 +134,12 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_stream_from_external",
+    "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
     "graphs",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -118,21 +152,28 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
+    "power_draw",
     "random",
     "recommended_max_memory",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallback_report",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_max_memory_reserved",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -142,16 +183,24 @@ __all__ = [
     "set_rng_state_all",
     "set_stream",
     "set_strict",
+    "set_sync_debug_mode",
     "stream",
     "strict",
     "synchronize",
+    "temperature",
     "unavailable_reason",
+    "utilization",
 ]
 
 
 def __getattr__(name: str):
     if name == "default_generators":  # made on demand: asking for it at import would enumerate devices
         return tuple(_get_generator(i) for i in range(device_count()))
+    if name.endswith("Tensor"):
+        from torch_aule._tensor_types import TYPES
+
+        if name in TYPES:
+            return TYPES[name]
     if name == "compile_shader":  # its compiler is not for every program
         from torch_aule.shader import compile_shader
 

@@ -148,6 +148,36 @@ def synchronize(device: DeviceLike = None) -> None:
     _C.synchronize(checked_index(device))
 
 
+_SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Find what makes the host wait for the device, such as ``.item()``, ``.nonzero()`` and copies to the host.
+
+    Explicit waits, such as :func:`synchronize`, stay as they are. So do copies with ``non_blocking=True`` into pinned
+    memory, which do not wait.
+
+    Parameters
+    ----------
+    debug_mode : int or str
+        0 or ``"default"``: nothing; 1 or ``"warn"``: a warning; 2 or ``"error"``: a RuntimeError instead of the wait.
+
+    Raises
+    ------
+    ValueError
+        For another mode.
+    """
+    mode = _SYNC_DEBUG_MODES.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in (0, 1, 2):
+        raise ValueError(f"the mode is one of 0, 1, 2, 'default', 'warn', 'error', not {debug_mode!r}")
+    _C.set_sync_debug_mode(int(mode))
+
+
+def get_sync_debug_mode() -> int:
+    """The mode that :func:`set_sync_debug_mode` set: 0, 1 or 2."""
+    return _C.sync_debug_mode()
+
+
 class DeviceProperties:
     """What a device is and can do, as plain attributes.
 

@@ -11,20 +11,27 @@ from torch_aule._utils import DeviceLike, checked_index
 __all__ = [
     "empty_cache",
     "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "ipc_collect",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
     "recommended_max_memory",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_max_memory_reserved",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
@@ -86,8 +93,12 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     TypeError, ValueError
         If `device` names no device of this backend.
     """
+    return _nested(memory_stats(device))
+
+
+def _nested(stats: dict[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
-    for key, value in memory_stats(device).items():
+    for key, value in stats.items():
         *path, last = key.split(".")
         place = nested
         for part in path:
@@ -233,6 +244,43 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
 
 reset_max_memory_allocated = reset_peak_memory_stats
 reset_max_memory_reserved = reset_peak_memory_stats
+# The names that torch.cuda had before "reserved", which old programs still call.
+memory_cached = memory_reserved
+max_memory_cached = max_memory_reserved
+reset_max_memory_cached = reset_peak_memory_stats
+
+
+def host_memory_stats() -> dict[str, Any]:
+    """Statistics of pinned host memory.
+
+    Returns
+    -------
+    dict
+        ``"allocations"`` and ``"allocated_bytes"`` (held from the driver), ``"active_requests"`` and
+        ``"active_bytes"`` (in tensors), each with ``.current``, ``.peak``, ``.allocated`` and ``.freed``; sorted.
+    """
+    return OrderedDict(sorted(_C.host_memory_stats().items()))
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """The same numbers as :func:`host_memory_stats`, nested at the dots of their keys.
+
+    Returns
+    -------
+    dict
+        Such as ``stats["allocated_bytes"]["peak"]``.
+    """
+    return _nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Set the peaks of :func:`host_memory_stats` to the current values."""
+    _C.reset_peak_host_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Set the counters of :func:`host_memory_stats` that only grow to zero."""
+    _C.reset_accumulated_host_stats()
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:

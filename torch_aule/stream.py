@@ -19,6 +19,7 @@ from torch_aule._utils import DeviceLike, checked_index
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
@@ -187,6 +188,28 @@ def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream
         Always.
     """
     raise NotImplementedError("aule streams cannot be made from another library's Vulkan queue")
+
+
+class ExternalStream:
+    """Not possible: a stream here is a recorder and a timeline of this library, not only a queue handle.
+
+    Parameters
+    ----------
+    stream_ptr : int
+        Not looked at.
+    device : torch.device, str or int, optional
+        Not looked at.
+    **kwargs
+        Not looked at.
+
+    Raises
+    ------
+    NotImplementedError
+        Always.
+    """
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs):
+        return get_stream_from_external(stream_ptr, device)
 
 
 class StreamContext:

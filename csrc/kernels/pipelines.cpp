@@ -44,11 +44,14 @@ struct Key {
   }
 };
 
+using PipelinePtr = std::shared_ptr<const vulkan::Pipeline>;
 struct Entry {
   Key key;
-  const vulkan::Pipeline* pipeline;
+  uint64_t content;  // hash of SPIR-V and constants
+  PipelinePtr pipeline;
 };
 
+// Of built-in kernels, which stay.
 // Open addressing. Readers take the published table and never lock; writers copy it when it fills up and leak the old
 // one (a reader may still be in it; all old ones together are smaller than the new one).
 struct Table {
@@ -64,11 +67,21 @@ struct DeviceTable {
   std::atomic<const Table*> table{new Table(256)};
   size_t used = 0;
   std::unordered_multimap<uint64_t, const Entry*> by_content;  // hash of SPIR-V and constants
+  // Of kernels compiled at run time, under the mutex: most launches find theirs in a FixedKernel.
+  std::unordered_map<uint32_t, std::vector<std::unique_ptr<const Entry>>> added;
 };
 
 DeviceTable& table_of(int device) {
   static const PerDevice<DeviceTable> tables;
   return tables[device];
+}
+
+const Entry* find_added(const DeviceTable& tables, uint64_t hash, KernelId id, SpecWords spec) {
+  const auto found = tables.added.find(static_cast<uint32_t>(id));
+  if (found == tables.added.end()) return nullptr;
+  for (const auto& entry : found->second)
+    if (entry->key.is(hash, id, spec)) return entry.get();
+  return nullptr;
 }
 
 uint64_t mixed(uint64_t h, uint64_t more) {
@@ -103,7 +116,7 @@ void insert(const Table& t, const Entry* entry) {
 }
 
 // The pipeline of a kernel with the same SPIR-V under another name, or null.
-const vulkan::Pipeline* of_same_content(const DeviceTable& tables, uint64_t content, KernelId id, SpecWords spec) {
+PipelinePtr of_same_content(const DeviceTable& tables, uint64_t content, KernelId id, SpecWords spec) {
   const auto [first, last] = tables.by_content.equal_range(content);
   for (auto it = first; it != last; ++it) {
     const Key& other = it->second->key;
@@ -155,16 +168,24 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
   const uint64_t content = hash_of(content_hash(id), spec);
   std::unique_lock lock(tables.mutex);
   tables.done.wait(lock, [&] { return !tables.in_work.contains(content); });
-  if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) return *e->pipeline;
-  const vulkan::Pipeline* pipeline = of_same_content(tables, content, id, spec);
+  const Entry* there = is_builtin(id) ? find(*tables.table.load(std::memory_order_acquire), hash, id, spec)
+                                      : find_added(tables, hash, id, spec);
+  if (there != nullptr) return *there->pipeline;
+  PipelinePtr pipeline = of_same_content(tables, content, id, spec);
   if (pipeline == nullptr) {
     const InWork others_wait(tables, lock, content);
     pipeline = device.impl().pipelines->create(
-        {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size()});
+        {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size(), !is_builtin(id)});
   }
-  const auto* entry = new Entry{Key(hash, id, spec), pipeline};
+  auto made = std::make_unique<const Entry>(Entry{Key(hash, id, spec), content, pipeline});
+  const Entry* entry = made.get();
   tables.by_content.emplace(content, entry);
   log_kernel(r.name);
+  if (!is_builtin(id)) {
+    tables.added[static_cast<uint32_t>(id)].push_back(std::move(made));
+    return *pipeline;
+  }
+  (void)made.release();  // the table's
   const Table* t = tables.table.load(std::memory_order_acquire);
   if ((tables.used + 1) * 2 > t->mask) {
     auto* larger = new Table((t->mask + 1) * 2);
@@ -185,8 +206,35 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
 const vulkan::Pipeline& pipeline_for(vulkan::Device& device, KernelId id, SpecWords spec) {
   DeviceTable& tables = table_of(device.index());
   uint64_t hash = hash_of(static_cast<uint32_t>(id), spec);
+  if (!is_builtin(id)) {
+    {
+      std::lock_guard lock(tables.mutex);
+      if (const Entry* e = find_added(tables, hash, id, spec)) return *e->pipeline;
+    }
+    return create(tables, device, hash, id, spec);
+  }
   if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) return *e->pipeline;
   return create(tables, device, hash, id, spec);
+}
+
+void drop_pipelines(KernelId id) {
+  for (int device = 0; device < kMaxDevices; ++device) {
+    DeviceTable& tables = table_of(device);
+    std::vector<std::unique_ptr<const Entry>> gone;  // destroyed without the lock
+    std::lock_guard lock(tables.mutex);
+    const auto found = tables.added.find(static_cast<uint32_t>(id));
+    if (found == tables.added.end()) continue;
+    gone = std::move(found->second);
+    tables.added.erase(found);
+    for (const auto& entry : gone) {
+      const auto [first, last] = tables.by_content.equal_range(entry->content);
+      for (auto it = first; it != last; ++it) {
+        if (it->second != entry.get()) continue;
+        tables.by_content.erase(it);
+        break;
+      }
+    }
+  }
 }
 
 uint64_t shared_bytes(KernelId id, SpecWords spec) {

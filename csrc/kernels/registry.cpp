@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 
 #include "core/caps.h"
+#include "kernels/pipelines.h"
 #include "vulkan/check.h"
 
 namespace aule::kernels {
@@ -28,12 +30,15 @@ struct Added {
   const std::vector<uint32_t> spirv;
   const std::unique_ptr<const SharedMemory> shared;
   const KernelSource source;
+  uint64_t content = 0;
+  uint32_t holders = 0;
 };
 
 struct Registry {
   std::mutex mutex;
-  std::vector<std::unique_ptr<const Added>> added;
+  std::map<uint32_t, std::shared_ptr<Added>> added;  // by id
   std::unordered_multimap<uint64_t, uint32_t> by_content;
+  uint32_t next = kBuiltinKernelCount;
 };
 
 Registry& registry() {
@@ -41,16 +46,19 @@ Registry& registry() {
   return *r;
 }
 
-const Added& added(KernelId id) {
+std::shared_ptr<const Added> find_added(KernelId id) {
   Registry& r = registry();
-  const uint32_t at = static_cast<uint32_t>(id) - kBuiltinKernelCount;
   std::lock_guard lock(r.mutex);
-  if (at >= r.added.size())
-    throw vulkan::Error("kernel " + std::to_string(static_cast<uint32_t>(id)) + " does not exist");
-  return *r.added[at];
+  const auto found = r.added.find(static_cast<uint32_t>(id));
+  return found == r.added.end() ? nullptr : found->second;
 }
 
-bool is_builtin(KernelId id) { return static_cast<uint32_t>(id) < kBuiltinKernelCount; }
+const Added& added(KernelId id) {
+  const auto found = find_added(id);
+  if (found == nullptr)
+    throw vulkan::Error("kernel " + std::to_string(static_cast<uint32_t>(id)) + " does not exist");
+  return *found;  // whoever asks holds it
+}
 
 uint64_t hash_of(const unsigned char* bytes, size_t count) {  // whole words, as SPIR-V is
   uint64_t h = 0x9e3779b97f4a7c15ull ^ count;
@@ -74,9 +82,26 @@ const KernelSource& source(KernelId id) {
   return is_builtin(id) ? kBuiltinKernels[static_cast<uint32_t>(id)] : added(id).source;
 }
 
+bool is_builtin(KernelId id) { return static_cast<uint32_t>(id) < kBuiltinKernelCount; }
+
+std::shared_ptr<const KernelSource> find_source(KernelId id) {
+  if (is_builtin(id)) return {std::shared_ptr<void>(), &kBuiltinKernels[static_cast<uint32_t>(id)]};
+  const auto found = find_added(id);
+  return found == nullptr ? nullptr : std::shared_ptr<const KernelSource>(found, &found->source);
+}
+
+std::vector<KernelId> kernel_ids() {
+  std::vector<KernelId> ids;
+  for (uint32_t i = 0; i < kBuiltinKernelCount; ++i) ids.push_back(KernelId{i});
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  for (const auto& [id, kernel] : r.added) ids.push_back(KernelId{id});
+  return ids;
+}
+
 std::optional<KernelId> find_kernel(const std::string& name) {
-  for (uint32_t i = 0; i < kernel_count(); ++i)
-    if (name == source(KernelId{i}).name) return KernelId{i};
+  for (const KernelId id : kernel_ids())
+    if (const auto found = find_source(id); found != nullptr && name == found->name) return id;
   return std::nullopt;
 }
 
@@ -87,21 +112,44 @@ uint32_t kernel_count() {
 }
 
 KernelId add_kernel(NewKernel kernel) {
-  auto candidate = std::make_unique<const Added>(std::move(kernel));
+  auto candidate = std::make_shared<Added>(std::move(kernel));
   const KernelSource& own = candidate->source;
   const uint64_t hash = hash_of(own.spirv, own.spirv_bytes);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   const auto [first, last] = r.by_content.equal_range(hash);
   for (auto it = first; it != last; ++it) {
-    const Added& other = *r.added[it->second];
-    if (other.name == candidate->name && other.source.features == own.features && equal(other.source, own))
-      return KernelId{kBuiltinKernelCount + it->second};
+    Added& other = *r.added.at(it->second);
+    if (other.name == candidate->name && other.source.features == own.features && equal(other.source, own)) {
+      ++other.holders;
+      return KernelId{it->second};
+    }
   }
-  const auto at = static_cast<uint32_t>(r.added.size());
-  r.added.push_back(std::move(candidate));
-  r.by_content.emplace(hash, at);
-  return KernelId{kBuiltinKernelCount + at};
+  candidate->content = hash;
+  candidate->holders = 1;
+  r.added.emplace(r.next, std::move(candidate));
+  r.by_content.emplace(hash, r.next);
+  return KernelId{r.next++};
+}
+
+HeldKernel::~HeldKernel() {
+  const auto number = static_cast<uint32_t>(id_);
+  Registry& r = registry();
+  std::shared_ptr<Added> gone;  // freed without the lock
+  {
+    std::lock_guard lock(r.mutex);
+    const auto found = r.added.find(number);
+    if (found == r.added.end() || --found->second->holders > 0) return;
+    gone = found->second;
+    r.added.erase(found);
+    const auto [first, last] = r.by_content.equal_range(gone->content);
+    for (auto it = first; it != last; ++it) {
+      if (it->second != number) continue;
+      r.by_content.erase(it);
+      break;
+    }
+  }
+  drop_pipelines(id_);
 }
 
 uint32_t feature_bits_named(const std::vector<std::string>& names) {

@@ -1,7 +1,8 @@
-// Every kernel of this process: the built-in ones, and those that are compiled at run time. Nothing is ever removed, so
-// a KernelId and what it names stay valid. Any thread may ask and add.
+// Every kernel of this process: the built-in ones, and those that are compiled at run time, which live as long as
+// someone holds them. An id names the same kernel for ever and is not given out again. Any thread may ask and add.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,10 +13,13 @@
 
 namespace aule::kernels {
 
-// Throws for an id that nobody gave out.
+// Throws for an id that nobody gave out, or whose kernel is gone. Of a kernel that somebody holds.
 const KernelSource& source(KernelId id);
+std::shared_ptr<const KernelSource> find_source(KernelId id);  // for others: null if it is gone
 std::optional<KernelId> find_kernel(const std::string& name);
-uint32_t kernel_count();  // their ids are all below
+std::vector<KernelId> kernel_ids();
+uint32_t kernel_count();
+bool is_builtin(KernelId id);
 
 struct NewKernel {
   std::string name;
@@ -24,8 +28,21 @@ struct NewKernel {
   uint16_t params_bytes;
   bool params_ring;
 };
-// The same name and SPIR-V as before give the same id.
+// The same name and SPIR-V as those of a kernel that is there give the same id. Held for ever.
 KernelId add_kernel(NewKernel kernel);
+
+// Holds a kernel. With the last holder its SPIR-V and its pipelines go, these when no recorded work names them.
+class HeldKernel {
+ public:
+  explicit HeldKernel(NewKernel kernel) : id_(add_kernel(std::move(kernel))) {}
+  ~HeldKernel();
+  HeldKernel(const HeldKernel&) = delete;
+  HeldKernel& operator=(const HeldKernel&) = delete;
+  KernelId id() const { return id_; }
+
+ private:
+  KernelId id_;
+};
 
 // The bits of capabilities that a kernel may ask for (`#pragma aule feature <name>`). Throws std::invalid_argument.
 uint32_t feature_bits_named(const std::vector<std::string>& names);

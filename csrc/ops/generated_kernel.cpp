@@ -66,11 +66,12 @@ GeneratedKernel::GeneratedKernel(Source source)
   }
   TORCH_CHECK_VALUE(has_tensor, name_, ": no argument is a tensor");
   const uint32_t bits = kernels::feature_bits_named(source.features);
-  kernel_ = std::make_unique<const FixedKernel>(
-      kernels::add_kernel(
-          {name_, std::move(source.spirv), bits, static_cast<uint16_t>(params_bytes_), source.params_ring}),
-      std::move(source.constants));
+  held_ = std::make_unique<const kernels::HeldKernel>(kernels::NewKernel{
+      name_, std::move(source.spirv), bits, static_cast<uint16_t>(params_bytes_), source.params_ring});
+  kernel_ = std::make_unique<const FixedKernel>(held_->id(), std::move(source.constants));
 }
+
+GeneratedKernel::~GeneratedKernel() = default;
 
 GeneratedKernel::Call::Call(const GeneratedKernel& kernel) : kernel_(kernel) {
   if (kernel.params_bytes_ > inline_.size()) large_.resize(kernel.params_bytes_);

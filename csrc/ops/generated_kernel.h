@@ -14,6 +14,10 @@
 #include "kernels/fixed_kernel.h"
 #include "ops/tensor/tensor_arg.h"
 
+namespace aule::kernels {
+class HeldKernel;
+}
+
 namespace aule::ops {
 
 class GeneratedKernel {
@@ -51,6 +55,7 @@ class GeneratedKernel {
     bool autograd;  // tensors that are written must not require grad, and their version counters count it
   };
   explicit GeneratedKernel(Source source);
+  ~GeneratedKernel();
 
   const std::string& name() const { return name_; }
   const std::string& signature() const { return signature_; }
@@ -94,6 +99,7 @@ class GeneratedKernel {
   size_t arguments_ = 0;
   std::vector<Member> members_;
   uint32_t error_tag_ = 0;
+  std::unique_ptr<const kernels::HeldKernel> held_;
   std::unique_ptr<const FixedKernel> kernel_;
 };
 

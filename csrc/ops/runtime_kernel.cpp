@@ -14,11 +14,16 @@ RuntimeKernel::RuntimeKernel(std::string name, std::vector<uint32_t> spirv, cons
                              uint32_t params_bytes, bool params_ring, std::vector<Tensor> tensors)
     : name_(std::move(name)), tensors_(std::move(tensors)) {
   const uint32_t bits = kernels::feature_bits_named(features);
-  id_ = kernels::add_kernel({name_, std::move(spirv), bits, static_cast<uint16_t>(params_bytes), params_ring});
+  held_ = std::make_unique<const kernels::HeldKernel>(
+      kernels::NewKernel{name_, std::move(spirv), bits, static_cast<uint16_t>(params_bytes), params_ring});
 }
 
+RuntimeKernel::~RuntimeKernel() = default;
+
+KernelId RuntimeKernel::id() const { return held_->id(); }
+
 uint64_t RuntimeKernel::shared_bytes(const std::vector<uint32_t>& constants) const {
-  return aule::shared_bytes(id_, constants);
+  return aule::shared_bytes(id(), constants);
 }
 
 void RuntimeKernel::check(const Tensor& wanted, const at::Tensor& t, const at::Tensor& first) const {
@@ -55,7 +60,7 @@ void RuntimeKernel::launch(const std::vector<at::Tensor>& tensors, std::vector<u
     const uint64_t address = wanted.writes ? args.read_write(t) : args.read(t);
     std::memcpy(params.data() + wanted.offset, &address, sizeof address);
   }
-  launch_kernel(current(tensors.front()), id_, constants, params.data(), params.size(), args, grid);
+  launch_kernel(current(tensors.front()), id(), constants, params.data(), params.size(), args, grid);
   for (size_t i = 0; i < tensors.size(); ++i)
     if (tensors_[i].writes && !tensors[i].is_inference()) tensors[i].unsafeGetTensorImpl()->bump_version();
 }

@@ -4,12 +4,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/access.h"
 #include "core/kernel_source.h"
+
+namespace aule::kernels {
+class HeldKernel;
+}
 
 namespace aule::ops {
 
@@ -27,9 +32,10 @@ class RuntimeKernel {
   // `features` are names of capabilities. The same name and SPIR-V give the same id.
   RuntimeKernel(std::string name, std::vector<uint32_t> spirv, const std::vector<std::string>& features,
                 uint32_t params_bytes, bool params_ring, std::vector<Tensor> tensors);
+  ~RuntimeKernel();
 
   const std::string& name() const { return name_; }
-  KernelId id() const { return id_; }
+  KernelId id() const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
   uint64_t shared_bytes(const std::vector<uint32_t>& constants) const;
 
@@ -41,7 +47,7 @@ class RuntimeKernel {
   void check(const Tensor& wanted, const at::Tensor& t, const at::Tensor& first) const;
 
   std::string name_;
-  KernelId id_;
+  std::unique_ptr<const kernels::HeldKernel> held_;
   std::vector<Tensor> tensors_;
 };
 

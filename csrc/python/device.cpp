@@ -3,6 +3,7 @@
 
 #include "python/bindings.h"
 #include "runtime/device_info.h"
+#include "runtime/sync_debug.h"
 
 namespace aule::python {
 namespace {
@@ -89,6 +90,8 @@ void bind_device(py::module_& m) {
     return all;
   });
   m.def("synchronize", torch::wrap_pybind_function_no_gil([](int device) { runtime::synchronize(index_of(device)); }));
+  m.def("set_sync_debug_mode", &runtime::set_sync_debug_mode);
+  m.def("sync_debug_mode", &runtime::sync_debug_mode);
   m.def("is_in_bad_fork",
         [] { return runtime::in_bad_fork() || torch::utils::is_device_in_bad_fork(at::kPrivateUse1); });
   m.def("validation_message_count", &runtime::validation_message_count);

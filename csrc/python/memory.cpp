@@ -1,6 +1,9 @@
 // The caching allocator's numbers and switches.
+#include <ATen/core/CachingHostAllocator.h>
+
 #include "python/bindings.h"
 #include "runtime/allocator.h"
+#include "runtime/host_allocator.h"
 
 namespace aule::python {
 namespace {
@@ -35,12 +38,31 @@ py::list memory_snapshot(int device) {
   return segments;
 }
 
+py::dict host_memory_stats() {
+  const at::HostStats stats = runtime::host_allocator()->get_stats();
+  py::dict result;
+  const auto put = [&result](const std::string& name, const auto& stat) {
+    result[py::str(name + ".current")] = stat.current;
+    result[py::str(name + ".peak")] = stat.peak;
+    result[py::str(name + ".allocated")] = stat.allocated;
+    result[py::str(name + ".freed")] = stat.freed;
+  };
+  put("allocations", stats.allocations);
+  put("allocated_bytes", stats.allocated_bytes);
+  put("active_requests", stats.active_requests);
+  put("active_bytes", stats.active_bytes);
+  return result;
+}
+
 }  // namespace
 
 void bind_memory(py::module_& m) {
   m.def("memory_stats", [](int device) { return runtime::memory_stats(index_of(device)); });
   m.def("memory_snapshot", &memory_snapshot);
   m.def("empty_cache", torch::wrap_pybind_function_no_gil([](int device) { runtime::empty_cache(index_of(device)); }));
+  m.def("host_memory_stats", &host_memory_stats);
+  m.def("reset_peak_host_stats", [] { runtime::host_allocator()->reset_peak_stats(); });
+  m.def("reset_accumulated_host_stats", [] { runtime::host_allocator()->reset_accumulated_stats(); });
   m.def("reset_peak_stats", [](int device) { runtime::reset_peak_stats(index_of(device)); });
   m.def("reset_accumulated_stats", [](int device) { runtime::reset_accumulated_stats(index_of(device)); });
   m.def("set_memory_fraction",

@@ -42,9 +42,11 @@ std::string tuning_file(c10::DeviceIndex device) {
 
 std::vector<KernelInfo> registered_kernels(int device) {
   std::vector<KernelInfo> found;
-  for (uint32_t i = 0; i < kernels::kernel_count(); ++i) {
-    const KernelSource& k = kernels::source(KernelId{i});
-    found.push_back({k.name, k.spirv_bytes, device >= 0 && supports(device, KernelId{i})});
+  for (const KernelId id : kernels::kernel_ids()) {
+    const auto k = kernels::find_source(id);
+    if (k == nullptr) continue;
+    const bool supported = device >= 0 && (k->features & ~feature_bits(vulkan::device_profile(device))) == 0;
+    found.push_back({k->name, k->spirv_bytes, supported});
   }
   return found;
 }
@@ -66,10 +68,11 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>
 }
 std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels() {
   std::vector<std::tuple<std::string, uint32_t, std::string>> result;
-  for (uint32_t i = 0; i < kernels::kernel_count(); ++i) {
-    const KernelSource& r = kernels::source(KernelId{i});
-    auto guarded = vulkan::guard_loops(reinterpret_cast<const uint32_t*>(r.spirv), r.spirv_bytes / 4, 1);
-    result.emplace_back(r.name, guarded.loops, guarded.not_understood);
+  for (const KernelId id : kernels::kernel_ids()) {
+    const auto r = kernels::find_source(id);
+    if (r == nullptr) continue;
+    auto guarded = vulkan::guard_loops(reinterpret_cast<const uint32_t*>(r->spirv), r->spirv_bytes / 4, 1);
+    result.emplace_back(r->name, guarded.loops, guarded.not_understood);
   }
   return result;
 }

@@ -150,6 +150,7 @@ void recycle_batch(DeviceImpl& d, Batch& b) {
   b.waits.clear();
   b.work.clear();
   b.pipelines.clear();
+  b.held.clear();
   b.bound = VK_NULL_HANDLE;
   b.pushed_bytes = 0;
   b.commands = 0;

@@ -73,6 +73,8 @@ void StreamImpl::record(const Recorded& r) {
   if (d->labels) vk.vkCmdEndDebugUtilsLabelEXT(b.cmd);
   b.work.push_back({r.pipeline->id, r.grid.groups(), r.bytes, r.predicted_ns});
   b.pipelines.push_back(r.pipeline);
+  if (r.pipeline->temporary && (b.held.empty() || b.held.back().get() != r.pipeline))
+    b.held.push_back(r.pipeline->shared_from_this());
   b.predicted_ns += r.predicted_ns;
   ++b.commands;
 }

@@ -69,6 +69,7 @@ struct Batch {
   float predicted_ns = 0;
   std::vector<CostModel::Work> work;
   std::vector<const vulkan::Pipeline*> pipelines;  // parallel to work, for the names
+  std::vector<std::shared_ptr<const vulkan::Pipeline>> held;  // those that may be dropped before this has run
   Ring params{MemoryKind::upload, kParamChunk};
   Ring staging{MemoryKind::host, kStagingChunk};
   std::vector<VkSemaphoreSubmitInfo> waits;

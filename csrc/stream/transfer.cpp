@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "stream/stream_impl.h"
+#include "stream/wait_notes.h"
 
 namespace aule::stream {
 namespace {
@@ -112,6 +113,7 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
 
 void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
   if (bytes == 0) return;
+  note_wait();
   StreamImpl& s = *impl_;
   DeviceImpl& d = *s.d;
   Place from = place(d, src, bytes, "download");

@@ -1,5 +1,6 @@
 #include "vulkan/pipeline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -169,7 +170,7 @@ void PipelineStore::wait_idle() {
   device_.vk.vkDeviceWaitIdle(device_.handle);
 }
 
-Pipeline* PipelineStore::create(const PipelineRequest& r) {
+std::shared_ptr<Pipeline> PipelineStore::create(const PipelineRequest& r) {
   auto& vk = device_.vk;
   VkShaderModuleCreateInfo module_info{};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
@@ -181,7 +182,7 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
     module_info.codeSize = pruned.size() * 4;
     module_info.pCode = pruned.data();
   }
-  auto pipeline = std::make_unique<Pipeline>();
+  auto pipeline = std::make_shared<Pipeline>();
   pipeline->label = r.name;
   for (size_t i = 0; i < r.constant_count; ++i)
     pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
@@ -232,7 +233,23 @@ Pipeline* PipelineStore::create(const PipelineRequest& r) {
     if (save_now) disk_->last_save = now;
   }
   if (save_now) save();
-  return pipeline.release();
+  pipeline->temporary = r.temporary;
+  pipeline->store = this;
+  return pipeline;
+}
+
+Pipeline::~Pipeline() {
+  if (store != nullptr) store->destroy(*this);
+}
+
+void PipelineStore::destroy(const Pipeline& pipeline) noexcept {
+#ifndef _WIN32
+  if (getpid() != g_owner) return;  // a fork has the handle, but not the device
+#endif
+  device_.vk.vkDestroyPipeline(device_.handle, pipeline.handle, nullptr);
+  std::lock_guard lock(disk_->mutex);
+  const auto found = std::find(disk_->labels.begin(), disk_->labels.end(), pipeline.label);
+  if (found != disk_->labels.end()) disk_->labels.erase(found);
 }
 
 std::vector<std::string> PipelineStore::labels() const {

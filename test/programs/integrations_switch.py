@@ -72,7 +72,8 @@ for expected in (
     "__main__.imported_before",
 ):
     assert expected in applied, (expected, applied)
-states = {row.state for row in torch_aule.integrations.status() if row.package != "diffusers"}
+imported = ("accelerate", "transformers", "safetensors")
+states = {row.state for row in torch_aule.integrations.status() if row.package in imported}
 assert states == {"applied"}, torch_aule.integrations.status()
 assert accelerate.state.PartialState().device.type == "aule"
 accelerate.state.PartialState._reset_state()

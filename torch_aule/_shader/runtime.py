@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,21 +24,30 @@ __all__ = ["Kernel", "compile_kernel", "compiler_identity"]
 _glslang = threading.Lock()  # it is not known to be safe in several threads
 _compiler = None
 _lock = threading.Lock()  # of the table
-_made: dict[tuple, Future] = {}  # kernels by all that they are made of
+KEPT = 256  # kernels that a program may make again without holding them; each has its pipelines
+_made: OrderedDict[tuple, Future] = OrderedDict()  # by all that they are made of, the last used last
 
 
 def once(key: tuple, make: Callable):
-    """What `make` returns, made once for each key even if several threads ask; what failed is tried again."""
+    """What `make` returns, made once for each key even if several threads ask; what failed is tried again.
+
+    The longest unused ones are forgotten beyond `KEPT`: who holds one keeps it, and who asks again has it made again.
+    """
     with _lock:
         future = _made.get(key)
         if first := future is None:
             future = _made[key] = Future()
+            done = [known for known, other in _made.items() if other.done()]
+            for known in done[: max(0, len(_made) - KEPT)]:
+                del _made[known]
+        else:
+            _made.move_to_end(key)
     if first:
         try:
             future.set_result(make())
         except BaseException as error:
             with _lock:
-                del _made[key]
+                _made.pop(key, None)
             future.set_exception(error)
     return future.result()
 
@@ -143,7 +153,7 @@ def compile_kernel(source: str, *, name: str, defines: Mapping[str, object] | No
     Returns
     -------
     Kernel
-        The same one for the same source, name and defines.
+        The same one for the same source, name and defines, while somebody holds it or it is one of the last 256 used.
 
     Raises
     ------
