@@ -131,13 +131,9 @@ UNSUPPORTED: dict[str, list[str]] = {}
 NOT_COMPARABLE: dict[str, list[str]] = {
     "the sample draws its own dropout, which no two devices share": ["nn.functional.multi_head_attention_forward"],
     "PyTorch wants the sections on the CPU, and the harness moves every tensor": ["tensor_split"],
-<<<<<<< HEAD
-    "the CPU takes an empty index of any dtype, PyTorch's check for other devices does not": ["gather"],
     "an operator of the CPU, by its name, whose masks no other device takes": [
         "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
     ],
-=======
->>>>>>> h2
     "a compile of minutes on a software driver (a decomposition of hundreds of kernels)": ["svd"],
 }
 

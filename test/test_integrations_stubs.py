@@ -5,8 +5,10 @@ test_integrations_others.py has the packages themselves.
 """
 
 import importlib
+import shutil
 import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,91 +21,15 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="beside CUDA the packages choose it, and the hooks stay off"
 )
 
-ACCELERATORS = '''
-class Accelerator:
-    pass
-
-class Registry(dict):
-    def register(self, name, accelerator, description=""):
-        self[name] = {"accelerator": accelerator, "description": description}
-    def remove(self, name):
-        self.pop(name)
-
-AcceleratorRegistry = ACCELERATOR_REGISTRY = Registry(cpu=None)
-'''
-
-CONNECTOR = '''
-import torch
-
-class SingleDeviceStrategy:
-    def __init__(self, device):
-        self.device = device
-
-class MixedPrecision:
-    def __init__(self, precision, device, scaler=None):
-        if scaler is None and precision == "16-mixed":
-            scaler = torch.amp.GradScaler(device=device)
-        self.precision, self.device, self.scaler = precision, device, scaler
-
-class Connector:
-    _precision_plugin_flag = None
-    def __init__(self, flag, devices=(), precision="32-true"):
-        self._accelerator_flag, self._parallel_devices, self._precision_flag = flag, list(devices), precision
-        self._num_nodes_flag = 1
-    @staticmethod
-    def _choose_auto_accelerator():
-        return "cpu"
-    @staticmethod
-    def _choose_gpu_accelerator_backend():
-        raise RuntimeError("No supported gpu backend found!")
-    def _choose_strategy(self):
-        return SingleDeviceStrategy("cpu") if len(self._parallel_devices) <= 1 else "ddp"
-    def _check_and_init_precision(self):
-        if self._precision_plugin_flag is not None:
-            return self._precision_plugin_flag
-        if self._precision_flag == "32-true":
-            return None
-        return MixedPrecision(self._precision_flag, "cpu" if self._accelerator_flag == "cpu" else "cuda")
-
-_AcceleratorConnector = _Connector = Connector
-'''
-
-SENTENCES = '''
-def get_device_name() -> str:
-    return "cpu"
-'''
-
-YOLO = '''
-import torch
-
-def select_device(device="", newline=False, verbose=True):
-    if isinstance(device, torch.device):
-        return device
-    if device not in ("", "cpu", None):
-        raise ValueError(f"Invalid CUDA 'device={device}' requested.")
-    return torch.device("cpu")
-'''
-
-TRAINER = '''
-import torch
-from ultralytics.utils.torch_utils import select_device
-
-class BaseTrainer:
-    def __init__(self, device, amp=True):
-        self.device, self.amp = select_device(device), amp
-    def _setup_train(self):
-        self.scaler = torch.amp.GradScaler("cuda", enabled=self.amp)
-'''
-
+STAND_INS = Path(__file__).parent / "stand_ins"
 FILES = {
-    "lightning/pytorch/accelerators.py": ACCELERATORS,
-    "lightning/pytorch/trainer/connectors/accelerator_connector.py": CONNECTOR,
-    "lightning/fabric/accelerators.py": ACCELERATORS,
-    "lightning/fabric/connector.py": CONNECTOR,
-    "sentence_transformers/util/environment.py": SENTENCES,
-    "sentence_transformers/model.py": "from sentence_transformers.util import get_device_name\n",
-    "ultralytics/utils/torch_utils.py": YOLO,
-    "ultralytics/engine/trainer.py": TRAINER,
+    "lightning/pytorch/accelerators.py": "lightning_accelerators",
+    "lightning/pytorch/trainer/connectors/accelerator_connector.py": "lightning_connector",
+    "lightning/fabric/accelerators.py": "lightning_accelerators",
+    "lightning/fabric/connector.py": "lightning_connector",
+    "sentence_transformers/util/environment.py": "sentence_transformers_environment",
+    "ultralytics/utils/torch_utils.py": "ultralytics_torch_utils",
+    "ultralytics/engine/trainer.py": "ultralytics_trainer",
 }
 PACKAGES = ("lightning", "sentence_transformers", "ultralytics")
 
@@ -114,17 +40,17 @@ def stubs(tmp_path, monkeypatch, device):
     before = {name: m for name, m in sys.modules.items() if name.split(".")[0] in PACKAGES}
     for name in before:
         monkeypatch.delitem(sys.modules, name)
-    for name, text in FILES.items():
+    for name, stand_in in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        shutil.copy(STAND_INS / f"{stand_in}.py", path)
         for folder in path.parents:
             if folder == tmp_path:
                 break
             (folder / "__init__.py").touch()
-    (tmp_path / "sentence_transformers/util/__init__.py").write_text(
-        "from sentence_transformers.util.environment import get_device_name\n"
-    )
+    package = tmp_path / "sentence_transformers"
+    (package / "util/__init__.py").write_text("from sentence_transformers.util.environment import get_device_name\n")
+    (package / "model.py").write_text("from sentence_transformers.util import get_device_name\n")
     monkeypatch.syspath_prepend(tmp_path)
     registry = Registry([*lightning.HOOKS, *sentence_transformers.HOOKS, *ultralytics.HOOKS])
     registry.start()

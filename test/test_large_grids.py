@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch._inductor.utils import run_and_get_code
 
 import torch_aule
-from helpers import check_python
+from helpers import check_program
 
 ROW = 32768
 GROUPS = (ROW + 1, 40_001, 65_537)
@@ -58,20 +58,7 @@ def test_as_many_workgroups_as_were_asked_for(device, groups):
 
 def test_grids_that_are_cut_into_submissions(device):
     """A time budget of a microsecond: rows are submissions of their own, the shorter last one too."""
-    check_python(
-        f"""
-import torch, torch_aule
-
-count = torch_aule.compile_shader({COUNTS!r}, name="counts_groups", group_size=(1,))
-for groups in (32769, 70001, 32768):
-    counts = torch.zeros(80000, dtype=torch.int32, device="aule")
-    for _ in range(5):  # the first ones teach what they cost
-        count(counts, groups=groups)
-        torch.aule.synchronize()
-    assert bool((counts[:groups] == 5).all()) and not bool(counts[groups:].any()), groups
-""",
-        TORCH_AULE_TIME_BUDGET_MS="0.001",
-    )
+    check_program("cut_grids", COUNTS, TORCH_AULE_TIME_BUDGET_MS="0.001")
 
 
 # -- generated kernels: the form, what is computed, and the shapes that have a number of workgroups

@@ -224,7 +224,7 @@ State reduce_range(uint64_t o, uint64_t base, uint64_t first, uint64_t last, uin
     uint n = uint(lesser(uint64_t(BLOCK), (last - r + step - 1) / step));
 #ifdef STATE_moments
     total = combine(total, moments_of(base, r, n, step));
-    r += n * step;
+    r += uint64_t(n) * step;
 #else
     State s0 = begin(), s1 = begin(), s2 = begin(), s3 = begin();
     uint k = 0;
