@@ -144,7 +144,7 @@ def test_lengths_and_pages_beyond_the_cache_stay_inside():
     for page in (-7, 2, 2**31 - 1):
         table = torch.tensor([[0, page], [0, 0]], dtype=torch.int32, device="aule")
         out = torch_aule.flash_attn_with_kvcache(q, k, k, cache_seqlens=40, block_table=table)
-        with pytest.raises(IndexError, match=f"decode, a page: index {page} is out of bounds for dimension with size 2"):
+        with pytest.raises(IndexError, match=f"decode, a page: index {page} is out of bounds .* size 2"):
             torch.aule.synchronize()
         assert out.isfinite().all().item()
 

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+
 from helpers import check_program
 
 pytestmark = [

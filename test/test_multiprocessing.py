@@ -3,6 +3,7 @@
 import multiprocessing
 
 import pytest
+
 from helpers import check_program
 
 

@@ -23,8 +23,8 @@ REFUSED = re.compile(
     r"|Input type \(.*\) and weight type \(.*\) should be the same"
 )
 
-# Entries that accept a tensor on the CPU, or the only one on the device: cause -> entry -> positions among the leaves of
-# the sample's arguments. Nothing else is accepted, and each of these is.
+# Entries that accept a tensor on the CPU, or the only one on the device: cause -> entry -> positions among the leaves
+# of the sample's arguments. Nothing else is accepted, and each of these is.
 ACCEPTED = {
     "its shape alone is read": {
         "expand_as": {0, 1}, "reshape_as": {0, 1}, "view_as": {0, 1}, "resize_as_": {0, 1}, "to": {0, 1},
@@ -48,7 +48,7 @@ LISTED = {name: positions for entries in ACCEPTED.values() for name, positions i
 
 
 def outcomes(name: str):
-    """(position, whether it was refused, what else was wrong) for each tensor of each sample that is left on the CPU."""
+    """(position, whether it was refused, what else was wrong) for each tensor of each sample, left on the CPU."""
     op = ENTRIES[name]
     for sample in pick_samples(op, forward_dtype(op), SAMPLES, False):
         leaves, spec = tree_flatten((sample.input, list(sample.args), sample.kwargs))

@@ -1,4 +1,4 @@
-"""Tensors of the device in queues between processes, and from a DataLoader's workers: they travel as copies on the host.
+"""Tensors of the device in queues between processes, and from a DataLoader's workers: they travel through the host.
 
 Memory of this device cannot be shared, and torch.multiprocessing would fail on it in the thread that feeds a queue,
 where an error is printed and the receiver waits for ever. So what cannot be sent is sent as its error.

@@ -29,7 +29,7 @@ class _TensorType(type):
     def __call__(cls, *args, device=None):
         device = torch.device("aule" if device is None else device)
         if device.type != "aule":
-            raise RuntimeError(f"legacy constructor expects device type: aule but device type: {device.type} was passed")
+            raise RuntimeError(f"legacy constructor expects device type aule, but device type {device.type} was passed")
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             if not isinstance(args[0], cls):
                 raise TypeError(f"expected {cls.__name__} (got {args[0].type()})")
@@ -45,8 +45,8 @@ TYPES = {
         f"torch.aule.{name}",
         (),
         {
-            "__doc__": f"The type of tensors of {dtype} on this device: ``isinstance``, ``Tensor.type`` and, as a call, "
-            "values or sizes.",
+            "__doc__": f"The type of tensors of {dtype} on this device: ``isinstance``, ``Tensor.type`` and, as a "
+            "call, values or sizes.",
             "__module__": "torch_aule._tensor_types",
             "dtype": dtype,
             "is_sparse": False,

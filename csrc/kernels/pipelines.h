@@ -22,6 +22,6 @@ const vulkan::Pipeline& pipeline_for(vulkan::Device& device, KernelId id, SpecWo
 uint64_t shared_bytes(KernelId id, SpecWords spec);
 std::vector<std::string> active_pipelines(int device);
 void drop_pipelines(KernelId id);  // of a kernel that is gone, on every device
-void save_pipelines(int device);  // writes the driver's cache to disk if something new was compiled; never throws
+void save_pipelines(int device);   // writes the driver's cache to disk if something new was compiled; never throws
 
 }  // namespace aule::kernels

@@ -55,8 +55,7 @@ std::shared_ptr<const Added> find_added(KernelId id) {
 
 const Added& added(KernelId id) {
   const auto found = find_added(id);
-  if (found == nullptr)
-    throw vulkan::Error("kernel " + std::to_string(static_cast<uint32_t>(id)) + " does not exist");
+  if (found == nullptr) throw vulkan::Error("kernel " + std::to_string(static_cast<uint32_t>(id)) + " does not exist");
   return *found;  // whoever asks holds it
 }
 

@@ -316,8 +316,7 @@ uint64_t DeviceCache::release_cached(uint64_t bytes) {
   return released;
 }
 
-Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream,
-                                std::unique_lock<std::mutex>& lock) {
+Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, std::unique_lock<std::mutex>& lock) {
   // A graph's pool takes what it needs: nobody else can use the rest of a shared segment.
   const bool shared = bytes < kLargeOwn && pool.id == c10::MempoolId_t{0, 0};
   const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : round_up(bytes, kLargeRound);

@@ -11,7 +11,7 @@ struct InterruptHooks {
 };
 void set_interrupt_hooks(const InterruptHooks* hooks);  // lives until process exit
 
-void check_interrupts();    // nothing while this thread has an Uninterrupted
+void check_interrupts();   // nothing while this thread has an Uninterrupted
 bool interrupt_pending();  // likewise
 
 // While one lives, no wait of this thread is interrupted: it holds a lock, or must not end halfway.

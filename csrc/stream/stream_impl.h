@@ -68,7 +68,7 @@ struct Batch {
   uint32_t commands = 0;
   float predicted_ns = 0;
   std::vector<CostModel::Work> work;
-  std::vector<const vulkan::Pipeline*> pipelines;  // parallel to work, for the names
+  std::vector<const vulkan::Pipeline*> pipelines;             // parallel to work, for the names
   std::vector<std::shared_ptr<const vulkan::Pipeline>> held;  // those that may be dropped before this has run
   Ring params{MemoryKind::upload, kParamChunk};
   Ring staging{MemoryKind::host, kStagingChunk};
@@ -139,7 +139,7 @@ struct StreamImpl {
   void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();
   uint64_t behind() const;  // the value to wait for when too much is in flight, else 0; see let_device_catch_up
-  bool busy();  // true if the device has enough work to hide a submission
+  bool busy();              // true if the device has enough work to hide a submission
   uint64_t flush();
   uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
   void upload_recorded();     // submits the upload if the device has other streams, which may need it
@@ -157,8 +157,8 @@ struct StreamImpl {
   // For a value of behind(), where no lock is held. A signal only ends the wait: what was recorded stays whole, and the
   // signal is handled when the operator has returned.
   void let_device_catch_up(uint64_t value);
-  bool poll_until(uint64_t value);              // gives up when sleeping is due; false then
-  bool sleep_for(uint64_t value, uint64_t ns);  // true once `value` is complete
+  bool poll_until(uint64_t value);                     // gives up when sleeping is due; false then
+  bool sleep_for(uint64_t value, uint64_t ns);         // true once `value` is complete
   std::vector<std::string> kernels_in_flight() const;  // needs the lock, as does the next
   std::string names_in_flight() const;
 };

@@ -26,9 +26,7 @@ constexpr auto kPollTime = std::chrono::microseconds(200), kYieldTime = std::chr
 // A wait looks this often whether the device was lost, or whether a signal has come.
 constexpr uint64_t kAliveNs = 1'000'000'000, kSignalNs = 50'000'000;
 
-long lost_submission() {
-  return static_cast<long>(environment().inject_device_lost);
-}
+long lost_submission() { return static_cast<long>(environment().inject_device_lost); }
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-"""Grids that are cut into submissions: each workgroup is there once. The argument: a kernel that counts its workgroups."""
+"""Grids that are cut into submissions: each workgroup is there once. The argument: a kernel that counts its own."""
 
 import sys
 

@@ -23,7 +23,7 @@ at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
   if (count > kKept || runtime::is_capturing(query.device().index())) return at::zeros({count}, ints);
   static std::mutex mutex;
   static auto& of_streams = *new std::unordered_map<const CommandStream*, at::Tensor>;  // devices are gone at exit
-  const runtime::Uninterrupted whole;  // with the lock
+  const runtime::Uninterrupted whole;                                                   // with the lock
   std::lock_guard lock(mutex);
   at::Tensor& counters = of_streams[&current(query)];
   if (!counters.defined()) counters = at::zeros({kKept}, ints);

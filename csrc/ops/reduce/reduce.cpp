@@ -312,8 +312,8 @@ at::Tensor& renorm_out(const at::Tensor& self, const at::Scalar& p, int64_t dim,
   for (int64_t d = 0; d < self.dim(); ++d)
     if (d != dim) others.push_back(d);
   // The norm of a float16 row may be larger than float16 has.
-  const auto type = self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16 ? at::kFloat
-                                                                                           : self.scalar_type();
+  const auto type =
+      self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16 ? at::kFloat : self.scalar_type();
   at::Tensor norm = at::linalg_vector_norm(self, p, others, /*keepdim=*/true, type);
   // maxnorm / (norm + 1e-7) if the norm is too large, else 1. A clamped quotient would rescale rows just below maxnorm.
   at::Tensor factor = norm.add(1e-7).reciprocal().mul(maxnorm);
