@@ -127,9 +127,11 @@ def _welford(kind: str, dtype, value: tuple[str, str, str], new_name) -> Reducti
     mean, m2, weight = new_name(), new_name(), new_name()
 
     def join(x: str, x2: str, w: str) -> str:
+        # Of nothing and something large: 0 times an infinite square would be NaN.
+        square = f"{weight} == {real}(0) || {w} == {real}(0) ? {real}(0) : d_ * d_ * {weight} * r_"
         return (
             f"{{ const {real} w_ = {weight} + {w}, d_ = {x} - {mean}, r_ = w_ == {real}(0) ? {real}(0) : {w} / w_; "
-            f"{mean} += d_ * r_; {m2} += {x2} + d_ * (d_ * ({weight} * r_)); {weight} = w_; }}"
+            f"{mean} += d_ * r_; {m2} += {x2} + ({square}); {weight} = w_; }}"
         )
 
     zero = literal(0.0, acc)
