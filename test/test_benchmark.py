@@ -390,7 +390,8 @@ def test_another_build_is_timed_by_these_cases(device, tmp_path):
     for path in here.iterdir():
         if path.name not in ("benchmark", "_version.py", "__pycache__"):
             (package / path.name).symlink_to(path)
-    (package / "_version.py").write_text('__version__ = "0.0.1.other"\n')
+    versions = (here / "_version.py").read_text()
+    (package / "_version.py").write_text(versions.replace(torch_aule.__version__, "0.0.1.other"))
     path = tmp_path / "run.jsonl"
     # It starts `python torch_aule/benchmark --package-root ...`, which can also be called.
     command_line = [sys.executable, "-m", "torch_aule.benchmark", "--package-root", str(tmp_path), "run", "--groups",

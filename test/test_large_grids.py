@@ -132,7 +132,7 @@ PROGRAMS = (
     lambda x: x * 2 + 1,
     lambda x: F.gelu(x).bfloat16(),
     lambda x: torch.softmax(x, 1),
-    lambda x: F.layer_norm(x, x.shape[1:]),
+    lambda x: F.layer_norm(x, x.shape[1:], eps=0.1),  # of two elements that are nearly the same, too
     lambda x: x.sum(1),
     lambda x: x.amax(0),
     lambda x: x.t() + x.shape[1],
