@@ -171,7 +171,8 @@ class BuildPython(build_py):
     INCLUDES = {
         "shaders": (
             *(f"attention/{name}.glsl" for name in ATTENTION),
-            *("common/*.glsl", "inductor/*.glsl", "pointwise/functions.glsl", "pointwise/math*.glsl"),
+            *("common/*.glsl", "inductor/*.glsl"),
+            *(f"pointwise/{name}.glsl" for name in ("functions", "math*", "remainder", "turns_double")),
         ),
         "csrc/core": ("dtype_codes.h",),
     }

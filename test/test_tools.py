@@ -52,7 +52,7 @@ def test_statistics_of_chips_know_the_kernels_on_matrix_units(monkeypatch):
         assert any(re.match(pattern, name) for name in variants), f"{pattern} is no kernel's name"
     found = {name.split("<")[0] for name in variants if chip_statistics.is_on_matrices(name)}
     with_matrices = {
-        path.stem for path in (ROOT / "shaders").glob("*/*.comp") if "GL_KHR_cooperative_matrix" in path.read_text()
+        path.stem for path in (ROOT / "shaders").glob("*/*.comp") if "feature cooperative_matrix" in path.read_text()
     }
     assert found == with_matrices - {"coopmat_layout"}
 
