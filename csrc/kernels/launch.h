@@ -1,7 +1,7 @@
 // The one door from the op layer to a command stream.
 //
 //   aule::Args args;                         // collects what the kernel reads and writes
-//   SoftmaxParams p{};                    // generated from the shader's `struct Params`
+//   SoftmaxParams p{};                       // generated from the shader's `struct Params`
 //   p.in = args.read(address, bytes);        // an address enters params only through read/write/read_write
 //   p.out = args.write(address, bytes);
 //   launch(stream, kernel::softmax(), {.in_dtype = DType::f32, .local = 64}, p, args, Grid{rows});
