@@ -56,9 +56,10 @@ def test_in_place_out_and_views(device, not_strict):
         out = torch.empty(0, device=device)
         torch.special.bessel_y0(y.abs() + 1, out=out)
         assert_close(out, torch.special.bessel_y0(x.abs() + 1), rtol=1e-3, atol=1e-4)
+        x = y.cpu()  # beside a pole of polygamma one rounding of bessel_j0 is thousands
         y.polygamma_(1)
         x.polygamma_(1)
-        assert_close(y, x, rtol=1e-3)
+        assert_close(y, x)
 
 
 def matrices(dtype):
