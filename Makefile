@@ -10,8 +10,7 @@ demo:
 	$(STRICT) $(PY) -m torch_aule.examples.gpt
 
 test:
-	tools/setup_env.sh test demo
-	tools/run_tests.sh
+	$(or $(PYTHON),python3) tools/run_tests.py
 
 # A minute's worth of tests, for the edit-build-test cycle.
 smoke: build

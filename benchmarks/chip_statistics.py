@@ -1,7 +1,7 @@
 """Compiles every kernel variant for GPUs that are not there, and reports registers, spills, memory and occupancy.
 
     python benchmarks/chip_statistics.py --out benchmarks/results/chips-mesa-26.2.md       (Debian or Ubuntu, x86-64)
-    python benchmarks/chip_statistics.py --smoke                                           (a minute; exit status only)
+    python benchmarks/chip_statistics.py --smoke              (a minute; exit status only; what passed is not run again)
 
 `tools/chip_compilers.sh` brings Mesa's drivers on stand-ins for the kernel's: real compilers, devices that execute
 nothing. Each chip takes three kinds of passes, in processes of their own, because a compiler may end the process:
@@ -35,7 +35,7 @@ CHIPS = {
     "gfx1201": "RDNA4", "navi31": "RDNA3", "navi33": "RDNA3", "strix1": "RDNA3.5", "navi21": "RDNA2", "vega10": "Vega",
     "vega20": "Vega 20", "m1": "Apple M1", "adreno750": "Adreno 750", "nvk": "NVIDIA Ada, by Mesa",
 }  # fmt: skip
-ASKED = ("chip_workload.py", "matrix_probes.py")
+ASKED = ("chip_statistics.py", "chip_workload.py", "matrix_probes.py")
 SMOKE = ("gfx1201", "m1", "adreno750")
 SECONDS = 150  # of processor time, for one operator or one variant
 NO_ANSWER, STATED, OTHER = "no answer", "stated layout", "order unknown"
@@ -222,6 +222,12 @@ def revision() -> str:
     return digest.hexdigest()
 
 
+def compilers(folder: Path) -> str:
+    """Which files the drivers are, and so of what version."""
+    found = sorted(folder.glob("root/usr/lib/*/libvulkan_*.so"))
+    return " ".join(f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in found)
+
+
 def measure(chip: str, folder: Path, options: argparse.Namespace) -> Result:
     result = Result(chip)
     kept = folder / f"{chip}-results.json"  # compilation takes many minutes: a run that was cut goes on
@@ -334,6 +340,7 @@ def main() -> int:
     parser.add_argument("--chips", nargs="+", choices=list(CHIPS))
     parser.add_argument("--jobs", type=int, default=2, help="chips at a time")
     parser.add_argument("--smoke", action="store_true", help="a handful of operators on three chips, no report")
+    parser.add_argument("--every", action="store_true", help="with --smoke: what passed before, too")
     parser.add_argument("--child", choices=["operators", "rows"], help=argparse.SUPPRESS)
     parser.add_argument("--tier", default=NO_ANSWER, help=argparse.SUPPRESS)
     parser.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
@@ -349,11 +356,18 @@ def main() -> int:
     missing = set(chips) - set(fetched.stdout.split())
     if missing:
         sys.exit(f"the fetched Mesa has no driver for {', '.join(sorted(missing))}")
+    passed, stamp = folder / "smoke-passed.txt", f"{revision()}\n{' '.join(chips)}\n{compilers(folder)}\n"
+    if options.smoke and not options.every and passed.exists() and passed.read_text() == stamp:
+        print("as in the last run, which passed: the same kernels, planners and compilers")
+        return 0
     with ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(lambda chip: measure(chip, folder, options), chips))
     if options.out:
         options.out.write_text(report(results))
-    return 1 if any(r.breaks_the_aim() for r in results) else 0
+    failed = any(r.breaks_the_aim() for r in results)
+    if options.smoke and not failed:
+        passed.write_text(stamp)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

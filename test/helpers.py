@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils._pytree import tree_map_only
+
+from fork_server import ForkServer
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "test" / "programs"
@@ -244,8 +247,18 @@ def interpreter() -> list[str]:
     return [launcher, sys.executable] if launcher else [sys.executable]
 
 
-def run_interpreter(*arguments: str, timeout: float = 120, **env: str | None) -> subprocess.CompletedProcess:
-    """Run a fresh interpreter; keyword arguments set environment variables (None removes one)."""
+@functools.cache
+def _server() -> ForkServer:
+    return ForkServer(interpreter(), ROOT)
+
+
+def run_interpreter(
+    *arguments: str, timeout: float = 120, fresh: bool = False, **env: str | None
+) -> subprocess.CompletedProcess:
+    """Run an interpreter that has no torch_aule; keyword arguments set environment variables (None removes one).
+
+    It has imported torch, which saves most of its start, unless it must be `fresh`, for tests of the start itself.
+    """
     environment = dict(os.environ)
     for name, value in env.items():
         if value is None:
@@ -254,19 +267,23 @@ def run_interpreter(*arguments: str, timeout: float = 120, **env: str | None) ->
             environment[name] = value
     folders = [str(ROOT), str(ROOT / "test"), environment.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-    command = [*interpreter(), *arguments]
-    done = subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
+    starts = fresh or "TORCH_DEVICE_BACKEND_AUTOLOAD" in env or not hasattr(os, "fork")  # torch reads that variable
+    if not starts and (arguments[0] == "-c" or arguments[0].endswith(".py")):
+        done = _server().run(list(arguments), environment, timeout)
+    else:
+        command = [*interpreter(), *arguments]
+        done = subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
     assert "[vulkan validation]" not in done.stderr, done.stderr  # as in this process: conftest.py
     return done
 
 
 def run_python(code: str, **options) -> subprocess.CompletedProcess:
-    """Run a few lines in a fresh interpreter; the options are those of :func:`run_interpreter`."""
+    """Run a few lines in an interpreter; the options are those of :func:`run_interpreter`."""
     return run_interpreter("-c", code, **options)
 
 
 def run_program(name: str, *arguments: str, **options) -> subprocess.CompletedProcess:
-    """Run test/programs/NAME.py in a fresh interpreter; the options are those of :func:`run_interpreter`."""
+    """Run test/programs/NAME.py in an interpreter; the options are those of :func:`run_interpreter`."""
     return run_interpreter(str(PROGRAMS / f"{name}.py"), *arguments, **options)
 
 

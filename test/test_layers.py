@@ -221,7 +221,7 @@ def test_shader_opens_with_its_head_comment(path):
 
 
 def test_kernels_that_a_run_did_not_launch_are_found(tmp_path):
-    """tools/run_tests.sh ends with this check of the kernels that all its passes launched."""
+    """tools/run_tests.py ends with this check of the kernels that the validated passes launched."""
     from kernel_coverage import UNREACHED, kernels, not_launched
 
     names = sorted(kernels() - UNREACHED.keys())

@@ -203,7 +203,7 @@ def test_kernels_of_other_devices():
 def test_matrix_units(m, k, n, kind, dtype):
     """Ragged tiles, operands that lie either way, the added matrix, k and tiles shared between workgroups.
 
-    tools/run_tests.sh runs this where lavapipe takes its cooperative matrices for it.
+    tools/run_tests.py runs this where lavapipe takes its cooperative matrices for it.
     """
     a, b = matrix(2 * m, k, "n", dtype).view(2, m, k), matrix(2 * k, n, "n", dtype).view(2, k, n)
     a = a.transpose(1, 2).contiguous().transpose(1, 2) if kind[0] == "T" else a
@@ -277,7 +277,7 @@ def test_int8():
 
 
 def test_int8_kernels_of_other_devices():
-    """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.sh)."""
+    """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.py)."""
     check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 

@@ -1,6 +1,6 @@
 """16-bit products with rows that start between 16-byte boundaries: the plan copies them to rows that do not.
 
-tools/run_tests.sh runs this where lavapipe takes its cooperative matrices too. `aligned_rows="always"` gives the small
+tools/run_tests.py runs this where lavapipe takes its cooperative matrices too. `aligned_rows="always"` gives the small
 products here the plan of large ones. Memory around operands is NaN, which one element too many would bring into a
 result, and memory around results keeps what it had.
 """

@@ -55,8 +55,9 @@ if ! "$py" -c 'import torch' 2>/dev/null; then
   say "installing torch ${TORCH_VERSION:-2.13.0}"
   "$py" -m pip install -q "torch==${TORCH_VERSION:-2.13.0}" numpy
 fi
-# The build's requirements and the extras are read from pyproject.toml: one list.
-mapfile -t needs < <("$py" - "${extras[@]}" <<'PY'
+# Of the build and of the extras, read from pyproject.toml: one list. What is installed already is left alone.
+needs_of() {
+  "$py" - "$@" <<'PY'
 import sys
 try:
     import tomllib
@@ -64,14 +65,13 @@ except ImportError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 with open("pyproject.toml", "rb") as f:
     project = tomllib.load(f)
-for line in project["build-system"]["requires"]:
-    if not line.startswith("torch"):
-        print(line)
-for extra in sys.argv[1:]:
-    print(*project["project"]["optional-dependencies"][extra], sep="\n")
+for name in sys.argv[1:]:
+    lines = project["build-system"]["requires"] if name == "build" else project["project"]["optional-dependencies"][name]
+    print(*[line for line in lines if not line.startswith("torch")], sep="\n")
 PY
-)
-if ! "$py" - "${needs[@]}" <<'PY'
+}
+are_installed() {
+  "$py" - "$@" <<'PY'
 import sys
 from importlib.metadata import PackageNotFoundError, version
 try:
@@ -88,13 +88,29 @@ for text in sys.argv[1:]:
     except PackageNotFoundError:
         sys.exit(1)
 PY
-then
+}
+install() {
+  local needs
+  mapfile -t needs < <(needs_of "$@")
+  are_installed "${needs[@]}" && return
   say "installing ${needs[*]}"
   "$py" -m pip install -q "${needs[@]}"
-fi
+}
+install build
 
+# What the build does not want comes while it runs.
+background=()
+if ((${#extras[@]})); then
+  install "${extras[@]}" &
+  background+=($!)
+fi
+if [[ " ${extras[*]} " == *" test "* ]]; then
+  tools/chip_compilers.sh >/dev/null 2>&1 || true & # who wants them fetches them again, and says what is wrong
+  background+=($!)
+fi
 say "building (minutes the first time; build-log.txt shows how far it is)"
 "$py" setup.py -q build_ext --inplace >build-log.txt 2>&1 || { grep -E 'error|Error' build-log.txt | head -40 >&2; echo "the build failed; see build-log.txt" >&2; exit 1; }
+for job in "${background[@]}"; do wait "$job"; done
 "$py" - <<'PY'
 import os
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
