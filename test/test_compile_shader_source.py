@@ -81,6 +81,7 @@ def test_a_copy_of_the_whole_block_is_unknown():
         (("params {", "layout(local_size_x = 8) in;\nparams {"), None),
         (("params {", "#pragma aule axis A 1 2\nparams {"), "bad: .*use defines"),
         (("params {", "#pragma aule tensor z read float32\nparams {"), "bad: there is no argument z"),
+        (("params {", "#pragma aule tensor n read float32\nparams {"), "bad: n is no address of a tensor"),
         (("params {", "#pragma aule feature wings\nparams {"), "bad:4: unknown feature 'wings'"),
     ],
     ids=lambda value: None,

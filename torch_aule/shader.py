@@ -85,7 +85,8 @@ class Shader:
             access = line.access if line else argument.access
             if access is None and argument.cpp_type == "uint64_t":
                 access = "read_write"
-            if (access is None or argument.count != 0) and (line or argument.cpp_type == "uint64_t"):
+            is_address = argument.cpp_type == "uint64_t" and argument.count == 0
+            if not is_address and (line or argument.cpp_type == "uint64_t"):
                 raise ShaderError(f"{name}: {argument.name} is no address of a tensor: numbers are int64_t or smaller")
             if access is None:
                 letters += _LETTERS[argument.cpp_type]
