@@ -19,7 +19,7 @@ from torch_aule._shader.compiler import (
     check_spirv,
 )
 from torch_aule._shader.decorated import source_of
-from torch_aule._shader.runtime import constant_rows, dtype_word, once, to_spirv
+from torch_aule._shader.runtime import constant_rows, once, to_spirv
 from torch_aule._shader.shader_source import TensorLine, parse_shader
 from torch_aule._shader.spirv import (
     Constant,
@@ -124,9 +124,16 @@ class Shader:
         contiguous = line is None or not line.strided
         align = argument.element.align if argument.element else 1
         if line is not None and line.dtype != "any":
-            dtype, constant = dtype_word(self.name, line.name, line.dtype, kinds)
-            if constant >= 0:
+            kind = kinds.get(line.dtype)
+            if kind is not None and kind.type == "int" and line.dtype.endswith("DTYPE"):
                 self._dtypes.append((position, line.dtype))
+                return None, 0, contiguous, align
+            dtype = getattr(torch, line.dtype, None)
+            if not isinstance(dtype, torch.dtype):
+                raise ShaderError(
+                    f"{self.name}: tensor {line.name}: '{line.dtype}' is no dtype of torch, no int constant *DTYPE, "
+                    "not any"
+                )
             return dtype, 0, contiguous, align
         if argument.element is None or line is not None:
             return None, 0, contiguous, align
