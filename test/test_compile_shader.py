@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check_python, check_replays, in_threads, needs_shader_compiler
+from helpers import check_program, check_python, check_replays, in_threads, needs_shader_compiler
 from torch_aule import _C, compile_shader
 from user_shaders import AXPB, LINEAR
 
@@ -55,6 +55,8 @@ def test_threads_and_groups(device, axpb):
         axpb(x, x, b, 1.0, n, threads=(1, 1, 1, 1))
     with pytest.raises(ValueError, match="grid is -1, not between"):
         axpb(x, x, b, 1.0, n, groups=-1)
+    with pytest.raises(ValueError, match="user_axpb: grid is 70000, not between 0 and 65535"):
+        axpb(x, x, b, 1.0, n, groups=(70000, 1))
     for threads in (-1, -64, (1, -1)):
         with pytest.raises(ValueError, match="expected threads of at least 0, but got"):
             axpb(x, x, b, 1.0, n, threads=threads)
@@ -180,7 +182,7 @@ def test_lines_of_the_package_work_too(device):
         name="gathers",
     )
     assert kernel.arguments == ("write y", "read x", "int64 stride", "uint32 n")
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64):
         x = torch.randn(300).mul(5).to(dtype)
         y = torch.empty(100, device=device)
         kernel(y, x.to(device)[::3], 3, 100)
@@ -192,8 +194,36 @@ def test_lines_of_the_package_work_too(device):
             name="gathers", constants={"X_DTYPE": torch.float32})  # fmt: skip
     with pytest.raises(TypeError, match="gathers: x must be a tensor on device aule, but got cpu"):
         kernel(y, x, 3, 100)
+    with pytest.raises(NotImplementedError, match="gathers: dtype ComplexFloat"):
+        kernel(y, x.to(device, torch.complex64), 3, 100)
     with pytest.raises(TypeError, match="gathers: takes 4 arguments"):
         kernel(y)
+
+
+def test_strided_tensors_where_declared(device):
+    """Any view, whose strides travel as an array; the line before a buffer takes its dtype from torch."""
+    kernel = compile_shader(
+        """
+        #pragma aule tensor x read float32 strided
+        layout(buffer_reference, scalar) writeonly buffer Out { float v[]; };
+        params { Out y; uint64_t x; int64_t strides[2]; uint rows, cols; };
+        #include <aule/common/dtype.glsl>
+        void main() {
+          uint i = gl_GlobalInvocationID.x;
+          if (i >= rows * cols) return;
+          int64_t at = int64_t(i / cols) * strides[0] + int64_t(i % cols) * strides[1];
+          y.v[i] = F32Ref(x + uint64_t(at) * 4).v;
+        }""",
+        name="gather_2d",
+    )
+    base = torch.randn(37, 90)
+    view, y = base.to(device)[1:, 2::3].t(), torch.empty(30, 36, device=device)
+    kernel(y, view, view.stride(), 30, 36)
+    assert torch.equal(y.cpu(), base[1:, 2::3].t())
+    with pytest.raises(ValueError, match="gather_2d: y must be contiguous"):
+        kernel(y.t(), view, view.stride(), 30, 36)
+    with pytest.raises(TypeError, match="gather_2d: x must be of dtype Float, but is Half"):
+        kernel(y, view.half(), view.stride(), 30, 36)
 
 
 def test_one_stream_orders_what_buffers_declare(device):
@@ -213,6 +243,25 @@ def test_one_stream_orders_what_buffers_declare(device):
         mine += 1
         want = want * 0.5 + 2
     close(mine, want, 1e-5)
+
+
+def test_two_streams(device, axpb):
+    """What one stream writes, another reads, and is done with before it is written again."""
+    n = 1 << 18
+    x, zero = torch.randn(n), torch.zeros(n, device=device)
+    source, middle, out = x.to(device), torch.empty(n, device=device), torch.empty(n, device=device)
+    first, second = torch.Stream(device=device), torch.Stream(device=device)
+    current = torch.aule.current_stream()
+    first.wait_stream(current)
+    for round in range(5):
+        with first:
+            first.wait_stream(second)  # the reader of the last round
+            axpb(middle, source, zero, float(round), n)
+        with second:
+            second.wait_stream(first)
+            axpb(out, middle, zero, 2.0, n)
+    current.wait_stream(second)
+    close(out, x.double() * 8, 1e-6)
 
 
 @pytest.mark.skipif(torch.aule.Graph is None, reason="torch.accelerator.Graph exists from torch 2.12 on")
@@ -322,6 +371,27 @@ def test_defines_and_constants(device):
         compile_shader(source, name="scaled", defines={"FACTOR": 1}, constants={"SCALES": 1.0})
 
 
+def test_a_define_names_its_value(device):
+    """`OP` as `add` is `OP_add`, too, as the axes of the package's own shaders are."""
+    source = """
+        layout(buffer_reference, scalar) buffer Data { int v; };
+        params { Data x; int by; };
+        void main() {
+        #if defined(OP_add)
+          x.v += by * TIMES;
+        #else
+          x.v *= by * TIMES;
+        #endif
+        }"""
+    x = torch.tensor([5], dtype=torch.int32, device=device)
+    add, mul = (
+        compile_shader(source, name="step", defines={"OP": op, "TIMES": 2}, group_size=(1,)) for op in ("add", "mul")
+    )
+    add(x, -4)
+    mul(x, 3)
+    assert x.item() == (5 - 8) * 6
+
+
 def test_a_local_size_that_is_a_constant(device):
     source = "layout(local_size_x_id = 0) in;\nlayout(constant_id = 0) const int LOCAL = 64;\n" + LINEAR
     x, zero, y = torch.ones(100, device=device), torch.zeros(100, device=device), torch.zeros(100, device=device)
@@ -341,6 +411,30 @@ def test_shared_memory_and_features_are_refused_in_time(device):
         compile_shader(source, name="holds")(x, x, x, 1.0, 4)
 
 
+def test_the_guard_of_loops_watches_these_kernels(device):
+    """Where a driver ends long loops, a kernel that was cut is an error, not a wrong number."""
+    limit = _C.device_properties(0)["driver_loop_limit"]
+    if limit == 0:
+        pytest.skip("this driver ends no loops")
+    kernel = compile_shader(
+        """
+        layout(buffer_reference, scalar) buffer Data { int v; };
+        params { Data x; int n; };
+        void main() {
+          int total = 0;
+          for (int i = 0; i < n; ++i) total += x.v;
+          x.v = total;
+        }""",
+        name="long_walk", group_size=(1,),
+    )  # fmt: skip
+    x = torch.ones(1, dtype=torch.int32, device=device)
+    kernel(x, limit // 2)
+    assert x.item() == limit // 2
+    kernel(x, 3 * limit)
+    with pytest.raises(RuntimeError, match="long_walk"):
+        torch.aule.synchronize()
+
+
 def test_prepare(device, axpb):
     kernel = compile_shader(AXPB, name="user_prepared", group_size=(48,))
     before = len(_C.active_pipelines(0))
@@ -352,6 +446,10 @@ def test_prepare(device, axpb):
 def test_threads_compile_one_shader(device):
     source = AXPB.replace("a * x", "(a + 1.5) * x")
     assert len(set(in_threads(lambda _: compile_shader(source, name="user_threads")))) == 1
+
+
+def test_kernels_that_nobody_holds_are_freed():
+    assert check_program("many_kernels", timeout=300).strip() == "good"
 
 
 USES = f"""

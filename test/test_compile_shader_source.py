@@ -81,6 +81,12 @@ def test_a_copy_of_the_whole_block_is_unknown():
         (("params {", "layout(local_size_x = 8) in;\nparams {"), None),
         (("params {", "#pragma aule axis A 1 2\nparams {"), "bad: .*use defines"),
         (("params {", "#pragma aule tensor z read float32\nparams {"), "bad: there is no argument z"),
+        (("params {", "#pragma aule tensor x looks float32\nparams {"), "bad:4: tensor x: 'looks' is neither read"),
+        (("params {", "#pragma aule tensor n read float32\nparams {"), "bad: n is no address of a tensor"),
+        (
+            ("params {", "layout(constant_id = 0) const int N = 1;\n#pragma aule tensor x read N\nparams {"),
+            "bad: tensor x: 'N' is no dtype of torch, no int constant",
+        ),
         (("params {", "#pragma aule feature wings\nparams {"), "bad:4: unknown feature 'wings'"),
     ],
     ids=lambda value: None,
@@ -93,6 +99,18 @@ def test_errors_have_the_line_of_the_source(change, text):
         return
     with pytest.raises(ShaderCompileError, match=text):
         compile_shader(source, name="bad")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_feature_that_the_device_lacks(declared):
+    """Asked for by a line of the source, or by what the SPIR-V does."""
+    if declared:
+        source = "#pragma aule feature float16\n" + AXPB
+    else:
+        source = "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n" + AXPB.replace(
+            "a * x", "float(float16_t(a) * float16_t(a)) * x"
+        )
+    assert "halves needs features" in check_program("shader_feature", source, TORCH_AULE_DISABLE_FLOAT16="1")
 
 
 def test_lines_are_counted_through_version_and_includes():

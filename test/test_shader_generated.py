@@ -68,6 +68,8 @@ def test_constants_and_a_grid_past_one_axis(device):
         compile_generated(AXPB, name="axpb_one", signature="rrwlf", constants={"LOKAL": 1})
     with pytest.raises(TypeError, match="LOCAL takes an int, not 1.5"):
         compile_generated(AXPB, name="axpb_one", signature="rrwlf", constants={"LOCAL": 1.5})
+    with pytest.raises(TypeError, match="LOCAL takes an int, not True"):
+        compile_generated(AXPB, name="axpb_bool", signature="rrwlf", constants={"LOCAL": True})
 
 
 def needs_float64(device):
@@ -266,6 +268,45 @@ def test_prepare_makes_the_pipeline(device):
     assert out.cpu().unique().tolist() == [5.0] and _C.active_pipelines(0).count("prepared(24)") == 1
     with pytest.raises(RuntimeError, match="aule:63 does not exist|invalid device index 63"):
         kernel.prepare(63)
+
+
+def test_the_same_source_is_the_same_kernel(device, axpb):
+    """A name is registered once, however often it is asked for; another name is another kernel."""
+    assert compile_generated(AXPB, name="axpb_generated", signature="rrwlf") is axpb
+    assert compile_generated(AXPB, name="axpb_generated", signature="rrmlf").id == axpb.id  # of equal SPIR-V
+    other = compile_generated(AXPB, name="axpb_renamed", signature="rrwlf")
+    assert other.id != axpb.id and other.name == "axpb_renamed"
+    names = [name for name, _, supported in _C.registered_kernels() if supported]
+    assert names.count("axpb_generated") == 1 and names.count("axpb_renamed") == 1
+
+
+def test_equal_spirv_is_one_pipeline(device):
+    def prepared(name, local):
+        kernel = compile_generated(AXPB, name=name, signature="rrwlf", constants={"LOCAL": local})
+        kernel.prepare()
+        return kernel
+
+    held = [prepared("axpb_first", 16)]
+    before = len(_C.active_pipelines(0))
+    held.append(prepared("axpb_shared", 16))
+    assert len(_C.active_pipelines(0)) == before
+    held.append(prepared("axpb_shared", 56))
+    assert _C.active_pipelines(0)[before:] == ["axpb_shared(56)"]
+
+
+def test_shared_memory_follows_constants(device, axpb):
+    """More than the device has is refused before its driver sees it."""
+    source = AXPB.replace("struct Params", "layout(constant_id = 1) const uint WORDS = 64;\nstruct Params").replace(
+        "void main() {", "shared uint words[WORDS];\nvoid main() {\n  words[gl_LocalInvocationIndex % WORDS] = 1;"
+    )
+    holds = lambda **given: compile_generated(source, name="holds", signature="rrwlf", constants=given)  # noqa: E731
+    assert axpb.shared_bytes() == 0 and holds().shared_bytes() == 256 and holds(WORDS=1000).shared_bytes() == 4000
+    x, zero, out = torch.ones(8, device=device), torch.zeros(8, device=device), torch.empty(8, device=device)
+    holds()(x, zero, out, 8, 3.0, 1)
+    assert out.tolist() == [3.0] * 8
+    limit = _C.device_properties(0)["max_shared_bytes"]
+    with pytest.raises(RuntimeError, match=rf"holds wants {limit + 16} bytes of shared memory"):
+        holds(WORDS=limit // 4 + 4)(x, zero, out, 8, 1.0, 1)
 
 
 def test_threads_compile_prepare_and_launch(device):

@@ -19,7 +19,7 @@ from torch_aule._shader.compiler import (
     check_spirv,
 )
 from torch_aule._shader.decorated import source_of
-from torch_aule._shader.runtime import constant_rows, dtype_word, once, to_spirv
+from torch_aule._shader.runtime import constant_rows, once, to_spirv
 from torch_aule._shader.shader_source import TensorLine, parse_shader
 from torch_aule._shader.spirv import (
     Constant,
@@ -85,7 +85,8 @@ class Shader:
             access = line.access if line else argument.access
             if access is None and argument.cpp_type == "uint64_t":
                 access = "read_write"
-            if (access is None or argument.count != 0) and (line or argument.cpp_type == "uint64_t"):
+            is_address = argument.cpp_type == "uint64_t" and argument.count == 0
+            if not is_address and (line or argument.cpp_type == "uint64_t"):
                 raise ShaderError(f"{name}: {argument.name} is no address of a tensor: numbers are int64_t or smaller")
             if access is None:
                 letters += _LETTERS[argument.cpp_type]
@@ -123,9 +124,16 @@ class Shader:
         contiguous = line is None or not line.strided
         align = argument.element.align if argument.element else 1
         if line is not None and line.dtype != "any":
-            dtype, constant = dtype_word(self.name, line.name, line.dtype, kinds)
-            if constant >= 0:
+            kind = kinds.get(line.dtype)
+            if kind is not None and kind.type == "int" and line.dtype.endswith("DTYPE"):
                 self._dtypes.append((position, line.dtype))
+                return None, 0, contiguous, align
+            dtype = getattr(torch, line.dtype, None)
+            if not isinstance(dtype, torch.dtype):
+                raise ShaderError(
+                    f"{self.name}: tensor {line.name}: '{line.dtype}' is no dtype of torch, no int constant *DTYPE, "
+                    "not any"
+                )
             return dtype, 0, contiguous, align
         if argument.element is None or line is not None:
             return None, 0, contiguous, align

@@ -5,42 +5,25 @@ They raise rather than return a number, since a monitor would show it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch_aule import _C
 from torch_aule._utils import DeviceLike, checked_index
 
 __all__ = ["can_device_access_peer", "clock_rate", "memory_usage", "power_draw", "temperature", "utilization"]
 
 
-def _unknown(what: str, device: DeviceLike):
-    name = _C.device_properties(checked_index(device))["name"]
-    raise NotImplementedError(
-        f"torch.aule cannot tell {what} of {name}: Vulkan has no query for it. Ask the vendor's own tool or library."
-    )
+def _unknown(name: str, what: str, summary: str, elsewhere: str = "") -> Callable[[DeviceLike], int]:
+    """The query `name`, which raises for every device that exists; `elsewhere` says what is known instead."""
 
+    def query(device: DeviceLike = None) -> int:
+        own = _C.device_properties(checked_index(device))["name"]
+        raise NotImplementedError(
+            f"torch.aule cannot tell {what} of {own}: Vulkan has no query for it. Ask the vendor's own tool or library."
+        )
 
-def utilization(device: DeviceLike = None) -> int:
-    """Percent of the time in which the device was busy: not known.
-
-    Parameters
-    ----------
-    device : torch.device, str or int, optional
-        Default: the current device.
-
-    Returns
-    -------
-    int
-        Never.
-
-    Raises
-    ------
-    NotImplementedError
-        Always: Vulkan does not tell.
-    """
-    return _unknown("the utilization", device)
-
-
-def memory_usage(device: DeviceLike = None) -> int:
-    """Percent of the time in which the device's memory was read or written: not known.
+    query.__name__ = query.__qualname__ = name
+    query.__doc__ = f"""{summary}: not known.
 
     Parameters
     ----------
@@ -50,77 +33,26 @@ def memory_usage(device: DeviceLike = None) -> int:
     Returns
     -------
     int
-        Never. Bytes in use are in :func:`torch.aule.mem_get_info`.
+        Never.{elsewhere}
 
     Raises
     ------
     NotImplementedError
         Always: Vulkan does not tell.
     """
-    return _unknown("how busy the memory is", device)
+    return query
 
 
-def temperature(device: DeviceLike = None) -> int:
-    """Degrees Celsius: not known.
-
-    Parameters
-    ----------
-    device : torch.device, str or int, optional
-        Default: the current device.
-
-    Returns
-    -------
-    int
-        Never.
-
-    Raises
-    ------
-    NotImplementedError
-        Always: Vulkan does not tell.
-    """
-    return _unknown("the temperature", device)
-
-
-def power_draw(device: DeviceLike = None) -> int:
-    """Milliwatts: not known.
-
-    Parameters
-    ----------
-    device : torch.device, str or int, optional
-        Default: the current device.
-
-    Returns
-    -------
-    int
-        Never.
-
-    Raises
-    ------
-    NotImplementedError
-        Always: Vulkan does not tell.
-    """
-    return _unknown("the power draw", device)
-
-
-def clock_rate(device: DeviceLike = None) -> int:
-    """Clock in MHz: not known.
-
-    Parameters
-    ----------
-    device : torch.device, str or int, optional
-        Default: the current device.
-
-    Returns
-    -------
-    int
-        Never.
-
-    Raises
-    ------
-    NotImplementedError
-        Always: Vulkan does not tell.
-    """
-    return _unknown("the clock rate", device)
+utilization = _unknown("utilization", "the utilization", "Percent of the time in which the device was busy")
+memory_usage = _unknown(
+    "memory_usage",
+    "how busy the memory is",
+    "Percent of the time in which the device's memory was read or written",
+    " Bytes in use are in :func:`torch.aule.mem_get_info`.",
+)
+temperature = _unknown("temperature", "the temperature", "Degrees Celsius")
+power_draw = _unknown("power_draw", "the power draw", "Milliwatts")
+clock_rate = _unknown("clock_rate", "the clock rate", "Clock in MHz")
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:

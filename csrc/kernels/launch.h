@@ -7,8 +7,8 @@
 //   launch(stream, kernel::softmax(), {.in_dtype = DType::f32, .local = 64}, p, args, Grid{rows});
 //
 // `kernel::NAME(axis values...)` is generated for every shader (kernels_<family>.gen.h); the result names one SPIR-V
-// variant. A kernel that is compiled at run time has a KernelId too (kernels/registry.h) and goes through
-// launch_kernel. Specialization constants are given by name (kernels/spec.h).
+// variant. A kernel that is compiled at run time has a KernelId too (kernels/registry.h) and goes through FixedKernel
+// (kernels/fixed_kernel.h). Specialization constants are given by name (kernels/spec.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>

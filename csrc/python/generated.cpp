@@ -130,7 +130,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
                                 item_bytes, contiguous, align});
     }
     const Constants all(py::cast<std::vector<ConstantRow>>(py::handle(constants)));
-    source.constants = all.words(source.name, py::reinterpret_borrow<py::dict>(given), [](const Constant&) {});
+    source.constants = all.words(source.name, py::reinterpret_borrow<py::dict>(given));
     auto kernel = std::make_unique<const GeneratedKernel>(std::move(source));
     auto self = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
     if (!self) return nullptr;

@@ -1,6 +1,7 @@
-// Python numbers as C++ ones. Errors name the kernel, and its constant or parameter.
+// Python numbers as C++ ones. Errors name the kernel, and its constant or argument.
 #pragma once
 #include <bit>
+#include <cstring>
 
 #include "ops/tensor/tensor_arg.h"
 #include "python/bindings.h"
@@ -83,38 +84,36 @@ class Constants {
       defaults_[number] = otherwise;
     }
   }
-  template <class Refused>
-  std::vector<uint32_t> words(const std::string& kernel, const py::dict& given, const Refused& refused) const {
+  std::vector<uint32_t> words(const std::string& kernel, const py::dict& given) const {
     std::vector<uint32_t> result = defaults_;
     size_t used = 0;
     for (const Constant& c : all_) {
       PyObject* value = PyDict_GetItemString(given.ptr(), c.name.c_str());
       if (value == nullptr) continue;
-      refused(c);
       result[c.number] = c.word(kernel, value);
       ++used;
     }
-    if (used != given.size()) unknown(kernel, "constant", given, all_);
+    if (used != given.size()) unknown(kernel, given);
     return result;
   }
-  [[noreturn]] static void unknown(const std::string& kernel, const char* what, const py::dict& given,
-                                   const auto& known) {
+
+ private:
+  [[noreturn]] void unknown(const std::string& kernel, const py::dict& given) const {
     for (const auto& [key, value] : given) {
       const auto text = py::cast<std::string>(py::str(key));
       std::string names;
       bool found = false;
-      for (const auto& k : known) {
-        found |= k.name == text;
-        names += (names.empty() ? "" : ", ") + k.name;
+      for (const Constant& c : all_) {
+        found |= c.name == text;
+        names += (names.empty() ? "" : ", ") + c.name;
       }
       if (!found)
-        throw py::value_error(kernel + ": there is no " + what + " " + text +
+        throw py::value_error(kernel + ": there is no constant " + text +
                               "; there is: " + (names.empty() ? "none" : names));
     }
-    throw py::value_error(kernel + ": a " + what + " is given twice");
+    throw py::value_error(kernel + ": a constant is given twice");
   }
 
- private:
   std::vector<Constant> all_;
   std::vector<uint32_t> defaults_;
 };

@@ -5,7 +5,9 @@
 #define AULE_NAN uintBitsToFloat(0x7fc00000u)
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_nan(int64_t x) { return false; }
+bool is_finite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
 #ifdef AULE_DOUBLE
+bool is_finite(double x) { return (unpackDouble2x32(x).y & 0x7fffffffu) < 0x7ff00000u; }
 bool is_nan(double x) {
   uvec2 u = unpackDouble2x32(x);
   return (u.y & 0x7fffffffu) > 0x7ff00000u || ((u.y & 0x7fffffffu) == 0x7ff00000u && u.x != 0u);

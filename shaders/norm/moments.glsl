@@ -1,10 +1,5 @@
-// Count, mean and sum of squared deviations; C is their type.
+// Count, mean and sum of squared deviations; C is their type. Include after norm/rowwise.glsl.
 struct Moments { C n, mean, m2; };
-#ifdef C_double
-bool is_finite(C x) { return (unpackDouble2x32(x).y & 0x7fffffffu) < 0x7ff00000u; }
-#else
-bool is_finite(C x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
-#endif
 // Squares that overflow give an infinite m2, and a row of 0 as on the CPU: infinity - infinity would be NaN, or 0.
 Moments moments(C n, C shift, C s1, C s2) {
   C m = n == C(0) ? C(0) : s1 / n;

@@ -2,10 +2,8 @@
 // do. Squares that overflow make that sum infinite, and the mean stays a number as far as the elements are.
 struct State { C n, mean, m2; };
 #ifdef C_double
-bool is_finite(C x) { return (unpackDouble2x32(x).y & 0x7fffffffu) < 0x7ff00000u; }
 C no_number() { return packDouble2x32(uvec2(0u, 0x7ff80000u)); }
 #else
-bool is_finite(C x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
 C no_number() { return uintBitsToFloat(0x7fc00000u); }
 #endif
 

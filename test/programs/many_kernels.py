@@ -4,23 +4,16 @@ import gc
 
 import torch
 
-import torch_aule  # noqa: F401
-from torch_aule import _C
-from torch_aule._shader import compile_kernel, runtime
+from torch_aule import _C, compile_shader
+from torch_aule._shader import runtime
 
 SOURCE = """
-#pragma aule tensor x read float32
-#pragma aule tensor out_ write float32
-// out_[i] = x[i] * FACTOR
-layout(local_size_x = 64) in;
-struct Params { uint64_t x, out_; uint n; };
-#include "common/params.glsl"
-#include "common/indexing.glsl"
-#include "common/dtype.glsl"
+layout(buffer_reference, scalar) readonly buffer In { float v[]; };
+layout(buffer_reference, scalar) writeonly buffer Out { float v[]; };
+params { In x; Out y; uint n; };
 void main() {
-  uint64_t i = linear_invocation();
-  if (i >= p.n) return;
-  F32Ref(p.out_ + i * 4).v = F32Ref(p.x + i * 4).v * FACTOR;
+  uint i = gl_GlobalInvocationID.x;
+  if (i < n) y.v[i] = x.v[i] * FACTOR;
 }"""
 
 runtime.KEPT = 8
@@ -30,11 +23,11 @@ out = torch.empty_like(on_device)
 
 
 def times(factor):
-    return compile_kernel(SOURCE, name="times", defines={"FACTOR": f"{factor}.0"})
+    return compile_shader(SOURCE, name="times", defines={"FACTOR": f"{factor}.0"})
 
 
 def run(kernel):
-    kernel(on_device, out, grid=2, params={"n": 100})
+    kernel(on_device, out, 100)
 
 
 def live():
@@ -63,7 +56,7 @@ run(times(3))  # forgotten long ago
 assert torch.equal(out.cpu(), x * 3)
 run(held)
 assert torch.equal(out.cpu(), x * 1000)
-assert times(1000).id == held.id  # one kernel, whoever made it again
+assert times(1000)._kernel.id == held._kernel.id  # one kernel, whoever made it again
 graph.replay()
 assert torch.equal(out.cpu(), x * 2000)
 

@@ -7,13 +7,13 @@ import sys
 
 import torch
 
-import torch_aule  # noqa: F401
-from torch_aule._shader import compile_kernel, compiler
+from torch_aule import compile_shader
+from torch_aule._shader import compiler
 
 source, *cached = sys.argv[1:]
 if cached:
     compiler.HephaistosCompiler.compile = compiler.ProgramCompiler.compile = None
-kernel = compile_kernel(source, name="axpb")
+kernel = compile_shader(source, name="axpb")
 x = torch.ones(4, device="aule")
-kernel(x, x, x, grid=1, params={"n": 4, "a": 2.0})
+kernel(x, x, x, 2.0, 4)
 print(x.tolist())

@@ -6,10 +6,6 @@ The build uses this package before torch_aule has its extension: nothing here im
 
 
 def __getattr__(name: str):
-    if name in ("Kernel", "compile_kernel"):
-        from torch_aule._shader import runtime
-
-        return getattr(runtime, name)
     if name == "compile_generated":
         from torch_aule._shader.generated import compile_generated
 

@@ -66,7 +66,8 @@ def compile_generated(
     Raises
     ------
     ShaderError
-        With name and line, as `compile_kernel`.
+        With name and line, if the source does not compile or has what shaders must not have. A CompilerMissing says
+        what to install.
     ValueError
         If the signature does not fit `Params`.
     """
