@@ -11,6 +11,8 @@ from helpers import assert_close, in_threads
 from torch_aule import _C
 from torch_aule._inductor.graphs import MOST_ALIVE, WARM_UPS
 
+pytestmark = pytest.mark.validated
+
 
 def test_two_calls_run_as_they_are_then_one_is_captured(device):
     ran = []

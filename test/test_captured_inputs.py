@@ -7,6 +7,8 @@ from captured_functions import graphed, warm
 from helpers import assert_close
 from torch_aule._inductor.graphs import MOST_ALIVE, WARM_UPS
 
+pytestmark = pytest.mark.validated
+
 LAYOUTS = {
     "dense": lambda t: t,
     "transposed": lambda t: t.t(),

@@ -11,6 +11,8 @@ from helpers import check_program, check_python, check_replays, in_threads, need
 from torch_aule import _C, compile_shader
 from user_shaders import AXPB, LINEAR
 
+pytestmark = pytest.mark.validated
+
 needs_shader_compiler()
 
 

@@ -7,6 +7,8 @@ import torch
 
 from helpers import like_strided
 
+pytestmark = pytest.mark.validated
+
 COMPLEX = [torch.complex64, torch.complex128, torch.complex32]
 REALS = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 

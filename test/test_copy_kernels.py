@@ -5,6 +5,8 @@ import torch
 
 from helpers import ALL_DTYPES, assert_close, layouts, random_tensor, to_device
 
+pytestmark = pytest.mark.validated
+
 DTYPES = [*ALL_DTYPES, torch.float64]
 
 

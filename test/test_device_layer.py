@@ -38,10 +38,13 @@ ON_DEVICE = [
 ]
 ON_DEVICE += ["long_loops", "tables", "out_of_memory", "threads", "stress", "beyond_one_allocation", "added_kernels"]
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or not GEN.is_dir() or shutil.which(CXX) is None,
-    reason="needs a source checkout that was built, and a C++ compiler",
-)
+pytestmark = [
+    pytest.mark.validated,
+    pytest.mark.skipif(
+        sys.platform == "win32" or not GEN.is_dir() or shutil.which(CXX) is None,
+        reason="needs a source checkout that was built, and a C++ compiler",
+    ),
+]
 
 
 def newest_header():

@@ -7,6 +7,8 @@ from torch.utils.dlpack import DLDeviceType, to_dlpack
 
 from helpers import ALL_DTYPES, random_tensor
 
+pytestmark = pytest.mark.validated
+
 
 @pytest.mark.parametrize("dtype", [*ALL_DTYPES, torch.complex64], ids=str)
 @pytest.mark.parametrize("by_capsule", [True, False], ids=["capsule", "tensor"])

@@ -10,6 +10,8 @@ import torch
 from helpers import check_program, check_python, run_program, run_python
 from torch_aule import _C
 
+pytestmark = pytest.mark.validated
+
 WORK = "x = torch.arange(1000.0, device='aule'); y = (x.clone() * 2).sum(); assert y.item() == 999000.0\n"
 HEAD = "import torch, torch_aule\nfrom torch_aule import _C\n"
 

@@ -5,6 +5,8 @@ import torch
 
 from helpers import assert_close
 
+pytestmark = pytest.mark.validated
+
 
 def test_capture_and_replay(device):
     x = torch.zeros(1000, device=device)

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from helpers import assert_close
 from torch_aule import graphs
 
+pytestmark = pytest.mark.validated
+
 
 def pair_of(model, device):
     """The same model twice on the device."""

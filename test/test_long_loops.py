@@ -7,6 +7,8 @@ import torch
 from helpers import check_program, check_python
 from torch_aule import _C
 
+pytestmark = pytest.mark.validated
+
 SHOW = """
 import torch, torch_aule
 torch.empty(1, device="aule")

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.validated]
 
 MIB = 2**20
 

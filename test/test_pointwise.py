@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from helpers import ALL_DTYPES, FLOATS, INTS, ROOT, assert_close, assert_close_to_cpu, layouts, random_tensor, to_device
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.validated]
 
 ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_(\w+)\((\d+), (\w+), (\w+),", re.MULTILINE)
 

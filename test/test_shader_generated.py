@@ -9,6 +9,8 @@ from helpers import check_program, check_replays, in_threads, needs_shader_compi
 from torch_aule import _C
 from torch_aule._shader import ShaderError, compile_generated
 
+pytestmark = pytest.mark.validated
+
 needs_shader_compiler()
 
 AXPB = """

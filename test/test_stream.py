@@ -5,6 +5,8 @@ import torch
 
 from helpers import assert_close, in_threads
 
+pytestmark = pytest.mark.validated
+
 
 def test_objects(device):
     s = torch.Stream(device=device)

@@ -5,6 +5,8 @@ import threading
 import pytest
 import torch
 
+pytestmark = pytest.mark.validated
+
 
 def within(seconds, condition):
     """Whether a condition is true before the time is over, asked every 10 ms."""

@@ -10,12 +10,12 @@ failed; the times of its tests are build/tests/JOB.xml. Shards are balanced by t
 The passes:
 
 set-up            packages, drivers, the build
-plain             all tests on the installed driver
-validated         the tests marked so instead: validation layers with synchronisation validation; they launch every kernel
-current           `-m current_lavapipe` on a current lavapipe with cooperative matrices, where one can be fetched
-validated current what of it is marked so, under the layers
-without shuffles  `-m without_shuffles` there, without shuffles between lanes
-narrow, wide      `-m vector_widths` with the narrowest and the widest vectors, and so subgroups, of lavapipe
+plain             on the installed driver: all tests but
+validated         those marked so, under the validation layers with synchronisation validation: they launch every kernel
+current           on a current lavapipe with cooperative matrices: `-m current_lavapipe`
+validated current what of that is marked validated
+without shuffles  there, without shuffles between lanes: `-m without_shuffles`
+narrow, wide      with the narrowest and the widest vectors, and so subgroups, of lavapipe: `-m vector_widths`
 chips             all kernels with the compilers of chips that are not there
 windows           the layers below Torch with a compiler for Windows
 """

@@ -93,9 +93,10 @@ def _processor() -> str:
 def report(times: Times, kept: Times) -> None:
     """Prints the passes, and which are slower than their rows in the table."""
     (wall,) = times.wall.values()
-    print(f"== seconds, {times.state}: {wall:.0f}, of which " + ", ".join(
-        f"{name} {took[times.state]:.0f}" for name, took in times.passes.items()
-    ))
+    print(
+        f"== seconds, {times.state}: {wall:.0f}, of which "
+        + ", ".join(f"{name} {took[times.state]:.0f}" for name, took in times.passes.items())
+    )
     for name, took in [("all", {times.state: wall}), *times.passes.items()]:
         row = (kept.wall if name == "all" else kept.passes.get(name, {})).get(times.state)
         if row and took[times.state] > DRIFT * row:
