@@ -267,8 +267,8 @@ def run_interpreter(
             environment[name] = value
     folders = [str(ROOT), str(ROOT / "test"), environment.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-    starts = fresh or "TORCH_DEVICE_BACKEND_AUTOLOAD" in env or not hasattr(os, "fork")  # torch reads that variable
-    if not starts and (arguments[0] == "-c" or arguments[0].endswith(".py")):
+    forked = not fresh and hasattr(os, "fork") and (arguments[0] == "-c" or arguments[0].endswith(".py"))
+    if forked and all(name.startswith("TORCH_AULE_") for name in env):  # torch's own are read by its import
         done = _server().run(list(arguments), environment, timeout)
     else:
         command = [*interpreter(), *arguments]

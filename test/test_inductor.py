@@ -308,7 +308,8 @@ def test_importing_torch_aule_imports_no_compiler():
         """
 import sys, torch, torch_aule
 print([m for m in ("torch._inductor", "torch._dynamo") if m in sys.modules])
-"""
+""",
+        fresh=True,
     )
     assert text.strip() == "[]"
 
