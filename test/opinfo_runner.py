@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from helpers import like_strided
 from opinfo_compare import Comparison, compare, tolerances, widen
 
-# Each sample would look through the stack, and the sources of its frames, for a unittest.TestCase to note itself in: two
-# thirds of a test's time, and no test here is one.
+# Each sample would look through the stack, and the sources of its frames, for a unittest.TestCase to note itself in:
+# two thirds of a test's time, and no test here is one.
 common_utils.extract_test_fn = lambda: None
 
 # Results are random or unset: only their shapes and dtypes are compared.
