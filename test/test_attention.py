@@ -67,6 +67,7 @@ def test_head_sizes(dim, v_dim, length):
     check(run(q, k, v, grad, causal=True), reference(q, k, v, grad, causal=True), torch.float32)
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("dim", [16, 40])
 def test_the_family_for_gpus(override, dim):
     override(attention_variant="simt")

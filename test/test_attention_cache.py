@@ -8,7 +8,7 @@ import torch
 import torch_aule
 from attention_reference import DECODE, TOLERANCE, poison
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 every_family = pytest.mark.parametrize("family", [*DECODE, "simd", "simt"], indirect=True)
 

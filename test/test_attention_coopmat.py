@@ -39,6 +39,7 @@ def test_ragged_lengths_in_groups(dtype):
     compare(dtype, (2, 4, 2, 45, 77, 16, 16))
 
 
+@pytest.mark.validated
 def test_whole_tiles(dtype):
     compare(dtype, (1, 2, 1, 64, 128, 16, 16))
 
@@ -208,6 +209,7 @@ def test_operands_straight_from_memory(dtype, override):
 SQUARE_BLOCKS = "8,1,16,1,1" if ON_CPU else "8,1,32,1,1"  # dK/dV: as many keys as dQ has queries
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("mib", ["64", "0.05"])
 def test_ds_workspace(dtype, mib, override):
     """dQ as a product of the dS that the pass for dK and dV left in a workspace: whole, and in chunks of two halves."""

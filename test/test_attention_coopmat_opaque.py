@@ -29,6 +29,7 @@ def test_groups_of_ragged_lengths_causal(dtype):
     compare(dtype, (2, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
 
 
+@pytest.mark.validated
 def test_whole_tiles(dtype):
     compare(dtype, (1, 2, 1, 64, 128, 16, 16))
 

@@ -6,6 +6,8 @@ import torch
 import torch_aule
 from helpers import FLOATS, assert_close
 
+pytestmark = pytest.mark.validated
+
 
 def tables(rows, half, dtype=torch.float32):
     angles = torch.outer(torch.arange(rows).double(), 10000 ** (-torch.arange(half).double() / half))

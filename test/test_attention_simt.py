@@ -6,7 +6,7 @@ import torch
 from attention_reference import check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 # As the override attention_tiles takes them.
 FEW_LANES = "32,8,8,2,8,1,2,1,1,32"

@@ -7,7 +7,7 @@ import torch_aule
 from attention_reference import DECODE, check, check_dropout, inputs, reference, run
 from torch_aule.attention import active_attention_variants
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 lanes_only = pytest.mark.parametrize("family", DECODE[1:], indirect=True)
 

@@ -9,6 +9,8 @@ import torch
 from attention_reference import assert_near, poison
 from matrix_units import ON_CPU, has_matrices
 
+pytestmark = pytest.mark.validated
+
 varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch.nn.attention.varlen exists from torch 2.10 on")
 varlen_attn = varlen.varlen_attn
 ACCEPTS = inspect.signature(varlen_attn).parameters  # they grow from release to release

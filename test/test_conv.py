@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 from helpers import assert_close, check_program
 
+pytestmark = pytest.mark.validated
+
 CONVS = [  # dims, channels in, out, spatial, kernel, options
     (1, 3, 5, (17,), (3,), {}),
     (1, 4, 6, (16,), (5,), dict(stride=2, padding=2, groups=2)),

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close, layouts, like_strided, run_program
 
+pytestmark = pytest.mark.validated
+
 unpool2d, unpool3d = torch.ops.aten.max_unpool2d, torch.ops.aten.max_unpool3d
 POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 UNPOOL = {1: F.max_unpool1d, 2: F.max_unpool2d, 3: F.max_unpool3d}

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import assert_close
 
+pytestmark = pytest.mark.validated
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("width", [1, 7, 8, 64])

@@ -5,6 +5,8 @@ import torch
 
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts
 
+pytestmark = pytest.mark.validated
+
 RAW = [
     torch.float32,
     torch.bfloat16,

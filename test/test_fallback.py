@@ -200,6 +200,7 @@ def test_strict_context(device):
     assert torch.aule.is_strict()  # what TORCH_AULE_STRICT says
 
 
+@pytest.mark.validated
 def test_operators_that_look_composite(device):
     """These reach kernels of their own on this device, not the CPU, nor an internal error."""
     torch.manual_seed(0)

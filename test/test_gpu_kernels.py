@@ -15,15 +15,17 @@ def test_unaligned_rows(subgroups):
     check("gpu_unaligned_rows", subgroups)
 
 
-@pytest.mark.parametrize("subgroups", [True, False])
+@pytest.mark.parametrize("subgroups", [pytest.param(True, marks=pytest.mark.validated), False])
 def test_rows(subgroups):
     check("gpu_rows", subgroups)
 
 
+@pytest.mark.validated
 def test_columns():
     check("gpu_columns")
 
 
+@pytest.mark.validated
 def test_transposes():
     check("gpu_transposes")
 
@@ -32,6 +34,6 @@ def test_elements():
     check("gpu_elements")
 
 
-@pytest.mark.parametrize("subgroups", [True, False])
+@pytest.mark.parametrize("subgroups", [pytest.param(True, marks=pytest.mark.validated), False])
 def test_losses(subgroups):
     check("gpu_losses", subgroups)

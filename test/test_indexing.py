@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, like_strided
 
+pytestmark = pytest.mark.validated
+
 EVERY = [*FLOATS, *INTS, torch.bool, torch.float64, torch.complex64, torch.complex128]
 ADDABLE = [*FLOATS, *INTS, torch.bool, torch.float64, torch.complex64]
 

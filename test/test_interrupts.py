@@ -8,7 +8,6 @@ import torch
 from helpers import check_program
 
 pytestmark = [
-    pytest.mark.validated,
     pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process on Windows"),
     pytest.mark.skipif(
         torch.aule.get_device_properties().kind != "cpu",

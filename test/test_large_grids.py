@@ -15,8 +15,6 @@ from torch._inductor.utils import run_and_get_code
 import torch_aule
 from helpers import check_program
 
-pytestmark = pytest.mark.validated
-
 ROW = 32768
 GROUPS = (ROW + 1, 40_001, 65_537)
 GUARD = 256  # elements before and after a result

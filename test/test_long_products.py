@@ -447,6 +447,7 @@ def test_random_numbers_to_the_last_element(device):
     assert torch.equal(torch.randperm(n, device="aule").cpu().sort()[0], torch.arange(n))
 
 
+@pytest.mark.validated
 def test_multinomial_passes_over_many_zeros(device):
     weights = torch.zeros(3 * N)
     weights[2 * N :] = 1

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 REDUCTIONS = ["mean", "sum", "none"]
 

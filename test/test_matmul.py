@@ -57,6 +57,7 @@ def test_long_k(m, k, n, a, b):
     check(torch.mv, x, y[:, 0])
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("transposed", [False, True])
 def test_long_k_batches(transposed):
     a, b, c = random_tensor(3, 33, 450), random_tensor(3, 450, 50), random_tensor(3, 33, 50)
@@ -73,6 +74,7 @@ def test_empty(m, k, n):
     check(lambda c, a, b: torch.addmm(c, a, b, beta=2), random_tensor(m, n), random_tensor(m, k), random_tensor(k, n))
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.int16, torch.float64])
 def test_exact_dtypes(dtype):
     a, b, c = random_tensor(13, 21, dtype=dtype), random_tensor(21, 35, dtype=dtype), random_tensor(13, 35, dtype=dtype)
@@ -112,6 +114,7 @@ def test_infinity_stays_in_its_column():
     check(torch.mm, a, torch.ones(5, 9))
 
 
+@pytest.mark.validated
 def test_in_place_and_out():
     a, b, c = random_tensor(17, 17), random_tensor(17, 17), random_tensor(17, 17)
     check(lambda c, a, b: c.clone().addmm_(a, b, beta=0.3), c, a, b)
@@ -125,6 +128,7 @@ def test_in_place_and_out():
     assert_close(torch.mm(da, db, out=da), a @ b, atol=1e-4)
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_batches(dtype):
     a, b = random_tensor(6, 11, 20, dtype=dtype), random_tensor(6, 20, 9, dtype=dtype)
@@ -182,6 +186,7 @@ def test_bad_arguments():
         torch.mm(a, torch.ones(4, 2))
 
 
+@pytest.mark.validated
 def test_kernels_of_other_devices():
     """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
     check_program("matmul_other_devices", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
@@ -276,11 +281,13 @@ def test_int8():
         torch._int_mm(torch.ones(4, 4, device="aule"), torch.ones(4, 4, device="aule"))
 
 
+@pytest.mark.validated
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.py)."""
     check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
+@pytest.mark.validated
 def test_lower_precision():
     """Products of 16-bit pieces, where the device has matrix units for them: float16 pieces on lavapipe."""
     check_program(

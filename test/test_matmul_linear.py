@@ -184,6 +184,7 @@ def test_addmm_activation(dtype):
     torch.testing.assert_close(out.cpu(), F.relu(0.5 * c + 2 * a @ b), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.validated
 def test_kernels_of_gpus():
     """All of this again with the kernels of GPUs, whose epilogue is in the product: one kernel and one rounding."""
     if FUSED:

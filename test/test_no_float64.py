@@ -18,6 +18,7 @@ without_float64 = pytest.mark.skipif(not HERE, reason="runs in the process that 
 N = 20_000
 
 
+@pytest.mark.validated
 @pytest.mark.skipif(HERE, reason="starts the others")
 def test_in_a_process_without_float64():
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", __file__]

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close, layouts
 
+pytestmark = pytest.mark.validated
+
 ROUND = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 

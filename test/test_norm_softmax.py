@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 SHAPES = [((5, 64), 1), ((3, 7, 13), 1), ((3, 7, 13), 0), ((6, 1000), -1), ((1,), 0), ((17, 3), 1), ((2, 4, 5, 8), 2)]
 

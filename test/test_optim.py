@@ -5,7 +5,7 @@ import torch
 
 from helpers import assert_close, random_tensor
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 SHAPES = [(3, 5), (1,), (), (1030,), (2, 0), (40, 33)]
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from helpers import ALL_DTYPES, FLOATS, INTS, ROOT, assert_close, assert_close_to_cpu, layouts, random_tensor, to_device
 
-pytestmark = [pytest.mark.smoke, pytest.mark.validated]
+pytestmark = pytest.mark.smoke
 
 ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_(\w+)\((\d+), (\w+), (\w+),", re.MULTILINE)
 
@@ -96,6 +96,7 @@ SPECIAL = [
 ]
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize(
     "name", [n for k, n, f in UNARY if k not in ("INT",) and n not in ("trigamma", "digamma", "special_log_ndtr")]
 )
@@ -157,6 +158,7 @@ def test_promotion(device, name, a):
         torch.testing.assert_close(result.cpu().float(), expected.float(), rtol=2e-2, atol=1e-2, equal_nan=True)
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
 def test_layouts(device, dtype):
     x, y = random_tensor(3, 4, 5, 6, dtype=dtype), random_tensor(3, 4, 5, 6, dtype=dtype)
@@ -167,12 +169,14 @@ def test_layouts(device, dtype):
     assert_close_to_cpu(lambda t: torch.logical_not(t.permute(2, 0, 1)[1::2]), a)
 
 
+@pytest.mark.validated
 def test_many_dimensions(device):
     x = random_tensor(*[2] * 12).permute(11, 3, 5, 1, 0, 2, 4, 7, 6, 8, 10, 9)
     y = random_tensor(*[2] * 12)
     assert_close_to_cpu(torch.add, x, y)
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1023,), (1, 1, 5)])
 def test_shapes(device, shape):
     x = random_tensor(*shape)
@@ -258,6 +262,7 @@ def test_nan_propagates(device):
         assert_close_to_cpu(f, x)
 
 
+@pytest.mark.validated
 def test_clamp(device):
     x, low, high = random_tensor(40), random_tensor(40) - 1, random_tensor(40) + 1
     assert_close_to_cpu(lambda t: t.clamp(-0.5, 0.5), x)
@@ -274,6 +279,7 @@ def test_clamp(device):
     assert_close(y, x.clamp(-0.1, 0.1))
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_where_and_masked_fill(device, dtype):
     x, y, mask = (
@@ -336,6 +342,7 @@ LOSSES = {
 }  # fmt: skip
 
 
+@pytest.mark.validated
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_loss(device, name, reduction):
@@ -363,6 +370,7 @@ def test_integers(device):
     assert_close_to_cpu(torch.bitwise_not, random_tensor(9, dtype=torch.bool))
 
 
+@pytest.mark.validated
 def test_other_arguments(device):
     x = random_tensor(4, 31)
     s = torch.tensor(SPECIAL)
@@ -383,6 +391,7 @@ def test_other_arguments(device):
     assert_close(y[1:], (x[1:] + 1) * 2)
 
 
+@pytest.mark.validated
 def test_float64(device):
     x, y = random_tensor(5, 40, dtype=torch.float64), random_tensor(5, 40, dtype=torch.float64)
     for f in [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.lt, torch.remainder]:
@@ -402,6 +411,7 @@ def test_float64(device):
     assert_close_to_cpu(lambda a, b: a * b, x.float(), torch.tensor(3.0, dtype=torch.float64))
 
 
+@pytest.mark.validated
 def test_errors(device):
     x = torch.ones(3, device=device)
     with pytest.raises(RuntimeError):

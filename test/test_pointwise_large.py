@@ -5,6 +5,8 @@ import torch
 
 from helpers import assert_close, assert_close_to_cpu, random_tensor
 
+pytestmark = pytest.mark.validated
+
 # Whole workgroups of 256 in one launch and in two (512 workgroups are a row of the grid), and what is left over.
 SIZES = [1 << 16, (1 << 16) + 5, 256 * (512 * 2 + 3) + 129]
 

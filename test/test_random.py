@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from dropout_mask import philox
 from helpers import FLOATS, assert_close
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 N = 1 << 17
 

@@ -7,6 +7,8 @@ import torch
 
 from helpers import ALL_DTYPES, FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
+pytestmark = pytest.mark.validated
+
 DIMS = [None, 0, 1, -1, (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 
 

@@ -5,6 +5,8 @@ import torch
 
 from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, random_tensor
 
+pytestmark = pytest.mark.validated
+
 
 @pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float64, *INTS, torch.bool], ids=str)

@@ -5,6 +5,8 @@ import torch
 
 from helpers import assert_close
 
+pytestmark = pytest.mark.validated
+
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("bias", [True, False])

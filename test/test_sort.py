@@ -5,6 +5,8 @@ import torch
 
 from helpers import ALL_DTYPES, assert_close, assert_close_to_cpu, layouts, random_tensor
 
+pytestmark = pytest.mark.validated
+
 NAN = float("nan")
 
 

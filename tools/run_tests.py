@@ -14,7 +14,7 @@ plain             on the installed driver: all tests but
 validated         those marked so, under the validation layers with synchronisation validation: they launch every kernel
 current           on a current lavapipe with cooperative matrices: `-m current_lavapipe`
 validated current what of that is marked validated
-without shuffles  there, without shuffles between lanes: `-m without_shuffles`
+without shuffles  there, without shuffles between lanes, under the layers: `-m without_shuffles`
 narrow, wide      with the narrowest and the widest vectors, and so subgroups, of lavapipe: `-m vector_widths`
 chips             all kernels with the compilers of chips that are not there
 windows           the layers below Torch with a compiler for Windows
@@ -82,12 +82,13 @@ def passes(long: bool) -> list[Pass]:
     everywhere = validation if long else {}
     # Each process adds a line for each kernel that it launches.
     logged = {**validation, "TORCH_AULE_KERNEL_LOG": str(OUT / "kernels.log")}
+    no_shuffles = {"TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE": "1"}
     return [
         Pass("plain", "not validated", everywhere, shards=5),
         Pass("validated", "validated", logged, shards=2),
         Pass("current", "current_lavapipe and not validated", everywhere, on_current=True, shards=2),
         Pass("validated current", "current_lavapipe and validated", logged, on_current=True),
-        Pass("without shuffles", "without_shuffles", {"TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE": "1"}, on_current=True),
+        Pass("without shuffles", "without_shuffles", {**logged, **no_shuffles}, on_current=True),
         Pass("narrow", "vector_widths", {"LP_NATIVE_VECTOR_WIDTH": "128"}),
         Pass("wide", "vector_widths", {"LP_NATIVE_VECTOR_WIDTH": "512"}),
     ]
