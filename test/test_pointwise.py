@@ -96,7 +96,6 @@ SPECIAL = [
 ]
 
 
-@pytest.mark.validated
 @pytest.mark.parametrize(
     "name", [n for k, n, f in UNARY if k not in ("INT",) and n not in ("trigamma", "digamma", "special_log_ndtr")]
 )
@@ -169,14 +168,12 @@ def test_layouts(device, dtype):
     assert_close_to_cpu(lambda t: torch.logical_not(t.permute(2, 0, 1)[1::2]), a)
 
 
-@pytest.mark.validated
 def test_many_dimensions(device):
     x = random_tensor(*[2] * 12).permute(11, 3, 5, 1, 0, 2, 4, 7, 6, 8, 10, 9)
     y = random_tensor(*[2] * 12)
     assert_close_to_cpu(torch.add, x, y)
 
 
-@pytest.mark.validated
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1023,), (1, 1, 5)])
 def test_shapes(device, shape):
     x = random_tensor(*shape)
@@ -262,7 +259,6 @@ def test_nan_propagates(device):
         assert_close_to_cpu(f, x)
 
 
-@pytest.mark.validated
 def test_clamp(device):
     x, low, high = random_tensor(40), random_tensor(40) - 1, random_tensor(40) + 1
     assert_close_to_cpu(lambda t: t.clamp(-0.5, 0.5), x)
@@ -279,7 +275,6 @@ def test_clamp(device):
     assert_close(y, x.clamp(-0.1, 0.1))
 
 
-@pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_where_and_masked_fill(device, dtype):
     x, y, mask = (
@@ -342,7 +337,6 @@ LOSSES = {
 }  # fmt: skip
 
 
-@pytest.mark.validated
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_loss(device, name, reduction):
@@ -391,7 +385,6 @@ def test_other_arguments(device):
     assert_close(y[1:], (x[1:] + 1) * 2)
 
 
-@pytest.mark.validated
 def test_float64(device):
     x, y = random_tensor(5, 40, dtype=torch.float64), random_tensor(5, 40, dtype=torch.float64)
     for f in [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.lt, torch.remainder]:
@@ -411,7 +404,6 @@ def test_float64(device):
     assert_close_to_cpu(lambda a, b: a * b, x.float(), torch.tensor(3.0, dtype=torch.float64))
 
 
-@pytest.mark.validated
 def test_errors(device):
     x = torch.ones(3, device=device)
     with pytest.raises(RuntimeError):
