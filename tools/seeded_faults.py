@@ -106,12 +106,15 @@ def local_changes() -> str:
 
 
 def build() -> str:
-    """The end of what the compilers say if they fail."""
+    """What the compilers say if they fail: their errors, or else the end."""
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    return "" if done.returncode == 0 else done.stdout[-3000:]
+    if done.returncode == 0:
+        return ""
+    errors = [line for line in done.stdout.splitlines() if re.search(r": (fatal )?error\b", line, re.IGNORECASE)]
+    return "\n".join(errors[:10]) or done.stdout[-3000:]
 
 
 def run_tests(catcher: str, *options: str) -> tuple[int, str, str]:
