@@ -181,21 +181,6 @@ def test_shapes(device, shape):
     assert_close_to_cpu(lambda t: t * 2 + 1, x)
 
 
-@pytest.mark.parametrize("n", [1, 3, 7, 13, 1023])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
-def test_nothing_behind_a_result_is_written(device, n, dtype):
-    """The last vector of a dense operand is seldom whole."""
-    x = random_tensor(n + 64, dtype=dtype)
-    on = x.to(device)
-    for part in (slice(0, n), slice(16, 16 + n)):
-        x[part].bitwise_xor_(5) if dtype == torch.uint8 else x[part].neg_()
-        on[part].bitwise_xor_(5) if dtype == torch.uint8 else on[part].neg_()
-        assert torch.equal(on.cpu(), x)
-        torch.add(x[part], 2, out=x[part])
-        torch.add(on[part], 2, out=on[part])
-        assert torch.equal(on.cpu(), x)
-
-
 def test_scalars(device):
     x, i = random_tensor(7, 9), random_tensor(7, 9, dtype=torch.int32)
     for f in [
