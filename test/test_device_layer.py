@@ -24,6 +24,7 @@ LAYERS = ("core", "vulkan", "stream", "kernels")
 FLAGS = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra"]
 FLAGS += [f"-I{d}" for d in (ROOT / "csrc", ROOT / "shaders", ROOT / "shaders" / "common", GEN, ROOT / "test" / "cpp")]
 ON_DEVICE = [
+    "barriers",
     "hazards",
     "costs",
     "queues",

@@ -50,9 +50,10 @@ void main() { atomicAdd(counts.v[linear_group()], 1u); }
 def test_as_many_workgroups_as_were_asked_for(device, groups):
     count = torch_aule.compile_shader(COUNTS, name="counts_groups", group_size=(1,))
     result = Guarded((groups,), torch.int32)
-    result.tensor.zero_()
-    count(result.tensor, groups=groups)
-    assert bool((result.tensor == 1).all())
+    for _ in range(3):  # of a kernel whose cost is unknown, the rows and the rest may be launched apart
+        result.tensor.zero_()
+        count(result.tensor, groups=groups)
+        assert bool((result.tensor == 1).all())
     result.check_neighbours()
 
 

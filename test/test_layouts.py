@@ -1,4 +1,7 @@
-"""Results lie in memory as PyTorch's do: a later view() works, and a later contiguous() copies, as elsewhere."""
+"""Results lie in memory as PyTorch's do: a later view() works, and a later contiguous() copies, as elsewhere.
+
+Nothing behind a result is written.
+"""
 
 import warnings
 
@@ -7,6 +10,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from opinfo_runner import ENTRIES
+
+from helpers import random_tensor
 
 SAMPLES = 3  # of an operator
 PARTS = 4
@@ -101,3 +106,18 @@ def test_indexing_keeps_the_order_of_dimensions():
             expected, actual = pick(host, rows), pick(device, rows.to("aule"))
             assert torch.equal(actual.cpu(), expected)
             assert strides(actual) == strides(expected)
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 13, 1023])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+def test_nothing_behind_a_result_is_written(device, n, dtype):
+    """The last vector of a dense operand is seldom whole."""
+    x = random_tensor(n + 64, dtype=dtype)
+    on = x.to(device)
+    for part in (slice(0, n), slice(16, 16 + n)):
+        x[part].bitwise_xor_(5) if dtype == torch.uint8 else x[part].neg_()
+        on[part].bitwise_xor_(5) if dtype == torch.uint8 else on[part].neg_()
+        assert torch.equal(on.cpu(), x)
+        torch.add(x[part], 2, out=x[part])
+        torch.add(on[part], 2, out=on[part])
+        assert torch.equal(on.cpu(), x)

@@ -67,3 +67,32 @@ def test_metadata_of_a_wheel_names_its_torch(tmp_path):
     lines = metadata.read_text().splitlines()
     assert f"Version: {torch_aule.__version__}+torch{minor}" in lines
     assert f"Requires-Dist: torch=={minor}.*" in lines
+
+
+def test_seeded_faults_apply_and_name_tests():
+    """Without a build; .github/workflows/nightly.yml runs the tests that each fault names."""
+    command = [sys.executable, "tools/seeded_faults.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    number = len(list((ROOT / "test/faults").glob("*.patch")))
+    assert number >= 25 and done.stdout.startswith(f"{number} faults")
+
+
+def test_stale_faults_are_found(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import seeded_faults
+
+    (path,) = (ROOT / "test/faults").glob("scan_carry_lost.patch")
+    text = path.read_text()
+    stale = tmp_path / "stale.patch"
+    for good, bad, word in (
+        ("PASS == 3", "PASS == 4", "patch"),
+        ("-k test_", "-k test_no_", "no test_no_"),
+        ("test/test_reduce_scan.py", "test/test_nowhere.py", "no file"),
+        ("Caught-by:", "Caught:", "names no test"),
+    ):
+        stale.write_text(text)
+        assert not seeded_faults.wrong_with(seeded_faults.read_fault(stale))
+        stale.write_text(text.replace(good, bad))
+        wrong = " ".join(seeded_faults.wrong_with(seeded_faults.read_fault(stale)))
+        assert word in wrong, (bad, wrong)

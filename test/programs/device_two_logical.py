@@ -27,9 +27,17 @@ y = torch.rand(5, device="aule:1")
 assert torch.equal(x.cpu(), y.cpu())
 assert torch.aule.memory_allocated(1) > 0 and torch.aule.memory_allocated(0) > 0
 torch.aule.synchronize(1)
-try:
-    a + b
-except RuntimeError as e:
-    assert "aule" in str(e)
-else:
-    raise SystemExit("two devices in one operation")
+for call in (
+    lambda: a + b,
+    lambda: torch.mm(a[:4].view(2, 2), b[:4].view(2, 2)),
+    lambda: a.index_select(0, c.long()),
+    lambda: torch.where(a > 0, a, b),
+    lambda: torch.nn.functional.layer_norm(a, (1000,), b),
+    lambda: torch.nn.functional.prelu(a, b[:1]),
+):
+    try:
+        call()
+    except RuntimeError as e:
+        assert "aule:0" in str(e) and "aule:1" in str(e), e
+    else:
+        raise SystemExit("two devices in one operation")
