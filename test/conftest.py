@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import os
 import re
 from contextlib import ExitStack
@@ -19,6 +20,11 @@ import torch  # noqa: E402
 
 from torch_aule import _C, tune  # noqa: E402
 
+# torch.manual_seed keeps a formatted stack for the day when one of these starts, which takes 1 ms each time.
+for _other in (torch.cuda, torch.xpu, torch.mtia):
+    if not _other.is_available():
+        _other.manual_seed_all = lambda seed: None
+
 VALIDATION = os.environ.get("TORCH_AULE_VALIDATION", "0") not in ("", "0")
 
 
@@ -28,6 +34,13 @@ def pytest_report_header(config):
     p = torch.aule.get_device_properties(0)
     state = "on" if VALIDATION else "off"
     return f"aule: {p.name}, {p.driver_name} {p.driver_info}, strict {torch.aule.is_strict()}, validation {state}"
+
+
+def pytest_collection_finish(session):
+    """What the imports have made stays: the collector need not look at it again after every few compilations."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000)
 
 
 @functools.cache
@@ -79,8 +92,11 @@ def as_gpu(monkeypatch):
 @pytest.fixture
 def fresh_compiler():
     """Nothing that was compiled before, in this process or in Inductor's caches."""
+    from torch._dynamo import guards
     from torch._inductor.utils import fresh_inductor_cache
 
+    # A number for logs, measured once the processor's caches are emptied.
+    guards.profile_guard_manager = lambda *_: 0.0
     torch._dynamo.reset()
     with fresh_inductor_cache():
         yield

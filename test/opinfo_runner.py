@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo import core
 from torch.utils._pytree import tree_flatten, tree_map
 
 from helpers import like_strided
@@ -19,7 +20,7 @@ from opinfo_compare import Comparison, compare, tolerances, widen
 
 # Each sample would look through the stack, and the sources of its frames, for a unittest.TestCase to note itself in:
 # two thirds of a test's time, and no test here is one.
-common_utils.extract_test_fn = lambda: None
+common_utils.extract_test_fn = core.extract_test_fn = lambda: None
 
 # Results are random or unset: only their shapes and dtypes are compared.
 VALUES_UNDEFINED = {

@@ -9,9 +9,8 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from opinfo_runner import ENTRIES
-
 from helpers import random_tensor
+from opinfo_runner import ENTRIES
 
 SAMPLES = 3  # of an operator
 PARTS = 4

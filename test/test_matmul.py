@@ -7,7 +7,7 @@ import torch
 
 from helpers import FLOATS, PROGRAMS, assert_close, assert_close_to_cpu, check_program, random_tensor, to_device
 
-pytestmark = pytest.mark.current_lavapipe
+pytestmark = pytest.mark.current_long
 
 # k adds rounding errors; 16-bit results are rounded once.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -74,6 +74,7 @@ def test_empty(m, k, n):
     check(lambda c, a, b: torch.addmm(c, a, b, beta=2), random_tensor(m, n), random_tensor(m, k), random_tensor(k, n))
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.int16, torch.float64])
 def test_exact_dtypes(dtype):
@@ -114,6 +115,7 @@ def test_infinity_stays_in_its_column():
     check(torch.mm, a, torch.ones(5, 9))
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_in_place_and_out():
     a, b, c = random_tensor(17, 17), random_tensor(17, 17), random_tensor(17, 17)
@@ -128,6 +130,7 @@ def test_in_place_and_out():
     assert_close(torch.mm(da, db, out=da), a @ b, atol=1e-4)
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_batches(dtype):
@@ -186,6 +189,7 @@ def test_bad_arguments():
         torch.mm(a, torch.ones(4, 2))
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_kernels_of_other_devices():
     """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
@@ -238,6 +242,7 @@ def test_few_rows(m, dtype):
     check(torch.bmm, random_tensor(3, m, 40, dtype=dtype), random_tensor(3, 40, 24, dtype=dtype), dtype=dtype)
 
 
+@pytest.mark.current_lavapipe
 def test_large_tiles_and_wide_vectors():
     """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
     check_program(
@@ -247,6 +252,7 @@ def test_large_tiles_and_wide_vectors():
     )
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_float32_of_16_bit_matrices(dtype):
     """`out_dtype`: sums that are not rounded to 16 bits, as on CUDA."""
@@ -274,6 +280,7 @@ def test_float32_of_16_bit_matrices(dtype):
         torch.mm(da[0], db[0], **wide, out=torch.empty(0, dtype=dtype, device="aule"))
 
 
+@pytest.mark.current_lavapipe
 def test_int8():
     """Exact to the last bit: of two's complement, of odd sizes, of operands that lie either way."""
     runpy.run_path(str(PROGRAMS / "matmul_int8.py"))
@@ -281,12 +288,14 @@ def test_int8():
         torch._int_mm(torch.ones(4, 4, device="aule"), torch.ones(4, 4, device="aule"))
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.py)."""
     check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_lower_precision():
     """Products of 16-bit pieces, where the device has matrix units for them: float16 pieces on lavapipe."""

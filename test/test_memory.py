@@ -129,6 +129,19 @@ def test_under_pressure_the_least_recently_used_segment_goes(device):
         torch.aule.set_per_process_memory_fraction(1.0)
 
 
+def test_cached_segments_leave_room_for_chunks_of_streams(device):
+    """Which may come from the same heap: they would fail with nothing in use but the cache."""
+    torch.aule.empty_cache()
+    free, total = torch.aule.mem_get_info()
+    room = min(128 << 20, total // 16)
+    for i in range(64):  # each is too large for those before it
+        torch.empty(total // 40 + i * (4 << 20), dtype=torch.uint8, device=device)
+    torch.aule.synchronize()
+    assert torch.aule.memory_reserved() > free // 2, "the cache did not grow"
+    assert torch.aule.mem_get_info()[0] >= room
+    torch.aule.empty_cache()
+
+
 def test_zero_bytes(device):
     before = torch.aule.memory_allocated()
     x = torch.empty(0, 5, device=device)

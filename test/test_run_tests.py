@@ -33,11 +33,12 @@ def test_shards_have_each_file_once_and_are_balanced(count):
     assert fullest - min(files[name] for name in names) <= min(seconds for seconds, _ in parts) + 1e-9
 
 
-def test_every_mark_of_a_pass_is_described_and_used():
+@pytest.mark.parametrize("long", [False, True])
+def test_every_mark_of_a_pass_is_described_and_used(long):
     described = (ROOT / "pyproject.toml").read_text()
-    for one in run_tests.passes(long=False):
+    for one in run_tests.passes(long):
         for mark in re.findall(r"\w+", one.marks):
-            if mark not in ("and", "not"):
+            if mark not in ("and", "not", "or"):
                 assert f'"{mark}: ' in described, mark
                 assert run_tests.files_with(mark), mark
         assert run_tests.files_with(one.marks)
@@ -46,6 +47,8 @@ def test_every_mark_of_a_pass_is_described_and_used():
 def test_a_pass_with_two_marks_reads_the_files_that_have_both():
     both = run_tests.files_with("validated and current_lavapipe")
     assert set(both) == set(run_tests.files_with("validated")) & set(run_tests.files_with("current_lavapipe"))
+    either = run_tests.files_with("(current_lavapipe or current_long) and not validated")
+    assert set(either) == set(run_tests.files_with("current_lavapipe")) | set(run_tests.files_with("current_long"))
     assert set(run_tests.files_with("not validated")) == {path.name for path in (ROOT / "test").glob("test_*.py")}
 
 

@@ -18,6 +18,9 @@ constexpr uint64_t kLargeSegment = 20 << 20;  // requests below kLargeOwn share 
 constexpr uint64_t kLargeOwn = 10 << 20;      // from here on a segment of its own, rounded to kLargeRound
 constexpr uint64_t kLargeRound = 2 << 20;
 constexpr double kPressure = 0.95;  // of the driver's budget: from here on cached segments are given back
+// As much of it, or a sixteenth, is left free as well: streams' chunks of parameters and copies come from the same heap
+// on some devices, and cannot have cached segments given back.
+constexpr uint64_t kRoom = 128 << 20;
 
 uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
@@ -324,7 +327,9 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   const auto budget = memory.budget();
   const auto limit = static_cast<uint64_t>(fraction_ * static_cast<double>(budget.total_bytes));
   // Under pressure the cache gives way before the driver has to say no, and for the memory fraction.
-  const auto pressure = static_cast<uint64_t>(kPressure * static_cast<double>(budget.free_bytes));
+  const uint64_t room = std::min(kRoom, budget.total_bytes / 16);
+  const auto pressure = std::min(static_cast<uint64_t>(kPressure * static_cast<double>(budget.free_bytes)),
+                                 budget.free_bytes - std::min(budget.free_bytes, room));
   const uint64_t wanted = reserved_ + size;
   const uint64_t missing = std::max(size - std::min(size, pressure), wanted - std::min(wanted, limit));
   if (missing > 0 && reserved_ > 0) {
