@@ -7,7 +7,7 @@ import torch
 
 from helpers import FLOATS, PROGRAMS, assert_close, assert_close_to_cpu, check_program, random_tensor, to_device
 
-pytestmark = pytest.mark.current_long
+pytestmark = pytest.mark.current_lavapipe
 
 # k adds rounding errors; 16-bit results are rounded once.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -27,6 +27,7 @@ def matrix(rows, cols, layout, dtype):
     return random_tensor(rows, 2 * cols, dtype=dtype)[:, ::2]
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("a", ["n", "t", "offset"])
 @pytest.mark.parametrize("b", ["n", "t", "step"])
@@ -35,6 +36,7 @@ def test_layouts(a, b, dtype):
         check(torch.mm, matrix(m, k, a, dtype), matrix(k, n, b, dtype), dtype=dtype)
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize(
     "m,k,n", [(1, 1, 1), (1, 70, 33), (33, 70, 1), (3, 5, 2), (8, 16, 8), (65, 17, 9), (2, 300, 100), (100, 40, 3)]
 )
@@ -43,6 +45,7 @@ def test_thin(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("a", ["n", "t", "step"])
 @pytest.mark.parametrize("b", ["n", "t", "offset"])
 @pytest.mark.parametrize("m,k,n", [(64, 128, 48), (73, 402, 85), (10, 1100, 213), (2, 640, 256), (1, 1100, 2003)])
@@ -57,6 +60,7 @@ def test_long_k(m, k, n, a, b):
     check(torch.mv, x, y[:, 0])
 
 
+@pytest.mark.current_long
 @pytest.mark.validated
 @pytest.mark.parametrize("transposed", [False, True])
 def test_long_k_batches(transposed):
@@ -74,7 +78,6 @@ def test_empty(m, k, n):
     check(lambda c, a, b: torch.addmm(c, a, b, beta=2), random_tensor(m, n), random_tensor(m, k), random_tensor(k, n))
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.int16, torch.float64])
 def test_exact_dtypes(dtype):
@@ -83,6 +86,7 @@ def test_exact_dtypes(dtype):
     assert_close_to_cpu(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), c, a, b)
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(45,), (37, 45), (37, 1), (1, 45), ()])
 def test_addmm_broadcast(shape, dtype):
@@ -90,6 +94,7 @@ def test_addmm_broadcast(shape, dtype):
     check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2), c, a, b, dtype=dtype)
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("m,k,n", [(64, 64, 48), (130, 72, 96), (8, 64, 128), (1, 64, 64), (33, 40, 17)])
 def test_results_are_rounded_to_nearest_even(m, k, n, dtype):
@@ -115,7 +120,6 @@ def test_infinity_stays_in_its_column():
     check(torch.mm, a, torch.ones(5, 9))
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_in_place_and_out():
     a, b, c = random_tensor(17, 17), random_tensor(17, 17), random_tensor(17, 17)
@@ -130,7 +134,6 @@ def test_in_place_and_out():
     assert_close(torch.mm(da, db, out=da), a @ b, atol=1e-4)
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_batches(dtype):
@@ -150,6 +153,7 @@ def test_batches(dtype):
     check(lambda c, a, b: torch.addbmm(c, a, b, beta=2, alpha=0.5), c, a, b, dtype=dtype)
 
 
+@pytest.mark.current_long
 @pytest.mark.vector_widths
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_vectors(dtype):
@@ -165,6 +169,7 @@ def test_long_dot():
     check(torch.dot, random_tensor(10001), random_tensor(10001))
 
 
+@pytest.mark.current_long
 def test_linear_backward():
     x, w, b = (
         random_tensor(4, 7, 33, requires_grad=True),
@@ -189,7 +194,6 @@ def test_bad_arguments():
         torch.mm(a, torch.ones(4, 2))
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_kernels_of_other_devices():
     """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
@@ -225,6 +229,7 @@ def test_matrix_units(m, k, n, kind, dtype):
     assert_close(out.double(), expected, rtol=8e-3 if dtype == torch.bfloat16 else 1e-3, atol=TOLERANCE[dtype])
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("m", [1, 3, 7, 16])
 def test_few_rows(m, dtype):
@@ -242,7 +247,6 @@ def test_few_rows(m, dtype):
     check(torch.bmm, random_tensor(3, m, 40, dtype=dtype), random_tensor(3, 40, 24, dtype=dtype), dtype=dtype)
 
 
-@pytest.mark.current_lavapipe
 def test_large_tiles_and_wide_vectors():
     """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
     check_program(
@@ -252,7 +256,6 @@ def test_large_tiles_and_wide_vectors():
     )
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_float32_of_16_bit_matrices(dtype):
     """`out_dtype`: sums that are not rounded to 16 bits, as on CUDA."""
@@ -280,7 +283,6 @@ def test_float32_of_16_bit_matrices(dtype):
         torch.mm(da[0], db[0], **wide, out=torch.empty(0, dtype=dtype, device="aule"))
 
 
-@pytest.mark.current_lavapipe
 def test_int8():
     """Exact to the last bit: of two's complement, of odd sizes, of operands that lie either way."""
     runpy.run_path(str(PROGRAMS / "matmul_int8.py"))
@@ -288,14 +290,12 @@ def test_int8():
         torch._int_mm(torch.ones(4, 4, device="aule"), torch.ones(4, 4, device="aule"))
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.py)."""
     check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 
-@pytest.mark.current_lavapipe
 @pytest.mark.validated
 def test_lower_precision():
     """Products of 16-bit pieces, where the device has matrix units for them: float16 pieces on lavapipe."""

@@ -38,7 +38,7 @@ def test_every_mark_of_a_pass_is_described_and_used(long):
     described = (ROOT / "pyproject.toml").read_text()
     for one in run_tests.passes(long):
         for mark in re.findall(r"\w+", one.marks):
-            if mark not in ("and", "not", "or"):
+            if mark not in ("and", "not"):
                 assert f'"{mark}: ' in described, mark
                 assert run_tests.files_with(mark), mark
         assert run_tests.files_with(one.marks)
@@ -47,8 +47,6 @@ def test_every_mark_of_a_pass_is_described_and_used(long):
 def test_a_pass_with_two_marks_reads_the_files_that_have_both():
     both = run_tests.files_with("validated and current_lavapipe")
     assert set(both) == set(run_tests.files_with("validated")) & set(run_tests.files_with("current_lavapipe"))
-    either = run_tests.files_with("(current_lavapipe or current_long) and not validated")
-    assert set(either) == set(run_tests.files_with("current_lavapipe")) | set(run_tests.files_with("current_long"))
     assert set(run_tests.files_with("not validated")) == {path.name for path in (ROOT / "test").glob("test_*.py")}
 
 
@@ -73,13 +71,15 @@ def test_times_of_a_run_are_kept(tmp_path, capsys):
     kept = table.read(path)
     assert (kept.wall, kept.passes, kept.tests) == ({"warm": 60.0}, run.passes, run.tests)
     assert kept.files["plain"] == pytest.approx(run.files["plain"], abs=0.06)
-    assert kept.expected("chips") == 50.0
+    assert kept.expected("chips", cold=False) == kept.expected("chips", cold=True) == 50.0
 
     cold = table.collect(tmp_path, {name: (of, 2 * took) for name, (of, took) in jobs.items()}, wall=130.0, cold=True)
     table.write(cold, kept, path)
     both = table.read(path)
     assert both.wall == {"warm": 60.0, "cold": 130.0} and both.passes["plain"] == {"warm": 22.0, "cold": 44.0}
-    assert both.files == kept.files
+    assert both.files == kept.files and both.of_files("plain", cold=False) == kept.files["plain"]
+    assert both.of_files("plain", cold=True) == kept.files["plain"]  # the same reports
+    assert both.expected("chips", cold=True) == 100.0
 
     slow = table.collect(tmp_path, {**jobs, "plain-2": ("plain", 20.0)}, wall=61.0, cold=False)
     table.report(slow, both)

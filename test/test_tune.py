@@ -101,6 +101,7 @@ def test_shapes_that_spill_are_passed_over(monkeypatch, override, capsys):
     assert "spills 8" in capsys.readouterr().err
 
 
+@pytest.mark.current_long
 def test_tuning(monkeypatch, override):
     if not torch_aule._C.matrix_layout(0, False)["known"]:
         with pytest.raises(RuntimeError, match="nothing to tune"):

@@ -86,13 +86,13 @@ def passes(long: bool) -> list[Pass]:
     everywhere = validation if long else {}
     # Each process adds a line for each kernel that it launches.
     logged = {**validation, "TORCH_AULE_KERNEL_LOG": str(OUT / "kernels.log")}
-    current = f"{'(current_lavapipe or current_long)' if long else 'current_lavapipe'} and not validated"
+    current = "current_lavapipe" if long else "current_lavapipe and not current_long"
     no_shuffles = {"TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE": "1"}
     return [
         Pass("plain", "not validated", everywhere, shards=5),
         Pass("validated", "validated", logged, shards=2),
-        Pass("current", current, everywhere, on_current=True, shards=2),
-        Pass("validated current", "current_lavapipe and validated", logged, on_current=True),
+        Pass("current", f"{current} and not validated", everywhere, on_current=True, shards=2),
+        Pass("validated current", f"{current} and validated", logged, on_current=True),
         Pass("without shuffles", "without_shuffles", {**logged, **no_shuffles}, on_current=True),
         Pass("narrow", "vector_widths", {"LP_NATIVE_VECTOR_WIDTH": "128"}),
         Pass("wide", "vector_widths", {"LP_NATIVE_VECTOR_WIDTH": "512"}),
@@ -102,9 +102,8 @@ def passes(long: bool) -> list[Pass]:
 def files_with(marks: str) -> list[str]:
     """Test files that a pass reads: those that name each of its marks. What is taken out may be a part of a file."""
     files = {path.name: path.read_text() for path in sorted((ROOT / "test").glob("test_*.py"))}
-    marks = re.sub(r"\bnot \w+", "", marks)
-    wanted = [re.findall(r"\b(?!or\b)\w+", term) for term in re.split(r"\band\b", marks) if term.strip()]
-    uses = [re.compile(rf"\bpytest\.mark\.({'|'.join(either)})\b") for either in wanted]
+    wanted = re.findall(r"\w+", re.sub(r"\bnot \w+|\band\b", "", marks))
+    uses = [re.compile(rf"\bpytest\.mark\.{mark}\b") for mark in wanted]
     return [name for name, text in files.items() if all(use.search(text) for use in uses)]
 
 
@@ -117,8 +116,8 @@ def shards(files: dict[str, float], count: int) -> list[tuple[float, list[str]]]
     return [part for part in parts if part[1]]
 
 
-def jobs_of(one: Pass, kept: test_times.Times, common: dict[str, str]) -> list[Job]:
-    known = kept.files.get(one.name, {})
+def jobs_of(one: Pass, kept: test_times.Times, common: dict[str, str], cold: bool = False) -> list[Job]:
+    known = kept.of_files(one.name, cold)
     files = {name: known.get(name, test_times.UNKNOWN_SECONDS) for name in files_with(one.marks)}
     found = []
     parts = shards(files, one.shards)
@@ -246,11 +245,11 @@ def main() -> int:
         if one.on_current and not has_current:
             print(f"== {one.name}: left out, the current lavapipe could not be fetched (see above)")
             continue
-        jobs += jobs_of(one, kept, common)
+        jobs += jobs_of(one, kept, common, cold)
     every = ["--every"] if options.long else []
     chips = [str(PYTHON), "benchmarks/chip_statistics.py", "--smoke", "--jobs", "1", *every]
-    jobs.append(Job("chips", "chips", chips, common, kept.expected("chips")))
-    jobs.append(Job("windows", "windows", ["tools/check_windows.sh"], common, kept.expected("windows")))
+    jobs.append(Job("chips", "chips", chips, common, kept.expected("chips", cold)))
+    jobs.append(Job("windows", "windows", ["tools/check_windows.sh"], common, kept.expected("windows", cold)))
     run_all(jobs, slots)
 
     failed = [job.name for job in jobs if job.status not in (0, LEFT_OUT)]

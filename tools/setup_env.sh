@@ -51,9 +51,10 @@ if [[ ! -x .venv/bin/python ]]; then
 fi
 py=$PWD/.venv/bin/python
 
+# --no-compile: what is imported is compiled then, a tenth of what these packages bring.
 if ! "$py" -c 'import torch' 2>/dev/null; then
   say "installing torch ${TORCH_VERSION:-2.13.0}"
-  "$py" -m pip install -q "torch==${TORCH_VERSION:-2.13.0}" numpy
+  "$py" -m pip install -q --no-compile "torch==${TORCH_VERSION:-2.13.0}" numpy
 fi
 # Of the build and of the extras, read from pyproject.toml: one list. What is installed already is left alone.
 needs_of() {
@@ -94,7 +95,7 @@ install() {
   mapfile -t needs < <(needs_of "$@")
   are_installed "${needs[@]}" && return
   say "installing ${needs[*]}"
-  "$py" -m pip install -q "${needs[@]}"
+  "$py" -m pip install -q --no-compile "${needs[@]}"
 }
 install build
 

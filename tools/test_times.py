@@ -39,15 +39,22 @@ class Times:
     passes: dict[str, dict[str, float]] = field(default_factory=dict)  # pass -> "warm" or "cold" -> seconds
     tests: dict[str, int] = field(default_factory=dict)  # pass -> how many ran
     files: dict[str, dict[str, float]] = field(default_factory=dict)  # pass -> file -> seconds of a warm run
+    cold_files: dict[str, dict[str, float]] = field(default_factory=dict)  # of a cold one
     slowest: list[tuple[float, str, str]] = field(default_factory=list)  # seconds, pass, test
 
     @property
     def state(self) -> str:
         return "cold" if self.cold else "warm"
 
-    def expected(self, name: str) -> float:
+    def expected(self, name: str, cold: bool) -> float:
+        """Seconds of a pass, or of one in the other state where none is known."""
         row = self.passes.get(name, {})
-        return row.get("warm", row.get("cold", 60.0))
+        return row.get("cold" if cold else "warm", next(iter(row.values()), 60.0))
+
+    def of_files(self, name: str, cold: bool) -> dict[str, float]:
+        """Seconds of the files of a pass, likewise."""
+        first, second = (self.cold_files, self.files) if cold else (self.files, self.cold_files)
+        return first.get(name) or second.get(name, {})
 
 
 def _cases(path: Path):
@@ -77,7 +84,8 @@ def collect(folder: Path, jobs: dict[str, tuple[str, float]], wall: float, cold:
             times.slowest.append((took, name, f"{file}::{test}"))
     times.passes = {name: {times.state: seconds} for name, seconds in passes.items()}
     times.tests = dict(tests)
-    times.files = {name: dict(members) for name, members in files.items()}
+    by_pass = {name: dict(members) for name, members in files.items()}
+    times.files, times.cold_files = ({}, by_pass) if cold else (by_pass, {})
     times.slowest.sort(reverse=True)
     return times
 
@@ -129,9 +137,10 @@ def read(path: Path = TABLE) -> Times:
             if row["tests"]:
                 times.tests[cells[0]] = int(row["tests"])
         else:
+            files = times.cold_files if section == "files, cold" else times.files
             for name, value in row.items():
                 if value:
-                    times.files.setdefault(name, {})[cells[0]] = float(value)
+                    files.setdefault(name, {})[cells[0]] = float(value)
     return times
 
 
@@ -143,8 +152,17 @@ def _rows(rows: list[list[str]]) -> list[str]:
     ]
 
 
+def _table_of_files(by_pass: dict[str, dict[str, float]], order) -> list[list[str]]:
+    names = [name for name in order if by_pass.get(name)]
+    rows = [["file", *names]]
+    for file in sorted({file for name in names for file in by_pass[name]}):
+        cells = [by_pass[name].get(file) for name in names]
+        rows.append([file, *("" if seconds is None else f"{seconds:.1f}" for seconds in cells)])
+    return rows
+
+
 def write(times: Times, kept: Times, path: Path = TABLE) -> None:
-    """The table with this run's numbers; those of runs in the other state stay. A cold run's files are not kept."""
+    """The table with this run's numbers; those of runs in the other state stay."""
     wall, machine = {**kept.wall, **times.wall}, {**kept.machine, **times.machine}
     runs = [["run", "seconds", "machine"]]
     runs += [[state, f"{wall[state]:.0f}", machine[state]] for state in ("warm", "cold") if state in wall]
@@ -153,14 +171,11 @@ def write(times: Times, kept: Times, path: Path = TABLE) -> None:
         took = {**kept.passes.get(name, {}), **times.passes[name]}
         cells = [f"{took[state]:.0f}" if state in took else "" for state in ("warm", "cold")]
         passes.append([name, *cells, str(times.tests.get(name, ""))])
-    by_pass = times.files if not times.cold or not kept.files else kept.files
-    names = [name for name in times.passes if by_pass.get(name)]
-    files = [["file", *names]]
-    for file in sorted({file for name in names for file in by_pass[name]}):
-        cells = [by_pass[name].get(file) for name in names]
-        files.append([file, *("" if seconds is None else f"{seconds:.1f}" for seconds in cells)])
     lines = [HEAD.rstrip()]
-    for title, rows in (("runs", runs), ("passes", passes), ("files", files)):
+    tables = [("runs", runs), ("passes", passes)]
+    tables.append(("files, warm", _table_of_files(kept.files if times.cold else times.files, times.passes)))
+    tables.append(("files, cold", _table_of_files(times.cold_files if times.cold else kept.cold_files, times.passes)))
+    for title, rows in tables:
         lines += ["", f"[{title}]", *_rows(rows)]
     path.write_text("\n".join([*lines, ""]))
 
