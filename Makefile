@@ -14,7 +14,7 @@ test:
 
 # A minute's worth of tests, for the edit-build-test cycle.
 smoke: build
-	$(STRICT) $(PY) -m pytest -q -x -m smoke
+	$(STRICT) $(PY) -m pytest -q -x -n 2 -m smoke
 
 build:
 	$(PY) setup.py -q build_ext --inplace
