@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import datetime
 import functools
+import inspect
 
 import torch
 
@@ -48,16 +49,19 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
     return _C.process_group(gloo(store, rank, size, timeout), another)
 
 
-def _for_both_devices(original):
+def _named(original):
     """Without a backend's name PyTorch serves the accelerator alone, and DDP needs tensors of the CPU, too."""
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def init(self, backend):
-        original(self, backend)
-        if self.device_backend_map == {"aule": BACKEND} and ":" not in str(backend):
-            self.device_backend_map = dict.fromkeys(_DEVICES, BACKEND)
+    def new_process_group(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        backend = torch.distributed.Backend
+        if given.arguments["backend"] == backend.UNDEFINED and backend.default_device_backend_map["aule"] == BACKEND:
+            given.arguments["backend"] = backend(BACKEND)
+        return original(*given.args, **given.kwargs)
 
-    return init
+    return new_process_group
 
 
 def _of_ours_too(original):
@@ -83,7 +87,7 @@ def _install() -> None:
     from torch.distributed import distributed_c10d as c10d
 
     c10d.Backend.register_backend(BACKEND, _create, devices=_DEVICES)
-    c10d.BackendConfig.__init__ = _for_both_devices(c10d.BackendConfig.__init__)
+    c10d._new_process_group_helper = _named(c10d._new_process_group_helper)
     c10d.monitored_barrier = torch.distributed.monitored_barrier = _of_ours_too(c10d.monitored_barrier)
     if hasattr(_C, "close_process_groups"):
         atexit.register(_C.close_process_groups, _SECONDS_AT_EXIT)

@@ -24,6 +24,14 @@ void Lane::submit(const c10::intrusive_ptr<StagedWork>& work) {
   });
 }
 
+std::vector<c10::intrusive_ptr<StagedWork>> Lane::before(const Call& call) const {
+  std::vector<c10::intrusive_ptr<StagedWork>> works;
+  std::lock_guard lock(mutex_);
+  for (const auto& work : pending_)
+    if (!work->one_peer() && (work->results_in(call.reads) || work->results_in(call.writes))) works.push_back(work);
+  return works;
+}
+
 void Lane::finish(const c10::intrusive_ptr<StagedWork>& work) {
   work->complete();
   std::lock_guard lock(mutex_);
@@ -41,8 +49,8 @@ bool Lane::close(std::chrono::milliseconds longest) {
     left = pending_;
   }
   for (const auto& work : left) {
-    work->abort();
     work->fail("the process group was shut down before it was done");
+    work->abort();
   }
   return false;
 }
@@ -66,11 +74,12 @@ void Lane::call_back(std::function<void()> task) {
 
 bool Lane::in_callback() { return t_in_callback; }
 
-c10::Stream Lane::side_stream(c10::DeviceIndex device) {
+c10::Stream Lane::stream(c10::DeviceIndex device, Direction direction) {
   std::lock_guard lock(mutex_);
-  const auto found = side_streams_.find(device);
-  if (found != side_streams_.end()) return found->second;
-  return side_streams_.emplace(device, runtime::private_stream(device)).first->second;
+  const std::pair key{device, direction};
+  const auto found = streams_.find(key);
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(key, runtime::private_stream(device)).first->second;
 }
 
 std::string Lane::who() const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/tasks.h"
@@ -21,13 +22,17 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   c10d::Backend& gloo() { return *gloo_; }
   void submit(const c10::intrusive_ptr<StagedWork>& work);
+  // Collectives under way that write what `call` reads or writes: it must come after them.
+  std::vector<c10::intrusive_ptr<StagedWork>> before(const Call& call) const;
   void call_back(std::function<void()> task);
   void drain() { starting_.drain(); }  // until gloo has all that was submitted
   // Waits for what is pending, not longer than that, and fails what is left. Returns whether nothing was.
   bool close(std::chrono::milliseconds longest);
   void failed(std::exception_ptr error);  // a collective's: gloo's connections are of no use any more
   std::exception_ptr failure() const;
-  c10::Stream side_stream(c10::DeviceIndex device);
+  // Of the lane's own: copies back wait for no later copies to the host, which wait for the program.
+  enum class Direction { to_host, from_host };
+  c10::Stream stream(c10::DeviceIndex device, Direction direction);
   std::string who() const;
   static bool in_callback();  // whether this thread runs callbacks of futures
 
@@ -36,7 +41,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   const c10::intrusive_ptr<c10d::Backend> gloo_;
   mutable std::mutex mutex_;
-  std::map<c10::DeviceIndex, c10::Stream> side_streams_;
+  std::map<std::pair<c10::DeviceIndex, Direction>, c10::Stream> streams_;
   std::vector<c10::intrusive_ptr<StagedWork>> pending_;
   std::exception_ptr failure_;
   Tasks starting_{1};

@@ -9,7 +9,7 @@
 namespace aule::distributed {
 namespace {
 
-constexpr auto kShutdown = std::chrono::seconds(5);
+constexpr auto kShutdown = std::chrono::seconds(2);
 
 std::mutex g_mutex;
 std::set<ProcessGroupAule*>& groups() {
@@ -52,12 +52,22 @@ void ProcessGroupAule::close(std::chrono::milliseconds longest) {
 }
 
 Lane& ProcessGroupAule::lane() {
-  std::lock_guard lock(mutex_);
-  TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
-  std::shared_ptr<Lane>& lane = lanes_[Lane::in_callback() ? 1 : 0];
-  if (!lane) lane = std::make_shared<Lane>(another_());
-  if (const auto failure = lane->failure()) std::rethrow_exception(failure);
-  return *lane;
+  const int which = Lane::in_callback() ? 1 : 0;
+  // Making a lane takes the interpreter's lock, with which others may wait for `mutex_`.
+  const std::lock_guard one_makes(making_);
+  std::shared_ptr<Lane> found;
+  {
+    std::lock_guard lock(mutex_);
+    TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
+    found = lanes_[which];
+  }
+  if (!found) {
+    found = std::make_shared<Lane>(another_());
+    std::lock_guard lock(mutex_);
+    lanes_[which] = found;
+  }
+  if (const auto failure = found->failure()) std::rethrow_exception(failure);
+  return *found;
 }
 
 c10d::Backend& ProcessGroupAule::host() {
@@ -87,6 +97,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device d
   if (!device.is_cpu()) {
     runtime::check_not_forked();
     TORCH_CHECK(!runtime::is_capturing(device.index()), call.name, ": collectives cannot be captured into a graph");
+    if (!call.one_peer)
+      for (const auto& work : lane.before(call)) work->wait(kNoTimeout);
   }
   auto work = c10::make_intrusive<StagedWork>(lane.shared_from_this(), std::move(call), device, rank_, ++sequence_);
   lane.submit(work);

@@ -3,6 +3,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -74,12 +75,12 @@ class ProcessGroupAule final : public c10d::Backend {
                        const c10d::ReduceScatterOptions& opts);
   WorkPtr receive(Tensors& tensors, c10d::OpType type, int from, int tag);
 
-  std::mutex mutex_;
+  std::mutex making_, mutex_;
   std::shared_ptr<Lane> lanes_[2];
   MakeGloo another_;
   bool closed_ = false;
   bool coalescing_ = false;
-  uint64_t sequence_ = 0;
+  std::atomic<uint64_t> sequence_ = 0;
   std::vector<WorkPtr> coalesced_;
 };
 

@@ -29,32 +29,34 @@ StagedWork::StagedWork(std::shared_ptr<Lane> lane, Call call, c10::Device device
       device_(device),
       sequence_(sequence),
       who_(lane_->who()),
+      called_(device.type()),
       copied_in_(device.type()),
       copied_back_(device.type()) {
-  if (!device_.is_cpu()) copy_in();
+  if (on_device()) copy_in();
+}
+
+bool StagedWork::results_in(const std::vector<Part>& parts) const {
+  for (const Part& part : parts)
+    for (const at::Tensor& output : call_.outputs)
+      if (part.tensor.is_alias_of(output)) return true;
+  return false;
 }
 
 void StagedWork::copy_in() {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::Stream caller = runtime::current_c10_stream(device_.index());
-  side_ = lane_->side_stream(device_.index());
-  {
-    // Results are written on the side stream, too: after all that the caller's stream does with them before.
-    c10::Event before(device_.type());
-    before.record(caller);
-    before.block(*side_);
-  }
-  const c10::StreamGuard guard(*side_);
-  for (const auto* parts : {&call_.reads, &call_.writes})
-    for (const Part& part : *parts) part.tensor.record_stream(*side_);
-  if (call_.factor && call_.factor->tensor.defined()) call_.factor->tensor.record_stream(*side_);
+  called_.record(runtime::current_c10_stream(device_.index()));
+  const c10::StreamGuard guard(lane_->stream(device_.index(), Lane::Direction::to_host));
+  called_.block(guard.current_stream());
+  for (const Part& part : call_.reads) part.tensor.record_stream(guard.current_stream());
+  if (call_.factor && call_.factor->tensor.defined()) call_.factor->tensor.record_stream(guard.current_stream());
   for (const Part& part : call_.reads) copy_to_host(part, call_.factor);
-  copied_in_.record(*side_);
+  copied_in_.record(guard.current_stream());
 }
 
 void StagedWork::start(c10d::Backend& gloo) noexcept {
   try {
-    if (side_) copied_in_.synchronize();
+    // A receive may begin before the caller's stream is here; only its copy back waits for that.
+    if (on_device() && !(call_.one_peer && call_.reads.empty())) copied_in_.synchronize();
     auto inner = call_.start(gloo);
     std::lock_guard lock(mutex_);
     inner_ = std::move(inner);
@@ -74,13 +76,13 @@ void StagedWork::complete() noexcept {
   }
   if (!ended) {
     try {
-      if (inner) inner->wait();
+      TORCH_CHECK_WITH(DistBackendError, !inner || inner->wait(), "it was aborted");
     } catch (...) {
       error = described(std::current_exception());
       if (!call_.one_peer) lane_->failed(error);
     }
     try {
-      if (!error && side_) copy_back();
+      if (!error && on_device()) copy_back();
     } catch (...) {
       error = described(std::current_exception());
     }
@@ -91,9 +93,14 @@ void StagedWork::complete() noexcept {
 
 void StagedWork::copy_back() {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::StreamGuard guard(*side_);
-  for (const Part& part : call_.writes) copy_from_host(part, call_.divisor);
-  copied_back_.record(*side_);
+  const c10::StreamGuard guard(lane_->stream(device_.index(), Lane::Direction::from_host));
+  called_.block(guard.current_stream());  // the caller may have read or written the tensors before
+  for (const Part& part : call_.writes) {
+    part.tensor.record_stream(guard.current_stream());
+    copy_from_host(part, call_.divisor);
+  }
+  copied_back_.record(guard.current_stream());
+  back_ = guard.current_stream();
 }
 
 void StagedWork::fail(const std::string& reason) noexcept {
@@ -135,7 +142,7 @@ void StagedWork::release() noexcept {
 
 void StagedWork::mark_future() {
   if (exception_) return future_->setError(exception_);
-  const c10::OptionalStreamGuard guard(side_);  // on which the future records its events
+  const c10::OptionalStreamGuard guard(back_);  // on which the future records its events
   future_->markCompleted(c10::IValue(call_.outputs));
 }
 
@@ -143,7 +150,7 @@ c10::intrusive_ptr<c10::ivalue::Future> StagedWork::getFuture() {
   std::unique_lock lock(mutex_);
   if (!future_) {
     std::vector<c10::Device> devices;
-    if (side_) devices.push_back(device_);
+    if (on_device()) devices.push_back(device_);
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
     if (completed_) {
       future_marked_ = true;
@@ -176,7 +183,7 @@ bool StagedWork::wait(std::chrono::milliseconds timeout) {
 
 bool StagedWork::isCompleted() {
   std::lock_guard lock(mutex_);
-  return completed_ && (exception_ || !side_ || copied_back_.query());
+  return completed_ && (exception_ || !on_device() || copied_back_.query());
 }
 
 bool StagedWork::isSuccess() const {
@@ -185,7 +192,7 @@ bool StagedWork::isSuccess() const {
 }
 
 void StagedWork::synchronize() {
-  if (side_) copied_back_.block(runtime::current_c10_stream(device_.index()));
+  if (on_device()) copied_back_.block(runtime::current_c10_stream(device_.index()));
 }
 
 void StagedWork::abort() {

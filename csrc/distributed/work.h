@@ -39,7 +39,7 @@ class StagedWork final : public c10d::Work {
   void complete() noexcept;                  // its second, which always follows and lets go of what the work held
   void fail(const std::string& reason) noexcept;
   bool one_peer() const { return call_.one_peer; }
-  const char* name() const { return call_.name; }
+  bool results_in(const std::vector<Part>& parts) const;  // whether they share memory with the results
 
   bool wait(std::chrono::milliseconds timeout) override;
   bool isCompleted() override;
@@ -52,6 +52,7 @@ class StagedWork final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
+  bool on_device() const { return !device_.is_cpu(); }
   void copy_in();
   void copy_back();
   void end(std::exception_ptr error) noexcept;  // a second end changes nothing
@@ -65,8 +66,8 @@ class StagedWork final : public c10d::Work {
   const c10::Device device_;
   const uint64_t sequence_;
   const std::string who_;
-  std::optional<c10::Stream> side_;
-  c10::Event copied_in_, copied_back_;
+  c10::Event called_, copied_in_, copied_back_;
+  std::optional<c10::Stream> back_;  // of the copies back
   c10::intrusive_ptr<c10d::Work> inner_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool future_marked_ = false;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -226,7 +228,8 @@ def refused(call, words: str) -> None:
 
 
 if __name__ == "__main__":
-    start()
+    warnings.simplefilter("ignore", FutureWarning)  # of names that newer versions of PyTorch have in two forms
+    start(sys.argv[4])
     # Three ranks need not do again all that two did.
     dtypes = DTYPES if size == 2 or os.environ.get("TORCH_AULE_LONG_TESTS") else [torch.float32, torch.bool]
     for dtype in dtypes:
