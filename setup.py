@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent
 GEN = ROOT / "build" / "gen"
 WINDOWS = os.name == "nt"
 VERSIONS = runpy.run_path(str(ROOT / "torch_aule" / "_version.py"))
+DISTRIBUTED = torch.distributed.is_available()  # a torch may be built without
 TORCH_MINOR = ".".join(torch.__version__.split(".")[:2])  # an extension belongs to one
 # What is made: a package with its extension, or sources (sdist), which are compiled for any torch of the range.
 COMPILED = not {"bdist_wheel", "dist_info", "editable_wheel"}.isdisjoint(sys.argv)
@@ -60,6 +61,9 @@ def generate():
     for script in ("tools/generate_vulkan.py", "torch_aule/_shader/compile.py"):
         if subprocess.run([sys.executable, str(ROOT / script), "--out", str(GEN)], cwd=ROOT).returncode != 0:
             sys.exit(f"{script} failed")
+    facts, text = GEN / "torch.gen.h", f"#pragma once\n#define AULE_DISTRIBUTED {int(DISTRIBUTED)}\n"
+    if not facts.exists() or facts.read_text() != text:
+        facts.write_text(text)
 
 
 def relative(path):
@@ -150,7 +154,10 @@ class BuildAule(BuildExtension):
         precompiling = precompiles()
         process = start_precompiling(self.compiler, extension) if precompiling else None
         generate()  # meanwhile
-        extension.sources = sorted(map(relative, [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]))
+        sources = [*ROOT.glob("csrc/**/*.cpp"), *GEN.glob("*.gen.cpp")]
+        if not DISTRIBUTED:
+            sources = [path for path in sources if path.parent.name != "distributed"]
+        extension.sources = sorted(map(relative, sources))
         if process is not None and process.wait() == 0:
             os.replace(PCH / "torch.h.tmp", PCH / "torch.h.gch")
         if precompiling and (PCH / "torch.h.gch").exists():

@@ -85,7 +85,7 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import _data_parallel, _dlpack, _printing, _sharing, backend
+    from torch_aule import _data_parallel, _dlpack, _printing, _sharing, backend, distributed
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
@@ -95,6 +95,7 @@ def register() -> None:
     _dlpack.install(NAME)
     _printing.install(NAME)
     _sharing.install()
+    distributed._install()
     importlib.import_module("torch_aule._ops")
     importlib.import_module("torch_aule._aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()

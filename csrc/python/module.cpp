@@ -17,4 +17,5 @@ PYBIND11_MODULE(_C, m) {
   bind_kernels(m);
   bind_generated(m);
   bind_graphs(m);
+  bind_distributed(m);
 }

@@ -1,12 +1,16 @@
-"""Hooks for accelerate: the default device, float16, memory for ``device_map="auto"``, random state in checkpoints."""
+"""Hooks for accelerate: the default device, several processes, float16, memory for ``device_map="auto"``, random state
+in checkpoints.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from types import FunctionType, ModuleType
 
 import torch
 
+from torch_aule import distributed
 from torch_aule.integrations._patch import (
     NotAsExpected,
     Patches,
@@ -34,6 +38,37 @@ def _default_device(state: ModuleType, patches: Patches) -> None:
         return device
 
     patches.set(owner, "default_device", property(default_device, own.fset, own.fdel, own.__doc__))
+
+
+def _processes(state: ModuleType, patches: Patches) -> None:
+    """Without this a launched script would train on its own in each process: accelerate knows backends by device."""
+    owner = attribute(state, "PartialState", type)
+    prepare = attribute(owner, "_prepare_backend", FunctionType)
+    place = attribute(owner, "set_device", FunctionType)
+    parameters_of(prepare, "cpu", "sagemaker_dp", "backend")
+    kinds = attribute(state, "DistributedType", type)
+
+    @wrap(prepare)
+    def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+        found, kind = prepare(self, cpu, sagemaker_dp, backend)
+        launched = int(os.environ.get("LOCAL_RANK", "-1")) != -1 and not cpu
+        ours = self.device is None and aule_is_default() or self.device is not None and self.device.type == "aule"
+        if kind != kinds.NO or not (launched and ours and distributed.is_available()):
+            return found, kind
+        if backend is not None and distributed.BACKEND not in backend:
+            return found, kind
+        return backend or distributed.BACKEND, kinds.MULTI_GPU
+
+    @wrap(place)
+    def set_device(self):
+        if self.backend is None or distributed.BACKEND not in self.backend:
+            return place(self)
+        if self.device is None or self.device.index is None:
+            self.device = torch.device("aule", self.local_process_index % torch.aule.device_count())
+        return torch.aule.set_device(self.device)
+
+    patches.set(owner, "_prepare_backend", _prepare_backend)
+    patches.set(owner, "set_device", set_device)
 
 
 def _fp16(accelerator: ModuleType, patches: Patches) -> None:
@@ -124,6 +159,11 @@ HOOKS = [
         "accelerate", "default_device", "accelerate.state",
         "Accelerator() and PartialState() take aule where they would take the CPU (ACCELERATE_TORCH_DEVICE wins)",
         _default_device, chooses_device=True,
+    ),
+    Hook(
+        "accelerate", "processes", "accelerate.state",
+        "scripts started by torchrun or accelerate launch make one group over aule devices", _processes,
+        chooses_device=True,
     ),
     Hook("accelerate", "fp16", "accelerate.accelerator", "mixed_precision='fp16' is allowed on aule", _fp16),
     Hook(

@@ -1,0 +1,89 @@
+#include "distributed/lane.h"
+
+#include <algorithm>
+
+#include "runtime/streams.h"
+
+namespace aule::distributed {
+namespace {
+
+thread_local bool t_in_callback = false;
+
+}  // namespace
+
+Lane::Lane(c10::intrusive_ptr<c10d::Backend> gloo) : gloo_(std::move(gloo)) {}
+
+void Lane::submit(const c10::intrusive_ptr<StagedWork>& work) {
+  {
+    std::lock_guard lock(mutex_);
+    pending_.push_back(work);
+  }
+  starting_.push([lane = shared_from_this(), work] {
+    work->start(*lane->gloo_);
+    (work->one_peer() ? lane->peers_ : lane->finishing_).push([lane, work] { lane->finish(work); });
+  });
+}
+
+std::vector<c10::intrusive_ptr<StagedWork>> Lane::before(const Call& call) const {
+  std::vector<c10::intrusive_ptr<StagedWork>> works;
+  std::lock_guard lock(mutex_);
+  for (const auto& work : pending_)
+    if (!work->one_peer() && (work->results_in(call.reads) || work->results_in(call.writes))) works.push_back(work);
+  return works;
+}
+
+void Lane::finish(const c10::intrusive_ptr<StagedWork>& work) {
+  work->complete();
+  std::lock_guard lock(mutex_);
+  std::erase(pending_, work);
+}
+
+bool Lane::close(std::chrono::milliseconds longest) {
+  const auto deadline = std::chrono::steady_clock::now() + longest;
+  // In this order: each hands on to the next.
+  if (starting_.close(deadline) && finishing_.close(deadline) && peers_.close(deadline) && callbacks_.close(deadline))
+    return true;
+  std::vector<c10::intrusive_ptr<StagedWork>> left;
+  {
+    std::lock_guard lock(mutex_);
+    left = pending_;
+  }
+  for (const auto& work : left) {
+    work->fail("the process group was shut down before it was done");
+    work->abort();
+  }
+  return false;
+}
+
+void Lane::failed(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(error);
+}
+
+std::exception_ptr Lane::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Lane::call_back(std::function<void()> task) {
+  callbacks_.push([task = std::move(task)] {
+    t_in_callback = true;
+    task();
+  });
+}
+
+bool Lane::in_callback() { return t_in_callback; }
+
+c10::Stream Lane::stream(c10::DeviceIndex device, Direction direction) {
+  std::lock_guard lock(mutex_);
+  const std::pair key{device, direction};
+  const auto found = streams_.find(key);
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(key, runtime::private_stream(device)).first->second;
+}
+
+std::string Lane::who() const {
+  return "rank " + std::to_string(gloo_->getRank()) + " of " + std::to_string(gloo_->getSize());
+}
+
+}  // namespace aule::distributed

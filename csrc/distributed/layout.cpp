@@ -1,0 +1,36 @@
+#include "distributed/layout.h"
+
+#include <algorithm>
+
+namespace aule::distributed {
+namespace {
+
+int64_t aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+Layout::Layout(const std::vector<at::Tensor>& tensors, int64_t shares, std::optional<at::ScalarType> dtype)
+    : shares_(shares), device_(tensors.at(0).device()) {
+  int64_t largest = 1;
+  for (const at::Tensor& t : tensors) {
+    dtypes_.push_back(dtype.value_or(t.scalar_type()));
+    elements_.push_back(t.numel() / shares);
+    const auto size = static_cast<int64_t>(c10::elementSize(dtypes_.back()));
+    largest = std::max(largest, size);
+    offsets_.push_back(aligned(block_bytes_, size));
+    block_bytes_ = offsets_.back() + elements_.back() * size;
+  }
+  block_bytes_ = aligned(block_bytes_, largest);
+}
+
+at::Tensor Layout::share(const at::Tensor& buffer, size_t i, int64_t block) const {
+  return slice(buffer, block * block_bytes_ + offsets_[i], elements_[i], dtypes_[i]);
+}
+
+Part Layout::part(const at::Tensor& tensor, const at::Tensor& buffer, size_t i) const {
+  Part part{tensor, {}};
+  for (int64_t block = 0; block < shares_; ++block) part.host.push_back(share(buffer, i, block));
+  return part;
+}
+
+}  // namespace aule::distributed

@@ -1,0 +1,258 @@
+#include "distributed/process_group.h"
+
+#include <set>
+
+#include "distributed/checks.h"
+#include "distributed/layout.h"
+#include "runtime/streams.h"
+
+namespace aule::distributed {
+namespace {
+
+constexpr auto kShutdown = std::chrono::seconds(2);
+
+std::mutex g_mutex;
+std::set<ProcessGroupAule*>& groups() {
+  static auto* all = new std::set<ProcessGroupAule*>;
+  return *all;
+}
+
+}  // namespace
+
+ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, MakeGloo another)
+    : c10d::Backend(gloo->getRank(), gloo->getSize()), another_(std::move(another)) {
+  init();
+  lanes_[0] = std::make_shared<Lane>(gloo);
+  std::lock_guard lock(g_mutex);
+  groups().insert(this);
+}
+
+ProcessGroupAule::~ProcessGroupAule() {
+  std::lock_guard lock(g_mutex);
+  groups().erase(this);
+}
+
+void close_all(std::chrono::milliseconds longest) {
+  std::lock_guard lock(g_mutex);
+  for (ProcessGroupAule* group : groups()) group->close(longest);
+}
+
+void ProcessGroupAule::shutdown() { close(kShutdown); }
+
+void ProcessGroupAule::close(std::chrono::milliseconds longest) {
+  std::shared_ptr<Lane> open[2];
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    for (int i = 0; i < 2; ++i) open[i] = lanes_[i];
+  }
+  for (const auto& lane : open)
+    if (lane) lane->close(longest);
+}
+
+Lane& ProcessGroupAule::lane() {
+  const int which = Lane::in_callback() ? 1 : 0;
+  // Making a lane takes the interpreter's lock, with which others may wait for `mutex_`.
+  const std::lock_guard one_makes(making_);
+  std::shared_ptr<Lane> found;
+  {
+    std::lock_guard lock(mutex_);
+    TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
+    found = lanes_[which];
+  }
+  if (!found) {
+    found = std::make_shared<Lane>(another_());
+    std::lock_guard lock(mutex_);
+    lanes_[which] = found;
+  }
+  if (const auto failure = found->failure()) std::rethrow_exception(failure);
+  return *found;
+}
+
+c10d::Backend& ProcessGroupAule::host() {
+  Lane& lane = this->lane();
+  lane.drain();
+  return lane.gloo();
+}
+
+void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) {
+  std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes_)
+    if (lane) lane->gloo().setTimeout(timeout);
+}
+
+uint64_t ProcessGroupAule::getSequenceNumberForGroup() {
+  lanes_[0]->drain();
+  return lanes_[0]->gloo().getSequenceNumberForGroup();
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device device) {
+  Lane& lane = this->lane();
+  if (!device.is_cpu()) {
+    runtime::check_not_forked();
+    TORCH_CHECK(!runtime::is_capturing(device.index()), call.name, ": collectives cannot be captured into a graph");
+    if (!call.one_peer)
+      for (const auto& work : lane.before(call)) work->wait(kNoTimeout);
+  }
+  auto work = c10::make_intrusive<StagedWork>(lane.shared_from_this(), std::move(call), device, rank_, ++sequence_);
+  lane.submit(work);
+  return tracked(std::move(work));
+}
+
+void ProcessGroupAule::startCoalescing() {
+  coalescing_ = true;
+  coalesced_.clear();
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<CoalescedWork>(std::exchange(coalesced_, {}), rank_);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::barrier(const c10d::BarrierOptions& opts) {
+  // Behind what this thread's stream has recorded, where the barrier is of the device.
+  const bool of_host = !opts.device || opts.device->is_cpu();
+  const c10::Device device =
+      of_host ? c10::Device(at::kCPU)
+              : c10::Device(c10::DeviceType::PrivateUse1,
+                            opts.device->has_index() ? opts.device->index() : runtime::current_device());
+  return submit({.name = "barrier",
+                 .type = c10d::OpType::BARRIER,
+                 .start = [timeout = opts.timeout](c10d::Backend& gloo) {
+                   c10d::BarrierOptions options;
+                   options.timeout = timeout;
+                   return gloo.barrier(options);
+                 }},
+                device);
+}
+
+void ProcessGroupAule::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  host().monitoredBarrier(opts, wait_all_ranks);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c10d::OpType type,
+                                                            const Tensors& tensors, const c10d::ReduceOp& op,
+                                                            std::chrono::milliseconds timeout) {
+  check_results(name, tensors);
+  check_one_dtype(name, tensors);
+  const Reduction reduction = reduction_of(name, op, tensors[0].scalar_type(), size_);
+  const Layout layout(tensors, 1, reduction.dtype);
+  const at::Tensor buffer = layout.buffer(1);
+  Call call{.name = name, .type = type, .outputs = tensors, .factor = reduction.factor, .divisor = reduction.divisor};
+  for (size_t i = 0; i < tensors.size(); ++i) call.reads.push_back(layout.part(tensors[i], buffer, i));
+  call.writes = call.reads;
+  call.start = [numbers = buffer.view(reduction.dtype), reduction, timeout](c10d::Backend& gloo) -> WorkPtr {
+    if (numbers.numel() == 0) return {};
+    Tensors one{numbers};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduction.op;
+    options.timeout = timeout;
+    return gloo.allreduce(one, options);
+  };
+  return submit(std::move(call), tensors[0].device());
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  if (!on_device(tensors)) return tracked(host().allreduce(tensors, opts));
+  check_one("all_reduce", tensors);
+  return reduce_all("all_reduce", c10d::OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allreduce_coalesced(Tensors& tensors,
+                                                                     const c10d::AllreduceCoalescedOptions& opts) {
+  if (!on_device(tensors)) return tracked(host().allreduce_coalesced(tensors, opts));
+  return reduce_all("all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  if (!on_device(tensors)) return tracked(host().reduce(tensors, opts));
+  check_one("reduce", tensors);
+  check_results("reduce", tensors);
+  const Reduction reduction = reduction_of("reduce", opts.reduceOp, tensors[0].scalar_type(), size_);
+  const Layout layout(tensors, 1, reduction.dtype);
+  const at::Tensor buffer = layout.buffer(1);
+  Call call{.name = "reduce",
+            .type = c10d::OpType::REDUCE,
+            .reads = {layout.part(tensors[0], buffer, 0)},
+            .outputs = tensors,
+            .factor = reduction.factor,
+            .divisor = reduction.divisor};
+  if (opts.rootRank == rank_) call.writes = call.reads;
+  call.start = [numbers = buffer.view(reduction.dtype), reduction, opts](c10d::Backend& gloo) -> WorkPtr {
+    if (numbers.numel() == 0) return {};
+    Tensors one{numbers};
+    c10d::ReduceOptions options = opts;
+    options.reduceOp = reduction.op;
+    return gloo.reduce(one, options);
+  };
+  return submit(std::move(call), tensors[0].device());
+}
+
+// inputs[i]: the summands of outputs[i], whole or one tensor for each rank.
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter_sums(const char* name, c10d::OpType type,
+                                                              const Tensors& outputs,
+                                                              const std::vector<Tensors>& inputs,
+                                                              const c10d::ReduceScatterOptions& opts) {
+  check_results(name, outputs);
+  check_one_dtype(name, outputs);
+  const Reduction reduction = reduction_of(name, opts.reduceOp, outputs[0].scalar_type(), size_);
+  const Layout layout(outputs, 1, reduction.dtype);
+  const at::Tensor buffer = layout.buffer(size_);
+  Call call{.name = name, .type = type, .outputs = outputs, .factor = reduction.factor, .divisor = reduction.divisor};
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    check_tensors(name, inputs.at(i));
+    const auto pieces = static_cast<int64_t>(inputs[i].size());
+    for (int64_t j = 0; j < pieces; ++j) {
+      const at::Tensor& input = inputs[i][static_cast<size_t>(j)];
+      check_elements(name, input, outputs[i].numel() * (size_ / pieces), outputs[i].scalar_type());
+      Part part{input, {}};
+      for (int64_t block = j; block < (pieces == 1 ? size_ : j + 1); ++block)
+        part.host.push_back(layout.share(buffer, i, block));
+      call.reads.push_back(std::move(part));
+    }
+    call.writes.push_back({outputs[i], {layout.share(buffer, i, rank_)}});
+  }
+  // As gloo's own: a sum of everything, of which each rank takes its share.
+  call.start = [numbers = buffer.view(reduction.dtype), reduction, timeout = opts.timeout](c10d::Backend& gloo)
+      -> WorkPtr {
+    if (numbers.numel() == 0) return {};
+    Tensors one{numbers};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduction.op;
+    options.timeout = timeout;
+    return gloo.allreduce(one, options);
+  };
+  return submit(std::move(call), outputs[0].device());
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                                const c10d::ReduceScatterOptions& opts) {
+  if (!on_device(outputs)) return tracked(host().reduce_scatter(outputs, inputs, opts));
+  check_one("reduce_scatter", outputs);
+  check_one_list("reduce_scatter", inputs, size_);
+  return scatter_sums("reduce_scatter", c10d::OpType::REDUCE_SCATTER, outputs, inputs, opts);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                                      const c10d::ReduceScatterOptions& opts) {
+  if (!on_device({output})) return tracked(host()._reduce_scatter_base(output, input, opts));
+  return scatter_sums("reduce_scatter_tensor", c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {{input}}, opts);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
+  if (!on_device(outputs)) return tracked(host().reduce_scatter_tensor_coalesced(outputs, inputs, opts));
+  TORCH_CHECK(outputs.size() == inputs.size(), "reduce_scatter_tensor_coalesced: expected as many inputs as outputs");
+  std::vector<Tensors> summands;
+  for (const at::Tensor& t : inputs) summands.push_back({t});
+  return scatter_sums("reduce_scatter_tensor_coalesced", c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs,
+                      summands, opts);
+}
+
+}  // namespace aule::distributed

@@ -1,0 +1,89 @@
+// The c10d backend of device tensors. Tensors of the CPU go straight to its gloo delegate; those of the device are
+// packed into one pinned buffer for each collective, on which gloo works (work.h).
+#pragma once
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "distributed/lane.h"
+
+namespace aule::distributed {
+
+class ProcessGroupAule final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using MakeGloo = std::function<c10::intrusive_ptr<c10d::Backend>()>;
+
+  // `another` makes a second context, which collectives called by callbacks of futures use: these run beside the
+  // program, so in one context no order of both would be the same on all ranks.
+  ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, MakeGloo another);
+  ~ProcessGroupAule() override;
+
+  const std::string getBackendName() const override { return "aule"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return lanes_[0]->gloo().getBackendOptions(); }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override { lanes_[0]->gloo().setSequenceNumberForGroup(); }
+  uint64_t getSequenceNumberForGroup() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& lists, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  void abort() override { close(std::chrono::milliseconds(0)); }
+  void shutdown() override;
+  void close(std::chrono::milliseconds longest);  // waits that long for what is pending
+
+ private:
+  Lane& lane();  // of this thread
+  // Gloo for tensors of the CPU, once it has all that was called before.
+  c10d::Backend& host();
+  WorkPtr tracked(WorkPtr work);
+  WorkPtr submit(Call call, c10::Device device);
+  WorkPtr reduce_all(const char* name, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
+                     std::chrono::milliseconds timeout);
+  WorkPtr scatter_sums(const char* name, c10d::OpType type, const Tensors& outputs, const std::vector<Tensors>& inputs,
+                       const c10d::ReduceScatterOptions& opts);
+  WorkPtr receive(Tensors& tensors, c10d::OpType type, int from, int tag);
+
+  std::mutex making_, mutex_;
+  std::shared_ptr<Lane> lanes_[2];
+  MakeGloo another_;
+  bool closed_ = false;
+  bool coalescing_ = false;
+  std::atomic<uint64_t> sequence_ = 0;
+  std::vector<WorkPtr> coalesced_;
+};
+
+void close_all(std::chrono::milliseconds longest);  // before the interpreter ends
+
+}  // namespace aule::distributed

@@ -1,0 +1,39 @@
+// Process groups of torch.distributed, where this torch has them.
+#include "python/bindings.h"
+#include "torch.gen.h"
+#if AULE_DISTRIBUTED
+#include "distributed/process_group.h"
+#endif
+
+namespace aule::python {
+
+#if AULE_DISTRIBUTED
+namespace {
+
+c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo, py::function another) {
+  // A thread without the interpreter's lock may be the last that has it.
+  std::shared_ptr<py::function> held(new py::function(std::move(another)), [](py::function* function) {
+    if (!Py_IsInitialized()) return;
+    const py::gil_scoped_acquire gil;
+    delete function;
+  });
+  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo, [held] {
+    const py::gil_scoped_acquire gil;
+    return (*held)().cast<c10::intrusive_ptr<c10d::Backend>>();
+  });
+}
+
+}  // namespace
+#endif
+
+void bind_distributed([[maybe_unused]] py::module_& m) {
+#if AULE_DISTRIBUTED
+  m.def("process_group", &process_group);
+  m.def(
+      "close_process_groups",
+      [](double seconds) { distributed::close_all(std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3))); },
+      py::call_guard<py::gil_scoped_release>());
+#endif
+}
+
+}  // namespace aule::python

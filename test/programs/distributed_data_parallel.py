@@ -1,0 +1,128 @@
+"""DistributedDataParallel in all its forms, against one process with the batches of all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from distributed_group import device, rank, size, start
+
+STEPS, ROWS, WIDTH = 20, 8, 32
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = torch.nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(torch.nn.Module):
+    """`unused` has parameters that one step in two does not use."""
+
+    def __init__(self, unused=False):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
+        self.head = torch.nn.Linear(WIDTH, 10)
+        self.extra = torch.nn.Linear(WIDTH, WIDTH) if unused else None
+        self.calls = 0
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        if self.extra is not None and self.calls % 2:
+            x = x + self.extra(x)
+        self.calls += 1
+        return self.head(x)
+
+
+def batches():
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        x = torch.randn(size * ROWS, WIDTH, generator=generator)
+        yield x, x[:, :10].argmax(1)
+
+
+def train(model, of_rank, accumulate=False):
+    """Losses of the rank's rows, or of all rows where `of_rank` is None."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for step, (x, y) in enumerate(batches()):
+        rows = slice(None) if of_rank is None else slice(of_rank * ROWS, (of_rank + 1) * ROWS)
+        x, y = x[rows].to(device), y[rows].to(device)
+        last = not accumulate or step % 2 == 1
+        silent = contextlib.nullcontext() if last or of_rank is None else model.no_sync()
+        with silent:
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+        losses.append(loss.detach())
+        if last:
+            optimizer.step()
+            optimizer.zero_grad()
+    return torch.stack(losses)
+
+
+def compare(name, hook=None, unused=False, accumulate=False, tolerance=1e-5, **options):
+    torch.manual_seed(0)
+    model = Model(unused).to(device)
+    reference = copy.deepcopy(model)
+    if rank:  # DDP takes rank 0's
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(2)
+    parallel = DistributedDataParallel(model, bucket_cap_mb=0.01, **options)
+    if hook is not None:
+        hook(parallel)
+    losses = train(parallel, rank, accumulate)
+    dist.all_reduce(losses, op=dist.ReduceOp.AVG)
+    expected = train(reference, None, accumulate)
+    error = (losses - expected).abs().max().item()
+    assert error <= tolerance, f"{name}: losses differ by {error}"
+    assert expected[-1] < expected[0]
+    for (key, p), q in zip(parallel.module.named_parameters(), reference.parameters(), strict=True):
+        assert (p - q).abs().max().item() <= max(tolerance, 1e-4), f"{name}: {key}"
+    print(f"{name}: {error:.1e}")
+
+
+def uneven():
+    """Rank r has r + 1 batches; join() makes the others' all_reduce go on."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 1).to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with model.join(divide_by_initial_world_size=False):
+        for _ in range(rank + 1):
+            model(torch.ones(2, 4, device=device)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    weights = [torch.empty_like(model.module.weight) for _ in range(size)]
+    dist.all_gather(weights, model.module.weight.detach())
+    assert all(torch.equal(w, weights[0]) for w in weights)
+
+
+def power(parallel):
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+    parallel.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+start()
+compare("plain")
+compare("device_ids", device_ids=[rank])
+compare("static graph", static_graph=True)
+compare("views of buckets", gradient_as_bucket_view=True)
+compare("unused", unused=True, find_unused_parameters=True)
+compare("no_sync", accumulate=True)
+compare("fp16 hook", lambda p: p.register_comm_hook(None, default_hooks.fp16_compress_hook), tolerance=1e-3)
+with torch.aule.strict(False):  # it factorizes on the CPU
+    compare("PowerSGD hook", power, tolerance=0.3)
+uneven()
+dist.destroy_process_group()

@@ -1,0 +1,61 @@
+"""Programs of several processes: one of test/programs for each rank, and the end of all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from helpers import PROGRAMS, ROOT, interpreter
+
+
+class Ended(NamedTuple):
+    """What a rank left: negative statuses are signals; None, it had to be killed."""
+
+    status: int | None
+    output: str
+
+
+def run_ranks(program: str, count: int, *arguments: str, timeout: float = 60, **env: str) -> list[Ended]:
+    """Run test/programs/PROGRAM.py as `rank count store *arguments`, once for each rank, each with a device of its own.
+
+    The devices are one device, seen several times. Whoever has not ended after `timeout` seconds is killed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "test")]),
+            "TORCH_AULE_VISIBLE_DEVICES": ",".join(["0"] * count),
+            "OMP_NUM_THREADS": "1",
+            **env,
+        }
+        command = [*interpreter(), str(PROGRAMS / f"{program}.py")]
+        processes, outputs = [], [Path(folder, f"out{rank}") for rank in range(count)]
+        for rank, output in enumerate(outputs):
+            with output.open("w") as file:
+                ranked = [*command, str(rank), str(count), str(Path(folder, "store")), *arguments]
+                processes.append(
+                    subprocess.Popen(ranked, env=environment, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+                )
+        end, statuses = time.monotonic() + timeout, []
+        for process in processes:
+            try:
+                statuses.append(process.wait(max(0.1, end - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                statuses.append(None)
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        return [Ended(status, output.read_text()) for status, output in zip(statuses, outputs, strict=True)]
+
+
+def check_ranks(program: str, count: int, *arguments: str, **options) -> list[str]:
+    """Like :func:`run_ranks`, and every rank must end well; returns what they printed."""
+    ended = run_ranks(program, count, *arguments, **options)
+    bad = {rank: end for rank, end in enumerate(ended) if end.status != 0}
+    assert not bad, "\n".join(f"rank {rank}: exit status {end.status}\n{end.output}" for rank, end in bad.items())
+    return [end.output for end in ended]

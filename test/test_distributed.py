@@ -1,0 +1,61 @@
+"""Process groups over aule: every collective, groups beside each other, the order of streams, ranks that are lost."""
+
+import sys
+
+import pytest
+import torch
+
+from helpers import check_python
+from ranks import check_ranks, run_ranks
+
+
+@pytest.mark.parametrize("ranks, backend", [(2, "aule"), (3, "cpu:gloo,aule:aule")])
+def test_collectives(ranks, backend):
+    check_ranks("distributed_collectives", ranks, backend)
+
+
+def test_groups():
+    """With no backend named."""
+    check_ranks("distributed_groups", 3)
+
+
+def test_data_parallel():
+    check_ranks("distributed_data_parallel", 2)
+
+
+def test_accelerate():
+    check_ranks("distributed_accelerate", 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills with a signal")
+@pytest.mark.parametrize("how", ["killed", "killed, not destroyed", "hangs", "never comes"])
+def test_lost_rank(how):
+    *others, lost = run_ranks("distributed_lost_rank", 2, how, timeout=40)
+    assert [end.status for end in others] == [0], others
+    assert lost.status == (0 if how == "hangs" else -9), lost
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_many_groups():
+    check_ranks("distributed_many_groups", 2)
+
+
+def test_without_torch_distributed():
+    """The package imports where PyTorch has none, and says what is missing where it has no gloo."""
+    check_python(
+        "import torch.distributed as dist; dist.is_available = lambda: False\n"
+        "import torch_aule.distributed as ours\n"
+        "assert not ours.is_available() and 'aule' not in dist.Backend.backend_list"
+    )
+    check_python(
+        "import torch.distributed as dist; dist.is_gloo_available = lambda: False\n"
+        "import torch_aule\n"
+        "try: dist.init_process_group('aule', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "except RuntimeError as error: assert 'without gloo' in str(error), error\n"
+        "else: raise AssertionError('no error')"
+    )
+
+
+def test_registered():
+    assert torch.distributed.get_default_backend_for_device("aule") == "aule"
+    assert torch.distributed.get_default_backend_for_device("cpu") == "gloo"
