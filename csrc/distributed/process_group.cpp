@@ -251,8 +251,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter_tensor_coalesced
   TORCH_CHECK(outputs.size() == inputs.size(), "reduce_scatter_tensor_coalesced: expected as many inputs as outputs");
   std::vector<Tensors> summands;
   for (const at::Tensor& t : inputs) summands.push_back({t});
-  return scatter_sums("reduce_scatter_tensor_coalesced", c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs,
-                      summands, opts);
+  // Torch 2.11 has no type of its own for it.
+  return scatter_sums("reduce_scatter_tensor_coalesced", c10d::OpType::_REDUCE_SCATTER_BASE, outputs, summands, opts);
 }
 
 }  // namespace aule::distributed
