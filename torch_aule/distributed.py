@@ -41,12 +41,7 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
         raise RuntimeError("the backend 'aule' works over gloo, and this torch was built without gloo")
     if not hasattr(_C, "process_group"):
         raise RuntimeError("this torch_aule was built for a torch without torch.distributed; build it again")
-    gloo, prefix = torch.distributed.ProcessGroupGloo, torch.distributed.PrefixStore
-
-    def another():
-        return gloo(prefix("callbacks/", store), rank, size, timeout)
-
-    return _C.process_group(gloo(store, rank, size, timeout), another)
+    return _C.process_group(torch.distributed.ProcessGroupGloo(store, rank, size, timeout))
 
 
 def _named(original):

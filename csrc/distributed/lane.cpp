@@ -5,11 +5,6 @@
 #include "runtime/streams.h"
 
 namespace aule::distributed {
-namespace {
-
-thread_local bool t_in_callback = false;
-
-}  // namespace
 
 Lane::Lane(c10::intrusive_ptr<c10d::Backend> gloo) : gloo_(std::move(gloo)) {}
 
@@ -64,15 +59,6 @@ std::exception_ptr Lane::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
 }
-
-void Lane::call_back(std::function<void()> task) {
-  callbacks_.push([task = std::move(task)] {
-    t_in_callback = true;
-    task();
-  });
-}
-
-bool Lane::in_callback() { return t_in_callback; }
 
 c10::Stream Lane::stream(c10::DeviceIndex device, Direction direction) {
   std::lock_guard lock(mutex_);

@@ -24,7 +24,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void submit(const c10::intrusive_ptr<StagedWork>& work);
   // Collectives under way that write what `call` reads or writes: it must come after them.
   std::vector<c10::intrusive_ptr<StagedWork>> before(const Call& call) const;
-  void call_back(std::function<void()> task);
+  void call_back(std::function<void()> task) { callbacks_.push(std::move(task)); }
   void drain() { starting_.drain(); }  // until gloo has all that was submitted
   // Waits for what is pending, not longer than that, and fails what is left. Returns whether nothing was.
   bool close(std::chrono::milliseconds longest);
@@ -34,7 +34,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
   enum class Direction { to_host, from_host };
   c10::Stream stream(c10::DeviceIndex device, Direction direction);
   std::string who() const;
-  static bool in_callback();  // whether this thread runs callbacks of futures
 
  private:
   void finish(const c10::intrusive_ptr<StagedWork>& work);
@@ -47,7 +46,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   Tasks starting_{1};
   Tasks finishing_{1};
   Tasks peers_{1 << 16};  // sends and receives: any of them may wait for a later one
-  Tasks callbacks_{1};    // a callback may wait for a collective, so none runs on a thread that completes them
+  Tasks callbacks_{1 << 16};  // a callback may wait for the future of another collective
 };
 
 }  // namespace aule::distributed

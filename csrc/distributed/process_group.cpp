@@ -19,10 +19,9 @@ std::set<ProcessGroupAule*>& groups() {
 
 }  // namespace
 
-ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, MakeGloo another)
-    : c10d::Backend(gloo->getRank(), gloo->getSize()), another_(std::move(another)) {
+ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo)
+    : c10d::Backend(gloo->getRank(), gloo->getSize()), lane_(std::make_shared<Lane>(gloo)) {
   init();
-  lanes_[0] = std::make_shared<Lane>(gloo);
   std::lock_guard lock(g_mutex);
   groups().insert(this);
 }
@@ -40,34 +39,21 @@ void close_all(std::chrono::milliseconds longest) {
 void ProcessGroupAule::shutdown() { close(kShutdown); }
 
 void ProcessGroupAule::close(std::chrono::milliseconds longest) {
-  std::shared_ptr<Lane> open[2];
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
-    for (int i = 0; i < 2; ++i) open[i] = lanes_[i];
   }
-  for (const auto& lane : open)
-    if (lane) lane->close(longest);
+  lane_->close(longest);
 }
 
 Lane& ProcessGroupAule::lane() {
-  const int which = Lane::in_callback() ? 1 : 0;
-  // Making a lane takes the interpreter's lock, with which others may wait for `mutex_`.
-  const std::lock_guard one_makes(making_);
-  std::shared_ptr<Lane> found;
   {
     std::lock_guard lock(mutex_);
     TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
-    found = lanes_[which];
   }
-  if (!found) {
-    found = std::make_shared<Lane>(another_());
-    std::lock_guard lock(mutex_);
-    lanes_[which] = found;
-  }
-  if (const auto failure = found->failure()) std::rethrow_exception(failure);
-  return *found;
+  if (const auto failure = lane_->failure()) std::rethrow_exception(failure);
+  return *lane_;
 }
 
 c10d::Backend& ProcessGroupAule::host() {
@@ -77,14 +63,12 @@ c10d::Backend& ProcessGroupAule::host() {
 }
 
 void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) {
-  std::lock_guard lock(mutex_);
-  for (const auto& lane : lanes_)
-    if (lane) lane->gloo().setTimeout(timeout);
+  lane_->gloo().setTimeout(timeout);
 }
 
 uint64_t ProcessGroupAule::getSequenceNumberForGroup() {
-  lanes_[0]->drain();
-  return lanes_[0]->gloo().getSequenceNumberForGroup();
+  lane_->drain();
+  return lane_->gloo().getSequenceNumberForGroup();
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {

@@ -4,7 +4,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -17,17 +16,14 @@ class ProcessGroupAule final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  using MakeGloo = std::function<c10::intrusive_ptr<c10d::Backend>()>;
 
-  // `another` makes a second context, which collectives called by callbacks of futures use: these run beside the
-  // program, so in one context no order of both would be the same on all ranks.
-  ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, MakeGloo another);
+  explicit ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo);
   ~ProcessGroupAule() override;
 
   const std::string getBackendName() const override { return "aule"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return lanes_[0]->gloo().getBackendOptions(); }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return lane_->gloo().getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  void setSequenceNumberForGroup() override { lanes_[0]->gloo().setSequenceNumberForGroup(); }
+  void setSequenceNumberForGroup() override { lane_->gloo().setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
@@ -64,7 +60,7 @@ class ProcessGroupAule final : public c10d::Backend {
   void close(std::chrono::milliseconds longest);  // waits that long for what is pending
 
  private:
-  Lane& lane();  // of this thread
+  Lane& lane();  // throws if the group is destroyed or has failed
   // Gloo for tensors of the CPU, once it has all that was called before.
   c10d::Backend& host();
   WorkPtr tracked(WorkPtr work);
@@ -75,9 +71,8 @@ class ProcessGroupAule final : public c10d::Backend {
                        const c10d::ReduceScatterOptions& opts);
   WorkPtr receive(Tensors& tensors, c10d::OpType type, int from, int tag);
 
-  std::mutex making_, mutex_;
-  std::shared_ptr<Lane> lanes_[2];
-  MakeGloo another_;
+  std::mutex mutex_;
+  const std::shared_ptr<Lane> lane_;
   bool closed_ = false;
   bool coalescing_ = false;
   std::atomic<uint64_t> sequence_ = 0;

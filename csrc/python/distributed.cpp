@@ -10,17 +10,8 @@ namespace aule::python {
 #if AULE_DISTRIBUTED
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo, py::function another) {
-  // A thread without the interpreter's lock may be the last that has it.
-  std::shared_ptr<py::function> held(new py::function(std::move(another)), [](py::function* function) {
-    if (!Py_IsInitialized()) return;
-    const py::gil_scoped_acquire gil;
-    delete function;
-  });
-  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo, [held] {
-    const py::gil_scoped_acquire gil;
-    return (*held)().cast<c10::intrusive_ptr<c10d::Backend>>();
-  });
+c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo) {
+  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo);
 }
 
 }  // namespace

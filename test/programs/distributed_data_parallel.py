@@ -72,7 +72,7 @@ def train(model, of_rank, accumulate=False):
     return torch.stack(losses)
 
 
-def compare(name, hook=None, unused=False, accumulate=False, tolerance=1e-5, **options):
+def compare(name, hook=None, unused=False, accumulate=False, tolerance=1e-5, bucket_cap_mb=0.01, **options):
     torch.manual_seed(0)
     model = Model(unused).to(device)
     reference = copy.deepcopy(model)
@@ -80,7 +80,7 @@ def compare(name, hook=None, unused=False, accumulate=False, tolerance=1e-5, **o
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(2)
-    parallel = DistributedDataParallel(model, bucket_cap_mb=0.01, **options)
+    parallel = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb, **options)
     if hook is not None:
         hook(parallel)
     losses = train(parallel, rank, accumulate)
@@ -123,6 +123,7 @@ compare("unused", unused=True, find_unused_parameters=True)
 compare("no_sync", accumulate=True)
 compare("fp16 hook", lambda p: p.register_comm_hook(None, default_hooks.fp16_compress_hook), tolerance=1e-3)
 with torch.aule.strict(False):  # it factorizes on the CPU
-    compare("PowerSGD hook", power, tolerance=0.3)
+    # One bucket: its callbacks call collectives, and the callbacks of several come in no certain order.
+    compare("PowerSGD hook", power, tolerance=0.3, bucket_cap_mb=25)
 uneven()
 dist.destroy_process_group()
