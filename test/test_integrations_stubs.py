@@ -52,10 +52,14 @@ def stubs(tmp_path, monkeypatch, device):
     (package / "util/__init__.py").write_text("from sentence_transformers.util.environment import get_device_name\n")
     (package / "model.py").write_text("from sentence_transformers.util import get_device_name\n")
     monkeypatch.syspath_prepend(tmp_path)
-    registry = Registry([*lightning.HOOKS, *sentence_transformers.HOOKS, *ultralytics.HOOKS])
+    hooks = [*lightning.HOOKS, *sentence_transformers.HOOKS, *ultralytics.HOOKS]
+    told = [(hook, hook.state, hook.reason) for hook in hooks]  # by integrations.status(), whose hooks they are too
+    registry = Registry(hooks)
     registry.start()
     yield registry
     registry.disable(())
+    for hook, state, reason in told:
+        hook.state, hook.reason = state, reason
     for name in [n for n in sys.modules if n.split(".")[0] in PACKAGES]:
         del sys.modules[name]
     sys.modules.update(before)
