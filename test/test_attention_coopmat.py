@@ -275,7 +275,7 @@ def test_no_memory_for_ds_workspace(dtype, override):
     q, k, v, grad = inputs(1, 4, 2, 45, 2500, 16, 16, dtype)
     torch.aule.empty_cache()
     failed = torch.aule.memory_stats()["num_ooms"]
-    torch_aule._C.inject_allocation_failures(1000, 1 << 20)
+    torch_aule._C.inject_allocation_failures(1000, 2 << 20)  # segments of tensors, not a stream's chunk of 1 MiB
     try:
         result = run(q, k, v, grad)
     finally:

@@ -32,7 +32,7 @@ def no_cached_segments(device):
 def test_out_of_memory_says_numbers_and_the_process_goes_on(no_cached_segments, device):
     ooms = torch.aule.memory_stats()["num_ooms"]
     allocated = torch.aule.memory_allocated()
-    _C.inject_allocation_failures(10, 1 << 20)
+    _C.inject_allocation_failures(10, 2 << 20)
     with pytest.raises(torch.OutOfMemoryError) as error:
         torch.empty(64 << 20, dtype=torch.uint8, device=device)
     _C.inject_allocation_failures(0, 0)
@@ -51,7 +51,7 @@ def test_one_failure_is_retried_after_releasing_the_cache(no_cached_segments, de
     del keep  # its segment stays cached, too small for what follows
     retries = torch.aule.memory_stats()["num_alloc_retries"]
     reserved = torch.aule.memory_reserved()
-    _C.inject_allocation_failures(1, 1 << 20)
+    _C.inject_allocation_failures(1, 2 << 20)
     x = torch.empty(64 << 20, dtype=torch.uint8, device=device)
     assert torch.aule.memory_stats()["num_alloc_retries"] == retries + 1
     assert torch.aule.memory_reserved() < reserved + (64 << 20) + (1 << 20), "the cached segment was not released"
@@ -78,7 +78,7 @@ def test_failure_inside_backward(no_cached_segments, device):
     y = (x * 2).sum()
     torch.aule.synchronize()
     torch.aule.empty_cache()
-    _C.inject_allocation_failures(100, 1 << 20)  # tensors, not the stream's own small chunks
+    _C.inject_allocation_failures(100, 2 << 20)  # tensors, not the stream's own chunks of 1 MiB
     with pytest.raises(torch.OutOfMemoryError):
         y.backward()
     _C.inject_allocation_failures(0, 0)
