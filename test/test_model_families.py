@@ -25,8 +25,9 @@ FAMILIES = {**model_families.TRANSFORMERS, **diffusion_families.DIFFUSERS}
 # Largest difference, relative to the largest value, of an output and of a parameter's gradient: thrice what was seen.
 OUTPUT_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 5e-5
-# Families that enlarge rounding errors: dac takes sines of sines. The CPU's own error against float64 is 4e-5.
-LOOSER = {"dac": 20}
+# Families that enlarge rounding errors: dac takes sines of sines, where the CPU's own error against float64 is 4e-5, and
+# so do mobilevit's norms of batches (gradients of 25 draws: the CPU 6e-5 at worst, lavapipe 1.2e-4).
+LOOSER = {"dac": 20, "mobilevit": 4}
 # Families that choose the nearest code of a codebook. Where two are about as near, rounding decides: fixed inputs.
 FIXED = {"encodec", "dac"}
 # A gradient that is nought but for rounding (of a key's bias, say) is measured by this part of the model's largest one.
@@ -152,15 +153,16 @@ def compare(family, device):
     if worst_output[0] < factor * OUTPUT_TOLERANCE and worst_gradient[0] < factor * GRADIENT_TOLERANCE:
         return
     # A value that a rounding carries over the kink of a ReLU changes a gradient by percents, on the CPU as here, and
-    # some draws enlarge rounding errors. Float64 then says who is right: the device may err thrice as much as the CPU.
+    # some draws enlarge rounding errors. Float64 then says who is right: the device may err thrice as much as the CPU's
+    # worst, for which of two alike tensors the draw hits is chance.
     wide_outputs, wide_gradients = in_float64(model, inputs, weights)
     for wide, ours, cpus, tolerance, least in (
         (wide_outputs, device_outputs, outputs, OUTPUT_TOLERANCE, 0.0),
         (wide_gradients, device_gradients, gradients, GRADIENT_TOLERANCE, SMALLEST_GRADIENT * largest),
     ):
+        cpu_error = max(relative_error(cpus[name].double(), exact, least) for name, exact in wide.items())
         for name, exact in wide.items():
             error = relative_error(ours[name].double(), exact, least)
-            cpu_error = relative_error(cpus[name].double(), exact, least)
             limit = max(factor * tolerance, min(3 * cpu_error, 10 * tolerance))
             assert error < limit, f"{name}: {error:.1e} from float64, the CPU {cpu_error:.1e}"
 
