@@ -25,8 +25,8 @@ FAMILIES = {**model_families.TRANSFORMERS, **diffusion_families.DIFFUSERS}
 # Largest difference, relative to the largest value, of an output and of a parameter's gradient: thrice what was seen.
 OUTPUT_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 5e-5
-# Families that enlarge rounding errors: dac takes sines of sines, where the CPU's own error against float64 is 4e-5, and
-# so do mobilevit's norms of batches (gradients of 25 draws: the CPU 6e-5 at worst, lavapipe 1.2e-4).
+# Families that enlarge rounding errors: dac takes sines of sines, where the CPU's own error against float64 is 4e-5.
+# mobilevit has norms of small batches (gradients of 25 draws: the CPU 6e-5 at worst, lavapipe 1.2e-4).
 LOOSER = {"dac": 20, "mobilevit": 4}
 # Families that choose the nearest code of a codebook. Where two are about as near, rounding decides: fixed inputs.
 FIXED = {"encodec", "dac"}

@@ -153,7 +153,7 @@ def results_given(x, y):
     return y * 2
 
 
-@table.add(X, Y, tolerance=2e-3)
+@table.add(X, Y, tolerance=1e-2)  # two roundings to float16 of values up to 5, that fused code leaves out, doubled
 def in_place_of_another_dtype(x, y):
     z = x.double() + y
     w = x.half()
