@@ -23,3 +23,13 @@ def start(backend: str | None = "aule", seconds: float = 20) -> None:
         world_size=size,
         timeout=datetime.timedelta(seconds=seconds),
     )
+
+
+def refused(call, words: str) -> None:
+    """The call raises, and says so."""
+    try:
+        call()
+    except (RuntimeError, ValueError) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"not refused: {words}")

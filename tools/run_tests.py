@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import test_times  # noqa: E402
 
-OUT = ROOT / "build" / "tests"
+OUT = test_times.OUT
 PYTHON = ROOT / ".venv" / "bin" / "python"
 CURRENT = ROOT / "build" / "modern-lavapipe" / "run"
 LEFT_OUT = 77  # exit status of what could not be fetched

@@ -33,4 +33,10 @@ Part Layout::part(const at::Tensor& tensor, const at::Tensor& buffer, size_t i) 
   return part;
 }
 
+std::vector<Part> Layout::parts(const std::vector<at::Tensor>& tensors, const at::Tensor& buffer) const {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < tensors.size(); ++i) parts.push_back(part(tensors[i], buffer, i));
+  return parts;
+}
+
 }  // namespace aule::distributed

@@ -20,6 +20,7 @@ class Layout {
   at::Tensor share(const at::Tensor& buffer, size_t i, int64_t block) const;
   // Tensor `i`, whole, of `shares` blocks from the first on.
   Part part(const at::Tensor& tensor, const at::Tensor& buffer, size_t i) const;
+  std::vector<Part> parts(const std::vector<at::Tensor>& tensors, const at::Tensor& buffer) const;  // all of them
 
  private:
   int64_t shares_;

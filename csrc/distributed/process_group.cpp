@@ -1,5 +1,6 @@
 #include "distributed/process_group.h"
 
+#include <functional>
 #include <set>
 
 #include "distributed/checks.h"
@@ -15,6 +16,21 @@ std::mutex g_mutex;
 std::set<ProcessGroupAule*>& groups() {
   static auto* all = new std::set<ProcessGroupAule*>;
   return *all;
+}
+
+// Gloo's part of a reduction on all ranks, in place in `buffer`.
+std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> reducing(const at::Tensor& buffer,
+                                                                       const Reduction& reduction,
+                                                                       std::chrono::milliseconds timeout) {
+  return [numbers = buffer.view(reduction.dtype), op = reduction.op,
+          timeout](c10d::Backend& gloo) -> c10::intrusive_ptr<c10d::Work> {
+    if (numbers.numel() == 0) return {};
+    std::vector<at::Tensor> one{numbers};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    options.timeout = timeout;
+    return gloo.allreduce(one, options);
+  };
 }
 
 }  // namespace
@@ -62,9 +78,7 @@ c10d::Backend& ProcessGroupAule::host() {
   return lane.gloo();
 }
 
-void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) {
-  lane_->gloo().setTimeout(timeout);
-}
+void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) { lane_->gloo().setTimeout(timeout); }
 
 uint64_t ProcessGroupAule::getSequenceNumberForGroup() {
   lane_->drain();
@@ -108,11 +122,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::barrier(const c10d::BarrierOpti
                             opts.device->has_index() ? opts.device->index() : runtime::current_device());
   return submit({.name = "barrier",
                  .type = c10d::OpType::BARRIER,
-                 .start = [timeout = opts.timeout](c10d::Backend& gloo) {
-                   c10d::BarrierOptions options;
-                   options.timeout = timeout;
-                   return gloo.barrier(options);
-                 }},
+                 .start =
+                     [timeout = opts.timeout](c10d::Backend& gloo) {
+                       c10d::BarrierOptions options;
+                       options.timeout = timeout;
+                       return gloo.barrier(options);
+                     }},
                 device);
 }
 
@@ -120,8 +135,8 @@ void ProcessGroupAule::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
   host().monitoredBarrier(opts, wait_all_ranks);
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c10d::OpType type,
-                                                            const Tensors& tensors, const c10d::ReduceOp& op,
+c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c10d::OpType type, const Tensors& tensors,
+                                                            const c10d::ReduceOp& op,
                                                             std::chrono::milliseconds timeout) {
   check_results(name, tensors);
   check_one_dtype(name, tensors);
@@ -129,16 +144,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c1
   const Layout layout(tensors, 1, reduction.dtype);
   const at::Tensor buffer = layout.buffer(1);
   Call call{.name = name, .type = type, .outputs = tensors, .factor = reduction.factor, .divisor = reduction.divisor};
-  for (size_t i = 0; i < tensors.size(); ++i) call.reads.push_back(layout.part(tensors[i], buffer, i));
-  call.writes = call.reads;
-  call.start = [numbers = buffer.view(reduction.dtype), reduction, timeout](c10d::Backend& gloo) -> WorkPtr {
-    if (numbers.numel() == 0) return {};
-    Tensors one{numbers};
-    c10d::AllreduceOptions options;
-    options.reduceOp = reduction.op;
-    options.timeout = timeout;
-    return gloo.allreduce(one, options);
-  };
+  call.reads = call.writes = layout.parts(tensors, buffer);
+  call.start = reducing(buffer, reduction, timeout);
   return submit(std::move(call), tensors[0].device());
 }
 
@@ -203,15 +210,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter_sums(const char* name, 
     call.writes.push_back({outputs[i], {layout.share(buffer, i, rank_)}});
   }
   // As gloo's own: a sum of everything, of which each rank takes its share.
-  call.start = [numbers = buffer.view(reduction.dtype), reduction, timeout = opts.timeout](c10d::Backend& gloo)
-      -> WorkPtr {
-    if (numbers.numel() == 0) return {};
-    Tensors one{numbers};
-    c10d::AllreduceOptions options;
-    options.reduceOp = reduction.op;
-    options.timeout = timeout;
-    return gloo.allreduce(one, options);
-  };
+  call.start = reducing(buffer, reduction, opts.timeout);
   return submit(std::move(call), outputs[0].device());
 }
 

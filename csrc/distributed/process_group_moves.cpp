@@ -1,4 +1,5 @@
 // Collectives that move elements and do no arithmetic: gloo sees bytes, so any dtype goes.
+#include <functional>
 #include <numeric>
 
 #include "distributed/checks.h"
@@ -20,10 +21,24 @@ Tensors blocks_of(const at::Tensor& buffer, int ranks) {
   return blocks;
 }
 
-std::vector<Part> parts_of(const Tensors& tensors, const Layout& layout, const at::Tensor& buffer) {
-  std::vector<Part> parts;
-  for (size_t i = 0; i < tensors.size(); ++i) parts.push_back(layout.part(tensors[i], buffer, i));
-  return parts;
+using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
+
+// Gloo's part of a gathering on all ranks.
+Start gathering(const at::Tensor& sent, const at::Tensor& received, const c10d::AllgatherOptions& opts) {
+  return [sent, received, opts](c10d::Backend& gloo) -> c10::intrusive_ptr<c10d::Work> {
+    if (sent.numel() == 0) return {};
+    at::Tensor output = received, input = sent;
+    return gloo._allgather_base(output, input, opts);
+  };
+}
+
+// Gloo's part of an exchange: bytes of each rank.
+Start exchanging(const at::Tensor& sent, const at::Tensor& received, std::vector<int64_t> to, std::vector<int64_t> from,
+                 const c10d::AllToAllOptions& opts) {
+  return [sent, received, to, from, opts](c10d::Backend& gloo) mutable {
+    at::Tensor all = received, mine = sent;
+    return gloo.alltoall_base(all, mine, from, to, opts);
+  };
 }
 
 // Rows of the first dimension as bytes.
@@ -35,9 +50,9 @@ std::vector<int64_t> in_bytes(const std::vector<int64_t>& splits, const at::Tens
                 ", is not a multiple of the group's size, ", ranks);
     return std::vector<int64_t>(static_cast<size_t>(ranks), rows / ranks * row);
   }
-  TORCH_CHECK(static_cast<int>(splits.size()) == ranks &&
-                  std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
-              "all_to_all_single: expected ", ranks, " split sizes of the ", which, " that add up to ", rows);
+  TORCH_CHECK(
+      static_cast<int>(splits.size()) == ranks && std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
+      "all_to_all_single: expected ", ranks, " split sizes of the ", which, " that add up to ", rows);
   std::vector<int64_t> bytes;
   for (const int64_t split : splits) bytes.push_back(split * row);
   return bytes;
@@ -52,7 +67,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::broadcast(Tensors& tensors, con
   const Layout layout(tensors, 1);
   const at::Tensor buffer = layout.buffer(1);
   Call call{.name = "broadcast", .type = c10d::OpType::BROADCAST, .outputs = tensors};
-  (opts.rootRank == rank_ ? call.reads : call.writes) = parts_of(tensors, layout, buffer);
+  (opts.rootRank == rank_ ? call.reads : call.writes) = layout.parts(tensors, buffer);
   call.start = [buffer, opts](c10d::Backend& gloo) -> WorkPtr {
     if (buffer.numel() == 0) return {};
     Tensors one{buffer};
@@ -80,7 +95,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector
               lists.size());
   const Layout layout(inputs, 1);
   const at::Tensor sent = layout.buffer(1), received = layout.buffer(size_);
-  Call call{.name = kName, .type = c10d::OpType::ALLGATHER, .reads = parts_of(inputs, layout, sent)};
+  Call call{.name = kName, .type = c10d::OpType::ALLGATHER, .reads = layout.parts(inputs, sent)};
   for (int rank = 0; rank < size_; ++rank) {
     const Tensors& list = lists[static_cast<size_t>(rank)];
     TORCH_CHECK(list.size() == inputs.size(), kName, ": expected as many outputs as inputs");
@@ -91,11 +106,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector
       call.outputs.push_back(list[i]);
     }
   }
-  call.start = [sent, received, opts](c10d::Backend& gloo) -> WorkPtr {
-    if (sent.numel() == 0) return {};
-    at::Tensor output = received, input = sent;
-    return gloo._allgather_base(output, input, opts);
-  };
+  call.start = gathering(sent, received, opts);
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -119,14 +130,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_into_tensor_coalesced
   const at::Tensor sent = mine.buffer(1), received = all.buffer(size_);
   Call call{.name = kName,
             .type = c10d::OpType::_ALLGATHER_BASE,
-            .reads = parts_of(inputs, mine, sent),
-            .writes = parts_of(outputs, all, received),
+            .reads = mine.parts(inputs, sent),
+            .writes = all.parts(outputs, received),
             .outputs = outputs};
-  call.start = [sent, received, opts](c10d::Backend& gloo) -> WorkPtr {
-    if (sent.numel() == 0) return {};
-    at::Tensor output = received, input = sent;
-    return gloo._allgather_base(output, input, opts);
-  };
+  call.start = gathering(sent, received, opts);
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -137,7 +144,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::gather(std::vector<Tensors>& ou
   check_tensors("gather", inputs);
   const Layout layout(inputs, 1);
   const at::Tensor sent = layout.buffer(1);
-  Call call{.name = "gather", .type = c10d::OpType::GATHER, .reads = parts_of(inputs, layout, sent)};
+  Call call{.name = "gather", .type = c10d::OpType::GATHER, .reads = layout.parts(inputs, sent)};
   std::vector<Tensors> lists;
   if (opts.rootRank == rank_) {
     check_one_list("gather", outputs, size_);
@@ -166,10 +173,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter(Tensors& outputs, std::
   check_results("scatter", outputs);
   const Layout layout(outputs, 1);
   const at::Tensor received = layout.buffer(1);
-  Call call{.name = "scatter",
-            .type = c10d::OpType::SCATTER,
-            .writes = parts_of(outputs, layout, received),
-            .outputs = outputs};
+  Call call{
+      .name = "scatter", .type = c10d::OpType::SCATTER, .writes = layout.parts(outputs, received), .outputs = outputs};
   std::vector<Tensors> lists;
   if (opts.rootRank == rank_) {
     check_one_list("scatter", inputs, size_);
@@ -206,12 +211,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall_base(at::Tensor& outpu
             .reads = {in.part(input, sent, 0)},
             .writes = {out.part(output, received, 0)},
             .outputs = {output}};
-  call.start = [sent, received, to = in_bytes(input_splits, input, size_, "input"),
-                from = in_bytes(output_splits, output, size_, "output"),
-                opts](c10d::Backend& gloo) mutable -> WorkPtr {
-    at::Tensor all = received, mine = sent;
-    return gloo.alltoall_base(all, mine, from, to, opts);
-  };
+  call.start = exchanging(sent, received, in_bytes(input_splits, input, size_, "input"),
+                          in_bytes(output_splits, output, size_, "output"), opts);
   return submit(std::move(call), input.device());
 }
 
@@ -232,13 +233,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall(Tensors& outputs, Tens
   for (const at::Tensor& t : outputs) from.push_back(bytes_of(t));
   Call call{.name = "all_to_all",
             .type = c10d::OpType::ALLTOALL,
-            .reads = parts_of(inputs, in, sent),
-            .writes = parts_of(outputs, out, received),
+            .reads = in.parts(inputs, sent),
+            .writes = out.parts(outputs, received),
             .outputs = outputs};
-  call.start = [sent, received, to, from, opts](c10d::Backend& gloo) mutable -> WorkPtr {
-    at::Tensor all = received, mine = sent;
-    return gloo.alltoall_base(all, mine, from, to, opts);
-  };
+  call.start = exchanging(sent, received, std::move(to), std::move(from), opts);
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -248,7 +246,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::send(Tensors& tensors, int to, 
   check_tensors("send", tensors);
   const Layout layout(tensors, 1);
   const at::Tensor buffer = layout.buffer(1);
-  Call call{.name = "send", .type = c10d::OpType::SEND, .reads = parts_of(tensors, layout, buffer)};
+  Call call{.name = "send", .type = c10d::OpType::SEND, .reads = layout.parts(tensors, buffer)};
   call.one_peer = true;
   call.start = [buffer, to, tag](c10d::Backend& gloo) {
     Tensors one{buffer};
@@ -262,7 +260,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::receive(Tensors& tensors, c10d:
   check_results("recv", tensors);
   const Layout layout(tensors, 1);
   const at::Tensor buffer = layout.buffer(1);
-  Call call{.name = "recv", .type = type, .writes = parts_of(tensors, layout, buffer), .outputs = tensors};
+  Call call{.name = "recv", .type = type, .writes = layout.parts(tensors, buffer), .outputs = tensors};
   call.one_peer = true;
   call.start = [buffer, type, from, tag](c10d::Backend& gloo) {
     Tensors one{buffer};
