@@ -3,7 +3,8 @@
 ``import torch_aule`` registers it, where this torch has gloo. ``torch.distributed.init_process_group("aule")``, or no
 backend named, makes a group for tensors of the device and of the CPU. Collectives are PyTorch's, and so are
 ``DistributedDataParallel`` above them. A tensor of the device is copied to pinned host memory, gloo
-works on it there, and the result is copied back: see ``docs/distributed.md``.
+works on it there, and the result is copied back; a gloo of its own serves tensors of the CPU. See
+``docs/distributed.md``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
         raise RuntimeError("the backend 'aule' works over gloo, and this torch was built without gloo")
     if not hasattr(_C, "process_group"):
         raise RuntimeError("this torch_aule was built for a torch without torch.distributed; build it again")
-    return _C.process_group(torch.distributed.ProcessGroupGloo(store, rank, size, timeout))
+
+    def gloo(prefix):
+        return torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore(prefix, store), rank, size, timeout)
+
+    return _C.process_group(gloo("aule"), gloo("cpu"))
 
 
 def _named(original):

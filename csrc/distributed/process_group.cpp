@@ -35,8 +35,9 @@ std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> reducing(const at:
 
 }  // namespace
 
-ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo)
-    : c10d::Backend(gloo->getRank(), gloo->getSize()), lane_(std::make_shared<Lane>(gloo)) {
+ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo,
+                                   c10::intrusive_ptr<c10d::Backend> host)
+    : c10d::Backend(gloo->getRank(), gloo->getSize()), lane_(std::make_shared<Lane>(gloo)), host_(std::move(host)) {
   init();
   std::lock_guard lock(g_mutex);
   groups().insert(this);
@@ -73,16 +74,23 @@ Lane& ProcessGroupAule::lane() {
 }
 
 c10d::Backend& ProcessGroupAule::host() {
-  Lane& lane = this->lane();
-  lane.drain();
-  return lane.gloo();
+  lane();
+  return *host_;
 }
 
-void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) { lane_->gloo().setTimeout(timeout); }
+void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) {
+  lane_->gloo().setTimeout(timeout);
+  host_->setTimeout(timeout);
+}
+
+void ProcessGroupAule::setSequenceNumberForGroup() {
+  lane_->gloo().setSequenceNumberForGroup();
+  host_->setSequenceNumberForGroup();
+}
 
 uint64_t ProcessGroupAule::getSequenceNumberForGroup() {
   lane_->drain();
-  return lane_->gloo().getSequenceNumberForGroup();
+  return lane_->gloo().getSequenceNumberForGroup() + host_->getSequenceNumberForGroup();
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {

@@ -1,5 +1,6 @@
-// The c10d backend of device tensors. Tensors of the CPU go straight to its gloo delegate; those of the device are
-// packed into one pinned buffer for each collective, on which gloo works (work.h).
+// The c10d backend of device tensors. They are packed into one pinned buffer for each collective, on which gloo works
+// (work.h). Tensors of the CPU go straight to a gloo of their own: PyTorch and programs call collectives of the CPU on
+// other threads (asynchronous checkpoints), and only those of one gloo must have the same order on all ranks.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -17,13 +18,13 @@ class ProcessGroupAule final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  explicit ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo);
+  ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, c10::intrusive_ptr<c10d::Backend> host);
   ~ProcessGroupAule() override;
 
   const std::string getBackendName() const override { return "aule"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return lane_->gloo().getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  void setSequenceNumberForGroup() override { lane_->gloo().setSequenceNumberForGroup(); }
+  void setSequenceNumberForGroup() override;
   uint64_t getSequenceNumberForGroup() override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
@@ -60,9 +61,8 @@ class ProcessGroupAule final : public c10d::Backend {
   void close(std::chrono::milliseconds longest);  // waits that long for what is pending
 
  private:
-  Lane& lane();  // throws if the group is destroyed or has failed
-  // Gloo for tensors of the CPU, once it has all that was called before.
-  c10d::Backend& host();
+  Lane& lane();           // throws if the group is destroyed or has failed
+  c10d::Backend& host();  // gloo for tensors of the CPU; throws as lane() does
   WorkPtr tracked(WorkPtr work);
   WorkPtr submit(Call call, c10::Device device);
   WorkPtr reduce_all(const char* name, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
@@ -73,6 +73,7 @@ class ProcessGroupAule final : public c10d::Backend {
 
   std::mutex mutex_;
   const std::shared_ptr<Lane> lane_;
+  const c10::intrusive_ptr<c10d::Backend> host_;
   bool closed_ = false;
   bool coalescing_ = false;
   std::atomic<uint64_t> sequence_ = 0;

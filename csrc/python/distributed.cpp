@@ -10,8 +10,9 @@ namespace aule::python {
 #if AULE_DISTRIBUTED
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo) {
-  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo);
+c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo,
+                                                const c10::intrusive_ptr<c10d::Backend>& host) {
+  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo, host);
 }
 
 }  // namespace

@@ -112,13 +112,17 @@ def objects():
     dist.barrier()
     dist.barrier(device_ids=[rank])
     dist.barrier(async_op=True).wait()
-    on_host = torch.full((2,), rank + 1.0)  # in order with those of the device
-    on_device = mine(2)
-    works = [dist.all_reduce(t, async_op=True) for t in (on_device, on_host, on_device)]
-    for work in works:
-        work.wait()
-    equal(on_host, [float(TOTAL)] * 2)
-    equal(on_device, [float(TOTAL * size)] * 2)
+    # Those of the CPU are in no order with those of the device: other threads of a rank may call them.
+    on_host, on_device = torch.full((2,), rank + 1.0), mine(2)
+    order = (on_device, on_host, on_device) if rank == 0 else (on_host, on_device, on_device)
+    for _ in range(20):
+        on_host.fill_(rank + 1.0)
+        on_device.fill_(rank + 1.0)
+        works = [dist.all_reduce(t, async_op=True) for t in order]
+        for work in works:
+            work.wait()
+        equal(on_host, [float(TOTAL)] * 2)
+        equal(on_device, [float(TOTAL * size)] * 2)
 
 
 def subgroups():
