@@ -1,4 +1,5 @@
 // PrivateUse1 hooks: what PyTorch asks a device that it has no code for.
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/StorageImpl.h>
 
@@ -35,7 +36,11 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     }
     TORCH_CHECK(false, "aule: ", data, " is not an address of any aule device");
   }
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  // Where there is CUDA, `pin_memory=True` gives CUDA's pinned memory, and PyTorch asks here whether it is pinned.
+  bool isPinnedPtr(const void* data) const override {
+    const auto& cuda = at::detail::getCUDAHooks();
+    return is_pinned(data) || (cuda.hasCUDA() && cuda.isPinnedPtr(data));
+  }
   at::Allocator* getPinnedMemoryAllocator() const override { return host_allocator(); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
