@@ -14,6 +14,11 @@ at::Tensor of_channels(const BatchShape& s, const at::Tensor& input, at::ScalarT
   return at::empty({s.channels}, input.options().dtype(type));
 }
 
+void check_sizes(const char* name, const at::Tensor& grad, const at::Tensor& input) {
+  TORCH_CHECK(grad.sizes() == input.sizes(), name, ": expected a grad_out of the input's sizes, ", input.sizes(),
+              ", but got ", grad.sizes());
+}
+
 // Rows of statistics, one of each process.
 TwoTensors gather(const char* name, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& invstd,
                   const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum, double eps,
@@ -31,7 +36,11 @@ TwoTensors gather(const char* name, const at::Tensor& input, const at::Tensor& m
                    .momentum = momentum,
                    .running_mean = running_mean,
                    .running_var = running_var};
-  if (counts.defined()) stats.counts = (counts.scalar_type() == at::kDouble ? counts.to(type) : counts).contiguous();
+  if (counts.defined()) {
+    // float32 and half types as they are. lavapipe 22.3.6 takes an int32 0 in float64 arithmetic for a positive number.
+    const bool loads = counts.is_floating_point() && counts.scalar_type() != at::kDouble;
+    stats.counts = (loads ? counts : counts.to(type)).contiguous();
+  }
   stats.mean_out = at::empty({mean.size(1)}, stats.mean.options());
   stats.invstd_out = at::empty({mean.size(1)}, stats.mean.options());
   combine_statistics(name, stats);
@@ -128,6 +137,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_backward_r
   constexpr const char* kName = "batch_norm_backward_reduce";
   const BatchShape s = batch_shape(kName, input);
   check_same_device(kName, {&grad, &input, &mean, &invstd});
+  check_sizes(kName, grad, input);
   const at::ScalarType type = stat_type(input);
   const at::ScalarType param = weight.has_value() && weight->defined() ? weight->scalar_type() : type;
   const at::ScalarType stored = param == at::kDouble ? type : param;
@@ -156,6 +166,7 @@ at::Tensor batch_norm_backward_elemt(const at::Tensor& grad, const at::Tensor& i
   const at::ScalarType type = stat_type(input);
   const at::Tensor w = parameter(kName, "a weight", weight, type, s.channels);
   check_same_device(kName, {&grad, &input, &mean, &invstd, &w, &sum_dy, &sum_dy_xmu, &count});
+  check_sizes(kName, grad, input);
   const at::Tensor counts = count.numel() <= kMostCounts ? count : count.sum();
   const at::Tensor dx = empty_batch(s, input);
   batch_elements(kName, s,
