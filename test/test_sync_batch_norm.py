@@ -330,9 +330,7 @@ def test_refused():
         "counts of 1 elements": lambda: torch.batch_norm_gather_stats_with_counts(
             x, three[None], three[None], None, None, 0.1, EPS, four
         ),
-        "the input's sizes": lambda: torch.batch_norm_backward_reduce(
-            x[:1], x, three, three, None, True, True, True
-        ),
+        "the input's sizes": lambda: torch.batch_norm_backward_reduce(x[:1], x, three, three, None, True, True, True),
         "of the input's sizes": lambda: torch.batch_norm_backward_elemt(
             x[:1], x, three, three, None, three, three, count
         ),
