@@ -62,12 +62,9 @@ TwoTensors batch_norm_stats(const at::Tensor& input, double eps) {
   }
   const at::Tensor var = of_channels(s, input, type);  // a reduction's argument is float32, too coarse an eps
   batch_moments(kName, ReduceOp::var, 0, x, var, mean);
-  combine_statistics(kName, {.from_variance = true,
-                             .mean = mean,
-                             .spread = var,
-                             .count = s.count(),
-                             .eps = eps,
-                             .invstd_out = invstd});
+  combine_statistics(
+      kName,
+      {.from_variance = true, .mean = mean, .spread = var, .count = s.count(), .eps = eps, .invstd_out = invstd});
   return {mean, invstd};
 }
 
