@@ -12,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from distributed_group import device, rank, size, start
 
 STEPS, ROWS, CLASSES = 20, 9, 4
-TOLERANCE = 1e-5
 
 
 def model():
@@ -47,14 +46,15 @@ def rows_of(step, empty):
     return slice(ends[rank], ends[rank + 1])
 
 
-def train(network, form, rows):
+def train(network, form, rows, autocast):
     """Losses of all rows, and their parts of this rank."""
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for step, (x, y) in enumerate(batches(form)):
         mine = rows(step)
         x, y = x[mine].to(device), y[mine].to(device)
-        loss = F.cross_entropy(network(x), y, reduction="sum") / ROWS
+        with torch.autocast("aule", dtype=torch.bfloat16, enabled=autocast):
+            loss = F.cross_entropy(network(x), y, reduction="sum") / ROWS
         # DDP divides the sum of the gradients by the number of ranks.
         (loss * (size if isinstance(network, DistributedDataParallel) else 1)).backward()
         losses.append(loss.detach())
@@ -63,34 +63,36 @@ def train(network, form, rows):
     return torch.stack(losses)
 
 
-def compare(name, form=torch.contiguous_format, empty=False):
+def compare(name, form=torch.contiguous_format, empty=False, autocast=False, tolerance=1e-5):
     network = model().to(memory_format=form)
     reference = copy.deepcopy(network)
     network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)
     assert sum(isinstance(m, torch.nn.SyncBatchNorm) for m in network) == 3
     parallel = DistributedDataParallel(network, broadcast_buffers=False)  # they are equal without that
-    losses = train(parallel, form, lambda step: rows_of(step, empty))
+    losses = train(parallel, form, lambda step: rows_of(step, empty), autocast)
     dist.all_reduce(losses)
-    expected = train(reference, form, lambda step: slice(None))
+    expected = train(reference, form, lambda step: slice(None), autocast)
     error = (losses - expected).abs().max().item()
-    assert error <= TOLERANCE, f"{name}: losses differ by {error}"
+    assert error <= tolerance, f"{name}: losses differ by {error}"
     assert expected[-1] < expected[0] / 2
     print(f"{name}: {error:.1e}")
     for key, buffer in reference.named_buffers():
         ours = parallel.module.get_buffer(key)
         assert ours.dtype == buffer.dtype, key
         error = ((ours - buffer).abs().max() / buffer.abs().max()).item()
-        assert error <= TOLERANCE, f"{name}: {key}: {error}"
+        assert error <= tolerance, f"{name}: {key}: {error}"
     for key, p in reference.named_parameters():
-        assert (p - parallel.module.get_parameter(key)).abs().max().item() <= 1e-4, f"{name}: {key}"
+        assert (p - parallel.module.get_parameter(key)).abs().max().item() <= 10 * tolerance, f"{name}: {key}"
     # Without other ranks: what it has learnt.
     x = next(batches(form))[0].to(device)
     parallel.eval(), reference.eval()
-    assert (parallel.module(x) - reference(x)).abs().max().item() <= 1e-4, name
+    assert (parallel.module(x) - reference(x)).abs().max().item() <= 10 * tolerance, name
 
 
 start()
 compare("unequal rows")
 compare("channels last", form=torch.channels_last)
 compare("a rank without rows", empty=True)
+# bfloat16 rounds to 0.4 %, and other rows of a batch are added first. float32 statistics of bfloat16 tensors travel.
+compare("autocast", autocast=True, tolerance=5e-2)
 dist.destroy_process_group()
