@@ -47,7 +47,7 @@ def rows_of(step, empty):
 
 
 def train(network, form, rows, autocast):
-    """Losses of all rows, and their parts of this rank."""
+    """The parts that this rank has in the losses of all rows."""
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for step, (x, y) in enumerate(batches(form)):
