@@ -6,8 +6,8 @@
 and their distance. `layer_norm f16 4096x1024 w:f32 b:f32`, `rms_norm_backward bf16 4096x1024 w:bf16 dx`: of those
 operands that there are. `group_norm f32 16x65536 hw 4096 groups 8 channels 16` has rows of channels * hw elements.
 `param_sums f32 1024 of 8192 layer` and `.. channels` are the gradients of parameters of each element and of each
-channel. `batch_norm f32 64x32x784` is samples, channels and the rest. A dtype may end in `@1`: its operand (of a bare
-`@1` all of them) starts one element past an aligned address.
+channel. `batch_norm f32 64x32x784 w:f32` is samples, channels and the rest, which is 1 for a channels-last tensor. A
+dtype may end in `@1`: its operand (of a bare `@1` all of them) starts one element past an aligned address.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plan(device: str, line: str) -> str:
         return c.param_sums_plan(profile, [outputs, reduced, hw, outputs * hw, hw, 0, 1], x, x)
     if name.startswith("batch_norm"):
         operands = {"x": x, "out": y} | ({"grad": x} if backward else {})
-        return c.batch_norm_plan(sizes[0] * sizes[1] * sizes[2], sizes[2], operands)
+        return c.batch_norm_plan(sizes[0] * sizes[1] * sizes[2], *sizes[1:], operands, list(given.values()))
     rows = [*sizes, number.get("hw", 1), number.get("groups", 1), number.get("channels", 0)]
     if backward:
         operands = {"grad": x, "x": x} | given | ({"dx": y} if "dx" in words else {})

@@ -23,6 +23,11 @@ def test_data_parallel():
     check_ranks("distributed_data_parallel", 2)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sync_batch_norm(ranks):
+    check_ranks("distributed_sync_batch_norm", ranks)
+
+
 def test_accelerate():
     check_ranks("distributed_accelerate", 2)
 

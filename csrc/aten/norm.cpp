@@ -2,6 +2,7 @@
 
 #include "aten/register.h"
 #include "ops/norm/batch.h"
+#include "ops/norm/sync_batch.h"
 
 namespace aule::aten {
 namespace {
@@ -22,6 +23,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_batch_norm_with_update", ops::batch_norm_with_update));
   m.impl(ROW("native_batch_norm_backward", ops::native_batch_norm_backward));
   m.impl(ROW("batch_norm_backward", ops::batch_norm_backward));
+  m.impl(ROW("batch_norm_stats", ops::batch_norm_stats));
+  m.impl(ROW("batch_norm_update_stats", ops::batch_norm_update_stats));
+  m.impl(ROW("batch_norm_gather_stats", ops::batch_norm_gather_stats));
+  m.impl(ROW("batch_norm_gather_stats_with_counts", ops::batch_norm_gather_stats_with_counts));
+  m.impl(ROW("batch_norm_elemt", ops::batch_norm_elemt));
+  m.impl(ROW("batch_norm_elemt.out", ops::batch_norm_elemt_out));
+  m.impl(ROW("batch_norm_backward_reduce", ops::batch_norm_backward_reduce));
+  m.impl(ROW("batch_norm_backward_elemt", ops::batch_norm_backward_elemt));
 }
 
 }  // namespace

@@ -94,12 +94,16 @@ std::string plan_param_sums(const DeviceProfile& profile, const std::array<int64
   return ops::text_of(ops::param_sums_plan(profile, {sums, row_operand(grad), row_operand(x)}));
 }
 
-std::string plan_batch_norm(uint64_t numel, int64_t hw, const py::dict& t) {
-  return ops::text_of(ops::batch_norm_plan({.numel = numel,
-                                            .hw = hw,
-                                            .x = row_operand(t, "x"),
-                                            .out = row_operand(t, "out"),
-                                            .grad = optional_operand(t, "grad")}));
+std::string plan_batch_norm(uint64_t numel, int64_t channels, int64_t hw, const py::dict& t,
+                            const std::vector<Operand>& of_channels) {
+  ops::BatchNormProblem problem{.numel = numel,
+                                .channels = channels,
+                                .hw = hw,
+                                .x = row_operand(t, "x"),
+                                .out = row_operand(t, "out"),
+                                .grad = optional_operand(t, "grad")};
+  for (const Operand& each : of_channels) problem.of_channels.push_back(row_operand(each));
+  return ops::text_of(ops::batch_norm_plan(problem));
 }
 
 }  // namespace

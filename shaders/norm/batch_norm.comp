@@ -4,27 +4,45 @@
 //   MODE 0  y  = (x - mean) invstd w + b
 //   MODE 1  dx = invstd w (g - sum_g / count - (x - mean) invstd sum_gh / count)    training
 //   MODE 2  dx = invstd w g                                                        evaluation
-// An invocation has one element, or with VEC (hw a multiple of 4) four neighbours, which are of one channel.
+//   MODE 3  as 1, but sum_gh lacks a factor invstd, and the count is the sum of `counts`: one of each process
+// An invocation has one element, or four neighbours: of one channel (VEC 1, hw a multiple of 4), or of four
+// (VEC 2, hw 1: rows of channels, as channels-last tensors have them).
 layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 0;
 layout(constant_id = 2) const int G_DTYPE = 0;
-layout(constant_id = 3) const int MODE = 0;
-layout(constant_id = 4) const bool HAS_WEIGHT = false;
-layout(constant_id = 5) const bool HAS_BIAS = false;
-layout(constant_id = 6) const int VEC = 0;
-layout(constant_id = 7) const int LOCAL = 8;
-layout(local_size_x_id = 7) in;
+layout(constant_id = 3) const int W_DTYPE = 0;
+layout(constant_id = 4) const int B_DTYPE = 0;
+layout(constant_id = 5) const int MODE = 0;
+layout(constant_id = 6) const bool HAS_WEIGHT = false;
+layout(constant_id = 7) const bool HAS_BIAS = false;
+layout(constant_id = 8) const int VEC = 0;
+layout(constant_id = 9) const int LOCAL = 8;
+layout(local_size_x_id = 9) in;
 #include "common/indexing.glsl"
 #include "norm/rowwise.glsl"
 
 struct Params {
-  uint64_t x, grad, out_, mean, invstd, w, b;  // w, b and all statistics are of the arithmetic type
-  uint64_t sum_g, sum_gh;                      // MODE 1: sums of g and of g (x - mean) invstd
-  uint64_t numel;
-  uint channels, hw;
-  float count;
+  uint64_t x, grad, out_, mean, invstd, w, b;  // mean and invstd are of the arithmetic type
+  uint64_t sum_g, sum_gh;                      // MODE 1, 3: sums of g and of g (x - mean) invstd, of that type too
+  uint64_t counts;                             // MODE 3: int32
+  uint64_t numel, count;
+  uint channels, hw, parts;                    // parts: elements of counts
 };
 #include "common/params.glsl"
+
+V4 of_channel(uint64_t base, uint64_t c, int dt) {
+#ifndef C_double
+  if (VEC == 2) return load4(base, c, dt);
+#endif
+  return V4(load1(base, c, dt));
+}
+
+C elements_of_channel() {
+  if (MODE != 3) return C(p.count);
+  int64_t sum = int64_t(0);
+  for (uint i = 0; i < p.parts; ++i) sum += load_int64(p.counts, uint64_t(i), AULE_DT_I32);
+  return C(sum);
+}
 
 void main() {
   uint64_t i = linear_invocation() * (VEC != 0 ? 4 : 1);
@@ -32,16 +50,18 @@ void main() {
   uint64_t c = i / p.hw % p.channels;
   Row x = Row(p.x, i, uint64_t(1), VEC != 0 ? 4u : 1u), g = Row(p.grad, i, uint64_t(1), x.n),
       o = Row(p.out_, i, uint64_t(1), x.n);
-  C mean = load1(p.mean, c, STAT_DTYPE), invstd = load1(p.invstd, c, STAT_DTYPE);
-  C scale = invstd * (HAS_WEIGHT ? load1(p.w, c, STAT_DTYPE) : C(1));
+  V4 mean = of_channel(p.mean, c, STAT_DTYPE), invstd = of_channel(p.invstd, c, STAT_DTYPE), scale = invstd;
+  if (HAS_WEIGHT) scale *= of_channel(p.w, c, W_DTYPE);
   V4 y;
   if (MODE == 0) {
     y = (fetch(x, 0u, X_DTYPE, C(0)) - mean) * scale;
-    if (HAS_BIAS) y += load1(p.b, c, STAT_DTYPE);
+    if (HAS_BIAS) y += of_channel(p.b, c, B_DTYPE);
   } else {
     y = fetch(g, 0u, G_DTYPE, C(0));
-    if (MODE == 1) {
-      C mg = load1(p.sum_g, c, STAT_DTYPE) / C(p.count), mh = load1(p.sum_gh, c, STAT_DTYPE) / C(p.count);
+    if (MODE != 2) {
+      C count = elements_of_channel();
+      V4 mg = of_channel(p.sum_g, c, STAT_DTYPE) / count, mh = of_channel(p.sum_gh, c, STAT_DTYPE) / count;
+      if (MODE == 3) mh *= invstd;
       y -= mg + (fetch(x, 0u, X_DTYPE, C(0)) - mean) * invstd * mh;
     }
     y *= scale;

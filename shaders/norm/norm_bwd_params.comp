@@ -12,11 +12,12 @@
 layout(constant_id = 0) const int G_DTYPE = 0;
 layout(constant_id = 1) const int X_DTYPE = 0;
 layout(constant_id = 2) const bool IS_RMS = false;    // no mean
-layout(constant_id = 3) const bool WANTS_DW = true;
-layout(constant_id = 4) const bool WANTS_DB = true;
-layout(constant_id = 5) const int VEC = 0;    // GROUP 0 with hop 1: four outputs per invocation
-layout(constant_id = 6) const int LOCAL = 8;
-layout(local_size_x_id = 6) in;
+layout(constant_id = 3) const bool HAS_RSTD = true;   // else dw lacks that factor
+layout(constant_id = 4) const bool WANTS_DW = true;
+layout(constant_id = 5) const bool WANTS_DB = true;
+layout(constant_id = 6) const int VEC = 0;    // GROUP 0 with hop 1: four outputs per invocation
+layout(constant_id = 7) const int LOCAL = 8;
+layout(local_size_x_id = 7) in;
 #include "common/indexing.glsl"
 #include "norm/rowwise.glsl"
 
@@ -45,7 +46,7 @@ void main() {
     C g = load1(p.grad, at, G_DTYPE);
     b += g;
     if (WANTS_DW) w += g * (load1(p.x, at, X_DTYPE) - (IS_RMS ? C(0) : load1(p.mean, s, STAT_DTYPE))) *
-        load1(p.rstd, s, STAT_DTYPE);
+        (HAS_RSTD ? load1(p.rstd, s, STAT_DTYPE) : C(1));
   }
   tree_w[lane] = w;
   tree_b[lane] = b;
@@ -73,7 +74,7 @@ void main() {
   for (uint64_t r = first; r < last; ++r) {
     uint64_t at = r1 * p.hop1 + r0 + uint64_t(o) * p.hop, s = r1 * p.stat_hop + o / p.stat_div;
     C mean = IS_RMS || !WANTS_DW ? C(0) : load1(p.mean, s, STAT_DTYPE);
-    C rstd = !WANTS_DW ? C(0) : load1(p.rstd, s, STAT_DTYPE);
+    C rstd = HAS_RSTD && WANTS_DW ? load1(p.rstd, s, STAT_DTYPE) : C(1);
 #ifndef C_double
     if (VEC != 0) {
       vec4 g = load4(p.grad, at, G_DTYPE);

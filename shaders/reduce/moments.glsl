@@ -37,7 +37,10 @@ State moments_of(uint64_t base, uint64_t r, uint n, uint step) {
   return State(C(n), m, is_finite(m) ? s2 : no_number());
 }
 void finish(State s, uint64_t o) {
-  const C x = s.m2 / max(s.n - C(p.arg), C(0));  // 0/0 is NaN, as PyTorch has it
-  store(p.out_, o, OP == OP_std ? sqrt(x) : x);
+  const C correction = OP == OP_invstd ? C(0) : C(p.arg);
+  C x = s.m2 / max(s.n - correction, C(0));  // 0/0 is NaN, as PyTorch has it
+  if (OP == OP_std) x = sqrt(x);
+  if (OP == OP_invstd) x = C(1) / sqrt(x + C(p.arg));
+  store(p.out_, o, x);
   if (p.out2 != uint64_t(0)) store(p.out2, o, s.mean);
 }

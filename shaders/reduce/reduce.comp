@@ -36,7 +36,7 @@ struct Params {
   uint64_t n_out, n_red, chunk;
   uint64_t in_stride[3], red_stride[2], out_stride[3];  // in elements
   uint kept_size[2], red_size;   // all but the slowest
-  float arg;                     // p of the norm; correction of var
+  float arg;                     // p of the norm; correction of var; eps of invstd
 };
 #include "common/params.glsl"
 

@@ -1,85 +1,38 @@
 #include "ops/norm/batch.h"
 
-#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
-#include "kernels_norm.gen.h"
-#include "ops/norm/params.h"
-#include "ops/norm/rowwise_launch.h"
-#include "ops/reduce/run.h"
+#include "ops/norm/batch_kernels.h"
 #include "ops/tensor/contiguous_out.h"
-#include "ops/tensor/floating.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-struct Extent {
-  int64_t samples, channels, hw;
-  int64_t count() const { return samples * hw; }
+bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
+
+struct MeanAndInvstd {
+  at::Tensor mean, invstd;
 };
 
-Extent extent_of(const char* name, const at::Tensor& x) {
-  check_floating(name, x);
-  TORCH_CHECK(x.dim() >= 2, name, ": expected an input of at least 2 dimensions, but got ", x.dim());
-  Extent e{x.size(0), x.size(1), 1};
-  for (int64_t d = 2; d < x.dim(); ++d) e.hw *= x.size(d);
-  return e;
-}
-
-// Per-channel tensors in the type of the statistics, contiguous.
-at::Tensor stat(const OptionalTensor& t, at::ScalarType type) {
-  return t.has_value() && t->defined() ? t->to(type).contiguous() : at::Tensor();
-}
-
-void check_channels(const char* name, const char* what, const at::Tensor& t, int64_t channels) {
-  TORCH_CHECK(!t.defined() || t.numel() == channels, name, ": expected ", what, " of ", channels, " elements, but got ",
-              t.sizes());
-}
-
-struct Elementwise {
-  int mode;  // of batch_norm.comp
-  at::Tensor x, grad, mean, invstd, w, b, sum_g, sum_gh;
-};
-
-void elementwise(const char* name, const Extent& e, const Elementwise& v, const at::Tensor& out) {
-  if (out.numel() == 0) return;
-  const BatchNormProblem problem{.numel = static_cast<uint64_t>(out.numel()),
-                                 .hw = e.hw,
-                                 .x = row_operand(v.x, name),
-                                 .out = row_operand(out, name),
-                                 .grad = optional_operand(v.grad, name)};
-  const BatchNormPlan plan = batch_norm_plan(problem);
-  TensorArgs args;
-  BatchNormParams p{};
-  p.x = args.read(v.x);
-  if (v.grad.defined()) p.grad = args.read(v.grad);
-  p.out_ = args.write(out);
-  p.mean = args.read(v.mean);
-  p.invstd = args.read(v.invstd);
-  if (v.w.defined()) p.w = args.read(v.w);
-  if (v.b.defined()) p.b = args.read(v.b);
-  if (v.sum_g.defined()) p.sum_g = args.read(v.sum_g);
-  if (v.sum_gh.defined()) p.sum_gh = args.read(v.sum_gh);
-  p.numel = problem.numel;
-  p.channels = static_cast<uint32_t>(e.channels);
-  p.hw = static_cast<uint32_t>(e.hw);
-  p.count = static_cast<float>(e.count());
-  const BatchNormSpec spec{.x_dtype = problem.x.dtype,
-                           .out_dtype = problem.out.dtype,
-                           .g_dtype = problem.grad ? problem.grad->dtype : problem.x.dtype,
-                           .mode = v.mode,
-                           .has_weight = v.w.defined(),
-                           .has_bias = v.b.defined(),
-                           .vec = plan.vec4 ? 1 : 0,
-                           .local = plan.local};
-  launch(current(v.x), kernel::batch_norm(compute_type(problem.x.dtype)), spec, p, args, plan.grid);
-}
-
-// The result has a channels-last input's layout, although the kernels take a contiguous copy.
-at::Tensor in_layout_of(const at::Tensor& y, const at::Tensor& input) {
-  const auto format = input.suggest_memory_format();
-  return format == at::MemoryFormat::Contiguous ? y : y.contiguous(format);
+// Of the batch; the running statistics are updated.
+MeanAndInvstd batch_statistics(const char* name, const BatchShape& shape, const at::Tensor& x, at::ScalarType type,
+                               const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum,
+                               double eps) {
+  const auto options = x.options().dtype(type);
+  const at::Tensor mean = at::empty({shape.channels}, options), var = at::empty({shape.channels}, options);
+  const at::Tensor invstd = at::empty({shape.channels}, options);
+  batch_moments(name, ReduceOp::var, 0, x, var, mean);
+  combine_statistics(name, {.from_variance = true,
+                            .mean = mean,
+                            .spread = var,
+                            .count = shape.count(),
+                            .eps = eps,
+                            .momentum = momentum,
+                            .running_mean = running_mean,
+                            .running_var = running_var,
+                            .invstd_out = invstd});
+  return {mean, invstd};
 }
 
 }  // namespace
@@ -88,48 +41,27 @@ ThreeTensors native_batch_norm(const at::Tensor& input, const OptionalTensor& we
                                const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
                                double momentum, double eps) {
   constexpr const char* kName = "native_batch_norm";
-  const Extent e = extent_of(kName, input);
+  const BatchShape s = batch_shape(kName, input);
   const at::ScalarType type = stat_type(input);
-  const at::Tensor w = stat(weight, type), b = stat(bias, type);
+  const at::Tensor w = parameter(kName, "a weight", weight, type, s.channels);
+  const at::Tensor b = parameter(kName, "a bias", bias, type, s.channels);
   check_same_device(kName, {&input, &w, &b});
-  check_channels(kName, "a weight", w, e.channels);
-  check_channels(kName, "a bias", b, e.channels);
-  const bool running = running_mean.has_value() && running_mean->defined();
-  const at::Tensor x = input.contiguous();
-  at::Tensor y = at::empty(x.sizes(), x.options());
-  const auto stats = x.options().dtype(type);
-  at::Tensor mean, invstd, save_mean, save_invstd;
+  const at::Tensor x = dense_batch(s, input), y = empty_batch(s, input);
+  MeanAndInvstd saved, used;
   if (training) {
-    mean = at::empty({e.channels}, stats);
-    at::Tensor var = at::empty({e.channels}, stats);
-    DimMask others;
-    others.set();
-    others.reset(1);
-    run_reduction(kName, {ReduceOp::var, ReduceKind::moments, 0.0f, false}, x, others, var, mean);
-    invstd = var.add(eps).rsqrt_();
-    if (running) {
-      check_channels(kName, "a running_mean", *running_mean, e.channels);
-      running_mean->mul_(1 - momentum).add_(mean, momentum);
-    }
-    if (running_var.has_value() && running_var->defined()) {
-      check_channels(kName, "a running_var", *running_var, e.channels);
-      const double count = static_cast<double>(e.count());
-      running_var->mul_(1 - momentum).add_(var, momentum * count / (count - 1));
-    }
-    save_mean = mean;
-    save_invstd = invstd;
+    saved = used = batch_statistics(kName, s, x, type, running_mean, running_var, momentum, eps);
   } else {
-    TORCH_CHECK(running && running_var.has_value() && running_var->defined(), kName,
+    TORCH_CHECK(is_given(running_mean) && is_given(running_var), kName,
                 ": expected running_mean and running_var to be defined in evaluation mode");
-    mean = stat(running_mean, type);
-    invstd = stat(running_var, type).add(eps).rsqrt_();
-    check_channels(kName, "a running_mean", mean, e.channels);
-    check_channels(kName, "a running_var", invstd, e.channels);
-    save_mean = at::empty({0}, stats);
-    save_invstd = at::empty({0}, stats);
+    used.mean = statistic(kName, "a running_mean", running_mean, type, s.channels);
+    used.invstd = statistic(kName, "a running_var", running_var, type, s.channels).add(eps).rsqrt_();
+    saved.mean = at::empty({0}, x.options().dtype(type));
+    saved.invstd = at::empty({0}, x.options().dtype(type));
   }
-  elementwise(kName, e, {0, x, {}, mean, invstd, w, b, {}, {}}, y);
-  return {in_layout_of(y, input), save_mean, save_invstd};
+  batch_elements(kName, s,
+                 {.mode = BatchMode::forward, .x = x, .mean = used.mean, .invstd = used.invstd, .w = w, .b = b},
+                 dense_batch(s, y));
+  return {y, saved.mean, saved.invstd};
 }
 
 ThreeTensors native_batch_norm_legit(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
@@ -182,28 +114,40 @@ ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor
                                         const OptionalTensor& save_mean, const OptionalTensor& save_invstd, bool train,
                                         double eps, std::array<bool, 3> mask) {
   constexpr const char* kName = "native_batch_norm_backward";
-  const Extent e = extent_of(kName, input);
+  const BatchShape s = batch_shape(kName, input);
   const at::ScalarType type = stat_type(input);
-  const at::Tensor w = stat(weight, type);
+  const at::Tensor w = parameter(kName, "a weight", weight, type, s.channels);
   check_same_device(kName, {&grad, &input, &w});
-  const at::Tensor x = input.contiguous(), g = grad.contiguous();
-  const at::Tensor mean = stat(train ? save_mean : running_mean, type);
-  const at::Tensor invstd = train ? stat(save_invstd, type) : stat(running_var, type).add(eps).rsqrt_();
-  const auto stats = x.options().dtype(type);
-  at::Tensor sum_gh, sum_g, dx;
-  if (mask[1] || (mask[0] && train)) sum_gh = at::empty({e.channels}, stats);
-  if (mask[2] || (mask[0] && train)) sum_g = at::empty({e.channels}, stats);
-  const int64_t hw = std::max<int64_t>(e.hw, 1);
-  sum_param_grads(kName, {e.channels, e.count(), hw, e.channels * hw, hw, 0, 1}, g, x, mean, invstd, sum_gh, sum_g);
+  const at::Tensor x = dense_batch(s, input), g = dense_batch(s, grad);
+  const at::Tensor mean = statistic(kName, "a mean", train ? save_mean : running_mean, type, s.channels);
+  at::Tensor invstd = statistic(kName, "an invstd", train ? save_invstd : running_var, type, s.channels);
+  if (!train) invstd = invstd.add(eps).rsqrt_();
+  // The sums are the gradients too, if those have their type.
+  const at::ScalarType param = is_given(weight) ? weight->scalar_type() : input.scalar_type();
+  const auto sum = [&](bool wanted, at::ScalarType t) {
+    return wanted ? at::empty({s.channels}, x.options().dtype(t)) : at::Tensor();
+  };
+  const bool converts = param != type && param != at::kDouble, dx_wants = mask[0] && train;
+  PartSums sums;
+  sums.dw = sum(dx_wants || (mask[1] && !converts), type);
+  sums.db = sum(dx_wants || (mask[2] && !converts), type);
+  sums.dw2 = sum(mask[1] && converts, param);
+  sums.db2 = sum(mask[2] && converts, param);
+  sum_channels(kName, s, g, x, mean, invstd, sums);
+  at::Tensor dx;
   if (mask[0]) {
-    dx = at::empty(x.sizes(), x.options());
-    elementwise(kName, e,
-                {train ? 1 : 2, x, g, mean, invstd, w, {}, train ? sum_g : at::Tensor(), train ? sum_gh : at::Tensor()},
-                dx);
-    dx = in_layout_of(dx, input);
+    dx = empty_batch(s, input);
+    BatchElements v{.mode = train ? BatchMode::training_grad : BatchMode::evaluation_grad,
+                    .x = x,
+                    .grad = g,
+                    .mean = mean,
+                    .invstd = invstd,
+                    .w = w};
+    if (train) v.sum_g = sums.db, v.sum_gh = sums.dw;
+    batch_elements(kName, s, v, dense_batch(s, dx));
   }
-  const at::ScalarType param = weight.has_value() && weight->defined() ? weight->scalar_type() : input.scalar_type();
-  return {dx, mask[1] ? sum_gh.to(param) : at::Tensor(), mask[2] ? sum_g.to(param) : at::Tensor()};
+  const auto gradient = [&](bool wanted, const at::Tensor& t) { return wanted ? t.to(param) : at::Tensor(); };
+  return {dx, gradient(mask[1], converts ? sums.dw2 : sums.dw), gradient(mask[2], converts ? sums.db2 : sums.db)};
 }
 
 ThreeTensors batch_norm_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,

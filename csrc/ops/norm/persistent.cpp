@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_norm.gen.h"
-#include "kernels_reduce.gen.h"
+#include "ops/norm/params.h"
 #include "ops/norm/rowwise_launch.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -20,23 +20,6 @@ void set_sizes(Params& p, const NormRows& rows, const PersistentPlan& plan) {
 // The axis GROUP of both kernels.
 int sums_axis(const PersistentPlan& plan) {
   return static_cast<int>(plan.subgroup_sums ? RowOwner::workgroup_subgroups : RowOwner::workgroup_tree);
-}
-
-// Adds the partial sums of all workgroups.
-void sum_parts(const char* name, const NormRows& rows, const PersistentPlan& plan, const at::Tensor& part_w,
-               const at::Tensor& part_b, const at::Tensor& dw, const at::Tensor& db) {
-  TensorArgs args;
-  NormParamsSumParams p{};
-  if (dw.defined()) p.part_w = args.read(part_w), p.dw = args.write(dw);
-  if (db.defined()) p.part_b = args.read(part_b), p.db = args.write(db);
-  p.n = static_cast<uint32_t>(rows.n);
-  p.groups = plan.groups;
-  const uint32_t blocks = ceil_div(rows.n, 32);
-  p.blocks = dw.defined() ? blocks : 0;
-  const at::Tensor& any = dw.defined() ? dw : db;
-  launch(current(any), kernel::norm_params_sum(),
-         {.w_dtype = dtype_or_float(dw, name), .b_dtype = dtype_or_float(db, name)}, p, args,
-         linear_grid(dw.defined() && db.defined() ? 2 * blocks : blocks));
 }
 
 }  // namespace
@@ -101,7 +84,7 @@ void norm_backward_persistent(const char* name, const NormBackwardProblem& probl
                                    .is_full = plan.rows.is_full,
                                    .loads_ahead = plan.loads_ahead};
   launch(current(x), kernel::norm_bwd_persistent(sums_axis(plan.rows)), spec, p, args, linear_grid(plan.rows.groups));
-  if (dw.defined() || db.defined()) sum_parts(name, rows, plan.rows, part_w, part_b, dw, db);
+  if (dw.defined() || db.defined()) add_parts(name, part_w, part_b, {dw, db, {}, {}, {}});
 }
 
 }  // namespace aule::ops

@@ -258,9 +258,15 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
 
 BatchNormPlan batch_norm_plan(const BatchNormProblem& problem) {
   BatchNormPlan plan{.local = 64};
-  plan.vec4 = problem.hw % 4 == 0 && problem.x.dtype != DType::f64 && aligned16(problem.x) && aligned16(problem.out) &&
-              (!problem.grad || aligned16(*problem.grad));
-  plan.grid = linear_grid(ceil_div(plan.vec4 ? problem.numel / 4 : problem.numel, plan.local));
+  const bool aligned = problem.x.dtype != DType::f64 && aligned16(problem.x) && aligned16(problem.out) &&
+                       (!problem.grad || aligned16(*problem.grad));
+  const auto loads_four = [](const RowOperand& t) { return has_vec4(t) && aligned16(t); };
+  if (aligned && problem.hw % 4 == 0)
+    plan.vec = BatchVec::four_of_a_channel;
+  else if (aligned && problem.hw == 1 && problem.channels % 4 == 0 &&
+           std::all_of(problem.of_channels.begin(), problem.of_channels.end(), loads_four))
+    plan.vec = BatchVec::four_channels;
+  plan.grid = linear_grid(ceil_div(plan.vec == BatchVec::one ? problem.numel : problem.numel / 4, plan.local));
   return plan;
 }
 
@@ -276,7 +282,8 @@ std::string text_of(const ParamSumsPlan& plan) {
 }
 
 std::string text_of(const BatchNormPlan& plan) {
-  return "elements" + std::string(plan.vec4 ? " vec4" : "") + " local " + std::to_string(plan.local) + " " +
+  static constexpr const char* kVec[] = {"", " vec4", " vec4 of channels"};
+  return "elements" + std::string(kVec[static_cast<size_t>(plan.vec)]) + " local " + std::to_string(plan.local) + " " +
          grid_text(plan.grid);
 }
 

@@ -109,13 +109,16 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
 
 struct BatchNormProblem {
   uint64_t numel = 0;
-  int64_t hw = 1;
+  int64_t channels = 1, hw = 1;
   RowOperand x, out;
   std::optional<RowOperand> grad;
+  c10::SmallVector<RowOperand, 6> of_channels{};  // operands with an element for each channel
 };
-// batch_norm.comp, an element or four of an invocation; the same on every device.
+// Neighbours that an invocation of batch_norm.comp has: its VEC.
+enum class BatchVec : int { one, four_of_a_channel, four_channels };
+// The same on every device.
 struct BatchNormPlan {
-  bool vec4 = false;
+  BatchVec vec = BatchVec::one;
   uint32_t local = 0;
   Grid grid{};
 };

@@ -31,8 +31,8 @@ void column_sum(const char* name, const ColumnSumPlan& plan, const at::Tensor& x
   p.n = static_cast<uint32_t>(n);
   p.groups = plan.splits;
   p.blocks = plan.sum_blocks;
-  launch(current(x), kernel::norm_params_sum(), {.w_dtype = dtype_of(out, name), .b_dtype = dtype_of(out, name)}, p,
-         args, linear_grid(p.blocks));
+  launch(current(x), kernel::norm_params_sum(DType::f32),
+         {.w_dtype = dtype_of(out, name), .b_dtype = dtype_of(out, name)}, p, args, linear_grid(p.blocks));
 }
 
 }  // namespace aule::ops

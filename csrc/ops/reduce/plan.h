@@ -27,7 +27,7 @@ enum class ReduceKind { value, arg, moments, lse, minmax };
 struct Reduction {
   ReduceOp op = ReduceOp::sum;
   ReduceKind kind = ReduceKind::value;
-  float arg = 0;         // p of a norm, correction of var
+  float arg = 0;         // p of a norm, correction of var, eps of invstd
   bool minimum = false;  // kind arg: look for the minimum
 };
 
