@@ -3,7 +3,7 @@
 // Memory bound. Neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
-#include "optim/multi_tensor.glsl"
+#include "common/multi_tensor.glsl"
 
 struct Params {
   uint64_t dst[TENSORS];

@@ -1,4 +1,4 @@
-// Fills the table of a multi-tensor kernel (shaders/optim/multi_tensor.glsl) and launches it for TENSORS at a time.
+// Fills the table of a multi-tensor kernel (shaders/common/multi_tensor.glsl) and launches it for TENSORS at a time.
 #pragma once
 #include <ATen/core/Tensor.h>
 
