@@ -15,28 +15,35 @@ inline bool same_walk(const at::Tensor& a, const at::Tensor& b) {
          (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
-// add(p, args, at, i) puts the addresses of tensor i into entry `at` of the params. go(p, args, grid) launches them.
-template <class Params, class Add, class Go>
-void for_each_table(at::TensorList tensors, const Params& base, const Add& add, const Go& go) {
+// add(p, args, at, i) puts the addresses of tensor i, of elems_of(i) elements, into entry `at` of the params. Those
+// without elements are left out. go(p, args, grid) launches them, a workgroup for each group_elems of a tensor.
+template <class Params, class Elems, class Add, class Go>
+void for_each_table(size_t count, uint32_t group_elems, const Elems& elems_of, const Params& base, const Add& add,
+                    const Go& go) {
   size_t i = 0;
-  while (i < tensors.size()) {
+  while (i < count) {
     Params p = base;
     TensorArgs args;
     uint32_t groups = 0;
     p.tensors = 0;
-    for (; i < tensors.size() && p.tensors < kTableTensors; ++i) {
-      const int64_t elems = tensors[i].numel();
+    for (; i < count && p.tensors < kTableTensors; ++i) {
+      const int64_t elems = elems_of(i);
       if (elems == 0) continue;
       TORCH_CHECK(elems < (int64_t{1} << 31),
-                  "aule: a tensor of 2^31 elements or more is too large for a fused optimizer");
+                  "aule: a tensor of 2^31 elements or more is too large for a kernel of many tensors");
       p.elems[p.tensors] = static_cast<uint32_t>(elems);
       p.first_group[p.tensors] = groups;
       add(p, args, p.tensors, i);
-      groups += ceil_div(static_cast<uint64_t>(elems), kTableGroupElems);
+      groups += ceil_div(static_cast<uint64_t>(elems), group_elems);
       ++p.tensors;
     }
     if (p.tensors > 0) go(p, args, linear_grid(groups));
   }
+}
+template <class Params, class Add, class Go>
+void for_each_table(at::TensorList tensors, const Params& base, const Add& add, const Go& go) {
+  for_each_table(
+      tensors.size(), kTableGroupElems, [&](size_t i) { return tensors[i].numel(); }, base, add, go);
 }
 
 }  // namespace aule::ops
