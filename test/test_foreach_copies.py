@@ -75,7 +75,7 @@ def test_foreach_copy_of_large_tensors(device, target, source):
 def test_more_chunks_than_an_axis_of_the_grid_has(device):
     """Two expanded sources of 2^25 bytes each are 65,536 workgroups."""
     n = 1 << 25
-    targets = [torch.empty(n + 1, dtype=torch.int8, device=device)[1:], torch.empty(n, dtype=torch.uint8, device=device)]
+    targets = [torch.empty(n + 1, dtype=t, device=device)[1:] for t in (torch.int8, torch.uint8)]
     sources = [torch.full((1,), v, dtype=t.dtype, device=device) for v, t in zip((3, 5), targets, strict=True)]
     assert launches(lambda: torch._foreach_copy_(targets, sources)) == 1
     assert (targets[0] == 3).all() and (targets[1] == 5).all()

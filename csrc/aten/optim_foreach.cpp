@@ -27,7 +27,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_foreach_sqrt", ops::foreach_sqrt));
   m.impl(ROW("_foreach_sqrt_", ops::foreach_sqrt_));
   m.impl(ROW("_foreach_norm.Scalar", ops::foreach_norm));
-  m.impl("_foreach_copy_", GUARDED(ops::foreach_copy_));  // between devices, too
+  m.impl(ROW("_foreach_copy_", ops::foreach_copy_));
 }
 
 }  // namespace aule::aten

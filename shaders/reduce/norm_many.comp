@@ -1,8 +1,8 @@
 // out[t] = (sum |x|^ORD)^(1/ORD), or max |x| for ORD 0, of many dense tensors at once (torch._foreach_norm), by chunks.
 // GROUP 0: an invocation per chunk, without barriers: for software devices. GROUP 1: a workgroup per chunk, neighbours
 // along the tensor, then a tree in shared memory.
-// PASS 0: each tensor is one chunk. 1: chunks to partial values, in the order of the table. 2: a tensor's partial values
-// to its norm. Deterministic.
+// PASS 0: each tensor is one chunk. 1: chunks to partial values, in the table's order. 2: a tensor's partial values to
+// its norm. Deterministic.
 #pragma aule axis C float double
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double

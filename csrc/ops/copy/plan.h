@@ -24,11 +24,11 @@ struct TransposePlan {
 // for more dimensions or workgroups than the kernel has.
 std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType dtype, const StridedShape<2>& shape);
 
-// copy_many.comp. True if a dense piece of a list of copies is faster as a transfer command of its own: on lavapipe 22.3
-// that is a memcpy.
+// copy_many.comp. True if a dense piece of a list of copies is a transfer command of its own: on a software device that
+// is a memcpy. The bound is an estimate.
 bool leaves_list(const DeviceProfile& profile, uint64_t bytes);
-// True if the pieces that are aligned for 16-byte accesses are a dispatch apart from the `others` that are not. A
-// dispatch more costs what the accesses of few bytes save; the bound is an estimate.
+// True if the pieces that are aligned for 16-byte accesses are a dispatch apart from the `others` that are not. With
+// few bytes the dispatch costs more than it saves; the bound is an estimate.
 bool splits_aligned(uint64_t aligned_bytes, size_t others);
 
 // The arithmetic of a conversion.

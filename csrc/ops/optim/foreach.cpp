@@ -96,7 +96,7 @@ bool in_place(Each each, TensorList self, std::initializer_list<TensorList> oper
   return true;
 }
 
-// self *= other, one number on the device. Its dtype may be another than theirs: without dimensions it promotes nothing.
+// self *= other, one number on the device. Its dtype may be another: without dimensions it promotes nothing.
 bool in_place_by(TensorList self, const Tensor& other) {
   const auto type = other.scalar_type();
   if (!can_run(self, {}, {}) || other.dim() != 0 || other.device() != self[0].device() || other.is_neg() ||

@@ -67,7 +67,8 @@ void norms(const std::vector<Tensor>& self, const std::vector<Tensor>& out, int 
           for (size_t i = 0; i < results.size(); ++i)
             args.write(results.data()[i].begin, results.data()[i].end - results.data()[i].begin);
         } else {
-          partials = at::empty({p.chunks}, self[0].options().dtype(arithmetic == DType::f64 ? at::kDouble : at::kFloat));
+          const at::ScalarType type = arithmetic == DType::f64 ? at::kDouble : at::kFloat;
+          partials = at::empty({p.chunks}, self[0].options().dtype(type));
           p.partials = args.write(partials);
         }
         spec.pass = whole ? 0 : 1;
