@@ -60,7 +60,7 @@ def test_foreach_copy_of_700_tensors(device, source):
 
 @pytest.mark.parametrize("target, source", [(torch.float32, torch.float32), (torch.bfloat16, torch.float32)], ids=str)
 def test_foreach_copy_of_large_tensors(device, target, source):
-    """Aligned and unaligned, with a rest; more than 65,535 chunks of tensors; 16-byte accesses and others."""
+    """Aligned and unaligned, with a rest; more chunks than a row of the grid has; 16-byte accesses and others."""
     sizes = [70000 * 1024 // 64 + 3, 4096, 33, 1 << 20, 40000 * 1024 + 5]
     values = [torch.arange(n, dtype=torch.int32).remainder_(251).to(source) for n in sizes]
     for first in (0, 1):
