@@ -1,5 +1,8 @@
 // Operations over lists of tensors; those without a row here are PyTorch's loops over single tensors.
 #include "ops/optim/foreach.h"
+
+#include "ops/copy/many.h"
+#include "ops/reduce/norm_lists.h"
 #include "aten/register.h"
 
 namespace aule::aten {
@@ -11,6 +14,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_foreach_sub_.List", ops::foreach_sub_list_));
   m.impl(ROW("_foreach_mul_.Scalar", ops::foreach_mul_scalar_));
   m.impl(ROW("_foreach_mul_.List", ops::foreach_mul_list_));
+  m.impl(ROW("_foreach_mul_.Tensor", ops::foreach_mul_tensor_));
   m.impl(ROW("_foreach_mul_.ScalarList", ops::foreach_mul_scalar_list_));
   m.impl(ROW("_foreach_div_.Scalar", ops::foreach_div_scalar_));
   m.impl(ROW("_foreach_div_.List", ops::foreach_div_list_));
@@ -22,6 +26,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_foreach_lerp_.Scalar", ops::foreach_lerp_scalar_));
   m.impl(ROW("_foreach_sqrt", ops::foreach_sqrt));
   m.impl(ROW("_foreach_sqrt_", ops::foreach_sqrt_));
+  m.impl(ROW("_foreach_norm.Scalar", ops::foreach_norm));
+  m.impl(ROW("_foreach_copy_", ops::foreach_copy_));
 }
 
 }  // namespace aule::aten

@@ -1,10 +1,14 @@
 #include "ops/shape.h"
 
 #include "aten/register.h"
+#include "ops/copy/many.h"
 
 namespace aule {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("cat.out", ops::cat_out));
+  m.impl(ROW("_chunk_cat", ops::chunk_cat));
+  m.impl(ROW("_chunk_cat.out", ops::chunk_cat_out));
+  m.impl(ROW("split_with_sizes_copy.out", ops::split_with_sizes_copy_out));
   m.impl(ROW("narrow_copy.out", ops::narrow_copy_out));
   m.impl(ROW("tril.out", ops::tril_out));
   m.impl(ROW("triu.out", ops::triu_out));

@@ -2,7 +2,9 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorShape.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/_chunk_cat_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -13,12 +15,15 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
 #include "kernels_shape.gen.h"
+#include "ops/copy/kernels.h"
+#include "ops/copy/many.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/floating.h"
@@ -27,7 +32,7 @@
 
 namespace aule::ops {
 
-// One strided copy per tensor, which may convert its dtype. Vectors without elements may have any partner.
+// Strided copies, which may convert dtypes. Vectors without elements may have any partner.
 at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
   const char* op = "cat";
   const auto tensors = list.materialize();
@@ -61,13 +66,79 @@ at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out
   at::native::resize_output(out, shape);
   at::assert_no_internal_overlap(out);
   int64_t at_index = 0;
+  ManyCopies copies(out.device());
   for (const at::Tensor& t : tensors) {
     if (skipped(t)) continue;
     at::assert_no_overlap(out, t);
     const int64_t length = t.size(dim);
-    if (t.numel() > 0) out.narrow(dim, at_index, length).copy_(t);
+    if (t.numel() > 0) copies.add(out.narrow(dim, at_index, length), t);
     at_index += length;
   }
+  copies.run();
+  return out;
+}
+
+at::Tensor chunk_cat(at::TensorList tensors, int64_t dim, int64_t num_chunks) {
+  TORCH_CHECK(!tensors.empty(), "_chunk_cat expects a non-empty input tensor list");
+  at::Tensor out = at::empty({0}, tensors[0].options().memory_format(at::MemoryFormat::Contiguous));
+  return chunk_cat_out(tensors, dim, num_chunks, out);
+}
+
+// A tensor, of `row` elements from `dim` on, is padded with zeros to num_chunks rows of `width`, which are columns of
+// the result: for each index before `dim` whole rows, the rest of one, and zeros.
+at::Tensor& chunk_cat_out(at::TensorList tensors, int64_t dim, int64_t num_chunks, at::Tensor& out) {
+  const char* op = "_chunk_cat";
+  dim = at::native::preprocess_chunk_cat_inputs(tensors, dim, num_chunks);
+  TORCH_CHECK(at::canCast(tensors[0].scalar_type(), out.scalar_type()), op, ": ", tensors[0].scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  const bool same = same_bits(out.scalar_type(), tensors[0].scalar_type());
+  if (!same && !(has_dtype(out.scalar_type()) && has_dtype(tensors[0].scalar_type())))
+    return at::compositeexplicitautograd::_chunk_cat_outf(tensors, dim, num_chunks, out);
+  const DType dst_dtype = same ? raw_dtype_of(out) : dtype_of(out, op);
+  const DType src_dtype = same ? dst_dtype : dtype_of(tensors[0], op);
+  const auto width_of = [&](const at::Tensor& t) {
+    return (t.size(dim) + num_chunks - 1) / num_chunks * c10::multiply_integers(t.sizes().slice(dim + 1));
+  };
+  int64_t total = 0;
+  for (const at::Tensor& t : tensors) total += width_of(t);
+  at::DimVector shape(tensors[0].sizes().slice(0, dim));
+  const int64_t lead = c10::multiply_integers(shape);
+  shape.push_back(num_chunks);
+  shape.push_back(total);
+  at::native::resize_output(out, shape);
+  at::assert_no_internal_overlap(out);
+  for (const at::Tensor& t : tensors) at::assert_no_overlap(out, t);
+  if (!out.is_contiguous() || out.is_conj() || out.is_neg()) return hand_over(chunk_cat(tensors, dim, num_chunks), out);
+
+  ManyCopies copies(out.device());
+  std::vector<at::Tensor> kept;  // until the copies are recorded
+  uint64_t to = address_of(out);
+  for (const at::Tensor& tensor : tensors) {
+    kept.push_back(tensor.contiguous().resolve_conj().resolve_neg());
+    const int64_t width = width_of(tensor), row = tensor.numel() / lead;
+    const int64_t rows = row / width, rest = row % width;
+    const uint64_t from = address_of(kept.back());
+    const auto add = [&](int64_t first_row, int64_t column, int64_t n_rows, int64_t columns, bool zeros) {
+      if (n_rows == 0 || columns == 0) return;
+      StridedShape<2> block;
+      block.push(columns, {1, 1});
+      block.push(n_rows, {total, width});
+      block.push(lead, {num_chunks * total, row});
+      block.normalize();
+      copies.add(to + static_cast<uint64_t>(first_row * total + column) * dtype_size(dst_dtype), dst_dtype,
+                 zeros ? 0 : from + static_cast<uint64_t>(first_row * width + column) * dtype_size(src_dtype),
+                 src_dtype, block);
+    };
+    add(0, 0, rows, width, false);
+    if (rest > 0) {
+      add(rows, 0, 1, rest, false);
+      add(rows, rest, 1, width - rest, true);
+    }
+    const int64_t filled = rows + (rest > 0 ? 1 : 0);
+    add(filled, 0, num_chunks - filled, width, true);
+    to += static_cast<uint64_t>(width) * dtype_size(dst_dtype);
+  }
+  copies.run();
   return out;
 }
 

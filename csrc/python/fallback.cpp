@@ -11,6 +11,7 @@ void bind_fallback(py::module_& m) {
     return rows;
   });
   m.def("reset_fallback_report", &ops::reset_fallback_report);
+  m.def("recorded_commands", &ops::recorded_commands);
   m.def("set_strict",
         [](std::optional<bool> strict) { ops::set_strict(strict.value_or(ops::strict_from_environment())); });
   m.def("is_strict", &ops::is_strict);

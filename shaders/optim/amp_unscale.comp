@@ -2,7 +2,7 @@
 // All writers of found_inf store the same 1, so the race is harmless.
 #pragma aule params ring
 #include "common/dtype.glsl"
-#include "optim/multi_tensor.glsl"
+#include "common/multi_tensor.glsl"
 
 struct Params {
   uint64_t data[TENSORS];

@@ -3,7 +3,7 @@
 // Memory bound. Neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
-#include "optim/multi_tensor.glsl"
+#include "common/multi_tensor.glsl"
 
 struct Params {
   uint64_t dst[TENSORS];
@@ -19,6 +19,7 @@ struct Params {
 
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const int OP = 0;
+layout(constant_id = 2) const int Y_DTYPE = 0;  // mul_tensor: y is one number of this dtype
 
 #define FOREACH_OP(code, name) const int OP_##name = code;
 #include "optim/foreach_ops.def"
@@ -28,6 +29,8 @@ void main() {
   AULE_FIND_TENSOR
   float s = p.scalar[t];
   uint64_t at_x = p.x[t], at_y = p.y[t], at_z = p.z[t], at_dst = p.dst[t];
+  float number = 0.0;
+  if (OP == OP_mul_tensor) number = load_float(at_y, uint64_t(0), Y_DTYPE);
   [[unroll]] for (uint step = 0u; step < GROUP_ELEMS / LOCAL; ++step) {
     uint k = begin + step * LOCAL;
     if (k >= end) break;
@@ -40,6 +43,7 @@ void main() {
     else if (OP == OP_div_scalar) x /= s;
     else if (OP == OP_add) x += s * y;
     else if (OP == OP_mul) x *= y;
+    else if (OP == OP_mul_tensor) x *= number;
     else if (OP == OP_div) x /= y;
     else if (OP == OP_addcmul) x += s * y * z;
     else if (OP == OP_addcdiv) x += s * (y / z);

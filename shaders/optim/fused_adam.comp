@@ -9,7 +9,7 @@
 #include "common/dtype.glsl"
 #include "common/half.glsl"
 #include "optim/expm1.glsl"
-#include "optim/multi_tensor.glsl"
+#include "common/multi_tensor.glsl"
 
 struct Params {
   uint64_t param[TENSORS];

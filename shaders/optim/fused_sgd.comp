@@ -5,7 +5,7 @@
 // Nothing is written if found_inf is not 0.
 #pragma aule params ring
 #include "common/dtype.glsl"
-#include "optim/multi_tensor.glsl"
+#include "common/multi_tensor.glsl"
 
 struct Params {
   uint64_t param[TENSORS];

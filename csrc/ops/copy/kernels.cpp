@@ -28,15 +28,6 @@ CopyDenseC dense_axis(Via via) {
     default: return CopyDenseC::float_;
   }
 }
-CopyStridedC strided_axis(Via via) {
-  switch (via) {
-    case Via::raw: return CopyStridedC::raw;
-    case Via::float32: return CopyStridedC::float_;
-    case Via::int64: return CopyStridedC::int64;
-    case Via::float64_bits: return CopyStridedC::double_bits;
-    default: return CopyStridedC::double_;
-  }
-}
 
 template <int N>
 StridedShape<N> shape_of(const std::array<const at::Tensor*, N>& tensors) {
@@ -83,13 +74,6 @@ void transpose(CommandStream& stream, const TransposePlan& plan, DType dt, uint6
   p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
   p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
   launch(stream, kernel::transpose(), {.dtype = dt}, p, args, plan.grid);
-}
-
-// True for equal dtypes and for integers of equal size.
-bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
-  if (dst == src) return true;
-  return c10::isIntegralType(dst, /*includeBool=*/false) && c10::isIntegralType(src, /*includeBool=*/false) &&
-         c10::elementSize(dst) == c10::elementSize(src);
 }
 
 // The SIGNS of copy_strided.comp.
@@ -173,6 +157,14 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
 
 }  // namespace
 
+bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
+  if (dst == src) return true;
+  return c10::isIntegralType(dst, /*includeBool=*/false) && c10::isIntegralType(src, /*includeBool=*/false) &&
+         c10::elementSize(dst) == c10::elementSize(src);
+}
+
+StridedShape<2> copy_shape(const at::Tensor& dst, const at::Tensor& src) { return shape_of<2>({&dst, &src}); }
+
 bool converts_on_device(c10::ScalarType dst, c10::ScalarType src) {
   const auto known = [](c10::ScalarType t) { return has_dtype(t) || c10::isComplexType(t); };
   return (known(dst) && known(src)) || same_bits(dst, src);
@@ -199,7 +191,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   const Via via = conversion_of(profile, dt_dst, dt_src);
 
   auto& stream = current(dst);
-  const StridedShape<2> whole = shape_of<2>({&dst, &src});
+  const StridedShape<2> whole = copy_shape(dst, src);
   const uint64_t to = address_of(dst), from = address_of(src);
   if (whole.dense() && via == Via::raw && signs == 0) {
     copy_dense_bytes(stream, profile, to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));
@@ -237,7 +229,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     const uint32_t groups = fill_dims(p, shape);
     const bool packed_dst = shape.packed(0, kStridedVec) && vec_aligned(d, dt_dst, kStridedVec);
     const bool packed_src = shape.packed(1, kStridedVec) && vec_aligned(s, dt_src, kStridedVec);
-    launch(stream, kernel::copy_strided(strided_axis(via)),
+    launch(stream, kernel::copy_strided(copy_axis<CopyStridedC>(via)),
            {.dst_dtype = dt_dst,
             .src_dtype = dt_src,
             .dst_packed = via != Via::raw && packed_dst,

@@ -3,6 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
+#include "core/dtype.h"
+#include "ops/copy/plan.h"
+#include "ops/tensor/strided_shape.h"
+
 namespace aule::ops {
 
 // Both are on one aule device, of equal sizes (the caller expands src, whose strides may be 0), and do not overlap.
@@ -12,6 +16,22 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src);
 
 // False if the device has no conversion between these dtypes.
 bool converts_on_device(c10::ScalarType dst, c10::ScalarType src);
+
+// True for equal dtypes and for integers of equal size.
+bool same_bits(c10::ScalarType dst, c10::ScalarType src);
+// The dimensions of a copy, dimension 0 the fastest in dst.
+StridedShape<2> copy_shape(const at::Tensor& dst, const at::Tensor& src);
+// The axis of copy_strided.comp and of copy_many.comp.
+template <class Axis>
+Axis copy_axis(Conversion via) {
+  switch (via) {
+    case Conversion::raw: return Axis::raw;
+    case Conversion::float32: return Axis::float_;
+    case Conversion::int64: return Axis::int64;
+    case Conversion::float64_bits: return Axis::double_bits;
+    default: return Axis::double_;
+  }
+}
 
 void fill_kernel(const at::Tensor& dst, const at::Scalar& value);
 void fill_zero(const at::Tensor& dst);

@@ -20,6 +20,12 @@ std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType 
   return TransposePlan{j, grid};
 }
 
+bool leaves_list(const DeviceProfile& profile, uint64_t bytes) { return profile.is_software() && bytes >= 65536; }
+
+bool splits_aligned(uint64_t aligned_bytes, size_t others) {
+  return others == 0 || aligned_bytes >= uint64_t{4} << 20;
+}
+
 Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src) {
   if (dst == src) return Conversion::raw;
   if (dst == DType::f64 || src == DType::f64) return profile.float64 ? Conversion::float64 : Conversion::float64_bits;

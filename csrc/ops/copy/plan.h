@@ -24,6 +24,13 @@ struct TransposePlan {
 // for more dimensions or workgroups than the kernel has.
 std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType dtype, const StridedShape<2>& shape);
 
+// copy_many.comp. True if a dense piece of a list of copies is a transfer command of its own: on a software device that
+// is a memcpy. The bound is an estimate.
+bool leaves_list(const DeviceProfile& profile, uint64_t bytes);
+// True if the pieces that are aligned for 16-byte accesses are a dispatch apart from the `others` that are not. With
+// few bytes the dispatch costs more than it saves; the bound is an estimate.
+bool splits_aligned(uint64_t aligned_bytes, size_t others);
+
 // The arithmetic of a conversion.
 enum class Conversion : uint8_t { raw, float32, int64, float64, float64_bits };
 Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src);

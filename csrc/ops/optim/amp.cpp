@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels_optim.gen.h"
-#include "ops/optim/table.h"
+#include "ops/tensor/table.h"
 
 namespace aule::ops {
 

@@ -14,7 +14,8 @@
 
 #include "kernels_optim.gen.h"
 #include "ops/optim/plan.h"
-#include "ops/optim/table.h"
+#include "ops/tensor/overlap.h"
+#include "ops/tensor/table.h"
 
 namespace aule::ops {
 namespace {
@@ -30,14 +31,6 @@ enum class Each : int {
 #undef FOREACH_OP
 };
 
-struct Range {
-  uint64_t begin, end;
-};
-Range range_of(const Tensor& t) {
-  const uint64_t begin = address_of(t);
-  return {begin, begin + t.numel() * t.element_size()};
-}
-
 // True if all tensors have one dtype that the kernel computes in float32, one device, and dense operands in one order.
 bool alike(TensorList self, TensorList other) {
   if (other.size() != self.size()) return false;
@@ -50,26 +43,17 @@ bool alike(TensorList self, TensorList other) {
   return true;
 }
 
-// True if an element's tensors share memory with another element's: then a loop reads values that it has written.
-bool apart(TensorList written, std::initializer_list<TensorList> operands) {
-  std::vector<Range> ranges;
-  ranges.reserve(written.size());
-  for (const Tensor& t : written)
-    if (t.numel() != 0) ranges.push_back(range_of(t));
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  for (size_t i = 1; i < ranges.size(); ++i)
-    if (ranges[i].begin < ranges[i - 1].end) return false;
-  for (TensorList list : operands) {
+// False if an element's tensors share memory with another element's: then a loop reads values that it has written.
+bool elements_apart(TensorList written, std::initializer_list<TensorList> operands) {
+  std::vector<ByteRange> outputs, inputs;
+  outputs.reserve(written.size());
+  for (const Tensor& t : written) outputs.push_back(range_of(t));
+  for (TensorList list : operands)
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].numel() == 0) continue;
-      const Range r = range_of(list[i]);
-      if (r.begin == address_of(written[i])) continue;  // the same element: each invocation reads before it writes
-      const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
-                                          [](uint64_t at, const Range& x) { return at < x.end; });
-      if (after != ranges.end() && after->begin < r.end) return false;
+      const ByteRange r = range_of(list[i]);
+      if (r.begin != outputs[i].begin) inputs.push_back(r);  // the same element: each invocation reads before it writes
     }
-  }
-  return true;
+  return apart(std::move(outputs), inputs);
 }
 
 bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
@@ -106,8 +90,35 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
 
 // Returns false if the lists do not fit the kernel, and then does nothing.
 bool in_place(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
-  if (!can_run(self, operands, scalars) || !apart(self, operands)) return false;
+  if (!can_run(self, operands, scalars) || !elements_apart(self, operands)) return false;
   run(each, self, self, operands, scalars);
+  for (const Tensor& t : self) t.unsafeGetTensorImpl()->bump_version();  // for lists, the dispatcher does not
+  return true;
+}
+
+// self *= other, one number on the device. Its dtype may be another: without dimensions it promotes nothing.
+bool in_place_by(TensorList self, const Tensor& other) {
+  const auto type = other.scalar_type();
+  if (!can_run(self, {}, {}) || other.dim() != 0 || other.device() != self[0].device() || other.is_neg() ||
+      (type != at::kFloat && type != at::kHalf && type != at::kBFloat16))
+    return false;
+  std::vector<ByteRange> written;
+  for (const Tensor& t : self) written.push_back(range_of(t));
+  if (!apart(std::move(written), {range_of(other)})) return false;
+  const ForeachSpec spec{.dtype = dtype_of(self[0], "_foreach_mul_"),
+                         .op = static_cast<int>(Each::mul_tensor),
+                         .y_dtype = dtype_of(other, "_foreach_mul_")};
+  for_each_table(
+      self, ForeachParams{},
+      [&](ForeachParams& p, TensorArgs& args, uint32_t at, size_t i) {
+        if (at == 0) args.read(other);
+        p.x[at] = args.read(self[i]);
+        p.y[at] = address_of(other);
+        p.dst[at] = args.write(self[i]);
+      },
+      [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
+        launch(current(self[0]), kernel::foreach (), spec, p, args, grid);
+      });
   for (const Tensor& t : self) t.unsafeGetTensorImpl()->bump_version();  // for lists, the dispatcher does not
   return true;
 }
@@ -138,6 +149,9 @@ void foreach_mul_scalar_(TensorList self, const Scalar& scalar) {
 }
 void foreach_mul_list_(TensorList self, TensorList other) {
   if (!in_place(Each::mul, self, {other}, {})) slow::_foreach_mul_(self, other);
+}
+void foreach_mul_tensor_(TensorList self, const Tensor& other) {
+  if (!in_place_by(self, other)) slow::_foreach_mul_(self, other);
 }
 void foreach_mul_scalar_list_(TensorList self, Scalars scalars) {
   if (!in_place(Each::mul_scalar, self, {}, scalars)) slow::_foreach_mul_(self, scalars);

@@ -14,6 +14,7 @@ void foreach_add_list_(at::TensorList self, at::TensorList other, const at::Scal
 void foreach_sub_list_(at::TensorList self, at::TensorList other, const at::Scalar& alpha);
 void foreach_mul_scalar_(at::TensorList self, const at::Scalar& scalar);
 void foreach_mul_list_(at::TensorList self, at::TensorList other);
+void foreach_mul_tensor_(at::TensorList self, const at::Tensor& other);
 void foreach_mul_scalar_list_(at::TensorList self, Scalars scalars);
 void foreach_div_scalar_(at::TensorList self, const at::Scalar& scalar);
 void foreach_div_list_(at::TensorList self, at::TensorList other);

@@ -6,7 +6,7 @@
 
 #include "kernels_optim.gen.h"
 #include "ops/optim/plan.h"
-#include "ops/optim/table.h"
+#include "ops/tensor/table.h"
 
 namespace aule::ops {
 namespace {

@@ -217,6 +217,16 @@ std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const 
   return ReductionPlan{*layout, reduce_plan(profile, problem, *layout)};
 }
 
+NormListPlan norm_list_plan(const DeviceProfile& profile) {
+  // One invocation or workgroup adds up what the chunks of a tensor came to.
+  if (!profile.is_software()) return {.by_workgroup = true, .local = 128, .chunk = 8192, .most_elems = 1 << 30};
+  NormListPlan plan;
+  const uint64_t walk = longest_walk(profile), others = 16;  // others: turns that look for the entry
+  if (walk < plan.chunk / 4 + others) return plan;
+  plan.most_elems = static_cast<int64_t>(std::min<uint64_t>(walk - others, 4096) * plan.chunk);
+  return plan;
+}
+
 std::string text_of(const ReductionPlan& plan) {
   std::ostringstream text;
   const ReduceLayout& l = plan.layout;

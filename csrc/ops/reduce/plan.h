@@ -95,6 +95,15 @@ struct ReductionPlan {
 // Nothing: too many dimensions for the kernel. [n_out, n_red], contiguous, always has a plan.
 std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const ReductionProblem& problem);
 
+// norm_many.comp, norms of many tensors at once. A tensor of more elements has a reduction of its own.
+struct NormListPlan {
+  bool by_workgroup = false;  // one for each chunk, instead of one invocation
+  uint32_t local = 8;
+  uint32_t chunk = 1024;  // elements
+  int64_t most_elems = 0;
+};
+NormListPlan norm_list_plan(const DeviceProfile& profile);
+
 // "workgroup local 256 chunk 8192 ..., then ...": every pass with its sizes and grid.
 std::string text_of(const ReductionPlan& plan);
 
