@@ -1,6 +1,9 @@
 """Trains a small GPT on the sources of Python's standard library, character by character.
 
     make demo                                   (or: python -m torch_aule.examples.gpt)
+    torchrun --nproc-per-node=2 -m torch_aule.examples.gpt
+
+Under torchrun each process takes its share of the batch and, with DistributedDataParallel, the mean of all gradients.
 
 Writes ./demo-out/: loss.png, sample.txt, model.pt. Ctrl-C leaves checkpoint.pt, from which the next start goes on.
 Afterwards the first steps are repeated on the CPU with the same weights and batches, and the losses compared.
@@ -23,9 +26,14 @@ from pathlib import Path
 os.environ.setdefault("TORCH_AULE_STRICT", "1")  # before the backend loads: no operator may run on the CPU
 
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
 
+RANK, LOCAL_RANK, WORLD_SIZE = (  # torchrun sets them
+    int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1))
+)
 CHECK_STEPS = 20
 CHECK_LIMIT = 1e-4
 
@@ -182,14 +190,18 @@ class Progress:
 
 
 class Interrupt:
-    """The first Ctrl-C asks the loop to stop after the step in hand; the second ends the program at once."""
+    """The first Ctrl-C asks the loop to stop after the step in hand; the second ends the program at once.
+
+    Of several processes each gets the signal; they stop after the next line of the log, all after the same step.
+    """
 
     def __init__(self):
-        self.asked = False
+        self.signalled = False
+        self.asked = False  # of all processes
         signal.signal(signal.SIGINT, self._handle)
 
     def _handle(self, *_):
-        self.asked = True
+        self.signalled = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -205,17 +217,29 @@ def save_checkpoint(path: Path, model, optimizer, config, progress):
     os.replace(temporary, path)
 
 
-def load_checkpoint(path: Path, model, optimizer, config) -> Progress:
-    """The saved progress, or a fresh one where there is no checkpoint or it is of another model."""
+def read_checkpoint(path: Path, config) -> dict | None:
+    """None where there is no checkpoint or it is of another model."""
     if not path.exists():
-        return Progress()
+        return None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file must not stop the demo
         print(f"{path} cannot be read ({error}); starting anew")
-        return Progress()
+        return None
     if state["config"] != dataclasses.asdict(config):
         print(f"{path} belongs to other settings; starting anew")
+        return None
+    return state
+
+
+def load_checkpoint(path: Path, model, optimizer, config) -> Progress:
+    """The progress that the first process finds, or a fresh one."""
+    state = read_checkpoint(path, config) if RANK == 0 else None
+    if WORLD_SIZE > 1:
+        states = [state]
+        dist.broadcast_object_list(states)
+        state = states[0]
+    if state is None:
         return Progress()
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
@@ -259,19 +283,25 @@ def train(model, optimizer, config, text, device, progress, options, interrupt) 
                 break
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, share)
-            codes, targets = (t.to(device, non_blocking=True) for t in text.batch(config, progress.step))
+            codes, targets = (  # this process's share of the batch
+                t[RANK::WORLD_SIZE].to(device, non_blocking=True) for t in text.batch(config, progress.step)
+            )
             pending.append(train_step(model, optimizer, config, codes, targets))
             progress.step += 1
-            if len(pending) == options.log_every or progress.step == options.steps:
-                progress.losses += torch.stack(pending).tolist()  # waits for the device
+            interrupted = interrupt.signalled and WORLD_SIZE == 1
+            if len(pending) == options.log_every or progress.step == options.steps or interrupted:
+                losses = torch.stack(pending)
                 pending.clear()
-                progress.seconds = time.perf_counter() - started
+                if WORLD_SIZE > 1:
+                    dist.all_reduce(losses, dist.ReduceOp.AVG)
+                progress.losses += losses.tolist()  # waits for the device
+                state = torch.tensor([time.perf_counter() - started, interrupt.signalled], dtype=torch.float64)
+                if WORLD_SIZE > 1:  # all processes have the same schedule and the same last step
+                    dist.all_reduce(state, dist.ReduceOp.MAX)
+                progress.seconds, interrupt.asked = state[0].item(), bool(state[1])
                 rate = (progress.step - mark[0]) * config.batch * config.context / (progress.seconds - mark[1])
                 mark = (progress.step, progress.seconds)
                 show(progress.step, sum(progress.losses[-20:]) / len(progress.losses[-20:]), rate)
-        if pending:
-            progress.losses += torch.stack(pending).tolist()
-        progress.seconds = time.perf_counter() - started
 
 
 def compare_with_cpu(config: Config, text: Text, device: torch.device, initial: dict, steps: int) -> float:
@@ -320,6 +350,7 @@ def parse_options(arguments=None):
     parser.add_argument("--seconds", type=float, default=150, help="end the training after this time at the latest")
     parser.add_argument("--log-every", type=int, default=5)
     parser.add_argument("--sample", type=int, default=400, help="characters to write afterwards")
+    parser.add_argument("--dropout", type=float, default=Config.dropout)
     parser.add_argument("--out", type=Path, default=Path("demo-out"))
     for name in ("layers", "width", "heads", "context", "batch"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Config, name))
@@ -328,6 +359,10 @@ def parse_options(arguments=None):
 
 def main(arguments=None) -> int:
     options = parse_options(arguments)
+    if options.batch % WORLD_SIZE:
+        sys.exit(f"--batch {options.batch} cannot be divided among {WORLD_SIZE} processes")
+    if RANK > 0:
+        sys.stdout = open(os.devnull, "w")
     device = torch.device("cpu")
     if options.device != "cpu":
         import torch_aule  # noqa: F401  registers the device
@@ -336,13 +371,19 @@ def main(arguments=None) -> int:
             print("no Vulkan device: `python -m torch_aule.info` says why", file=sys.stderr)
             return 1
         device = torch.device(options.device)
+        if WORLD_SIZE > 1:
+            device = torch.device(device.type, LOCAL_RANK % torch.aule.device_count())
+        torch.aule.set_device(device)
         print(f"device: {torch.aule.get_device_name(device)}")
+    if WORLD_SIZE > 1:
+        dist.init_process_group()
     options.out.mkdir(parents=True, exist_ok=True)
     checkpoint = options.out / "checkpoint.pt"
     interrupt = Interrupt()
 
     text = Text()
-    chosen = {name: getattr(options, name) for name in ("layers", "width", "heads", "context", "batch")}
+    names = ("layers", "width", "heads", "context", "batch", "dropout")
+    chosen = {name: getattr(options, name) for name in names}
     config = Config(vocabulary=len(text.characters), **chosen)
     torch.manual_seed(0)
     model = GPT(config)
@@ -352,9 +393,14 @@ def main(arguments=None) -> int:
     print(f"model: {parameters / 1e6:.2f} M parameters; text: {len(text.codes) / 1e6:.1f} M characters")
     optimizer = make_optimizer(model, config)
     progress = load_checkpoint(checkpoint, model, optimizer, config)
-    torch.manual_seed(1 + progress.step)
+    torch.manual_seed(1 + progress.step + 1_000_000 * RANK)
 
-    train(model, optimizer, config, text, device, progress, options, interrupt)
+    parallel = DistributedDataParallel(model) if WORLD_SIZE > 1 else model
+    train(parallel, optimizer, config, text, device, progress, options, interrupt)
+    if WORLD_SIZE > 1:
+        dist.destroy_process_group()
+    if RANK > 0:  # the first process does the rest
+        return 130 if interrupt.asked else 0
     if interrupt.asked:
         save_checkpoint(checkpoint, model, optimizer, config, progress)
         print(f"\nstopped at step {progress.step}; {checkpoint} is kept, the next start goes on from there")
@@ -364,7 +410,8 @@ def main(arguments=None) -> int:
     written = sample(model, config, text, device, options.sample)
     (options.out / "sample.txt").write_text(written)
     draw_losses(progress.losses, options.out / "loss.png")
-    torch.save({"model": model.state_dict(), "config": dataclasses.asdict(config)}, options.out / "model.pt")
+    trained = {"model": model.state_dict(), "config": dataclasses.asdict(config), "losses": progress.losses}
+    torch.save(trained, options.out / "model.pt")
     print(f"\n{written}\n")
     rate = progress.step * config.batch * config.context / progress.seconds
     tail = progress.losses[-20:]
