@@ -236,6 +236,15 @@ def layouts(t: torch.Tensor):
         yield "channels last", t.contiguous(memory_format=torch.channels_last)
 
 
+def launches(function) -> int:
+    """How many commands this thread's call records."""
+    from torch_aule import _C
+
+    before = _C.recorded_commands()
+    function()
+    return _C.recorded_commands() - before
+
+
 def shader_module(name: str):
     """A module of the shader compiler."""
     return importlib.import_module(f"torch_aule._shader.{name}")

@@ -1,28 +1,19 @@
 """Distributed training as it is typed in a shell."""
 
-import os
 import re
-import subprocess
 
 import pytest
 import torch
 
-from helpers import ROOT, interpreter
+from helpers import run_interpreter
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
 def run(*command):
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "TORCH_AULE_VISIBLE_DEVICES": "0,0",
-        "OMP_NUM_THREADS": "1",
-    }
-    ended = subprocess.run(
-        [*interpreter(), *command], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    done = run_interpreter(*command, timeout=150, TORCH_AULE_VISIBLE_DEVICES="0,0", OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_torchrun(tmp_path):

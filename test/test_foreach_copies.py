@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-import torch_aule
-from helpers import assert_close, check_program, layouts, like_strided, random_tensor
+from helpers import assert_close, check_program, launches, layouts, like_strided, random_tensor
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
@@ -13,12 +12,6 @@ PAIRS = [*((a, b) for a in FLOATS for b in FLOATS), (torch.int64, torch.int32), 
          (torch.int32, torch.float32), (torch.float32, torch.int16), (torch.bool, torch.float16),
          (torch.complex64, torch.complex64), (torch.complex128, torch.complex128)]  # fmt: skip
 TABLE = 48  # tensors of a dispatch
-
-
-def launches(function) -> int:
-    before = torch_aule._C.recorded_commands()
-    function()
-    return torch_aule._C.recorded_commands() - before
 
 
 def guarded(sizes, dtype, device):

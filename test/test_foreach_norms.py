@@ -5,19 +5,12 @@ import math
 import pytest
 import torch
 
-import torch_aule
-from helpers import assert_close, random_tensor
+from helpers import assert_close, launches, random_tensor
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
 ORDERS = [1, 2, math.inf]
 SIZES = [(1,), (), (3, 5), (1023,), (1024,), (1025,), (2, 3, 4), (7000,), (100, 301)]
-
-
-def launches(function) -> int:
-    before = torch_aule._C.recorded_commands()
-    function()
-    return torch_aule._C.recorded_commands() - before
 
 
 def references(tensors, order, result):

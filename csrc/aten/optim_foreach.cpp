@@ -1,9 +1,9 @@
 // Operations over lists of tensors; those without a row here are PyTorch's loops over single tensors.
 #include "ops/optim/foreach.h"
 
+#include "aten/register.h"
 #include "ops/copy/many.h"
 #include "ops/reduce/norm_lists.h"
-#include "aten/register.h"
 
 namespace aule::aten {
 

@@ -12,52 +12,16 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from distributed_group import device, rank, size, start
+from distributed_model import Model, batches
 
 STEPS, ROWS, WIDTH = 20, 8, 32
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(WIDTH)
-        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = torch.nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
-class Model(torch.nn.Module):
-    """`unused` has parameters that one step in two does not use."""
-
-    def __init__(self, unused=False):
-        super().__init__()
-        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
-        self.head = torch.nn.Linear(WIDTH, 10)
-        self.extra = torch.nn.Linear(WIDTH, WIDTH) if unused else None
-        self.calls = 0
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        if self.extra is not None and self.calls % 2:
-            x = x + self.extra(x)
-        self.calls += 1
-        return self.head(x)
-
-
-def batches():
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(STEPS):
-        x = torch.randn(size * ROWS, WIDTH, generator=generator)
-        yield x, x[:, :10].argmax(1)
 
 
 def train(model, of_rank, accumulate=False):
     """Losses of the rank's rows, or of all rows where `of_rank` is None."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
-    for step, (x, y) in enumerate(batches()):
+    for step, (x, y) in enumerate(batches(STEPS, size * ROWS, WIDTH)):
         rows = slice(None) if of_rank is None else slice(of_rank * ROWS, (of_rank + 1) * ROWS)
         x, y = x[rows].to(device), y[rows].to(device)
         last = not accumulate or step % 2 == 1
@@ -74,7 +38,7 @@ def train(model, of_rank, accumulate=False):
 
 def compare(name, hook=None, unused=False, accumulate=False, tolerance=1e-5, bucket_cap_mb=0.01, **options):
     torch.manual_seed(0)
-    model = Model(unused).to(device)
+    model = Model(WIDTH, unused).to(device)
     reference = copy.deepcopy(model)
     if rank:  # DDP takes rank 0's
         with torch.no_grad():

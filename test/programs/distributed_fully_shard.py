@@ -11,45 +11,16 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.nn import functional as F
 
 from distributed_group import device, rank, size, start
+from distributed_model import Model, batches
 
 STEPS, ROWS, WIDTH = 20, 8, 30  # 30 and 10 are multiples of no number of ranks tested: shards are padded
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(WIDTH)
-        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = torch.nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
-        self.head = torch.nn.Linear(WIDTH, 10)
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-def batches():
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(STEPS):
-        x = torch.randn(size * ROWS, WIDTH, generator=generator)
-        yield x, x[:, :10].argmax(1)
 
 
 def train(model, of_rank, clip=None, accumulate=False):
     """Losses of the rank's rows, or of all rows where `of_rank` is None."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
-    for step, (x, y) in enumerate(batches()):
+    for step, (x, y) in enumerate(batches(STEPS, size * ROWS, WIDTH)):
         rows = slice(None) if of_rank is None else slice(of_rank * ROWS, (of_rank + 1) * ROWS)
         last = not accumulate or step % 2 == 1
         if accumulate and isinstance(model, FSDPModule):
@@ -67,7 +38,7 @@ def train(model, of_rank, clip=None, accumulate=False):
 
 def compare(name, clip=None, accumulate=False, tolerance=1e-5, reference_dtype=None, blocks=None, **options):
     torch.manual_seed(0)
-    reference = Model().to(device)
+    reference = Model(WIDTH).to(device)
     model = copy.deepcopy(reference)
     if "offload_policy" in options:
         model = model.cpu()

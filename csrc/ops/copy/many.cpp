@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "core/raw_dtype.h"
 #include "kernels_copy.gen.h"
 #include "ops/copy/kernels.h"
 #include "ops/tensor/overlap.h"
@@ -22,16 +23,6 @@ using at::Tensor;
 using at::TensorList;
 
 bool on_device(const Tensor& t, c10::Device device) { return t.device() == device && t.layout() == at::kStrided; }
-
-DType raw_of(uint64_t bytes) {
-  switch (bytes) {
-    case 1: return DType::raw1;
-    case 2: return DType::raw2;
-    case 4: return DType::raw4;
-    case 8: return DType::raw8;
-    default: return DType::raw16;
-  }
-}
 
 }  // namespace
 
@@ -101,8 +92,8 @@ void ManyCopies::launch_pieces(const Key& key, const std::vector<Piece>& pieces,
     for (const Piece& piece : pieces) bits |= piece.alignment(dst_dtype);
   const uint64_t unit = via == Conversion::raw ? bits & (~bits + 1) : dtype_size(dst_dtype);
   const auto per_unit = static_cast<uint32_t>(unit / dtype_size(dst_dtype));
-  CopyManySpec spec{.dst_dtype = via == Conversion::raw ? raw_of(unit) : dst_dtype,
-                    .src_dtype = via == Conversion::raw ? raw_of(unit) : src_dtype,
+  CopyManySpec spec{.dst_dtype = via == Conversion::raw ? raw_dtype(unit) : dst_dtype,
+                    .src_dtype = via == Conversion::raw ? raw_dtype(unit) : src_dtype,
                     .aligned = aligned};
   int ndim = 0;        // of the table's entry that has most
   bool zeros = false;  // has the table entries without a source?
@@ -134,10 +125,9 @@ void ManyCopies::run() {
     std::vector<Piece> aligned, others;
     uint64_t aligned_bytes = 0;
     for (const Piece& piece : pieces) {
-      const bool fits = via == Conversion::raw
-                            ? piece.alignment(dst_dtype) % 16 == 0
-                            : piece.ndim == 0 && vec_aligned(piece.dst, dst_dtype, kDenseVec) &&
-                                  vec_aligned(piece.src, src_dtype, kDenseVec);
+      const bool fits = via == Conversion::raw ? piece.alignment(dst_dtype) % 16 == 0
+                                               : piece.ndim == 0 && vec_aligned(piece.dst, dst_dtype, kDenseVec) &&
+                                                     vec_aligned(piece.src, src_dtype, kDenseVec);
       (fits ? aligned : others).push_back(piece);
       if (fits) aligned_bytes += piece.dst_bytes;
     }

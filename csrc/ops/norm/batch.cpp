@@ -9,8 +9,6 @@
 namespace aule::ops {
 namespace {
 
-bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
 struct MeanAndInvstd {
   at::Tensor mean, invstd;
 };
@@ -19,9 +17,8 @@ struct MeanAndInvstd {
 MeanAndInvstd batch_statistics(const char* name, const BatchShape& shape, const at::Tensor& x, at::ScalarType type,
                                const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum,
                                double eps) {
-  const auto options = x.options().dtype(type);
-  const at::Tensor mean = at::empty({shape.channels}, options), var = at::empty({shape.channels}, options);
-  const at::Tensor invstd = at::empty({shape.channels}, options);
+  const at::Tensor mean = empty_channels(shape, x, type), var = empty_channels(shape, x, type);
+  const at::Tensor invstd = empty_channels(shape, x, type);
   batch_moments(name, ReduceOp::var, 0, x, var, mean);
   combine_statistics(name, {.from_variance = true,
                             .mean = mean,
@@ -124,9 +121,7 @@ ThreeTensors native_batch_norm_backward(const at::Tensor& grad, const at::Tensor
   if (!train) invstd = invstd.add(eps).rsqrt_();
   // The sums are the gradients too, if those have their type.
   const at::ScalarType param = is_given(weight) ? weight->scalar_type() : input.scalar_type();
-  const auto sum = [&](bool wanted, at::ScalarType t) {
-    return wanted ? at::empty({s.channels}, x.options().dtype(t)) : at::Tensor();
-  };
+  const auto sum = [&](bool wanted, at::ScalarType t) { return wanted ? empty_channels(s, x, t) : at::Tensor(); };
   const bool converts = param != type && param != at::kDouble, dx_wants = mask[0] && train;
   PartSums sums;
   sums.dw = sum(dx_wants || (mask[1] && !converts), type);

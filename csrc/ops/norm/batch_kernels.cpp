@@ -31,7 +31,7 @@ uint64_t bits_of(double value, at::ScalarType type) {
 class Running {
  public:
   Running(const char* name, const char* what, const OptionalTensor& t, const BatchStats& stats) {
-    if (!t.has_value() || !t->defined()) return;
+    if (!is_given(t)) return;
     to_ = *t;
     const auto type = stats.mean.scalar_type();
     check_channels(name, what, to_, stats.mean.size(-1));
@@ -70,16 +70,22 @@ at::Tensor empty_batch(const BatchShape& s, const at::Tensor& input) {
   return at::empty(input.sizes(), input.options(), s.format);
 }
 
+bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
+
+at::Tensor empty_channels(const BatchShape& s, const at::Tensor& input, at::ScalarType type) {
+  return at::empty({s.channels}, input.options().dtype(type));
+}
+
 at::Tensor statistic(const char* name, const char* what, const OptionalTensor& t, at::ScalarType type,
                      int64_t channels) {
-  if (!t.has_value() || !t->defined()) return {};
+  if (!is_given(t)) return {};
   check_channels(name, what, *t, channels);
   return t->to(type).contiguous();
 }
 
 at::Tensor parameter(const char* name, const char* what, const OptionalTensor& t, at::ScalarType type,
                      int64_t channels) {
-  if (!t.has_value() || !t->defined()) return {};
+  if (!is_given(t)) return {};
   check_channels(name, what, *t, channels);
   return (is_wider(*t, type) ? t->to(type) : *t).contiguous();
 }

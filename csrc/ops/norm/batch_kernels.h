@@ -18,6 +18,8 @@ at::Tensor dense_batch(const BatchShape& shape, const at::Tensor& t);
 // An operator's result, of the input's sizes and layout; dense_batch() of it is a view.
 at::Tensor empty_batch(const BatchShape& shape, const at::Tensor& input);
 
+bool is_given(const OptionalTensor& t);
+at::Tensor empty_channels(const BatchShape& shape, const at::Tensor& input, at::ScalarType type);
 // A tensor of an element for each channel, contiguous: statistics in their `type`, parameters in theirs, which is at
 // most as wide as `type`. Undefined stays undefined.
 at::Tensor statistic(const char* name, const char* what, const OptionalTensor& t, at::ScalarType type,

@@ -10,10 +10,6 @@
 namespace aule::ops {
 namespace {
 
-at::Tensor of_channels(const BatchShape& s, const at::Tensor& input, at::ScalarType type) {
-  return at::empty({s.channels}, input.options().dtype(type));
-}
-
 void check_sizes(const char* name, const at::Tensor& grad, const at::Tensor& input) {
   TORCH_CHECK(grad.sizes() == input.sizes(), name, ": expected a grad_out of the input's sizes, ", input.sizes(),
               ", but got ", grad.sizes());
@@ -55,12 +51,12 @@ TwoTensors batch_norm_stats(const at::Tensor& input, double eps) {
   check_same_device(kName, {&input});
   const at::ScalarType type = stat_type(input);
   const at::Tensor x = dense_batch(s, input);
-  const at::Tensor mean = of_channels(s, input, type), invstd = of_channels(s, input, type);
+  const at::Tensor mean = empty_channels(s, input, type), invstd = empty_channels(s, input, type);
   if (type == at::kFloat) {
     batch_moments(kName, ReduceOp::invstd, eps, x, invstd, mean);
     return {mean, invstd};
   }
-  const at::Tensor var = of_channels(s, input, type);  // a reduction's argument is float32, too coarse an eps
+  const at::Tensor var = empty_channels(s, input, type);  // a reduction's argument is float32, too coarse an eps
   batch_moments(kName, ReduceOp::var, 0, x, var, mean);
   combine_statistics(
       kName,
@@ -72,10 +68,9 @@ TwoTensors batch_norm_update_stats(const at::Tensor& input, const OptionalTensor
                                    const OptionalTensor& running_var, double momentum) {
   constexpr const char* kName = "batch_norm_update_stats";
   const BatchShape s = batch_shape(kName, input);
-  const bool has_mean = running_mean.has_value() && running_mean->defined();
-  TORCH_CHECK(has_mean == (running_var.has_value() && running_var->defined()), kName,
-              ": expected running_mean and running_var, or neither");
-  const at::Tensor mean = of_channels(s, input, stat_type(input)), var = at::empty_like(mean);
+  const bool has_mean = is_given(running_mean);
+  TORCH_CHECK(has_mean == is_given(running_var), kName, ": expected running_mean and running_var, or neither");
+  const at::Tensor mean = empty_channels(s, input, stat_type(input)), var = at::empty_like(mean);
   batch_moments(kName, ReduceOp::var, 0, dense_batch(s, input), var, mean);
   if (has_mean) {
     combine_statistics(kName, {.from_variance = true,
@@ -136,18 +131,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_backward_r
   check_same_device(kName, {&grad, &input, &mean, &invstd});
   check_sizes(kName, grad, input);
   const at::ScalarType type = stat_type(input);
-  const at::ScalarType param = weight.has_value() && weight->defined() ? weight->scalar_type() : type;
+  const at::ScalarType param = is_given(weight) ? weight->scalar_type() : type;
   const at::ScalarType stored = param == at::kDouble ? type : param;
   PartSums sums;
   if (input_g) {
-    sums.dw = of_channels(s, input, type);
-    sums.db = of_channels(s, input, type);
+    sums.dw = empty_channels(s, input, type);
+    sums.db = empty_channels(s, input, type);
   }
   if (weight_g) {
-    sums.dw2 = of_channels(s, input, stored);
+    sums.dw2 = empty_channels(s, input, stored);
     sums.scale = statistic(kName, "an invstd", invstd, type, s.channels);
   }
-  if (bias_g) sums.db2 = of_channels(s, input, stored);
+  if (bias_g) sums.db2 = empty_channels(s, input, stored);
   sum_channels(kName, s, dense_batch(s, grad), dense_batch(s, input),
                statistic(kName, "a mean", mean, type, s.channels), {}, sums);
   const auto gradient = [&](const at::Tensor& t) { return t.defined() ? t.to(param) : t; };
