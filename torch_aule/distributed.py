@@ -45,7 +45,27 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
     def gloo(prefix):
         return torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore(prefix, store), rank, size, timeout)
 
-    return _C.process_group(gloo("aule"), gloo("cpu"))
+    engines = gloo("aule"), gloo("cpu")
+    shared = _shared_segment(torch.distributed.PrefixStore("shared", store), rank, size) if size > 1 else None
+    return _C.process_group(*engines, shared)
+
+
+def _shared_segment(store, rank: int, size: int):
+    """What all ranks share, if they run on one host that has room for it: one says no, and nobody has any."""
+    if rank == 0:
+        segment = _C.SharedSegment.create(size)
+        store.set("name", segment.name if segment else "")
+        agreed = segment is not None and all([store.get(f"opened {other}") == b"1" for other in range(1, size)])
+        store.set("agreed", str(int(agreed)))
+        if segment:
+            segment.unlink()
+        return segment if agreed else None
+    name = store.get("name").decode()
+    if not name:
+        return None
+    segment = _C.SharedSegment.open(name, rank, size)
+    store.set(f"opened {rank}", str(int(segment is not None)))
+    return segment if store.get("agreed") == b"1" else None
 
 
 def _named(original):

@@ -6,7 +6,9 @@
 
 namespace aule::distributed {
 
-Lane::Lane(c10::intrusive_ptr<c10d::Backend> gloo) : gloo_(std::move(gloo)) {}
+Lane::Lane(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment) : gloo_(std::move(gloo)) {
+  if (segment) shared_.emplace(std::move(segment));
+}
 
 void Lane::submit(const c10::intrusive_ptr<StagedWork>& work) {
   {
@@ -36,8 +38,11 @@ void Lane::finish(const c10::intrusive_ptr<StagedWork>& work) {
 bool Lane::close(std::chrono::milliseconds longest) {
   const auto deadline = std::chrono::steady_clock::now() + longest;
   // In this order: each hands on to the next.
-  if (starting_.close(deadline) && finishing_.close(deadline) && peers_.close(deadline) && callbacks_.close(deadline))
-    return true;
+  const bool all =
+      starting_.close(deadline) && finishing_.close(deadline) && peers_.close(deadline) && callbacks_.close(deadline);
+  if (shared_) shared_->segment().leave();
+  if (all) return true;
+  if (shared_) shared_->segment().abort();
   std::vector<c10::intrusive_ptr<StagedWork>> left;
   {
     std::lock_guard lock(mutex_);
@@ -51,6 +56,7 @@ bool Lane::close(std::chrono::milliseconds longest) {
 }
 
 void Lane::failed(std::exception_ptr error) {
+  if (shared_) shared_->segment().leave();  // the others need not wait for their timeout
   std::lock_guard lock(mutex_);
   if (!failure_) failure_ = std::move(error);
 }

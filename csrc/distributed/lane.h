@@ -1,4 +1,4 @@
-// A gloo context and the threads that feed it, in the order of the calls.
+// A gloo context, what the ranks share, and the threads that feed them, in the order of the calls.
 #pragma once
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/exchange.h"
 #include "distributed/tasks.h"
 #include "distributed/work.h"
 
@@ -18,9 +19,10 @@ namespace aule::distributed {
 
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  explicit Lane(c10::intrusive_ptr<c10d::Backend> gloo);
+  Lane(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment);
 
   c10d::Backend& gloo() { return *gloo_; }
+  SharedExchange* shared() { return shared_ ? &*shared_ : nullptr; }  // null: gloo does everything
   void submit(const c10::intrusive_ptr<StagedWork>& work);
   // Collectives under way that write what `call` reads or writes: it must come after them.
   std::vector<c10::intrusive_ptr<StagedWork>> before(const Call& call) const;
@@ -39,13 +41,14 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void finish(const c10::intrusive_ptr<StagedWork>& work);
 
   const c10::intrusive_ptr<c10d::Backend> gloo_;
+  std::optional<SharedExchange> shared_;  // which runs on the second thread
   mutable std::mutex mutex_;
   std::map<std::pair<c10::DeviceIndex, Direction>, c10::Stream> streams_;
   std::vector<c10::intrusive_ptr<StagedWork>> pending_;
   std::exception_ptr failure_;
   Tasks starting_{1};
   Tasks finishing_{1};
-  Tasks peers_{1 << 16};  // sends and receives: any of them may wait for a later one
+  Tasks peers_{1 << 16};      // sends and receives: any of them may wait for a later one
   Tasks callbacks_{1 << 16};  // a callback may wait for the future of another collective
 };
 

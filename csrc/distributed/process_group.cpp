@@ -36,8 +36,10 @@ std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> reducing(const at:
 }  // namespace
 
 ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo,
-                                   c10::intrusive_ptr<c10d::Backend> host)
-    : c10d::Backend(gloo->getRank(), gloo->getSize()), lane_(std::make_shared<Lane>(gloo)), host_(std::move(host)) {
+                                   c10::intrusive_ptr<c10d::Backend> host, std::shared_ptr<SharedSegment> segment)
+    : c10d::Backend(gloo->getRank(), gloo->getSize()),
+      lane_(std::make_shared<Lane>(gloo, std::move(segment))),
+      host_(std::move(host)) {
   init();
   std::lock_guard lock(g_mutex);
   groups().insert(this);
@@ -111,6 +113,23 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device d
   return tracked(std::move(work));
 }
 
+std::optional<Exchange> ProcessGroupAule::exchange(Exchange::Kind kind, at::Tensor sent, at::Tensor received,
+                                                   int64_t bytes, std::chrono::milliseconds timeout, int64_t root,
+                                                   const Reduction* reduction) {
+  if (place() == Place::host) return std::nullopt;
+  Exchange e{.kind = kind,
+             .sent = std::move(sent),
+             .received = std::move(received),
+             .bytes = bytes,
+             .root = static_cast<int>(root),
+             .timeout = timeout <= kNoTimeout ? getBackendOptions()->timeout : timeout};
+  if (reduction != nullptr) {
+    e.op = reduction->op;
+    e.dtype = reduction->dtype;
+  }
+  return e;
+}
+
 void ProcessGroupAule::startCoalescing() {
   coalescing_ = true;
   coalesced_.clear();
@@ -149,11 +168,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c1
   check_results(name, tensors);
   check_one_dtype(name, tensors);
   const Reduction reduction = reduction_of(name, op, tensors[0].scalar_type(), size_);
-  const Layout layout(tensors, 1, reduction.dtype);
-  const at::Tensor buffer = layout.buffer(1);
+  const Layout layout(place(), tensors, 1, reduction.dtype);
+  const at::Tensor buffer = reduction.factor ? layout.buffer(1) : layout.buffer(1, tensors);
   Call call{.name = name, .type = type, .outputs = tensors, .factor = reduction.factor, .divisor = reduction.divisor};
   call.reads = call.writes = layout.parts(tensors, buffer);
-  call.start = reducing(buffer, reduction, timeout);
+  call.exchange = exchange(Exchange::Kind::all_reduce, buffer, buffer, layout.block_bytes(), timeout, 0, &reduction);
+  if (!call.exchange) call.start = reducing(buffer, reduction, timeout);
   return submit(std::move(call), tensors[0].device());
 }
 
@@ -174,8 +194,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce(Tensors& tensors, const 
   check_one("reduce", tensors);
   check_results("reduce", tensors);
   const Reduction reduction = reduction_of("reduce", opts.reduceOp, tensors[0].scalar_type(), size_);
-  const Layout layout(tensors, 1, reduction.dtype);
-  const at::Tensor buffer = layout.buffer(1);
+  const Layout layout(place(), tensors, 1, reduction.dtype);
+  const at::Tensor buffer = reduction.factor ? layout.buffer(1) : layout.buffer(1, tensors);
   Call call{.name = "reduce",
             .type = c10d::OpType::REDUCE,
             .reads = {layout.part(tensors[0], buffer, 0)},
@@ -183,13 +203,16 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce(Tensors& tensors, const 
             .factor = reduction.factor,
             .divisor = reduction.divisor};
   if (opts.rootRank == rank_) call.writes = call.reads;
-  call.start = [numbers = buffer.view(reduction.dtype), reduction, opts](c10d::Backend& gloo) -> WorkPtr {
-    if (numbers.numel() == 0) return {};
-    Tensors one{numbers};
-    c10d::ReduceOptions options = opts;
-    options.reduceOp = reduction.op;
-    return gloo.reduce(one, options);
-  };
+  call.exchange =
+      exchange(Exchange::Kind::reduce, buffer, buffer, layout.block_bytes(), opts.timeout, opts.rootRank, &reduction);
+  if (!call.exchange)
+    call.start = [numbers = buffer.view(reduction.dtype), reduction, opts](c10d::Backend& gloo) -> WorkPtr {
+      if (numbers.numel() == 0) return {};
+      Tensors one{numbers};
+      c10d::ReduceOptions options = opts;
+      options.reduceOp = reduction.op;
+      return gloo.reduce(one, options);
+    };
   return submit(std::move(call), tensors[0].device());
 }
 
@@ -201,8 +224,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter_sums(const char* name, 
   check_results(name, outputs);
   check_one_dtype(name, outputs);
   const Reduction reduction = reduction_of(name, opts.reduceOp, outputs[0].scalar_type(), size_);
-  const Layout layout(outputs, 1, reduction.dtype);
-  const at::Tensor buffer = layout.buffer(size_);
+  const Layout layout(place(), outputs, 1, reduction.dtype);
+  const bool same = inputs.size() == 1 && inputs[0].size() == 1 && !reduction.factor;
+  const at::Tensor buffer = same ? layout.buffer(size_, inputs[0]) : layout.buffer(size_);
+  const at::Tensor sum = place() == Place::host ? buffer.narrow(0, rank_ * layout.block_bytes(), layout.block_bytes())
+                                                : layout.buffer(1, outputs);
   Call call{.name = name, .type = type, .outputs = outputs, .factor = reduction.factor, .divisor = reduction.divisor};
   for (size_t i = 0; i < outputs.size(); ++i) {
     check_tensors(name, inputs.at(i));
@@ -211,14 +237,17 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter_sums(const char* name, 
       const at::Tensor& input = inputs[i][static_cast<size_t>(j)];
       check_elements(name, input, outputs[i].numel() * (size_ / pieces), outputs[i].scalar_type());
       Part part{input, {}};
-      for (int64_t block = j; block < (pieces == 1 ? size_ : j + 1); ++block)
-        part.host.push_back(layout.share(buffer, i, block));
+      if (!input.is_alias_of(buffer))
+        for (int64_t block = j; block < (pieces == 1 ? size_ : j + 1); ++block)
+          part.flat.push_back(layout.share(buffer, i, block));
       call.reads.push_back(std::move(part));
     }
-    call.writes.push_back({outputs[i], {layout.share(buffer, i, rank_)}});
+    call.writes.push_back(layout.part(outputs[i], sum, i));
   }
+  call.exchange =
+      exchange(Exchange::Kind::reduce_scatter, buffer, sum, layout.block_bytes(), opts.timeout, 0, &reduction);
   // As gloo's own: a sum of everything, of which each rank takes its share.
-  call.start = reducing(buffer, reduction, opts.timeout);
+  if (!call.exchange) call.start = reducing(buffer, reduction, opts.timeout);
   return submit(std::move(call), outputs[0].device());
 }
 

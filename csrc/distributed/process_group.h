@@ -1,6 +1,7 @@
 // The c10d backend of device tensors. They are packed into one pinned buffer for each collective, on which gloo works
-// (work.h). Tensors of the CPU go straight to a gloo of their own: PyTorch and programs call collectives of the CPU on
-// other threads (asynchronous checkpoints), and only those of one gloo must have the same order on all ranks.
+// (work.h), or into device memory, if the ranks share memory of their host (exchange.h). Tensors of the CPU go straight
+// to a gloo of their own: PyTorch and programs call collectives of the CPU on other threads (asynchronous checkpoints),
+// and only those of one gloo must have the same order on all ranks.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -9,7 +10,9 @@
 #include <mutex>
 #include <vector>
 
+#include "distributed/checks.h"
 #include "distributed/lane.h"
+#include "distributed/layout.h"
 
 namespace aule::distributed {
 
@@ -18,7 +21,9 @@ class ProcessGroupAule final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, c10::intrusive_ptr<c10d::Backend> host);
+  // `segment`: what all ranks share, or null.
+  ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo, c10::intrusive_ptr<c10d::Backend> host,
+                   std::shared_ptr<SharedSegment> segment);
   ~ProcessGroupAule() override;
 
   const std::string getBackendName() const override { return "aule"; }
@@ -63,6 +68,11 @@ class ProcessGroupAule final : public c10d::Backend {
  private:
   Lane& lane();           // throws if the group is destroyed or has failed
   c10d::Backend& host();  // gloo for tensors of the CPU; throws as lane() does
+  Place place() const { return lane_->shared() != nullptr ? Place::device : Place::host; }
+  // What the ranks do with buffers of device memory; nothing if those are of the host, for gloo.
+  std::optional<Exchange> exchange(Exchange::Kind kind, at::Tensor sent, at::Tensor received, int64_t bytes,
+                                   std::chrono::milliseconds timeout, int64_t root = 0,
+                                   const Reduction* reduction = nullptr);
   WorkPtr tracked(WorkPtr work);
   WorkPtr submit(Call call, c10::Device device);
   WorkPtr reduce_all(const char* name, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,

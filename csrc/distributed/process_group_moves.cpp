@@ -64,15 +64,18 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::broadcast(Tensors& tensors, con
   if (!on_device(tensors)) return tracked(host().broadcast(tensors, opts));
   check_one("broadcast", tensors);
   check_results("broadcast", tensors);
-  const Layout layout(tensors, 1);
-  const at::Tensor buffer = layout.buffer(1);
+  const Layout layout(place(), tensors, 1);
+  const at::Tensor buffer = layout.buffer(1, tensors);
   Call call{.name = "broadcast", .type = c10d::OpType::BROADCAST, .outputs = tensors};
   (opts.rootRank == rank_ ? call.reads : call.writes) = layout.parts(tensors, buffer);
-  call.start = [buffer, opts](c10d::Backend& gloo) -> WorkPtr {
-    if (buffer.numel() == 0) return {};
-    Tensors one{buffer};
-    return gloo.broadcast(one, opts);
-  };
+  call.exchange =
+      exchange(Exchange::Kind::broadcast, buffer, buffer, layout.block_bytes(), opts.timeout, opts.rootRank);
+  if (!call.exchange)
+    call.start = [buffer, opts](c10d::Backend& gloo) -> WorkPtr {
+      if (buffer.numel() == 0) return {};
+      Tensors one{buffer};
+      return gloo.broadcast(one, opts);
+    };
   return submit(std::move(call), tensors[0].device());
 }
 
@@ -93,8 +96,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector
   check_tensors(kName, inputs);
   TORCH_CHECK(static_cast<int>(lists.size()) == size_, kName, ": expected outputs for ", size_, " ranks, got ",
               lists.size());
-  const Layout layout(inputs, 1);
-  const at::Tensor sent = layout.buffer(1), received = layout.buffer(size_);
+  const Layout layout(place(), inputs, 1);
+  const at::Tensor sent = layout.buffer(1, inputs), received = layout.buffer(size_);
   Call call{.name = kName, .type = c10d::OpType::ALLGATHER, .reads = layout.parts(inputs, sent)};
   for (int rank = 0; rank < size_; ++rank) {
     const Tensors& list = lists[static_cast<size_t>(rank)];
@@ -106,7 +109,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector
       call.outputs.push_back(list[i]);
     }
   }
-  call.start = gathering(sent, received, opts);
+  call.exchange = exchange(Exchange::Kind::all_gather, sent, received, layout.block_bytes(), opts.timeout);
+  if (!call.exchange) call.start = gathering(sent, received, opts);
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -126,14 +130,15 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_into_tensor_coalesced
   TORCH_CHECK(outputs.size() == inputs.size(), kName, ": expected as many outputs as inputs");
   for (size_t i = 0; i < inputs.size(); ++i)
     check_elements(kName, outputs[i], inputs[i].numel() * size_, inputs[i].scalar_type());
-  const Layout mine(inputs, 1), all(outputs, size_);
-  const at::Tensor sent = mine.buffer(1), received = all.buffer(size_);
+  const Layout mine(place(), inputs, 1), all(place(), outputs, size_);
+  const at::Tensor sent = mine.buffer(1, inputs), received = all.buffer(size_, outputs);
   Call call{.name = kName,
             .type = c10d::OpType::_ALLGATHER_BASE,
             .reads = mine.parts(inputs, sent),
             .writes = all.parts(outputs, received),
             .outputs = outputs};
-  call.start = gathering(sent, received, opts);
+  call.exchange = exchange(Exchange::Kind::all_gather, sent, received, mine.block_bytes(), opts.timeout);
+  if (!call.exchange) call.start = gathering(sent, received, opts);
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -142,14 +147,15 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::gather(std::vector<Tensors>& ou
   if (!on_device(inputs)) return tracked(host().gather(outputs, inputs, opts));
   check_one("gather", inputs);
   check_tensors("gather", inputs);
-  const Layout layout(inputs, 1);
-  const at::Tensor sent = layout.buffer(1);
+  const Layout layout(place(), inputs, 1);
+  const at::Tensor sent = layout.buffer(1, inputs);
   Call call{.name = "gather", .type = c10d::OpType::GATHER, .reads = layout.parts(inputs, sent)};
   std::vector<Tensors> lists;
+  at::Tensor received;
   if (opts.rootRank == rank_) {
     check_one_list("gather", outputs, size_);
     check_results("gather", outputs[0]);
-    const at::Tensor received = layout.buffer(size_);
+    received = layout.buffer(size_);
     for (int rank = 0; rank < size_; ++rank) {
       const at::Tensor& output = outputs[0][static_cast<size_t>(rank)];
       check_elements("gather", output, inputs[0].numel(), inputs[0].scalar_type());
@@ -158,11 +164,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::gather(std::vector<Tensors>& ou
     call.outputs = outputs[0];
     lists.push_back(blocks_of(received, size_));
   }
-  call.start = [sent, lists, opts](c10d::Backend& gloo) mutable -> WorkPtr {
-    if (sent.numel() == 0) return {};
-    Tensors one{sent};
-    return gloo.gather(lists, one, opts);
-  };
+  call.exchange = exchange(Exchange::Kind::gather, sent, received, layout.block_bytes(), opts.timeout, opts.rootRank);
+  if (!call.exchange)
+    call.start = [sent, lists, opts](c10d::Backend& gloo) mutable -> WorkPtr {
+      if (sent.numel() == 0) return {};
+      Tensors one{sent};
+      return gloo.gather(lists, one, opts);
+    };
   return submit(std::move(call), inputs[0].device());
 }
 
@@ -171,15 +179,16 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter(Tensors& outputs, std::
   if (!on_device(outputs)) return tracked(host().scatter(outputs, inputs, opts));
   check_one("scatter", outputs);
   check_results("scatter", outputs);
-  const Layout layout(outputs, 1);
-  const at::Tensor received = layout.buffer(1);
+  const Layout layout(place(), outputs, 1);
+  const at::Tensor received = layout.buffer(1, outputs);
   Call call{
       .name = "scatter", .type = c10d::OpType::SCATTER, .writes = layout.parts(outputs, received), .outputs = outputs};
   std::vector<Tensors> lists;
+  at::Tensor sent;
   if (opts.rootRank == rank_) {
     check_one_list("scatter", inputs, size_);
     check_tensors("scatter", inputs[0]);
-    const at::Tensor sent = layout.buffer(size_);
+    sent = layout.buffer(size_);
     for (int rank = 0; rank < size_; ++rank) {
       const at::Tensor& input = inputs[0][static_cast<size_t>(rank)];
       check_elements("scatter", input, outputs[0].numel(), outputs[0].scalar_type());
@@ -187,11 +196,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter(Tensors& outputs, std::
     }
     lists.push_back(blocks_of(sent, size_));
   }
-  call.start = [received, lists, opts](c10d::Backend& gloo) mutable -> WorkPtr {
-    if (received.numel() == 0) return {};
-    Tensors one{received};
-    return gloo.scatter(one, lists, opts);
-  };
+  call.exchange = exchange(Exchange::Kind::scatter, sent, received, layout.block_bytes(), opts.timeout, opts.rootRank);
+  if (!call.exchange)
+    call.start = [received, lists, opts](c10d::Backend& gloo) mutable -> WorkPtr {
+      if (received.numel() == 0) return {};
+      Tensors one{received};
+      return gloo.scatter(one, lists, opts);
+    };
   return submit(std::move(call), outputs[0].device());
 }
 
@@ -204,7 +215,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall_base(at::Tensor& outpu
   check_tensors(kName, {input, output});
   check_results(kName, {output});
   check_one_dtype(kName, {input, output});
-  const Layout in({input}, 1), out({output}, 1);
+  const Layout in(Place::host, {input}, 1), out(Place::host, {output}, 1);
   const at::Tensor sent = in.buffer(1), received = out.buffer(1);
   Call call{.name = kName,
             .type = c10d::OpType::ALLTOALL_BASE,
@@ -226,7 +237,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall(Tensors& outputs, Tens
   check_one_dtype("all_to_all", inputs);
   check_one_dtype("all_to_all", {inputs[0], outputs[0]});
   check_one_dtype("all_to_all", outputs);
-  const Layout in(inputs, 1), out(outputs, 1);
+  const Layout in(Place::host, inputs, 1), out(Place::host, outputs, 1);
   const at::Tensor sent = in.buffer(1), received = out.buffer(1);
   std::vector<int64_t> to, from;
   for (const at::Tensor& t : inputs) to.push_back(bytes_of(t));
@@ -244,7 +255,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::send(Tensors& tensors, int to, 
   if (!on_device(tensors)) return tracked(host().send(tensors, to, tag));
   check_one("send", tensors);
   check_tensors("send", tensors);
-  const Layout layout(tensors, 1);
+  const Layout layout(Place::host, tensors, 1);
   const at::Tensor buffer = layout.buffer(1);
   Call call{.name = "send", .type = c10d::OpType::SEND, .reads = layout.parts(tensors, buffer)};
   call.one_peer = true;
@@ -258,7 +269,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::send(Tensors& tensors, int to, 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::receive(Tensors& tensors, c10d::OpType type, int from, int tag) {
   check_one("recv", tensors);
   check_results("recv", tensors);
-  const Layout layout(tensors, 1);
+  const Layout layout(Place::host, tensors, 1);
   const at::Tensor buffer = layout.buffer(1);
   Call call{.name = "recv", .type = type, .writes = layout.parts(tensors, buffer), .outputs = tensors};
   call.one_peer = true;

@@ -16,8 +16,8 @@ class Tasks {
   Tasks(const Tasks&) = delete;
   Tasks& operator=(const Tasks&) = delete;
 
-  void push(std::function<void()> task);  // which must not throw
-  void drain();                           // until nothing is queued or running
+  void push(std::function<void()> task);                       // which must not throw
+  void drain();                                                // until nothing is queued or running
   bool close(std::chrono::steady_clock::time_point deadline);  // the same, and the threads end; false: too late
 
  private:

@@ -1,7 +1,7 @@
 #include "distributed/work.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
@@ -32,7 +32,10 @@ StagedWork::StagedWork(std::shared_ptr<Lane> lane, Call call, c10::Device device
       called_(device.type()),
       copied_in_(device.type()),
       copied_back_(device.type()) {
-  if (on_device()) copy_in();
+  if (call_.exchange)
+    called_.record(runtime::current_c10_stream(device_.index()));
+  else if (on_device())
+    copy_in();
 }
 
 bool StagedWork::results_in(const std::vector<Part>& parts) const {
@@ -49,11 +52,12 @@ void StagedWork::copy_in() {
   called_.block(guard.current_stream());
   for (const Part& part : call_.reads) part.tensor.record_stream(guard.current_stream());
   if (call_.factor && call_.factor->tensor.defined()) call_.factor->tensor.record_stream(guard.current_stream());
-  for (const Part& part : call_.reads) copy_to_host(part, call_.factor);
+  for (const Part& part : call_.reads) pack(part, call_.factor);
   copied_in_.record(guard.current_stream());
 }
 
 void StagedWork::start(c10d::Backend& gloo) noexcept {
+  if (call_.exchange) return;
   try {
     // A receive may begin before the caller's stream is here; only its copy back waits for that.
     if (on_device() && !(call_.one_peer && call_.reads.empty())) copied_in_.synchronize();
@@ -76,13 +80,14 @@ void StagedWork::complete() noexcept {
   }
   if (!ended) {
     try {
+      if (call_.exchange) run_exchange();
       TORCH_CHECK_WITH(DistBackendError, !inner || inner->wait(), "it was aborted");
     } catch (...) {
       error = described(std::current_exception());
       if (!call_.one_peer) lane_->failed(error);
     }
     try {
-      if (!error && on_device()) copy_back();
+      if (!error && on_device() && !call_.exchange) copy_back();
     } catch (...) {
       error = described(std::current_exception());
     }
@@ -97,10 +102,37 @@ void StagedWork::copy_back() {
   called_.block(guard.current_stream());  // the caller may have read or written the tensors before
   for (const Part& part : call_.writes) {
     part.tensor.record_stream(guard.current_stream());
-    copy_from_host(part, call_.divisor);
+    unpack(part, call_.divisor);
   }
   copied_back_.record(guard.current_stream());
   back_ = guard.current_stream();
+}
+
+void StagedWork::run_exchange() {
+  if (const auto failure = lane_->failure()) std::rethrow_exception(failure);
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const c10::Stream to_host = lane_->stream(device_.index(), Lane::Direction::to_host);
+  const c10::Stream from_host = lane_->stream(device_.index(), Lane::Direction::from_host);
+  Exchange& exchange = *call_.exchange;
+  called_.block(to_host);
+  called_.block(from_host);
+  for (const auto* parts : {&call_.reads, &call_.writes})
+    for (const Part& part : *parts)
+      for (const c10::Stream& stream : {to_host, from_host}) part.tensor.record_stream(stream);
+  for (const at::Tensor& buffer : {exchange.sent, exchange.received})
+    if (buffer.defined())
+      for (const c10::Stream& stream : {to_host, from_host}) buffer.record_stream(stream);
+  {
+    const c10::StreamGuard guard(to_host);
+    for (const Part& part : call_.reads) pack(part, call_.factor);
+    copied_in_.record(to_host);
+    copied_in_.block(from_host);
+  }
+  lane_->shared()->run(exchange, to_host, from_host);
+  const c10::StreamGuard guard(from_host);
+  for (const Part& part : call_.writes) unpack(part, call_.divisor);
+  copied_back_.record(from_host);
+  back_ = from_host;
 }
 
 void StagedWork::fail(const std::string& reason) noexcept {
@@ -119,9 +151,8 @@ void StagedWork::end(std::exception_ptr error) noexcept {
     exception_ = error;
     if (future_ && !future_marked_) {
       future_marked_ = true;
-      lane_->call_back([self = c10::intrusive_ptr<StagedWork>::unsafe_reclaim_from_nonowning(this)] {
-        self->mark_future();
-      });
+      lane_->call_back(
+          [self = c10::intrusive_ptr<StagedWork>::unsafe_reclaim_from_nonowning(this)] { self->mark_future(); });
     }
   }
   cv_.notify_all();
@@ -137,6 +168,10 @@ void StagedWork::release() noexcept {
   call_.reads.clear();  // blocks of memory wait for the copies by themselves
   call_.writes.clear();
   call_.start = nullptr;
+  if (call_.exchange) {
+    call_.exchange->sent.reset();
+    call_.exchange->received.reset();
+  }
   lane = std::move(lane_);
 }
 

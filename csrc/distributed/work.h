@@ -3,7 +3,7 @@
 // Lifetime: the calling thread records the copies to the host, a thread of the lane waits for them and starts gloo's
 // work, another waits for that and records the copies back. From then on the work is complete: wait() makes the
 // caller's stream wait for the copies. It blocks the host until they have been submitted: with one queue, a stream that
-// waited for a later submission would stop it.
+// waited for a later submission would stop it. Where the ranks share memory, the second thread does all of this.
 #pragma once
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/exchange.h"
 #include "distributed/staging.h"
 
 namespace aule::distributed {
@@ -24,8 +25,9 @@ struct Call {
   const char* name = nullptr;
   c10d::OpType type = c10d::OpType::UNKNOWN;
   std::vector<Part> reads = {}, writes = {};
-  std::vector<at::Tensor> outputs = {};  // of result() and of the future
+  std::vector<at::Tensor> outputs = {};                                           // of result() and of the future
   std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> start = nullptr;  // gloo's part; may return null
+  std::optional<Exchange> exchange = std::nullopt;  // in place of that; reads and writes are then in device memory
   std::optional<Factor> factor = std::nullopt;
   int64_t divisor = 1;    // of the results (AVG)
   bool one_peer = false;  // a send or a receive: it is in no order with others
@@ -55,6 +57,7 @@ class StagedWork final : public c10d::Work {
   bool on_device() const { return !device_.is_cpu(); }
   void copy_in();
   void copy_back();
+  void run_exchange();
   void end(std::exception_ptr error) noexcept;  // a second end changes nothing
   void mark_future();
   std::exception_ptr described(std::exception_ptr error) const;

@@ -11,8 +11,9 @@ namespace aule::python {
 namespace {
 
 c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::Backend>& gloo,
-                                                const c10::intrusive_ptr<c10d::Backend>& host) {
-  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo, host);
+                                                const c10::intrusive_ptr<c10d::Backend>& host,
+                                                std::shared_ptr<distributed::SharedSegment> segment) {
+  return c10::make_intrusive<distributed::ProcessGroupAule>(gloo, host, std::move(segment));
 }
 
 }  // namespace
@@ -20,6 +21,12 @@ c10::intrusive_ptr<c10d::Backend> process_group(const c10::intrusive_ptr<c10d::B
 
 void bind_distributed([[maybe_unused]] py::module_& m) {
 #if AULE_DISTRIBUTED
+  using distributed::SharedSegment;
+  py::class_<SharedSegment, std::shared_ptr<SharedSegment>>(m, "SharedSegment")
+      .def_static("create", &SharedSegment::create)  // None where this host or its settings will not do; the same below
+      .def_static("open", &SharedSegment::open)
+      .def_property_readonly("name", &SharedSegment::name)
+      .def("unlink", &SharedSegment::unlink);
   m.def("process_group", &process_group);
   m.def(
       "close_process_groups",

@@ -69,6 +69,7 @@ class PinnedAllocator final : public at::HostAllocator {
   void copy_data(void* dst, const void* src, std::size_t bytes) const override { std::memcpy(dst, src, bytes); }
 
   bool record_event(void* pointer, void* context, c10::Stream stream) override {
+    if (is_imported(pointer)) return true;  // whoever imported it waits before it goes
     std::lock_guard lock(mutex_);
     auto* block = find(pointer, context);
     if (block == nullptr) return false;
@@ -110,13 +111,20 @@ class PinnedAllocator final : public at::HostAllocator {
     f(stats_.allocations);
     f(stats_.allocated_bytes);
   }
-  HostBlock* find(void* pointer, void* context) {
-    // PyTorch hands the context of the storage's DataPtr along when it has one.
+  static const vulkan::Segment* segment_of(const void* pointer) {
     for (int i = 0; i < vulkan::device_count(); ++i) {
       if (!vulkan::device_created(i)) continue;
-      if (vulkan::Device::get(i).memory().find_host(pointer) != nullptr) return static_cast<HostBlock*>(context);
+      if (const auto* segment = vulkan::Device::get(i).memory().find_host(pointer)) return segment;
     }
     return nullptr;
+  }
+  static bool is_imported(const void* pointer) {
+    const auto* segment = segment_of(pointer);
+    return segment != nullptr && segment->imported;
+  }
+  static HostBlock* find(void* pointer, void* context) {
+    // PyTorch hands the context of the storage's DataPtr along when it has one.
+    return segment_of(pointer) == nullptr ? nullptr : static_cast<HostBlock*>(context);
   }
   void reclaim() {
     for (size_t i = 0; i < busy_.size();) {
@@ -176,6 +184,16 @@ bool is_pinned(const void* pointer) {
   for (int i = 0; i < vulkan::device_count(); ++i)
     if (pinned_address(pointer, i) != 0) return true;
   return false;
+}
+
+std::optional<ImportedHost> ImportedHost::import(void* pointer, uint64_t bytes, int device) {
+  vulkan::Segment* segment = vulkan::Device::get(device).memory().import_host(pointer, bytes);
+  if (segment == nullptr) return std::nullopt;
+  return ImportedHost(segment, device);
+}
+
+ImportedHost::~ImportedHost() {
+  if (segment_ != nullptr && !in_bad_fork()) vulkan::Device::get(device_).memory().free(segment_);
 }
 
 namespace {

@@ -27,5 +27,5 @@
   X(vkCmdCopyQueryPoolResults) X(vkCreateSemaphore) X(vkDestroySemaphore) \
   X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkQueueSubmit2) \
   X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT) X(vkSetDebugUtilsObjectNameEXT) \
-  X(vkGetDeviceFaultInfoEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR)
+  X(vkGetDeviceFaultInfoEXT) X(vkGetMemoryHostPointerPropertiesEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR)
 // clang-format on

@@ -73,8 +73,8 @@ struct MemoryPoolImpl {
     throw Error("no memory type fits a buffer of this device");
   }
 
-  VkDeviceMemory allocate_memory(uint64_t bytes, uint32_t type) {
-    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+  VkDeviceMemory allocate_memory(uint64_t bytes, uint32_t type, const void* next = nullptr) {
+    const VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next,
                                           VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
     const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, bytes, type};
     VkDeviceMemory memory = VK_NULL_HANDLE;
@@ -136,31 +136,19 @@ struct MemoryPoolImpl {
     auto* s = new SegmentState;
     try {
       if (fail_now(bytes)) throw OutOfMemory("allocation failure injected by a test");
-      VkBufferCreateInfo info{};
-      info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-      if (sparse) info.flags = VK_BUFFER_CREATE_SPARSE_BINDING_BIT | VK_BUFFER_CREATE_SPARSE_RESIDENCY_BIT;
-      info.size = bytes;
-      info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                   VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-      if (caps.driver_loop_limit != 0) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;  // loop_guard.h
-      VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s->vk_buffer));
-      const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr,
-                                                s->vk_buffer};
-      VkMemoryRequirements2 need{VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2, nullptr, {}};
-      device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
-      const uint32_t type = memory_type(need.memoryRequirements.memoryTypeBits, kind);
+      const VkMemoryRequirements need = make_buffer(
+          *s, bytes, sparse ? VK_BUFFER_CREATE_SPARSE_BINDING_BIT | VK_BUFFER_CREATE_SPARSE_RESIDENCY_BIT : 0);
+      const uint32_t type = memory_type(need.memoryTypeBits, kind);
       s->heap = device.memory_properties.memoryTypes[type].heapIndex;
       // Without VK_EXT_memory_budget the heap's size is the only known limit, and not every driver enforces it.
       const uint64_t total = device.memory_properties.memoryHeaps[s->heap].size;
       if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes))
         throw OutOfMemory("past the heap's size");
       if (sparse) {
-        bind_sparse(*s, need.memoryRequirements, type);
+        bind_sparse(*s, need, type);
       } else {
-        s->memories.push_back(allocate_memory(need.memoryRequirements.size, type));
-        const VkBindBufferMemoryInfo bind{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s->vk_buffer,
-                                          s->memories.front(), 0};
-        VK_CHECK(device.vk.vkBindBufferMemory2(device.handle, 1, &bind));
+        s->memories.push_back(allocate_memory(need.size, type));
+        bind(*s);
         const bool visible =
             (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
         if (visible && (kind != MemoryKind::device || caps.unified_memory)) {
@@ -169,17 +157,98 @@ struct MemoryPoolImpl {
               (device.memory_properties.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
         }
       }
-      const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, s->vk_buffer};
-      s->address = device.vk.vkGetBufferDeviceAddress(device.handle, &address);
+      complete(*s, kind, bytes);
     } catch (...) {
       destroy(s);
       throw;
     }
-    s->bytes = bytes;
-    s->kind = kind;
-    s->handle = s;
-    s->buffer = s->vk_buffer;
     return s;
+  }
+
+  VkMemoryRequirements make_buffer(SegmentState& s, uint64_t bytes, VkBufferCreateFlags flags,
+                                   const void* next = nullptr) {
+    VkBufferCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+    info.pNext = next;
+    info.flags = flags;
+    info.size = bytes;
+    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    if (device.profile.driver_loop_limit != 0) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;  // loop_guard.h
+    VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s.vk_buffer));
+    const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr,
+                                              s.vk_buffer};
+    VkMemoryRequirements2 need{VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2, nullptr, {}};
+    device.vk.vkGetBufferMemoryRequirements2(device.handle, &ask, &need);
+    return need.memoryRequirements;
+  }
+
+  void bind(SegmentState& s) {
+    const VkBindBufferMemoryInfo info{VK_STRUCTURE_TYPE_BIND_BUFFER_MEMORY_INFO, nullptr, s.vk_buffer,
+                                      s.memories.front(), 0};
+    VK_CHECK(device.vk.vkBindBufferMemory2(device.handle, 1, &info));
+  }
+
+  void complete(SegmentState& s, MemoryKind kind, uint64_t bytes) {
+    const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, s.vk_buffer};
+    s.address = device.vk.vkGetBufferDeviceAddress(device.handle, &address);
+    s.bytes = bytes;
+    s.kind = kind;
+    s.handle = &s;
+    s.buffer = s.vk_buffer;
+  }
+
+  uint64_t import_alignment() const {
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{};
+    host.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &host;
+    device.instance_vk->vkGetPhysicalDeviceProperties2(device.physical, &properties);
+    return host.minImportedHostPointerAlignment;
+  }
+
+  // Null if this memory or this device will not do.
+  SegmentState* import(void* pointer, uint64_t bytes) {
+    constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    const uint64_t alignment = import_alignment();
+    if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || bytes % alignment != 0) return nullptr;
+    VkMemoryHostPointerPropertiesEXT types{};
+    types.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
+    if (device.vk.vkGetMemoryHostPointerPropertiesEXT(device.handle, kType, pointer, &types) != VK_SUCCESS)
+      return nullptr;
+    auto* s = new SegmentState;
+    try {
+      const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
+                                                      kType};
+      const VkMemoryRequirements need = make_buffer(*s, bytes, 0, &external);
+      const uint32_t fits = need.memoryTypeBits & types.memoryTypeBits;
+      if (fits == 0 || need.size > bytes) throw Error("no memory type for it");
+      const uint32_t type = memory_type(fits, MemoryKind::host);
+      const VkMemoryPropertyFlags flags = device.memory_properties.memoryTypes[type].propertyFlags;
+      s->heap = device.memory_properties.memoryTypes[type].heapIndex;
+      VkImportMemoryHostPointerInfoEXT from{};
+      from.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;
+      from.handleType = kType;
+      from.pHostPointer = pointer;
+      s->memories.push_back(allocate_memory(bytes, type, &from));
+      bind(*s);
+      complete(*s, MemoryKind::host, bytes);
+      s->mapped = pointer;
+      s->imported = true;
+      s->cached = (flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
+    } catch (const Error&) {
+      destroy(s);
+      return nullptr;
+    }
+    return s;
+  }
+
+  void add(SegmentState* s) {
+    std::unique_lock lock(mutex);
+    by_address[s->address] = s;
+    if (s->kind == MemoryKind::host) by_host_pointer[static_cast<const char*>(s->mapped)] = s;
+    own_bytes[s->heap] += s->bytes;
   }
 };
 
@@ -198,10 +267,15 @@ Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
                       error.what() + "; the device has " + mebibytes(b.total_bytes) + ", of which " +
                       mebibytes(b.free_bytes) + " are free");
   }
-  std::unique_lock lock(impl_->mutex);
-  impl_->by_address[s->address] = s;
-  if (kind == MemoryKind::host) impl_->by_host_pointer[static_cast<const char*>(s->mapped)] = s;
-  impl_->own_bytes[s->heap] += bytes;
+  impl_->add(s);
+  return s;
+}
+
+Segment* MemoryPool::import_host(void* pointer, uint64_t bytes) {
+  if (!impl_->device.profile.external_memory_host) return nullptr;
+  impl_->device.check_alive();
+  SegmentState* s = impl_->import(pointer, bytes);
+  if (s != nullptr) impl_->add(s);
   return s;
 }
 

@@ -20,6 +20,7 @@ struct Segment {
   void* handle = nullptr;  // private to memory.cpp
   void* buffer = nullptr;  // the VkBuffer, for transfers
   bool cached = false;     // the host reads `mapped` through its caches
+  bool imported = false;   // `mapped` is memory of the program's own
 };
 
 struct MemoryBudget {
@@ -34,6 +35,9 @@ class MemoryPool {
   ~MemoryPool();
   // Throws OutOfMemory with the sizes and leaks nothing. `bytes` is rounded up to 256.
   Segment* allocate(MemoryKind kind, uint64_t bytes);
+  // A host segment over memory of the program's own, which stays mapped until free(); null if the driver does not take
+  // it: both numbers have to be multiples of its alignment.
+  Segment* import_host(void* pointer, uint64_t bytes);
   void free(Segment* segment);  // no queue may use it any more
   // The segment that holds a device address / a host pointer of a mapped host segment, or null. Thread safe.
   Segment* find(uint64_t address) const;

@@ -1,0 +1,336 @@
+#include "distributed/exchange.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/mul.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/streams.h"
+
+namespace aule::distributed {
+namespace {
+
+using Kind = Exchange::Kind;
+constexpr int64_t kAlign = 256;  // of blocks in a slot
+constexpr int kPolls = 100;      // of an event, before a thread sleeps
+
+const char* name_of(uint32_t kind) {
+  constexpr const char* kNames[] = {"all_reduce", "reduce",    "reduce_scatter", "all_gather",
+                                    "gather",     "broadcast", "scatter"};
+  return kind < std::size(kNames) ? kNames[kind] : "another collective";
+}
+
+std::string text(const Header& h) {
+  return c10::str(name_of(h.kind), " of ", h.bytes, " bytes (operator ", h.op, ", dtype ",
+                  static_cast<at::ScalarType>(h.dtype), ", root ", h.root, ")");
+}
+
+void reduce(at::Tensor out, const at::Tensor& a, const at::Tensor& b, c10d::ReduceOp::RedOpType op) {
+  using Op = c10d::ReduceOp;
+  switch (op) {
+    case Op::SUM: at::add_out(out, a, b); return;
+    case Op::PRODUCT: at::mul_out(out, a, b); return;
+    case Op::MIN: at::minimum_out(out, a, b); return;
+    case Op::MAX: at::maximum_out(out, a, b); return;
+    case Op::BAND: at::bitwise_and_out(out, a, b); return;
+    case Op::BOR: at::bitwise_or_out(out, a, b); return;
+    case Op::BXOR: at::bitwise_xor_out(out, a, b); return;
+    default: TORCH_CHECK(false, "no such reduction: ", static_cast<int>(op));
+  }
+}
+
+void wait_for(const c10::Event& event) {
+  for (int i = 0; i < kPolls; ++i) {
+    if (event.query()) return;
+    std::this_thread::yield();
+  }
+  event.synchronize();
+}
+
+struct Piece {
+  int64_t begin = 0, bytes = 0;
+};
+
+// Element boundaries of `bytes` in as many blocks as there are ranks; the last ones may be shorter, or empty.
+std::vector<Piece> blocks_of(int64_t bytes, int64_t ranks, int64_t element) {
+  const int64_t block = (bytes / element + ranks - 1) / ranks * element;
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < ranks; ++i) {
+    const int64_t begin = std::min(bytes, i * block);
+    pieces.push_back({begin, std::min(bytes - begin, block)});
+  }
+  return pieces;
+}
+
+}  // namespace
+
+// One way through the slots.
+struct SharedExchange::Pass {
+  at::Tensor source = {};          // what this rank writes; undefined: nothing
+  std::vector<Piece> blocks = {};  // of it: one for each rank, side by side in a slot, or one in all
+  bool divided = false;            // a slot has a block for each rank, and this rank reads its own
+  std::vector<int> sources = {};   // the ranks that this one reads from
+  at::Tensor into = {};
+  std::vector<Piece> pieces = {};  // of `into`, of each rank; one for all of them if they are reduced
+  std::optional<c10d::ReduceOp::RedOpType> op = std::nullopt;
+  at::ScalarType dtype = at::kByte;
+  at::Tensor own = {};  // this rank's part of what is reduced
+  int64_t longest = 0;  // bytes of the longest block: how many rounds it takes, the same on all ranks
+};
+
+SharedExchange::SharedExchange(std::shared_ptr<SharedSegment> segment)
+    : segment_(std::move(segment)),
+      rank_(segment_->rank()),
+      ranks_(segment_->ranks()),
+      written_(SharedSegment::kSlots) {}
+
+SharedExchange::~SharedExchange() {
+  if (runtime::in_bad_fork()) return;
+  try {  // the device may still copy
+    for (const auto& event : written_)
+      if (event) event->synchronize();
+    for (const Reading& reading : reading_)
+      if (reading.done) reading.done->synchronize();
+  } catch (...) {  // it is lost, and copies no more
+  }
+}
+
+at::Tensor SharedExchange::slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const {
+  return at::from_blob(segment_->slot(rank, round) + begin, {bytes}, at::TensorOptions(at::kByte));
+}
+
+void SharedExchange::import() {
+  const c10::DeviceIndex device = to_host_->device_index();
+  if (!std::exchange(reserved_, true)) segment_->reserve();
+  if (imported_.contains(device)) return;
+  imported_.emplace(
+      device, runtime::ImportedHost::import(segment_->slots(), static_cast<uint64_t>(segment_->slots_bytes()), device));
+}
+
+void SharedExchange::run(const Exchange& exchange, c10::Stream to_host, c10::Stream from_host) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  to_host_ = to_host;
+  from_host_ = from_host;
+  deadline_ = std::chrono::steady_clock::now() + exchange.timeout;
+  header_ = {static_cast<uint32_t>(exchange.kind), static_cast<uint32_t>(exchange.op),
+             static_cast<uint32_t>(exchange.dtype), static_cast<uint32_t>(exchange.root),
+             static_cast<uint64_t>(exchange.bytes)};
+  import();
+  passes(exchange);
+  others_.reset();
+}
+
+void SharedExchange::passes(const Exchange& e) {
+  const bool is_root = rank_ == e.root;
+  std::vector<int> others;
+  std::vector<Piece> all;  // blocks of e.bytes
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) others.push_back(rank);
+    all.push_back({rank * e.bytes, e.bytes});
+  }
+  const std::vector<Piece> whole{{0, e.bytes}};
+  const auto mine = [&](const at::Tensor& blocks) { return blocks.narrow(0, all[rank_].begin, e.bytes); };
+  const auto keep = [&](at::Tensor to, const at::Tensor& from) {  // this rank's own block, which goes nowhere
+    if (e.bytes == 0 || to.data_ptr() == from.data_ptr()) return;
+    const c10::StreamGuard guard(*from_host_);
+    to.copy_(from);
+  };
+  const auto element = static_cast<int64_t>(c10::elementSize(e.dtype));
+
+  switch (e.kind) {
+    case Kind::all_reduce: {
+      if (ranks_ == 2)
+        return pass({.source = e.sent,
+                     .blocks = whole,
+                     .sources = others,
+                     .into = e.received,
+                     .pieces = whole,
+                     .op = e.op,
+                     .dtype = e.dtype,
+                     .own = e.sent,
+                     .longest = e.bytes});
+      const std::vector<Piece> parts = blocks_of(e.bytes, ranks_, element);
+      const Piece my_part = parts[rank_];
+      const at::Tensor sum = e.received.narrow(0, my_part.begin, my_part.bytes);
+      pass({.source = e.sent,
+            .blocks = parts,
+            .divided = true,
+            .sources = others,
+            .into = e.received,
+            .pieces = {my_part},
+            .op = e.op,
+            .dtype = e.dtype,
+            .own = e.sent.narrow(0, my_part.begin, my_part.bytes),
+            .longest = parts[0].bytes});
+      c10::Event summed(c10::DeviceType::PrivateUse1);
+      summed.record(*from_host_);
+      summed.block(*to_host_);
+      return pass({.source = sum,
+                   .blocks = {{0, my_part.bytes}},
+                   .sources = others,
+                   .into = e.received,
+                   .pieces = parts,
+                   .longest = parts[0].bytes});
+    }
+    case Kind::reduce:
+      if (is_root)
+        return pass({.sources = others,
+                     .into = e.received,
+                     .pieces = whole,
+                     .op = e.op,
+                     .dtype = e.dtype,
+                     .own = e.sent,
+                     .longest = e.bytes});
+      return pass({.source = e.sent, .blocks = whole, .longest = e.bytes});
+    case Kind::reduce_scatter:
+      return pass({.source = e.sent,
+                   .blocks = all,
+                   .divided = true,
+                   .sources = others,
+                   .into = e.received,
+                   .pieces = whole,
+                   .op = e.op,
+                   .dtype = e.dtype,
+                   .own = mine(e.sent),
+                   .longest = e.bytes});
+    case Kind::all_gather:
+      keep(mine(e.received), e.sent);
+      return pass({.source = e.sent,
+                   .blocks = whole,
+                   .sources = others,
+                   .into = e.received,
+                   .pieces = all,
+                   .longest = e.bytes});
+    case Kind::gather:
+      if (!is_root) return pass({.source = e.sent, .blocks = whole, .longest = e.bytes});
+      keep(mine(e.received), e.sent);
+      return pass({.sources = others, .into = e.received, .pieces = all, .longest = e.bytes});
+    case Kind::broadcast:
+      if (is_root) return pass({.source = e.sent, .blocks = whole, .longest = e.bytes});
+      return pass({.sources = {e.root},
+                   .into = e.received,
+                   .pieces = std::vector<Piece>(ranks_, whole[0]),
+                   .longest = e.bytes});
+    case Kind::scatter:
+      if (is_root) {
+        keep(e.received, mine(e.sent));
+        return pass({.source = e.sent, .blocks = all, .divided = true, .longest = e.bytes});
+      }
+      return pass({.divided = true,
+                   .sources = {e.root},
+                   .into = e.received,
+                   .pieces = std::vector<Piece>(ranks_, whole[0]),
+                   .longest = e.bytes});
+  }
+}
+
+void SharedExchange::pass(const Pass& pass) {
+  const int64_t pitch = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
+  // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
+  const int64_t rounds = std::max<int64_t>(1, (pass.longest + pitch - 1) / pitch);
+  if (pass.op && !pass.sources.empty()) {
+    const c10::StreamGuard guard(*from_host_);
+    const int64_t most = std::max(kAlign, std::min(pitch, (pass.longest + kAlign - 1) / kAlign * kAlign));
+    others_ = at::empty({static_cast<int64_t>(pass.sources.size()), most},
+                        at::TensorOptions(at::kByte).device(from_host_->device()));
+  }
+  const uint32_t first = round_;
+  int64_t ahead = 0;  // rounds that are on their way into slots
+  for (int64_t i = 0; i < rounds; ++i, ++round_) {
+    retire(round_ - SharedSegment::kSlots + 1);  // the others may wait for these before they come to this round
+    for (; ahead < std::min<int64_t>(rounds, i + SharedSegment::kSlots); ++ahead)
+      if (!write(pass, ahead * pitch, pitch, first + static_cast<uint32_t>(ahead), /*wait=*/ahead == i)) break;
+    if (auto& written = written_[round_ % SharedSegment::kSlots]) {
+      wait_for(*written);
+      written.reset();
+    }
+    segment_->publish(round_, header_);
+    read(pass, i * pitch, pitch);
+  }
+}
+
+// Records the copies into the slot of a round. Returns false if it is not free and must not be waited for.
+bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait) {
+  if (!pass.source.defined()) return true;
+  const uint32_t before = round - SharedSegment::kSlots;  // which had the slot
+  if (wait)
+    segment_->wait_read(before, deadline_);
+  else if (!segment_->was_read(before))
+    return false;
+  const c10::StreamGuard guard(*to_host_);
+  bool any = false;
+  for (size_t b = 0; b < pass.blocks.size(); ++b) {
+    if (pass.divided && static_cast<int>(b) == rank_) continue;
+    const Piece& block = pass.blocks[b];
+    const int64_t bytes = std::clamp<int64_t>(block.bytes - offset, 0, pitch);
+    if (bytes == 0) continue;
+    at::Tensor host = slot(rank_, round, static_cast<int64_t>(b) * pitch, bytes);
+    host.copy_(pass.source.narrow(0, block.begin + offset, bytes), /*non_blocking=*/true);
+    any = true;
+  }
+  if (any) written_[round % SharedSegment::kSlots].emplace(c10::DeviceType::PrivateUse1).record(*to_host_);
+  return true;
+}
+
+// Waits for the others' part of this round and records what reads it.
+void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
+  const c10::StreamGuard guard(*from_host_);
+  Reading reading{round_, std::nullopt};
+  for (size_t i = 0; i < pass.sources.size(); ++i) {
+    const int rank = pass.sources[i];
+    const Header& theirs = segment_->wait_written(rank, round_, deadline_);
+    TORCH_CHECK_WITH(DistBackendError, theirs == header_, "rank ", rank, " called ", text(theirs), ", this rank ",
+                     text(header_));
+    const Piece& piece = pass.pieces[pass.op ? 0 : static_cast<size_t>(rank)];
+    const int64_t bytes = std::clamp<int64_t>(piece.bytes - offset, 0, pitch);
+    if (bytes == 0) continue;
+    const at::Tensor to = pass.op ? others_[static_cast<int64_t>(i)].narrow(0, 0, bytes)
+                                  : pass.into.narrow(0, piece.begin + offset, bytes);
+    to.copy_(slot(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), /*non_blocking=*/true);
+    reading.done.emplace(c10::DeviceType::PrivateUse1);
+  }
+  if (reading.done) {
+    reading.done->record(*from_host_);
+    if (pass.op) sum_up(pass, offset, pitch);
+  }
+  reading_.push_back(std::move(reading));
+}
+
+void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t pitch) {
+  const Piece& piece = pass.pieces[0];
+  const int64_t bytes = std::min(piece.bytes - offset, pitch);
+  const auto typed = [&](const at::Tensor& t, int64_t begin) { return t.narrow(0, begin, bytes).view(pass.dtype); };
+  const at::Tensor out = typed(pass.into, piece.begin + offset), own = typed(pass.own, offset);
+  const auto part = [&](int rank) { return rank == rank_ ? own : typed(others_[rank < rank_ ? rank : rank - 1], 0); };
+  // `out` may be `own`: it is not written before that was read.
+  at::Tensor sum = part(0);
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const at::Tensor to = rank_ == 0 || rank == ranks_ - 1 ? out : part(0);
+    reduce(to, sum, part(rank), *pass.op);
+    sum = to;
+  }
+}
+
+void SharedExchange::retire(uint32_t until) {
+  while (!reading_.empty()) {
+    const Reading& oldest = reading_.front();
+    if (oldest.done && !oldest.done->query()) {
+      if (static_cast<int32_t>(oldest.round - until) >= 0) return;
+      wait_for(*oldest.done);
+    }
+    segment_->let_go(oldest.round);
+    reading_.pop_front();
+  }
+}
+
+}  // namespace aule::distributed

@@ -1,0 +1,74 @@
+// Collectives through memory that the ranks of one host share (segment.h). A rank's part goes through its slots in
+// rounds: copied there by its device, copied from there by the devices of the ranks that need it, and reduced on those,
+// in the order of the ranks. The copies of one round run while others of it are read.
+//
+// Two ranks that reduce exchange all they have. More of them scatter sums and gather these, so that a device reads
+// 2 (n - 1) / n of the size.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "distributed/segment.h"
+#include "runtime/host_allocator.h"
+
+namespace aule::distributed {
+
+struct Exchange {
+  enum class Kind : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, gather, broadcast, scatter };
+  Kind kind = Kind::all_reduce;
+  at::Tensor sent, received;  // flat device memory of bytes; one of them undefined where this rank has none
+  int64_t bytes = 0;          // of one rank's block, or of the whole if there are none
+  int root = 0;
+  c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
+  at::ScalarType dtype = at::kByte;  // of what is reduced
+  std::chrono::milliseconds timeout{};
+};
+
+class SharedExchange {
+ public:
+  explicit SharedExchange(std::shared_ptr<SharedSegment> segment);
+  ~SharedExchange();
+
+  // Of one thread. Returns when all is recorded: `received` is there behind what `from_host` then has.
+  void run(const Exchange& exchange, c10::Stream to_host, c10::Stream from_host);
+  SharedSegment& segment() { return *segment_; }
+
+ private:
+  struct Pass;
+  struct Reading {
+    uint32_t round;
+    std::optional<c10::Event> done;
+  };
+  void passes(const Exchange& exchange);
+  void pass(const Pass& pass);
+  bool write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait);
+  void read(const Pass& pass, int64_t offset, int64_t pitch);
+  void sum_up(const Pass& pass, int64_t offset, int64_t pitch);
+  void retire(uint32_t until);  // gives back slots that were read: those of rounds before that for certain
+  at::Tensor slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const;
+  void import();
+
+  const std::shared_ptr<SharedSegment> segment_;
+  const int rank_, ranks_;
+  bool reserved_ = false;
+  std::map<c10::DeviceIndex, std::optional<runtime::ImportedHost>> imported_;
+  uint32_t round_ = 0;  // the next
+  std::deque<Reading> reading_;
+  std::vector<std::optional<c10::Event>> written_;  // of each slot
+  // Of the collective under way.
+  std::optional<c10::Stream> to_host_, from_host_;
+  SharedSegment::Deadline deadline_;
+  Header header_;
+  at::Tensor others_;  // device memory for what other ranks sent
+};
+
+}  // namespace aule::distributed
