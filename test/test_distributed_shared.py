@@ -7,19 +7,22 @@ import pytest
 from ranks import check_ranks
 
 
+SMALL = {"TORCH_AULE_SHM_SLOT_KIB": "256"}  # many rounds of small tensors
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_shared(ranks):
-    check_ranks("distributed_shared", ranks, timeout=100)
+    check_ranks("distributed_shared", ranks, **SMALL)
 
 
 def test_copied_through_a_second_buffer():
     """Of a device that cannot import memory of the host."""
-    check_ranks("distributed_shared", 2, TORCH_AULE_DISABLE_EXTERNAL_MEMORY_HOST="1", timeout=100)
+    check_ranks("distributed_shared", 3, TORCH_AULE_DISABLE_EXTERNAL_MEMORY_HOST="1", **SMALL)
 
 
 def test_not_shared():
     """The same by gloo."""
-    check_ranks("distributed_shared", 2, TORCH_AULE_DISABLE_SHARED_MEMORY="1", timeout=100)
+    check_ranks("distributed_shared", 2, TORCH_AULE_DISABLE_SHM="1")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="by gloo, ranks that call different things end at std::terminate")

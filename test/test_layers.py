@@ -135,7 +135,7 @@ def test_headers_of_one_system_are_guarded():
             elif re.match(r"\s*#\s*endif", text):
                 conditions.pop()
             elif re.search(r"#\s*include <(pthread|unistd|dlfcn|fcntl|sys/\w+|windows)\.h>", text):
-                if not any("_WIN32" in c for c in conditions):
+                if not any(re.search("_WIN32|__linux__", c) for c in conditions):
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {text}")
     assert not wrong, "\n".join(wrong)
 

@@ -45,7 +45,8 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
   X(bool,   disable_loop_guard,   false,        "TORCH_AULE_DISABLE_LOOP_GUARD")  \
   X(bool,   disable_cpu_kernels,  false,        "TORCH_AULE_DISABLE_CPU_KERNELS") \
   X(bool,   disable_timestamps,   false,        "TORCH_AULE_DISABLE_TIMESTAMPS")  \
-  X(bool,   disable_shared_memory, false,       "TORCH_AULE_DISABLE_SHARED_MEMORY") \
+  X(bool,   disable_shm,          false,        "TORCH_AULE_DISABLE_SHM")         \
+  X(double, shm_slot_kib,         16384,        "TORCH_AULE_SHM_SLOT_KIB")        \
   X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")     \
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
   X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")

@@ -21,8 +21,9 @@ namespace aule::distributed {
 namespace {
 
 using Kind = Exchange::Kind;
-constexpr int64_t kAlign = 256;  // of blocks in a slot
-constexpr int kPolls = 100;      // of an event, before a thread sleeps
+constexpr int64_t kAlign = 256;           // of blocks in a slot
+constexpr int64_t kSmallRound = 4 << 20;  // of a block, or what a slot has for it
+constexpr int kPolls = 100;               // of an event, before a thread sleeps
 
 const char* name_of(uint32_t kind) {
   constexpr const char* kNames[] = {"all_reduce", "reduce",    "reduce_scatter", "all_gather",
@@ -109,18 +110,27 @@ at::Tensor SharedExchange::slot(int rank, uint32_t round, int64_t begin, int64_t
   return at::from_blob(segment_->slot(rank, round) + begin, {bytes}, at::TensorOptions(at::kByte));
 }
 
+at::Tensor SharedExchange::slot_on_device(int rank, uint32_t round, int64_t begin, int64_t bytes) const {
+  const auto offset = static_cast<uint64_t>(segment_->slot(rank, round) - segment_->slots() + begin);
+  auto* address = reinterpret_cast<void*>(imported()->address() + offset);
+  return at::for_blob(address, {bytes})
+      .options(at::TensorOptions(at::kByte).device(stream_->device()))
+      .target_device(stream_->device())
+      .make_tensor();
+}
+
 void SharedExchange::import() {
-  const c10::DeviceIndex device = to_host_->device_index();
+  const c10::DeviceIndex device = stream_->device_index();
   if (!std::exchange(reserved_, true)) segment_->reserve();
   if (imported_.contains(device)) return;
   imported_.emplace(
       device, runtime::ImportedHost::import(segment_->slots(), static_cast<uint64_t>(segment_->slots_bytes()), device));
 }
 
-void SharedExchange::run(const Exchange& exchange, c10::Stream to_host, c10::Stream from_host) {
+void SharedExchange::run(const Exchange& exchange, c10::Stream stream) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  to_host_ = to_host;
-  from_host_ = from_host;
+  const c10::StreamGuard guard(stream);
+  stream_ = stream;
   deadline_ = std::chrono::steady_clock::now() + exchange.timeout;
   header_ = {static_cast<uint32_t>(exchange.kind), static_cast<uint32_t>(exchange.op),
              static_cast<uint32_t>(exchange.dtype), static_cast<uint32_t>(exchange.root),
@@ -128,6 +138,7 @@ void SharedExchange::run(const Exchange& exchange, c10::Stream to_host, c10::Str
   import();
   passes(exchange);
   others_.reset();
+  sum_.reset();
 }
 
 void SharedExchange::passes(const Exchange& e) {
@@ -142,7 +153,6 @@ void SharedExchange::passes(const Exchange& e) {
   const auto mine = [&](const at::Tensor& blocks) { return blocks.narrow(0, all[rank_].begin, e.bytes); };
   const auto keep = [&](at::Tensor to, const at::Tensor& from) {  // this rank's own block, which goes nowhere
     if (e.bytes == 0 || to.data_ptr() == from.data_ptr()) return;
-    const c10::StreamGuard guard(*from_host_);
     to.copy_(from);
   };
   const auto element = static_cast<int64_t>(c10::elementSize(e.dtype));
@@ -172,9 +182,6 @@ void SharedExchange::passes(const Exchange& e) {
             .dtype = e.dtype,
             .own = e.sent.narrow(0, my_part.begin, my_part.bytes),
             .longest = parts[0].bytes});
-      c10::Event summed(c10::DeviceType::PrivateUse1);
-      summed.record(*from_host_);
-      summed.block(*to_host_);
       return pass({.source = sum,
                    .blocks = {{0, my_part.bytes}},
                    .sources = others,
@@ -235,14 +242,17 @@ void SharedExchange::passes(const Exchange& e) {
 }
 
 void SharedExchange::pass(const Pass& pass) {
-  const int64_t pitch = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
+  // Of a block in one round: a quarter of it, so that copies to the host and from there overlap, but not in small bits.
+  const int64_t most = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
+  const int64_t quarter = (pass.longest / 4 + kAlign) / kAlign * kAlign;
+  const int64_t pitch = std::min(most, std::max(quarter, kSmallRound));
   // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
   const int64_t rounds = std::max<int64_t>(1, (pass.longest + pitch - 1) / pitch);
   if (pass.op && !pass.sources.empty()) {
-    const c10::StreamGuard guard(*from_host_);
-    const int64_t most = std::max(kAlign, std::min(pitch, (pass.longest + kAlign - 1) / kAlign * kAlign));
-    others_ = at::empty({static_cast<int64_t>(pass.sources.size()), most},
-                        at::TensorOptions(at::kByte).device(from_host_->device()));
+    const auto options = at::TensorOptions(at::kByte).device(stream_->device());
+    const int64_t bytes = std::min(pitch, (pass.longest + kAlign) / kAlign * kAlign);
+    if (!imported()) others_ = at::empty({static_cast<int64_t>(pass.sources.size()), bytes}, options);
+    if (ranks_ > 2 && rank_ != 0) sum_ = at::empty({bytes}, options);
   }
   const uint32_t first = round_;
   int64_t ahead = 0;  // rounds that are on their way into slots
@@ -267,7 +277,6 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
     segment_->wait_read(before, deadline_);
   else if (!segment_->was_read(before))
     return false;
-  const c10::StreamGuard guard(*to_host_);
   bool any = false;
   for (size_t b = 0; b < pass.blocks.size(); ++b) {
     if (pass.divided && static_cast<int>(b) == rank_) continue;
@@ -278,13 +287,12 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
     host.copy_(pass.source.narrow(0, block.begin + offset, bytes), /*non_blocking=*/true);
     any = true;
   }
-  if (any) written_[round % SharedSegment::kSlots].emplace(c10::DeviceType::PrivateUse1).record(*to_host_);
+  if (any) written_[round % SharedSegment::kSlots].emplace(c10::DeviceType::PrivateUse1).record(*stream_);
   return true;
 }
 
 // Waits for the others' part of this round and records what reads it.
 void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
-  const c10::StreamGuard guard(*from_host_);
   Reading reading{round_, std::nullopt};
   for (size_t i = 0; i < pass.sources.size(); ++i) {
     const int rank = pass.sources[i];
@@ -294,14 +302,15 @@ void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
     const Piece& piece = pass.pieces[pass.op ? 0 : static_cast<size_t>(rank)];
     const int64_t bytes = std::clamp<int64_t>(piece.bytes - offset, 0, pitch);
     if (bytes == 0) continue;
+    reading.done.emplace(c10::DeviceType::PrivateUse1);
+    if (pass.op && imported()) continue;  // read where it is
     const at::Tensor to = pass.op ? others_[static_cast<int64_t>(i)].narrow(0, 0, bytes)
                                   : pass.into.narrow(0, piece.begin + offset, bytes);
     to.copy_(slot(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), /*non_blocking=*/true);
-    reading.done.emplace(c10::DeviceType::PrivateUse1);
   }
   if (reading.done) {
-    reading.done->record(*from_host_);
     if (pass.op) sum_up(pass, offset, pitch);
+    reading.done->record(*stream_);
   }
   reading_.push_back(std::move(reading));
 }
@@ -311,11 +320,15 @@ void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t pitch) {
   const int64_t bytes = std::min(piece.bytes - offset, pitch);
   const auto typed = [&](const at::Tensor& t, int64_t begin) { return t.narrow(0, begin, bytes).view(pass.dtype); };
   const at::Tensor out = typed(pass.into, piece.begin + offset), own = typed(pass.own, offset);
-  const auto part = [&](int rank) { return rank == rank_ ? own : typed(others_[rank < rank_ ? rank : rank - 1], 0); };
+  const auto part = [&](int rank) {
+    if (rank == rank_) return own;
+    if (!imported()) return typed(others_[rank < rank_ ? rank : rank - 1], 0);
+    return typed(slot_on_device(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), 0);
+  };
   // `out` may be `own`: it is not written before that was read.
   at::Tensor sum = part(0);
   for (int rank = 1; rank < ranks_; ++rank) {
-    const at::Tensor to = rank_ == 0 || rank == ranks_ - 1 ? out : part(0);
+    const at::Tensor to = rank_ == 0 || rank == ranks_ - 1 ? out : typed(sum_, 0);
     reduce(to, sum, part(rank), *pass.op);
     sum = to;
   }

@@ -1,6 +1,9 @@
 // Collectives through memory that the ranks of one host share (segment.h). A rank's part goes through its slots in
 // rounds: copied there by its device, copied from there by the devices of the ranks that need it, and reduced on those,
-// in the order of the ranks. The copies of one round run while others of it are read.
+// in the order of the ranks. A device writes rounds to come while the others read the last ones.
+//
+// All of it is on one stream: streams are queues of the device, and where these take turns (an H100 needs 170
+// microseconds to turn from one to another) two would cost more than copies of both directions at a time bring.
 //
 // Two ranks that reduce exchange all they have. More of them scatter sums and gather these, so that a device reads
 // 2 (n - 1) / n of the size.
@@ -38,8 +41,8 @@ class SharedExchange {
   explicit SharedExchange(std::shared_ptr<SharedSegment> segment);
   ~SharedExchange();
 
-  // Of one thread. Returns when all is recorded: `received` is there behind what `from_host` then has.
-  void run(const Exchange& exchange, c10::Stream to_host, c10::Stream from_host);
+  // Of one thread. Returns when all is recorded: `received` is there behind what the stream then has.
+  void run(const Exchange& exchange, c10::Stream stream);
   SharedSegment& segment() { return *segment_; }
 
  private:
@@ -54,7 +57,9 @@ class SharedExchange {
   void read(const Pass& pass, int64_t offset, int64_t pitch);
   void sum_up(const Pass& pass, int64_t offset, int64_t pitch);
   void retire(uint32_t until);  // gives back slots that were read: those of rounds before that for certain
-  at::Tensor slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const;
+  at::Tensor slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const;            // of the CPU
+  at::Tensor slot_on_device(int rank, uint32_t round, int64_t begin, int64_t bytes) const;  // if it is imported
+  const std::optional<runtime::ImportedHost>& imported() const { return imported_.at(stream_->device_index()); }
   void import();
 
   const std::shared_ptr<SharedSegment> segment_;
@@ -65,10 +70,11 @@ class SharedExchange {
   std::deque<Reading> reading_;
   std::vector<std::optional<c10::Event>> written_;  // of each slot
   // Of the collective under way.
-  std::optional<c10::Stream> to_host_, from_host_;
+  std::optional<c10::Stream> stream_;
   SharedSegment::Deadline deadline_;
   Header header_;
-  at::Tensor others_;  // device memory for what other ranks sent
+  at::Tensor others_;  // device memory for what other ranks sent, if it is not read where it is
+  at::Tensor sum_;     // so far, of more than two ranks
 };
 
 }  // namespace aule::distributed

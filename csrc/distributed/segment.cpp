@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x61756c6573686d31;
 constexpr int64_t kPage = 64 << 10;  // a multiple of every page and of what drivers ask of imported memory
-constexpr int64_t kMostSlot = 4 << 20, kLeastSlot = 256 << 10;
+constexpr int64_t kLeastSlot = 256 << 10, kMost = 256 << 20;
 constexpr int kMostRanks = 64;  // each reads what the others write
 constexpr int kYields = 64;     // before a waiting thread sleeps
 constexpr auto kLookAround = std::chrono::milliseconds(50);
@@ -77,15 +77,16 @@ int64_t slot_bytes_for(int fd, int ranks) {
   struct statvfs room{};
   if (fstatvfs(fd, &room) != 0) return 0;
   const auto free = static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
-  for (int64_t slot = kMostSlot; slot >= kLeastSlot; slot /= 2)
-    if (slot * SharedSegment::kSlots * ranks <= free / 2) return slot;
+  const auto most = static_cast<int64_t>(environment().shm_slot_kib) << 10;
+  for (int64_t slot = aligned(most); slot >= std::min(most, kLeastSlot); slot = slot / 2 / kPage * kPage)
+    if (slot * SharedSegment::kSlots * ranks <= std::min(kMost, free / 2)) return slot;
   return 0;
 }
 
 }  // namespace
 
 std::shared_ptr<SharedSegment> SharedSegment::create(int ranks) {
-  if (environment().disable_shared_memory || ranks > kMostRanks) return nullptr;
+  if (environment().disable_shm || ranks > kMostRanks) return nullptr;
   std::random_device random;
   const std::string name = "/torch_aule_" + std::to_string(getpid()) + "_" + std::to_string(random());
   const int fd = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
@@ -106,7 +107,7 @@ std::shared_ptr<SharedSegment> SharedSegment::create(int ranks) {
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::open(const std::string& name, int rank, int ranks) {
-  if (environment().disable_shared_memory) return nullptr;
+  if (environment().disable_shm) return nullptr;
   const int fd = shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) return nullptr;  // another host's, or another container's
   struct stat status{};
@@ -151,7 +152,7 @@ void SharedSegment::unlink() {
 void SharedSegment::reserve() {
   const int error = posix_fallocate(fd_, 0, total_bytes());
   TORCH_CHECK_WITH(DistBackendError, error == 0, "no room for ", total_bytes() >> 20, " MiB of shared memory (errno ",
-                   error, "): give /dev/shm more (docker run --shm-size), or set TORCH_AULE_DISABLE_SHARED_MEMORY=1");
+                   error, "): give /dev/shm more (docker run --shm-size), or set TORCH_AULE_DISABLE_SHM=1");
 }
 
 void SharedSegment::publish(uint32_t round, const Header& header) {

@@ -111,28 +111,19 @@ void StagedWork::copy_back() {
 void StagedWork::run_exchange() {
   if (const auto failure = lane_->failure()) std::rethrow_exception(failure);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::Stream to_host = lane_->stream(device_.index(), Lane::Direction::to_host);
-  const c10::Stream from_host = lane_->stream(device_.index(), Lane::Direction::from_host);
-  Exchange& exchange = *call_.exchange;
-  called_.block(to_host);
-  called_.block(from_host);
+  const c10::Stream stream = lane_->stream(device_.index(), Lane::Direction::from_host);
+  const Exchange& exchange = *call_.exchange;
+  const c10::StreamGuard guard(stream);
+  called_.block(stream);
   for (const auto* parts : {&call_.reads, &call_.writes})
-    for (const Part& part : *parts)
-      for (const c10::Stream& stream : {to_host, from_host}) part.tensor.record_stream(stream);
+    for (const Part& part : *parts) part.tensor.record_stream(stream);
   for (const at::Tensor& buffer : {exchange.sent, exchange.received})
-    if (buffer.defined())
-      for (const c10::Stream& stream : {to_host, from_host}) buffer.record_stream(stream);
-  {
-    const c10::StreamGuard guard(to_host);
-    for (const Part& part : call_.reads) pack(part, call_.factor);
-    copied_in_.record(to_host);
-    copied_in_.block(from_host);
-  }
-  lane_->shared()->run(exchange, to_host, from_host);
-  const c10::StreamGuard guard(from_host);
+    if (buffer.defined()) buffer.record_stream(stream);
+  for (const Part& part : call_.reads) pack(part, call_.factor);
+  lane_->shared()->run(exchange, stream);
   for (const Part& part : call_.writes) unpack(part, call_.divisor);
-  copied_back_.record(from_host);
-  back_ = from_host;
+  copied_back_.record(stream);
+  back_ = stream;
 }
 
 void StagedWork::fail(const std::string& reason) noexcept {

@@ -1,4 +1,5 @@
 // Devices: count, current one, properties, faults for tests.
+#include <ATen/Context.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "python/bindings.h"
@@ -69,6 +70,9 @@ void bind_device(py::module_& m) {
   });
   m.def("init", [] {
     torch::utils::register_fork_handler_for_device_init(at::kPrivateUse1);
+    // PyTorch calls no memory pinned for a device before this. It would come here by itself if the first pinned memory
+    // were ours, not CUDA's.
+    at::globalContext().lazyInitDevice(at::kPrivateUse1);
     runtime::check_not_forked();
   });
   m.def("current_device", [] { return static_cast<int>(runtime::current_device()); });

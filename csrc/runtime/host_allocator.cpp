@@ -196,6 +196,8 @@ ImportedHost::~ImportedHost() {
   if (segment_ != nullptr && !in_bad_fork()) vulkan::Device::get(device_).memory().free(segment_);
 }
 
+uint64_t ImportedHost::address() const { return segment_->address; }
+
 namespace {
 [[maybe_unused]] const bool g_registered = [] {
   at::setHostAllocator(at::kPrivateUse1, host_allocator());

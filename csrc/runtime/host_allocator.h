@@ -27,6 +27,7 @@ class ImportedHost {
       : segment_(std::exchange(other.segment_, nullptr)), device_(other.device_) {}
   ImportedHost& operator=(ImportedHost&&) = delete;
   ~ImportedHost();
+  uint64_t address() const;  // on the device
 
  private:
   ImportedHost(vulkan::Segment* segment, int device) : segment_(segment), device_(device) {}

@@ -27,5 +27,6 @@
   X(vkCmdCopyQueryPoolResults) X(vkCreateSemaphore) X(vkDestroySemaphore) \
   X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkQueueSubmit2) \
   X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT) X(vkSetDebugUtilsObjectNameEXT) \
-  X(vkGetDeviceFaultInfoEXT) X(vkGetMemoryHostPointerPropertiesEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR)
+  X(vkGetDeviceFaultInfoEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR) \
+  X(vkGetMemoryHostPointerPropertiesEXT)
 // clang-format on

@@ -248,7 +248,7 @@ struct MemoryPoolImpl {
     std::unique_lock lock(mutex);
     by_address[s->address] = s;
     if (s->kind == MemoryKind::host) by_host_pointer[static_cast<const char*>(s->mapped)] = s;
-    own_bytes[s->heap] += s->bytes;
+    if (!s->imported) own_bytes[s->heap] += s->bytes;
   }
 };
 
@@ -285,7 +285,7 @@ void MemoryPool::free(Segment* segment) {
     std::unique_lock lock(impl_->mutex);
     impl_->by_address.erase(s->address);
     if (s->kind == MemoryKind::host) impl_->by_host_pointer.erase(static_cast<const char*>(s->mapped));
-    impl_->own_bytes[s->heap] -= s->bytes;
+    if (!s->imported) impl_->own_bytes[s->heap] -= s->bytes;
   }
   impl_->destroy(s);
 }
