@@ -1,6 +1,7 @@
 """Distributed training as it is typed in a shell."""
 
 import re
+import time
 
 import pytest
 import torch
@@ -79,3 +80,12 @@ def test_trainer(tmp_path, installed):
     assert len(one) == 12
     for losses in others:
         assert losses == pytest.approx(one, rel=1e-5)
+
+
+def test_a_rank_raises():
+    """The command fails, says where, and does not wait for the ranks that are well."""
+    begin = time.monotonic()
+    done = run_interpreter(*TORCHRUN, program("launched_fault"), "1", timeout=100, TORCH_AULE_VISIBLE_DEVICES="0,0")
+    assert done.returncode == 1, done
+    assert "no luck on rank 1" in done.stderr and "ChildFailedError" in done.stderr and "rank      : 1" in done.stderr
+    assert time.monotonic() - begin < 60
