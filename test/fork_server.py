@@ -1,13 +1,15 @@
 """Runs programs of the tests in forks of an interpreter that has imported torch and nothing of ours.
 
 That import is most of what a fresh interpreter does before its first line. The extension is not there yet, so what it
-reads at its start (variables, drivers, devices) is read by each program. `helpers.run_interpreter` asks; what tests the
-start itself has an interpreter of its own (`fresh=True`).
+reads at its start (variables, drivers, devices) is read by each program. `helpers.run_interpreter` asks, and
+`ranks.run_ranks` for programs of several processes; what tests the start itself has an interpreter of its own
+(`fresh=True`).
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import signal
@@ -15,16 +17,20 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 SERVER = Path(__file__).resolve()
 
 
 class ForkServer:
-    """The asking side: one server, one program at a time."""
+    """The asking side: one server, one request at a time.
 
-    def __init__(self, command: list[str], cwd: Path) -> None:
-        self._command, self._cwd = [*command, str(SERVER)], cwd
+    `modules` are imported beside torch, and `env` is the server's own.
+    """
+
+    def __init__(self, command: list[str], cwd: Path, modules: tuple[str, ...] = (), **env: str) -> None:
+        self._command, self._cwd, self._env = [*command, str(SERVER), *modules], cwd, env
         self._process: subprocess.Popen | None = None
         self._lock = threading.Lock()
         atexit.register(self._stop)
@@ -33,38 +39,39 @@ class ForkServer:
         """As subprocess.run of Python with these arguments: a file and its own, or -c and a text."""
         with self._lock, tempfile.TemporaryDirectory() as folder:
             out, err = (str(Path(folder, name)) for name in ("out", "err"))
-            status = self._ask({"arguments": arguments, "env": env, "out": out, "err": err}, arguments, timeout)
+            (status,) = self._ask([{"arguments": arguments, "env": env, "out": out, "err": err}], timeout)
             texts = [Path(name).read_text(errors="replace") for name in (out, err)]
+        if status is None:
+            raise subprocess.TimeoutExpired(arguments, timeout)
         return subprocess.CompletedProcess(arguments, status, *texts)
 
-    def _ask(self, request: dict, arguments: list[str], timeout: float) -> int:
+    def run_together(
+        self, commands: list[list[str]], env: dict[str, str], timeout: float
+    ) -> list[tuple[int | None, str]]:
+        """Programs beside each other: the status of each, None if it had to be killed, and all that it printed."""
+        with self._lock, tempfile.TemporaryDirectory() as folder:
+            outs = [str(Path(folder, str(i))) for i in range(len(commands))]
+            programs = [
+                {"arguments": arguments, "env": env, "out": out, "err": None}
+                for arguments, out in zip(commands, outs, strict=True)
+            ]
+            statuses = self._ask(programs, timeout)
+            return [(status, Path(out).read_text(errors="replace")) for status, out in zip(statuses, outs, strict=True)]
+
+    def _ask(self, programs: list[dict], timeout: float) -> list[int | None]:
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,
-                env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+                env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **self._env},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                start_new_session=True,  # a program that hangs is stopped with its server
+                start_new_session=True,  # what programs have started and left is stopped with their server
             )
-        timed_out = threading.Event()
-
-        def stop() -> None:
-            timed_out.set()
-            self._kill()
-
-        timer = threading.Timer(timeout, stop)
-        timer.start()
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            reply = self._process.stdout.readline()
-        finally:
-            timer.cancel()
-        if timed_out.is_set():
-            self._process = None
-            raise subprocess.TimeoutExpired(arguments, timeout)
+        self._process.stdin.write(json.dumps({"programs": programs, "timeout": timeout}) + "\n")
+        self._process.stdin.flush()
+        reply = self._process.stdout.readline()
         assert reply, "the server of interpreters has ended"
         return json.loads(reply)
 
@@ -88,9 +95,10 @@ def _become(request: dict) -> None:
         (1, request["out"], os.O_WRONLY | os.O_CREAT),
         (2, request["err"], os.O_WRONLY | os.O_CREAT),
     ):
-        opened = os.open(name, flags, 0o600)
+        opened = 1 if name is None else os.open(name, flags, 0o600)  # None: with the output
         os.dup2(opened, number)
-        os.close(opened)
+        if name is not None:
+            os.close(opened)
     sys.stdin = open(0, closefd=False)
     os.environ.clear()
     os.environ.update(request["env"])
@@ -110,19 +118,38 @@ def _run(arguments: list[str]) -> None:
     exec(compile(text, name, "exec"), main.__dict__)
 
 
-def _serve() -> None:
-    import torch  # noqa: F401
+def _wait(children: list[int], timeout: float) -> list[int | None]:
+    """How they ended; who has not in time is killed."""
+    deadline, statuses = time.monotonic() + timeout, {}
+    while len(statuses) < len(children):
+        late = time.monotonic() > deadline
+        for child in children:
+            if child in statuses:
+                continue
+            if late:
+                os.kill(child, signal.SIGKILL)
+            ended, status = os.waitpid(child, 0 if late else os.WNOHANG)
+            if ended:
+                statuses[child] = None if late else os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return [statuses[child] for child in children]
 
+
+def _serve(modules: list[str]) -> None:
+    for name in ("torch", *modules):
+        importlib.import_module(name)
     for line in sys.stdin:
         request = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _become(request)
-            return _run(request["arguments"])  # and ends as any interpreter does
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        children = []
+        for program in request["programs"]:
+            child = os.fork()
+            if child == 0:
+                _become(program)
+                return _run(program["arguments"])  # and ends as any interpreter does
+            children.append(child)
+        print(json.dumps(_wait(children, request["timeout"])), flush=True)
     return None
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1:])

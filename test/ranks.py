@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import tempfile
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from fork_server import ForkServer
 from helpers import PROGRAMS, ROOT, interpreter
 
 
@@ -19,38 +21,61 @@ class Ended(NamedTuple):
     output: str
 
 
+# Most of a rank's start. What they import of optimizers and of torch.compile is no small part.
+MODULES = (
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+)
+
+
+@functools.cache
+def _server() -> ForkServer:
+    return ForkServer(interpreter(), ROOT, MODULES, OMP_NUM_THREADS="1")
+
+
 def run_ranks(program: str, count: int, *arguments: str, timeout: float = 60, **env: str) -> list[Ended]:
     """Run test/programs/PROGRAM.py as `rank count store *arguments`, once for each rank, each with a device of its own.
 
     The devices are one device, seen several times. Whoever has not ended after `timeout` seconds is killed.
     """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "test")]),
+        "TORCH_AULE_VISIBLE_DEVICES": ",".join(["0"] * count),
+        "OMP_NUM_THREADS": "1",
+        **env,
+    }
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "test")]),
-            "TORCH_AULE_VISIBLE_DEVICES": ",".join(["0"] * count),
-            "OMP_NUM_THREADS": "1",
-            **env,
-        }
-        command = [*interpreter(), str(PROGRAMS / f"{program}.py")]
-        processes, outputs = [], [Path(folder, f"out{rank}") for rank in range(count)]
-        for rank, output in enumerate(outputs):
-            with output.open("w") as file:
-                ranked = [*command, str(rank), str(count), str(Path(folder, "store")), *arguments]
-                processes.append(
-                    subprocess.Popen(ranked, env=environment, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+        name, store = str(PROGRAMS / f"{program}.py"), str(Path(folder, "store"))
+        commands = [[name, str(rank), str(count), store, *arguments] for rank in range(count)]
+        if hasattr(os, "fork"):
+            return [Ended(*end) for end in _server().run_together(commands, environment, timeout)]
+        return _run_fresh(commands, environment, timeout, Path(folder))
+
+
+def _run_fresh(commands: list[list[str]], environment: dict[str, str], timeout: float, folder: Path) -> list[Ended]:
+    processes, outputs = [], [folder / f"out{rank}" for rank in range(len(commands))]
+    for command, output in zip(commands, outputs, strict=True):
+        with output.open("w") as file:
+            processes.append(
+                subprocess.Popen(
+                    [*interpreter(), *command], env=environment, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
                 )
-        end, statuses = time.monotonic() + timeout, []
-        for process in processes:
-            try:
-                statuses.append(process.wait(max(0.1, end - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                statuses.append(None)
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        return [Ended(status, output.read_text()) for status, output in zip(statuses, outputs, strict=True)]
+            )
+    end, statuses = time.monotonic() + timeout, []
+    for process in processes:
+        try:
+            statuses.append(process.wait(max(0.1, end - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            statuses.append(None)
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return [Ended(status, output.read_text()) for status, output in zip(statuses, outputs, strict=True)]
 
 
 def check_ranks(program: str, count: int, *arguments: str, **options) -> list[str]:

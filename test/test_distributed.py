@@ -1,4 +1,4 @@
-"""Process groups over aule: every collective, groups beside each other, the order of streams, ranks that are lost."""
+"""Process groups over aule: every collective, groups beside each other, the order of streams."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers import check_python
-from ranks import check_ranks, run_ranks
+from ranks import check_ranks
 
 
 @pytest.mark.parametrize("ranks, backend", [(2, "aule"), (3, "cpu:gloo,aule:aule")])
@@ -30,14 +30,6 @@ def test_sync_batch_norm(ranks):
 
 def test_accelerate():
     check_ranks("distributed_accelerate", 2)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills with a signal")
-@pytest.mark.parametrize("how", ["killed", "killed, not destroyed", "hangs", "never comes"])
-def test_lost_rank(how):
-    *others, lost = run_ranks("distributed_lost_rank", 2, how, timeout=40)
-    assert [end.status for end in others] == [0], others
-    assert lost.status == (0 if how == "hangs" else -9), lost
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -1,6 +1,7 @@
 """accelerate, transformers, safetensors, peft and diffusers choose and use the device, on tiny random models."""
 
 import copy
+import importlib
 import logging
 from pathlib import Path
 
@@ -348,7 +349,61 @@ def test_grouped_queries_are_not_repeated(device, monkeypatch):
     assert not sdpa_attention.use_gqa_in_sdpa(mask, torch.empty(1, 2, 3, 8), torch.empty(1, 2, 3, 8)), "the CPU's way"
 
 
+@pytest.mark.parametrize(
+    "config, words, expected",
+    [
+        (None, "--num_processes 2", (True, 2)),
+        (None, "--num_processes 1", (False, 1)),
+        (None, "", (True, 3)),
+        (None, "--multi_gpu", (True, 3)),
+        (None, "--multi_gpu --num_processes 2", (True, 2)),
+        (None, "--cpu --num_processes 2", (False, 2)),
+        (None, "--use_fsdp --num_processes 2", (False, 2)),  # torchrun's launcher, too
+        ("distributed_type: MULTI_GPU\nnum_processes: 4", "", (True, 4)),
+        ("distributed_type: MULTI_GPU\nnum_processes: 4", "--num_processes 2", (True, 2)),
+        ("distributed_type: 'NO'\nnum_processes: 1", "", (False, 1)),
+        ("distributed_type: 'NO'\nnum_processes: 1", "--num_processes 2", (True, 2)),
+        ("distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true", "--num_processes 2", (False, 2)),
+        ("distributed_type: MULTI_CPU\nnum_processes: 2\nuse_cpu: true", "", (False, 2)),
+        ("default", "", (True, 3)),  # as `accelerate config default` writes it
+    ],
+)
+def test_launcher(tmp_path, monkeypatch, config, words, expected):
+    """What accelerate launch starts on a machine with three devices."""
+    launch = importlib.import_module("accelerate.commands.launch")
+    monkeypatch.setattr(torch.aule, "device_count", lambda: 3)
+    monkeypatch.setattr(launch, "default_config_file", str(tmp_path / "none.yaml"))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    chosen = []
+    if config:
+        file = tmp_path / "config.yaml"
+        if config == "default":
+            assert accelerate.utils.write_basic_config(save_location=str(file)) == file
+            assert not accelerate.utils.write_basic_config(save_location=str(file)), "there is one"
+        else:
+            file.write_text(config)
+        chosen = ["--config_file", str(file)]
+    args = launch.launch_command_parser().parse_args([*words.split(), *chosen, "script.py"])
+    args, _, _ = launch._validate_launch_command(args)
+    assert (args.multi_gpu, args.num_processes) == expected
+    if args.multi_gpu:
+        monkeypatch.setattr(launch, "simple_launcher", None)
+        started = []
+        monkeypatch.setattr("torch.distributed.run.run", started.append)
+        args.gpu_ids, args.main_process_port = "2,1", 0
+        launch.multi_gpu_launcher(args)
+        assert started[0].nproc_per_node == str(expected[1]) and started[0].training_script == "script.py"
+        assert launch.prepare_multi_gpu_env(args)["TORCH_AULE_VISIBLE_DEVICES"] == "2,1"
+    else:
+        monkeypatch.delenv("TORCH_AULE_VISIBLE_DEVICES", raising=False)
+        for ids, environment in (("1", "1"), ("all", None), (None, None)):
+            args.gpu_ids = ids
+            assert launch.prepare_simple_launcher_cmd_env(args)[1].get("TORCH_AULE_VISIBLE_DEVICES") == environment
+
+
 def test_status_and_rows():
+    importlib.import_module("accelerate.commands.launch")
+
     rows = integrations.status()
     assert len({(row.package, row.hook) for row in rows}) == len(rows) >= 13
     tested_here = {"accelerate", "transformers", "safetensors", "diffusers"}

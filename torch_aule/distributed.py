@@ -41,6 +41,8 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
         raise RuntimeError("the backend 'aule' works over gloo, and this torch was built without gloo")
     if not hasattr(_C, "process_group"):
         raise RuntimeError("this torch_aule was built for a torch without torch.distributed; build it again")
+    if _C.is_in_bad_fork():
+        torch.aule.init()  # raises, and says why
 
     def gloo(prefix):
         return torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore(prefix, store), rank, size, timeout)

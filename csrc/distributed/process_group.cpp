@@ -46,6 +46,11 @@ ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo
 }
 
 ProcessGroupAule::~ProcessGroupAule() {
+  if (runtime::in_bad_fork()) {  // gloo would wait for its threads, which this process does not have
+    new auto(lane_);
+    new auto(host_);
+    return;
+  }
   std::lock_guard lock(g_mutex);
   groups().erase(this);
 }
@@ -53,11 +58,13 @@ ProcessGroupAule::~ProcessGroupAule() {
 void close_all(std::chrono::milliseconds longest) {
   std::lock_guard lock(g_mutex);
   for (ProcessGroupAule* group : groups()) group->close(longest);
+  hold_threads(longest);
 }
 
 void ProcessGroupAule::shutdown() { close(kShutdown); }
 
 void ProcessGroupAule::close(std::chrono::milliseconds longest) {
+  if (runtime::in_bad_fork()) return;
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
@@ -67,6 +74,7 @@ void ProcessGroupAule::close(std::chrono::milliseconds longest) {
 }
 
 Lane& ProcessGroupAule::lane() {
+  runtime::check_not_forked();  // the threads have stayed with the parent, and gloo's: nothing would ever be done
   {
     std::lock_guard lock(mutex_);
     TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
@@ -103,7 +111,6 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device device) {
   Lane& lane = this->lane();
   if (!device.is_cpu()) {
-    runtime::check_not_forked();
     TORCH_CHECK(!runtime::is_capturing(device.index()), call.name, ": collectives cannot be captured into a graph");
     if (!call.one_peer)
       for (const auto& work : lane.before(call)) work->wait(kNoTimeout);

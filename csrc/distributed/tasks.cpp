@@ -5,6 +5,18 @@
 #include "runtime/streams.h"
 
 namespace aule::distributed {
+namespace {
+
+std::shared_timed_mutex& exit_mutex() {
+  static auto* mutex = new std::shared_timed_mutex;  // threads wait for it after everything else is gone
+  return *mutex;
+}
+
+}  // namespace
+
+std::shared_lock<std::shared_timed_mutex> until_exit() { return std::shared_lock(exit_mutex()); }
+
+void hold_threads(std::chrono::milliseconds longest) { static_cast<void>(exit_mutex().try_lock_for(longest)); }
 
 Tasks::Tasks(int most_threads) : state_(std::make_shared<State>(most_threads)) {}
 
@@ -49,7 +61,10 @@ void Tasks::loop(const std::shared_ptr<State>& state) {
     ++state->running;
     lock.unlock();
     task();
-    task = nullptr;  // what it held may take locks when it goes
+    {
+      const auto running = until_exit();
+      task = nullptr;  // what it held may take locks when it goes
+    }
     lock.lock();
     --state->running;
     state->changed.notify_all();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 
 namespace aule::distributed {
 
@@ -34,5 +35,11 @@ class Tasks {
 
   std::shared_ptr<State> state_;
 };
+
+// A thread of a group holds it while it lets go of tensors, whose Python objects need Python's lock. When the
+// interpreter ends `hold_threads` takes it for good, and whoever asks for it then stops there: Python 3.13 and older
+// unwinds a thread that wants its lock so late, and destructors do not bear that.
+std::shared_lock<std::shared_timed_mutex> until_exit();
+void hold_threads(std::chrono::milliseconds longest);
 
 }  // namespace aule::distributed

@@ -86,6 +86,9 @@ void StagedWork::complete() noexcept {
       error = described(std::current_exception());
       if (!call_.one_peer) lane_->failed(error);
     }
+  }
+  const auto running = until_exit();
+  if (!ended) {
     try {
       if (!error && on_device() && !call_.exchange) copy_back();
     } catch (...) {

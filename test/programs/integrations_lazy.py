@@ -25,6 +25,9 @@ assert states("safetensors") == {"safe_open": "applied"}
 assert safetensors.torch.safe_open is safetensors.safe_open
 import accelerate
 
+assert [hook for hook, state in states("accelerate").items() if state != "applied"] == ["launch"]
+import accelerate.commands.launch
+
 assert set(states("accelerate").values()) == {"applied"}
 assert set(states("transformers").values()) == {"pending"}
 import transformers

@@ -12,6 +12,7 @@ import importlib
 for name in (
     "accelerate.accelerator",
     "accelerate.checkpointing",
+    "accelerate.commands.launch",
     "accelerate.state",
     "accelerate.utils.modeling",
     "safetensors.torch",
@@ -62,6 +63,9 @@ applied = changed(before, picture())
 for expected in (
     "accelerate.state.PartialState.default_device",
     "accelerate.accelerator.Accelerator.__init__.code",
+    "accelerate.commands.launch._validate_launch_command",
+    "accelerate.commands.launch.prepare_multi_gpu_env",
+    "accelerate.utils.write_basic_config",
     "accelerate.utils.modeling.get_grad_scaler",
     "accelerate.accelerator.get_grad_scaler",  # imported by name before the hook came
     "transformers.integrations.accelerate.accelerate_max_memory",  # under another name

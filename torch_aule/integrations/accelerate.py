@@ -1,5 +1,5 @@
-"""Hooks for accelerate: the default device, several processes, float16, memory for ``device_map="auto"``, random state
-in checkpoints.
+"""Hooks for accelerate: the default device, several processes and what launches them, float16, memory for
+``device_map="auto"``, random state in checkpoints.
 """
 
 from __future__ import annotations
@@ -69,6 +69,74 @@ def _processes(state: ModuleType, patches: Patches) -> None:
 
     patches.set(owner, "_prepare_backend", _prepare_backend)
     patches.set(owner, "set_device", set_device)
+
+
+def _launch(launch: ModuleType, patches: Patches) -> None:
+    """The launcher counts devices that it knows by name, and starts one process where it knows none."""
+    validate = attribute(launch, "_validate_launch_command", FunctionType)
+    attribute(launch, "multi_gpu_launcher", FunctionType)
+    parameters_of(validate, "args")
+    config = attribute(launch, "default_config_file", str)
+    none = attribute(launch, "DistributedType", type).NO
+    # What asks for another launcher than torchrun's for GPUs.
+    others = ("cpu", "tpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "mpirun_hostfile")
+
+    @wrap(validate)
+    def _validate_launch_command(args):
+        ours = aule_is_default() and not args.cpu
+        if ours and args.num_processes is None and args.config_file is None and not os.path.isfile(config):
+            args.num_processes = torch.aule.device_count()
+        args, defaults, precision_given = validate(args)
+        wanted = ours and (args.num_processes or 0) > 1 and (defaults is None or defaults.distributed_type is none)
+        if wanted and not args.use_cpu and not any(getattr(args, name) for name in others):
+            args.multi_gpu = True
+            args.num_machines = args.num_machines or 1
+        return args, defaults, precision_given
+
+    patches.rebind(validate, _validate_launch_command)
+
+
+def _gpu_ids(launch: ModuleType, patches: Patches) -> None:
+    for name in ("prepare_simple_launcher_cmd_env", "prepare_multi_gpu_env"):
+        parameters_of(attribute(launch, name, FunctionType), "args")
+
+    def with_ids(own):
+        @wrap(own)
+        def prepare(args):
+            prepared = own(args)
+            environment = prepared[1] if isinstance(prepared, tuple) else prepared
+            if args.gpu_ids not in (None, "all") and aule_is_default():
+                environment["TORCH_AULE_VISIBLE_DEVICES"] = args.gpu_ids
+            return prepared
+
+        return prepare
+
+    for name in ("prepare_simple_launcher_cmd_env", "prepare_multi_gpu_env"):
+        own = vars(launch)[name]
+        patches.rebind(own, with_ids(own))
+
+
+def _basic_config(default: ModuleType, patches: Patches) -> None:
+    """``accelerate config default`` would write that there is but the CPU, and the launcher believes it."""
+    own = attribute(default, "write_basic_config", FunctionType)
+    parameters_of(own, "mixed_precision", "save_location")
+    config = attribute(default, "ClusterConfig", type)
+    parameters_of(config, "use_cpu", "num_processes", "distributed_type")
+    parameters_of(getattr(config, "from_json_file", None), "json_file")
+    parameters_of(getattr(config, "to_json_file", None), "json_file")
+
+    @wrap(own)
+    def write_basic_config(*args, **kwargs):
+        path = own(*args, **kwargs)
+        if path and aule_is_default():
+            written = config.from_json_file(path)
+            written.use_cpu, written.num_processes = False, torch.aule.device_count()
+            if written.num_processes > 1:
+                written.distributed_type = "MULTI_GPU"
+            written.to_json_file(path)
+        return path
+
+    patches.rebind(own, write_basic_config)
 
 
 def _fp16(accelerator: ModuleType, patches: Patches) -> None:
@@ -164,6 +232,18 @@ HOOKS = [
         "accelerate", "processes", "accelerate.state",
         "scripts started by torchrun or accelerate launch make one group over aule devices", _processes,
         chooses_device=True,
+    ),
+    Hook(
+        "accelerate", "launch", "accelerate.commands.launch",
+        "accelerate launch starts --num_processes processes, or one for each aule device", _launch, chooses_device=True,
+    ),
+    Hook(
+        "accelerate", "gpu_ids", "accelerate.utils.launch",
+        "accelerate launch --gpu_ids names aule devices", _gpu_ids, chooses_device=True,
+    ),
+    Hook(
+        "accelerate", "basic_config", "accelerate.commands.config.default",
+        "accelerate config default writes how many aule devices there are", _basic_config, chooses_device=True,
     ),
     Hook("accelerate", "fp16", "accelerate.accelerator", "mixed_precision='fp16' is allowed on aule", _fp16),
     Hook(
