@@ -1,6 +1,6 @@
 """Convolutions of thin groups, depthwise above all, against float64, in both memory formats.
 
-Kernels: grouped_conv.
+Kernels: grouped_conv, grouped_conv_weight, grouped_conv_parts.
 """
 
 import math
@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, assert_close_to_float64, launches, layouts, relative_error
+from helpers import FLOATS, assert_close_to_float64, check_program, launches, layouts, relative_error
 
 pytestmark = pytest.mark.validated
 
@@ -137,3 +137,7 @@ def test_infinite_and_nan_values_stay_in_their_windows():
     for order in FORMATS:
         out = F.conv2d(in_format(x.to("aule"), order), w.to("aule"), padding=1, groups=8)
         torch.testing.assert_close(out.cpu(), F.conv2d(x, w, padding=1, groups=8), equal_nan=True)
+
+
+def test_kernels_of_gpus():
+    check_program("gpu_grouped_conv", TORCH_AULE_DISABLE_CPU_KERNELS="1")

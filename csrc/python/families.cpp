@@ -188,8 +188,17 @@ void bind_families(py::module_& m) {
   m.def("grouped_conv_plan",
         [](const DeviceProfile& profile, const std::string& pass, const std::string& dtype, bool channels_last,
            const Axes& axes, const std::array<int64_t, 4>& n, uint64_t addresses) {
-          return words(ops::grouped_conv_plan(profile, {geometry_from(axes), conv_pass(pass), dtype_named(dtype),
-                                                        channels_last, n[0], n[1], n[2], n[3], addresses}));
+          const ops::GroupedConvProblem problem{.g = geometry_from(axes),
+                                                .pass = conv_pass(pass),
+                                                .dtype = dtype_named(dtype),
+                                                .channels_last = channels_last,
+                                                .images = n[0],
+                                                .groups = n[1],
+                                                .channels = n[2],
+                                                .out_channels = n[3],
+                                                .addresses = addresses};
+          return problem.pass == ops::ConvPass::weight ? words(ops::grouped_weight_plan(profile, problem))
+                                                       : words(ops::grouped_conv_plan(profile, problem));
         });
   m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
     return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));

@@ -281,6 +281,13 @@ at::Tensor in_thin_groups(const ConvGeometry& g, bool backwards, const at::Tenso
   return done ? result : at::Tensor();
 }
 
+at::Tensor weight_in_thin_groups(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& w, const at::Tensor& gy,
+                                 int64_t groups, at::MemoryFormat format) {
+  const at::Tensor result = at::empty(w.sizes(), w.options());
+  const bool done = grouped_conv_weight(g, x.contiguous(format), result, gy.contiguous(format), groups, format);
+  return done ? result : at::Tensor();
+}
+
 // Sliding windows over a plane of this size, of im2col and col2im.
 ConvGeometry window_geometry(at::IntArrayRef size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
                              at::IntArrayRef padding, at::IntArrayRef stride) {
@@ -356,17 +363,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
   const at::MemoryFormat format = format_of(x, w);
   at::Tensor gx, gw, gb;
+  // Of a transposed convolution, the one that maps gy to x.
+  const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
+                                    : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
   const bool is_empty = x.numel() == 0 || gy.numel() == 0;
-  if (groups != 1 && !is_empty && output_mask[0]) {
-    const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
-                                      : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
-    gx = in_thin_groups(g, !transposed, gy, w, {}, groups, x.sizes(), format);
-    if (gx.defined()) output_mask[0] = false;
+  if (groups != 1 && !is_empty) {
+    if (output_mask[0]) gx = in_thin_groups(g, !transposed, gy, w, {}, groups, x.sizes(), format);
+    if (output_mask[1]) gw = weight_in_thin_groups(g, transposed ? gy : x, w, transposed ? x : gy, groups, format);
+    output_mask[0] = output_mask[0] && !gx.defined();
+    output_mask[1] = output_mask[1] && !gw.defined();
   }
-  if (!is_empty && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
-    // Of a transposed convolution, the one that maps gy to x.
-    const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
-                                      : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
+  const bool is_done = !output_mask[0] && !output_mask[1];
+  if (!is_done && !is_empty && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
     if (output_mask[0])
       gx = (transposed ? implicit_gemm_forward(g, gy, w, {}, groups)
                        : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups))
@@ -378,19 +386,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     if (output_mask[2]) gb = sum_of_channels(gy);
     return {gx, gw, gb};
   }
-  x = x.contiguous();
-  w = w.contiguous();
-  gy = gy.contiguous();
-  if (transposed) {
-    // Roles swapped: the convolution maps gy to x.
-    const ConvGeometry g{y_size, x_size, kernel, s, pad, dil};
+  if (!is_done) {
+    x = x.contiguous();
+    w = w.contiguous();
+    gy = gy.contiguous();
+  }
+  if (transposed) {  // roles swapped
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       forward(g, gy, w, gx, groups);
     }
     if (output_mask[1]) gw = backward_weight(g, gy, w.sizes(), x, groups);
   } else {
-    const ConvGeometry g{x_size, y_size, kernel, s, pad, dil};
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       backward_input(g, gx, w, gy, groups);

@@ -1,6 +1,6 @@
 #include "ops/conv/grouped.h"
 
-#include <algorithm>
+#include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
 #include "ops/conv/division.h"
@@ -28,6 +28,20 @@ at::Tensor weight_for(const GroupedConvProblem& p, const at::Tensor& weight) {
   const at::Tensor by_group = weight.reshape({p.groups, p.out_channels, p.channels, p.g.taps()});
   const at::Tensor of_result = p.pass == ConvPass::input ? by_group.transpose(1, 2) : by_group;
   return (p.channels_last ? of_result.permute({3, 0, 1, 2}) : of_result).contiguous();
+}
+
+// weight = the sum of its parts.
+void add_parts(const at::Tensor& parts, const at::Tensor& weight, uint32_t slices) {
+  GroupedConvPartsParams p{};
+  TensorArgs args;
+  p.part = args.read(parts);
+  p.result = args.write(weight);
+  p.n = static_cast<uint32_t>(weight.numel());
+  p.parts = static_cast<uint32_t>(parts.size(0));
+  const uint32_t columns = slices == 1 ? 64 : 16;
+  launch(current(weight), kernel::grouped_conv_parts(),
+         {.local = columns * slices, .dtype = dtype_of(weight, "convolution"), .slices = slices}, p, args,
+         linear_grid(ceil_div(p.n, columns)));
 }
 
 }  // namespace
@@ -81,6 +95,62 @@ bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, con
                              .lanes = plan->lanes,
                              .has_bias = bias.defined()};
   launch(current(x), kernel::grouped_conv(), spec, p, args, plan->grid);
+  return true;
+}
+
+bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
+                         int64_t groups, at::MemoryFormat format) {
+  const GroupedConvProblem problem = problem_of(g, ConvPass::weight, x, y, groups, format);
+  const auto plan = grouped_weight_plan(profile_of(x), problem);
+  if (!plan) return false;
+  const bool in_parts = plan->parts != 1;
+  const at::Tensor sums =
+      in_parts ? at::empty({plan->parts, weight.numel()}, weight.options().dtype(at::kFloat)) : weight;
+  GroupedConvWeightParams p{};
+  TensorArgs args;
+  p.image = args.read(x);
+  p.grad = args.read(y);
+  p.w = args.write(sums);
+  p.image_height = g.size[1];
+  p.image_width = g.size[2];
+  p.height = g.out_size[1];
+  p.width = g.out_size[2];
+  p.pad_y = g.pad[1];
+  p.image_channels = static_cast<uint32_t>(x.size(1));
+  p.channels = static_cast<uint32_t>(y.size(1));
+  p.summed = static_cast<uint32_t>(problem.channels);
+  p.outs = static_cast<uint32_t>(problem.out_channels);
+  p.strips = plan->strips;
+  p.positions = plan->positions;
+  p.each = plan->each;
+  p.lane_blocks = plan->lane_blocks;
+  p.tap_groups = plan->tap_groups;
+  set_division(p.by_strips, p.strips);
+  set_division(p.by_height, static_cast<uint32_t>(p.height));
+  const GroupedConvWeightSpec spec{.local = static_cast<int>(plan->local),
+                                   .dtype = problem.dtype,
+                                   .result_dtype = dtype_of(sums, "convolution"),
+                                   .channels_last = problem.channels_last,
+                                   .kernel_y = g.kernel[1],
+                                   .kernel_x = g.kernel[2],
+                                   .stride_y = g.stride[1],
+                                   .stride_x = g.stride[2],
+                                   .dilation_y = g.dilation[1],
+                                   .dilation_x = g.dilation[2],
+                                   .pad_x = g.pad[2],
+                                   .rows = plan->rows,
+                                   .taps_x = plan->taps_x,
+                                   .results = plan->results,
+                                   .channels = plan->channels,
+                                   .one_gradient = plan->one_gradient,
+                                   .block = plan->block,
+                                   .gradient_block = plan->gradient_block,
+                                   .lanes = plan->lanes,
+                                   .tap_blocks = plan->tap_blocks,
+                                   .positions = plan->positions_at_once,
+                                   .whole_strips = plan->whole_strips};
+  launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan->grid);
+  if (in_parts) add_parts(sums, weight, plan->slices);
   return true;
 }
 

@@ -1,4 +1,5 @@
-// Convolutions of thin groups, depthwise above all, without copies between memory formats (grouped_conv.comp).
+// Convolutions of thin groups, depthwise above all, without copies between memory formats (grouped_conv.comp,
+// grouped_conv_weight.comp).
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -12,5 +13,8 @@ namespace aule::ops {
 // same dtype and contiguous, may be undefined.
 bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& weight,
                   const at::Tensor& y, const at::Tensor& bias, int64_t groups, at::MemoryFormat format);
+// The weight's gradient, contiguous, of x and y's gradient; the same otherwise.
+bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
+                         int64_t groups, at::MemoryFormat format);
 
 }  // namespace aule::ops

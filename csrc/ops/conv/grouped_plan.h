@@ -34,4 +34,18 @@ struct GroupedConvPlan {
 std::optional<GroupedConvPlan> grouped_conv_plan(const DeviceProfile& profile, const GroupedConvProblem& problem);
 std::string text_of(const GroupedConvPlan& plan);
 
+// Of the weight's gradient: grouped_conv_weight.comp, likewise.
+struct GroupedWeightPlan {
+  int rows = 1, taps_x = 1, results = 1, channels = 1, block = 1, gradient_block = 1;
+  int lanes = 1, tap_blocks = 1, positions_at_once = 1;
+  bool one_gradient = false, whole_strips = false;
+  uint32_t local = 0;
+  uint32_t strips = 0, positions = 0, each = 0, parts = 1;
+  uint32_t lane_blocks = 1, tap_groups = 1;
+  Grid grid;
+  uint32_t slices = 1;  // of the parts, when these are added (grouped_conv_parts.comp)
+};
+std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profile, const GroupedConvProblem& problem);
+std::string text_of(const GroupedWeightPlan& plan);
+
 }  // namespace aule::ops
