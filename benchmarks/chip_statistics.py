@@ -39,7 +39,7 @@ ASKED = ("chip_statistics.py", "chip_workload.py", "matrix_probes.py")
 SMOKE = ("gfx1201", "m1", "adreno750")
 SECONDS = 150  # of processor time, for one operator or one variant
 NO_ANSWER, STATED, OTHER = "no answer", "stated layout", "order unknown"
-MAIN = re.compile(r"flash_|gemm|gemv|implicit_gemm|conv_direct")
+MAIN = re.compile(r"flash_|gemm|gemv|implicit_gemm|conv_direct|grouped_conv")
 # Variants that are planned for subgroups of one size, because they multiply on matrix units.
 ON_MATRICES = (
     r"flash_attn_\w+_coopmat(_opaque)?<", r"flash_attn_\w+_from_ds<", r"gem[mv]_coopmat<",

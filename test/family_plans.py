@@ -22,6 +22,9 @@ A line is one of these; `N` are numbers:
     optimizers                            what they decide by the device
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
                                           `forward`, `weight`
+    grouped input f16 last 1x9x9 by 1x3x3 images 2 groups 96 channels 1 out_channels 1 @2
+                                          grouped_conv.comp, channels-last or `first`; two bytes past an aligned
+                                          address; channels are those of a group
     fold 1x9x9 by 1x3x3                   col2im
     gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
                                           whether implicit_gemm.comp takes it
@@ -98,6 +101,9 @@ def pool_axes(text: str) -> list[list[int]]:
         given["in"], given["by"], given.get("stride", [1] * 3), given.get("pad", [0] * 3)
     ):
         axes.append([size, (size + 2 * pad - kernel) // stride + 1, kernel, stride, pad, 1])
+        if "dilation" in given:
+            dilation = given["dilation"][len(axes) - 1]
+            axes[-1][1::4] = (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1, dilation
     return axes
 
 
@@ -130,6 +136,13 @@ def plan(device: str, line: str) -> str:
         return c.sequences_plan(profile, numbers[0], tails)
     if kind == "direct":
         return c.direct_plan(profile, rest[0], pool_axes(" ".join(rest[1:])), numbers[-1])
+    if kind == "grouped":
+        which, dtype, order, *words = rest
+        start = int(words.pop()[1:]) if words[-1].startswith("@") else 0
+        counts = [int(n) for n in words[-7::2]]
+        return c.grouped_conv_plan(
+            profile, which, dtype, order == "last", pool_axes(" ".join(words[:-8])), counts, (1 << 20) + start
+        )
     if kind == "fold":
         return c.fold_plan(profile, pool_axes(" ".join(rest)))
     if kind == "gathers":

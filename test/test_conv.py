@@ -19,6 +19,7 @@ CONVS = [  # dims, channels in, out, spatial, kernel, options
     (2, 6, 6, (8, 8), (3, 3), dict(padding=1, groups=6)),
     (2, 5, 8, (6, 5), (1, 1), {}),
     (3, 2, 3, (5, 4, 6), (2, 3, 2), dict(padding=1)),
+    (3, 6, 6, (5, 4, 6), (3, 3, 2), dict(padding=1, groups=3)),
 ]
 TRANSPOSED = [
     (1, 3, 4, (9,), (4,), dict(stride=2, padding=1)),

@@ -8,6 +8,7 @@
 
 #include "core/device_profile.h"
 #include "core/raw_dtype.h"
+#include "ops/conv/grouped_plan.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/plan.h"
 #include "ops/conv/pool_plan.h"
@@ -183,6 +184,22 @@ void bind_families(py::module_& m) {
   m.def("direct_plan", [](const DeviceProfile& profile, const std::string& pass, const Axes& axes, int64_t summed) {
     return words(ops::direct_plan(profile, {geometry_from(axes), conv_pass(pass), summed}));
   });
+  // Numbers: images, groups, and channels and out channels of a group.
+  m.def("grouped_conv_plan",
+        [](const DeviceProfile& profile, const std::string& pass, const std::string& dtype, bool channels_last,
+           const Axes& axes, const std::array<int64_t, 4>& n, uint64_t addresses) {
+          const ops::GroupedConvProblem problem{.g = geometry_from(axes),
+                                                .pass = conv_pass(pass),
+                                                .dtype = dtype_named(dtype),
+                                                .channels_last = channels_last,
+                                                .images = n[0],
+                                                .groups = n[1],
+                                                .channels = n[2],
+                                                .out_channels = n[3],
+                                                .addresses = addresses};
+          return problem.pass == ops::ConvPass::weight ? words(ops::grouped_weight_plan(profile, problem))
+                                                       : words(ops::grouped_conv_plan(profile, problem));
+        });
   m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
     return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));
   });

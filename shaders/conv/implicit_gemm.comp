@@ -69,13 +69,6 @@ const uint SIZE = 16 / E;
 #define UN [[unroll]]
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Vec16b { uvec4 v; };
 
-// n / d for n below 2^31.
-uint divided(uint n, uint by[2]) {
-  uint high, low;
-  umulExtended(n, by[0], high, low);
-  return (high + n) >> by[1];
-}
-
 #ifdef MAKES_positions
 const uint A_ROW = BK / E, B_ROW = BK / E, A_ROWS = BM, B_ROWS = BN;  // a tile's vec16bs per row, and rows
 #else
@@ -100,6 +93,7 @@ shared float fragment_staging[SUBGROUPS * MAT_M * MAT_N];
 #define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
 #endif
 
+#include "conv/division.glsl"
 #include "conv/positions.glsl"
 
 #ifdef MAKES_positions

@@ -10,13 +10,13 @@ units = any(s[3:] == (0, 0, 1, 1) for s in torch_aule._C.device_properties(0)["c
 CASES = [  # transposed, channels in, out, spatial, kernel, options
     (False, 16, 24, (9, 11), (3, 3), dict(padding=1)),
     (False, 3, 5, (12, 10), (5, 3), dict(stride=2, padding=(2, 1))),
-    (False, 32, 16, (8, 7), (3, 2), dict(stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)),
+    (False, 64, 16, (8, 7), (3, 2), dict(stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)),
     (False, 40, 33, (6, 5), (1, 1), {}),
     (False, 16, 24, (7, 8), (1, 1), dict(stride=(2, 3))),
     (False, 8, 16, (9, 8), (3, 3), dict(stride=2, dilation=2, padding=1)),
     (True, 16, 8, (4, 3), (1, 1), dict(stride=2, output_padding=1)),
     (True, 8, 16, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
-    (True, 16, 32, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
+    (True, 16, 64, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
     (False, 8, 8, (17,), (5,), dict(stride=2, padding=2)),
 ]
 for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):

@@ -10,6 +10,7 @@
 
 #include "kernels_conv.gen.h"
 #include "ops/conv/geometry.h"
+#include "ops/conv/grouped.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/implicit_gemm.h"
 #include "ops/matmul/matmul.h"
@@ -270,6 +271,23 @@ at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
   return x.suggest_memory_format() == last || w.suggest_memory_format() == last ? last : at::MemoryFormat::Contiguous;
 }
 
+// The result of a convolution, or (`backwards`) the gradient of what it maps from; undefined where other kernels serve.
+at::Tensor in_thin_groups(const ConvGeometry& g, bool backwards, const at::Tensor& image, const at::Tensor& w,
+                          const at::Tensor& bias, int64_t groups, at::IntArrayRef shape, at::MemoryFormat format) {
+  const at::Tensor dense = image.contiguous(format);
+  at::Tensor result = at::empty(shape, image.options().memory_format(format));
+  const bool done = backwards ? grouped_conv(g, ConvPass::input, result, w, dense, bias, groups, format)
+                              : grouped_conv(g, ConvPass::forward, dense, w, result, bias, groups, format);
+  return done ? result : at::Tensor();
+}
+
+at::Tensor weight_in_thin_groups(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& w, const at::Tensor& gy,
+                                 int64_t groups, at::MemoryFormat format) {
+  const at::Tensor result = at::empty(w.sizes(), w.options());
+  const bool done = grouped_conv_weight(g, x.contiguous(format), result, gy.contiguous(format), groups, format);
+  return done ? result : at::Tensor();
+}
+
 // Sliding windows over a plane of this size, of im2col and col2im.
 ConvGeometry window_geometry(at::IntArrayRef size, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
                              at::IntArrayRef padding, at::IntArrayRef stride) {
@@ -305,10 +323,14 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
       transposed ? ConvGeometry{result, size, kernel, s, pad, dil} : ConvGeometry{size, result, kernel, s, pad, dil};
   const bool has_bias = bias.has_value() && bias->defined(),
              in_kernel = has_bias && bias->is_contiguous() && bias->scalar_type() == x.scalar_type();
+  const bool is_empty = c10::multiply_integers(shape) == 0 || x.numel() == 0;
+  const at::Tensor added = in_kernel ? *bias : at::Tensor();
   at::Tensor out;
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
-  if (c10::multiply_integers(shape) != 0 && x.numel() != 0 && in_tiles(g, x, shape[1], groups)) {
-    const at::Tensor added = in_kernel ? *bias : at::Tensor();
+  if (groups != 1 && !is_empty &&
+      (out = in_thin_groups(g, transposed, x, w, added, groups, shape, format_of(x, w))).defined()) {
+    if (in_kernel) return out;
+  } else if (!is_empty && in_tiles(g, x, shape[1], groups)) {
     out = transposed ? implicit_gemm_backward_input(g, w.contiguous(), x, added, groups)
                      : implicit_gemm_forward(g, x, w, added, groups);
     out = out.contiguous(format_of(x, w));
@@ -341,10 +363,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
   const at::MemoryFormat format = format_of(x, w);
   at::Tensor gx, gw, gb;
-  if (x.numel() != 0 && gy.numel() != 0 && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
-    // Of a transposed convolution, the one that maps gy to x.
-    const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
-                                      : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
+  // Of a transposed convolution, the one that maps gy to x.
+  const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
+                                    : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
+  const bool is_empty = x.numel() == 0 || gy.numel() == 0;
+  if (groups != 1 && !is_empty) {
+    if (output_mask[0]) gx = in_thin_groups(g, !transposed, gy, w, {}, groups, x.sizes(), format);
+    if (output_mask[1]) gw = weight_in_thin_groups(g, transposed ? gy : x, w, transposed ? x : gy, groups, format);
+    output_mask[0] = output_mask[0] && !gx.defined();
+    output_mask[1] = output_mask[1] && !gw.defined();
+  }
+  const bool is_done = !output_mask[0] && !output_mask[1];
+  if (!is_done && !is_empty && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
     if (output_mask[0])
       gx = (transposed ? implicit_gemm_forward(g, gy, w, {}, groups)
                        : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups))
@@ -356,19 +386,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     if (output_mask[2]) gb = sum_of_channels(gy);
     return {gx, gw, gb};
   }
-  x = x.contiguous();
-  w = w.contiguous();
-  gy = gy.contiguous();
-  if (transposed) {
-    // Roles swapped: the convolution maps gy to x.
-    const ConvGeometry g{y_size, x_size, kernel, s, pad, dil};
+  if (!is_done) {
+    x = x.contiguous();
+    w = w.contiguous();
+    gy = gy.contiguous();
+  }
+  if (transposed) {  // roles swapped
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       forward(g, gy, w, gx, groups);
     }
     if (output_mask[1]) gw = backward_weight(g, gy, w.sizes(), x, groups);
   } else {
-    const ConvGeometry g{x_size, y_size, kernel, s, pad, dil};
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       backward_input(g, gx, w, gy, groups);

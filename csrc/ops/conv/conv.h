@@ -1,5 +1,5 @@
-// Convolution as a matrix product: of tiles gathered on the fly (conv/implicit_gemm.h), over unfolded columns, or
-// directly for thin groups (depthwise).
+// Convolution as a matrix product: of tiles gathered on the fly (conv/implicit_gemm.h), or over unfolded columns. That
+// of thin groups (depthwise) by rows (conv/grouped.h), or directly where those sizes are too much for it.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -7,10 +7,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "kernels_conv.gen.h"
+#include "ops/conv/division.h"
 #include "ops/conv/plan.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
@@ -20,13 +20,6 @@ namespace {
 
 int64_t vec16b_elems(const at::Tensor& t) { return 16 / t.element_size(); }
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-
-// floor(n / d) = (high word of n * factor + n) >> shift for n below 2^31.
-void set_division(uint32_t (&by)[2], uint32_t d) {
-  const auto shift = static_cast<uint32_t>(std::bit_width(d - 1));
-  by[0] = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
-  by[1] = shift;
-}
 
 at::Tensor four_dims(const at::Tensor& t) { return t.dim() == 3 ? t.unsqueeze(2) : t; }
 // [..., channels] with the last padded to whole vec16bs, dense; `t` is [.., channels at 1, ..].

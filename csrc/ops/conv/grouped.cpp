@@ -1,0 +1,157 @@
+#include "ops/conv/grouped.h"
+
+#include <ATen/ops/empty.h>
+
+#include "kernels_conv.gen.h"
+#include "ops/conv/division.h"
+#include "ops/conv/grouped_plan.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+GroupedConvProblem problem_of(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& y,
+                              int64_t groups, at::MemoryFormat format) {
+  return {.g = g,
+          .pass = pass,
+          .dtype = dtype_of(x, "convolution"),
+          .channels_last = format == at::MemoryFormat::ChannelsLast,
+          .images = x.size(0),
+          .groups = groups,
+          .channels = x.size(1) / groups,
+          .out_channels = y.size(1) / groups,
+          .addresses = address_of(x) | address_of(y)};
+}
+
+// [channels of the result, summed channels, taps], or with the taps in front for channels-last.
+at::Tensor weight_for(const GroupedConvProblem& p, const at::Tensor& weight) {
+  const at::Tensor by_group = weight.reshape({p.groups, p.out_channels, p.channels, p.g.taps()});
+  const at::Tensor of_result = p.pass == ConvPass::input ? by_group.transpose(1, 2) : by_group;
+  return (p.channels_last ? of_result.permute({3, 0, 1, 2}) : of_result).contiguous();
+}
+
+// weight = the sum of its parts.
+void add_parts(const at::Tensor& parts, const at::Tensor& weight, uint32_t slices) {
+  GroupedConvPartsParams p{};
+  TensorArgs args;
+  p.part = args.read(parts);
+  p.result = args.write(weight);
+  p.n = static_cast<uint32_t>(weight.numel());
+  p.parts = static_cast<uint32_t>(parts.size(0));
+  const uint32_t columns = slices == 1 ? 64 : 16;
+  launch(current(weight), kernel::grouped_conv_parts(),
+         {.local = columns * slices, .dtype = dtype_of(weight, "convolution"), .slices = slices}, p, args,
+         linear_grid(ceil_div(p.n, columns)));
+}
+
+}  // namespace
+
+bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& weight,
+                  const at::Tensor& y, const at::Tensor& bias, int64_t groups, at::MemoryFormat format) {
+  const GroupedConvProblem problem = problem_of(g, pass, x, y, groups, format);
+  const auto plan = grouped_conv_plan(profile_of(x), problem);
+  if (!plan) return false;
+  const bool input = pass == ConvPass::input;
+  const ConvGeometry::Extent &source = input ? g.out_size : g.size, &result = input ? g.size : g.out_size;
+  const at::Tensor w = weight_for(problem, weight);
+  GroupedConvParams p{};
+  TensorArgs args;
+  p.source = args.read(input ? y : x);
+  p.w = args.read(w);
+  if (bias.defined()) p.bias = args.read(bias);
+  p.result = args.write(input ? x : y);
+  p.source_height = source[1];
+  p.source_width = source[2];
+  p.height = result[1];
+  p.width = result[2];
+  p.pad_y = g.pad[1];
+  const int64_t own = input ? problem.channels : problem.out_channels;
+  p.summed = static_cast<uint32_t>(input ? problem.out_channels : problem.channels);
+  p.channels = static_cast<uint32_t>(groups * own);
+  p.source_channels = static_cast<uint32_t>(groups) * p.summed;
+  p.strips = plan->strips;
+  p.positions = plan->positions;
+  set_division(p.by_strips, p.strips);
+  set_division(p.by_height, static_cast<uint32_t>(p.height));
+  set_division(p.by_channels, problem.channels_last ? plan->blocks : p.channels);
+  set_division(p.by_group, static_cast<uint32_t>(own));
+  const GroupedConvSpec spec{.local = static_cast<int>(plan->local),
+                             .dtype = problem.dtype,
+                             .input_gradient = input,
+                             .channels_last = problem.channels_last,
+                             .kernel_y = g.kernel[1],
+                             .kernel_x = g.kernel[2],
+                             .stride_y = g.stride[1],
+                             .stride_x = g.stride[2],
+                             .dilation_y = g.dilation[1],
+                             .dilation_x = g.dilation[2],
+                             .pad_x = g.pad[2],
+                             .taps_x = plan->taps_x,
+                             .results = plan->results,
+                             .channels = plan->channels,
+                             .sums = plan->sums,
+                             .block = plan->block,
+                             .result_block = plan->result_block,
+                             .lanes = plan->lanes,
+                             .has_bias = bias.defined()};
+  launch(current(x), kernel::grouped_conv(), spec, p, args, plan->grid);
+  return true;
+}
+
+bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
+                         int64_t groups, at::MemoryFormat format) {
+  const GroupedConvProblem problem = problem_of(g, ConvPass::weight, x, y, groups, format);
+  const auto plan = grouped_weight_plan(profile_of(x), problem);
+  if (!plan) return false;
+  const bool in_parts = plan->parts != 1;
+  const at::Tensor sums =
+      in_parts ? at::empty({plan->parts, weight.numel()}, weight.options().dtype(at::kFloat)) : weight;
+  GroupedConvWeightParams p{};
+  TensorArgs args;
+  p.image = args.read(x);
+  p.grad = args.read(y);
+  p.w = args.write(sums);
+  p.image_height = g.size[1];
+  p.image_width = g.size[2];
+  p.height = g.out_size[1];
+  p.width = g.out_size[2];
+  p.pad_y = g.pad[1];
+  p.image_channels = static_cast<uint32_t>(x.size(1));
+  p.channels = static_cast<uint32_t>(y.size(1));
+  p.summed = static_cast<uint32_t>(problem.channels);
+  p.outs = static_cast<uint32_t>(problem.out_channels);
+  p.strips = plan->strips;
+  p.positions = plan->positions;
+  p.each = plan->each;
+  p.lane_blocks = plan->lane_blocks;
+  p.tap_groups = plan->tap_groups;
+  set_division(p.by_strips, p.strips);
+  set_division(p.by_height, static_cast<uint32_t>(p.height));
+  const GroupedConvWeightSpec spec{.local = static_cast<int>(plan->local),
+                                   .dtype = problem.dtype,
+                                   .result_dtype = dtype_of(sums, "convolution"),
+                                   .channels_last = problem.channels_last,
+                                   .kernel_y = g.kernel[1],
+                                   .kernel_x = g.kernel[2],
+                                   .stride_y = g.stride[1],
+                                   .stride_x = g.stride[2],
+                                   .dilation_y = g.dilation[1],
+                                   .dilation_x = g.dilation[2],
+                                   .pad_x = g.pad[2],
+                                   .rows = plan->rows,
+                                   .taps_x = plan->taps_x,
+                                   .results = plan->results,
+                                   .channels = plan->channels,
+                                   .one_gradient = plan->one_gradient,
+                                   .block = plan->block,
+                                   .gradient_block = plan->gradient_block,
+                                   .lanes = plan->lanes,
+                                   .tap_blocks = plan->tap_blocks,
+                                   .positions = plan->positions_at_once,
+                                   .whole_strips = plan->whole_strips};
+  launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan->grid);
+  if (in_parts) add_parts(sums, weight, plan->slices);
+  return true;
+}
+
+}  // namespace aule::ops
