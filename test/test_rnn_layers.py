@@ -1,5 +1,5 @@
 """Whole recurrent layers against float64 on the CPU. Kernels: recurrent_forward, recurrent_backward, recurrent_carry,
-gemm_simt_splits."""
+resident_forward, resident_backward, gemm_simt_splits."""
 
 import copy
 import random
@@ -125,6 +125,18 @@ def test_sizes(kind, times, batch, features, hidden):
     own, reference = pair(kind, features, hidden, bidirectional=random.random() < 0.5)
     x = torch.randn(times, batch, features)
     check(kind, x, states(kind, own, batch, torch.float32), own, reference, torch.float32)
+
+
+@pytest.mark.current_long
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "kind,times,batch,hidden,both", [("lstm", 23, 3, 96, True), ("gru", 5, 1, 128, False), ("tanh", 4, 5, 180, True)]
+)
+def test_resident(kind, times, batch, hidden, both, dtype):
+    """More weights than registers hold, an odd number of sequences, more steps than a dispatch has."""
+    own, reference = pair(kind, 6, hidden, dtype=dtype, bidirectional=both)
+    x = torch.randn(times, batch, 6).to(dtype)
+    check(kind, x, states(kind, own, batch, dtype), own, reference, dtype)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -315,7 +327,7 @@ def test_empty_batch_and_refusals():
 
 @pytest.mark.validated
 def test_kernels_of_gpus():
-    """The product with splits of k, which lavapipe is never given otherwise."""
+    """The product with splits of k and workgroups that keep their sequences, which lavapipe is not given otherwise."""
     check_program("rnn_of_gpus", __file__, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
 
 

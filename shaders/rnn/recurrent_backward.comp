@@ -1,8 +1,6 @@
 #pragma aule params ring
 // The gradients of one step's gates (recurrent_forward.comp, whose KEEPS it reads), from that of its state:
 //   dh = grad_out of the step + what later steps left in grad_h and in `sums`, their gates' gradients @ weights
-//   LSTM: dc += dh * o * (1 - tanh(c)^2), from which follow those of i, f, g, o;  then dc *= f
-//   GRU:  those of r, z, n;  the hidden side's differs in n by the factor r;      grad_h = dh * z
 // Sequences that have ended, of a direction that goes backwards, get grad_h = dh: the gradient of their first state.
 // One invocation per element of the state. sums: [SPLITS][directions][sums_rows][hidden], of which the first
 // `summed` rows count.
@@ -25,8 +23,8 @@ struct Params {
   uint directions, batch, hidden, visited, sums_rows;
 };
 #include "common/params.glsl"
-#include "gates.glsl"
 #include "rnn/recurrent.glsl"
+#include "rnn/split_sums.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();
@@ -50,27 +48,15 @@ void main() {
     }
     float x[4], grad[4];
     [[unroll]] for (uint g = 0; g < GATES; ++g) x[g] = load_float(p.gates, gate_at + g * p.hidden, DTYPE);
-    if (CELL == LSTM) {
-      const float i = x[0], f = x[1], g = x[2], o = x[3];
-      const float c_before = F32Ref(p.inner + (row * p.hidden + u) * 4).v, t = tanh_(f * c_before + i * g);
-      const float dc = F32Ref(p.grad_c + own * 4).v + dh * o * (1.0 - t * t);
-      grad[0] = dc * g * i * (1.0 - i);
-      grad[1] = dc * c_before * f * (1.0 - f);
-      grad[2] = dc * i * (1.0 - g * g);
-      grad[3] = dh * t * o * (1.0 - o);
-      F32Ref(p.grad_c + own * 4).v = dc * f;
-    } else if (CELL == GRU) {
-      const float r = x[0], z = x[1], n = x[2];
-      const float hidden_n = F32Ref(p.inner + (row * p.hidden + u) * 4).v;
-      const float dn = dh * (1.0 - z) * (1.0 - n * n);
-      grad[0] = dn * hidden_n * r * (1.0 - r);
-      grad[1] = dh * (load_float(p.before, row * p.hidden + u, DTYPE) - n) * z * (1.0 - z);
-      grad[2] = dn;
+    const float inner = CELL == LSTM || CELL == GRU ? F32Ref(p.inner + (row * p.hidden + u) * 4).v : 0.0;
+    const float before = CELL == GRU ? load_float(p.before, row * p.hidden + u, DTYPE) : 0.0;
+    float dc = CELL == LSTM ? F32Ref(p.grad_c + own * 4).v : 0.0;
+    const float direct = cell_backward(x, inner, before, dh, dc, grad);
+    if (CELL == LSTM) F32Ref(p.grad_c + own * 4).v = dc;
+    if (CELL == GRU) {
+      F32Ref(p.grad_h + own * 4).v = direct;
       [[unroll]] for (uint g = 0; g < GATES; ++g)
-        store_float(p.grad_hidden_gates, gate_at + g * p.hidden, DTYPE, g == 2 ? dn * r : grad[g]);
-      F32Ref(p.grad_h + own * 4).v = dh * z;
-    } else {
-      grad[0] = CELL == TANH ? dh * (1.0 - x[0] * x[0]) : (x[0] > 0.0 ? dh : 0.0);
+        store_float(p.grad_hidden_gates, gate_at + g * p.hidden, DTYPE, g == 2 ? grad[g] * x[0] : grad[g]);
     }
     [[unroll]] for (uint g = 0; g < GATES; ++g) store_float(p.grad_gates, gate_at + g * p.hidden, DTYPE, grad[g]);
   }

@@ -23,6 +23,7 @@ struct Params {
 };
 #include "common/params.glsl"
 #include "rnn/recurrent.glsl"
+#include "rnn/split_sums.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();

@@ -1,11 +1,8 @@
 #pragma aule params ring
-// One step of a recurrent layer in all its directions (rows and directions: recurrent.glsl):
-//   a = input_gates + sums + bias                                            [rows, GATES * hidden]
-//   tanh, relu: h = f(a)         GRU: r, z = sigmoid(a);  n = tanh(input_gates_n + r * (sums_n + bias_n))
-//   LSTM: i, f, o = sigmoid(a);  g = tanh(a);  c = f * c + i * g;            h = n + z * (h - n)
-//         h = o * tanh(c)
-// KEEPS: activated gates take the place of input_gates; `inner` has an LSTM's c before the step, a GRU's sums_n +
-// bias_n; `before` the state before the step.
+// One step of a recurrent layer in all its directions (cells, rows and directions: recurrent.glsl), of input gates
+// [directions][rows][GATES * hidden] and of the state's product with its weights:
+//   h, c = cell(gates, sums + bias, h, c)
+// KEEPS: activated gates take the place of input gates; `inner` and `before` get what the backward reads beside them.
 // One invocation per element of the state. sums: [SPLITS][directions][sums_rows][GATES * hidden].
 #include "common/dtype.glsl"
 layout(local_size_x = 128) in;
@@ -29,8 +26,8 @@ struct Params {
   uint directions, batch, hidden, state, sums_rows;
 };
 #include "common/params.glsl"
-#include "gates.glsl"
 #include "rnn/recurrent.glsl"
+#include "rnn/split_sums.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();
@@ -51,23 +48,9 @@ void main() {
   }
   float before = 0.0;
   if (u < p.state && (KEEPS || CELL == GRU)) before = load_float(p.h, state_at, DTYPE);
-  float h, inner = 0.0;
-  if (CELL == LSTM) {
-    [[unroll]] for (uint g = 0; g < GATES; ++g) x[g] = g == 2 ? tanh_(x[g] + s[g]) : sigmoid(x[g] + s[g]);
-    inner = F32Ref(p.c + own * 4).v;
-    const float c = x[1] * inner + x[0] * x[2];
-    F32Ref(p.c + own * 4).v = c;
-    h = x[3] * tanh_(c);
-  } else if (CELL == GRU) {
-    x[0] = sigmoid(x[0] + s[0]);
-    x[1] = sigmoid(x[1] + s[1]);
-    inner = s[2];
-    x[2] = tanh_(x[2] + x[0] * inner);
-    h = x[2] + x[1] * (before - x[2]);
-  } else {
-    x[0] += s[0];
-    h = x[0] = CELL == TANH ? tanh_(x[0]) : x[0] < 0.0 ? 0.0 : x[0];  // a NaN stays
-  }
+  float c = CELL == LSTM ? F32Ref(p.c + own * 4).v : 0.0;
+  const float inner = kept_inner(s, c), h = cell_forward(x, s, before, c);
+  if (CELL == LSTM) F32Ref(p.c + own * 4).v = c;
   store_float(p.h_out, own, DTYPE, h);
   if (HAS_OUT) {
     const int64_t at = int64_t(p.first_row[d] + b) * p.out_row + int64_t(d) * p.out_direction + int64_t(u);

@@ -5,12 +5,13 @@
 #include <optional>
 
 #include "ops/matmul/matmul.h"
+#include "ops/rnn/resident.h"
 #include "ops/rnn/steps.h"
 
 namespace aule::ops {
 namespace {
 
-constexpr const char* kOp = "recurrent layer";
+constexpr const char* kForward = "recurrent layer";
 
 bool has_sizes(const at::Tensor& t, at::IntArrayRef sizes) { return t.defined() && t.sizes() == sizes; }
 
@@ -21,7 +22,7 @@ at::Tensor input_gates(const RecurrentLayer& layer) {
   for (int64_t d = 0; d < layer.directions(); ++d) {
     const RecurrentWeights& w = layer.weights[static_cast<size_t>(d)];
     const at::Tensor bias = w.input_bias.defined() ? w.input_bias.expand({1, rows, wide}) : at::Tensor();
-    gemm(kOp, layer.x.unsqueeze(0), w.input.t().unsqueeze(0), bias, 1, 1, gates.narrow(0, d, 1));
+    gemm(kForward, layer.x.unsqueeze(0), w.input.t().unsqueeze(0), bias, 1, 1, gates.narrow(0, d, 1));
   }
   return gates;
 }
@@ -58,7 +59,7 @@ class ForwardStep {
     p.state = static_cast<uint32_t>(layer_.state());
     p.sums_rows = most(place.running);
     aule::launch(current(layer_.x), kernel::recurrent_forward(),
-                 {.dtype = dtype_of(layer_.x, kOp),
+                 {.dtype = dtype_of(layer_.x, kForward),
                   .sums_dtype = products.dtype(),
                   .cell = static_cast<int>(layer_.cell),
                   .splits = static_cast<int>(products.splits()),
@@ -76,9 +77,37 @@ class ForwardStep {
   bool keeps_;
 };
 
-}  // namespace
+// A product and a kernel for each step; two more with a projection.
+void run_steps(const RecurrentLayer& layer, RecurrentResult& result, const at::Tensor& c, const TimeRows& out,
+               bool keeps) {
+  const int64_t directions = layer.directions(), rows = layer.rows(), batch = layer.batch(), hidden = layer.hidden(),
+                state = layer.state();
+  const auto options = layer.x.options();
+  RecurrentKept& kept = result.kept;
+  at::Tensor h_out = result.h;
+  TimeRows before_projection = out;
+  std::optional<StepProducts> projection;
+  if (layer.is_projected()) {
+    h_out = at::empty({directions, batch, hidden}, options);
+    if (keeps) kept.hidden = at::empty({directions, rows, hidden}, options);
+    before_projection = {kept.hidden, hidden, rows * hidden};
+    projection.emplace(kForward, of_directions(layer, &RecurrentWeights::projection).transpose(1, 2));
+  }
+  StepProducts products(kForward, of_directions(layer, &RecurrentWeights::hidden).transpose(1, 2));
+  const ForwardStep forward(layer, result, c, h_out, before_projection, keeps);
+  const Steps steps(layer);
+  for (int64_t step = 0; step < steps.count(); ++step) {
+    const StepPlace place = steps[step];
+    const uint32_t running = most(place.running);
+    products.multiply({result.h, 0, batch * state, state}, running);
+    forward.launch(products, place);
+    if (!projection) continue;
+    projection->multiply({h_out, 0, batch * hidden, hidden}, running);
+    launch_carry(kForward, layer, *projection, running, place.running, place, {{}, result.h, {}, out});
+  }
+}
 
-int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
+}  // namespace
 
 bool recurrent_layer_serves(const RecurrentLayer& layer, int64_t features) {
   const auto type = layer.x.scalar_type();
@@ -110,8 +139,7 @@ bool recurrent_layer_serves(const RecurrentLayer& layer, int64_t features) {
 }
 
 RecurrentResult recurrent_layer(const RecurrentLayer& layer, bool keeps) {
-  const int64_t directions = layer.directions(), rows = layer.rows(), batch = layer.batch(), hidden = layer.hidden(),
-                state = layer.state();
+  const int64_t directions = layer.directions(), rows = layer.rows(), hidden = layer.hidden(), state = layer.state();
   const auto options = layer.x.options(), floats = options.dtype(at::kFloat);
   constexpr auto kDense = at::MemoryFormat::Contiguous;
   RecurrentResult result;
@@ -127,27 +155,10 @@ RecurrentResult recurrent_layer(const RecurrentLayer& layer, bool keeps) {
   }
 
   const TimeRows out{result.out, directions * state, state};
-  at::Tensor h_out = result.h;
-  TimeRows before_projection = out;
-  std::optional<StepProducts> projection;
-  if (layer.is_projected()) {
-    h_out = at::empty({directions, batch, hidden}, options);
-    if (keeps) kept.hidden = at::empty({directions, rows, hidden}, options);
-    before_projection = {kept.hidden, hidden, rows * hidden};
-    projection.emplace(kOp, of_directions(layer, &RecurrentWeights::projection).transpose(1, 2));
-  }
-  StepProducts products(kOp, of_directions(layer, &RecurrentWeights::hidden).transpose(1, 2));
-  const ForwardStep forward(layer, result, c, h_out, before_projection, keeps);
-  const Steps steps(layer);
-  for (int64_t step = 0; step < steps.count(); ++step) {
-    const StepPlace place = steps[step];
-    const uint32_t running = most(place.running);
-    products.multiply({result.h, 0, batch * state, state}, running);
-    forward.launch(products, place);
-    if (!projection) continue;
-    projection->multiply({h_out, 0, batch * hidden, hidden}, running);
-    launch_carry(kOp, layer, *projection, running, place.running, place, {{}, result.h, {}, out});
-  }
+  if (const auto plan = plan_resident(layer))
+    resident_forward(layer, *plan, kept, result.h, c, out, keeps);
+  else
+    run_steps(layer, result, c, out, keeps);
   if (c.defined()) result.c = c.to(options);
   if (!keeps) kept = {};
   return result;

@@ -7,10 +7,9 @@
 #include <optional>
 #include <vector>
 
-namespace aule::ops {
+#include "ops/rnn/plan.h"
 
-enum class Cell : int { tanh = 0, relu = 1, gru = 2, lstm = 3 };  // the codes of shaders/rnn/recurrent.glsl
-int64_t gates_of(Cell cell);
+namespace aule::ops {
 
 // Of one direction; undefined: none.
 struct RecurrentWeights {

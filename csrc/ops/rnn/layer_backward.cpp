@@ -6,12 +6,13 @@
 
 #include "ops/matmul/matmul.h"
 #include "ops/rnn/layer.h"
+#include "ops/rnn/resident.h"
 #include "ops/rnn/steps.h"
 
 namespace aule::ops {
 namespace {
 
-constexpr const char* kOp = "recurrent layer backward";
+constexpr const char* kBackward = "recurrent layer backward";
 
 // float32 and dense, to be written; zeros for none.
 at::Tensor accumulator(const at::Tensor& grad, at::IntArrayRef sizes, const at::TensorOptions& options) {
@@ -25,7 +26,7 @@ class BackwardSteps {
  public:
   BackwardSteps(const RecurrentLayer& layer, const RecurrentKept& kept, const at::Tensor& grad_out,
                 const at::Tensor& grad_h, const at::Tensor& grad_c)
-      : layer_(layer), kept_(kept), products_(kOp, of_directions(layer, &RecurrentWeights::hidden)) {
+      : layer_(layer), kept_(kept), products_(kBackward, of_directions(layer, &RecurrentWeights::hidden)) {
     const int64_t directions = layer.directions(), batch = layer.batch(), state = layer.state();
     const auto options = layer.x.options();
     if (grad_out.defined()) grad_out_ = {grad_out.contiguous(), directions * state, state};
@@ -34,19 +35,23 @@ class BackwardSteps {
     gates_ = of_rows();
     hidden_gates_ = layer.cell == Cell::gru ? of_rows() : gates_;
     if (!layer.is_projected()) return;
-    projection_.emplace(kOp, of_directions(layer, &RecurrentWeights::projection));
+    projection_.emplace(kBackward, of_directions(layer, &RecurrentWeights::projection));
     state_now_ = at::empty({directions, batch, state}, options);
     states_ = at::empty({directions, layer.rows(), state}, options);
   }
 
   void run(bool needs_h) {
+    if (const auto plan = plan_resident(layer_)) {
+      resident_backward(layer_, *plan, kept_, {grad_h_, grad_c_, gates_, hidden_gates_, grad_out_});
+      return;
+    }
     const Steps steps(layer_);
     const int64_t wide = gates_.size(1), rows = layer_.rows();
     for (int64_t step = steps.count() - 1; step >= 0; --step) {
       const StepPlace place = steps[step];
       const uint32_t running = most(place.running);
       if (projection_) {
-        launch_carry(kOp, layer_, products_, sums_rows_, summed_, place,
+        launch_carry(kBackward, layer_, products_, sums_rows_, summed_, place,
                      {grad_h_, state_now_, grad_out_, {states_, layer_.state(), rows * layer_.state()}});
         projection_->multiply({state_now_, 0, layer_.batch() * layer_.state(), layer_.state()}, running);
         launch(*projection_, running, place.running, place, {});
@@ -59,7 +64,7 @@ class BackwardSteps {
       const int64_t first = place.first_row[0], second = rows + place.first_row[1];
       products_.multiply({hidden_gates_, first * wide, (second - first) * wide, wide}, running);
     }
-    launch_carry(kOp, layer_, products_, sums_rows_, summed_, {}, {grad_h_, {}, {}, {}});
+    launch_carry(kBackward, layer_, products_, sums_rows_, summed_, {}, {grad_h_, {}, {}, {}});
   }
 
   // [directions, rows, gates * hidden]
@@ -105,7 +110,7 @@ class BackwardSteps {
     p.visited = std::max(most(place.running), most(summed));
     p.sums_rows = sums_rows;
     aule::launch(current(layer_.x), kernel::recurrent_backward(),
-                 {.dtype = dtype_of(layer_.x, kOp),
+                 {.dtype = dtype_of(layer_.x, kBackward),
                   .sums_dtype = products.dtype(),
                   .cell = static_cast<int>(layer_.cell),
                   .splits = static_cast<int>(products.splits()),
@@ -126,7 +131,7 @@ class BackwardSteps {
 // a^T @ b for each direction: gradients of weights from those of all rows.
 at::Tensor over_rows(const at::Tensor& a, const at::Tensor& b) {
   at::Tensor out = at::empty({a.size(0), a.size(2), b.size(2)}, a.options());
-  gemm(kOp, a.transpose(1, 2), b.expand({a.size(0), b.size(1), b.size(2)}), {}, 0, 1, out);
+  gemm(kBackward, a.transpose(1, 2), b.expand({a.size(0), b.size(1), b.size(2)}), {}, 0, 1, out);
   return out;
 }
 
@@ -135,7 +140,7 @@ at::Tensor gradient_of_x(const RecurrentLayer& layer, const at::Tensor& gates) {
   at::Tensor sum;
   for (int64_t d = 0; d < layer.directions(); ++d) {
     at::Tensor out = at::empty({1, layer.rows(), layer.x.size(1)}, layer.x.options());
-    gemm(kOp, gates.narrow(0, d, 1), layer.weights[static_cast<size_t>(d)].input.unsqueeze(0), sum, 1, 1, out);
+    gemm(kBackward, gates.narrow(0, d, 1), layer.weights[static_cast<size_t>(d)].input.unsqueeze(0), sum, 1, 1, out);
     sum = out;
   }
   return sum.squeeze(0);
