@@ -1,4 +1,4 @@
-"""Sorts, copies, indexing, losses, windows and thin convolutions for the table of plans, `family_plans.txt`.
+"""Sorts, copies, indexing, losses, recurrent layers, windows, thin convolutions: the table of plans `family_plans.txt`.
 
     python test/family_plans.py > test/family_plans.txt        after a change that is meant to change plans
 
@@ -30,6 +30,8 @@ A line is one of these; `N` are numbers:
                                           whether implicit_gemm.comp takes it
     sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
                                           result whose last rows are filled
+    recurrent f32 gates 4 hidden 96 batch 64 directions 2
+                                          an LSTM (a GRU has 3 gates, an RNN 1) whose workgroups keep their sequences
     pool avg 1x1x40000 by 39997 stride 1  one axis or more; `max`, `avg_backward`, `max_backward`; `to N`: adaptive
 """
 
@@ -134,6 +136,8 @@ def plan(device: str, line: str) -> str:
     if kind == "sequences":
         tails = [[int(n) for n in word.split("x")] for word in rest[2:]]
         return c.sequences_plan(profile, numbers[0], tails)
+    if kind == "recurrent":
+        return c.recurrent_plan(profile, rest[0], *(int(n) for n in rest[2::2]))
     if kind == "direct":
         return c.direct_plan(profile, rest[0], pool_axes(" ".join(rest[1:])), numbers[-1])
     if kind == "grouped":

@@ -5,7 +5,17 @@ import runpy
 import pytest
 import torch
 
-from helpers import FLOATS, PROGRAMS, assert_close, assert_close_to_cpu, check_program, random_tensor, to_device
+from helpers import (
+    FLOATS,
+    PROGRAMS,
+    RELATIVE_TOLERANCES,
+    assert_close,
+    assert_close_to_cpu,
+    check_program,
+    random_tensor,
+    relative_error,
+    to_device,
+)
 
 pytestmark = pytest.mark.current_lavapipe
 
@@ -227,6 +237,21 @@ def test_matrix_units(m, k, n, kind, dtype):
     da, db, dc = to_device((a, b, c))
     torch.baddbmm(dc, da, db, beta=2, alpha=0.5, out=out)
     assert_close(out.double(), expected, rtol=8e-3 if dtype == torch.bfloat16 else 1e-3, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.without_shuffles
+@pytest.mark.parametrize("kind", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("m,k,n", [(64, 300, 400), (33, 257, 129), (300, 1000, 40)])
+def test_float32_splits(m, k, n, kind):
+    """k shared between workgroups: ragged tiles, more rows than columns, the added matrix, batches."""
+    a, b, c = random_tensor(2, m, k), random_tensor(2, k, n), random_tensor(n)
+    a = a.transpose(1, 2).contiguous().transpose(1, 2) if kind[0] == "T" else a
+    b = b.transpose(1, 2).contiguous().transpose(1, 2) if kind[1] == "T" else b
+    out = torch.full((2, m, n), float("nan"), device="aule")
+    da, db, dc = to_device((a, b, c))
+    torch.baddbmm(dc, da, db, beta=2, alpha=0.5, out=out)
+    expected = 0.5 * torch.bmm(a.double(), b.double()) + 2 * c.double()
+    assert relative_error(out, expected) < RELATIVE_TOLERANCES[torch.float32]
 
 
 @pytest.mark.current_long

@@ -21,7 +21,8 @@ NAME = re.compile(r'"(?:aten::|aule::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
 def registered_in(path: Path) -> set[str]:
     """Names of the operators that a file of csrc/aten registers, without overloads."""
     text = re.sub(r"//.*", "", path.read_text())
-    blocks = re.findall(r"TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\) \{(.*?)\n\}", text, re.DOTALL)
+    heads = r"(?:TORCH_LIBRARY_IMPL\(\w+, PrivateUse1, m\)|void register_\w+\(torch::Library& m\))"
+    blocks = re.findall(heads + r" \{(.*?)\n\}", text, re.DOTALL)
     return {name for block in blocks for name in NAME.findall(block)}
 
 

@@ -3,29 +3,21 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cross_entropy_loss_native.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "aten/plain.h"
 #include "aten/register.h"
 #include "ops/loss/cross_entropy.h"
 
 namespace aule {
 namespace {
 
-// Python subclasses, fake tensors, torch.func's wrappers and forward-mode AD see the ops that cross entropy is made of.
-bool plain(const at::Tensor& t) {
-  constexpr c10::DispatchKeySet kWrapped{c10::DispatchKey::Python, c10::DispatchKey::PythonDispatcher,
-                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
-                                         c10::DispatchKey::Functionalize};
-  return !(t.key_set().has_any(kWrapped)) && !t._fw_grad(0).defined();
-}
-
 // PyTorch makes it of log_softmax and nll_loss. Above autograd there is a choice: the op with its own gradient
 // (torch_aule/_ops/loss.py), in float32 under autocast, which would run log_softmax so.
 at::Tensor cross_entropy_loss(const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight,
                               int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
   const bool weighted = weight.has_value() && weight->defined();
-  if (weighted || label_smoothing != 0.0 || !plain(self) || !plain(target) ||
-      c10::impl::TorchDispatchModeTLS::any_modes_set() || !ops::cross_entropy_serves(self, target)) {
+  if (weighted || label_smoothing != 0.0 || !aten::is_plain(self) || !aten::is_plain(target) || aten::is_traced() ||
+      !ops::cross_entropy_serves(self, target)) {
     return at::native::cross_entropy_loss_symint(self, target, weight, reduction, ignore_index, label_smoothing);
   }
   static const auto op = c10::Dispatcher::singleton()

@@ -1,5 +1,5 @@
 // Rows: recurrent cells.
-#include "ops/rnn.h"
+#include "ops/rnn/cells.h"
 
 #include "aten/register.h"
 

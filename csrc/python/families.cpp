@@ -17,6 +17,7 @@
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
 #include "ops/pointwise/plan.h"
+#include "ops/rnn/plan.h"
 #include "ops/sort/plan.h"
 #include "ops/tensor/plan_text.h"
 #include "python/bindings.h"
@@ -125,6 +126,11 @@ void bind_families(py::module_& m) {
         [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t n, uint64_t count) {
           return ops::text_of(ops::sort_plan(profile, {rows, n, count, dtype_named(dtype)}));
         });
+  m.def("recurrent_plan", [](const DeviceProfile& profile, const std::string& dtype, uint32_t gates, uint32_t hidden,
+                             uint32_t batch, uint32_t directions) {
+    const auto cell = gates == 4 ? ops::Cell::lstm : gates == 3 ? ops::Cell::gru : ops::Cell::tanh;
+    return words(ops::resident_plan(profile, {dtype_named(dtype), cell, hidden, directions, batch}));
+  });
   m.def("copies_by_kernel", [](const DeviceProfile& profile, uint64_t addresses, uint64_t bytes) {
     return ops::copies_by_kernel(profile, addresses, bytes);
   });

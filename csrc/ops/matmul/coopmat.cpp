@@ -8,6 +8,7 @@
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/splits.h"
 #include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
@@ -262,10 +263,10 @@ void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpe
 
 }  // namespace
 
-void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
+namespace {
+
+GemmCoopmatSpec spec_of(const GemmCall& call, const CoopMatPlan& plan) {
   constexpr int kBand = 8;
-  const GemmProblem& g = call.problem;
-  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), plan.row_classes);
   GemmCoopmatSpec spec = tile_spec(plan);
   spec.a_vec = plan.a.vec;
   spec.b_vec = plan.b.vec;
@@ -279,30 +280,41 @@ void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
   spec.pairs = plan.pairs;
   spec.odd_n = plan.odd_n;
   if (plan.writes == CoopMatPlan::Writes::result) {
-    spec.activation = static_cast<int>(g.activation);
-    spec.residual = g.has_residual;
+    spec.activation = static_cast<int>(call.problem.activation);
+    spec.residual = call.problem.has_residual;
+  }
+  return spec;
+}
+
+}  // namespace
+
+void launch_coopmat_sums(const GemmCall& call, const CoopMatPlan& plan, uint64_t sums, const TensorArgs& args) {
+  CoopMatPlan of_sums = plan;
+  of_sums.writes = CoopMatPlan::Writes::split_sums;
+  of_sums.c_vec = of_sums.out_vec = 0;
+  of_sums.odd_n = false;
+  auto p = params_of<GemmCoopmatParams>(call);
+  p.splits = plan.splits;
+  p.out_ = sums;
+  launch(call.stream(), kernel::gemm_coopmat(call.problem.in, static_cast<int>(plan.fragments), 0),
+         spec_of(call, of_sums), p, args, plan.grid);
+}
+
+void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
+  const GemmProblem& g = call.problem;
+  if (plan.writes == CoopMatPlan::Writes::split_sums && plan.share == 0) {
+    const SplitSums sums(call, plan.splits);
+    launch_coopmat_sums(call, plan, sums.address(), sums.written());
+    sums.add();
+    return;
   }
   auto p = params_of<GemmCoopmatParams>(call);
   p.splits = plan.splits;
-  if (plan.share != 0) {
-    launch_shares(call, plan, spec, p);
-    return;
-  }
-  if (plan.writes != CoopMatPlan::Writes::split_sums) {
-    launch(call.stream(), kernel, spec, p, call.args, plan.grid);
-    return;
-  }
-  const at::Tensor partial = at::empty({plan.splits, g.batches, g.m, g.n}, call.out.options().dtype(at::kFloat));
-  auto sum = params_of<GemmSplitsParams>(call);
-  sum.splits = plan.splits;
-  TensorArgs first = call.args, second = call.args;
-  p.out_ = first.write(partial);
-  sum.a = second.read(partial);
-  launch(call.stream(), kernel, spec, p, first, plan.grid);
-  launch(
-      call.stream(), kernel::gemm_splits(),
-      {.dtype = g.result, .has_c = g.has_c, .activation = static_cast<int>(g.activation), .residual = g.has_residual},
-      sum, second, linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
+  if (plan.share != 0)
+    launch_shares(call, plan, spec_of(call, plan), p);
+  else
+    launch(call.stream(), kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), plan.row_classes),
+           spec_of(call, plan), p, call.args, plan.grid);
 }
 
 }  // namespace aule::ops

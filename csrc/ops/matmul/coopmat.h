@@ -7,6 +7,7 @@
 namespace aule::ops {
 
 struct GemmCall;
+class TensorArgs;
 
 // The order of elements for which kernels fill matrices element by element.
 bool is_ordered(const MatrixLayout& layout);
@@ -15,5 +16,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
 // The same plan for rows of out that start anywhere, if its kernel can store them as vec8s.
 std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmProblem& g);
 void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan);
+// The sums of its splits alone, [splits, batches, m, n], to `sums`, which `args` has. The plan shares no tiles.
+void launch_coopmat_sums(const GemmCall& call, const CoopMatPlan& plan, uint64_t sums, const TensorArgs& args);
 
 }  // namespace aule::ops

@@ -31,6 +31,7 @@ struct Launcher {
   void operator()(const GemvCoopMatPlan& plan) const { launch_gemv_coopmat(call, plan); }
   void operator()(const SimtPlan& plan) const { launch_simt(call, plan); }
   void operator()(const SimtLargePlan& plan) const { launch_simt_large(call, plan); }
+  void operator()(const SimtSplitsPlan& plan) const { launch_simt_splits(call, plan); }
   void operator()(const CoopMatPlan& plan) const { launch_coopmat(call, plan); }
   void operator()(const Int8Plan& plan) const { launch_int8(call, plan); }
   void operator()(const Bf16x3Plan& plan) const { launch_bf16x3(call, plan); }
@@ -78,15 +79,7 @@ MatrixUnits matrix_units(int device, DType multiplied) {
   return units;
 }
 
-void multiply(const GemmCall& call) {
-  GemmPlan plan = gemm_plan(call.profile, call.units, call.problem, overrides());
-  const auto index = static_cast<int>(call.out.get_device());
-  // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
-  for (MatrixUnits units = call.units; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
-    if (is_exact_tile(index, *int8)) break;
-    units.int8_refuted |= 1u << int8->tile_index;
-    plan = gemm_plan(call.profile, units, call.problem, overrides());
-  }
+void launch_plan(const GemmCall& call, const GemmPlan& plan) {
   const bool apart = plan.epilogue == GemmPlan::Epilogue::apart;
   GemmProblem problem = plan.transposed ? call.problem.transposed() : call.problem;
   if (apart) {
@@ -96,7 +89,19 @@ void multiply(const GemmCall& call) {
   const GemmEpilogue none;
   const GemmCall own = call.with(problem, apart ? none : call.epilogue);
   std::visit(Launcher{own}, plan.kernel);
-  if (apart) apply_epilogue(call.out, call.epilogue, Results::in_place);
+}
+
+void multiply(const GemmCall& call) {
+  GemmPlan plan = gemm_plan(call.profile, call.units, call.problem, overrides());
+  const auto index = static_cast<int>(call.out.get_device());
+  // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
+  for (MatrixUnits units = call.units; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {
+    if (is_exact_tile(index, *int8)) break;
+    units.int8_refuted |= 1u << int8->tile_index;
+    plan = gemm_plan(call.profile, units, call.problem, overrides());
+  }
+  launch_plan(call, plan);
+  if (plan.epilogue == GemmPlan::Epilogue::apart) apply_epilogue(call.out, call.epilogue, Results::in_place);
 }
 
 }  // namespace aule::ops

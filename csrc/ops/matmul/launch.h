@@ -69,6 +69,8 @@ Params params_of(const GemmCall& call) {
 // Of a device, with the layout for the dtype `multiplied` (f32: none). The first call for a dtype waits for the device.
 MatrixUnits matrix_units(int device, DType multiplied);
 
+// Launches a plan of the call's problem. An epilogue that the plan leaves apart is not applied.
+void launch_plan(const GemmCall& call, const GemmPlan& plan);
 // Plans the call's problem and launches that plan.
 void multiply(const GemmCall& call);
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,

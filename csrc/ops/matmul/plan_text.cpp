@@ -77,6 +77,10 @@ struct TextOf {
   std::string operator()(const SimtLargePlan& p) const {
     return words("simt_large", operands(p.a, p.b), "out", p.out_vec, grid_text(p.grid));
   }
+  std::string operator()(const SimtSplitsPlan& p) const {
+    return words("simt_splits", std::to_string(8 * p.rows) + "x128", operands(p.a, p.b), "splits", p.splits, "of",
+                 p.k_split, grid_text(p.grid));
+  }
   std::string operator()(const CoopMatPlan& p) const { return coopmat(p); }
   std::string operator()(const Int8Plan& p) const {
     const std::string by = p.shape.m == 0 ? "dot products"

@@ -54,6 +54,8 @@ GemmPlan kernel_plan(const DeviceProfile& profile, const MatrixUnits& units, con
   if (const auto plan = plan_simt_large(profile, g)) return *plan;
   if (g.in == DType::f64 || !is_floating(g.in)) return plan_scalar(g);
   if (is_simd_device(profile)) return plan_simd(g);
+  constexpr uint32_t kLongK = 256;  // of a shorter one, a second kernel takes longer than a split saves
+  if (const auto plan = g.k < kLongK ? std::nullopt : plan_simt_splits(profile, g, 2)) return *plan;
   return std::min(g.m, g.n) <= 4 ? plan_gemv(g) : plan_simt(g);
 }
 

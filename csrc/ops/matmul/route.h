@@ -94,6 +94,13 @@ struct SimtLargePlan {
   Grid grid;
 };
 
+// float32 of few tiles: 8 * rows x 128 per workgroup, and k in `splits` of `k_split` (gemm_simt_splits.comp).
+struct SimtSplitsPlan {
+  OperandPlan a, b;
+  uint32_t rows = 0, splits = 0, k_split = 0;
+  Grid grid;
+};
+
 // Matrix units, 16-bit operands (gemm_coopmat.comp, which explains its constants).
 struct CoopMatPlan {
   enum class Fragments : uint8_t { opaque, ordered, padded };  // axis FRAGMENTS
@@ -153,7 +160,7 @@ struct AlignedRowsPlan {
 struct GemmPlan {
   bool transposed = false;  // computes out^T = b^T a^T
   std::variant<ScalarPlan, SimdPlan, SimdUnrolledPlan, GemvPlan, GemvWidePlan, GemvCoopMatPlan, SimtPlan, SimtLargePlan,
-               CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan, AlignedRowsPlan>
+               SimtSplitsPlan, CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan, AlignedRowsPlan>
       kernel;
   // Activation and residual: there are none; in the product's kernel; by kernels of their own, on out.
   enum class Epilogue : uint8_t { none, fused, apart } epilogue = Epilogue::none;

@@ -1,4 +1,4 @@
-#include "ops/rnn.h"
+#include "ops/rnn/cells.h"
 
 #include <ATen/ops/empty.h>
 

@@ -1,0 +1,24 @@
+// Products whose k is shared between workgroups: float32 sums [splits, batches, m, n], which a second kernel adds.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "ops/matmul/launch.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+
+class SplitSums {
+ public:
+  SplitSums(const GemmCall& call, uint32_t splits);
+  uint64_t address() const { return address_of(sums_); }
+  const TensorArgs& written() const { return written_; }  // of the call, and the sums
+  void add() const;                                       // and the call's epilogue
+
+ private:
+  const GemmCall& call_;
+  uint32_t splits_;
+  at::Tensor sums_;
+  TensorArgs written_;
+};
+
+}  // namespace aule::ops

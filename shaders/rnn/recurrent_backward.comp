@@ -1,0 +1,63 @@
+#pragma aule params ring
+// The gradients of one step's gates (recurrent_forward.comp, whose KEEPS it reads), from that of its state:
+//   dh = grad_out of the step + what later steps left in grad_h and in `sums`, their gates' gradients @ weights
+// Sequences that have ended, of a direction that goes backwards, get grad_h = dh: the gradient of their first state.
+// One invocation per element of the state. sums: [SPLITS][directions][sums_rows][hidden], of which the first
+// `summed` rows count.
+#include "common/dtype.glsl"
+layout(local_size_x = 128) in;
+#include "common/indexing.glsl"
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const int SUMS_DTYPE = 0;
+layout(constant_id = 2) const int CELL = 0;
+layout(constant_id = 3) const int SPLITS = 1;
+layout(constant_id = 4) const bool HAS_GRAD_OUT = true;
+struct Params {
+  uint64_t sums, grad_out;       // grad_out: rows grad_row apart, directions grad_direction
+  uint64_t grad_h, grad_c;       // float32 [directions][batch][hidden]
+  uint64_t gates, inner, before;
+  uint64_t grad_gates, grad_hidden_gates;  // [directions][rows][GATES * hidden]; the second of a GRU
+  int64_t grad_row, grad_direction;
+  uint64_t rows;
+  uint first_row[2], running[2], summed[2];
+  uint directions, batch, hidden, visited, sums_rows;
+};
+#include "common/params.glsl"
+#include "rnn/recurrent.glsl"
+#include "rnn/split_sums.glsl"
+
+void main() {
+  const uint64_t id = linear_invocation();
+  const uint u = uint(id % p.hidden), b = uint(id / p.hidden % p.visited), d = uint(id / p.hidden / p.visited);
+  if (d >= p.directions || b >= max(p.running[d], p.summed[d])) return;
+  const uint64_t own = (uint64_t(d) * p.batch + b) * p.hidden + u;
+  float dh = 0.0;
+  if (b < p.summed[d]) {
+    const uint64_t split = uint64_t(p.directions) * p.sums_rows * p.hidden;
+    dh = sum_of_splits(p.sums, (uint64_t(d) * p.sums_rows + b) * p.hidden + u, split);
+  }
+  if (CELL == GRU || b >= p.summed[d]) dh += F32Ref(p.grad_h + own * 4).v;
+  if (b >= p.running[d]) {
+    F32Ref(p.grad_h + own * 4).v = dh;
+  } else {
+    const uint64_t row = uint64_t(d) * p.rows + p.first_row[d] + b;
+    const uint64_t gate_at = row * GATES * p.hidden + u;
+    if (HAS_GRAD_OUT) {
+      const int64_t at = int64_t(p.first_row[d] + b) * p.grad_row + int64_t(d) * p.grad_direction + int64_t(u);
+      dh += load_float(p.grad_out, uint64_t(at), DTYPE);
+    }
+    float x[4], grad[4];
+    [[unroll]] for (uint g = 0; g < GATES; ++g) x[g] = load_float(p.gates, gate_at + g * p.hidden, DTYPE);
+    const float inner = CELL == LSTM || CELL == GRU ? F32Ref(p.inner + (row * p.hidden + u) * 4).v : 0.0;
+    const float before = CELL == GRU ? load_float(p.before, row * p.hidden + u, DTYPE) : 0.0;
+    float dc = CELL == LSTM ? F32Ref(p.grad_c + own * 4).v : 0.0;
+    const float direct = cell_backward(x, inner, before, dh, dc, grad);
+    if (CELL == LSTM) F32Ref(p.grad_c + own * 4).v = dc;
+    if (CELL == GRU) {
+      F32Ref(p.grad_h + own * 4).v = direct;
+      [[unroll]] for (uint g = 0; g < GATES; ++g)
+        store_float(p.grad_hidden_gates, gate_at + g * p.hidden, DTYPE, g == 2 ? grad[g] * x[0] : grad[g]);
+    }
+    [[unroll]] for (uint g = 0; g < GATES; ++g) store_float(p.grad_gates, gate_at + g * p.hidden, DTYPE, grad[g]);
+  }
+}

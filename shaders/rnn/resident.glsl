@@ -1,0 +1,59 @@
+// Recurrent layers whose sequences stay with a workgroup for many steps: what forward and backward share. ROWS vectors
+// of K elements, in shared memory, times one matrix [K][N], which every workgroup reads again each step: as much of it
+// as registers hold is read once. Four columns belong to an invocation, whose SLICES neighbours share k.
+// The file that includes this has the constants DTYPE, CELL, ROWS, HIDDEN, and K and N in multiples of 4.
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U32x2Aligned { uvec2 v; };
+
+const uint COLUMNS = N / 4, SLICES = LOCAL / COLUMNS, K_SLICE = (K + SLICES - 1) / SLICES;
+const uint HELD = K_SLICE < 16 ? K_SLICE : 16, AT_ONCE = 8;
+const uint K_PADDED = SLICES * K_SLICE;  // zeros after K
+shared float vectors[ROWS * K_PADDED];
+shared vec4 partial[SLICES * ROWS * COLUMNS];
+
+vec4 held[HELD];
+uint column, slice;
+uint64_t matrix;
+
+vec4 four_weights(uint k) {
+  if (k >= K || slice >= SLICES) return vec4(0.0);
+  const uint64_t at = uint64_t(k * N + column * 4);
+  if (DTYPE == AULE_DT_F32) return F32x4Ref(matrix + at * 4).v;
+  const uvec2 two = U32x2Aligned(matrix + at * 2).v;
+  if (DTYPE == AULE_DT_F16) return vec4(unpackHalf2x16(two.x), unpackHalf2x16(two.y));
+  return uintBitsToFloat(uvec4(two.x << 16, two.x & 0xffff0000u, two.y << 16, two.y & 0xffff0000u));
+}
+
+// Zeros in the vectors, and the first weights in registers.
+void begin(uint64_t address) {
+  matrix = address;
+  column = gl_LocalInvocationID.x % COLUMNS;
+  slice = gl_LocalInvocationID.x / COLUMNS;
+  [[unroll]] for (uint i = 0; i < HELD; ++i) held[i] = four_weights(slice * K_SLICE + i);
+  for (uint i = gl_LocalInvocationID.x; i < ROWS * K_PADDED; i += LOCAL) vectors[i] = 0.0;
+  barrier();  // zeros are written
+}
+
+// Between two barriers: the vectors are written, the partial sums not yet read.
+void multiply() {
+  if (slice >= SLICES) return;
+  vec4 sums[ROWS];
+  [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = vec4(0.0);
+  const uint first = slice * K_SLICE;
+  [[unroll]] for (uint i = 0; i < HELD; ++i)
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] += vectors[r * K_PADDED + first + i] * held[i];
+  [[dont_unroll]] for (uint i = HELD; i < K_SLICE; i += AT_ONCE) {
+    vec4 w[AT_ONCE];
+    [[unroll]] for (uint j = 0; j < AT_ONCE; ++j) w[j] = i + j < K_SLICE ? four_weights(first + i + j) : vec4(0.0);
+    [[unroll]] for (uint j = 0; j < AT_ONCE; ++j) {
+      const uint k = min(first + i + j, K_PADDED - 1);
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] += vectors[r * K_PADDED + k] * w[j];
+    }
+  }
+  [[unroll]] for (uint r = 0; r < ROWS; ++r) partial[(slice * ROWS + r) * COLUMNS + column] = sums[r];
+}
+
+float product(uint r, uint n) {
+  float sum = 0.0;
+  [[unroll]] for (uint s = 0; s < SLICES; ++s) sum += partial[(s * ROWS + r) * COLUMNS + n / 4][n & 3];
+  return sum;
+}
