@@ -13,7 +13,7 @@ x = torch.randn(768, 768, device="aule") / 768**0.5
 ran = []
 signal.signal(signal.SIGUSR1, lambda *_: ran.append((time.monotonic(), torch.ones(3, device="aule").sum().dim())))
 y = x
-for _ in range(40):
+for _ in range(200):
     y = y @ x
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
 value = y.sum().item()

@@ -22,7 +22,7 @@ os.kill(int(sys.argv[1]), signal.SIGINT)
 """
 
 
-def work(products=24):
+def work(products=120):
     """Records products that take a software device some seconds."""
     y = x
     for _ in range(products):
