@@ -46,7 +46,7 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
   X(bool,   disable_cpu_kernels,  false,        "TORCH_AULE_DISABLE_CPU_KERNELS") \
   X(bool,   disable_timestamps,   false,        "TORCH_AULE_DISABLE_TIMESTAMPS")  \
   X(bool,   disable_shm,          false,        "TORCH_AULE_DISABLE_SHM")         \
-  X(double, shm_slot_kib,         16384,        "TORCH_AULE_SHM_SLOT_KIB")        \
+  X(double, shm_slot_kib,         8192,         "TORCH_AULE_SHM_SLOT_KIB")        \
   X(bool,   disable_coopmat,      false,        "TORCH_AULE_DISABLE_COOPMAT")     \
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
   X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")

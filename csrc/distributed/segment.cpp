@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x61756c6573686d31;
 constexpr int64_t kPage = 64 << 10;  // a multiple of every page and of what drivers ask of imported memory
-constexpr int64_t kLeastSlot = 256 << 10, kMost = 256 << 20;
+constexpr int64_t kLeastSlot = 256 << 10, kMost = 64 << 20;
 constexpr int kMostRanks = 64;  // each reads what the others write
 constexpr int kYields = 64;     // before a waiting thread sleeps
 constexpr auto kLookAround = std::chrono::milliseconds(50);

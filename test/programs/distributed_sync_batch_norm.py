@@ -94,5 +94,5 @@ compare("unequal rows")
 compare("channels last", form=torch.channels_last)
 compare("a rank without rows", empty=True)
 # bfloat16 rounds to 0.4 %, and other rows of a batch are added first. float32 statistics of bfloat16 tensors travel.
-compare("autocast", autocast=True, tolerance=5e-2)
+compare("autocast", autocast=True, tolerance=1e-1)  # bfloat16
 dist.destroy_process_group()
