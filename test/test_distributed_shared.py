@@ -6,7 +6,6 @@ import pytest
 
 from ranks import check_ranks
 
-
 SMALL = {"TORCH_AULE_SHM_SLOT_KIB": "256"}  # many rounds of small tensors
 
 
