@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "distributed/aligned.h"
 #include "runtime/streams.h"
 
 namespace aule::distributed {
@@ -121,8 +122,8 @@ at::Tensor SharedExchange::slot_on_device(int rank, uint32_t round, int64_t begi
 
 void SharedExchange::import() {
   const c10::DeviceIndex device = stream_->device_index();
-  if (!std::exchange(reserved_, true)) segment_->reserve();
   if (imported_.contains(device)) return;
+  if (imported_.empty()) segment_->reserve();
   imported_.emplace(
       device, runtime::ImportedHost::import(segment_->slots(), static_cast<uint64_t>(segment_->slots_bytes()), device));
 }
@@ -155,34 +156,29 @@ void SharedExchange::passes(const Exchange& e) {
     if (e.bytes == 0 || to.data_ptr() == from.data_ptr()) return;
     to.copy_(from);
   };
-  const auto element = static_cast<int64_t>(c10::elementSize(e.dtype));
+  const Pass sum{.sources = others,
+                 .into = e.received,
+                 .pieces = whole,
+                 .op = e.op,
+                 .dtype = e.dtype,
+                 .own = e.sent,
+                 .longest = e.bytes};
 
   switch (e.kind) {
     case Kind::all_reduce: {
-      if (ranks_ == 2)
-        return pass({.source = e.sent,
-                     .blocks = whole,
-                     .sources = others,
-                     .into = e.received,
-                     .pieces = whole,
-                     .op = e.op,
-                     .dtype = e.dtype,
-                     .own = e.sent,
-                     .longest = e.bytes});
-      const std::vector<Piece> parts = blocks_of(e.bytes, ranks_, element);
+      Pass first = sum;
+      first.source = e.sent;
+      first.blocks = whole;
+      if (ranks_ == 2) return pass(first);
+      const std::vector<Piece> parts = blocks_of(e.bytes, ranks_, static_cast<int64_t>(c10::elementSize(e.dtype)));
       const Piece my_part = parts[rank_];
-      const at::Tensor sum = e.received.narrow(0, my_part.begin, my_part.bytes);
-      pass({.source = e.sent,
-            .blocks = parts,
-            .divided = true,
-            .sources = others,
-            .into = e.received,
-            .pieces = {my_part},
-            .op = e.op,
-            .dtype = e.dtype,
-            .own = e.sent.narrow(0, my_part.begin, my_part.bytes),
-            .longest = parts[0].bytes});
-      return pass({.source = sum,
+      first.blocks = parts;
+      first.divided = true;
+      first.pieces = {my_part};
+      first.own = e.sent.narrow(0, my_part.begin, my_part.bytes);
+      first.longest = parts[0].bytes;
+      pass(first);
+      return pass({.source = e.received.narrow(0, my_part.begin, my_part.bytes),
                    .blocks = {{0, my_part.bytes}},
                    .sources = others,
                    .into = e.received,
@@ -190,26 +186,16 @@ void SharedExchange::passes(const Exchange& e) {
                    .longest = parts[0].bytes});
     }
     case Kind::reduce:
-      if (is_root)
-        return pass({.sources = others,
-                     .into = e.received,
-                     .pieces = whole,
-                     .op = e.op,
-                     .dtype = e.dtype,
-                     .own = e.sent,
-                     .longest = e.bytes});
+      if (is_root) return pass(sum);
       return pass({.source = e.sent, .blocks = whole, .longest = e.bytes});
-    case Kind::reduce_scatter:
-      return pass({.source = e.sent,
-                   .blocks = all,
-                   .divided = true,
-                   .sources = others,
-                   .into = e.received,
-                   .pieces = whole,
-                   .op = e.op,
-                   .dtype = e.dtype,
-                   .own = mine(e.sent),
-                   .longest = e.bytes});
+    case Kind::reduce_scatter: {
+      Pass scattered = sum;
+      scattered.source = e.sent;
+      scattered.blocks = all;
+      scattered.divided = true;
+      scattered.own = mine(e.sent);
+      return pass(scattered);
+    }
     case Kind::all_gather:
       keep(mine(e.received), e.sent);
       return pass({.source = e.sent,
@@ -244,13 +230,13 @@ void SharedExchange::passes(const Exchange& e) {
 void SharedExchange::pass(const Pass& pass) {
   // Of a block in one round: a quarter of it, so that copies to the host and from there overlap, but not in small bits.
   const int64_t most = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
-  const int64_t quarter = (pass.longest / 4 + kAlign) / kAlign * kAlign;
+  const int64_t quarter = aligned(pass.longest / 4 + 1, kAlign);
   const int64_t pitch = std::min(most, std::max(quarter, kSmallRound));
   // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
   const int64_t rounds = std::max<int64_t>(1, (pass.longest + pitch - 1) / pitch);
   if (pass.op && !pass.sources.empty()) {
     const auto options = at::TensorOptions(at::kByte).device(stream_->device());
-    const int64_t bytes = std::min(pitch, (pass.longest + kAlign) / kAlign * kAlign);
+    const int64_t bytes = std::min(pitch, aligned(pass.longest + 1, kAlign));
     if (!imported()) others_ = at::empty({static_cast<int64_t>(pass.sources.size()), bytes}, options);
     if (ranks_ > 2 && rank_ != 0) sum_ = at::empty({bytes}, options);
   }

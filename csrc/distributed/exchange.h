@@ -64,7 +64,6 @@ class SharedExchange {
 
   const std::shared_ptr<SharedSegment> segment_;
   const int rank_, ranks_;
-  bool reserved_ = false;
   std::map<c10::DeviceIndex, std::optional<runtime::ImportedHost>> imported_;
   uint32_t round_ = 0;  // the next
   std::deque<Reading> reading_;

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 
+#include "distributed/aligned.h"
+
 namespace aule::distributed {
-namespace {
-
-int64_t aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
-
-}  // namespace
 
 Layout::Layout(Place place, const std::vector<at::Tensor>& tensors, int64_t shares, std::optional<at::ScalarType> dtype)
     : place_(place), shares_(shares), device_(tensors.at(0).device()) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/environment.h"
+#include "distributed/aligned.h"
 
 #ifdef __linux__
 #include <fcntl.h>
@@ -28,7 +29,10 @@ constexpr int kMostRanks = 64;  // each reads what the others write
 constexpr int kYields = 64;     // before a waiting thread sleeps
 constexpr auto kLookAround = std::chrono::milliseconds(50);
 
-int64_t aligned(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+// Whether that many rounds are over. Differences, because the numbers may pass the end of their type.
+bool reached(const std::atomic<uint32_t>& rounds, uint32_t needed) {
+  return static_cast<int32_t>(rounds.load(std::memory_order_acquire) - needed) >= 0;
+}
 
 }  // namespace
 
@@ -39,7 +43,7 @@ struct alignas(128) SharedSegment::Rank {
 };
 
 int64_t SharedSegment::slots_begin(int ranks) {
-  return aligned(static_cast<int64_t>(sizeof(Rank)) * (ranks + 1));  // the first one's place has the magic number
+  return aligned(static_cast<int64_t>(sizeof(Rank)) * (ranks + 1), kPage);  // the first place has the magic number
 }
 
 SharedSegment::Rank& SharedSegment::state(int rank) const { return reinterpret_cast<Rank*>(base_)[rank + 1]; }
@@ -78,7 +82,7 @@ int64_t slot_bytes_for(int fd, int ranks) {
   if (fstatvfs(fd, &room) != 0) return 0;
   const auto free = static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
   const auto most = static_cast<int64_t>(environment().shm_slot_kib) << 10;
-  for (int64_t slot = aligned(most); slot >= std::min(most, kLeastSlot); slot = slot / 2 / kPage * kPage)
+  for (int64_t slot = aligned(most, kPage); slot >= std::min(most, kLeastSlot); slot = slot / 2 / kPage * kPage)
     if (slot * SharedSegment::kSlots * ranks <= std::min(kMost, free / 2)) return slot;
   return 0;
 }
@@ -188,23 +192,21 @@ void SharedSegment::abort() noexcept {
 bool SharedSegment::is_gone(int rank) const { return !lock(fd_, rank, true); }
 
 void SharedSegment::wait(int rank, std::atomic<uint32_t>& rounds, uint32_t needed, Deadline deadline) {
-  // Differences, because the numbers may pass the end of their type.
-  const auto come = [&] { return static_cast<int32_t>(rounds.load(std::memory_order_acquire) - needed) >= 0; };
   for (int i = 0; i < kYields; ++i) {
-    if (come()) return;
+    if (reached(rounds, needed)) return;
     sched_yield();
   }
   const auto begin = std::chrono::steady_clock::now();
   auto looked = begin;
   for (;;) {
     const uint32_t seen = rounds.load(std::memory_order_acquire);
-    if (come()) return;
+    if (reached(rounds, needed)) return;
     TORCH_CHECK_WITH(DistBackendError, !aborted_, "it was aborted");
     const auto now = std::chrono::steady_clock::now();
     const bool left = state(rank).left.load(std::memory_order_acquire) != 0;
     const bool gone = !left && now - looked >= kLookAround && is_gone(rank);
     if (left || gone) {
-      if (come()) return;  // it may have done its part before it went
+      if (reached(rounds, needed)) return;  // it may have done its part before it went
       TORCH_CHECK_WITH(DistBackendError, !left, "rank ", rank, " has failed or left the group");
       TORCH_CHECK_WITH(DistBackendError, false, "the process of rank ", rank, " has ended");
     }
@@ -230,8 +232,7 @@ void SharedSegment::wait(int, std::atomic<uint32_t>&, uint32_t, Deadline) {}
 
 bool SharedSegment::was_read(uint32_t round) const {
   for (int rank = 0; rank < ranks_; ++rank)
-    if (rank != rank_ && static_cast<int32_t>(state(rank).read.load(std::memory_order_acquire) - (round + 1)) < 0)
-      return false;
+    if (rank != rank_ && !reached(state(rank).read, round + 1)) return false;
   return true;
 }
 

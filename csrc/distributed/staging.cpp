@@ -1,7 +1,7 @@
 #include "distributed/staging.h"
 
-#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -53,8 +53,8 @@ void unpack(const Part& part, int64_t divisor) {
     if (!direct) tensor.copy_(flat.view(tensor.sizes()));
   }
   if (divisor == 1) return;
-  at::Tensor(tensor).div_(
-      divisor, at::isFloatingType(tensor.scalar_type()) ? std::nullopt : std::optional<c10::string_view>("trunc"));
+  at::Tensor(tensor).div_(divisor, at::isFloatingType(tensor.scalar_type()) ? std::nullopt
+                                                                            : std::optional<c10::string_view>("trunc"));
 }
 
 }  // namespace aule::distributed
