@@ -150,9 +150,8 @@ def plan(device: str, line: str) -> str:
     if kind == "fold":
         return c.fold_plan(profile, pool_axes(" ".join(rest)))
     if kind == "gathers":
-        spatial = sum(n > 1 for n in numbers[:3])
         axes = pool_axes(" ".join(rest[1:]))
-        return "taken" if c.implicit_gemm_takes(profile, rest[0], axes, [spatial, *numbers[-4:]]) else "not taken"
+        return "taken" if c.implicit_gemm_takes(profile, rest[0], axes, numbers[-4:]) else "not taken"
     if kind == "pool":
         return c.pool_plan(profile, rest[0], pool_axes(line.split(maxsplit=2)[2]))
     return indexing(profile, line)

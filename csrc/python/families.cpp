@@ -209,10 +209,10 @@ void bind_families(py::module_& m) {
   m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
     return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));
   });
-  // Numbers: spatial dimensions, images, channels, out channels, groups.
+  // Numbers: images, channels, out channels, groups.
   m.def("implicit_gemm_takes", [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes,
-                                  const std::array<int64_t, 5>& n) {
-    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3], n[4]});
+                                  const std::array<int64_t, 4>& n) {
+    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3]});
   });
 }
 

@@ -267,8 +267,8 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
 
 // How results lie, as on PyTorch's own devices; torch_aule/_ops/convolution.py tells the compiler.
 at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
-  const auto last = at::MemoryFormat::ChannelsLast;
-  return x.suggest_memory_format() == last || w.suggest_memory_format() == last ? last : at::MemoryFormat::Contiguous;
+  const auto own = x.suggest_memory_format();
+  return own == at::MemoryFormat::Contiguous ? w.suggest_memory_format() : own;
 }
 
 // The result of a convolution, or (`backwards`) the gradient of what it maps from; undefined where other kernels serve.

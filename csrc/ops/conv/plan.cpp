@@ -82,13 +82,12 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
 bool implicit_gemm_takes(const DeviceProfile& profile, const ImplicitGemmSizes& s) {
   const ConvGeometry& g = s.g;
   if (profile.software_simd()) return false;  // columns and gemm_simd.comp have no barrier
-  if (s.spatial > 2 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
   const auto e = static_cast<int64_t>(16 / dtype_size(s.dtype));
   if (s.groups != 1 && (s.channels / s.groups % e != 0 || s.out_channels / s.groups % e != 0)) return false;
   // A few channels are mostly padding.
   if (s.channels / s.groups < 3 || s.out_channels / s.groups < 3) return false;
   const int64_t taps = g.taps(), largest = int64_t{1} << 30,
-                positions = s.images * std::max(int64_t{g.size[1]} * g.size[2], int64_t{g.out_size[1]} * g.out_size[2]),
+                positions = s.images * std::max(ConvGeometry::volume(g.size), ConvGeometry::volume(g.out_size)),
                 wide = (std::max(s.channels, s.out_channels) + e - 1) / e * e;
   if (!may_walk(profile, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
     return false;  // its sums are not cut
