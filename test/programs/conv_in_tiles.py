@@ -18,6 +18,13 @@ CASES = [  # transposed, channels in, out, spatial, kernel, options
     (True, 8, 16, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
     (True, 16, 64, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
     (False, 8, 8, (17,), (5,), dict(stride=2, padding=2)),
+    (False, 3, 16, (17, 18), (7, 7), dict(stride=2, padding=3)),  # blocks of places as channels
+    (False, 3, 24, (9, 13), (4, 4), dict(stride=4)),
+    (False, 1, 8, (31,), (10,), dict(stride=5, padding=2)),
+    (False, 3, 16, (5, 9, 8), (3, 4, 4), dict(stride=(1, 2, 3), padding=(1, 2, 1))),
+    (False, 16, 24, (8, 9), (2, 2), dict(stride=2)),
+    (True, 24, 16, (5, 4), (2, 2), dict(stride=2, output_padding=1)),
+    (True, 16, 3, (6, 5), (5, 4), dict(stride=2, padding=2, output_padding=1)),
     (False, 16, 24, (12, 11), (1, 1), {}),  # planes as they lie
     (False, 24, 40, (128,), (1,), {}),
     (True, 24, 16, (8, 12), (1, 1), {}),

@@ -245,9 +245,6 @@ at::Tensor backward_weight(const ConvGeometry& g, const at::Tensor& x, at::IntAr
   return gw.copy_(sum.view(weight_size));
 }
 
-bool in_tiles(const ConvGeometry& g, const at::Tensor& x, int64_t out_channels, int64_t groups) {
-  return implicit_gemm_serves(g, x, x.size(1), out_channels, groups);
-}
 at::Tensor sum_of_channels(const at::Tensor& gy) {
   std::vector<int64_t> dims{0};
   for (int64_t d = 2; d < gy.dim(); ++d) dims.push_back(d);
@@ -330,8 +327,9 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (groups != 1 && !is_empty &&
       (out = in_thin_groups(g, transposed, x, w, added, groups, shape, format_of(x, w))).defined()) {
     if (in_kernel) return out;
-  } else if (!is_empty && in_tiles(g, x, shape[1], groups)) {
-    out = transposed ? implicit_gemm_backward_input(g, w.contiguous(), x, added, groups)
+  } else if (!is_empty &&
+             implicit_gemm_serves(g, x, transposed ? shape[1] : x.size(1), transposed ? x.size(1) : shape[1], groups)) {
+    out = transposed ? implicit_gemm_backward_input(g, w.contiguous(), x, added, groups, format_of(x, w))
                      : implicit_gemm_forward(g, x, w, added, groups);
     out = out.contiguous(format_of(x, w));
     if (in_kernel) return out;
@@ -366,23 +364,21 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   // Of a transposed convolution, the one that maps gy to x.
   const ConvGeometry g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
                                     : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
+  const at::Tensor &image = transposed ? gy : x, &places = transposed ? x : gy;
   const bool is_empty = x.numel() == 0 || gy.numel() == 0;
   if (groups != 1 && !is_empty) {
     if (output_mask[0]) gx = in_thin_groups(g, !transposed, gy, w, {}, groups, x.sizes(), format);
-    if (output_mask[1]) gw = weight_in_thin_groups(g, transposed ? gy : x, w, transposed ? x : gy, groups, format);
+    if (output_mask[1]) gw = weight_in_thin_groups(g, image, w, places, groups, format);
     output_mask[0] = output_mask[0] && !gx.defined();
     output_mask[1] = output_mask[1] && !gw.defined();
   }
   const bool is_done = !output_mask[0] && !output_mask[1];
-  if (!is_done && !is_empty && in_tiles({x_size, y_size, kernel, s, pad, dil}, x, gy.size(1), groups)) {
+  if (!is_done && !is_empty && implicit_gemm_serves(g, x, image.size(1), places.size(1), groups)) {
     if (output_mask[0])
       gx = (transposed ? implicit_gemm_forward(g, gy, w, {}, groups)
-                       : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups))
+                       : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups, format))
                .contiguous(format);
-    if (output_mask[1])
-      gw = (transposed ? implicit_gemm_backward_weight(g, gy, x, groups)
-                       : implicit_gemm_backward_weight(g, x, gy, groups))
-               .contiguous(format);
+    if (output_mask[1]) gw = implicit_gemm_backward_weight(g, image, places, groups).contiguous(format);
     if (output_mask[2]) gb = sum_of_channels(gy);
     return {gx, gw, gb};
   }

@@ -12,6 +12,7 @@
 #include "ops/conv/division.h"
 #include "ops/conv/plan.h"
 #include "ops/conv/pointwise.h"
+#include "ops/conv/space_to_depth.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -109,27 +110,50 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   return out;
 }
 
+// The convolution over blocks of places that makes this pass, if that is cheaper and tiles take it.
+std::optional<BlocksPlan> in_blocks(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, int64_t channels,
+                                    int64_t out_channels, int64_t groups) {
+  if (groups != 1) return std::nullopt;
+  const DType dtype = dtype_of(x, "convolution");
+  auto plan = blocks_plan(g, dtype, pass, x.size(0), channels);
+  if (plan && !implicit_gemm_takes(profile_of(x), {plan->g, dtype, x.size(0), plan->padded, out_channels, 1}))
+    return std::nullopt;
+  return plan;
+}
+
 }  // namespace
 
 bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
                           int64_t groups) {
   const DType dtype = dtype_of(x, "convolution");
   const ImplicitGemmSizes sizes{g, dtype, x.size(0), channels, out_channels, groups};
-  if (!implicit_gemm_takes(profile_of(x), sizes)) return false;
+  // Few channels may be many in blocks, in every pass if in those of the weight.
+  if (!implicit_gemm_takes(profile_of(x), sizes) && !in_blocks(g, ConvPass::weight, x, channels, out_channels, groups))
+    return false;
   return plan_for(x, {dtype, false, 64, 64, 64, 64, 1}) && plan_for(x, {dtype, true, 64, 64, 64, 64, 1});
 }
 
 at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& bias, int64_t groups) {
   if (is_pointwise(g, groups)) return pointwise_forward(g, x, weight, bias);
+  if (const auto blocks = in_blocks(g, ConvPass::forward, x, x.size(1), weight.size(0), groups))
+    return implicit_gemm_forward(blocks->g, image_to_blocks(*blocks, x), weight_to_blocks(*blocks, weight), bias, 1);
   const at::Tensor out =
       positions(taps_of(g), channels_last(x), channels_last(weight), bias, g.out_size, weight.size(0), groups);
   return channels_first(out, x.dim());
 }
 
 at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                        const at::Tensor& bias, int64_t groups) {
+                                        const at::Tensor& bias, int64_t groups, at::MemoryFormat format) {
   if (is_pointwise(g, groups)) return pointwise_backward_input(g, weight, grad, bias);
+  if (const auto blocks = in_blocks(g, ConvPass::input, grad, weight.size(1), weight.size(0), groups)) {
+    const at::Tensor result =
+        implicit_gemm_backward_input(blocks->g, weight_to_blocks(*blocks, weight), grad,
+                                     bias.defined() ? bias_to_blocks(*blocks, bias) : bias, 1, format);
+    std::vector<int64_t> sizes{grad.size(0), blocks->channels};
+    for (int64_t d = 5 - grad.dim(); d < 3; ++d) sizes.push_back(g.size[static_cast<size_t>(d)]);
+    return image_from_blocks(*blocks, result, sizes, bias, format);
+  }
   // [groups * channels, out channels / groups, ...]: out channels are what is summed over.
   const int64_t per_group = weight.size(0) / groups, channels = weight.size(1);
   const at::Tensor turned = weight.reshape({groups, per_group, channels, g.kernel[0], g.kernel[1], g.kernel[2]})
@@ -179,6 +203,10 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
 at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
                                          int64_t groups) {
   if (is_pointwise(g, groups)) return pointwise_backward_weight(g, x, grad);
+  if (const auto blocks = in_blocks(g, ConvPass::weight, x, x.size(1), grad.size(1), groups)) {
+    const at::Tensor result = implicit_gemm_backward_weight(blocks->g, image_to_blocks(*blocks, x), grad, 1);
+    return weight_from_blocks(*blocks, result, x.dim());
+  }
   const at::Tensor image = channels_last(x), gy = channels_last(grad);
   const int64_t out_channels = grad.size(1);
   const Taps taps = taps_of(g);
