@@ -12,6 +12,7 @@
 //   (tap, channel): X = x at y * mul + off + tap_y * step, or zero outside (other axes likewise).
 //   Forward: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at
 //   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
+//   PARTS: k is shared between `splits` workgroups, which leave float32 sums [split][m][n of all groups].
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
 //   its positions, shared between `splits` workgroups; float32 partial sums [split][group][m][n].
 // Tile map: gemm_coopmat.comp's. positions: both operands are k-major, an invocation's vec16bs have one tap and channel
@@ -43,6 +44,7 @@ layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whol
 layout(constant_id = 9) const bool HAS_BIAS = false;
 layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has one tap, for BK divides the channels
 layout(constant_id = 11) const bool DEEP = false;       // there is a z axis
+layout(constant_id = 12) const bool PARTS = false;      // positions
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
@@ -258,16 +260,20 @@ void main() {
   a_row = t / A_ROW;
   b_row = t / B_ROW;
 
-#ifdef MAKES_positions
-  const uint k_begin = 0;
+  uint k_begin = 0;
   k_end = p.k;
-  out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
+#ifdef MAKES_positions
+  out_ = p.out_ + uint64_t(group * p.out_group) * (PARTS ? 4 : SIZE);
+  if (PARTS) {
+    out_ += uint64_t(split) * p.m * p.out_ld * 4;
 #else
-  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
-  const uint k_begin = min(split * per_split * BK, p.k);
-  k_end = min(k_begin + per_split * BK, p.k);
   out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
+  {
 #endif
+    const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+    k_begin = min(split * per_split * BK, p.k);
+    k_end = min(k_begin + per_split * BK, p.k);
+  }
   begin_loads();
 
 #ifdef T_float

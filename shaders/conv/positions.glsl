@@ -47,6 +47,10 @@ void store(uint64_t out_, uint row, uint col, float v) {
 #ifdef MAKES_weights
   F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
 #else
+  if (PARTS) {
+    F32Ref(out_ + (uint64_t(row) * p.out_ld + col) * 4).v = v;
+    return;
+  }
   if (HAS_BIAS) v += load_float(group_bias, col, DTYPE);
   store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
 #endif

@@ -1,7 +1,7 @@
 #pragma aule axis DIRECTION to_depth to_space
-// Blocks of an image's places as channels, so that a strided convolution becomes one of stride 1, whose channels fill
-// 16 bytes. blocks: [image][bz][by][bx][(rz, ry, rx, channel)], dense, the last padded by zeros to whole 16 bytes; it has
-// the place b * BLOCK + r - pad of the image, 0 outside of it.
+// Blocks of an image's places as channels: a strided convolution becomes one of stride 1, whose channels fill 16 bytes.
+// blocks: [image][bz][by][bx][(rz, ry, rx, channel)], dense, the last padded by zeros to whole 16 bytes; it has the
+// place b * BLOCK + r - pad of the image, 0 outside of it.
 //   to_depth: an invocation makes 16 bytes of blocks.
 //   to_space: an invocation makes one element of the image, of any strides; a place in no block is the bias or 0.
 layout(local_size_x = 256) in;

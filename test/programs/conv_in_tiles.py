@@ -18,6 +18,9 @@ CASES = [  # transposed, channels in, out, spatial, kernel, options
     (True, 8, 16, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
     (True, 16, 64, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
     (False, 8, 8, (17,), (5,), dict(stride=2, padding=2)),
+    (False, 264, 40, (5, 6), (3, 3), dict(padding=1)),  # few tiles share k
+    (False, 1040, 16, (4, 5), (3, 1), dict(padding=(1, 0), groups=2)),
+    (True, 200, 17, (3, 4), (5, 3), dict(padding=1)),
     (False, 3, 16, (17, 18), (7, 7), dict(stride=2, padding=3)),  # blocks of places as channels
     (False, 3, 24, (9, 13), (4, 4), dict(stride=4)),
     (False, 1, 8, (31,), (10,), dict(stride=5, padding=2)),

@@ -280,6 +280,8 @@ at::Tensor in_thin_groups(const ConvGeometry& g, bool backwards, const at::Tenso
 
 at::Tensor weight_in_thin_groups(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& w, const at::Tensor& gy,
                                  int64_t groups, at::MemoryFormat format) {
+  // Matrix units were faster from groups of 8 channels on, by 4 to 6 times on an H100 (g32 3x3 256 28, channels-last).
+  if (x.element_size() == 2 && w.size(1) >= 8 && implicit_gemm_serves(g, x, x.size(1), gy.size(1), groups)) return {};
   const at::Tensor result = at::empty(w.sizes(), w.options());
   const bool done = grouped_conv_weight(g, x.contiguous(format), result, gy.contiguous(format), groups, format);
   return done ? result : at::Tensor();

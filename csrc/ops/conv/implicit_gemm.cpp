@@ -14,6 +14,7 @@
 #include "ops/conv/pointwise.h"
 #include "ops/conv/space_to_depth.h"
 #include "ops/matmul/launch.h"
+#include "ops/matmul/splits.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -88,8 +89,6 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   TensorArgs args;
   p.x = args.read(x);
   p.w = args.read(w);
-  p.out_ = args.write(out);
-  if (bias.defined()) p.bias = args.read(bias);
   set_gather(p, x, places, groups);
   set_taps(p, taps);
   p.m = static_cast<uint32_t>(x.size(0)) * p.area;
@@ -99,14 +98,22 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   p.w_group = p.n * p.k;
   p.out_ld = static_cast<uint32_t>(out_channels);
   p.out_group = p.n;
-  p.splits = 1;
   const DType dtype = dtype_of(x, "convolution");
   const auto plan = plan_for(x, {dtype, /*makes_weights=*/false, p.m, p.n, p.k, p.channels, p.groups});
   TORCH_INTERNAL_ASSERT(plan.has_value());
+  p.splits = plan->splits;
+  const bool in_parts = p.splits > 1;
+  const at::Tensor sums =
+      in_parts ? at::empty({p.splits, p.m, out_channels}, x.options().dtype(at::kFloat)) : at::Tensor();
+  p.out_ = args.write(in_parts ? sums : out);
   ImplicitGemmSpec spec = spec_of(*plan);
-  spec.has_bias = bias.defined();
+  spec.parts = in_parts;
+  const bool adds_bias = bias.defined() && !in_parts;
+  spec.has_bias = adds_bias;
   spec.deep = is_deep(x, places, taps);
+  if (adds_bias) p.bias = args.read(bias);
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::positions), spec, p, args, plan->grid);
+  if (in_parts) add_split_sums(sums, bias, out.view({p.m, out_channels}));
   return out;
 }
 
