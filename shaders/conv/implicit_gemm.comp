@@ -12,7 +12,6 @@
 //   (tap, channel): X = x at y * mul + off + tap_y * step, or zero outside (other axes likewise).
 //   Forward: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at
 //   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
-//   PARTS: k is shared between `splits` workgroups, which leave float32 sums [split][m][n of all groups].
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
 //   its positions, shared between `splits` workgroups; float32 partial sums [split][group][m][n].
 // Tile map: gemm_coopmat.comp's. positions: both operands are k-major, an invocation's vec16bs have one tap and channel
@@ -44,7 +43,8 @@ layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whol
 layout(constant_id = 9) const bool HAS_BIAS = false;
 layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has one tap, for BK divides the channels
 layout(constant_id = 11) const bool DEEP = false;       // there is a z axis
-layout(constant_id = 12) const bool PARTS = false;      // positions
+// positions: k is shared between `splits` workgroups, which leave float32 sums [split][m][n of all groups].
+layout(constant_id = 12) const bool PARTS = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {

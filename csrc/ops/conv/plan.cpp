@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels_conv.gen.h"
+#include "kernels_matmul.gen.h"
 #include "ops/matmul/tuning_table.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/plan_text.h"
@@ -46,13 +47,15 @@ struct Parts {
   uint32_t splits = 1;
   double us = 0;
 };
-Parts best_parts(const TileCost& cost, const ImplicitGemmProblem& g, const ProductTuning& tuning) {
+Parts best_parts(const TileCost& cost, const ImplicitGemmProblem& g, const DeviceProfile& profile) {
+  const ProductTuning& tuning = product_tuning(profile);
   constexpr uint32_t kMost = 16, kLeastSteps = 4;
   const TilePlan& t = cost.tile;
   const uint64_t products = count(t, g) * g.groups, per_round = tuning.workgroups_per_round;
   const uint32_t steps = ceil_div(g.k, t.bk), most = products < per_round ? std::min(kMost, steps / kLeastSteps) : 1;
+  const bool adds = profile.max_push_constant_bytes >= sizeof(GemmSplitsParams);  // parts, by a second kernel
   Parts best;
-  for (uint32_t wanted = 1; wanted <= std::max(most, 1u); ++wanted) {
+  for (uint32_t wanted = 1; wanted <= (adds ? std::max(most, 1u) : 1); ++wanted) {
     const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
     double us = static_cast<double>(ceil_div(products * splits, per_round)) * each * t.bk / 64.0 * cost.us;
     if (splits > 1)
@@ -69,7 +72,7 @@ std::optional<ImplicitGemmPlan> float_tile(const ImplicitGemmProblem& g, const D
   const ProductTuning& tuning = product_tuning(profile);
   for (const TileCost& cost : kFloatTiles) {
     plan.tile = cost.tile;
-    if (!g.makes_weights) plan.splits = best_parts(cost, g, tuning).splits;
+    if (!g.makes_weights) plan.splits = best_parts(cost, g, profile).splits;
     if (count(cost.tile, g) >= tuning.workgroups_per_round) break;
   }
   return plan;
@@ -90,7 +93,7 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
     if (!fits(plan, g, profile, layout.subgroup)) continue;
     double time = static_cast<double>(count(plan.tile, g)) * cost.us;
     if (!g.makes_weights) {  // those share positions until the device is full, whatever the tile
-      const Parts parts = best_parts(cost, g, tuning);
+      const Parts parts = best_parts(cost, g, profile);
       plan.splits = parts.splits;
       time = parts.us;
     }
