@@ -47,9 +47,6 @@ REFUSED: dict[str, list[str]] = {
     "sparse layouts": [
         "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
     ],
-    "no kernel: grid_sampler_2d": [
-        "nn.functional.grid_sample", "grid_sampler_2d",
-    ],
     "no kernel: segment_reduce": [
         "_segment_reduce.lengths", "_segment_reduce.offsets",
     ],
@@ -88,9 +85,6 @@ REFUSED: dict[str, list[str]] = {
     ],
     "no kernel: frexp.Tensor_out": [
         "frexp",
-    ],
-    "no kernel: grid_sampler_3d": [
-        "grid_sampler_3d",
     ],
     "no kernel: hash_tensor.out": [
         "hash_tensor",

@@ -1,9 +1,10 @@
-// Rows: interpolation and edge padding.
+// Rows: interpolation, sampling at the positions of a grid, and edge padding.
 #include "ops/conv/resample.h"
 
 #include <ATen/ops/empty.h>
 
 #include "aten/register.h"
+#include "ops/conv/grid_sample.h"
 
 namespace aule {
 namespace {
@@ -121,6 +122,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("upsample_trilinear3d_backward.grad_input", Linear::grad3));
   m.impl(ROW("upsample_bicubic2d.out", Cubic::out2));
   m.impl(ROW("upsample_bicubic2d_backward.grad_input", Cubic::grad2));
+
+  m.impl(ROW("grid_sampler_2d", ops::grid_sampler_2d));
+  m.impl(ROW("grid_sampler_2d_backward", ops::grid_sampler_2d_backward));
+  m.impl(ROW("grid_sampler_3d", ops::grid_sampler_3d));
+  m.impl(ROW("grid_sampler_3d_backward", ops::grid_sampler_3d_backward));
 
   m.impl(ROW("reflection_pad1d.out", Reflect<1>::out));
   m.impl(ROW("reflection_pad1d_backward.grad_input", Reflect<1>::grad_input));
