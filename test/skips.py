@@ -50,17 +50,11 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: segment_reduce": [
         "_segment_reduce.lengths", "_segment_reduce.offsets",
     ],
-    "no kernel: _cdist_forward": [
-        "cdist",
-    ],
     "no kernel: _ctc_loss": [
         "nn.functional.ctc_loss",
     ],
     "no kernel: _histogramdd_bin_edges": [
         "histogramdd",
-    ],
-    "no kernel: _pdist_forward": [
-        "nn.functional.pdist",
     ],
     "no kernel: _scaled_mm": [
         "torch._scaled_mm",
