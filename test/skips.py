@@ -62,9 +62,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _scaled_mm_v2": [
         "torch._scaled_mm_v2",
     ],
-    "no kernel: _upsample_bilinear2d_aa.out": [
-        "_upsample_bilinear2d_aa",
-    ],
     "no kernel: channel_shuffle": [
         "nn.functional.channel_shuffle",
     ],
