@@ -11,6 +11,7 @@
 
 #include "core/per_device.h"
 #include "kernels_coopmat.gen.h"
+#include "ops/tensor/private_stream.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/streams.h"
 
@@ -88,17 +89,6 @@ MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& s
 }
 
 }  // namespace
-
-void on_private_stream(int device, const std::function<void()>& body) {
-  const auto before = runtime::exchange_stream(runtime::private_stream(static_cast<c10::DeviceIndex>(device)));
-  try {
-    body();
-  } catch (...) {
-    runtime::exchange_stream(before);
-    throw;
-  }
-  runtime::exchange_stream(before);
-}
 
 const MatrixLayout& matrix_layout(int device, DType dtype) {
   Entry& entry = entry_of(device, dtype);

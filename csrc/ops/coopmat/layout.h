@@ -2,7 +2,6 @@
 // running shaders/coopmat/coopmat_layout.comp once per device and dtype. Kernels take both as specialization constants.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "core/dtype.h"
@@ -17,8 +16,5 @@ const MatrixLayout& matrix_layout(int device, DType dtype);
 // The words of a MatrixProbe that stand for the device's answer, for drivers that compile and execute nothing, and for
 // tests. Read like an answer. Throws where the layout was asked for before: plans were made with it.
 void state_matrix_probe(int device, DType dtype, std::vector<uint32_t> words);
-
-// Runs `body` with a stream of its own current: a probe waits, which a stream under capture cannot.
-void on_private_stream(int device, const std::function<void()>& body);
 
 }  // namespace aule::ops

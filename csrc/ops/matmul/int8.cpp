@@ -13,6 +13,7 @@
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/tuning_table.h"
+#include "ops/tensor/private_stream.h"
 #include "runtime/streams.h"
 
 namespace aule::ops {
