@@ -30,8 +30,8 @@ ReductionProblem problem_of(const char* name, const Reduction& reduction, const 
           .strides = {strides.data(), strides.size()},
           .out_strides = {out_strides.data(), out_strides.size()},
           .reduced = mask,
-          .in = dtype_of(self, name),
-          .result = out.defined() ? dtype_of(out, name) : DType::i64,
+          .in = real_or_complex_dtype_of(self.scalar_type(), name),
+          .result = out.defined() ? real_or_complex_dtype_of(out.scalar_type(), name) : DType::i64,
           .in_address = address_of(self)};
 }
 
@@ -118,6 +118,9 @@ void run_reduction(const char* name, const Reduction& reduction, const at::Tenso
                    const at::Tensor& out, const at::Tensor& out2) {
   const at::Tensor& first = out.defined() ? out : out2;
   check_same_device(name, {&self, &first});
+  const bool adds = reduction.op == ReduceOp::sum || reduction.op == ReduceOp::mean || reduction.op == ReduceOp::prod;
+  TORCH_CHECK_NOT_IMPLEMENTED(adds || !self.is_complex(), name, ": not implemented for ", self.scalar_type(),
+                              " on device aule");
   if (first.numel() == 0) return;
   // Both results share one set of output strides.
   if (out.defined() && out2.defined() && out.strides() != out2.strides()) {
