@@ -330,8 +330,9 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
                                       : ReduceOp::norm_p;
   if (self.is_complex()) {
     const int64_t kept = c10::multiply_integers(reduced_shape(self, mask, keepdim));
-    if (op != ReduceOp::norm2 || kept == self.numel())  // of one number it is the absolute value, which overflows later
-      return ops::linalg_vector_norm_out(at::abs(self), ord, dim, keepdim, std::nullopt, out);
+    const bool is_one = op == ReduceOp::norm2 && kept == self.numel();  // the absolute value, which overflows later
+    if (op != ReduceOp::norm2 || is_one)
+      return ops::linalg_vector_norm_out(at::abs(self), is_one ? at::Scalar(1) : ord, dim, keepdim, std::nullopt, out);
     at::native::resize_output(out, reduced_shape(self, mask, keepdim));
     const Parts parts = parts_of(self, mask, /*reduced=*/true);
     run_reduction("linalg.vector_norm", value(op), parts.tensor, parts.mask, keepdim ? out.unsqueeze(-1) : out);
