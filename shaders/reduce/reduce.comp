@@ -14,7 +14,7 @@
 #pragma aule skip STATE=minmax C=vec2
 #pragma aule skip STATE=minmax C=dvec2
 // out[o] = finish(combine over r of x[o, r]): every reduction over a set of dimensions, merged by the host to at most 3
-// kept and 2 reduced ones, fastest first. C is the arithmetic type, a pair of complex numbers. STATE is the state of an output:
+// kept and 2 reduced ones, fastest first. C is the arithmetic type, of complex numbers a pair. STATE is the state:
 //   value   a value               moments   count, mean and squared deviations (Chan)    minmax   both extremes
 //   arg     value and index       lse       maximum and scaled sum
 // GROUP 0: one invocation per (output, chunk of r), neighbours along the kept dimension. Coalesced for column

@@ -53,9 +53,12 @@ ReduceParams params_of(const ReduceLayout& layout, float arg) {
   return p;
 }
 
-void launch_passes(const ReductionProblem& problem, const ReduceLayout& layout, const ReducePlan& plan,
-                   const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
+void launch_passes(const char* name, const ReductionProblem& problem, const ReduceLayout& layout,
+                   const ReducePlan& plan, const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
   const Reduction& r = problem.reduction;
+  const auto first = kernel::reduce(plan.arithmetic, state_axis(r.kind), 0);
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), first.id), name,
+                              ": this device has no float64 arithmetic");
   auto& stream = current(self);
   ReduceParams p = params_of(layout, r.arg);
   at::Tensor from = self;
@@ -92,7 +95,7 @@ void launch_plan(const char* name, const ReductionProblem& problem, const Reduct
     const double scale = problem.reduction.op == ReduceOp::mean ? 1.0 / static_cast<double>(layout.n_red) : 1.0;
     column_sum(name, *columns, self, layout.n_red, layout.n_out, scale, out);
   } else {
-    launch_passes(problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
+    launch_passes(name, problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
   }
 }
 

@@ -57,6 +57,8 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
                   : is_complex(result)                          ? DType::c64
                   : is_floating(result)                         ? DType::f32
                                                                 : DType::i64;
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(x.device().index(), kernel::scan(c, state, 0).id), name,
+                              ": this device has no float64 arithmetic");
   ScanParams p{};
   p.rows = rows.rows;
   p.n = rows.n;
