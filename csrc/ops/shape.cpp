@@ -24,6 +24,7 @@
 #include "kernels_shape.gen.h"
 #include "ops/copy/kernels.h"
 #include "ops/copy/many.h"
+#include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/floating.h"
@@ -300,6 +301,8 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
 at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size,
                            int64_t step) {
   const char* op = "unfold_backward";
+  if (grad.is_complex())
+    return of_both_parts(grad, [&](const at::Tensor& g) { return unfold_backward(g, input_sizes, dim, size, step); });
   at::Tensor out = at::empty(input_sizes, grad.options());
   if (out.numel() == 0) return out;
   if (input_sizes.empty()) return out.copy_(grad.reshape({}));
@@ -307,8 +310,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(compute_type(dtype));
-  TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op,
-                              ": this device has no float64 arithmetic");
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op, ": this device has no float64 arithmetic");
   // An invocation adds up all windows with its element.
   check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));
   int64_t inner = 1;

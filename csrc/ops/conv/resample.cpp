@@ -11,6 +11,7 @@
 
 #include "kernels_conv.gen.h"
 #include "ops/conv/geometry.h"
+#include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
@@ -200,6 +201,17 @@ void edge_pad(EdgePad mode, int dims, const at::Tensor& self, at::IntArrayRef pa
 
 void edge_pad_backward(EdgePad mode, int dims, const at::Tensor& grad_output, const at::Tensor& self,
                        at::IntArrayRef padding, const at::Tensor& grad_input) {
+  if (grad_output.is_complex()) {
+    const auto pad = [&](const at::Tensor& part) {
+      at::Tensor result = at::empty({0}, part.options());
+      edge_pad_backward(mode, dims, part, self, padding, result);
+      return result;
+    };
+    const at::Tensor result = of_both_parts(grad_output, pad);
+    at::native::resize_output(grad_input, result.sizes());
+    grad_input.copy_(result);
+    return;
+  }
   check_dtype("pad_backward", grad_output);
   at::native::resize_output(grad_input, self.sizes());
   const at::Tensor g = grad_output.contiguous();
