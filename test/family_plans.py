@@ -26,6 +26,8 @@ A line is one of these; `N` are numbers:
                                           grouped_conv.comp, channels-last or `first`; two bytes past an aligned
                                           address; channels are those of a group
     fold 1x9x9 by 1x3x3                   col2im
+    blocks forward f16 1x9x9 by 1x4x4 stride 1x2x2 images 2 channels 3
+                                          a strided convolution over blocks of places
     gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
                                           whether implicit_gemm.comp takes it
     sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
@@ -149,10 +151,11 @@ def plan(device: str, line: str) -> str:
         )
     if kind == "fold":
         return c.fold_plan(profile, pool_axes(" ".join(rest)))
+    if kind == "blocks":
+        return c.blocks_plan(rest[0], rest[1], pool_axes(" ".join(rest[2:-4])), numbers[-2:])
     if kind == "gathers":
-        spatial = sum(n > 1 for n in numbers[:3])
         axes = pool_axes(" ".join(rest[1:]))
-        return "taken" if c.implicit_gemm_takes(profile, rest[0], axes, [spatial, *numbers[-4:]]) else "not taken"
+        return "taken" if c.implicit_gemm_takes(profile, rest[0], axes, numbers[-4:]) else "not taken"
     if kind == "pool":
         return c.pool_plan(profile, rest[0], pool_axes(line.split(maxsplit=2)[2]))
     return indexing(profile, line)

@@ -47,14 +47,8 @@ REFUSED: dict[str, list[str]] = {
     "sparse layouts": [
         "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
     ],
-    "no kernel: grid_sampler_2d": [
-        "nn.functional.grid_sample", "grid_sampler_2d",
-    ],
     "no kernel: segment_reduce": [
         "_segment_reduce.lengths", "_segment_reduce.offsets",
-    ],
-    "no kernel: _cdist_forward": [
-        "cdist",
     ],
     "no kernel: _ctc_loss": [
         "nn.functional.ctc_loss",
@@ -62,17 +56,11 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _histogramdd_bin_edges": [
         "histogramdd",
     ],
-    "no kernel: _pdist_forward": [
-        "nn.functional.pdist",
-    ],
     "no kernel: _scaled_mm": [
         "torch._scaled_mm",
     ],
     "no kernel: _scaled_mm_v2": [
         "torch._scaled_mm_v2",
-    ],
-    "no kernel: _upsample_bilinear2d_aa.out": [
-        "_upsample_bilinear2d_aa",
     ],
     "no kernel: channel_shuffle": [
         "nn.functional.channel_shuffle",
@@ -88,9 +76,6 @@ REFUSED: dict[str, list[str]] = {
     ],
     "no kernel: frexp.Tensor_out": [
         "frexp",
-    ],
-    "no kernel: grid_sampler_3d": [
-        "grid_sampler_3d",
     ],
     "no kernel: hash_tensor.out": [
         "hash_tensor",

@@ -23,7 +23,7 @@ TINY = case.Sizes(
     odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), vocabulary=(16, 8, 33, 40),
     decode_keys=(64,), rows=(8, 32),
     cold_bytes=1 << 14, tiny_ops=4, gpt2=Gpt2Config(layers=1, width=16, heads=2, vocabulary=33, context=8, batch=2),
-    training_steps=12,
+    training_steps=12, layer_most=(1, 8, 6),
 )  # fmt: skip
 ONCE = timing.Settings(sample_ms=0.0, samples=2, rest_s=0.0, wall_samples=2, host_samples=2, host_calls=5)
 LISTS = ("attention", "gemm", "norms", "decode", "chains", "dispatch", "memory")
@@ -33,6 +33,7 @@ LISTS = ("attention", "gemm", "norms", "decode", "chains", "dispatch", "memory")
 def records():
     """The cases of a GPU on whatever is here. The CPU stands in for CUDA: the same code compares."""
     cases = [one for group in LISTS for one in GROUPS[group](TINY)]
+    cases += {one.name: one for one in GROUPS["layers"](TINY)}.values()  # of each the last size
     cases += [one for one in GROUPS["accuracy"](TINY) if one.name in ("gelu", "matmul")]
     found = []
     about = Run(device="d", driver="e", torch=torch.__version__)
@@ -42,7 +43,7 @@ def records():
 
 def test_every_case_runs(records):
     assert not [(x.name, x.errors) for x in records if x.errors]
-    assert {x.group for x in records} == {*LISTS, "accuracy"}
+    assert {x.group for x in records} == {*LISTS, "layers", "accuracy"}
     for x in records:
         if x.group in ("accuracy", "memory"):
             assert x.results["aule"].values
@@ -304,7 +305,7 @@ def test_the_real_sizes_name_their_twins(sizes):
             assert one.target.twin in seen, one.key
         assert one.key not in seen
         seen.add(one.key)
-    assert 50 < len(cases) < 300
+    assert 50 < len(cases) < 700
 
 
 def test_minor_cases_are_left_out_when_time_is_up(device, capsys):

@@ -37,3 +37,8 @@ def test_elements():
 @pytest.mark.parametrize("subgroups", [pytest.param(True, marks=pytest.mark.validated), False])
 def test_losses(subgroups):
     check("gpu_losses", subgroups)
+
+
+@pytest.mark.validated
+def test_distances():
+    check("gpu_distances")

@@ -1,9 +1,11 @@
-// Rows: interpolation and edge padding.
+// Rows: interpolation, sampling at the positions of a grid, and edge padding.
 #include "ops/conv/resample.h"
 
 #include <ATen/ops/empty.h>
 
 #include "aten/register.h"
+#include "ops/conv/antialias.h"
+#include "ops/conv/grid_sample.h"
 
 namespace aule {
 namespace {
@@ -70,6 +72,17 @@ struct Smooth {
     return out;
   }
 };
+template <ops::Antialias filter>
+struct Antialiased {
+  static Tensor& out(const Tensor& self, IntArrayRef size, bool align, Scale h, Scale w, Tensor& result) {
+    ops::upsample_antialias(filter, self, size, align, {h, w}, result);
+    return result;
+  }
+  static Tensor& grad(const Tensor& g, IntArrayRef size, IntArrayRef in, bool align, Scale h, Scale w, Tensor& result) {
+    ops::upsample_antialias_backward(filter, g, size, in, align, {h, w}, result);
+    return result;
+  }
+};
 template <EdgePad mode, int dims>
 struct Pad {
   static Tensor& out(const Tensor& self, IntArrayRef padding, Tensor& result) {
@@ -121,6 +134,19 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("upsample_trilinear3d_backward.grad_input", Linear::grad3));
   m.impl(ROW("upsample_bicubic2d.out", Cubic::out2));
   m.impl(ROW("upsample_bicubic2d_backward.grad_input", Cubic::grad2));
+
+  using ops::Antialias;
+  m.impl(ROW("_upsample_bilinear2d_aa.out", Antialiased<Antialias::linear>::out));
+  m.impl(ROW("_upsample_bilinear2d_aa_backward.grad_input", Antialiased<Antialias::linear>::grad));
+  m.impl(ROW("_upsample_bicubic2d_aa.out", Antialiased<Antialias::cubic>::out));
+  m.impl(ROW("_upsample_bicubic2d_aa_backward.grad_input", Antialiased<Antialias::cubic>::grad));
+  m.impl(ROW("_upsample_lanczos2d_aa.out", Antialiased<Antialias::lanczos>::out));
+  m.impl(ROW("_upsample_lanczos2d_aa_backward.grad_input", Antialiased<Antialias::lanczos>::grad));
+
+  m.impl(ROW("grid_sampler_2d", ops::grid_sampler_2d));
+  m.impl(ROW("grid_sampler_2d_backward", ops::grid_sampler_2d_backward));
+  m.impl(ROW("grid_sampler_3d", ops::grid_sampler_3d));
+  m.impl(ROW("grid_sampler_3d_backward", ops::grid_sampler_3d_backward));
 
   m.impl(ROW("reflection_pad1d.out", Reflect<1>::out));
   m.impl(ROW("reflection_pad1d_backward.grad_input", Reflect<1>::grad_input));

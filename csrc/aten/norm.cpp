@@ -3,6 +3,7 @@
 #include "aten/register.h"
 #include "ops/norm/batch.h"
 #include "ops/norm/sync_batch.h"
+#include "ops/norm/weight_norm.h"
 
 namespace aule::aten {
 namespace {
@@ -31,6 +32,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("batch_norm_elemt.out", ops::batch_norm_elemt_out));
   m.impl(ROW("batch_norm_backward_reduce", ops::batch_norm_backward_reduce));
   m.impl(ROW("batch_norm_backward_elemt", ops::batch_norm_backward_elemt));
+  m.impl(ROW("_weight_norm_interface", ops::weight_norm));
+  m.impl(ROW("_weight_norm_interface_backward", ops::weight_norm_backward));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "core/device_profile.h"
 #include "core/raw_dtype.h"
+#include "ops/conv/blocks_plan.h"
 #include "ops/conv/grouped_plan.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/plan.h"
@@ -227,10 +228,15 @@ void bind_families(py::module_& m) {
   m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
     return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));
   });
-  // Numbers: spatial dimensions, images, channels, out channels, groups.
+  m.def("blocks_plan", [](const std::string& pass, const std::string& dtype, const Axes& axes,
+                          const std::array<int64_t, 2>& images_channels) {
+    const auto& [images, channels] = images_channels;
+    return words(ops::blocks_plan(geometry_from(axes), dtype_named(dtype), conv_pass(pass), images, channels));
+  });
+  // Numbers: images, channels, out channels, groups.
   m.def("implicit_gemm_takes", [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes,
-                                  const std::array<int64_t, 5>& n) {
-    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3], n[4]});
+                                  const std::array<int64_t, 4>& n) {
+    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3]});
   });
 }
 

@@ -6,10 +6,10 @@
 #pragma aule feature float16 if T=float16_t
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule inline
-// 2-D convolution as a matrix product whose gathered operand never exists in memory: tiles are read straight from x.
-// Everything is channels-last: x [image][y][x][channel], one position's channels adjacent, 16-byte multiples per group.
-// MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); m is (image, y, x) of the result, k is
-//   (tap, channel): X = x at y * mul + off + tap_y * step, or zero outside (x axis likewise).
+// Convolution as a matrix product whose gathered operand never exists in memory: tiles are read straight from x.
+// Everything is channels-last: x [image][z][y][x][channel], one position's channels adjacent, whole 16 bytes per group.
+// MAKES positions: out[m][n] = sum over k of X(m, k) * w[n][k] (+ bias[n]); m is (image, z, y, x) of the result, k is
+//   (tap, channel): X = x at y * mul + off + tap_y * step, or zero outside (other axes likewise).
 //   Forward: mul = stride, off = -padding, step = dilation. Its gradient of the input, from that of the output, at
 //   stride 1: off = padding, step = -dilation. With a stride the host asks for every stride-th position at a time.
 // MAKES weights: out[m][(tap, channel)] = sum over k of w[k][m] * X(k, (tap, channel)): w is the output's gradient, k
@@ -42,6 +42,9 @@ layout(constant_id = 7) const uint BK = 64;
 layout(constant_id = 8) const bool OUT_VEC8 = false;  // positions: rows of whole vec16bs
 layout(constant_id = 9) const bool HAS_BIAS = false;
 layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has one tap, for BK divides the channels
+layout(constant_id = 11) const bool DEEP = false;       // there is a z axis
+// positions: k is shared between `splits` workgroups, which leave float32 sums [split][m][n of all groups].
+layout(constant_id = 12) const bool PARTS = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
@@ -49,11 +52,12 @@ struct Params {
   uint m, n, k, channels;                      // channels of x per group
   uint pixel, w_ld, out_ld;                    // elements from a pixel or row to the next
   uint x_group, w_group, out_group, groups, splits;
-  uint area, row_width;                        // of the positions: of an image, of a row
-  int height, width;                           // of x
-  int kernel_width;
-  int mul[2], off[2], step[2];
-  uint by_area[2], by_row_width[2], by_channels[2], by_kernel_width[2];  // {factor, shift} of exact divisions
+  uint area, plane, row_width;                 // of the positions: of an image, of a plane, of a row
+  int size[3];                                 // of x {depth, height, width}
+  int kernel_plane, kernel_width;              // taps
+  int mul[3], off[3], step[3];
+  uint by_area[2], by_plane[2], by_row_width[2], by_channels[2], by_kernel_plane[2],
+      by_kernel_width[2];  // {factor, shift} of exact divisions
 };
 #include "common/params.glsl"
 #include "matmul/mainloop.glsl"
@@ -114,28 +118,28 @@ uvec4 held_a[A_LOADS], held_b[B_LOADS];
 Acc acc[FM][FN];
 
 #ifdef MAKES_positions
-uint first[A_LOADS], w_row[B_LOADS];  // the place of (y0, x0) in vec16bs, to which a tap's is added, and of w's row
-int y0[A_LOADS], x0[A_LOADS];
+uint first[A_LOADS], w_row[B_LOADS];  // the offset of first_place in vec16bs, to which a tap's is added, and of w's row
+ivec3 first_place[A_LOADS];
 
 void begin_loads() {
   UN for (uint i = 0; i < A_LOADS; ++i) {
-    locate(min(m0 + a_row + i * A_NEXT, p.m - 1), first[i], y0[i], x0[i]);
-    first[i] += uint(y0[i] * p.width + x0[i]) * (p.pixel / E);
+    locate(min(m0 + a_row + i * A_NEXT, p.m - 1), first[i], first_place[i]);
+    first[i] += offset_of(first_place[i]);
   }
   UN for (uint i = 0; i < B_LOADS; ++i) w_row[i] = min(n0 + b_row + i * B_NEXT, p.n - 1) * (p.w_ld / E);
 }
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
     const uint at_k = start + a_col * E;                                                                              \
-    int tap_y, tap_x;                                                                                                 \
+    ivec3 tap;                                                                                                        \
     uint vec16b;                                                                                                      \
-    tap_of(min(ONE_TAP ? start : at_k, p.k - 1), tap_y, tap_x, vec16b);                                            \
+    tap_of(min(ONE_TAP ? start : at_k, p.k - 1), tap, vec16b);                                                        \
     if (ONE_TAP) vec16b += a_col;                                                                                  \
-    vec16b += uint(tap_y * p.width + tap_x) * (p.pixel / E);                                                          \
+    vec16b += offset_of(tap);                                                                                         \
     UN for (uint i = 0; i < A_LOADS; ++i) {                                                                           \
-      const bool valid = uint(y0[i] + tap_y) < uint(p.height) && uint(x0[i] + tap_x) < uint(p.width);                 \
       held_a[i] = uvec4(0);                                                                                           \
-      if (valid && at_k < k_end) held_a[i] = Vec16b(x + uint64_t(first[i] + vec16b) * 16).v;                           \
+      if (inside(first_place[i] + tap) && at_k < k_end)                                                               \
+        held_a[i] = Vec16b(x + uint64_t(first[i] + vec16b) * 16).v;                                                   \
     }                                                                                                                 \
     UN for (uint i = 0; i < B_LOADS; ++i) {                                                                           \
       held_b[i] = uvec4(0);                                                                                           \
@@ -143,11 +147,12 @@ void begin_loads() {
     }                                                                                                                 \
   }
 #else
-int tap_y, tap_x;
+ivec3 tap;
 uint vec16b;
 
 void begin_loads() {
-  tap_of(min(n0 + b_col * E, p.n - 1), tap_y, tap_x, vec16b);
+  tap_of(min(n0 + b_col * E, p.n - 1), tap, vec16b);
+  vec16b += offset_of(tap);
 }
 #define LOAD_BOTH(start)                                                                                              \
   {                                                                                                                   \
@@ -158,12 +163,12 @@ void begin_loads() {
     }                                                                                                                 \
     UN for (uint i = 0; i < B_LOADS; ++i) {                                                                           \
       const uint at_k = start + b_row + i * B_NEXT;                                                                   \
-      uint image, at;                                                                                                 \
-      int y0, x0;                                                                                                     \
-      locate(min(at_k, p.k - 1), image, y0, x0);                                                                      \
-      const bool valid = inside(y0 + tap_y, x0 + tap_x, at) && at_k < k_end && n0 + b_col * E < p.n;                  \
+      uint image;                                                                                                     \
+      ivec3 place;                                                                                                    \
+      locate(min(at_k, p.k - 1), image, place);                                                                       \
       held_b[i] = uvec4(0);                                                                                           \
-      if (valid) held_b[i] = Vec16b(x + uint64_t(image + at + vec16b) * 16).v;                                         \
+      if (inside(place + tap) && at_k < k_end && n0 + b_col * E < p.n)                                                \
+        held_b[i] = Vec16b(x + uint64_t(image + offset_of(place) + vec16b) * 16).v;                                   \
     }                                                                                                                 \
   }
 #endif
@@ -255,16 +260,20 @@ void main() {
   a_row = t / A_ROW;
   b_row = t / B_ROW;
 
-#ifdef MAKES_positions
-  const uint k_begin = 0;
+  uint k_begin = 0;
   k_end = p.k;
-  out_ = p.out_ + uint64_t(group * p.out_group) * SIZE;
+#ifdef MAKES_positions
+  out_ = p.out_ + uint64_t(group * p.out_group) * (PARTS ? 4 : SIZE);
+  if (PARTS) {
+    out_ += uint64_t(split) * p.m * p.out_ld * 4;
 #else
-  const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
-  const uint k_begin = min(split * per_split * BK, p.k);
-  k_end = min(k_begin + per_split * BK, p.k);
   out_ = p.out_ + uint64_t(product) * p.m * p.n * 4;
+  {
 #endif
+    const uint steps = (p.k + BK - 1) / BK, per_split = (steps + p.splits - 1) / p.splits;
+    k_begin = min(split * per_split * BK, p.k);
+    k_end = min(k_begin + per_split * BK, p.k);
+  }
   begin_loads();
 
 #ifdef T_float

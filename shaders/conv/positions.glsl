@@ -2,23 +2,42 @@
 // Params, its constants and `divided`.
 #ifndef AULE_CONV_POSITIONS_GLSL
 #define AULE_CONV_POSITIONS_GLSL
-// The offset of position (y, x) of x in its image, in vec16bs; false: it is outside.
-bool inside(int y, int x, out uint at) {
-  at = uint(y * p.width + x) * (p.pixel / E);
-  return uint(y) < uint(p.height) && uint(x) < uint(p.width);
+// Places and taps are {x, y, z}; without DEEP z is 0. Their offset in an image of x, in vec16bs, which adds up.
+uint offset_of(ivec3 at) {
+  const int line = DEEP ? at.z * p.size[1] + at.y : at.y;
+  return uint(line * p.size[2] + at.x) * (p.pixel / E);
 }
-// Row r of the positions: its image's place in vec16bs, its coordinates before a tap is added.
-void locate(uint r, out uint image, out int y, out int x) {
-  const uint i = divided(r, p.by_area), rest = r - i * p.area, line = divided(rest, p.by_row_width);
-  image = i * uint(p.height * p.width) * (p.pixel / E);
-  y = int(line) * p.mul[0] + p.off[0];
-  x = int(rest - line * p.row_width) * p.mul[1] + p.off[1];
+bool inside(ivec3 at) {
+  return (!DEEP || uint(at.z) < uint(p.size[0])) && uint(at.y) < uint(p.size[1]) && uint(at.x) < uint(p.size[2]);
 }
-// k or n as {offset along y, along x, vec16b of the pixel}.
-void tap_of(uint k, out int y, out int x, out uint vec16b) {
-  const uint tap = divided(k, p.by_channels), line = divided(tap, p.by_kernel_width);
-  y = int(line) * p.step[0];
-  x = int(tap - line * uint(p.kernel_width)) * p.step[1];
+// Row r of the positions: its image's place in vec16bs, its place before a tap is added.
+void locate(uint r, out uint image, out ivec3 at) {
+  const uint i = divided(r, p.by_area);
+  uint rest = r - i * p.area;
+  image = i * uint(DEEP ? p.size[0] * p.size[1] * p.size[2] : p.size[1] * p.size[2]) * (p.pixel / E);
+  at.z = 0;
+  if (DEEP) {
+    const uint plane = divided(rest, p.by_plane);
+    at.z = int(plane) * p.mul[0] + p.off[0];
+    rest -= plane * p.plane;
+  }
+  const uint line = divided(rest, p.by_row_width);
+  at.y = int(line) * p.mul[1] + p.off[1];
+  at.x = int(rest - line * p.row_width) * p.mul[2] + p.off[2];
+}
+// k or n as {the tap, vec16b of the pixel}.
+void tap_of(uint k, out ivec3 at, out uint vec16b) {
+  const uint tap = divided(k, p.by_channels);
+  uint rest = tap;
+  at.z = 0;
+  if (DEEP) {
+    const uint plane = divided(tap, p.by_kernel_plane);
+    at.z = int(plane) * p.step[0];
+    rest -= plane * uint(p.kernel_plane);
+  }
+  const uint line = divided(rest, p.by_kernel_width);
+  at.y = int(line) * p.step[1];
+  at.x = int(rest - line * uint(p.kernel_width)) * p.step[2];
   vec16b = (k - tap * p.channels) / E;
 }
 
@@ -28,6 +47,10 @@ void store(uint64_t out_, uint row, uint col, float v) {
 #ifdef MAKES_weights
   F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
 #else
+  if (PARTS) {
+    F32Ref(out_ + (uint64_t(row) * p.out_ld + col) * 4).v = v;
+    return;
+  }
   if (HAS_BIAS) v += load_float(group_bias, col, DTYPE);
   store_float(out_, uint64_t(row) * p.out_ld + col, DTYPE, v);
 #endif

@@ -18,7 +18,28 @@ CASES = [  # transposed, channels in, out, spatial, kernel, options
     (True, 8, 16, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
     (True, 16, 64, (4, 5), (2, 2), dict(stride=(2, 3), groups=2)),
     (False, 8, 8, (17,), (5,), dict(stride=2, padding=2)),
+    (False, 264, 40, (5, 6), (3, 3), dict(padding=1)),  # few tiles share k
+    (False, 1040, 16, (4, 5), (3, 1), dict(padding=(1, 0), groups=2)),
+    (True, 200, 17, (3, 4), (5, 3), dict(padding=1)),
+    (False, 3, 16, (17, 18), (7, 7), dict(stride=2, padding=3)),  # blocks of places as channels
+    (False, 3, 24, (9, 13), (4, 4), dict(stride=4)),
+    (False, 1, 8, (31,), (10,), dict(stride=5, padding=2)),
+    (False, 3, 16, (5, 9, 8), (3, 4, 4), dict(stride=(1, 2, 3), padding=(1, 2, 1))),
+    (False, 16, 24, (8, 9), (2, 2), dict(stride=2)),
+    (True, 24, 16, (5, 4), (2, 2), dict(stride=2, output_padding=1)),
+    (True, 16, 3, (6, 5), (5, 4), dict(stride=2, padding=2, output_padding=1)),
+    (False, 16, 24, (12, 11), (1, 1), {}),  # planes as they lie
+    (False, 24, 40, (128,), (1,), {}),
+    (True, 24, 16, (8, 12), (1, 1), {}),
+    (False, 33, 40, (4, 5, 6), (1, 1, 1), {}),
+    (False, 16, 24, (2, 4, 6), (1, 1, 1), dict(stride=(1, 2, 2))),
+    (False, 16, 24, (5, 6, 7), (3, 3, 3), dict(padding=1)),
+    (False, 5, 7, (6, 4, 5), (2, 3, 2), dict(stride=(2, 1, 2), padding=(1, 1, 0), dilation=(1, 2, 1))),
+    (False, 32, 16, (5, 4, 6), (1, 3, 3), dict(padding=(0, 1, 1), groups=2)),
+    (False, 16, 8, (4, 3, 5), (3, 1, 1), dict(padding=(1, 0, 0), stride=(2, 1, 1))),
+    (True, 16, 8, (2, 3, 4), (2, 3, 2), dict(stride=2, padding=(0, 1, 0), output_padding=(1, 1, 0))),
 ]
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
     for transposed, c_in, c_out, spatial, kernel, options in CASES if units or dtype == torch.float32 else ():
         dims, groups = len(spatial), options.get("groups", 1)
@@ -30,14 +51,14 @@ for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
         results = []
         for device in ("cpu", "aule", "aule last"):
             leaves = [t.double() if device == "cpu" else t.to("aule") for t in (x, w, b)]
-            last = "last" in device and dims == 2
+            last = "last" in device and dims >= 2
             if last:
-                leaves = [t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in leaves]
+                leaves = [t.to(memory_format=LAST[t.dim()]) if t.dim() in LAST else t for t in leaves]
             leaves = [t.requires_grad_() for t in leaves]
             out = function(*leaves, **options)
             results.append([out, *torch.autograd.grad(out, leaves, seed.to(out.device, out.dtype))])
             for t in results[-1][:3]:
-                assert t.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+                assert t.is_contiguous(memory_format=LAST[dims + 2] if last else torch.contiguous_format)
         for result in results[1:]:
             for got, expected in zip(result, results[0]):
                 error = (got.double().cpu() - expected).abs().max() / expected.abs().max()

@@ -9,11 +9,11 @@ import torch
 
 import torch_aule  # noqa: F401
 
-x = torch.randn(768, 768, device="aule") / 768**0.5
+x = torch.randn(1536, 1536, device="aule") / 1536**0.5  # large: a software driver records few ahead
 ran = []
 signal.signal(signal.SIGUSR1, lambda *_: ran.append((time.monotonic(), torch.ones(3, device="aule").sum().dim())))
 y = x
-for _ in range(200):
+for _ in range(12):
     y = y @ x
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
 value = y.sum().item()

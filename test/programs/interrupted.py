@@ -10,8 +10,8 @@ import torch
 
 import torch_aule  # noqa: F401
 
-x = torch.randn(768, 768, device="aule") / 768**0.5
-pinned = torch.empty(768, 768, pin_memory=True)
+x = torch.randn(1536, 1536, device="aule") / 1536**0.5  # large: a software driver records few ahead
+pinned = torch.empty(1536, 1536, pin_memory=True)
 events = [torch.aule.Event(enable_timing=True) for _ in range(2)]
 
 SENDER = """
@@ -22,7 +22,7 @@ os.kill(int(sys.argv[1]), signal.SIGINT)
 """
 
 
-def work(products=120):
+def work(products=12):
     """Records products that take a software device some seconds."""
     y = x
     for _ in range(products):
@@ -57,7 +57,7 @@ WAITS = {
     "event": event_wait,
     "elapsed_time": elapsed_time_wait,
     "empty_cache": empty_cache_wait,
-    "recording": lambda y: work(1000),  # the host may not be far ahead, so recording waits, too
+    "recording": lambda y: work(100),  # the host may not be far ahead, so recording waits, too
 }
 
 

@@ -21,8 +21,8 @@ def _in_format_of_operands(fake):
     def convolution(fake_mode, func, *args, **kwargs):
         out, place = fake(fake_mode, func, *args, **kwargs), _PLACE_OF_INPUT[func]
         x, w = (args[place + i] if place + i < len(args) else kwargs[n] for i, n in enumerate(("input", "weight")))
-        last = torch.channels_last
-        if x.fake_device.type != "aule" or x.dim() != 4 or last not in map(suggest_memory_format, (x, w)):
+        last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+        if x.fake_device.type != "aule" or last not in map(suggest_memory_format, (x, w)):
             return out
         with fake_mode:
             if isinstance(out, torch.Tensor):

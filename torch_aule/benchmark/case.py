@@ -35,6 +35,7 @@ class Sizes:
     cold_bytes: int = 1 << 28  # inputs of a memory-bound case are rotated until they cover this much
     tiny_ops: int = 300
     training_steps: int = 1000
+    layer_most: tuple[int, int, int] | None = None  # images, channels and extent of layers; None: as they are in models
     gpt2: Gpt2Config = Gpt2Config()
 
 

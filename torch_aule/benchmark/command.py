@@ -14,7 +14,8 @@ from torch_aule.benchmark import compare, plot, record, report, timing
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
 
-LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "startup", "chains")  # with sizes of their own for GPUs
+# Groups with sizes of their own for GPUs.
+LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "startup", "chains")
 
 
 def parser() -> argparse.ArgumentParser:

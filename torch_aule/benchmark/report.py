@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from torch_aule.benchmark.record import Record, Result
 
 BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU"}
@@ -109,6 +111,21 @@ def targets_lines(records: list[Record]) -> list[str]:
     return out + [f"- {r.name}: {reached(r) or 'not measured'}, target {wanted(r)}" for r in missed]
 
 
+def mean_lines(records: list[Record]) -> list[str]:
+    """Speed beside CUDA of the layers of each name and dtype, as geometric means."""
+    speeds: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        speed = record.speed("cuda") if record.group == "layers" else None
+        if speed:
+            speeds.setdefault((record.case, record.dtype), []).append(speed)
+    out = [
+        f"- {case} {dtype}: {statistics.geometric_mean(found):.2f} of {len(found)}"
+        for (case, dtype), found in speeds.items()
+        if len(found) > 1
+    ]
+    return ["", "Layers' speed / CUDA, geometric means:", *out] if out else []
+
+
 def heavy_lines(records: list[Record]) -> list[str]:
     out = []
     for record in records:
@@ -138,4 +155,4 @@ def markdown(records: list[Record]) -> str:
         tables = {"accuracy": accuracy_table, "memory": memory_lines}
         out += [*(tables[group](mine) if group in tables else timed_table(group, mine)), ""]
     notes = dict.fromkeys(f"- {record.name}: {record.note}" for record in records if record.note)
-    return "\n".join([*out, *notes, *targets_lines(records), *heavy_lines(records)]).rstrip()
+    return "\n".join([*out, *notes, *targets_lines(records), *mean_lines(records), *heavy_lines(records)]).rstrip()

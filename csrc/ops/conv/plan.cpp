@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels_conv.gen.h"
+#include "kernels_matmul.gen.h"
 #include "ops/matmul/tuning_table.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/plan_text.h"
@@ -11,7 +12,8 @@
 namespace aule::ops {
 namespace {
 
-constexpr std::array<TilePlan, 2> kFloatTiles = {{{128, 128, 0, 0, 16}, {64, 64, 0, 0, 16}}};
+// Times of an H200: from 8192 x 1024 x 1024 by gemm_simt_large.comp, and a quarter of it and a fifth more.
+constexpr std::array<TileCost, 2> kFloatTiles = {{{{128, 128, 0, 0, 16}, 6.6}, {{64, 64, 0, 0, 16}, 2.0}}};
 
 uint64_t count(const TilePlan& t, const ImplicitGemmProblem& g) {
   return uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn);
@@ -40,13 +42,38 @@ bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const Devi
   return t.wm * t.wn / static_cast<uint32_t>(subgroup) <= 64;
 }
 
+// In how many parts the k of positions takes least time: with few tiles, parts fill the device.
+struct Parts {
+  uint32_t splits = 1;
+  double us = 0;
+};
+Parts best_parts(const TileCost& cost, const ImplicitGemmProblem& g, const DeviceProfile& profile) {
+  const ProductTuning& tuning = product_tuning(profile);
+  constexpr uint32_t kMost = 16, kLeastSteps = 4;
+  const TilePlan& t = cost.tile;
+  const uint64_t products = count(t, g) * g.groups, per_round = tuning.workgroups_per_round;
+  const uint32_t steps = ceil_div(g.k, t.bk), most = products < per_round ? std::min(kMost, steps / kLeastSteps) : 1;
+  const bool adds = profile.max_push_constant_bytes >= sizeof(GemmSplitsParams);  // parts, by a second kernel
+  Parts best;
+  for (uint32_t wanted = 1; wanted <= (adds ? std::max(most, 1u) : 1); ++wanted) {
+    const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
+    double us = static_cast<double>(ceil_div(products * splits, per_round)) * each * t.bk / 64.0 * cost.us;
+    if (splits > 1)
+      us += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * g.m * g.n * g.groups;
+    if (wanted == 1 || us < best.us) best = {splits, us};
+  }
+  return best;
+}
+
 std::optional<ImplicitGemmPlan> float_tile(const ImplicitGemmProblem& g, const DeviceProfile& profile) {
   ImplicitGemmPlan plan;
   plan.local = 256;
   if (profile.max_workgroup_invocations < plan.local) return std::nullopt;
-  for (const TilePlan& tile : kFloatTiles) {
-    plan.tile = tile;
-    if (count(tile, g) >= product_tuning(profile).workgroups_per_round) break;
+  const ProductTuning& tuning = product_tuning(profile);
+  for (const TileCost& cost : kFloatTiles) {
+    plan.tile = cost.tile;
+    if (!g.makes_weights) plan.splits = best_parts(cost, g, profile).splits;
+    if (count(cost.tile, g) >= tuning.workgroups_per_round) break;
   }
   return plan;
 }
@@ -64,11 +91,12 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
     plan.mat_n = layout.n;
     plan.local = (plan.tile.bm / plan.tile.wm) * (plan.tile.bn / plan.tile.wn) * static_cast<uint32_t>(layout.subgroup);
     if (!fits(plan, g, profile, layout.subgroup)) continue;
-    // Positions that weights sum over are shared between workgroups until the device is full.
-    const uint64_t tiles = count(plan.tile, g);
-    double time =
-        static_cast<double>(g.makes_weights ? tiles : ceil_div(tiles * g.groups, tuning.workgroups_per_round)) *
-        cost.us;
+    double time = static_cast<double>(count(plan.tile, g)) * cost.us;
+    if (!g.makes_weights) {  // those share positions until the device is full, whatever the tile
+      const Parts parts = best_parts(cost, g, profile);
+      plan.splits = parts.splits;
+      time = parts.us;
+    }
     if (profile.is_software()) time = plan.tile.bm;  // the smallest, which is compiled soonest
     if (best && time >= best_time) continue;
     best = plan;
@@ -82,13 +110,12 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
 bool implicit_gemm_takes(const DeviceProfile& profile, const ImplicitGemmSizes& s) {
   const ConvGeometry& g = s.g;
   if (profile.software_simd()) return false;  // columns and gemm_simd.comp have no barrier
-  if (s.spatial > 2 || g.size[0] != 1 || g.kernel[0] != 1 || g.pad[0] != 0) return false;
   const auto e = static_cast<int64_t>(16 / dtype_size(s.dtype));
   if (s.groups != 1 && (s.channels / s.groups % e != 0 || s.out_channels / s.groups % e != 0)) return false;
   // A few channels are mostly padding.
   if (s.channels / s.groups < 3 || s.out_channels / s.groups < 3) return false;
   const int64_t taps = g.taps(), largest = int64_t{1} << 30,
-                positions = s.images * std::max(int64_t{g.size[1]} * g.size[2], int64_t{g.out_size[1]} * g.out_size[2]),
+                positions = s.images * std::max(ConvGeometry::volume(g.size), ConvGeometry::volume(g.out_size)),
                 wide = (std::max(s.channels, s.out_channels) + e - 1) / e * e;
   if (!may_walk(profile, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
     return false;  // its sums are not cut
@@ -107,7 +134,7 @@ std::optional<ImplicitGemmPlan> implicit_gemm_plan(const DeviceProfile& profile,
     plan->splits = static_cast<uint32_t>(
         std::clamp<uint64_t>(enough / products, 1, std::max<uint64_t>(1, g.k / (uint64_t{plan->tile.bk} * 8))));
   } else {
-    plan->out_vec8 = g.n % 8 == 0 && g.dtype != DType::f32;
+    plan->out_vec8 = g.n % 8 == 0 && g.dtype != DType::f32 && plan->splits == 1;
     plan->one_tap = g.channels % plan->tile.bk == 0;
   }
   plan->grid = linear_grid(products * plan->splits);

@@ -12,7 +12,6 @@ namespace aule::ops {
 struct ImplicitGemmSizes {
   ConvGeometry g;
   DType dtype = DType::f32;
-  int64_t spatial = 2;  // dimensions
   int64_t images = 0, channels = 0, out_channels = 0, groups = 1;
 };
 // Whether the kernel's offsets, tiles and loops allow these sizes.

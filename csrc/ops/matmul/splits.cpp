@@ -27,4 +27,21 @@ void SplitSums::add() const {
       p, args, linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
 }
 
+void add_split_sums(const at::Tensor& sums, const at::Tensor& bias, const at::Tensor& out) {
+  GemmSplitsParams p{};
+  TensorArgs args;
+  p.a = args.read(sums);
+  p.out_ = args.write(out);
+  if (bias.defined()) p.c = args.read(bias);
+  p.splits = static_cast<uint32_t>(sums.size(0));
+  p.batches = 1;
+  p.m = static_cast<uint32_t>(sums.size(1));
+  p.n = static_cast<uint32_t>(sums.size(2));
+  p.out_m = static_cast<int32_t>(p.n);
+  p.out_n = p.c_n = 1;
+  p.alpha = p.beta = 1;
+  launch(current(out), kernel::gemm_splits(), {.dtype = dtype_of(out, "convolution"), .has_c = bias.defined()}, p, args,
+         linear_grid(ceil_div(uint64_t{p.m} * ceil_div(p.n, 4), 256)));
+}
+
 }  // namespace aule::ops

@@ -21,4 +21,7 @@ class SplitSums {
   TensorArgs written_;
 };
 
+// out [m, n], dense, is the sum of `sums` [splits, m, n], float32, and of the bias [n] (undefined: none), rounded once.
+void add_split_sums(const at::Tensor& sums, const at::Tensor& bias, const at::Tensor& out);
+
 }  // namespace aule::ops

@@ -8,6 +8,7 @@ from torch_aule.benchmark.cases.decode import decode
 from torch_aule.benchmark.cases.dispatch import dispatch
 from torch_aule.benchmark.cases.gemm import gemm
 from torch_aule.benchmark.cases.gpt2 import gpt2
+from torch_aule.benchmark.cases.layers import layers
 from torch_aule.benchmark.cases.memory import memory
 from torch_aule.benchmark.cases.norms import copy_reference, norms
 from torch_aule.benchmark.cases.pointwise import pointwise
@@ -21,6 +22,7 @@ GROUPS = {
     "norms": norms,
     "decode": decode,
     "gpt2": gpt2,
+    "layers": layers,
     "startup": startup,
     "chains": chains,
     "pointwise": pointwise,
