@@ -3,7 +3,7 @@
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
 // A pass of a transform of `core` points (Stockham's order): with r = R0 R1 .. R4, j < core / r and k = j mod ns,
-//   y[(j - k) r + k + s ns] = sum over t < r of x[j + t core / r] w^(k t) exp(-2 pi i s t / r),  w = exp(-2 pi i / (ns r)).
+//   y[(j - k) r + k + s ns] = sum over t < r of x[j + t core / r] exp(-2 pi i (k t / (ns r) + s t / r)).
 // One pass with r = core is the whole transform. A column is one j of one sequence; COLUMNS of them make a workgroup.
 // GROUP 0: an invocation has a column, r = R0, in registers. GROUP 1: T invocations; the passes R0 .. R4 inside r
 // exchange values through shared memory. Inverse transforms swap real and imaginary parts at both ends.

@@ -1,4 +1,4 @@
-"""Fourier transforms by workgroups: one pass and several, real ends, columns beside each other, chirps, in float64 too."""
+"""Fourier transforms by workgroups: one pass and several, real ends, columns, a chirp, in float64 too."""
 
 import math
 
