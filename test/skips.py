@@ -31,9 +31,6 @@ REFUSED: dict[str, list[str]] = {
         "special.shifted_chebyshev_polynomial_v", "special.shifted_chebyshev_polynomial_w",
         "special.spherical_bessel_j0",
     ],
-    "complex arithmetic is not there yet": [
-        "nn.functional.silu.complex",
-    ],
     "Fourier transforms: complex arithmetic is not there yet": [
         "fft.fft2", "fft.fftn", "fft.hfft", "fft.hfft2", "fft.hfftn", "fft.ifft2", "fft.ifftn", "fft.irfft",
         "fft.irfft2", "fft.irfftn",
@@ -65,9 +62,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: channel_shuffle": [
         "nn.functional.channel_shuffle",
     ],
-    "no kernel: complex.out": [
-        "complex",
-    ],
     "no kernel: fractional_max_pool2d.output": [
         "nn.functional.fractional_max_pool2d",
     ],
@@ -97,9 +91,6 @@ REFUSED: dict[str, list[str]] = {
     ],
     "no kernel: multilabel_margin_loss_forward": [
         "nn.functional.multilabel_margin_loss",
-    ],
-    "no kernel: polar.out": [
-        "polar",
     ],
     "no kernel: unique_dim": [
         "unique",

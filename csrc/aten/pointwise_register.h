@@ -13,7 +13,11 @@ struct Unary {
     at::Tensor out;
     return ops::unary(entry, out, a);
   }
-  static at::Tensor& in_place(at::Tensor& a) { return ops::unary(entry, a, a); }
+  static at::Tensor& in_place(at::Tensor& a) {
+    if constexpr (entry.id == ops::unary_entry::abs.id)
+      TORCH_CHECK(!a.is_complex(), "In-place abs is not supported for complex tensors.");
+    return ops::unary(entry, a, a);
+  }
   static at::Tensor& out(const at::Tensor& a, at::Tensor& out) { return ops::unary(entry, out, a); }
 };
 

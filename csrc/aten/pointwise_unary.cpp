@@ -21,7 +21,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("bitwise_not.out", ops::bitwise_not_out));
   m.impl(ROW("round.decimals_out", ops::round_decimals_out));
   m.impl(ROW("nan_to_num.out", ops::nan_to_num_out));
-  m.impl(ROW("conj_physical_", ops::conj_physical_));
   m.impl(ROW("angle", ops::angle));
   m.impl(ROW("angle.out", ops::angle_out));
   m.impl(ROW("logit", ops::logit));

@@ -23,12 +23,16 @@ enum class DType : uint8_t {
   raw4 = AULE_DT_RAW4,
   raw8 = AULE_DT_RAW8,
   raw16 = AULE_DT_RAW16,
+  c64 = AULE_DT_C64,
+  c128 = AULE_DT_C128,
+  c32 = AULE_DT_C32,
 };
 
 constexpr size_t dtype_size(DType t) {
   switch (t) {
     case DType::f32:
     case DType::i32:
+    case DType::c32:
     case DType::raw4: return 4;
     case DType::f16:
     case DType::bf16:
@@ -36,7 +40,9 @@ constexpr size_t dtype_size(DType t) {
     case DType::raw2: return 2;
     case DType::f64:
     case DType::i64:
+    case DType::c64:
     case DType::raw8: return 8;
+    case DType::c128:
     case DType::raw16: return 16;
     default: return 1;
   }
@@ -44,5 +50,6 @@ constexpr size_t dtype_size(DType t) {
 constexpr bool is_floating(DType t) {
   return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64;
 }
+constexpr bool is_complex(DType t) { return t == DType::c64 || t == DType::c128 || t == DType::c32; }
 
 }  // namespace aule

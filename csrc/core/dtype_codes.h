@@ -15,6 +15,10 @@
 #define AULE_DT_RAW4 12
 #define AULE_DT_RAW8 13
 #define AULE_DT_RAW16 14
+/* Complex numbers: the real part, then the imaginary one, of two float32, float64, float16. */
+#define AULE_DT_C64 15
+#define AULE_DT_C128 16
+#define AULE_DT_C32 17
 
 /* Codes that a kernel writes to the device's error record (see shaders/common/errors.glsl). */
 #define AULE_ERR_NONE 0

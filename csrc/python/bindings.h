@@ -22,8 +22,9 @@ inline c10::DeviceIndex index_of(int device) {
 // For descriptions of problems in words: throws for other names.
 inline DType dtype_named(const std::string& name) {
   static const std::map<std::string, DType> kNames = {
-      {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f64", DType::f64}, {"i8", DType::i8},
-      {"u8", DType::u8},   {"i16", DType::i16}, {"i32", DType::i32},   {"i64", DType::i64}, {"b8", DType::b8}};
+      {"f32", DType::f32}, {"f16", DType::f16},   {"bf16", DType::bf16}, {"f64", DType::f64}, {"i8", DType::i8},
+      {"u8", DType::u8},   {"i16", DType::i16},   {"i32", DType::i32},   {"i64", DType::i64}, {"b8", DType::b8},
+      {"c64", DType::c64}, {"c128", DType::c128}, {"c32", DType::c32}};
   return kNames.at(name);
 }
 

@@ -1,5 +1,5 @@
-// The arithmetic type T of a variant (axis C: raw, float, int, int64, double, double_bits) and its loads and stores.
-// Include after vec8.glsl.
+// The arithmetic type T of a variant (axis C: raw, float, int, int64, double, double_bits; of complex numbers vec2 and
+// dvec2) and its loads and stores. Include after vec8.glsl.
 #ifdef C_raw
 #define T uvec4
 #define load_T load_raw
@@ -45,4 +45,20 @@ T scalar_T(uint64_t bits) { return packDouble2x32(unpackUint2x32(bits)); }
 #define unpack_T unpack_double_bits
 #define pack_T pack_double_bits
 T scalar_T(uint64_t bits) { return bits; }
+#endif
+#if defined(C_vec2) || defined(C_dvec2)
+#include "common/complex.glsl"
+#define load_T load_complex
+#define store_T store_complex
+#define unpack_T unpack_complex
+#define pack_T pack_complex
+#ifdef C_dvec2
+#define T dvec2
+T scalar_T(uint64_t re, uint64_t im) {
+  return dvec2(packDouble2x32(unpackUint2x32(re)), packDouble2x32(unpackUint2x32(im)));
+}
+#else
+#define T vec2
+T scalar_T(uint64_t re, uint64_t im) { return uintBitsToFloat(uvec2(uint(re), uint(im))); }
+#endif
 #endif

@@ -27,9 +27,9 @@ uint float_to_bf16(float x) {
   return mix(0x7fc00000u, u + (0x7fffu + bitfieldExtract(u, 16, 1)), is_number) >> 16;
 }
 
-// float64 arithmetic exists only in variants with the axis value C=double, which have
+// float64 arithmetic exists only in variants with the axis value C=double or C=dvec2, which have
 // `#pragma aule feature float64 if C=double`.
-#if defined(C_double) && !defined(AULE_DOUBLE)
+#if (defined(C_double) || defined(C_dvec2)) && !defined(AULE_DOUBLE)
 #define AULE_DOUBLE
 #endif
 #ifdef AULE_DOUBLE

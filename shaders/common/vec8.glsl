@@ -8,13 +8,17 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64Ref { uin
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer U64x2Ref { u64vec2 v; };
 
 int dtype_bytes(int dt) {
-  if (dt == AULE_DT_F64 || dt == AULE_DT_I64 || dt == AULE_DT_RAW8) return 8;
-  if (dt == AULE_DT_F32 || dt == AULE_DT_I32 || dt == AULE_DT_RAW4) return 4;
+  if (dt == AULE_DT_F64 || dt == AULE_DT_I64 || dt == AULE_DT_RAW8 || dt == AULE_DT_C64) return 8;
+  if (dt == AULE_DT_F32 || dt == AULE_DT_I32 || dt == AULE_DT_RAW4 || dt == AULE_DT_C32) return 4;
   if (dt == AULE_DT_F16 || dt == AULE_DT_BF16 || dt == AULE_DT_I16 || dt == AULE_DT_RAW2) return 2;
-  return dt == AULE_DT_RAW16 ? 16 : 1;
+  return dt == AULE_DT_RAW16 || dt == AULE_DT_C128 ? 16 : 1;
 }
 
+#ifdef C_dvec2
+#define VEC_WORDS (4 * VEC_ELEMS)
+#else
 #define VEC_WORDS (2 * VEC_ELEMS)
+#endif
 struct Words {
   uint w[VEC_WORDS];
 };

@@ -5,26 +5,26 @@
 // INTERLEAVED (operands of one element size): neighbouring invocations take neighbouring 16 bytes, although VEC_ELEMS
 // elements have 32 or 64.
 // What was tried, and what it gave: docs/ladders/dense.md
+#include "pointwise/operands.glsl"
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];
-  uint64_t value[ARITY];   // of operands by value
-  uint64_t scalar[3];      // s0, s1, s2, as bits of T
+  uint64_t value[VALUE_WORDS];    // of operands by value, as bits of T
+  uint64_t scalar[SCALAR_WORDS];  // s0, s1, s2
   uint n;
 };
 #include "common/params.glsl"
 
-#include "pointwise/operands.glsl"
 layout(constant_id = 9) const bool SKIPS_CHECKS = false;
 layout(constant_id = 10) const bool INTERLEAVED = false;
 #define LOCAL 128
 layout(local_size_x = LOCAL) in;
 #include "common/indexing.glsl"
 
-T[VEC_ELEMS] load_operand(uint64_t base, uint64_t value, uint64_t first, uint count, int dt, int mode) {
+T[VEC_ELEMS] load_operand(uint64_t base, T value, uint64_t first, uint count, int dt, int mode) {
   T x[VEC_ELEMS];
   if (mode == 2) {
-    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = scalar_T(value);
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = value;
   } else if (mode == 1 && count == uint(VEC_ELEMS)) {
     Words w = load_words(base + first * dtype_bytes(dt), VEC_ELEMS * dtype_bytes(dt));
     [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = unpack_T(w, i, dt);
@@ -44,12 +44,12 @@ uint64_t piece(uint64_t base, uint first, int bytes, int q) {
   return base + uint64_t(first + lane * VEC_ELEMS) * bytes + q * 16u;
 }
 
-T[VEC_ELEMS] load_block(uint64_t base, uint64_t value, uint first, int dt, int mode) {
+T[VEC_ELEMS] load_block(uint64_t base, T value, uint first, int dt, int mode) {
   const int bytes = dtype_bytes(dt);
   T x[VEC_ELEMS];
   Words r;
   if (mode == 2) {
-    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = scalar_T(value);
+    [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = value;
     return x;
   }
   if (VEC_ELEMS * bytes < 16) {
@@ -92,12 +92,12 @@ void store_block(uint64_t base, uint first, int dt, T x[VEC_ELEMS], bool halves)
 }
 
 void whole(uint first) {
-  T a[VEC_ELEMS] = load_block(p.in_[0], p.value[0], first, A_DTYPE, A_MODE);
+  T a[VEC_ELEMS] = load_block(p.in_[0], VALUE(0), first, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[VEC_ELEMS] = load_block(p.in_[1], p.value[1], first, B_DTYPE, B_MODE);
+  T b[VEC_ELEMS] = load_block(p.in_[1], VALUE(1), first, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[VEC_ELEMS] = load_block(p.in_[2], p.value[2], first, C_DTYPE, C_MODE);
+  T c[VEC_ELEMS] = load_block(p.in_[2], VALUE(2), first, C_DTYPE, C_MODE);
 #endif
   [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) a[i] = APPLY(i);
   store_block(p.out_, first, OUT_DTYPE, a, OUT_DTYPE == AULE_DT_F16 && packs_halves());
@@ -106,12 +106,12 @@ void whole(uint first) {
 void part(uint64_t first) {
   if (first >= uint64_t(p.n)) return;
   uint count = uint(lesser(uint64_t(VEC_ELEMS), uint64_t(p.n) - first));
-  T a[VEC_ELEMS] = load_operand(p.in_[0], p.value[0], first, count, A_DTYPE, A_MODE);
+  T a[VEC_ELEMS] = load_operand(p.in_[0], VALUE(0), first, count, A_DTYPE, A_MODE);
 #if ARITY > 1
-  T b[VEC_ELEMS] = load_operand(p.in_[1], p.value[1], first, count, B_DTYPE, B_MODE);
+  T b[VEC_ELEMS] = load_operand(p.in_[1], VALUE(1), first, count, B_DTYPE, B_MODE);
 #endif
 #if ARITY > 2
-  T c[VEC_ELEMS] = load_operand(p.in_[2], p.value[2], first, count, C_DTYPE, C_MODE);
+  T c[VEC_ELEMS] = load_operand(p.in_[2], VALUE(2), first, count, C_DTYPE, C_MODE);
 #endif
   [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) a[i] = APPLY(i);
   if (OUT_MODE == 1 && count == uint(VEC_ELEMS)) {
@@ -125,9 +125,7 @@ void part(uint64_t first) {
 }
 
 void main() {
-  s0 = scalar_T(p.scalar[0]);
-  s1 = scalar_T(p.scalar[1]);
-  s2 = scalar_T(p.scalar[2]);
+  LOAD_SCALARS
   const uint first = linear_group() * uint(LOCAL * VEC_ELEMS);
   if (SKIPS_CHECKS && first + uint(LOCAL * VEC_ELEMS) <= p.n) {  // fits 32 bits: the host splits longer tensors
     whole(first);

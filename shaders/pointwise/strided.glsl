@@ -1,11 +1,12 @@
 // Operands of any strides over up to 8 dimensions, dimension 0 the fastest in out; strides in elements, 32 bits.
 // One invocation computes VEC_ELEMS elements along dimension 0, which share the divisions.
 // MODE of an operand: 0 strided, 1 packed along dimension 0, 2 by value in the params, 3 constant along dimension 0.
+#include "pointwise/operands.glsl"
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];
-  uint64_t value[ARITY];
-  uint64_t scalar[3];
+  uint64_t value[VALUE_WORDS];
+  uint64_t scalar[SCALAR_WORDS];
   uint vecs;      // of VEC_ELEMS elements along dimension 0, times the other dimensions
   uint row_vecs;  // along dimension 0
   uint ndim;
@@ -16,13 +17,18 @@ struct Params {
 
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
-#include "pointwise/operands.glsl"
+
+#ifdef ONE_BY_ONE
+T load_one(int k, uint first, uint i, int dt, int mode) {
+  return mode == 2 ? VALUE(k) : load_T(p.in_[k], uint64_t(first + i * p.strides[8 * (k + 1)]), dt);
+}
+#endif
 
 T[VEC_ELEMS] load_operand(int k, uint first, uint count, int dt, int mode) {
   T x[VEC_ELEMS];
   uint64_t base = p.in_[k];
   if (mode == 2 || mode == 3) {
-    T v = mode == 2 ? scalar_T(p.value[k]) : load_T(base, uint64_t(first), dt);
+    T v = mode == 2 ? VALUE(k) : load_T(base, uint64_t(first), dt);
     [[unroll]] for (int i = 0; i < VEC_ELEMS; ++i) x[i] = v;
   } else if (mode == 1 && count == uint(VEC_ELEMS)) {
     Words w = load_words(base + uint64_t(first) * dtype_bytes(dt), VEC_ELEMS * dtype_bytes(dt));
@@ -50,15 +56,18 @@ void main() {
     [[unroll]] for (int k = 0; k <= ARITY; ++k) at[k] += i * p.strides[8 * k + int(d)];
     rest = next;
   }
-  s0 = scalar_T(p.scalar[0]);
-  s1 = scalar_T(p.scalar[1]);
-  s2 = scalar_T(p.scalar[2]);
+  LOAD_SCALARS
   uint out_step = p.strides[0];
 #ifdef ONE_BY_ONE
-  uint step = p.strides[8];
-  for (uint i = 0; i < count; ++i)
-    store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE,
-        apply(load_T(p.in_[0], uint64_t(at[1] + i * step), A_DTYPE)));
+  for (uint i = 0; i < count; ++i) {
+    const T a = load_one(0, at[1], i, A_DTYPE, A_MODE);
+#if ARITY > 1
+    const T b = load_one(1, at[2], i, B_DTYPE, B_MODE);
+    store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE, apply(a, b));
+#else
+    store_T(p.out_, uint64_t(at[0] + i * out_step), OUT_DTYPE, apply(a));
+#endif
+  }
 #else
   T a[VEC_ELEMS] = load_operand(0, at[1], count, A_DTYPE, A_MODE);
 #if ARITY > 1

@@ -46,6 +46,7 @@ DTYPES = {
     "int8_t": "i8", "i8": "i8", "uint8_t": "u8", "u8": "u8", "int16_t": "i16", "i16": "i16",
     "int": "i32", "int32_t": "i32", "i32": "i32", "int64_t": "i64", "i64": "i64", "bool": "b8", "b8": "b8",
     "raw1": "raw1", "raw2": "raw2", "raw4": "raw4", "raw8": "raw8", "raw16": "raw16",
+    "vec2": "c64", "dvec2": "c128",
 }  # fmt: skip
 
 

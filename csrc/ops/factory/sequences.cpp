@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -107,6 +108,17 @@ at::Tensor& write_steps(const char* op, int64_t n, const at::Scalar& start, cons
   return write(op, out, s);
 }
 
+// The real and the imaginary parts are sequences of their own.
+at::Tensor& complex_linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, at::Tensor& out) {
+  at::native::resize_output(out, {steps});
+  const auto first = start.toComplexDouble(), last = end.toComplexDouble();
+  const at::Tensor parts = at::view_as_real(out);
+  at::Tensor real = parts.select(-1, 0), imaginary = parts.select(-1, 1);
+  linspace_out(first.real(), last.real(), steps, real);
+  linspace_out(first.imag(), last.imag(), steps, imaginary);
+  return out;
+}
+
 }  // namespace
 
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
@@ -137,7 +149,7 @@ at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::
 at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, at::Tensor& out) {
   const char* op = "linspace";
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex(), op, ": complex sequences are not supported on aule");
+  if (out.is_complex()) return complex_linspace_out(start, end, steps, out);
   at::native::resize_output(out, {steps});
   Sequence s{Kind::linear, endpoint(start, out), 0, endpoint(end, out)};
   if (steps == 1)

@@ -4,25 +4,20 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ScalarOps.h>
 
 #include "ops/copy/kernels.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/tensor/contiguous_out.h"
 
 namespace aule::ops {
 
-namespace {
-Scalars real(const at::Scalar& factor) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!factor.isComplex(), "complex factors are not implemented on device aule");
-  return {factor};
-}
-}  // namespace
-
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_entry::add, out, self, other, real(alpha));
+  return binary(binary_entry::add, out, self, other, {alpha});
 }
 at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -35,7 +30,7 @@ at::Tensor& add_(at::Tensor& self, const at::Tensor& other, const at::Scalar& al
 at::Tensor& sub_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   at::native::sub_check(self, other);
   at::native::alpha_check(at::result_type(self, other), alpha);
-  return binary(binary_entry::sub, out, self, other, real(alpha));
+  return binary(binary_entry::sub, out, self, other, {alpha});
 }
 at::Tensor sub(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   at::Tensor out;
@@ -90,23 +85,43 @@ at::Tensor pow(const at::Tensor& self, const at::Tensor& exponent) {
   return ops::pow_out(self, exponent, out);
 }
 
+namespace {
+
+// The entry that computes x^e more exactly than a power does, or null.
+const Entry* entry_of_power(double e) {
+  return e == 2      ? &unary_entry::square
+         : e == 3    ? &unary_entry::cube
+         : e == 0.5  ? &unary_entry::sqrt
+         : e == -0.5 ? &unary_entry::rsqrt
+         : e == -1   ? &unary_entry::reciprocal
+         : e == -2   ? &unary_entry::inverse_square
+                     : nullptr;
+}
+
+at::Tensor& complex_pow_out(const at::Tensor& self, const at::Scalar& exponent, at::Tensor& out) {
+  const at::Tensor base = self.to(at::result_type(self, exponent));
+  if (exponent.equal(0.0) || exponent.equal(1.0)) {
+    const at::Tensor result = exponent.equal(0.0) ? at::ones_like(base) : base.clone();
+    return out.defined() ? hand_over(result, out) : out = result;
+  }
+  const c10::complex<double> e = exponent.toComplexDouble();
+  const Entry* entry = e.imag() == 0 ? entry_of_power(e.real()) : nullptr;
+  if (entry != nullptr) return unary(*entry, out, base);
+  return binary(binary_entry::pow_float, Rule::same, out, base, at::native::wrapped_scalar_tensor(exponent));
+}
+
+}  // namespace
+
 at::Tensor& pow_tensor_scalar_out(const at::Tensor& self, const at::Scalar& exponent, at::Tensor& out) {
   const c10::ScalarType common = at::result_type(self, exponent);
+  if (c10::isComplexType(common)) return complex_pow_out(self, exponent, out);
   if (!c10::isFloatingType(common)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!exponent.isComplex(), "pow: complex exponents are not implemented on device aule");
     TORCH_CHECK(!c10::isIntegralType(common, true) || exponent.toLong() >= 0,
                 "Integers to negative integer powers are not allowed.");
     return ops::pow_out(self, at::native::wrapped_scalar_tensor(exponent), out);
   }
-  const double e = exponent.toDouble();
-  const Entry* entry = e == 2      ? &unary_entry::square
-                       : e == 3    ? &unary_entry::cube
-                       : e == 0.5  ? &unary_entry::sqrt
-                       : e == -0.5 ? &unary_entry::rsqrt
-                       : e == -1   ? &unary_entry::reciprocal
-                       : e == -2   ? &unary_entry::inverse_square
-                                   : &unary_entry::pow_scalar;
-  return unary(*entry, out, self, {exponent});
+  const Entry* entry = entry_of_power(exponent.toDouble());
+  return unary(entry != nullptr ? *entry : unary_entry::pow_scalar, out, self, {exponent});
 }
 at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent) {
   at::Tensor out;
@@ -114,6 +129,10 @@ at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent)
 }
 at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, at::Tensor& out) {
   const c10::ScalarType common = at::result_type(exponent, self);
+  if (c10::isComplexType(common) && self.equal(1.0)) {
+    at::native::resize_output(out, exponent.sizes());
+    return out.fill_(1);
+  }
   if (!c10::isFloatingType(common)) return ops::pow_out(at::native::wrapped_scalar_tensor(self), exponent, out);
   return unary(unary_entry::scalar_pow, out, exponent, {self});
 }
@@ -121,7 +140,7 @@ at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, a
 at::Tensor& lerp_scalar_out(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == end.scalar_type(), "lerp: expected dtype ", self.scalar_type(),
               " for `end`, but got dtype ", end.scalar_type());
-  return binary(binary_entry::lerp_scalar, Rule::same, out, self, end, real(weight));
+  return binary(binary_entry::lerp_scalar, Rule::same, out, self, end, {weight});
 }
 at::Tensor lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
   at::Tensor out;
@@ -138,7 +157,7 @@ at::Tensor& lerp_tensor_out(const at::Tensor& self, const at::Tensor& end, const
 
 at::Tensor& addcmul_out(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
                         const at::Scalar& value, at::Tensor& out) {
-  return ternary(ternary_entry::addcmul, out, self, tensor1, tensor2, real(value));
+  return ternary(ternary_entry::addcmul, out, self, tensor1, tensor2, {value});
 }
 at::Tensor& addcmul_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcmul_out(self, tensor1, tensor2, value, self);
@@ -148,7 +167,7 @@ at::Tensor& addcdiv_out(const at::Tensor& self, const at::Tensor& tensor1, const
   TORCH_CHECK(
       !(c10::isIntegralType(tensor1.scalar_type(), true) && c10::isIntegralType(tensor2.scalar_type(), true)),
       "addcdiv: integer division is not supported; use (value * trunc(tensor1 / tensor2) + self) or true division");
-  return ternary(ternary_entry::addcdiv, out, self, tensor1, tensor2, real(value));
+  return ternary(ternary_entry::addcdiv, out, self, tensor1, tensor2, {value});
 }
 at::Tensor& addcdiv_(at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2, const at::Scalar& value) {
   return ops::addcdiv_out(self, tensor1, tensor2, value, self);

@@ -13,6 +13,29 @@ enum class Rule : uint8_t {
 // The arithmetic types that an entry has.
 enum Arithmetic : uint8_t { kInFloat = 1, kInDouble = 2, kInInt = 4 };
 
+// Whether an entry has complex arithmetic, by a row of complex_ops.def: in the kernels that all share, or in those of
+// long functions.
+enum class Complex : uint8_t { none, common, special };
+constexpr Complex complex_of(int arity, int id) {
+#define COMPLEX_UNARY(number, ...) \
+  if (arity == 1 && id == number) return Complex::common;
+#define COMPLEX_UNARY_SPECIAL(number, ...) \
+  if (arity == 1 && id == number) return Complex::special;
+#define COMPLEX_BINARY(number, ...) \
+  if (arity == 2 && id == number) return Complex::common;
+#define COMPLEX_BINARY_SPECIAL(number, ...) \
+  if (arity == 2 && id == number) return Complex::special;
+#define COMPLEX_TERNARY(number, ...) \
+  if (arity == 3 && id == number) return Complex::common;
+#include "pointwise/complex_ops.def"
+#undef COMPLEX_UNARY
+#undef COMPLEX_UNARY_SPECIAL
+#undef COMPLEX_BINARY
+#undef COMPLEX_BINARY_SPECIAL
+#undef COMPLEX_TERNARY
+  return Complex::none;
+}
+
 struct Entry {
   const char* name;
   uint16_t id;
@@ -20,6 +43,7 @@ struct Entry {
   Rule rule;
   uint8_t arithmetic;
   bool special = false;  // an entry of the kernel unary_special
+  Complex complex = complex_of(arity, id);
 };
 
 namespace unary_entry {

@@ -3,6 +3,7 @@
 #include <ATen/TensorIterator.h>
 
 #include <bit>
+#include <type_traits>
 
 #include "kernels_pointwise.gen.h"
 #include "ops/pointwise/plan.h"
@@ -12,6 +13,11 @@
 namespace aule::ops {
 
 DType arithmetic_of(const Entry& entry, c10::ScalarType common) {
+  if (c10::isComplexType(common)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(entry.complex != Complex::none, entry.name, ": not implemented for ", common,
+                                " on device aule");
+    return common == at::kComplexDouble ? DType::c128 : DType::c64;
+  }
   DType c;
   uint8_t needs;
   switch (common) {
@@ -54,6 +60,22 @@ uint64_t encode(double real, int64_t integer, DType c) {
   }
 }
 
+// Bits of a number in the params: real ones take the first word, complex ones both.
+using Value = std::array<uint64_t, 2>;
+
+Value encode_complex(c10::complex<double> z, DType c) {
+  if (c == DType::c128) return {std::bit_cast<uint64_t>(z.real()), std::bit_cast<uint64_t>(z.imag())};
+  return {std::bit_cast<uint32_t>(static_cast<float>(z.real())), std::bit_cast<uint32_t>(static_cast<float>(z.imag()))};
+}
+
+Value encode_complex_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c, bool compares) {
+  c10::complex<double> z = at::Tensor(t).item().toComplexDouble();
+  if (compares && common == at::kComplexHalf)
+    z = {static_cast<float>(static_cast<c10::Half>(static_cast<float>(z.real()))),
+         static_cast<float>(static_cast<c10::Half>(static_cast<float>(z.imag())))};
+  return encode_complex(z, c);
+}
+
 // A 0-dim CPU tensor as bits of the arithmetic type, by way of the common dtype as on the CPU.
 uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DType c, bool compares) {
   const void* data = t.const_data_ptr();
@@ -65,7 +87,7 @@ uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DTyp
     case at::kBool: integer = *static_cast<const bool*>(data), real = static_cast<double>(integer); break;
     default: {
       const c10::Scalar s = at::Tensor(t).item();
-      TORCH_CHECK_NOT_IMPLEMENTED(!s.isComplex(), "complex scalars are not implemented on device aule");
+      TORCH_CHECK_NOT_IMPLEMENTED(!s.isComplex(), "complex scalars beside ", common, " on device aule");
       real = s.toDouble();
       integer = s.isFloatingPoint() ? static_cast<int64_t>(real) : s.toLong();
     }
@@ -76,6 +98,19 @@ uint64_t encode_cpu_scalar(const at::TensorBase& t, c10::ScalarType common, DTyp
     real = static_cast<float>(static_cast<c10::BFloat16>(static_cast<float>(real)));
   return encode(real, narrowed(integer, real, common), c);
 }
+
+// The rows of complex_ops.def have the ids of these entries.
+#define COMPLEX_UNARY(number, name, ...) static_assert(unary_entry::name.id == number);
+#define COMPLEX_UNARY_SPECIAL COMPLEX_UNARY
+#define COMPLEX_BINARY(number, name, ...) static_assert(binary_entry::name.id == number);
+#define COMPLEX_BINARY_SPECIAL COMPLEX_BINARY
+#define COMPLEX_TERNARY(number, name, ...) static_assert(ternary_entry::name.id == number);
+#include "pointwise/complex_ops.def"
+#undef COMPLEX_UNARY
+#undef COMPLEX_UNARY_SPECIAL
+#undef COMPLEX_BINARY
+#undef COMPLEX_BINARY_SPECIAL
+#undef COMPLEX_TERNARY
 
 // True if float64 has the entry by integer code, for a device without float64.
 constexpr bool in_double_bits(const Entry& entry) {
@@ -112,8 +147,8 @@ struct Call {
   CommandStream& stream;
   const Entry& entry;
   PointwiseProblem<N> problem;
-  std::array<uint64_t, N> values{};  // of operands that are by value
-  std::array<uint64_t, 3> scalars{};
+  std::array<Value, N> values{};  // of operands that are by value
+  std::array<Value, 3> scalars{};
 
   // What all kernels have. Operand k has `elems(k)` elements from the first to the last.
   template <class Params, class Spec, class Elems>
@@ -123,7 +158,7 @@ struct Call {
       const PointwiseOperand& o = problem.operands[k];
       set_operand(spec, k, o.dtype, modes[k]);
       if (k > 0 && o.by_value) {
-        p.value[k - 1] = values[k];
+        put<Params>(p.value, k - 1, values[k]);
         continue;
       }
       const uint64_t size = dtype_size(o.dtype), address = o.address + static_cast<uint64_t>(offsets[k]) * size,
@@ -133,7 +168,19 @@ struct Call {
       else
         p.in_[k - 1] = args.read(address, bytes);
     }
-    std::copy(scalars.begin(), scalars.end(), p.scalar);
+    constexpr size_t kScalars = kIsComplex<Params> ? 1 : 3;  // no complex entry has more
+    for (size_t i = 0; i < kScalars; ++i) put<Params>(p.scalar, i, scalars[i]);
+  }
+
+  // Complex numbers take two words each in the params of their kernels.
+  template <class Params>
+  static constexpr bool kIsComplex = std::extent_v<decltype(Params::value)> == 2 * (N - 1);
+  template <class Params>
+  static void put(uint64_t* slots, size_t i, const Value& value) {
+    if constexpr (kIsComplex<Params>)
+      std::copy(value.begin(), value.end(), slots + 2 * i);
+    else
+      slots[i] = value[0];
   }
 
   template <class Params, class Spec>
@@ -186,9 +233,27 @@ struct Call {
     }
   }
 
+  void launch_complex(const PointwisePlan<N>& plan, const StridedShape<N>& piece,
+                      const std::array<int64_t, N>& offsets) const {
+    const DType c = problem.arithmetic;
+    if (plan.form == PointwiseForm::dense) {
+      if constexpr (N == 2) launch_dense(kernel::unary_complex(c), plan, piece.sizes[0], offsets);
+      if constexpr (N == 3) launch_dense(kernel::binary_complex(c), plan, piece.sizes[0], offsets);
+      if constexpr (N == 4) launch_dense(kernel::ternary_complex(c), plan, piece.sizes[0], offsets);
+    } else if (plan.form == PointwiseForm::special) {
+      if constexpr (N == 2) launch_strided(kernel::unary_complex_special(c), plan, piece, offsets);
+      if constexpr (N == 3) launch_strided(kernel::binary_complex_special(c), plan, piece, offsets);
+    } else {
+      if constexpr (N == 2) launch_strided(kernel::unary_complex_strided(c), plan, piece, offsets);
+      if constexpr (N == 3) launch_strided(kernel::binary_complex_strided(c), plan, piece, offsets);
+      if constexpr (N == 4) launch_strided(kernel::ternary_complex_strided(c), plan, piece, offsets);
+    }
+  }
+
   void launch_plan(const PointwisePlan<N>& plan, const StridedShape<N>& piece,
                    const std::array<int64_t, N>& offsets) const {
     const DType c = problem.arithmetic;
+    if (is_complex(c)) return launch_complex(plan, piece, offsets);
     if (plan.simd_elems != 0) {
       if constexpr (N == 2) launch_simd(kernel::unary_simd(), plan, offsets);
       if constexpr (N == 3) launch_simd(kernel::binary_simd(), plan, offsets);
@@ -223,13 +288,24 @@ void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType commo
   const at::TensorBase& out = iter.tensor_base(0);
   DType c = arithmetic_of(entry, common);  // first, so that an empty complex tensor is refused, too
   if (iter.numel() == 0) return;
-  if (out.scalar_type() == at::kDouble && c != DType::f64) c = arithmetic_of(entry, at::kDouble);
+  if (is_complex(c)) {
+    if (c10::toRealValueType(out.scalar_type()) == at::kDouble) c = DType::c128;
+  } else if (out.scalar_type() == at::kDouble && c != DType::f64) {
+    c = arithmetic_of(entry, at::kDouble);
+  }
   const DeviceProfile& profile = profile_of(out.device().index());
+  TORCH_CHECK_NOT_IMPLEMENTED(c != DType::c128 || profile.float64, entry.name,
+                              ": this device has no float64 arithmetic");
   TORCH_CHECK_NOT_IMPLEMENTED(!computes_in_double_bits(profile, c) || in_double_bits(entry), entry.name,
                               ": this device has no float64 arithmetic");
-  Call<N> call{current(out.device().index()), entry, {c, entry.special, {}}};
-  for (int i = 0; i < scalars.size(); ++i)
-    call.scalars[i] = encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c);
+  const bool special = is_complex(c) ? entry.complex == Complex::special : entry.special;
+  Call<N> call{current(out.device().index()), entry, {c, special, {}}};
+  for (int i = 0; i < scalars.size(); ++i) {
+    if (is_complex(c))
+      call.scalars[i] = encode_complex(scalars.complex(i), c);
+    else
+      call.scalars[i] = {encode(scalars.real(i), narrowed(scalars.integer(i), scalars.real(i), common), c)};
+  }
 
   StridedShape<N> shape;
   shape.ndim = std::max(iter.ndim(), 1);
@@ -240,15 +316,19 @@ void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType commo
     const at::TensorBase& t = iter.tensor_base(k);
     o.by_value = k > 0 && iter.is_cpu_scalar(k);
     if (o.by_value) {
-      call.values[k] = encode_cpu_scalar(t, common, c, entry.rule == Rule::to_bool);
+      const bool compares = entry.rule == Rule::to_bool;
+      if (is_complex(c))
+        call.values[k] = encode_complex_cpu_scalar(t, common, c, compares);
+      else
+        call.values[k] = {encode_cpu_scalar(t, common, c, compares)};
       o.dtype = DType::f32;                 // not read; one dtype for all, so that they share a pipeline
       shape.strides[k] = shape.strides[0];  // the output's, so that this operand prevents no merge of dimensions
       continue;
     }
-    o.dtype = dtype_of(t.scalar_type(), entry.name);
+    o.dtype = real_or_complex_dtype_of(t.scalar_type(), entry.name);
     o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
-    TORCH_INTERNAL_ASSERT(o.dtype != DType::f64 || c == DType::f64, entry.name, ": float64 operand in ", common,
-                          " arithmetic");
+    TORCH_INTERNAL_ASSERT((o.dtype != DType::f64 && o.dtype != DType::c128) || c == DType::f64 || c == DType::c128,
+                          entry.name, ": float64 operand in ", common, " arithmetic");
     if (iter.ndim() == 0) shape.strides[k][0] = 1;
     const auto strides = iter.strides(k);
     for (int i = 0; i < iter.ndim(); ++i) shape.strides[k][i] = strides[i] / static_cast<int64_t>(dtype_size(o.dtype));

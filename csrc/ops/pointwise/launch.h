@@ -20,19 +20,24 @@ class Scalars {
   Scalars() = default;
   Scalars(std::initializer_list<c10::Scalar> values) {
     for (const c10::Scalar& v : values) {
-      if (v.isFloatingPoint() || v.isComplex()) {
+      if (v.isComplex()) {
+        complex_[count_] = v.toComplexDouble();
+        real_[count_] = complex_[count_].real();  // not read: only complex arithmetic takes a complex number
+      } else if (v.isFloatingPoint()) {
         real_[count_] = v.toDouble();
         integer_[count_] = whole(real_[count_]);
       } else {
         integer_[count_] = v.toLong();
         real_[count_] = static_cast<double>(integer_[count_]);
       }
+      if (!v.isComplex()) complex_[count_] = real_[count_];
       ++count_;
     }
   }
   int size() const { return count_; }
   double real(int i) const { return real_[i]; }
   int64_t integer(int i) const { return integer_[i]; }
+  c10::complex<double> complex(int i) const { return complex_[i]; }
 
  private:
   static int64_t whole(double x) {  // saturates, so that clamp may have infinite bounds
@@ -43,6 +48,7 @@ class Scalars {
   int count_ = 0;
   double real_[3] = {};
   int64_t integer_[3] = {};
+  c10::complex<double> complex_[3] = {};
 };
 
 // The type that the entry's kernel computes in for operands of dtype `common`. Throws if there is no such type.

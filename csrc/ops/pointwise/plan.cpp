@@ -7,6 +7,7 @@ namespace aule::ops {
 namespace {
 
 static_assert(kSimdElems == 4 * 8 * kDenseVec);
+constexpr int kComplexVec = 4;         // elements of one invocation of a dense complex kernel
 constexpr int64_t kSimdMin = 1 << 16;  // fewer elements are not worth a pipeline of their own
 
 template <int N>
@@ -37,7 +38,7 @@ PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwisePro
     plan.simd_elems = elems / kSimdElems * kSimdElems;
     elems -= plan.simd_elems;
   }
-  const int vec = dense ? kDenseVec : kStridedVec;
+  const int dense_vec = is_complex(problem.arithmetic) ? kComplexVec : kDenseVec, vec = dense ? dense_vec : kStridedVec;
   bool all_packed = true, same_size = true;
   const size_t out_size = dtype_size(problem.operands[0].dtype);
   for (size_t k = 0; k < N; ++k) {
@@ -57,10 +58,10 @@ PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwisePro
     plan.groups = ceil_div(strided_vecs(piece), kStridedLocal);
     return plan;
   }
-  constexpr int64_t kGroup = kDenseVec * kDenseLocal;
-  plan.skips_checks = !profile.is_software() && all_packed && elems < (int64_t{1} << 31) - kGroup;
+  const int64_t group = dense_vec * kDenseLocal;
+  plan.skips_checks = !profile.is_software() && all_packed && elems < (int64_t{1} << 31) - group;
   plan.interleaved = plan.skips_checks && same_size && out_size >= 2;
-  plan.groups = ceil_div(static_cast<uint64_t>(elems), kGroup);
+  plan.groups = ceil_div(static_cast<uint64_t>(elems), static_cast<uint64_t>(group));
   return plan;
 }
 

@@ -30,11 +30,11 @@ struct PointwiseOperand {
 template <int N>
 struct PointwiseProblem {
   DType arithmetic = DType::f32;
-  bool is_special = false;  // an entry of unary_special.comp
+  bool is_special = false;  // an entry of a kernel of long functions
   std::array<PointwiseOperand, N> operands;
 };
 
-// Kernels: *.comp for dense operands, *_strided.comp, unary_special.comp, *_double_bits.comp.
+// Kernels: *.comp for dense operands, *_strided.comp, *_special.comp, *_double_bits.comp, and those of complex numbers.
 enum class PointwiseForm : uint8_t { dense, strided, special, double_bits };
 
 // Of a piece.

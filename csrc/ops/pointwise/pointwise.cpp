@@ -14,6 +14,10 @@ namespace {
 // True if a kernel that computes on `common` may load `from`: its load then gives the same value as a cast.
 bool loads_as(c10::ScalarType from, c10::ScalarType common) {
   if (from == common || from == at::kBool) return true;
+  if (c10::isComplexType(from) && !c10::isComplexType(common)) return false;
+  if (common == at::kComplexDouble) return true;
+  if (common == at::kComplexFloat) return from != at::kDouble && from != at::kComplexDouble;
+  if (common == at::kComplexHalf) return from == at::kHalf || from == at::kByte || from == at::kChar;
   if (common == at::kFloat || common == at::kDouble) return from != at::kDouble;
   const bool small = from == at::kByte || from == at::kChar;
   if (c10::isFloatingType(common)) return small;  // float16 and bfloat16
@@ -34,12 +38,30 @@ const at::Tensor& settle(const at::Tensor& t, c10::ScalarType common, at::Tensor
 template <class Compute>
 bool through_common_dtype(at::Tensor& out, c10::ScalarType common, const Compute& compute) {
   if (!out.defined() || out.scalar_type() == common || loads_as(out.scalar_type(), common)) return false;
-  const bool exact = common == at::kFloat || common == at::kDouble || common == at::kLong || common == at::kBool;
+  const bool exact = common == at::kFloat || common == at::kDouble || common == at::kLong || common == at::kBool ||
+                     common == at::kComplexFloat || common == at::kComplexDouble;
   if (exact || !c10::canCast(common, out.scalar_type())) return false;
   at::Tensor result;
   compute(result);
   hand_over(result, out);
   return true;
+}
+
+// Entries whose result is real for complex numbers.
+constexpr bool is_real_of_complex(const Entry& entry) {
+  return entry.arity == 1 && (entry.id == unary_entry::abs.id || entry.id == unary_entry::angle.id);
+}
+at::Tensor& real_of_complex(const Entry& entry, at::Tensor& out, const at::Tensor& a) {
+  const c10::ScalarType real = c10::toRealValueType(a.scalar_type());
+  TORCH_CHECK(!out.defined() || c10::canCast(real, out.scalar_type()), "result type ", real,
+              " can't be cast to the desired output type ", out.defined() ? out.scalar_type() : real);
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(true).add_output(out).add_const_input(a).check_all_same_dtype(false);
+  if (!out.defined()) config.declare_static_dtype(real);
+  at::TensorIterator iter = config.build();
+  run_pointwise(entry, iter, a.scalar_type(), {});
+  if (!out.defined()) out = iter.output();
+  return out;
 }
 
 at::TensorIteratorConfig promoting(at::Tensor& out) {
@@ -56,7 +78,7 @@ at::Tensor& unary(const Entry& entry, at::Tensor& out, const at::Tensor& a, cons
 }
 
 at::Tensor& unary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
-  if (a.is_complex()) arithmetic_of(entry, a.scalar_type());  // refuses: complex abs has a real `out`, unlike our rules
+  if (a.is_complex() && is_real_of_complex(entry)) return real_of_complex(entry, out, a);
   at::TensorIterator iter;
   switch (rule) {
     case Rule::same: iter.build_borrowing_unary_op(out, a); break;

@@ -67,10 +67,6 @@ at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, st
                {nan.value_or(0.0), posinf.value_or(largest), neginf.value_or(-largest)});
 }
 
-at::Tensor& conj_physical_(at::Tensor& self) {
-  return self.is_complex() ? self.copy_(self.conj().resolve_conj()) : self;
-}
-
 at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out) { return unary(unary_entry::angle, out, self); }
 at::Tensor angle(const at::Tensor& self) {
   at::Tensor out;

@@ -16,7 +16,6 @@ at::Tensor& bitwise_not_out(const at::Tensor& self, at::Tensor& out);
 at::Tensor& round_decimals_out(const at::Tensor& self, int64_t decimals, at::Tensor& out);
 at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, std::optional<double> posinf,
                            std::optional<double> neginf, at::Tensor& out);
-at::Tensor& conj_physical_(at::Tensor& self);
 at::Tensor angle(const at::Tensor& self);
 at::Tensor& angle_out(const at::Tensor& self, at::Tensor& out);
 at::Tensor logit(const at::Tensor& self, std::optional<double> eps);

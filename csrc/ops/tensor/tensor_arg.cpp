@@ -39,6 +39,14 @@ DType dtype_of(c10::ScalarType t, const char* op) {
     default: TORCH_CHECK_NOT_IMPLEMENTED(false, op, ": dtype ", t, " has no arithmetic on device aule");
   }
 }
+DType real_or_complex_dtype_of(c10::ScalarType t, const char* op) {
+  switch (t) {
+    case at::kComplexFloat: return DType::c64;
+    case at::kComplexDouble: return DType::c128;
+    case at::kComplexHalf: return DType::c32;
+    default: return dtype_of(t, op);
+  }
+}
 DType dtype_of(const at::Tensor& t, const char* op) { return dtype_of(t.scalar_type(), op); }
 
 DType raw_dtype_of(const at::Tensor& t) {

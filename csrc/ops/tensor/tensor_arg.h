@@ -21,6 +21,8 @@ namespace aule::ops {
 DType dtype_of(const at::Tensor& t, const char* op);
 DType dtype_of(c10::ScalarType t, const char* op);
 bool has_dtype(c10::ScalarType t);
+// The same, and the codes of complex dtypes: for the kernels that compute with them.
+DType real_or_complex_dtype_of(c10::ScalarType t, const char* op);
 // RAW code of the element size, for kernels that only move bits (any dtype, complex included).
 DType raw_dtype_of(const at::Tensor& t);
 

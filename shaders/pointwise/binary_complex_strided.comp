@@ -1,0 +1,13 @@
+// out = op(a, b) of complex numbers over operands of any strides; op is an entry of complex_ops.def, C the pair that it
+// computes with. See strided.glsl.
+#pragma aule params ring
+#pragma aule axis C vec2 dvec2
+#pragma aule feature float64 if C=dvec2
+#define VEC_ELEMS 4
+#define ARITY 2
+#include "common/dtype.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/complex_entries.glsl"
+#define APPLY(i) apply(a[i], b[i])
+#include "pointwise/strided.glsl"
