@@ -115,6 +115,7 @@ def test_two_dimensions():
     check(lambda t: torch.fft.ifft2(t, dim=(0, 2)), x, 72)
     check(torch.fft.rfft2, torch.randn(2, 64, 51), 64)
     check(lambda t: torch.fft.hfft2(t, s=(18, 20)), torch.randn(18, 11, dtype=torch.complex64), 20)
+    check(torch.fft.ihfft2, torch.randn(18, 20), 20)
     check(lambda t: torch.fft.fft(t, dim=0), torch.randn(1500, 24, dtype=torch.complex64), 1500)
 
 
@@ -179,9 +180,10 @@ def test_out(device):
     real = torch.full((4, 22), float("nan"), device=device)
     torch.fft.irfft(x.to(device), out=real)
     assert_close(real, torch.fft.irfft(x), rtol=1e-4, atol=1e-4)
-    half = torch.empty(0, dtype=torch.complex64, device=device)
-    torch.fft.rfft(x.real.to(device), out=half)
-    assert_close(half, torch.fft.rfft(x.real), rtol=1e-4, atol=1e-4)
+    for function in (torch.fft.rfft, torch.fft.ihfft, torch.fft.ifft):
+        half = torch.empty(0, dtype=torch.complex64, device=device)
+        function(x.real.to(device), out=half)
+        assert_close(half, function(x.real), rtol=1e-4, atol=1e-4)
     same = x.to(device)
     torch.fft.fft(same, out=same)
     assert_close(same, torch.fft.fft(x), rtol=1e-4, atol=1e-4)
@@ -199,6 +201,76 @@ def test_refusals(device):
         torch.fft.fft(x.half())
     with pytest.raises(NotImplementedError, match="has no transform on device aule"):
         torch.ops.aten._fft_r2c(x.half(), [0], 0, True)
+
+
+def check_gradient(function, x: torch.Tensor, n: int) -> None:
+    """As check(), of the gradient for random weights of the result."""
+    own, reference = like_strided(x).requires_grad_(), wide(x).requires_grad_()
+    actual, expected = function(own), function(reference)
+    weights = torch.randn(expected.shape, dtype=expected.dtype)
+    (actual,) = torch.autograd.grad(actual, own, weights.to(actual.dtype).to("aule"))
+    (expected,) = torch.autograd.grad(expected, reference, weights)
+    error = (wide(actual.cpu()) - expected).norm() / expected.norm()
+    assert error <= 5 * torch.finfo(actual.dtype).eps * math.log2(n), f"{tuple(x.shape)}: relative error {error}"
+
+
+@pytest.mark.parametrize("n", [6, 7, 64, 81])
+def test_gradients(n):
+    z = torch.randn(3, n, dtype=torch.complex64)
+    for norm in ("backward", "ortho"):
+        check_gradient(lambda t: torch.fft.fft(t, norm=norm), z, n)
+        check_gradient(lambda t: torch.fft.irfft(t, n, norm=norm), z[:, : n // 2 + 1], n)
+        check_gradient(lambda t: torch.fft.rfft(t, norm=norm), z.real, n)
+        check_gradient(lambda t: torch.fft.fft(t, norm=norm), z.real, n)
+        check_gradient(lambda t: torch.fft.hfft(t, norm=norm), z, n)
+    check_gradient(torch.fft.ifft2, z, n)
+    check_gradient(lambda t: torch.fft.rfftn(t, dim=(1, 0)), z.real, n)
+    check_gradient(lambda t: torch.fft.irfftn(t, dim=(0, 1)), z, n)
+
+
+def test_gradients_by_differences(device):
+    if not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+    z = torch.randn(2, 5, dtype=torch.complex128).to(device).requires_grad_()
+    x = torch.randn(2, 6, dtype=torch.float64).to(device).requires_grad_()
+    assert torch.autograd.gradcheck(torch.fft.fft, z)
+    assert torch.autograd.gradcheck(lambda t: torch.fft.irfft(t, 7), z[:, :4])
+    assert torch.autograd.gradcheck(torch.fft.rfft, x)
+    assert torch.autograd.gradgradcheck(torch.fft.rfft2, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("size, hop, center", [(64, 16, True), (50, 13, True), (32, 32, False)])
+def test_short_time_transforms(dtype, size, hop, center):
+    x = torch.randn(2, 412, dtype=dtype)
+    window = torch.hann_window(size) + 0.1
+    onesided = not dtype.is_complex
+
+    def forward(t):
+        own = window.to(t.device, t.real.dtype)
+        return torch.stft(t, size, hop, window=own, center=center, onesided=onesided, return_complex=True)
+
+    def back(t):
+        own = window.to(t.device, t.real.dtype)
+        return torch.istft(
+            forward(t), size, hop, window=own, center=center, onesided=onesided, return_complex=not onesided
+        )
+
+    check(forward, x, size)
+    check_gradient(forward, x, size)
+    check(back, x, size)
+    check_gradient(back, x, size)
+    n = back(x).shape[-1]
+    assert_close(back(x.to("aule")), x[:, :n], rtol=1e-4, atol=1e-5)
+
+
+def test_a_complex_window(device):
+    x, window = torch.randn(300), torch.randn(20, dtype=torch.complex64)
+    check(lambda t: torch.stft(t, 20, 7, window=window.to(t.device, wide_of(t)), return_complex=True), x, 20)
+
+
+def wide_of(t: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if t.dtype == torch.float64 else torch.complex64
 
 
 def test_streams_and_graphs(device):

@@ -58,6 +58,6 @@ void exchange(int from, int ns, int to, bool changes) {
   const int width = ns * from;
   [[unroll]] for (int b = 0; b * T < R / to; ++b) {
     const int j = lane + b * T;
-    turn(to, b * to, p.inner_roots, uint(j % width * (R / (width * to))))
+    turn(to, b * to, p.inner_roots, uint(j % width * (R / (width * to))), true)
   }
 }
