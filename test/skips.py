@@ -31,12 +31,6 @@ REFUSED: dict[str, list[str]] = {
         "special.shifted_chebyshev_polynomial_v", "special.shifted_chebyshev_polynomial_w",
         "special.spherical_bessel_j0",
     ],
-    "Fourier transforms: complex arithmetic is not there yet": [
-        "fft.fft2", "fft.fftn", "fft.hfft", "fft.hfft2", "fft.hfftn", "fft.ifft2", "fft.ifftn", "fft.irfft",
-        "fft.irfft2", "fft.irfftn",
-        "stft", "istft", "fft.fft", "fft.rfft", "fft.rfft2", "fft.rfftn", "fft.ifft", "fft.ihfft", "fft.ihfft2",
-        "fft.ihfftn",
-    ],
     "polygamma of an order above 1": [
         "polygamma.polygamma_n_0", "polygamma.polygamma_n_1", "polygamma.polygamma_n_2", "polygamma.polygamma_n_3",
         "polygamma.polygamma_n_4", "special.polygamma.special_polygamma_n_0",

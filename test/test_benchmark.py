@@ -23,7 +23,7 @@ TINY = case.Sizes(
     odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), vocabulary=(16, 8, 33, 40),
     decode_keys=(64,), rows=(8, 32),
     cold_bytes=1 << 14, tiny_ops=4, gpt2=Gpt2Config(layers=1, width=16, heads=2, vocabulary=33, context=8, batch=2),
-    training_steps=12, layer_most=(1, 8, 6),
+    training_steps=12, layer_most=(1, 8, 6), fft_points=1 << 10,
 )  # fmt: skip
 ONCE = timing.Settings(sample_ms=0.0, samples=2, rest_s=0.0, wall_samples=2, host_samples=2, host_calls=5)
 LISTS = ("attention", "gemm", "norms", "decode", "chains", "dispatch", "memory")
@@ -33,7 +33,8 @@ LISTS = ("attention", "gemm", "norms", "decode", "chains", "dispatch", "memory")
 def records():
     """The cases of a GPU on whatever is here. The CPU stands in for CUDA: the same code compares."""
     cases = [one for group in LISTS for one in GROUPS[group](TINY)]
-    cases += {one.name: one for one in GROUPS["layers"](TINY)}.values()  # of each the last size
+    for group in ("layers", "fft"):
+        cases += {one.name: one for one in GROUPS[group](TINY)}.values()  # of each the last size
     cases += [one for one in GROUPS["accuracy"](TINY) if one.name in ("gelu", "matmul")]
     found = []
     about = Run(device="d", driver="e", torch=torch.__version__)
@@ -43,7 +44,7 @@ def records():
 
 def test_every_case_runs(records):
     assert not [(x.name, x.errors) for x in records if x.errors]
-    assert {x.group for x in records} == {*LISTS, "layers", "accuracy"}
+    assert {x.group for x in records} == {*LISTS, "layers", "fft", "accuracy"}
     for x in records:
         if x.group in ("accuracy", "memory"):
             assert x.results["aule"].values

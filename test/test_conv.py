@@ -208,3 +208,19 @@ def test_edge_padding(mode, padding):
     x = torch.randn(2, 3, *(6, 5, 4)[:dims])
     out = F.pad(x, padding, mode=mode)
     with_gradients(lambda x: F.pad(x, padding, mode=mode), [x], torch.randn_like(out))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_edge_padding_of_wide_and_complex_numbers(device, mode, dtype):
+    if dtype != torch.complex64 and not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+    for shape, padding in (((3, 9), (4, 2)), ((2, 3, 9), (1, 5)), ((2, 3, 5, 4), (2, 1, 0, 3))):
+        x = torch.randn(shape, dtype=dtype)
+        results = []
+        for t in (x, x.to(device)):
+            leaf = t.requires_grad_()
+            out = F.pad(leaf, padding, mode=mode)
+            seed = torch.linspace(-1, 1, out.numel(), dtype=dtype.to_real()).view(out.shape).to(t.device, dtype)
+            results.append([out, *torch.autograd.grad(out, leaf, seed)])
+        assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)

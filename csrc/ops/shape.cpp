@@ -12,6 +12,8 @@
 #include <ATen/ops/min.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scatter_add.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
@@ -20,6 +22,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <vector>
 
 #include "kernels_shape.gen.h"
 #include "ops/copy/kernels.h"
@@ -307,6 +310,12 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   if (out.numel() == 0) return out;
   if (input_sizes.empty()) return out.copy_(grad.reshape({}));
   dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(input_sizes.size()));
+  if (grad.is_complex()) {  // its parts, one behind the other
+    std::vector<int64_t> sizes = input_sizes.vec();
+    sizes.insert(sizes.begin(), 2);
+    const at::Tensor parts = unfold_backward(at::view_as_real(grad).movedim(-1, 0), sizes, dim + 1, size, step);
+    return out.copy_(at::view_as_complex(parts.movedim(0, -1).contiguous()));
+  }
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(compute_type(dtype));

@@ -36,7 +36,7 @@ void bind_random(py::module_& m);
 void bind_attention(py::module_& m);  // cooperative matrices and attention's measured shapes
 void bind_products(py::module_& m);   // plans of matrix products
 void bind_rows(py::module_& m);       // plans of reductions, scans, softmax and norms
-void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losses, optimizers and pools
+void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losses, optimizers, pools and transforms
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);
 void bind_generated(py::module_& m);  // what generated code calls

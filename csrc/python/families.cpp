@@ -1,5 +1,5 @@
-// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows and convolutions for devices that
-// are described in numbers, none of which is asked: for tests and for people.
+// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows, convolutions and Fourier
+// transforms for devices that are described in numbers, none of which is asked: for tests and for people.
 #include <array>
 #include <optional>
 #include <string>
@@ -14,6 +14,7 @@
 #include "ops/conv/plan.h"
 #include "ops/conv/pool_plan.h"
 #include "ops/copy/plan.h"
+#include "ops/fft/plan.h"
 #include "ops/indexing/plan.h"
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
@@ -100,6 +101,14 @@ ops::ConvGeometry geometry_from(const Axes& axes) {
   return g;
 }
 
+ops::FftKind fft_kind(const std::string& name) {
+  static const std::map<std::string, ops::FftKind> kNames = {{"c2c", ops::FftKind::complex},
+                                                             {"r2c", ops::FftKind::real_to_half},
+                                                             {"r2c_full", ops::FftKind::real_to_full},
+                                                             {"c2r", ops::FftKind::half_to_real}};
+  return kNames.at(name);
+}
+
 ops::ConvPass conv_pass(const std::string& name) {
   return name == "input" ? ops::ConvPass::input : name == "weight" ? ops::ConvPass::weight : ops::ConvPass::forward;
 }
@@ -131,6 +140,15 @@ void bind_families(py::module_& m) {
                              uint32_t batch, uint32_t directions) {
     const auto cell = gates == 4 ? ops::Cell::lstm : gates == 3 ? ops::Cell::gru : ops::Cell::tanh;
     return words(ops::resident_plan(profile, {dtype_named(dtype), cell, hidden, directions, batch}));
+  });
+  m.def("fft_plan", [](const DeviceProfile& profile, const std::string& kind, const std::string& real, uint64_t n,
+                       bool in_is_dense, bool out_is_dense, uint64_t neighbours) {
+    return ops::text_of(ops::fft_plan(profile, {.real = dtype_named(real),
+                                                .kind = fft_kind(kind),
+                                                .n = n,
+                                                .in_is_dense = in_is_dense,
+                                                .out_is_dense = out_is_dense,
+                                                .neighbours = neighbours}));
   });
   m.def("copies_by_kernel", [](const DeviceProfile& profile, uint64_t addresses, uint64_t bytes) {
     return ops::copies_by_kernel(profile, addresses, bytes);

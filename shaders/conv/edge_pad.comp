@@ -1,9 +1,13 @@
 #pragma aule axis DIRECTION forward backward
+#pragma aule axis C float double
+#pragma aule skip DIRECTION=forward C=double
+#pragma aule feature float64 if C=double
 // Reflection and replication padding over up to three axes (1-D and 2-D have 1 in front); pads may be negative (crop).
 //   forward:  out[n, o] = in[n, map(o - pad)] with map(i) = reflected at, or clamped to, the edges
 //   backward: grad_in[n, i] = sum of grad_out[n, o] over the outputs that map to i: gathered, so no atomics
 // Layout: planes of contiguous D x H x W.
 #include "common/dtype.glsl"
+#include "common/real.glsl"
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
 layout(constant_id = 0) const int DTYPE = 0;  // forward: a RAW code (bits move); backward: the dtype
@@ -55,7 +59,7 @@ void main() {
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
   int at[3] = int[3](i / (p.in_size[1] * p.in_size[2]), (i / p.in_size[2]) % p.in_size[1], i % p.in_size[2]);
-  float sum = 0.0;
+  REAL sum = REAL(0);
   for (int a = 0; a < candidates(0, at[0]); ++a) {
     int z = candidate(0, at[0], a);
     if (z < 0) continue;
@@ -65,11 +69,10 @@ void main() {
       for (int c = 0; c < candidates(2, at[2]); ++c) {
         int x = candidate(2, at[2], c);
         if (x < 0) continue;
-        sum += load_float(p.in_, plane * uint64_t(out_plane) + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x),
-            DTYPE);
+        sum += LOAD(p.in_, plane * uint64_t(out_plane) + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DTYPE);
       }
     }
   }
-  store_float(p.out_, id, DTYPE, sum);
+  STORE(p.out_, id, DTYPE, sum);
 #endif
 }

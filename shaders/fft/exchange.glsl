@@ -10,7 +10,8 @@ void put_part(int r, int ns, int part) {
     const int k = j % ns;
     if (R / r % T == 0 || j < R / r) {
       [[unroll]] for (int t = 0; t < r; ++t)
-        shared_values[slot(part % PLANES, column, (j - k) * r + k + t * ns)] = part == 0 ? v[b * r + t].x : v[b * r + t].y;
+        shared_values[slot(part % PLANES, column, (j - k) * r + k + t * ns)] =
+            part == 0 ? v[b * r + t].x : v[b * r + t].y;
     }
   }
 }
@@ -57,6 +58,6 @@ void exchange(int from, int ns, int to, bool changes) {
   const int width = ns * from;
   [[unroll]] for (int b = 0; b * T < R / to; ++b) {
     const int j = lane + b * T;
-    turn(to, b * to, p.inner_roots, uint(j % width * (R / (width * to))))
+    turn(to, b * to, p.inner_roots, uint(j % width * (R / (width * to))), true)
   }
 }

@@ -3,7 +3,7 @@
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
 // A pass of a transform of `core` points (Stockham's order): with r = R0 R1 .. R4, j < core / r and k = j mod ns,
-//   y[(j - k) r + k + s ns] = sum over t < r of x[j + t core / r] w^(k t) exp(-2 pi i s t / r),  w = exp(-2 pi i / (ns r)).
+//   y[(j - k) r + k + s ns] = sum over t < r of x[j + t core / r] exp(-2 pi i (k t / (ns r) + s t / r)).
 // One pass with r = core is the whole transform. A column is one j of one sequence; COLUMNS of them make a workgroup.
 // GROUP 0: an invocation has a column, r = R0, in registers. GROUP 1: T invocations; the passes R0 .. R4 inside r
 // exchange values through shared memory. Inverse transforms swap real and imaginary parts at both ends.
@@ -57,12 +57,13 @@ uint j_of_column, k_of_column, in_start, out_start;
 bool is_there;
 #include "fft/butterflies.glsl"
 
-// The values of one butterfly times 1, w, w^2, ..., with w^t = root(table, e t): three products at most.
-void turn(int r, int at, uint64_t table, uint e) {
+// The values of one butterfly times 1, w, w^2, ..., with w^t = root(table, e t): three products at most. `is_fine`: the
+// table has every root.
+void turn(int r, int at, uint64_t table, uint e, bool is_fine) {
   V powers[16];
   [[unroll]] for (int t = 1; t < r; ++t) {
     const int high = t >= 8 ? 8 : t >= 4 ? 4 : t >= 2 ? 2 : 1;
-    powers[t] = root(table, e * uint(high));
+    powers[t] = is_fine ? ComplexRef(table).v[e * uint(high)] : root(table, e * uint(high));
     if (t != high) powers[t] = c_mul(powers[high], powers[t - high]);
     v[at + t] = c_mul(v[at + t], powers[t]);
   }
@@ -100,7 +101,7 @@ void load_column() {
       [[unroll]] for (int t = 0; t < R0; ++t)
         v[b * R0 + t] = is_there ? fetch(in_start, j_of_column + uint(first + t * (R / R0)) * per_sequence) : V(0);
       if (IS_LATER) {
-        turn(R0, b * R0, p.roots, unit * uint(R / R0))
+        turn(R0, b * R0, p.roots, unit * uint(R / R0), false)
         if (R > R0) {
           const V shared_turn = root(p.roots, unit * uint(first));
           [[unroll]] for (int t = 0; t < R0; ++t) v[b * R0 + t] = c_mul(v[b * R0 + t], shared_turn);

@@ -32,6 +32,7 @@ class Sizes:
     vocabulary: tuple[int, int, int, int] = (8192, 768, 50257, 50304)  # tokens, width; odd rows, and even ones
     decode_keys: tuple[int, ...] = (16384, 131072)
     rows: tuple[int, int] = (16384, 4096)
+    fft_points: int = 1 << 24  # of all transforms of a call
     cold_bytes: int = 1 << 28  # inputs of a memory-bound case are rotated until they cover this much
     tiny_ops: int = 300
     training_steps: int = 1000

@@ -2,6 +2,8 @@
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <array>
@@ -169,8 +171,9 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   }
   if (direction == EdgePadDIRECTION::backward) check_walk("pad_backward", caps_of(out), walk);
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
-  launch(current(in), kernel::edge_pad(direction), {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args,
-         linear_grid(ceil_div(p.n, kConvLocal)));
+  const bool in_double = direction == EdgePadDIRECTION::backward && dtype == DType::f64;
+  launch(current(in), kernel::edge_pad(direction, in_double ? DType::f64 : DType::f32),
+         {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 }  // namespace
@@ -201,19 +204,23 @@ void edge_pad(EdgePad mode, int dims, const at::Tensor& self, at::IntArrayRef pa
 
 void edge_pad_backward(EdgePad mode, int dims, const at::Tensor& grad_output, const at::Tensor& self,
                        at::IntArrayRef padding, const at::Tensor& grad_input) {
-  if (grad_output.is_complex()) {
-    const auto pad = [&](const at::Tensor& part) {
-      at::Tensor result = at::empty({0}, part.options());
-      edge_pad_backward(mode, dims, part, self, padding, result);
-      return result;
-    };
-    const at::Tensor result = of_both_parts(grad_output, pad);
-    at::native::resize_output(grad_input, result.sizes());
-    grad_input.copy_(result);
+  const at::ScalarType real = c10::toRealValueType(grad_output.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(real) && (real != at::kDouble || profile_of(grad_output).float64),
+                              "pad_backward: dtype ", grad_output.scalar_type(), " has no kernel on this device");
+  at::native::resize_output(grad_input, self.sizes());
+  if (grad_output.is_complex()) {  // its parts, as planes
+    const auto planes = [](const at::Tensor& t) { return at::view_as_real(t).movedim(-1, 0).flatten(0, 1); };
+    at::Tensor g = grad_output, x = self;
+    if (self.dim() == dims + 1) {
+      g = g.unsqueeze(0);
+      x = x.unsqueeze(0);
+    }
+    const at::Tensor parts = at::empty(planes(x).sizes(), planes(x).options());
+    edge_pad_backward(mode, dims, planes(g), parts, padding, parts);
+    grad_input.copy_(
+        at::view_as_complex(parts.unflatten(0, {2, x.size(0)}).movedim(0, -1).contiguous()).view(self.sizes()));
     return;
   }
-  check_dtype("pad_backward", grad_output);
-  at::native::resize_output(grad_input, self.sizes());
   const at::Tensor g = grad_output.contiguous();
   into(grad_input, [&](const at::Tensor& o) {
     run_pad(EdgePadDIRECTION::backward, mode, dims, padding, o.sizes(), g.sizes(), g, o);

@@ -1,7 +1,7 @@
 #include "ops/fft/fft.h"
 
-#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Fourier transforms over several dimensions. `normalization` is PyTorch's: 0 none, 1 by the square root of the signal's
-// size, 2 by the size. Results have the strides of the CPU's.
+// Fourier transforms over several dimensions. `normalization` is PyTorch's: 0 none, 1 by the square root of the
+// signal's size, 2 by the size. Results have the strides of the CPU's.
 #pragma once
 #include <ATen/core/Tensor.h>
 

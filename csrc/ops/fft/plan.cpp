@@ -10,6 +10,8 @@
 namespace aule::ops {
 namespace {
 
+constexpr uint64_t kMostPoints = 4096;  // of one pass: its roots are a table of their own
+
 using Radices = c10::SmallVector<int, 8>;
 constexpr std::array kRadices = {16, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2};
 
@@ -36,22 +38,29 @@ std::optional<Radices> fewest_factors(uint64_t n, size_t least, size_t most, int
   return std::nullopt;
 }
 
-// The smallest 2^a 3^b 5^c 7^d that is no less.
+// A product of powers of 2, 3, 5 and 7 that is no less: one with few radices, unless it is much longer than others.
 uint64_t convolution_length(uint64_t least) {
-  uint64_t best = 1;
-  while (best < least) best *= 2;
-  for (uint64_t p7 = 1; p7 < best; p7 *= 7)
-    for (uint64_t p5 = p7; p5 < best; p5 *= 5)
-      for (uint64_t p3 = p5; p3 < best; p3 *= 3) {
+  uint64_t best = 0, best_cost = 0;
+  for (uint64_t p7 = 1; p7 < 2 * least; p7 *= 7)
+    for (uint64_t p5 = p7; p5 < 2 * least; p5 *= 5)
+      for (uint64_t p3 = p5; p3 < 2 * least; p3 *= 3) {
         uint64_t candidate = p3;
         while (candidate < least) candidate *= 2;
-        best = std::min(best, candidate);
+        if (best != 0 && candidate >= best_cost) continue;
+        const uint64_t cost = candidate * fewest_factors(candidate, 1, 31)->size();
+        if (best == 0 || cost < best_cost) {
+          best = candidate;
+          best_cost = cost;
+        }
       }
   return best;
 }
 
 uint64_t shared_bytes_of(DType real, const FftPass& pass) {
-  FftSpec spec{.r0 = pass.radices[0], .r1 = pass.radices[1], .r2 = pass.radices[2], .r3 = pass.radices[3],
+  FftSpec spec{.r0 = pass.radices[0],
+               .r1 = pass.radices[1],
+               .r2 = pass.radices[2],
+               .r3 = pass.radices[3],
                .r4 = pass.radices[4]};
   spec.columns = static_cast<int>(pass.columns);
   spec.planes = static_cast<int>(pass.planes);
@@ -82,8 +91,7 @@ std::optional<FftPass> group_pass(const DeviceProfile& profile, DType real, uint
     pass.t = std::max(pass.t, ceil_div(radix / static_cast<uint64_t>(r), together));
   }
   for (const int r : *radices)
-    pass.points = std::max(pass.points,
-                           static_cast<uint32_t>(r) * ceil_div(radix / static_cast<uint64_t>(r), pass.t));
+    pass.points = std::max(pass.points, static_cast<uint32_t>(r) * ceil_div(radix / static_cast<uint64_t>(r), pass.t));
   const uint32_t most_local = std::min<uint32_t>(profile.max_workgroup_invocations, 1024);
   pass.columns = std::max(least_columns, std::max<uint32_t>(1, 128 / pass.t));
   pass.columns = std::min(pass.columns, most_local / pass.t);
@@ -104,8 +112,7 @@ std::optional<FftPass> pass_of(const DeviceProfile& profile, DType real, uint64_
   return std::nullopt;
 }
 
-// Columns that make whole lines of memory: 64 bytes or more.
-uint32_t line_columns(DType real) { return real == DType::f64 ? 4 : 8; }
+uint32_t line_columns(DType real) { return real == DType::f64 ? kLineColumns / 2 : kLineColumns; }
 
 // The most points of one pass among several, with whole lines of columns beside each other.
 uint64_t most_points_across(const DeviceProfile& profile, DType real) {
@@ -139,7 +146,7 @@ bool divide(const DeviceProfile& profile, DType real, uint64_t rest, int count, 
 void add_passes(const DeviceProfile& profile, const FftProblem& problem, FftPlan& plan) {
   const DType real = problem.real;
   const bool across = !problem.in_is_dense || !problem.out_is_dense;
-  if (plan.core <= 4096) {
+  if (plan.core <= kMostPoints) {
     if (auto pass = pass_of(profile, real, plan.core, across ? line_columns(real) : 1)) {
       pass->loads_across = !problem.in_is_dense;
       pass->stores_across = !problem.out_is_dense;
@@ -179,7 +186,7 @@ FftPlan fft_plan(const DeviceProfile& profile, const FftProblem& problem) {
   FftPlan plan;
   // Pairs of reals as complex numbers halve the work. One pass of a GPU waits for memory and not for arithmetic, so the
   // reals are complex numbers there, where a kernel of its own would have to take the pairs apart.
-  const bool one_pass = problem.n <= (profile.is_software() ? 16u : 2048u) && is_smooth(problem.n);
+  const bool one_pass = problem.n <= kMostPoints && pass_of(profile, problem.real, problem.n, 1).has_value();
   const bool is_even = problem.n % 2 == 0;
   const bool pairs = is_even && ((problem.kind == FftKind::real_to_half && !one_pass) ||
                                  (problem.kind == FftKind::half_to_real && problem.n > 2));
@@ -221,7 +228,9 @@ std::string text_of(const FftPlan& plan) {
     }
     text << ", columns " << pass.columns << " points " << pass.points;
     if (pass.loads_across || pass.stores_across)
-      text << (pass.loads_across && pass.stores_across ? " across" : pass.loads_across ? " loads across" : " stores across");
+      text << (pass.loads_across && pass.stores_across ? " across"
+               : pass.loads_across                     ? " loads across"
+                                                       : " stores across");
   }
   return text.str();
 }

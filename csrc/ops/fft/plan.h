@@ -21,7 +21,7 @@ enum class FftStore : int { complex, real, pair, half };
 struct FftProblem {
   DType real = DType::f32;  // of a part
   FftKind kind = FftKind::complex;
-  uint64_t n = 1, sequences = 1;  // n: of the signal, also where half of its spectrum is kept
+  uint64_t n = 1;  // of the signal, also where half of its spectrum is kept
   // Neighbouring elements of a sequence are neighbours in memory.
   bool in_is_dense = true, out_is_dense = true;
   // Sequences whose elements are neighbours in memory, in both tensors.
@@ -29,6 +29,8 @@ struct FftProblem {
 };
 
 inline constexpr int kInnerPasses = 5;  // R0 .. R4 of fft.comp
+// Columns of complex64 that make a line of memory, 64 bytes: the least beside each other. Half as many of complex128.
+inline constexpr uint32_t kLineColumns = 8;
 
 // One launch of fft.comp; members are its constants.
 struct FftPass {

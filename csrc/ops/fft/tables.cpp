@@ -28,8 +28,8 @@ struct Tables {
 };
 
 at::Tensor uploaded(int device, at::ScalarType dtype, const Roots& values) {
-  const auto options = at::TensorOptions().dtype(dtype).device(
-      at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
+  const auto options =
+      at::TensorOptions().dtype(dtype).device(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
   const at::Tensor table = at::empty({static_cast<int64_t>(values.size())}, options);
   if (dtype == at::kComplexDouble) {
     upload_bytes(current(device), address_of(table), values.data(), values.size() * sizeof(values[0]));
@@ -65,8 +65,7 @@ std::complex<double> root_of_unity(uint64_t e, uint64_t n) {
   const uint64_t eighth = 8 * e / n;
   const uint64_t rest = 8 * e - eighth * n;  // in eighths of 1 / n
   const bool backwards = eighth % 2 == 1;
-  const double angle =
-      std::numbers::pi / 4 * static_cast<double>(backwards ? n - rest : rest) / static_cast<double>(n);
+  const double angle = std::numbers::pi / 4 * static_cast<double>(backwards ? n - rest : rest) / static_cast<double>(n);
   const uint64_t quarter = (eighth + 1) / 2;  // of the angle's start; backwards it is the end
   const double c = std::cos(angle), s = backwards ? -std::sin(angle) : std::sin(angle);
   switch (quarter % 4) {

@@ -2,10 +2,15 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
-#include <cmath>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
+#include "core/per_device.h"
 #include "kernels_fft.gen.h"
 #include "ops/fft/tables.h"
 #include "ops/tensor/strided_shape.h"
@@ -14,7 +19,7 @@
 namespace aule::ops {
 namespace {
 
-constexpr int kDims = 4;                              // of sequences, in a launch
+constexpr int kDims = 4;                               // of sequences, in a launch
 constexpr uint64_t kMostElements = uint64_t{1} << 31;  // offsets and columns have 32 bits
 
 // One end of a pass: where the first element is, and how far others are from it, in elements.
@@ -27,6 +32,24 @@ struct End {
 // Operand 0 is the result, 1 the signal.
 using Sequences = StridedShape<2>;
 
+// Plans are asked for again and again, and a length's factors take their time.
+FftPlan plan_for(int device, const FftProblem& problem) {
+  using Key = std::tuple<DType, FftKind, uint64_t, bool, bool, uint64_t>;
+  struct Plans {
+    std::mutex mutex;
+    std::map<Key, FftPlan> all;
+  };
+  static const PerDevice<Plans> plans;
+  Plans& own = plans[device];
+  // Planners look only whether there are enough neighbours for a line of memory.
+  const Key key{problem.real,        problem.kind,         problem.n,
+                problem.in_is_dense, problem.out_is_dense, std::min<uint64_t>(problem.neighbours, kLineColumns)};
+  std::lock_guard lock(own.mutex);
+  auto found = own.all.find(key);
+  if (found == own.all.end()) found = own.all.emplace(key, fft_plan(profile_of(device), problem)).first;
+  return found->second;
+}
+
 struct Transform {
   const at::Tensor& in;
   const at::Tensor& out;
@@ -35,14 +58,15 @@ struct Transform {
   bool forward;
   double scale;
 
-  at::ScalarType complex_dtype() const {
-    return problem.real == DType::f64 ? at::kComplexDouble : at::kComplexFloat;
-  }
+  at::ScalarType complex_dtype() const { return problem.real == DType::f64 ? at::kComplexDouble : at::kComplexFloat; }
   int device() const { return in.device().index(); }
 };
 
 FftSpec spec_of(const FftPlan& plan, const FftPass& pass) {
-  FftSpec spec{.r0 = pass.radices[0], .r1 = pass.radices[1], .r2 = pass.radices[2], .r3 = pass.radices[3],
+  FftSpec spec{.r0 = pass.radices[0],
+               .r1 = pass.radices[1],
+               .r2 = pass.radices[2],
+               .r3 = pass.radices[3],
                .r4 = pass.radices[4]};
   spec.t = static_cast<int>(pass.t);
   spec.columns = static_cast<int>(pass.columns);
@@ -239,17 +263,15 @@ void transform_along(const at::Tensor& in, const at::Tensor& out, int64_t dim, F
     if (d != dim) whole.push(in.size(d), {out.stride(d), in.stride(d)});
   whole.normalize();
   const auto problem_of = [&](const Sequences& shape) {
-    return FftProblem{.real = dtype_of(c10::toRealValueType(in.scalar_type()), "fft"),
-                      .kind = kind,
-                      .n = static_cast<uint64_t>(n),
-                      .sequences = static_cast<uint64_t>(shape.numel()),
-                      .in_is_dense = in_step == 1 || n == 1,
-                      .out_is_dense = out_step == 1 || n == 1,
-                      .neighbours = shape.strides[0][0] == 1 && shape.strides[1][0] == 1
-                                        ? static_cast<uint64_t>(shape.sizes[0])
-                                        : 1};
+    return FftProblem{
+        .real = dtype_of(c10::toRealValueType(in.scalar_type()), "fft"),
+        .kind = kind,
+        .n = static_cast<uint64_t>(n),
+        .in_is_dense = in_step == 1 || n == 1,
+        .out_is_dense = out_step == 1 || n == 1,
+        .neighbours = shape.strides[0][0] == 1 && shape.strides[1][0] == 1 ? static_cast<uint64_t>(shape.sizes[0]) : 1};
   };
-  const FftPlan plan = fft_plan(profile_of(in), problem_of(whole));
+  const FftPlan plan = plan_for(in.device().index(), problem_of(whole));
   const auto fits = [&](const Sequences& shape) {
     const auto reaches = [&](int k, int64_t step, int64_t size) {
       return static_cast<uint64_t>(shape.extent(k) + step * size) < kMostElements;
@@ -259,7 +281,7 @@ void transform_along(const at::Tensor& in, const at::Tensor& out, int64_t dim, F
   };
   for_each_part(whole, {0, 0}, fits, [&](const Sequences& shape, const std::array<int64_t, 2>& offsets) {
     const FftProblem problem = problem_of(shape);
-    const Transform transform{in, out, problem, fft_plan(profile_of(in), problem), forward, scale};
+    const Transform transform{in, out, problem, plan_for(in.device().index(), problem), forward, scale};
     End from{.address = address_of(in) + static_cast<uint64_t>(offsets[1] * in.element_size()), .step = in_step};
     End to{.address = address_of(out) + static_cast<uint64_t>(offsets[0] * out.element_size()), .step = out_step};
     for (int d = 0; d < shape.ndim; ++d) {

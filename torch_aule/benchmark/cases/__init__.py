@@ -6,6 +6,7 @@ from torch_aule.benchmark.cases.chains import chains
 from torch_aule.benchmark.cases.compiled import compiled
 from torch_aule.benchmark.cases.decode import decode
 from torch_aule.benchmark.cases.dispatch import dispatch
+from torch_aule.benchmark.cases.fft import fft
 from torch_aule.benchmark.cases.gemm import gemm
 from torch_aule.benchmark.cases.gpt2 import gpt2
 from torch_aule.benchmark.cases.layers import layers
@@ -23,6 +24,7 @@ GROUPS = {
     "decode": decode,
     "gpt2": gpt2,
     "layers": layers,
+    "fft": fft,
     "startup": startup,
     "chains": chains,
     "pointwise": pointwise,
