@@ -50,9 +50,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: segment_reduce": [
         "_segment_reduce.lengths", "_segment_reduce.offsets",
     ],
-    "no kernel: _ctc_loss": [
-        "nn.functional.ctc_loss",
-    ],
     "no kernel: _histogramdd_bin_edges": [
         "histogramdd",
     ],
