@@ -310,12 +310,6 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   if (out.numel() == 0) return out;
   if (input_sizes.empty()) return out.copy_(grad.reshape({}));
   dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(input_sizes.size()));
-  if (grad.is_complex()) {  // its parts, one behind the other
-    std::vector<int64_t> sizes = input_sizes.vec();
-    sizes.insert(sizes.begin(), 2);
-    const at::Tensor parts = unfold_backward(at::view_as_real(grad).movedim(-1, 0), sizes, dim + 1, size, step);
-    return out.copy_(at::view_as_complex(parts.movedim(0, -1).contiguous()));
-  }
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(compute_type(dtype));
