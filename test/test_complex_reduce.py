@@ -151,6 +151,9 @@ def test_sums_over_indices(device, dtype):
     assert_close_to_cpu(lambda x, s, i: x.index_add(0, i, s), x, source, i, rtol=tolerance, atol=tolerance)
     assert_close_to_cpu(lambda x, s, i: x.index_add(0, i, s, alpha=2.5), x, source, i, rtol=tolerance, atol=tolerance)
     assert_close_to_cpu(
+        lambda x, s, i: x.index_add(0, i, s, alpha=1 - 2j), x, source, i, rtol=tolerance, atol=tolerance
+    )
+    assert_close_to_cpu(
         lambda x, s, i: x.scatter_add(0, i[:, None].expand(12, 5), s), x, source, i, rtol=tolerance, atol=tolerance
     )
     assert_close_to_cpu(

@@ -117,6 +117,21 @@ def test_conversions_of_complex(device, dtype, to):
                 same_bits(a.conj().to(to), e.conj().to(to))
 
 
+@pytest.mark.parametrize("to", [*COMPLEX, torch.float32, torch.float16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", [*COMPLEX, torch.float32, torch.bfloat16, torch.int32], ids=str)
+def test_many_conversions_of_complex(device, dtype, to):
+    if not (dtype.is_complex or to.is_complex):
+        return
+    x = (torch.randn(3, 1037, dtype=torch.complex64) * 30).to(dtype) if dtype.is_complex else torch.randn(3, 1037)
+    x = x.to(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the imaginary part is discarded
+        for a, e in ((x.to(device), x), (x.to(device)[:, 1:], x[:, 1:]), (x.to(device).t(), x.t())):
+            poison = torch.full(e.shape[::-1], 7, dtype=to, device=device).t()
+            same_bits(poison.copy_(a), e.to(to))
+            same_bits(a.to(to), e.to(to))
+
+
 def test_overlapping_conjugation(device):
     z = made(torch.complex64, 300)
     d = z.to(device)

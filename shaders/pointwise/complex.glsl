@@ -25,8 +25,8 @@
 #define R_NAN DNAN
 #define R_HUGE 6.0e153lf     // below sqrt(the largest number) / 2
 #define R_SMALL 1.0e-140lf   // squares of numbers above have all digits
-#define R_UP 1.3407807929942597e154lf  // 2^512
-#define R_DOWN 7.458340731200207e-155lf
+#define R_UP 5.260135901548374e210lf  // 2^700: squares of the smallest numbers times that are numbers, too
+#define R_DOWN 1.9010915662951598e-211lf
 #define R_EXP_LIMIT 700.0lf  // e^x is finite
 #else
 #undef C_float
@@ -35,8 +35,8 @@
 #define R_NAN NAN
 #define R_HUGE 6.0e18
 #define R_SMALL 1.0e-14
-#define R_UP 1.8446744073709552e19  // 2^64
-#define R_DOWN 5.421010862427522e-20
+#define R_UP 7.9228162514264338e28  // 2^96
+#define R_DOWN 1.2621774483536189e-29
 #define R_EXP_LIMIT 87.0
 #endif
 const T ONE = T(R(1), R(0));

@@ -149,7 +149,7 @@ T c_atanh(T z) {
   }
   precise R below = R(1) - x;
   const R other = below * (R(1) + x) - y * y, divisor = below * below + y * y;
-  const R real = y < R_DOWN && below == R(0) && y > R(0) ? R(0.5) * (LOG_2 - log_(y))
+  const R real = y < R_SMALL && below == R(0) && y > R(0) ? R(0.5) * (LOG_2 - log_(y))
                                                          : R(0.25) * log1p_(divide(R(4) * x, divisor));
   return T(with_sign(real, z.x), with_sign(R(0.5) * atan2_(R(2) * y, other), z.y));
 }

@@ -178,10 +178,12 @@ at::Tensor& index_add_out(const at::Tensor& self, int64_t dim, const at::Tensor&
   start_from(self, out);
   if (source.numel() == 0) return out;
   check_not_overlapping(out, {&index, &source});
-  // The kernel's alpha has 32 bits.
-  const bool inexact = self.scalar_type() == at::kDouble
-                           ? static_cast<double>(static_cast<float>(alpha.toDouble())) != alpha.toDouble()
-                           : self.scalar_type() == at::kLong && static_cast<int32_t>(alpha.toLong()) != alpha.toLong();
+  // The kernel's alpha is a real number of 32 bits.
+  const bool is_double = c10::toRealValueType(self.scalar_type()) == at::kDouble;
+  const bool inexact =
+      alpha.isComplex() ||
+      (is_double ? static_cast<double>(static_cast<float>(alpha.toDouble())) != alpha.toDouble()
+                 : self.scalar_type() == at::kLong && static_cast<int32_t>(alpha.toLong()) != alpha.toLong());
   if (inexact) return ops::index_add_out(out, dim, index, source.mul(alpha), 1, out);
   IndexCall call = call_along_dim(op, source, out, dim, index, /*line=*/true, /*wrap=*/false);
   check_bound(op, call);
