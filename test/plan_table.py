@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import plan_problems
 from helpers import check_python
 
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "b8": 1}
+SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "b8": 1, "c64": 8, "c128": 16}
 # The limit that planners obey where the driver ends loops after 65,535 iterations: lavapipe of Mesa 22.3, and the
 # kernels of GPUs there.
 LOOPS_END = {"max_loop_iterations": 65519}

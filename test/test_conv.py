@@ -119,8 +119,8 @@ def test_convolution_layouts_and_empty():
 
 @pytest.mark.without_shuffles
 def test_convolution_in_tiles():
-    """The kernel of devices with real shared memory: float32, and float16 where there are matrix units."""
-    check_program("conv_in_tiles", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    """The kernel of devices with real shared memory: float32, and where there are matrix units float16, and pieces."""
+    check_program("conv_in_tiles", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1", TORCH_AULE_FLOAT32_PIECES="float16")
 
 
 @pytest.mark.without_shuffles

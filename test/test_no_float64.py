@@ -286,3 +286,20 @@ def test_what_has_no_integer_code_is_refused_by_name(device):
     for call in (torch.sum, lambda t: t.view(2, 2) @ t.view(2, 2), lambda t: torch.softmax(t, 0)):
         with pytest.raises(RuntimeError):  # in strict mode; the default mode computes on the CPU
             call(x)
+
+
+@without_float64
+def test_complex128(device):
+    z, w = torch.randn(2, 6, 17, dtype=torch.complex128)
+    mask = torch.rand(6, 17) < 0.5
+    a, b, m = z.to(device), w.to(device), mask.to(device)
+    assert torch.equal(a.mT.contiguous().cpu(), z.mT)
+    assert torch.equal(a.conj().clone().cpu(), z.conj())
+    assert torch.equal(torch.complex(a.real, b.imag).cpu(), torch.complex(z.real, w.imag))
+    assert torch.equal(a.to(torch.complex64).cpu(), z.to(torch.complex64))
+    assert torch.equal(torch.where(m, a, b[0]).cpu(), torch.where(mask, z, w[0]))
+    assert torch.equal(torch.where(m, a, 1j).cpu(), torch.where(mask, z, 1j))
+    assert torch.equal(a.masked_fill(m, 2 - 1j).cpu(), z.masked_fill(mask, 2 - 1j))
+    for refused in (lambda: a * b, lambda: a.sum(), lambda: a.cumsum(0), lambda: a.exp(), lambda: a == b):
+        with pytest.raises(NotImplementedError, match="float64"):
+            refused()

@@ -100,7 +100,7 @@ CALLS = {
     ],
     "reductions, scans": [
         lambda x: x(4, 16).sum(0),
-        lambda x: x(4, 16).amax(1),
+        lambda x: x(4, 16).abs().amax(1),
         lambda x: x(4, 16).prod(1),
         lambda x: x(4, 16).cumsum(1),
     ],

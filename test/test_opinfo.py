@@ -45,6 +45,9 @@ OTHER_DTYPES = {
     torch.uint8: "add bitwise_not cat eq gt mul sum where",
     torch.bool: "all any bitwise_or cat eq logical_and logical_not masked_select nonzero sum where",
     torch.float64: "add exp matmul mul softmax sum",
+    torch.complex64: """abs acosh add addcmul angle atan cat complex cumprod cumsum div.no_rounding_mode eq exp gather
+        index_add lerp linalg.vector_norm log masked_fill mean mul ne nn.functional.conv2d pow prod reciprocal scatter
+        sigmoid sin sqrt std sum tanh to var where""",
 }
 
 

@@ -32,6 +32,8 @@ OPTIMIZERS = {
     "adam": (torch.optim.Adam, dict(lr=0.01)),
     "adam amsgrad": (torch.optim.Adam, dict(lr=0.01, amsgrad=True, weight_decay=0.1)),
     "adamw": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
+    "adagrad": (torch.optim.Adagrad, dict(lr=0.1)),
+    "adagrad decay": (torch.optim.Adagrad, dict(lr=0.1, lr_decay=0.2, weight_decay=0.1, maximize=True)),
     "adamw maximize": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1, maximize=True, amsgrad=True)),
 }
 
@@ -56,7 +58,7 @@ def test_many_tensors(device):
         assert_close(a.data, e.data, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD])
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad])
 def test_tensor_learning_rate(device, make):
     start = parameters()
     expected, _ = train(make, start, "cpu", lr=0.02, foreach=False)
@@ -66,20 +68,22 @@ def test_tensor_learning_rate(device, make):
             assert_close(a.data, e.data, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.Adagrad])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_fused_half(device, dtype):
+def test_fused_half(device, dtype, make):
     start = parameters(dtype)
-    expected, _ = train(torch.optim.AdamW, [p.float() for p in start], "cpu", steps=1, lr=0.05)
-    actual, _ = train(torch.optim.AdamW, start, device, steps=1, lr=0.05, fused=True)
+    expected, _ = train(make, [p.float() for p in start], "cpu", steps=1, lr=0.05)
+    actual, _ = train(make, start, device, steps=1, lr=0.05, fused=True)
     for a, e in zip(actual, expected):
         assert_close(a.data, e.data.to(dtype), rtol=2e-2, atol=2e-2)
 
 
-def test_fused_with_grad_scale(device):
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.Adagrad])
+def test_fused_with_grad_scale(device, make):
     start = parameters()[:2]
     params = [torch.nn.Parameter(p.clone().to(device)) for p in start]
     plain = [torch.nn.Parameter(p.clone()) for p in start]
-    optimizer, reference = torch.optim.Adam(params, fused=True), torch.optim.Adam(plain)
+    optimizer, reference = make(params, fused=True), make(plain)
     for p, q in zip(params, plain):
         q.grad = torch.randn_like(q)
         p.grad = (q.grad * 64).to(device)

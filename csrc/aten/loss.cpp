@@ -7,6 +7,8 @@
 #include "aten/plain.h"
 #include "aten/register.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/ctc.h"
+#include "ops/loss/margin.h"
 
 namespace aule {
 namespace {
@@ -50,5 +52,17 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("nll_loss2d_forward.output", ops::nll_loss2d_forward_out));
   m.impl(ROW("nll_loss2d_backward", ops::nll_loss2d_backward));
   m.impl(ROW("nll_loss2d_backward.grad_input", ops::nll_loss2d_backward_out));
+  m.impl(ROW("_ctc_loss", ops::ctc_loss));
+  m.impl(ROW("_ctc_loss.Tensor", ops::ctc_loss_tensor));
+  m.impl(ROW("_ctc_loss_backward", ops::ctc_loss_backward));
+  m.impl(ROW("_ctc_loss_backward.Tensor", ops::ctc_loss_backward_tensor));
+  m.impl(ROW("multi_margin_loss", ops::multi_margin_loss));
+  m.impl(ROW("multi_margin_loss.out", ops::multi_margin_loss_out));
+  m.impl(ROW("multi_margin_loss_backward", ops::multi_margin_loss_backward));
+  m.impl(ROW("multi_margin_loss_backward.grad_input", ops::multi_margin_loss_backward_out));
+  m.impl(ROW("multilabel_margin_loss_forward", ops::multilabel_margin_loss_forward));
+  m.impl(ROW("multilabel_margin_loss_forward.output", ops::multilabel_margin_loss_forward_out));
+  m.impl(ROW("multilabel_margin_loss_backward", ops::multilabel_margin_loss_backward));
+  m.impl(ROW("multilabel_margin_loss_backward.grad_input", ops::multilabel_margin_loss_backward_out));
 }
 }  // namespace aule

@@ -26,5 +26,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("multinomial", ops::multinomial));
   m.impl(ROW("multinomial.out", ops::multinomial_out));
   m.impl(ROW("poisson", ops::poisson));
+  m.impl(ROW("_standard_gamma", ops::standard_gamma));
+  m.impl(ROW("_standard_gamma_grad", ops::standard_gamma_grad));
+  m.impl(ROW("_sample_dirichlet", ops::sample_dirichlet));
+  m.impl(ROW("_dirichlet_grad", ops::dirichlet_grad));
+  m.impl(ROW("binomial", ops::binomial));
 }
 }  // namespace aule

@@ -27,6 +27,7 @@
 #include "kernels_shape.gen.h"
 #include "ops/copy/kernels.h"
 #include "ops/copy/many.h"
+#include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/floating.h"
@@ -303,16 +304,12 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
 at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, int64_t dim, int64_t size,
                            int64_t step) {
   const char* op = "unfold_backward";
+  if (grad.is_complex())
+    return of_both_parts(grad, [&](const at::Tensor& g) { return unfold_backward(g, input_sizes, dim, size, step); });
   at::Tensor out = at::empty(input_sizes, grad.options());
   if (out.numel() == 0) return out;
   if (input_sizes.empty()) return out.copy_(grad.reshape({}));
   dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(input_sizes.size()));
-  if (grad.is_complex()) {  // its parts, one behind the other
-    std::vector<int64_t> sizes = input_sizes.vec();
-    sizes.insert(sizes.begin(), 2);
-    const at::Tensor parts = unfold_backward(at::view_as_real(grad).movedim(-1, 0), sizes, dim + 1, size, step);
-    return out.copy_(at::view_as_complex(parts.movedim(0, -1).contiguous()));
-  }
   const at::Tensor dense = grad.contiguous();
   const DType dtype = dtype_of(out, op);
   const auto kernel = kernel::unfold_backward(compute_type(dtype));

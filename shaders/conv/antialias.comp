@@ -51,7 +51,8 @@ void main() {
   if (IN_DTYPE == AULE_DT_U8) {
     int sum = 1 << (p.bits - 1);
     for (int k = 0; k < count; ++k)
-      sum += I32Ref(p.weights + weight_at(at, k) * 4).v * load_int(p.in_, base + uint64_t(first + k) * p.inner, IN_DTYPE);
+      sum += I32Ref(p.weights + weight_at(at, k) * 4).v *
+          load_int(p.in_, base + uint64_t(first + k) * p.inner, IN_DTYPE);
     store_int(p.out_, id, OUT_DTYPE, clamp(sum >> p.bits, 0, 255));
     return;
   }

@@ -47,7 +47,8 @@ void store(uint64_t out_, uint row, uint col, float v) {
 #ifdef MAKES_weights
   F32Ref(out_ + (uint64_t(row) * p.n + col) * 4).v = v;
 #else
-  if (PARTS) {
+  if (PARTS) {  // a bias is float32, too, and there is one group
+    if (HAS_BIAS) v += F32Ref(group_bias + uint64_t(col) * 4).v;
     F32Ref(out_ + (uint64_t(row) * p.out_ld + col) * 4).v = v;
     return;
   }

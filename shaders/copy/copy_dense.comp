@@ -1,9 +1,10 @@
 // dst[i] = convert(src[i]) over two dense tensors of the same order and different dtypes.
 // C is the type between the two: int64 between integers, double if either side is float64 (its bits if the device has
-// no float64), else float.
+// no float64), a pair if either is complex, else float.
 // One invocation moves 8 elements: 16-byte accesses for 2-byte and wider types.
-#pragma aule axis C float int64 double double_bits
+#pragma aule axis C float int64 double double_bits vec2 dvec2
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #define VEC_ELEMS 8
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

@@ -2,8 +2,9 @@
 // Strides are in elements and have 32 bits. The host merges dimensions and splits larger tensors.
 // One invocation moves 4 elements along dimension 0, which share the divisions.
 // DST_PACKED, SRC_PACKED: that side is dense along dimension 0 and aligned, so it takes one wide access.
-#pragma aule axis C raw float int64 double double_bits
+#pragma aule axis C raw float int64 double double_bits vec2 dvec2
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"

@@ -1,5 +1,5 @@
 // Arithmetic of complex numbers as pairs T of the real type R: vec2 and float, dvec2 and double. Special values as
-// PyTorch's CPU has them. Products are precise: z conj(z) has an imaginary part of exactly 0.
+// PyTorch's CPU has them.
 // Include after arithmetic.glsl.
 #ifndef AULE_COMPLEX_MATH_GLSL
 #define AULE_COMPLEX_MATH_GLSL
@@ -48,10 +48,6 @@ T c_conj(T z) { return T(z.x, -z.y); }
 T times_i(T z) { return T(-z.y, z.x); }
 T over_i(T z) { return T(z.y, -z.x); }
 
-T c_mul(T z, T w) {
-  precise T r = T(z.x * w.x - z.y * w.y, z.x * w.y + z.y * w.x);
-  return r;
-}
 // Drivers make a 0 of 0 / 0 where they know the divisor.
 R over_zero(R x) { return is_nan(x) || x == R(0) ? R_NAN : with_sign(R_INF, x); }
 // Smith's division, as c10::complex has it.

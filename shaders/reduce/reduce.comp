@@ -1,11 +1,20 @@
-#pragma aule axis C float double int64_t
+#pragma aule axis C float double int64_t vec2 dvec2
 #pragma aule axis STATE value arg moments lse minmax
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #pragma aule skip STATE=moments C=int64_t
 #pragma aule skip STATE=lse C=int64_t
+#pragma aule skip STATE=arg C=vec2
+#pragma aule skip STATE=arg C=dvec2
+#pragma aule skip STATE=moments C=vec2
+#pragma aule skip STATE=moments C=dvec2
+#pragma aule skip STATE=lse C=vec2
+#pragma aule skip STATE=lse C=dvec2
+#pragma aule skip STATE=minmax C=vec2
+#pragma aule skip STATE=minmax C=dvec2
 // out[o] = finish(combine over r of x[o, r]): every reduction over a set of dimensions, merged by the host to at most 3
-// kept and 2 reduced ones, fastest first. C is the arithmetic type. STATE is the state of an output:
+// kept and 2 reduced ones, fastest first. C is the arithmetic type, of complex numbers a pair. STATE is the state:
 //   value   a value               moments   count, mean and squared deviations (Chan)    minmax   both extremes
 //   arg     value and index       lse       maximum and scaled sum
 // GROUP 0: one invocation per (output, chunk of r), neighbours along the kept dimension. Coalesced for column
@@ -17,6 +26,10 @@
 // of blocks instead of the length.
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
+#if defined(C_vec2) || defined(C_dvec2)
+#define COMPLEX
+#include "common/complex.glsl"
+#endif
 #define REDUCE_OP(code, name) const int OP_##name = code;
 #include "reduce/reduce_ops.def"
 
@@ -42,8 +55,10 @@ struct Params {
 
 const uint BLOCK = 512;
 
-#ifdef C_float
+#if defined(C_float)
 #define C_BYTES 4
+#elif defined(C_dvec2)
+#define C_BYTES 16
 #else
 #define C_BYTES 8
 #endif
@@ -67,6 +82,7 @@ struct State { C a, b; };  // lse: maximum, sum of exp(x - maximum); minmax: min
 #if defined(C_int64_t)
 C lowest() { return int64_t(1) << 63; }
 C highest() { return ~(int64_t(1) << 63); }
+#elif defined(COMPLEX)  // has no order
 #elif defined(C_double)
 C lowest() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
 C highest() { return packDouble2x32(uvec2(0u, 0x7ff00000u)); }
@@ -93,6 +109,8 @@ C load(uint64_t i) {
 #if defined(C_int64_t)
   if (OP == OP_any || OP == OP_all || OP == OP_count) return nonzero(i) ? int64_t(1) : int64_t(0);
   return load_int64(p.in_, i, IN_DTYPE);
+#elif defined(COMPLEX)
+  return load_complex(p.in_, i, IN_DTYPE);
 #elif defined(C_double)
   return load_double(p.in_, i, IN_DTYPE);
 #else
@@ -103,6 +121,8 @@ C load(uint64_t i) {
 void store(uint64_t base, uint64_t i, C x) {
 #if defined(C_int64_t)
   store_int64(base, i, OUT_DTYPE, x);
+#elif defined(COMPLEX)
+  store_complex(base, i, OUT_DTYPE, x);
 #elif defined(C_double)
   store_double(base, i, OUT_DTYPE, x);
 #else
@@ -110,8 +130,10 @@ void store(uint64_t base, uint64_t i, C x) {
 #endif
 }
 
+#ifndef COMPLEX
 C larger(C a, C b) { return is_nan(a) ? a : is_nan(b) || b > a ? b : a; }
 C smaller(C a, C b) { return is_nan(a) ? a : is_nan(b) || b < a ? b : a; }
+#endif
 
 uint64_t quotient(uint64_t a, uint64_t b) { return NEEDS_U64 ? a / b : uint64_t(uint(a) / uint(b)); }
 
@@ -126,7 +148,12 @@ uint64_t red_offset(uint64_t r) {
 }
 
 // ---- the five kinds of state: begin, take one element, combine two states, store the result ----
-#if defined(STATE_value)
+#if defined(COMPLEX)  // sums, means and products
+State begin() { return State(C(OP == OP_prod ? 1 : 0, 0)); }
+State combine(State a, State b) { return State(OP == OP_prod ? c_mul(a.v, b.v) : a.v + b.v); }
+void take(inout State s, C x, uint64_t r) { s = combine(s, State(x)); }
+void finish(State s, uint64_t o) { store(p.out_, o, OP == OP_mean ? s.v / C(float(p.chunk)) : s.v); }
+#elif defined(STATE_value)
 State begin() {
   if (OP == OP_prod) return State(C(1));
   if (OP == OP_max) return State(lowest());

@@ -1,8 +1,13 @@
-#pragma aule axis C float double int64_t
+#pragma aule axis C float double int64_t vec2 dvec2
 #pragma aule axis STATE value arg lse
 #pragma aule axis GROUP 0 1
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #pragma aule skip STATE=lse C=int64_t
+#pragma aule skip STATE=arg C=vec2
+#pragma aule skip STATE=arg C=dvec2
+#pragma aule skip STATE=lse C=vec2
+#pragma aule skip STATE=lse C=dvec2
 // y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum
 // and minimum with their last index, and log-sum-exp.
 //
@@ -14,6 +19,10 @@
 // GROUP 1 (GPU, inner 1): a workgroup per chunk, in tiles of LOCAL elements that are scanned in shared memory.
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
+#if defined(C_vec2) || defined(C_dvec2)
+#define COMPLEX
+#include "common/complex.glsl"
+#endif
 
 #define SCAN_OP(code, name) const int OP_##name = code;
 #include "reduce/scan_ops.def"
@@ -31,8 +40,10 @@ struct Params {
 };
 #include "common/params.glsl"
 
-#ifdef C_float
+#if defined(C_float)
 #define C_BYTES 4
+#elif defined(C_dvec2)
+#define C_BYTES 16
 #else
 #define C_BYTES 8
 #endif
@@ -56,6 +67,8 @@ layout(buffer_reference, scalar, buffer_reference_align = STATE_ALIGN) buffer St
 C load(uint64_t i) {
 #if defined(C_int64_t)
   return load_int64(p.in_, i, IN_DTYPE);
+#elif defined(COMPLEX)
+  return load_complex(p.in_, i, IN_DTYPE);
 #elif defined(C_double)
   return load_double(p.in_, i, IN_DTYPE);
 #else
@@ -65,6 +78,8 @@ C load(uint64_t i) {
 void store_value(uint64_t i, C x) {
 #if defined(C_int64_t)
   store_int64(p.out_, i, OUT_DTYPE, x);
+#elif defined(COMPLEX)
+  store_complex(p.out_, i, OUT_DTYPE, x);
 #elif defined(C_double)
   store_double(p.out_, i, OUT_DTYPE, x);
 #else
@@ -73,7 +88,12 @@ void store_value(uint64_t i, C x) {
 }
 
 // combine(a, b): the elements of a come before those of b.
-#if defined(STATE_value)
+#if defined(COMPLEX)
+State begin() { return State(C(OP == OP_prod ? 1 : 0, 0)); }
+State element(C x, int64_t i) { return State(x); }
+State combine(State a, State b) { return State(OP == OP_prod ? c_mul(a.v, b.v) : a.v + b.v); }
+void store(uint64_t i, State s) { store_value(i, s.v); }
+#elif defined(STATE_value)
 State begin() { return State(OP == OP_prod ? C(1) : C(0)); }
 State element(C x, int64_t i) { return State(x); }
 State combine(State a, State b) { return State(OP == OP_prod ? a.v * b.v : a.v + b.v); }

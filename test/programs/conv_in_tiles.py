@@ -40,8 +40,15 @@ CASES = [  # transposed, channels in, out, spatial, kernel, options
     (True, 16, 8, (2, 3, 4), (2, 3, 2), dict(stride=2, padding=(0, 1, 0), output_padding=(1, 1, 0))),
 ]
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
-    for transposed, c_in, c_out, spatial, kernel, options in CASES if units or dtype == torch.float32 else ():
+# The third is float32 in three products of pieces, the fourth in one, where there are matrix units for them.
+for dtype, precision, tolerance in (
+    (torch.float32, "none", 1e-5), (torch.float16, "none", 4e-3), (torch.float32, "tf32", 4e-5),
+    (torch.float32, "bf16", 2e-2),
+):  # fmt: skip
+    torch.backends.fp32_precision = precision
+    largest = 0.0
+    is_plain = dtype == torch.float32 and precision == "none"
+    for transposed, c_in, c_out, spatial, kernel, options in CASES if units or is_plain else ():
         dims, groups = len(spatial), options.get("groups", 1)
         function = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
         shape = (c_in, c_out // groups) if transposed else (c_out, c_in // groups)
@@ -62,4 +69,7 @@ for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3)):
         for result in results[1:]:
             for got, expected in zip(result, results[0]):
                 error = (got.double().cpu() - expected).abs().max() / expected.abs().max()
-                assert error < tolerance, (dtype, transposed, c_in, c_out, spatial, kernel, options, error)
+                largest = max(largest, error.item())
+                assert error < tolerance, (dtype, precision, transposed, c_in, c_out, spatial, kernel, options, error)
+    if precision == "bf16" and units:
+        assert largest > 2e-5, largest  # else it was not made of pieces

@@ -14,6 +14,7 @@
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/implicit_gemm.h"
 #include "ops/matmul/matmul.h"
+#include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
@@ -429,6 +430,12 @@ at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntAr
 at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
                        at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride, at::Tensor& out) {
   TORCH_CHECK(self.dim() == 2 || self.dim() == 3, "col2im: expected a 2-D or 3-D tensor, got shape ", self.sizes());
+  if (self.is_complex()) {
+    const auto fold = [&](const at::Tensor& part) {
+      return ops::col2im(part, output_size, kernel_size, dilation, padding, stride);
+    };
+    return hand_over(of_both_parts(self, fold), out);
+  }
   const bool batched = self.dim() == 3;
   const at::Tensor columns = (batched ? self : self.unsqueeze(0)).contiguous();
   const ConvGeometry g = window_geometry(output_size, kernel_size, dilation, padding, stride);

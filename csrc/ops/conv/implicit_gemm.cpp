@@ -10,6 +10,7 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv/channels_last.h"
 #include "ops/conv/division.h"
+#include "ops/conv/pieces.h"
 #include "ops/conv/plan.h"
 #include "ops/conv/pointwise.h"
 #include "ops/conv/space_to_depth.h"
@@ -81,10 +82,13 @@ void set_taps(ImplicitGemmParams& p, const Taps& taps) {
   }
 }
 
-// x, w and the result are channels-last; w is [groups * n, taps * channels].
-at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
-                     const Extent& places, int64_t out_channels, int64_t groups) {
-  const at::Tensor out = at::empty({x.size(0), places[0], places[1], places[2], out_channels}, x.options());
+// The image, the weight and the result are channels-last; the weight is [groups * n, taps * channels]. `products` of
+// pieces: 0 none.
+at::Tensor positions(const Taps& taps, const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias,
+                     const Extent& places, int64_t out_channels, int64_t groups, int products) {
+  const at::Tensor x = products == 0 ? image : pieces_of_channels(image, products, Operand::first),
+                   w = products == 0 ? weight : pieces_of_channels(weight, products, Operand::second);
+  const at::Tensor out = at::empty({x.size(0), places[0], places[1], places[2], out_channels}, image.options());
   ImplicitGemmParams p{};
   TensorArgs args;
   p.x = args.read(x);
@@ -102,12 +106,13 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   const auto plan = plan_for(x, {dtype, /*makes_weights=*/false, p.m, p.n, p.k, p.channels, p.groups});
   TORCH_INTERNAL_ASSERT(plan.has_value());
   p.splits = plan->splits;
-  const bool in_parts = p.splits > 1;
+  const bool in_parts = p.splits > 1;  // float32 sums; those of pieces are the result if there is one part
   const at::Tensor sums =
       in_parts ? at::empty({p.splits, p.m, out_channels}, x.options().dtype(at::kFloat)) : at::Tensor();
   p.out_ = args.write(in_parts ? sums : out);
   ImplicitGemmSpec spec = spec_of(*plan);
-  spec.parts = in_parts;
+  spec.parts = in_parts || products != 0;
+  if (products != 0) spec.out_vec8 = false;
   const bool adds_bias = bias.defined() && !in_parts;
   spec.has_bias = adds_bias;
   spec.deep = is_deep(x, places, taps);
@@ -115,6 +120,10 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::positions), spec, p, args, plan->grid);
   if (in_parts) add_split_sums(sums, bias, out.view({p.m, out_channels}));
   return out;
+}
+
+int pieces_for(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels, int64_t groups) {
+  return products_of_pieces(x, {g, dtype_of(x, "convolution"), x.size(0), channels, out_channels, groups});
 }
 
 // The convolution over blocks of places that makes this pass, if that is cheaper and tiles take it.
@@ -145,8 +154,9 @@ at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, con
   if (is_pointwise(g, groups)) return pointwise_forward(g, x, weight, bias);
   if (const auto blocks = in_blocks(g, ConvPass::forward, x, x.size(1), weight.size(0), groups))
     return implicit_gemm_forward(blocks->g, image_to_blocks(*blocks, x), weight_to_blocks(*blocks, weight), bias, 1);
-  const at::Tensor out =
-      positions(taps_of(g), channels_last(x), channels_last(weight), bias, g.out_size, weight.size(0), groups);
+  const int products = pieces_for(g, x, x.size(1), weight.size(0), groups);
+  const at::Tensor out = positions(taps_of(g), channels_last(x), channels_last(weight), bias, g.out_size,
+                                   weight.size(0), groups, products);
   return channels_first(out, x.dim());
 }
 
@@ -178,6 +188,7 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
     taps.step[d] = -g.dilation[d] * step / s;
     return std::pair{first, step};
   };
+  const int products = pieces_for(g, grad, groups * channels, weight.size(0), groups);
   const bool one_class = g.stride == Extent{1, 1, 1};
   at::Tensor out;
   if (!one_class) out = at::empty({grad.size(0), g.size[0], g.size[1], g.size[2], groups * channels}, grad.options());
@@ -200,7 +211,7 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
       bias.defined() ? part_of_out.copy_(bias) : part_of_out.zero_();
       continue;
     }
-    const at::Tensor part = positions(taps, image, channels_last(w), bias, places, groups * channels, groups);
+    const at::Tensor part = positions(taps, image, channels_last(w), bias, places, groups * channels, groups, products);
     if (one_class) return channels_first(part, grad.dim());
     part_of_out.copy_(part);
   }
@@ -214,8 +225,12 @@ at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor
     const at::Tensor result = implicit_gemm_backward_weight(blocks->g, image_to_blocks(*blocks, x), grad, 1);
     return weight_from_blocks(*blocks, result, x.dim());
   }
-  const at::Tensor image = channels_last(x), gy = channels_last(grad);
   const int64_t out_channels = grad.size(1);
+  at::Tensor image = channels_last(x), gy = channels_last(grad);
+  if (const int products = pieces_for(g, x, x.size(1), out_channels, groups)) {  // as so many more images
+    image = pieces_of_images(image, products, Operand::first);
+    gy = pieces_of_images(gy, products, Operand::second);
+  }
   const Taps taps = taps_of(g);
   ImplicitGemmParams p{};
   TensorArgs args;
@@ -228,7 +243,7 @@ at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor
   p.k = static_cast<uint32_t>(image.size(0)) * p.area;
   p.w_ld = static_cast<uint32_t>(gy.size(4));
   p.w_group = p.m;
-  const DType dtype = dtype_of(x, "convolution");
+  const DType dtype = dtype_of(image, "convolution");
   const auto plan = plan_for(x, {dtype, /*makes_weights=*/true, p.m, p.n, p.k, p.channels, p.groups});
   TORCH_INTERNAL_ASSERT(plan.has_value());
   p.splits = plan->splits;

@@ -13,6 +13,7 @@
 
 #include "kernels_conv.gen.h"
 #include "ops/conv/geometry.h"
+#include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"

@@ -25,7 +25,17 @@ CopyDenseC dense_axis(Via via) {
     case Via::int64: return CopyDenseC::int64;
     case Via::float64: return CopyDenseC::double_;
     case Via::float64_bits: return CopyDenseC::double_bits;
+    case Via::complex64: return CopyDenseC::vec2;
+    case Via::complex128: return CopyDenseC::dvec2;
     default: return CopyDenseC::float_;
+  }
+}
+
+CopyStridedC strided_axis(Via via) {
+  switch (via) {
+    case Via::complex64: return CopyStridedC::vec2;
+    case Via::complex128: return CopyStridedC::dvec2;
+    default: return copy_axis<CopyStridedC>(via);
   }
 }
 
@@ -127,6 +137,14 @@ void convert_complex(const at::Tensor& dst, const at::Tensor& src) {
   written.logical_or_(imaginary);
 }
 
+// Without conjugate and negative bits, and without float64 where the device has none, complex numbers are a type of the
+// conversion kernels.
+bool converts_whole(const at::Tensor& dst, const at::Tensor& src) {
+  const auto is_wide = [](const at::Tensor& t) { return c10::toRealValueType(t.scalar_type()) == at::kDouble; };
+  const auto has_bits = [](const at::Tensor& t) { return t.is_conj() || t.is_neg(); };
+  return !has_bits(dst) && !has_bits(src) && (profile_of(dst).float64 || !(is_wide(dst) || is_wide(src)));
+}
+
 void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
   if (dst.numel() == 0) return;
   auto& stream = current(dst);
@@ -176,7 +194,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   if (dst.numel() == 0) return;
   const bool same = same_bits(dst.scalar_type(), src.scalar_type());
   const bool negate = dst.is_neg() != src.is_neg();
-  if (!same && (dst.is_complex() || src.is_complex())) return convert_complex(dst, src);
+  if (!same && (dst.is_complex() || src.is_complex()) && !converts_whole(dst, src)) return convert_complex(dst, src);
   if (negate && !same) return copy_strided(dst, negated(src));
   if (negate && c10::isIntegralType(dst.scalar_type(), /*includeBool=*/true)) {
     copy_strided(at::_neg_view(dst), src);  // copies bits: an integer has no sign bit to flip
@@ -184,8 +202,8 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     written.neg_();
     return;
   }
-  const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
-  const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
+  const DType dt_dst = same ? raw_dtype_of(dst) : real_or_complex_dtype_of(dst.scalar_type(), "copy_");
+  const DType dt_src = same ? dt_dst : real_or_complex_dtype_of(src.scalar_type(), "copy_");
   const uint32_t signs = same ? signs_to_flip(dst, negate, dst.is_conj() != src.is_conj()) : 0;
   const DeviceProfile& profile = profile_of(dst);
   const Via via = conversion_of(profile, dt_dst, dt_src);
@@ -229,7 +247,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     const uint32_t groups = fill_dims(p, shape);
     const bool packed_dst = shape.packed(0, kStridedVec) && vec_aligned(d, dt_dst, kStridedVec);
     const bool packed_src = shape.packed(1, kStridedVec) && vec_aligned(s, dt_src, kStridedVec);
-    launch(stream, kernel::copy_strided(copy_axis<CopyStridedC>(via)),
+    launch(stream, kernel::copy_strided(strided_axis(via)),
            {.dst_dtype = dt_dst,
             .src_dtype = dt_src,
             .dst_packed = via != Via::raw && packed_dst,

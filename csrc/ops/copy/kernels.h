@@ -21,7 +21,7 @@ bool converts_on_device(c10::ScalarType dst, c10::ScalarType src);
 bool same_bits(c10::ScalarType dst, c10::ScalarType src);
 // The dimensions of a copy, dimension 0 the fastest in dst.
 StridedShape<2> copy_shape(const at::Tensor& dst, const at::Tensor& src);
-// The axis of copy_strided.comp and of copy_many.comp.
+// The axis that copy_strided.comp and copy_many.comp share.
 template <class Axis>
 Axis copy_axis(Conversion via) {
   switch (via) {

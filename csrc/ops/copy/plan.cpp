@@ -22,12 +22,14 @@ std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType 
 
 bool leaves_list(const DeviceProfile& profile, uint64_t bytes) { return profile.is_software() && bytes >= 65536; }
 
-bool splits_aligned(uint64_t aligned_bytes, size_t others) {
-  return others == 0 || aligned_bytes >= uint64_t{4} << 20;
-}
+bool splits_aligned(uint64_t aligned_bytes, size_t others) { return others == 0 || aligned_bytes >= uint64_t{4} << 20; }
 
 Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src) {
   if (dst == src) return Conversion::raw;
+  if (is_complex(dst) || is_complex(src)) {
+    const auto is_wide = [](DType t) { return t == DType::f64 || t == DType::c128; };
+    return is_wide(dst) || is_wide(src) ? Conversion::complex128 : Conversion::complex64;
+  }
   if (dst == DType::f64 || src == DType::f64) return profile.float64 ? Conversion::float64 : Conversion::float64_bits;
   return is_floating(dst) || is_floating(src) ? Conversion::float32 : Conversion::int64;
 }
@@ -38,6 +40,8 @@ const char* name_of(Conversion conversion) {
     case Conversion::float32: return "float32";
     case Conversion::int64: return "int64";
     case Conversion::float64: return "float64";
+    case Conversion::complex64: return "complex64";
+    case Conversion::complex128: return "complex128";
     default: return "float64 bits";
   }
 }

@@ -32,7 +32,7 @@ bool leaves_list(const DeviceProfile& profile, uint64_t bytes);
 bool splits_aligned(uint64_t aligned_bytes, size_t others);
 
 // The arithmetic of a conversion.
-enum class Conversion : uint8_t { raw, float32, int64, float64, float64_bits };
+enum class Conversion : uint8_t { raw, float32, int64, float64, float64_bits, complex64, complex128 };
 Conversion conversion_of(const DeviceProfile& profile, DType dst, DType src);
 const char* name_of(Conversion conversion);
 

@@ -162,9 +162,13 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
   const char* op = "logspace";
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  TORCH_CHECK_NOT_IMPLEMENTED(!out.is_complex() && base > 0, op,
-                              ": complex sequences and bases up to 0 are not supported on aule");
   at::native::resize_output(out, {steps});
+  if (out.is_complex()) {
+    at::Tensor exponents = at::empty({steps}, out.options());
+    ops::linspace_out(start, end, steps, exponents);
+    return at::pow_out(out, base, exponents);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(base > 0, op, ": bases up to 0 are not supported on aule");
   const bool integers = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
   if ((integers || out.scalar_type() == at::kDouble) && caps_of(out).float64) {
     at::Tensor exponents = at::empty({steps}, out.options().dtype(at::kDouble));

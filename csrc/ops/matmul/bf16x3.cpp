@@ -1,5 +1,6 @@
 #include "ops/matmul/bf16x3.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -73,6 +74,17 @@ GemmProblem product_of_pieces(const GemmProblem& g, DType pieces, bool two, cons
 }
 
 }  // namespace
+
+bool may_take_bf16x3(const Caps& caps) { return caps.cooperative_matrix && !caps.software_simd(); }
+
+std::optional<Float32Precision> asked_float32_precision() {
+  switch (at::globalContext().float32Precision(at::Float32Backend::GENERIC, at::Float32Op::ALL)) {
+    case at::Float32Precision::IEEE: return Float32Precision::highest;
+    case at::Float32Precision::TF32: return Float32Precision::high;
+    case at::Float32Precision::BF16: return Float32Precision::medium;
+    default: return std::nullopt;
+  }
+}
 
 std::optional<GemmPlan> plan_bf16x3(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
                                     const Overrides& overrides) {

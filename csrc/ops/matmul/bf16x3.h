@@ -10,6 +10,11 @@ namespace aule::ops {
 
 struct GemmCall;
 
+// Whether a float32 product may be made of 16-bit ones at all on such a device.
+bool may_take_bf16x3(const Caps& caps);
+// What torch.backends.fp32_precision allows, where it says anything.
+std::optional<Float32Precision> asked_float32_precision();
+
 std::optional<GemmPlan> plan_bf16x3(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
                                     const Overrides& overrides);
 void launch_bf16x3(const GemmCall& call, const Bf16x3Plan& plan);

@@ -12,6 +12,7 @@
 #include <array>
 #include <limits>
 
+#include "ops/matmul/bf16x3.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -25,21 +26,11 @@ bool strides_fit_i32(const at::Tensor& t) {
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
 }
 
-// Whether a float32 product may be made of 16-bit ones at all.
-bool may_take_bf16x3(const Caps& caps) { return caps.cooperative_matrix && !caps.software_simd(); }
-
-// What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows.
+// What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows; the second leaves the first alone.
 Float32Precision float32_precision() {
-  auto& context = at::globalContext();
-  // torch.backends.fp32_precision; set_float32_matmul_precision leaves it alone.
-  switch (context.float32Precision(at::Float32Backend::GENERIC, at::Float32Op::ALL)) {
-    case at::Float32Precision::IEEE: return Float32Precision::highest;
-    case at::Float32Precision::TF32: return Float32Precision::high;
-    case at::Float32Precision::BF16: return Float32Precision::medium;
-    default: break;
-  }
+  if (const auto asked = asked_float32_precision()) return *asked;
   try {
-    switch (context.float32MatmulPrecision()) {
+    switch (at::globalContext().float32MatmulPrecision()) {
       case at::Float32MatmulPrecision::HIGH: return Float32Precision::high;
       case at::Float32MatmulPrecision::MEDIUM: return Float32Precision::medium;
       default: break;

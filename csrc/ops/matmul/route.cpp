@@ -26,6 +26,10 @@ bool fits_i32(const MatrixView& v) {
 DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides) {
   if (g.in == DType::f16 || g.in == DType::bf16) return g.in;
   if (g.in != DType::f32 || g.precision == Float32Precision::highest) return DType::f32;
+  return piece_dtype(overrides);
+}
+
+DType piece_dtype(const Overrides& overrides) {
   return overrides.float32_pieces == PieceType::float16 ? DType::f16 : DType::bf16;
 }
 

@@ -168,6 +168,8 @@ struct GemmPlan {
 
 // The 16-bit dtype that matrix units would multiply for this problem; f32: none.
 DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides);
+// What float32 is cut into.
+DType piece_dtype(const Overrides& overrides);
 
 // k > 0, and every size below 2^31.
 GemmPlan gemm_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,

@@ -187,6 +187,51 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
   common.finish();
 }
 
+void fused_adagrad(const char* op, TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
+                   LearningRate lr, double lr_decay, double weight_decay, double eps, bool maximize,
+                   const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  if (self.empty()) return;
+  const Common common(op, self, grads, lr, grad_scale, found_inf);
+  TORCH_CHECK(state_sums.size() == self.size() && state_steps.size() == self.size(), op,
+              ": expected state lists as long as the list of parameters");
+  const c10::ScalarType type = self[0].scalar_type(), grad_type = grads[0].scalar_type(),
+                        state_type = state_sums[0].scalar_type();
+  for (size_t i = 0; i < self.size(); ++i) {
+    common.check_state(state_sums[i], i, "state_sums");
+    TORCH_CHECK(state_steps[i].scalar_type() == at::kFloat && state_steps[i].device() == self[i].device(), op,
+                ": expected state_steps to be float32 on ", self[i].device());
+    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
+                    state_sums[i].scalar_type() == state_type,
+                op, ": expected one dtype per list");
+  }
+  for (c10::ScalarType t : {type, grad_type, state_type})
+    TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
+  FusedAdagradParams base{};
+  base.lr = static_cast<float>(lr.value);
+  base.lr_decay = static_cast<float>(lr_decay);
+  base.weight_decay = static_cast<float>(weight_decay);
+  base.eps = static_cast<float>(eps);
+  const FusedAdagradSpec spec{.param_dtype = dtype_of(type, op),
+                              .grad_dtype = dtype_of(grad_type, op),
+                              .state_dtype = dtype_of(state_type, op),
+                              .maximize = maximize,
+                              .lr_dtype = common.rate_dtype(),
+                              .unscale = common.unscales()};
+  for_each_table(
+      self, base,
+      [&](FusedAdagradParams& p, TensorArgs& args, uint32_t at, size_t i) {
+        if (at == 0) common.fill(p, args);
+        p.param[at] = args.read_write(self[i]);
+        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        p.state_sum[at] = args.read_write(state_sums[i]);
+        p.state_step[at] = args.read(state_steps[i]);
+      },
+      [&](const FusedAdagradParams& p, const TensorArgs& args, Grid grid) {
+        launch(current(self[0]), kernel::fused_adagrad(), spec, p, args, grid);
+      });
+  common.finish();
+}
+
 }  // namespace
 
 template <bool decoupled>
@@ -222,6 +267,19 @@ void fused_sgd_tensor_lr_(TensorList self, TensorList grads, TensorList momentum
                           bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
   fused_sgd("_fused_sgd_", self, grads, momentum_buffer_list, weight_decay, momentum, rate_of(lr, "_fused_sgd_"),
             dampening, nesterov, maximize, is_first_step, grad_scale, found_inf);
+}
+
+void fused_adagrad_(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps, double lr,
+                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor& grad_scale,
+                    const OptionalTensor& found_inf) {
+  fused_adagrad("_fused_adagrad_", self, grads, state_sums, state_steps, {lr, nullptr}, lr_decay, weight_decay, eps,
+                maximize, grad_scale, found_inf);
+}
+void fused_adagrad_tensor_lr_(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
+                              const Tensor& lr, double lr_decay, double weight_decay, double eps, bool maximize,
+                              const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  fused_adagrad("_fused_adagrad_", self, grads, state_sums, state_steps, rate_of(lr, "_fused_adagrad_"), lr_decay,
+                weight_decay, eps, maximize, grad_scale, found_inf);
 }
 
 }  // namespace aule::ops

@@ -27,5 +27,11 @@ void fused_sgd_(TensorList self, TensorList grads, TensorList momentum_buffer_li
 void fused_sgd_tensor_lr_(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay,
                           double momentum, const Tensor& lr, double dampening, bool nesterov, bool maximize,
                           bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf);
+void fused_adagrad_(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps, double lr,
+                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor& grad_scale,
+                    const OptionalTensor& found_inf);
+void fused_adagrad_tensor_lr_(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
+                              const Tensor& lr, double lr_decay, double weight_decay, double eps, bool maximize,
+                              const OptionalTensor& grad_scale, const OptionalTensor& found_inf);
 
 }  // namespace aule::ops

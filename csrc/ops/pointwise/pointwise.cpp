@@ -3,6 +3,9 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/result_type.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
 #include <ATen/TensorIterator.h>
 
 #include "ops/tensor/contiguous_out.h"
@@ -146,6 +149,21 @@ at::Tensor& ternary(const Entry& entry, at::Tensor& out, const at::Tensor& a, co
   return out;
 }
 
+namespace {
+
+// Of complex128 without float64: the parts are float64, which is chosen by integer code.
+at::Tensor& where_by_parts(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
+                           at::Tensor& out) {
+  const auto parts = [&](const at::Tensor& t) {
+    return at::view_as_real(t.to(condition.options().dtype(at::kComplexDouble)));
+  };
+  const at::Tensor chosen = at::where(condition.unsqueeze(-1), parts(self), parts(other));
+  const at::Tensor result = at::view_as_complex(chosen.contiguous());
+  return out.defined() ? hand_over(result, out) : out = result;
+}
+
+}  // namespace
+
 at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
               "where: expected condition to be a boolean tensor, but got a tensor with dtype ",
@@ -153,6 +171,9 @@ at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const
   const c10::ScalarType common = at::result_type(self, other);
   TORCH_CHECK(!out.defined() || out.scalar_type() == common, "where: expected out to have dtype ", common, ", but got ",
               out.defined() ? out.scalar_type() : common);
+  const at::Tensor& ours = !condition.is_cpu() ? condition : self.is_cpu() ? other : self;
+  if (common == at::kComplexDouble && !profile_of(ours).float64)
+    return where_by_parts(condition.to(ours.device()), self, other, out);
   at::Tensor a_storage, b_storage;
   const at::Tensor& a = settle(self, common, a_storage);
   const at::Tensor& b = settle(other, common, b_storage);

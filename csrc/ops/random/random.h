@@ -41,4 +41,11 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator);
 
+// random/gamma.cpp; draws are float32, and widened for float64
+at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator);
+at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor& output);
+at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator);
+at::Tensor dirichlet_grad(const at::Tensor& x, const at::Tensor& alpha, const at::Tensor& total);
+at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator);
+
 }  // namespace aule::ops

@@ -89,11 +89,15 @@ std::optional<ColumnSumPlan> column_sum_plan(const DeviceProfile& profile, const
                        .sum_blocks = ceil_div(n, 32)};
 }
 
-// Integers in int64 (as are yes/no answers and counts, of any dtype), else float or double.
+// Integers in int64 (as are yes/no answers and counts, of any dtype), else float, double, or pairs of them.
 DType arithmetic_type(const ReductionProblem& problem) {
   const Reduction& r = problem.reduction;
   const DType out = r.kind == ReduceKind::arg ? problem.in : problem.result;
   if (r.op == ReduceOp::any || r.op == ReduceOp::all || r.op == ReduceOp::count) return DType::i64;
+  if (is_complex(problem.in) || is_complex(out)) {
+    const auto is_wide = [](DType t) { return t == DType::f64 || t == DType::c128; };
+    return is_wide(problem.in) || is_wide(out) ? DType::c128 : DType::c64;
+  }
   if (problem.in == DType::f64 || out == DType::f64) return DType::f64;
   return is_floating(out) ? DType::f32 : DType::i64;
 }
@@ -198,7 +202,13 @@ std::string text_of(const ReducePlan& plan) {
   static constexpr const char* kSteps[] = {"input to results", "input to states", "states to results",
                                            "states to fewer"};
   std::ostringstream text;
-  text << (plan.arithmetic == DType::f64 ? "f64" : plan.arithmetic == DType::i64 ? "i64" : "f32");
+  switch (plan.arithmetic) {
+    case DType::f64: text << "f64"; break;
+    case DType::i64: text << "i64"; break;
+    case DType::c64: text << "c64"; break;
+    case DType::c128: text << "c128"; break;
+    default: text << "f32"; break;
+  }
   if (plan.needs_u64) text << " u64";
   for (const ReducePass& pass : plan.passes) {
     text << (&pass == plan.passes.begin() ? ": " : ", ") << kSteps[static_cast<size_t>(pass.step)] << " by "

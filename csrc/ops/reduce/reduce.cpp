@@ -1,15 +1,26 @@
 #include "ops/reduce/reduce.h"
 
 #include <ATen/native/Resize.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/amax.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/isinf.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ne.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/real.h>
+#include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
@@ -45,7 +56,8 @@ DimMask one_dim(const at::Tensor& self, std::optional<int64_t> dim) {
 // integer result of float64 needs a copy.
 at::Tensor converted(const at::Tensor& self, at::ScalarType to) {
   const bool narrow = self.scalar_type() == at::kDouble && to != at::kDouble;
-  return narrow ? self.to(to) : self;
+  const bool is_other = self.is_complex() != at::isComplexType(to);
+  return narrow || is_other ? self.to(to) : self;
 }
 
 void check_out_type(const char* name, OptionalType dtype, const at::Tensor& out) {
@@ -64,6 +76,21 @@ at::Tensor& sum_like(const char* name, ReduceOp op, const at::Tensor& self, cons
   check_out_type(name, dtype, out);
   return reduce_out(name, value(op), converted(self, out.scalar_type()), mask, keepdim, out);
 }
+
+// The parts of complex numbers as a last dimension, which is kept or reduced.
+struct Parts {
+  at::Tensor tensor;
+  DimMask mask;
+};
+Parts parts_of(const at::Tensor& self, DimMask mask, bool reduced) {
+  mask.set(static_cast<size_t>(self.dim()), reduced);
+  return {at::view_as_real(self.resolve_conj()), mask};
+}
+at::TensorOptions real_options(const at::Tensor& self) {
+  return self.options().dtype(c10::toRealValueType(self.scalar_type()));
+}
+// What any, all and counts look at.
+at::Tensor truths(const at::Tensor& self) { return self.is_complex() ? at::ne(self, 0) : self; }
 
 at::ScalarType sum_type(const at::Tensor& self, OptionalType dtype) {
   if (dtype.has_value()) return *dtype;
@@ -123,9 +150,21 @@ at::Tensor& extreme_dims(const char* name, ReduceOp op, const at::Tensor& self, 
 // Variance or standard deviation, and the mean if `mean` is given.
 void moments(const char* name, ReduceOp op, const at::Tensor& self, at::OptionalIntArrayRef dim,
              const std::optional<at::Scalar>& correction, bool keepdim, at::Tensor& out, at::Tensor* mean) {
-  check_floating(name, self);
   const DimMask mask = reduced_dims(dim, self.dim());
   const auto shape = reduced_shape(self, mask, keepdim);
+  if (self.is_complex()) {  // the sum of both parts' variances
+    const Parts parts = parts_of(self, mask, /*reduced=*/false);
+    std::vector<int64_t> both = shape;
+    both.push_back(2);
+    at::Tensor variances = at::empty(both, parts.tensor.options());
+    const float c = correction.has_value() ? correction->to<float>() : 1.0f;
+    run_reduction(name, {ReduceOp::var, ReduceKind::moments, c, false}, parts.tensor, parts.mask, variances);
+    const at::Tensor variance = variances.sum(-1);
+    hand_over(op == ReduceOp::std ? variance.sqrt() : variance, out);
+    if (mean) hand_over(at::mean(self, dim, keepdim), *mean);
+    return;
+  }
+  check_floating(name, self);
   at::native::resize_output(out, shape);
   if (mean) at::native::resize_output(*mean, shape);
   const float c = correction.has_value() ? correction->to<float>() : 1.0f;
@@ -142,7 +181,7 @@ at::Tensor& sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool ke
 
 at::Tensor& mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
                      at::Tensor& out) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(out.scalar_type()),
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(out.scalar_type()) || out.is_complex(),
                               "mean(): could not infer output dtype. Expected a floating point dtype, but got ",
                               out.scalar_type());
   return sum_like("mean", ReduceOp::mean, self, reduced_dims(dim, self.dim()), keepdim, dtype, out);
@@ -225,26 +264,26 @@ at::Tensor& argmin_out(const at::Tensor& self, std::optional<int64_t> dim, bool 
 }
 
 at::Tensor& any_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& out) {
-  return reduce_out("any", value(ReduceOp::any), self, one_dim(self, dim), keepdim, out);
+  return reduce_out("any", value(ReduceOp::any), truths(self), one_dim(self, dim), keepdim, out);
 }
 at::Tensor& all_out(const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& out) {
-  return reduce_out("all", value(ReduceOp::all), self, one_dim(self, dim), keepdim, out);
+  return reduce_out("all", value(ReduceOp::all), truths(self), one_dim(self, dim), keepdim, out);
 }
 at::Tensor& any_all_out(const at::Tensor& self, at::Tensor& out) {
-  return reduce_out("any", value(ReduceOp::any), self, DimMask().set(), false, out);
+  return reduce_out("any", value(ReduceOp::any), truths(self), DimMask().set(), false, out);
 }
 at::Tensor& all_all_out(const at::Tensor& self, at::Tensor& out) {
-  return reduce_out("all", value(ReduceOp::all), self, DimMask().set(), false, out);
+  return reduce_out("all", value(ReduceOp::all), truths(self), DimMask().set(), false, out);
 }
 at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dim) {
   const DimMask mask = reduced_dims(dim, self.dim());
   at::Tensor out = new_result(self, mask, false, at::kLong);
-  return reduce_out("count_nonzero", value(ReduceOp::count), self, mask, false, out);
+  return reduce_out("count_nonzero", value(ReduceOp::count), truths(self), mask, false, out);
 }
 
 at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
                bool keepdim) {
-  at::Tensor out = at::empty({0}, self.options());
+  at::Tensor out = at::empty({0}, real_options(self));
   return var_out(self, dim, correction, keepdim, out);
 }
 at::Tensor& var_out(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
@@ -254,7 +293,7 @@ at::Tensor& var_out(const at::Tensor& self, at::OptionalIntArrayRef dim, const s
 }
 at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
                bool keepdim) {
-  at::Tensor out = at::empty({0}, self.options());
+  at::Tensor out = at::empty({0}, real_options(self));
   return std_out(self, dim, correction, keepdim, out);
 }
 at::Tensor& std_out(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
@@ -264,22 +303,22 @@ at::Tensor& std_out(const at::Tensor& self, at::OptionalIntArrayRef dim, const s
 }
 std::tuple<at::Tensor, at::Tensor> var_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                             const std::optional<at::Scalar>& correction, bool keepdim) {
-  at::Tensor out = at::empty({0}, self.options()), mean = at::empty({0}, self.options());
+  at::Tensor out = at::empty({0}, real_options(self)), mean = at::empty({0}, self.options());
   moments("var_mean", ReduceOp::var, self, dim, correction, keepdim, out, &mean);
   return {out, mean};
 }
 std::tuple<at::Tensor, at::Tensor> std_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                             const std::optional<at::Scalar>& correction, bool keepdim) {
-  at::Tensor out = at::empty({0}, self.options()), mean = at::empty({0}, self.options());
+  at::Tensor out = at::empty({0}, real_options(self)), mean = at::empty({0}, self.options());
   moments("std_mean", ReduceOp::std, self, dim, correction, keepdim, out, &mean);
   return {out, mean};
 }
 
 at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim,
                                    bool keepdim, OptionalType dtype, at::Tensor& out) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()) || self.is_complex(),
                               "linalg.vector_norm: expected a floating point input, but got ", self.scalar_type());
-  check_out_type("linalg.vector_norm", dtype, out);
+  if (dtype.has_value()) check_out_type("linalg.vector_norm", c10::toRealValueType(*dtype), out);
   const double p = ord.to<double>();
   const DimMask mask = reduced_dims(dim, self.dim());
   if (p < 0 || std::isinf(p))
@@ -289,6 +328,16 @@ at::Tensor& linalg_vector_norm_out(const at::Tensor& self, const at::Scalar& ord
                       : p == 2        ? ReduceOp::norm2
                       : std::isinf(p) ? (p > 0 ? ReduceOp::norm_max : ReduceOp::norm_min)
                                       : ReduceOp::norm_p;
+  if (self.is_complex()) {
+    const int64_t kept = c10::multiply_integers(reduced_shape(self, mask, keepdim));
+    const bool is_one = op == ReduceOp::norm2 && kept == self.numel();  // the absolute value, which overflows later
+    if (op != ReduceOp::norm2 || is_one)
+      return ops::linalg_vector_norm_out(at::abs(self), is_one ? at::Scalar(1) : ord, dim, keepdim, std::nullopt, out);
+    at::native::resize_output(out, reduced_shape(self, mask, keepdim));
+    const Parts parts = parts_of(self, mask, /*reduced=*/true);
+    run_reduction("linalg.vector_norm", value(op), parts.tensor, parts.mask, keepdim ? out.unsqueeze(-1) : out);
+    return out;
+  }
   if (op == ReduceOp::count && out.scalar_type() == at::kDouble) {  // counts in int64, which convert by a copy
     at::Tensor count = at::empty({0}, out.options().dtype(at::kLong));
     reduce_out("linalg.vector_norm", value(op, 0), self, mask, keepdim, count);
@@ -329,6 +378,15 @@ at::Tensor logsumexp(const at::Tensor& self, at::IntArrayRef dim, bool keepdim) 
   return logsumexp_out(self, dim, keepdim, out);
 }
 at::Tensor& logsumexp_out(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, at::Tensor& out) {
+  if (out.is_complex()) {
+    const at::Tensor x = self.to(out.scalar_type());
+    if (x.numel() == 0) return hand_over(at::log(at::sum(at::exp(x), dim, keepdim)), out);
+    at::Tensor largest = at::amax(at::real(x), dim, /*keepdim=*/true);
+    largest.masked_fill_(at::isinf(largest), 0);
+    const at::Tensor sum = at::sum(at::exp(at::sub(x, largest)), dim, /*keepdim=*/true);
+    const at::Tensor result = at::add(at::log(sum), largest);
+    return hand_over(keepdim ? result : result.view(reduced_shape(self, reduced_dims(dim, self.dim()), false)), out);
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(out.scalar_type()),
                               "logsumexp(): expected out of a floating point dtype, but got ", out.scalar_type());
   const Reduction r{ReduceOp::lse, ReduceKind::lse, 0, false};

@@ -30,8 +30,8 @@ ReductionProblem problem_of(const char* name, const Reduction& reduction, const 
           .strides = {strides.data(), strides.size()},
           .out_strides = {out_strides.data(), out_strides.size()},
           .reduced = mask,
-          .in = dtype_of(self, name),
-          .result = out.defined() ? dtype_of(out, name) : DType::i64,
+          .in = real_or_complex_dtype_of(self.scalar_type(), name),
+          .result = out.defined() ? real_or_complex_dtype_of(out.scalar_type(), name) : DType::i64,
           .in_address = address_of(self)};
 }
 
@@ -53,9 +53,12 @@ ReduceParams params_of(const ReduceLayout& layout, float arg) {
   return p;
 }
 
-void launch_passes(const ReductionProblem& problem, const ReduceLayout& layout, const ReducePlan& plan,
-                   const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
+void launch_passes(const char* name, const ReductionProblem& problem, const ReduceLayout& layout,
+                   const ReducePlan& plan, const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
   const Reduction& r = problem.reduction;
+  const auto first = kernel::reduce(plan.arithmetic, state_axis(r.kind), 0);
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), first.id), name,
+                              ": this device has no float64 arithmetic");
   auto& stream = current(self);
   ReduceParams p = params_of(layout, r.arg);
   at::Tensor from = self;
@@ -92,7 +95,7 @@ void launch_plan(const char* name, const ReductionProblem& problem, const Reduct
     const double scale = problem.reduction.op == ReduceOp::mean ? 1.0 / static_cast<double>(layout.n_red) : 1.0;
     column_sum(name, *columns, self, layout.n_red, layout.n_out, scale, out);
   } else {
-    launch_passes(problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
+    launch_passes(name, problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
   }
 }
 
@@ -118,6 +121,9 @@ void run_reduction(const char* name, const Reduction& reduction, const at::Tenso
                    const at::Tensor& out, const at::Tensor& out2) {
   const at::Tensor& first = out.defined() ? out : out2;
   check_same_device(name, {&self, &first});
+  const bool adds = reduction.op == ReduceOp::sum || reduction.op == ReduceOp::mean || reduction.op == ReduceOp::prod;
+  TORCH_CHECK_NOT_IMPLEMENTED(adds || !self.is_complex(), name, ": not implemented for ", self.scalar_type(),
+                              " on device aule");
   if (first.numel() == 0) return;
   // Both results share one set of output strides.
   if (out.defined() && out2.defined() && out.strides() != out2.strides()) {

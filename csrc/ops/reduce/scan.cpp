@@ -33,7 +33,9 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
           const at::Tensor& out2 = {}) {
   check_same_device(name, {&self, &out, &out2});
   dim = at::maybe_wrap_dim(dim, self.dim());
-  dtype_of(self, name), dtype_of(out, name);  // decline before the copies below are recorded, as does the planner
+  // Declines before the copies below are recorded, as does the planner.
+  const bool is_complex_sum = state == ScanSTATE::value && out.is_complex();
+  if (!is_complex_sum) dtype_of(self, name), dtype_of(out, name);
   if (self.numel() == 0) return;
   const ScanProblem rows = rows_of(self, dim);
   const DeviceProfile& profile = profile_of(self);
@@ -42,16 +44,21 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
                               profile.max_loop_iterations, " iterations after which this device's driver ends them (",
                               profile.driver_name, " ", profile.driver_info, ")");
   // The kernel does not convert float64 to integers: its arithmetic type is that of the output.
-  const at::Tensor x =
-      (self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble ? self.to(out.scalar_type()) : self)
-          .contiguous();
+  const bool narrows = self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble;
+  const at::Tensor x = (narrows || is_complex_sum ? self.to(out.scalar_type()) : self).contiguous();
   auto dense = [](const at::Tensor& t) {
     return !t.defined() || t.is_contiguous() ? t : at::empty(t.sizes(), t.options());
   };
   const at::Tensor y = dense(out), y2 = dense(out2);
 
-  const DType in = dtype_of(x, name), result = dtype_of(y, name);
-  const DType c = result == DType::f64 ? DType::f64 : is_floating(result) ? DType::f32 : DType::i64;
+  const DType in = real_or_complex_dtype_of(x.scalar_type(), name),
+              result = real_or_complex_dtype_of(y.scalar_type(), name);
+  const DType c = result == DType::c128 || result == DType::f64 ? result
+                  : is_complex(result)                          ? DType::c64
+                  : is_floating(result)                         ? DType::f32
+                                                                : DType::i64;
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(x.device().index(), kernel::scan(c, state, 0).id), name,
+                              ": this device has no float64 arithmetic");
   ScanParams p{};
   p.rows = rows.rows;
   p.n = rows.n;
@@ -96,13 +103,15 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
 
 }  // namespace
 
-at::Tensor& cumsum_out(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType>, at::Tensor& out) {
+at::Tensor& cumsum_out(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype, at::Tensor& out) {
   at::native::resize_output(out, self.sizes());
+  if (self.is_complex() && !out.is_complex()) return ops::cumsum_out(self.to(out.scalar_type()), dim, dtype, out);
   scan("cumsum", ScanSTATE::value, ScanOp::sum, self, dim, out);
   return out;
 }
-at::Tensor& cumprod_out(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType>, at::Tensor& out) {
+at::Tensor& cumprod_out(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype, at::Tensor& out) {
   at::native::resize_output(out, self.sizes());
+  if (self.is_complex() && !out.is_complex()) return ops::cumprod_out(self.to(out.scalar_type()), dim, dtype, out);
   scan("cumprod", ScanSTATE::value, ScanOp::prod, self, dim, out);
   return out;
 }

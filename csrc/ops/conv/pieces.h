@@ -1,0 +1,19 @@
+// float32 operands of a convolution as 16-bit pieces, for the matrix units (gemm_bf16x3_operand.comp explains them):
+// what torch.backends.fp32_precision "tf32" | "bf16" allows. "tf32": three products, about 16 bits; "bf16": one.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "ops/conv/plan.h"
+
+namespace aule::ops {
+
+// How many products make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
+int products_of_pieces(const at::Tensor& x, const ImplicitGemmSizes& sizes);
+
+enum class Operand : uint8_t { first, second };  // their pieces have another order
+// [..., products * channels] of channels-last [..., channels], channels in whole 16 bytes of pieces.
+at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand operand);
+// [products * images, ..., channels], likewise.
+at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operand);
+
+}  // namespace aule::ops

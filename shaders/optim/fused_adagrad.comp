@@ -1,0 +1,56 @@
+// Adagrad over many dense tensors at once:
+//   g = grad / grad_scale, negated if maximize, + wd * w;  s += g * g
+//   w -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
+// Nothing is written if found_inf is not 0.
+#pragma aule params ring
+#include "common/dtype.glsl"
+#include "common/multi_tensor.glsl"
+
+struct Params {
+  uint64_t param[TENSORS];
+  uint64_t grad[TENSORS];
+  uint64_t state_sum[TENSORS];
+  uint64_t state_step[TENSORS];
+  uint64_t lr_address;     // 0: lr below
+  uint64_t grad_scale;     // 0: none
+  uint64_t found_inf;      // 0: none
+  float lr;
+  float lr_decay;
+  float weight_decay;
+  float eps;
+  uint elems[TENSORS];
+  uint first_group[TENSORS];
+  uint tensors;
+};
+#include "common/params.glsl"
+
+layout(constant_id = 0) const int PARAM_DTYPE = 0;
+layout(constant_id = 1) const int GRAD_DTYPE = 0;
+layout(constant_id = 2) const int STATE_DTYPE = 0;
+layout(constant_id = 3) const bool MAXIMIZE = false;
+layout(constant_id = 4) const int LR_DTYPE = 0;
+layout(constant_id = 5) const bool UNSCALE = false;
+
+void main() {
+  AULE_FIND_TENSOR
+  float found_inf = F32Ref(readable(p.found_inf)).v;
+  float lr_value = load_float(readable(p.lr_address), uint64_t(0), LR_DTYPE);
+  if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
+  float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
+  float rate = lr / (1.0 + (F32Ref(p.state_step[t]).v - 1.0) * p.lr_decay);
+  float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  for (uint k = begin; k < end; k += LOCAL) {
+    uint64_t i = uint64_t(k);
+    float w = load_float(p.param[t], i, PARAM_DTYPE);
+    float g = load_float(p.grad[t], i, GRAD_DTYPE);
+    if (UNSCALE) {
+      g /= scale;
+      store_float(p.grad[t], i, GRAD_DTYPE, g);
+    }
+    if (MAXIMIZE) g = -g;
+    g += p.weight_decay * w;
+    float s = load_float(p.state_sum[t], i, STATE_DTYPE) + g * g;
+    store_float(p.state_sum[t], i, STATE_DTYPE, s);
+    store_float(p.param[t], i, PARAM_DTYPE, w - rate * g / (sqrt(s) + p.eps));
+  }
+}
