@@ -138,6 +138,20 @@ def draws():
     torch.arange(1 << 20, device="aule"), torch.randint(9, (1 << 20,), device="aule")
 
 
+def transforms(dtype):
+    """Fourier transforms of one pass and of several, by rows and by columns, of primes, real to complex and back."""
+    real, complex_ = dtype, torch.complex128 if dtype == torch.float64 else torch.complex64
+
+    def call():
+        for n in (7, 256, 1000, 4096, 1009, 1 << 16):
+            torch.fft.fft(empty(64, n, dtype=complex_))
+        torch.fft.fft2(empty(4, 1024, 1024, dtype=complex_))
+        for n in (1024, 1 << 16):
+            torch.fft.irfft(torch.fft.rfft(empty(64, n, dtype=real)))
+
+    return Job(f"fft {SHORT[dtype]}", call, smoke=dtype == FULL, float64=dtype == torch.float64)
+
+
 def workload(float64: bool, bfloat16: bool) -> list[Job]:
     """All jobs of a device with or without float64 and arithmetic in bfloat16."""
     narrow = (HALF, BRAIN) if bfloat16 else (HALF,)  # the same portable kernels serve both
@@ -180,5 +194,7 @@ def workload(float64: bool, bfloat16: bool) -> list[Job]:
         single("images f32", images),
         single("draws f32", draws),
         single("fused AdamW f32", adamw, smoke=True),
+        transforms(FULL),
+        transforms(torch.float64),
     ]
     return [job for job in jobs if float64 or not job.float64]

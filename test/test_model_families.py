@@ -38,7 +38,6 @@ REFUSED = {
     "llama4": "polar|(?i:complex)",
     "qwen_image": "(?i:complex)",
     "lumina2": "(?i:complex)",
-    "fnet": "fft|(?i:complex)",
     "wav2vec2": "_weight_norm_interface",
     "wav2vec2_ctc": "_weight_norm_interface",
     "hubert": "_weight_norm_interface",

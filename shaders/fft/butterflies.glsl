@@ -54,15 +54,15 @@ void dft_prime(int prime, int first, int at) {
   V sums[6];
   V rests[6];
   const V zeroth = v[at];
-  [[unroll]] for (int t = 1; 2 * t < prime; ++t) {
+  [[unroll]] for (int t = 1; t <= prime / 2; ++t) {
     sums[t - 1] = v[at + t] + v[at + prime - t];
     rests[t - 1] = over_i(v[at + t] - v[at + prime - t]);
     v[at] += sums[t - 1];
   }
-  [[unroll]] for (int k = 1; 2 * k < prime; ++k) {
+  [[unroll]] for (int k = 1; k <= prime / 2; ++k) {
     V mean = zeroth;
     V turned = V(0);
-    [[unroll]] for (int t = 1; 2 * t < prime; ++t) {
+    [[unroll]] for (int t = 1; t <= prime / 2; ++t) {
       const int turn = k * t % prime;
       const V at_turn = PRIME_ROOTS[first + (2 * turn < prime ? turn : prime - turn) - 1];
       mean += sums[t - 1] * at_turn.x;

@@ -5,7 +5,7 @@ shared C shared_values[PLANES * COLUMNS * ROW];
 int slot(int plane, int of_column, int i) { return (plane * COLUMNS + of_column) * ROW + i + i / 32; }
 
 void put_part(int r, int ns, int part) {
-  [[unroll]] for (int b = 0; b * T < R / r; ++b) {
+  [[unroll]] for (int b = 0; b < (R / r + T - 1) / T; ++b) {
     const int j = lane + b * T;
     const int k = j % ns;
     if (R / r % T == 0 || j < R / r) {
@@ -16,7 +16,7 @@ void put_part(int r, int ns, int part) {
   }
 }
 void get_part(int r, int part) {
-  [[unroll]] for (int b = 0; b * T < R / r; ++b) {
+  [[unroll]] for (int b = 0; b < (R / r + T - 1) / T; ++b) {
     const int j = lane + b * T;
     if (R / r % T == 0 || j < R / r) {
       [[unroll]] for (int t = 0; t < r; ++t) {
@@ -56,7 +56,7 @@ void exchange(int from, int ns, int to, bool changes) {
   }
   get_part(to, 1)
   const int width = ns * from;
-  [[unroll]] for (int b = 0; b * T < R / to; ++b) {
+  [[unroll]] for (int b = 0; b < (R / to + T - 1) / T; ++b) {
     const int j = lane + b * T;
     turn(to, b * to, p.inner_roots, uint(j % width * (R / (width * to))), true)
   }

@@ -31,6 +31,7 @@ layout(constant_id = 19) const bool CHIRPS_IN = false;
 layout(constant_id = 20) const bool CHIRPS_OUT = false;
 layout(constant_id = 21) const bool FILTERS = false;
 const int R = R0 * R1 * R2 * R3 * R4;
+// Loops over butterflies count in ones: compilers see no end in `b * T < ..`, and arrays then stay in memory.
 const int LAST = R4 > 1 ? R4 : R3 > 1 ? R3 : R2 > 1 ? R2 : R1 > 1 ? R1 : R0;
 #include "common/indexing.glsl"
 #include "fft/complex.glsl"
@@ -95,7 +96,7 @@ void place_column() {
 void load_column() {
   const uint per_sequence = p.core / uint(R);
   const uint unit = IS_LATER ? k_of_column * (p.core / (p.ns * uint(R))) : 0u;
-  [[unroll]] for (int b = 0; b * T < R / R0; ++b) {
+  [[unroll]] for (int b = 0; b < (R / R0 + T - 1) / T; ++b) {
     const int first = lane + b * T;
     if (R / R0 % T == 0 || first < R / R0) {
       [[unroll]] for (int t = 0; t < R0; ++t)
@@ -112,12 +113,12 @@ void load_column() {
 }
 
 void transform(int r) {
-  [[unroll]] for (int b = 0; b * T < R / r; ++b) dft(r, b * r)
+  [[unroll]] for (int b = 0; b < (R / r + T - 1) / T; ++b) dft(r, b * r)
 }
 
 void store_column(int apart) {
   const uint first_out = (j_of_column - k_of_column) * uint(R) + k_of_column;
-  [[unroll]] for (int b = 0; b * T < R / LAST; ++b) {
+  [[unroll]] for (int b = 0; b < (R / LAST + T - 1) / T; ++b) {
     const int first = lane + b * T;
     if (is_there && (R / LAST % T == 0 || first < R / LAST)) {
       [[unroll]] for (int t = 0; t < LAST; ++t)

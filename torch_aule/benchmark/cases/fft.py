@@ -1,4 +1,4 @@
-"""Fourier transforms: one dimension in batches that fill the device, and two; x + 1 is their measure, cuFFT beside them.
+"""Fourier transforms in batches that fill the device, and of planes; x + 1 is their measure, cuFFT stands beside them.
 
 Bytes are those of one reading and one writing. A transform of several passes, or of several dimensions, moves more.
 """
