@@ -39,11 +39,6 @@ REFUSED = {
     "qwen_image": "(?i:complex)",
     "lumina2": "(?i:complex)",
     "fnet": "fft|(?i:complex)",
-    "wav2vec2": "_weight_norm_interface",
-    "wav2vec2_ctc": "_weight_norm_interface",
-    "hubert": "_weight_norm_interface",
-    "encodec": "_weight_norm_interface",
-    "vits": "_weight_norm_interface",
 }
 
 
