@@ -76,11 +76,13 @@ void main() {
   const float n = floor(F32Ref(p.counts + i * 4).v), q = F32Ref(p.probabilities + i * 4).v;
   const Philox g = philox_begin(p.seed, p.offset, p.state);
   float result = AULE_NAN;
-  if (n <= 0.0 || q <= 0.0) {
+  if (is_nan(q) || !is_finite(n)) {
+    // stays
+  } else if (n <= 0.0 || q <= 0.0) {
     result = 0.0;
   } else if (q >= 1.0) {
     result = n;
-  } else if (!is_nan(q) && is_finite(n)) {
+  } else {
     const float rare = q <= 0.5 ? q : 1.0 - q;
     const float hits = n * rare < 10.0 ? by_waiting(g, i, n, rare) : by_rejection(g, i, n, rare);
     result = q <= 0.5 ? hits : n - hits;

@@ -36,6 +36,6 @@ void main() {
   }
   float result = LOG ? log(d) + log(v) + boost : d * v * exp(boost);
   if (shape == 0.0) result = LOG ? -AULE_INF : 0.0;
-  if (!(shape >= 0.0)) result = AULE_NAN;
+  if (is_nan(shape) || shape < 0.0) result = AULE_NAN;
   F32Ref(p.dst + i * 4).v = result;
 }
