@@ -7,6 +7,7 @@ layout(local_size_x = 128) in;
 #include "common/float_bits.glsl"
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
+#include "random/open_uniform.glsl"
 
 struct Params {
   uint64_t counts, probabilities;  // float32, contiguous
@@ -17,8 +18,6 @@ struct Params {
 #include "common/params.glsl"
 #include "common/real.glsl"
 #include "random/log_ratio.glsl"
-
-float positive(uint bits) { return (float(bits >> 8) + 0.5) * (1.0 / 16777216.0); }
 
 // log(k!) - log(sqrt(2 pi k) (k / e)^k) of k > 0.
 float stirling_error(float k) {
