@@ -33,18 +33,6 @@ FIXED = {"encodec", "dac"}
 # A gradient that is nought but for rounding (of a key's bias, say) is measured by this part of the model's largest one.
 SMALLEST_GRADIENT = 1e-2
 
-# Stopped in strict mode: the operator that the refusal names. Without strict mode the CPU computes it.
-REFUSED = {
-    "llama4": "polar|(?i:complex)",
-    "qwen_image": "(?i:complex)",
-    "lumina2": "(?i:complex)",
-    "wav2vec2": "_weight_norm_interface",
-    "wav2vec2_ctc": "_weight_norm_interface",
-    "hubert": "_weight_norm_interface",
-    "encodec": "_weight_norm_interface",
-    "vits": "_weight_norm_interface",
-}
-
 
 def redraw(model):
     """Give every parameter a size that matters: matrices keep the size of signals, vectors vary by 0.3."""
@@ -166,21 +154,8 @@ def compare(family, device):
             assert error < limit, f"{name}: {error:.1e} from float64, the CPU {cpu_error:.1e}"
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in REFUSED])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_family(device, family):
     torch.aule.reset_fallback_report()
     compare(family, device)
     assert not torch.aule.fallback_report()
-
-
-@pytest.mark.parametrize("family", REFUSED)
-def test_strict_mode_refuses_by_name(device, family):
-    model, inputs = build(family)
-    with pytest.raises((NotImplementedError, RuntimeError), match=REFUSED[family]):
-        run(model.to(device), to_device(inputs, device), {})
-
-
-@pytest.mark.parametrize("family", REFUSED)
-def test_fallback_computes_what_is_refused(device, family, not_strict):
-    compare(family, device)
-    assert torch.aule.fallback_report()

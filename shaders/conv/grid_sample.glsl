@@ -1,5 +1,6 @@
 // The cells that a position of a grid reads, along one axis: for grid_sample.comp and grid_sample_backward.comp, which
 // have declared Params and the constants. The weight of a cell is the product of its axes' weights.
+#include "common/float_bits.glsl"
 #include "common/real.glsl"
 
 struct Taps {
@@ -65,7 +66,7 @@ Taps taps_of(int d, uint64_t position) {
   if (DIMS == 2 && d == 0) return t;
   const int size = p.in_size[d];
   REAL g = LOAD(p.grid, position * uint64_t(DIMS) + uint64_t(2 - d), DTYPE);
-  if (!(abs(g) >= REAL(0))) g = REAL(-1);
+  if (is_nan(g)) g = REAL(-1);
   REAL slope = REAL(ALIGN_CORNERS ? size - 1 : size) / REAL(2), sign = REAL(1);
   REAL x = ALIGN_CORNERS ? (g + REAL(1)) * slope : ((g + REAL(1)) * REAL(size) - REAL(1)) / REAL(2);
   // Where any further position reads the same.

@@ -6,8 +6,10 @@
 
 #ifdef C_double
 #define MINUS_INF packDouble2x32(uvec2(0u, 0xfff00000u))
+#define NOT_A_NUMBER packDouble2x32(uvec2(0u, 0x7ff80000u))
 #else
 #define MINUS_INF (-AULE_INF)
+#define NOT_A_NUMBER AULE_NAN
 #endif
 
 // Rows of `lengths`: input lengths, target lengths, the first label's place in `targets`.

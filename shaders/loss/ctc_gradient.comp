@@ -30,8 +30,8 @@ REAL joint(uint n, int t, int s) {
 void store_gradient(int t, uint n, int c, REAL states) {
   const REAL loss = LOAD(p.loss, uint64_t(n), REAL_DTYPE), y = log_probability(t, n, c);
   REAL g = (exp(y) - exp(states + loss - y)) * LOAD(p.grad, uint64_t(n) * uint64_t(p.grad_stride), REAL_DTYPE);
-  // An infinite loss is no number's logarithm; the sum above may be lost in a driver's exp.
-  if (loss == -MINUS_INF) g = ZERO_INFINITY ? REAL(0) : loss - loss;
+  // By its name: a driver may simplify infinity - infinity.
+  if (loss == -MINUS_INF) g = ZERO_INFINITY ? REAL(0) : NOT_A_NUMBER;
   if (t >= input_length(n)) g = REAL(0);
   STORE(p.grad_input, (uint64_t(t) * uint64_t(p.batch) + uint64_t(n)) * uint64_t(p.classes) + uint64_t(c), REAL_DTYPE,
       g);

@@ -28,7 +28,7 @@ struct Params {
   uint64_t dy, scale_terms, zero_terms;  // GRADIENTS
   uint64_t n, inner;
   uint channels;
-  float scale, zero_point, quant_min, quant_max, factor;
+  float scale, inverse, zero_point, quant_min, quant_max, factor;  // inverse: of scale
 };
 #include "common/params.glsl"
 
@@ -36,10 +36,11 @@ void main() {
   const uint64_t i = linear_invocation();
   if (i >= p.n) return;
   const REAL x = LOAD(p.x, i, DTYPE);
-  float scale = p.scale, zero = p.zero_point;
+  float scale = p.scale, inverse = p.inverse, zero = p.zero_point;
   if (TENSORS) {
     const uint64_t channel = i / p.inner % uint64_t(p.channels);
     scale = load_float(p.scale_, channel, SCALE_DTYPE);
+    inverse = 1.0 / scale;
     zero = load_float(p.zero_point_, channel, ZERO_DTYPE);
   }
   if (ZERO == ZERO_CUT) zero = trunc(clamp(zero + 0.5, p.quant_min, p.quant_max));
@@ -49,7 +50,6 @@ void main() {
     U8Ref(p.mask + i).v = uint8_t(1);
     return;
   }
-  const float inverse = 1.0 / scale;
   const REAL low = REAL(p.quant_min), high = REAL(p.quant_max), scaled = x * REAL(inverse);
   const REAL q = is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN ? REAL(zero) + roundEven(scaled)
                                                                     : roundEven(REAL(zero) + scaled);

@@ -7,6 +7,7 @@ layout(local_size_x = 128) in;
 #include "common/float_bits.glsl"
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
+#include "random/open_uniform.glsl"
 
 struct Params {
   uint64_t counts, probabilities;  // float32, contiguous
@@ -17,8 +18,6 @@ struct Params {
 #include "common/params.glsl"
 #include "common/real.glsl"
 #include "random/log_ratio.glsl"
-
-float positive(uint bits) { return (float(bits >> 8) + 0.5) * (1.0 / 16777216.0); }
 
 // log(k!) - log(sqrt(2 pi k) (k / e)^k) of k > 0.
 float stirling_error(float k) {
@@ -76,11 +75,13 @@ void main() {
   const float n = floor(F32Ref(p.counts + i * 4).v), q = F32Ref(p.probabilities + i * 4).v;
   const Philox g = philox_begin(p.seed, p.offset, p.state);
   float result = AULE_NAN;
-  if (n <= 0.0 || q <= 0.0) {
+  if (is_nan(q) || !is_finite(n)) {
+    // stays
+  } else if (n <= 0.0 || q <= 0.0) {
     result = 0.0;
   } else if (q >= 1.0) {
     result = n;
-  } else if (!is_nan(q) && is_finite(n)) {
+  } else {
     const float rare = q <= 0.5 ? q : 1.0 - q;
     const float hits = n * rare < 10.0 ? by_waiting(g, i, n, rare) : by_rejection(g, i, n, rare);
     result = q <= 0.5 ? hits : n - hits;

@@ -6,6 +6,7 @@ layout(local_size_x = 128) in;
 #include "common/float_bits.glsl"
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
+#include "random/open_uniform.glsl"
 
 layout(constant_id = 0) const bool LOG = false;
 
@@ -16,8 +17,6 @@ struct Params {
   uint64_t seed, offset, state;
 };
 #include "common/params.glsl"
-
-float positive(uint bits) { return (float(bits >> 8) + 0.5) * (1.0 / 16777216.0); }
 
 void main() {
   uint64_t i = linear_invocation();
@@ -36,6 +35,6 @@ void main() {
   }
   float result = LOG ? log(d) + log(v) + boost : d * v * exp(boost);
   if (shape == 0.0) result = LOG ? -AULE_INF : 0.0;
-  if (!(shape >= 0.0)) result = AULE_NAN;
+  if (is_nan(shape) || shape < 0.0) result = AULE_NAN;
   F32Ref(p.dst + i * 4).v = result;
 }

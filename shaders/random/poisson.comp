@@ -6,6 +6,7 @@ layout(local_size_x = 128) in;
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
 #include "common/philox.glsl"
+#include "random/open_uniform.glsl"
 
 struct Params {
   uint64_t rates;  // float32, contiguous
@@ -27,8 +28,6 @@ float log_factorial(float k) {
   float x = k + 1.0, inverse = 1.0 / x;
   return (x - 0.5) * log(x) - x + 0.918938533 + inverse * (0.0833333333 - inverse * inverse * 0.00277777778);
 }
-
-float positive(uint bits) { return (float(bits >> 8) + 0.5) * (1.0 / 16777216.0); }
 
 void main() {
   uint64_t i = linear_invocation();

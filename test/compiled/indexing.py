@@ -203,7 +203,6 @@ table(
     lambda x, g: F.grid_sample(x, g, align_corners=False),
     normal(2, 3, 8, 9),
     like(normal(2, 5, 4, 2), lambda t: t * 0.6),
-    refused="aten::grid_sampler_2d",
 )
 table(
     "nearest samples and borders",
@@ -213,7 +212,6 @@ table(
     ],
     normal(2, 3, 8, 9),
     like(normal(2, 5, 4, 2), lambda t: t * 0.6),
-    refused="aten::grid_sampler_2d",
 )
 table(
     "paged rows", lambda pool, t: pool[t].flatten(1, 2).sum(1), normal(10, 4, 8), ints(3, 5, low=0, high=10), grad=True

@@ -103,7 +103,6 @@ table(
     "windows, antialiased",
     lambda x: F.interpolate(x, size=(4, 5), mode="bilinear", antialias=True),
     IMAGE,
-    refused="aten::_upsample_bilinear2d_aa",
 )
 table(
     "windows, three dimensions",
@@ -210,7 +209,6 @@ table(
     lambda x, t: F.multi_margin_loss(x, t),
     normal(11, 13),
     ints(11, low=0, high=13),
-    refused="aten::multi_margin_loss",
 )
 
 

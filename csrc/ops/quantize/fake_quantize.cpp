@@ -88,6 +88,7 @@ void run(const Quantization& q, const at::Tensor& x, const Results& r) {
     p.channels = static_cast<uint32_t>(x.size(q.axis));
   }
   p.scale = static_cast<float>(q.scale);
+  p.inverse = 1.0f / p.scale;  // as the CPU rounds it, which the device's division may not
   p.zero_point = static_cast<float>(q.zero_point);
   p.quant_min = static_cast<float>(q.quant_min);
   p.quant_max = static_cast<float>(q.quant_max);
