@@ -89,19 +89,6 @@ std::optional<ColumnSumPlan> column_sum_plan(const DeviceProfile& profile, const
                        .sum_blocks = ceil_div(n, 32)};
 }
 
-// Integers in int64 (as are yes/no answers and counts, of any dtype), else float, double, or pairs of them.
-DType arithmetic_type(const ReductionProblem& problem) {
-  const Reduction& r = problem.reduction;
-  const DType out = r.kind == ReduceKind::arg ? problem.in : problem.result;
-  if (r.op == ReduceOp::any || r.op == ReduceOp::all || r.op == ReduceOp::count) return DType::i64;
-  if (is_complex(problem.in) || is_complex(out)) {
-    const auto is_wide = [](DType t) { return t == DType::f64 || t == DType::c128; };
-    return is_wide(problem.in) || is_wide(out) ? DType::c128 : DType::c64;
-  }
-  if (problem.in == DType::f64 || out == DType::f64) return DType::f64;
-  return is_floating(out) ? DType::f32 : DType::i64;
-}
-
 int64_t state_bytes(ReduceKind kind, DType c) {
   const auto element = static_cast<int64_t>(dtype_size(c));
   switch (kind) {
@@ -165,7 +152,7 @@ Grid grid_of(const ReducePass& pass, int64_t n_out) {
 
 ReducePlan reduce_plan(const DeviceProfile& profile, const ReductionProblem& problem, const ReduceLayout& layout) {
   ReducePlan plan;
-  plan.arithmetic = arithmetic_type(problem);
+  plan.arithmetic = arithmetic_of(problem);
   plan.state_bytes = state_bytes(problem.reduction.kind, plan.arithmetic);
   plan.passes.push_back(first_pass(profile, layout, problem.reduction.kind));
   int64_t states = plan.passes[0].chunks;
@@ -219,6 +206,18 @@ std::string text_of(const ReducePlan& plan) {
 }
 
 }  // namespace
+
+DType arithmetic_of(const ReductionProblem& problem) {
+  const Reduction& r = problem.reduction;
+  const DType out = r.kind == ReduceKind::arg ? problem.in : problem.result;
+  if (r.op == ReduceOp::any || r.op == ReduceOp::all || r.op == ReduceOp::count) return DType::i64;
+  if (is_complex(problem.in) || is_complex(out)) {
+    const auto is_wide = [](DType t) { return t == DType::f64 || t == DType::c128; };
+    return is_wide(problem.in) || is_wide(out) ? DType::c128 : DType::c64;
+  }
+  if (problem.in == DType::f64 || out == DType::f64) return DType::f64;
+  return is_floating(out) ? DType::f32 : DType::i64;
+}
 
 std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const ReductionProblem& problem) {
   const auto layout = layout_of(problem);

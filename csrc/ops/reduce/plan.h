@@ -92,6 +92,8 @@ struct ReductionPlan {
   std::variant<ColumnSumPlan, ReducePlan> kernels;
 };
 
+// Integers in int64 (as are yes/no answers and counts, of any dtype), else float, double, or pairs of them.
+DType arithmetic_of(const ReductionProblem& problem);
 // Nothing: too many dimensions for the kernel. [n_out, n_red], contiguous, always has a plan.
 std::optional<ReductionPlan> reduction_plan(const DeviceProfile& profile, const ReductionProblem& problem);
 

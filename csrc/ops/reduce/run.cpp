@@ -53,12 +53,9 @@ ReduceParams params_of(const ReduceLayout& layout, float arg) {
   return p;
 }
 
-void launch_passes(const char* name, const ReductionProblem& problem, const ReduceLayout& layout,
-                   const ReducePlan& plan, const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
+void launch_passes(const ReductionProblem& problem, const ReduceLayout& layout, const ReducePlan& plan,
+                   const at::Tensor& self, const at::Tensor& out, const at::Tensor& out2) {
   const Reduction& r = problem.reduction;
-  const auto first = kernel::reduce(plan.arithmetic, state_axis(r.kind), 0);
-  TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), first.id), name,
-                              ": this device has no float64 arithmetic");
   auto& stream = current(self);
   ReduceParams p = params_of(layout, r.arg);
   at::Tensor from = self;
@@ -95,7 +92,7 @@ void launch_plan(const char* name, const ReductionProblem& problem, const Reduct
     const double scale = problem.reduction.op == ReduceOp::mean ? 1.0 / static_cast<double>(layout.n_red) : 1.0;
     column_sum(name, *columns, self, layout.n_red, layout.n_out, scale, out);
   } else {
-    launch_passes(name, problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
+    launch_passes(problem, layout, std::get<ReducePlan>(plan.kernels), self, out, out2);
   }
 }
 
@@ -134,6 +131,9 @@ void run_reduction(const char* name, const Reduction& reduction, const at::Tenso
     return;
   }
   const ReductionProblem problem = problem_of(name, reduction, self, mask, out, first);
+  const auto kernel = kernel::reduce(arithmetic_of(problem), state_axis(reduction.kind), 0);
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(self.device().index(), kernel.id), name,
+                              ": this device has no float64 arithmetic");
   if (const auto plan = reduction_plan(profile_of(self), problem)) {
     launch_plan(name, problem, *plan, self, out, out2);
     return;

@@ -28,6 +28,12 @@ ScanProblem rows_of(const at::Tensor& x, int64_t dim) {
   return rows;
 }
 
+// The type that a result of this dtype is computed in.
+DType arithmetic_of(DType result) {
+  if (result == DType::f64 || result == DType::c128) return result;
+  return is_complex(result) ? DType::c64 : is_floating(result) ? DType::f32 : DType::i64;
+}
+
 // `out2` gets the indices of STATE arg. The kernel takes contiguous tensors. Others go through copies.
 void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, int64_t dim, const at::Tensor& out,
           const at::Tensor& out2 = {}) {
@@ -36,6 +42,9 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   // Declines before the copies below are recorded, as does the planner.
   const bool is_complex_sum = state == ScanSTATE::value && out.is_complex();
   if (!is_complex_sum) dtype_of(self, name), dtype_of(out, name);
+  const DType result = real_or_complex_dtype_of(out.scalar_type(), name), c = arithmetic_of(result);
+  TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel::scan(c, state, 0).id), name,
+                              ": this device has no float64 arithmetic");
   if (self.numel() == 0) return;
   const ScanProblem rows = rows_of(self, dim);
   const DeviceProfile& profile = profile_of(self);
@@ -51,14 +60,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   };
   const at::Tensor y = dense(out), y2 = dense(out2);
 
-  const DType in = real_or_complex_dtype_of(x.scalar_type(), name),
-              result = real_or_complex_dtype_of(y.scalar_type(), name);
-  const DType c = result == DType::c128 || result == DType::f64 ? result
-                  : is_complex(result)                          ? DType::c64
-                  : is_floating(result)                         ? DType::f32
-                                                                : DType::i64;
-  TORCH_CHECK_NOT_IMPLEMENTED(supports(x.device().index(), kernel::scan(c, state, 0).id), name,
-                              ": this device has no float64 arithmetic");
+  const DType in = real_or_complex_dtype_of(x.scalar_type(), name);
   ScanParams p{};
   p.rows = rows.rows;
   p.n = rows.n;
