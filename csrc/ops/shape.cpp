@@ -12,8 +12,6 @@
 #include <ATen/ops/min.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scatter_add.h>
-#include <ATen/ops/view_as_complex.h>
-#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>

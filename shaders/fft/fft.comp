@@ -7,6 +7,7 @@
 // One pass with r = core is the whole transform. A column is one j of one sequence; COLUMNS of them make a workgroup.
 // GROUP 0: an invocation has a column, r = R0, in registers. GROUP 1: T invocations; the passes R0 .. R4 inside r
 // exchange values through shared memory. Inverse transforms swap real and imaginary parts at both ends.
+// docs/ladders/fft.md
 layout(constant_id = 0) const int R0 = 2;
 layout(constant_id = 1) const int R1 = 1;  // 1: there is no such pass, nor a later one
 layout(constant_id = 2) const int R2 = 1;

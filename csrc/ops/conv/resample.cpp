@@ -2,8 +2,6 @@
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/view_as_complex.h>
-#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <array>
@@ -208,17 +206,12 @@ void edge_pad_backward(EdgePad mode, int dims, const at::Tensor& grad_output, co
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(real) && (real != at::kDouble || profile_of(grad_output).float64),
                               "pad_backward: dtype ", grad_output.scalar_type(), " has no kernel on this device");
   at::native::resize_output(grad_input, self.sizes());
-  if (grad_output.is_complex()) {  // its parts, as planes
-    const auto planes = [](const at::Tensor& t) { return at::view_as_real(t).movedim(-1, 0).flatten(0, 1); };
-    at::Tensor g = grad_output, x = self;
-    if (self.dim() == dims + 1) {
-      g = g.unsqueeze(0);
-      x = x.unsqueeze(0);
-    }
-    const at::Tensor parts = at::empty(planes(x).sizes(), planes(x).options());
-    edge_pad_backward(mode, dims, planes(g), parts, padding, parts);
-    grad_input.copy_(
-        at::view_as_complex(parts.unflatten(0, {2, x.size(0)}).movedim(0, -1).contiguous()).view(self.sizes()));
+  if (grad_output.is_complex()) {
+    grad_input.copy_(of_both_parts(grad_output, [&](const at::Tensor& g) {
+      const at::Tensor part = at::empty(self.sizes(), g.options());
+      edge_pad_backward(mode, dims, g, self, padding, part);
+      return part;
+    }));
     return;
   }
   const at::Tensor g = grad_output.contiguous();
