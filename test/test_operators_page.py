@@ -125,7 +125,7 @@ CALLS = {
     "sorting, searching": [lambda x: x(4, 16).sort(1)[0], lambda x: torch.searchsorted(x(16).sort()[0], x(4))],
     "dropout": [lambda x: F.dropout(x(4, 16), 0.5)],
     "random numbers": [lambda x: torch.empty_like(x(4, 16)).normal_() if made_of_reals(x) else x(4, 16).random_(0, 2)],
-    "recurrent cells": [lstm],
+    "recurrent layers, cells": [lstm],
     "optimizers, foreach": [lambda x: step(x, "foreach")],
     "optimizers, fused": [lambda x: step(x, "fused")],
     "Fourier transforms": [
@@ -140,7 +140,7 @@ REFUSED = {
     ("matrix products", torch.bool),
     *(("Fourier transforms", dtype) for dtype in FLOATS[1:]),
     *(("factorizations", dtype) for dtype in (*FLOATS[1:], *DTYPES["integers, bool"])),
-    ("recurrent cells", torch.bool),
+    ("recurrent layers, cells", torch.bool),
 }
 
 
