@@ -16,37 +16,31 @@ def quietly(function, *args):
 
 
 DECLINED = {
-    "mul": (torch.complex64, lambda x: x * x),
-    "scalar": (torch.complex64, lambda x: (x + 1j) * 2 - 1),
-    "in place": (torch.complex64, lambda x: x.clone().mul_(x).add_(1).div_(2j)),
-    "out": (torch.complex64, lambda x: torch.add(x, x, out=torch.empty(0, dtype=x.dtype, device=x.device))),
-    "abs": (torch.complex64, lambda x: x.abs()),
-    "exp": (torch.complex128, lambda x: x.exp() + x.sin().tanh().sqrt()),
-    "sum": (torch.complex64, lambda x: x.sum(0) + x.mean(dim=1, keepdim=True).prod()),
-    "cumsum": (torch.complex64, lambda x: x.cumsum(1)),
-    "where": (torch.complex64, lambda x: torch.where(x.real > 0, x, -x)),
-    "masked_fill": (torch.complex64, lambda x: x.clone().masked_fill_(x.real > 0, 2j)),
-    "matmul": (torch.complex64, lambda x: x @ x.mH + torch.addmm(x.mT @ x, x.mH, x)[:4, :4].mT),
-    "empty": (torch.complex64, lambda x: x[:0].abs() + x[:0, :1].real.norm(dim=1, keepdim=True)),
-    "cumprod of a view": (torch.complex64, lambda x: x.t().cumprod(0)),
-    "cumprod in place": (torch.complex64, lambda x: x.t().clone().cumprod_(0)),
-    "renorm": (torch.complex64, lambda x: torch.renorm(x, 2, 0, 0.5)),
-    "equal": (torch.complex64, lambda x: (x == x.conj()) | x.isnan()),
-    "mixed": (torch.complex64, lambda x: x.real * x + x.real.mul(2j)),
-    "var": (torch.complex64, lambda x: x.var(dim=1) + torch.linalg.vector_norm(x, dim=1)),
+    "inv": (torch.complex64, lambda x: torch.linalg.inv(x[:, :4])),
+    "inv of a conjugate": (torch.complex128, lambda x: torch.linalg.inv(x[:, 1:5].mH)),
+    "inv out": (
+        torch.complex64,
+        lambda x: torch.linalg.inv(x[:, :4], out=torch.empty(0, dtype=x.dtype, device=x.device)),
+    ),
+    "eigvals": (torch.float32, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mT).real.sort()[0]),
+    "empty": (torch.complex64, lambda x: torch.linalg.inv(x[:0, :0])),
+    "polygamma of a view": (torch.float32, lambda x: torch.polygamma(2, x.t().abs() + 1)),
+    "polygamma in place": (torch.float32, lambda x: x.clone().abs_().add_(1).polygamma_(2)),
     "uint16": (torch.uint16, lambda x: x.float().lt(3)),
     "uint16 ones": (torch.uint16, lambda x: torch.special.entr(x)),
     "uint32 unique": (torch.uint32, lambda x: torch.unique(x)),
     "float8": (torch.float8_e4m3fn, lambda x: x.float() * 2),
-    "conv": (torch.complex64, lambda x: F.conv1d(x[None], x[:, None], groups=4)),
-    "conv float64": (torch.float64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
+    "conv int64": (torch.int64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
     "pool float64": (torch.float64, lambda x: F.avg_pool1d(x[None], 2)),
+    "resample float64": (torch.float64, lambda x: F.interpolate(x[None], scale_factor=2)),
 }
 
 
 def values(dtype):
     if dtype.is_floating_point and dtype.itemsize == 1 or dtype in (torch.uint16, torch.uint32):
         return torch.arange(24).reshape(4, 6).remainder(7).to(dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return torch.randint(-9, 10, (4, 6), dtype=dtype)
     return torch.randn(4, 6, dtype=dtype)
 
 
@@ -58,7 +52,7 @@ def test_the_cpu_computes_what_a_kernel_declines(device, not_strict, name):
     actual = quietly(function, x.to(device))
     assert torch.aule.fallback_report(), "counted"
     assert actual.device.type == "aule"
-    assert_close(actual, function(x), rtol=1e-5, atol=1e-5)
+    assert_close(actual, function(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DECLINED)
@@ -74,7 +68,7 @@ def test_strict_mode_refuses_it(device, name):
         assert torch.equal(x.cpu(), before)
 
 
-@pytest.mark.parametrize("name", ["mul", "exp", "matmul", "sum", "masked_fill", "conv", "conv float64", "pool float64"])
+@pytest.mark.parametrize("name", ["inv", "inv of a conjugate", "pool float64", "resample float64"])
 def test_gradients_of_what_a_kernel_declines(device, not_strict, name):
     dtype, function = DECLINED[name]
     x = values(dtype)
@@ -141,11 +135,9 @@ def test_creation_and_printing(device, not_strict, dtype):
             continue  # nor has the CPU this dtype
         actual = quietly(make, device)
         if dtype.itemsize > 1 and (dtype.is_floating_point or dtype.is_complex):
-            assert_close(actual, expected)
+            assert_close(actual, expected, rtol=2e-5 if dtype == torch.complex64 else None)
         else:
             assert torch.equal(bits(actual), bits(expected))
         assert actual.dtype == expected.dtype and actual.shape == expected.shape
     x = torch.ones(2, dtype=dtype)
     assert quietly(repr, x.to(device)).startswith(repr(x)[:9])
-
-
