@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, check_python, like_strided, relative_error
+from helpers import assert_close, check_program, like_strided, relative_error
 
 pytestmark = pytest.mark.validated
 
@@ -241,22 +241,8 @@ def test_numerical_gradients(device):
     assert torch.autograd.gradcheck(function, operands)
 
 
-LONG = """
-import torch, torch_aule
-from test_complex_products import DTYPES, close, made
-for dtype in DTYPES:
-    for m, n in ((3, 5), (35, 2)):
-        c, a, b = made(m, n, dtype=dtype), made(m, 1301, dtype=dtype), made(n, 1301, dtype=dtype)
-        wide = [t.to(torch.complex128) for t in (c, a, b)]
-        on_device = [t.to("aule") for t in (c, a, b)]
-        product = lambda c, a, b: torch.addmm(c, a, b.mH, beta=1j, alpha=2 - 1j)
-        close(product(*on_device), product(*wide), dtype)
-        close(on_device[0].addmm_(*on_device[1:2], on_device[2].mT), wide[0] + wide[1] @ wide[2].mT, dtype)
-"""
-
-
 def test_a_long_k_is_cut(device):
-    check_python(LONG, TORCH_AULE_MAX_LOOP_ITERATIONS="1000", TORCH_AULE_STRICT="1")
+    check_program("complex_long_k", TORCH_AULE_MAX_LOOP_ITERATIONS="1000", TORCH_AULE_STRICT="1")
 
 
 def test_refusals(device):
