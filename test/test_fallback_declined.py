@@ -24,12 +24,16 @@ ALWAYS = {
     "uint16 where": (torch.uint16, lambda x: torch.where(x.bool(), x, x * x)),
     "uint16 sum": (torch.uint16, lambda x: x.sum(0) + x.prod()),
     "uint16 cumprod of a view": (torch.uint16, lambda x: x.t().cumprod(0)),
+    "inv": (torch.complex64, lambda x: torch.linalg.inv(x[:, :4])),
+    "inv of a conjugate": (torch.complex128, lambda x: torch.linalg.inv(x[:, 1:5].mH)),
+    "eigvals": (torch.float32, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mT).real.sort()[0]),
     "uint16": (torch.uint16, lambda x: x.float().lt(3)),
     "uint16 ones": (torch.uint16, lambda x: torch.special.entr(x)),
     "uint32 unique": (torch.uint32, lambda x: torch.unique(x)),
     "float8": (torch.float8_e4m3fn, lambda x: x.float() * 2),
-    "conv float64": (torch.float64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
+    "conv int64": (torch.int64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
     "pool float64": (torch.float64, lambda x: F.avg_pool1d(x[None], 2)),
+    "resample float64": (torch.float64, lambda x: F.interpolate(x[None], scale_factor=2)),
 }
 # complex128 has arithmetic where the device has float64.
 WITHOUT_FLOAT64 = {
@@ -64,6 +68,8 @@ def test_in_a_process_without_float64():
 def values(dtype):
     if dtype.is_floating_point and dtype.itemsize == 1 or dtype in (torch.uint16, torch.uint32):
         return torch.arange(24).reshape(4, 6).remainder(7).to(dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return torch.randint(-9, 10, (4, 6), dtype=dtype)
     return torch.randn(4, 6, dtype=dtype)
 
 
@@ -75,7 +81,7 @@ def test_the_cpu_computes_what_a_kernel_declines(device, not_strict, name):
     actual = quietly(function, x.to(device))
     assert torch.aule.fallback_report(), "counted"
     assert actual.device.type == "aule"
-    assert_close(actual, function(x), rtol=1e-5, atol=1e-5)
+    assert_close(actual, function(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DECLINED)
@@ -91,9 +97,13 @@ def test_strict_mode_refuses_it(device, name):
         assert torch.equal(x.cpu(), before)
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize(
     "name", [n for n in ("conv float64", "pool float64", "mul", "exp", "sum", "conv") if n in DECLINED]
 )
+=======
+@pytest.mark.parametrize("name", ["inv", "inv of a conjugate", "pool float64", "resample float64"])
+>>>>>>> h3
 def test_gradients_of_what_a_kernel_declines(device, not_strict, name):
     dtype, function = DECLINED[name]
     x = values(dtype)
@@ -159,10 +169,15 @@ def test_creation_and_printing(device, not_strict, dtype):
         except (RuntimeError, TypeError):
             continue  # nor has the CPU this dtype
         actual = quietly(make, device)
+<<<<<<< HEAD
         if dtype.is_complex:
             assert_close(actual, expected, rtol=1e-6, atol=1e-6)  # ours are powers of 10 by exp and log
         elif dtype.itemsize > 1 and dtype.is_floating_point:
             assert_close(actual, expected)
+=======
+        if dtype.itemsize > 1 and (dtype.is_floating_point or dtype.is_complex):
+            assert_close(actual, expected, rtol=2e-5 if dtype == torch.complex64 else None)
+>>>>>>> h3
         else:
             assert torch.equal(bits(actual), bits(expected))
         assert actual.dtype == expected.dtype and actual.shape == expected.shape

@@ -77,7 +77,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("addbmm.out", ops::addbmm_out));
   m.impl(ROW("addmv.out", ops::addmv_out));
   m.impl(ROW("dot", ops::dot));
-  m.impl(ROW("vdot", ops::dot));
+  m.impl(ROW("vdot", ops::vdot));
   m.impl(ROW("_int_mm", ops::int_mm));
   m.impl(ROW("_int_mm.out", ops::int_mm_out));
 }

@@ -1,7 +1,6 @@
 #include "ops/conv/conv.h"
 
 #include <ATen/native/Resize.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -188,59 +187,92 @@ at::Tensor columns_of(const ConvGeometry& g, const at::Tensor& x) {
   return columns;
 }
 
-// y[N, O, *] = x[N, C, *] * w[O, C/groups, *]: all contiguous; y of 16-bit operands may be float32, without groups.
+// Only columns and products serve these dtypes, in groups too.
+bool is_wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble || t.is_complex(); }
+// Of float16 and bfloat16 sums are float32.
+c10::ScalarType sum_type(const at::Tensor& t) { return is_wide(t) ? t.scalar_type() : at::kFloat; }
+
+// result = a * b for [images, groups, rows, columns], by as few launches as there are images or groups.
+void multiply_groups(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
+  const int64_t dim = result.size(1) <= result.size(0) ? 1 : 0;
+  for (int64_t i = 0; i < result.size(dim); ++i)
+    gemm("convolution", a.select(dim, i), b.select(dim, i), {}, 0, 1, result.select(dim, i));
+}
+// w[O, C/groups, *] for every image, and [N, channels, positions] in groups.
+at::Tensor matrices_of(const at::Tensor& w, int64_t images, int64_t groups) {
+  return w.reshape({1, groups, w.size(0) / groups, -1}).expand({images, -1, -1, -1});
+}
+at::Tensor in_groups(const at::Tensor& t, int64_t groups) {
+  return t.view({t.size(0), groups, t.size(1) / groups, t.size(2)});
+}
+
+// y[N, O, *] = x[N, C, *] * w[O, C/groups, *]: all contiguous; y of 16-bit operands may be float32, without groups. w
+// may have the conjugate bit.
 void forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y, int64_t groups) {
   if (y.numel() == 0) return;
-  if (groups != 1) return run_direct(g, ConvPass::forward, x, w, y, groups);
-  const at::Tensor matrix = w.reshape({1, w.size(0), -1});
+  if (groups != 1 && !is_wide(x)) return run_direct(g, ConvPass::forward, x, w, y, groups);
   at::Tensor flat = y.view({y.size(0), y.size(1), g.positions()});
   for (int64_t at = 0, step = chunk_of(g, x); at < x.size(0); at += step) {
     const int64_t count = std::min(step, x.size(0) - at);
-    at::Tensor part = flat.narrow(0, at, count);
-    gemm("convolution", matrix.expand({count, -1, -1}), columns_of(g, x.narrow(0, at, count)), {}, 0, 1, part);
+    multiply_groups(matrices_of(w, count, groups), in_groups(columns_of(g, x.narrow(0, at, count)), groups),
+                    in_groups(flat.narrow(0, at, count), groups));
   }
 }
 
-// The columns of 16-bit operands are float32, so that their sums are rounded once; gx may then be float32 too.
+void fold(const ConvGeometry& g, const at::Tensor& image, const at::Tensor& columns) {
+  if (!image.is_complex()) return run_fold(g, image, columns);
+  at::Tensor written = image;
+  written.copy_(of_both_parts(columns, [&](const at::Tensor& part) {
+    const at::Tensor sums = at::empty(image.sizes(), part.options());
+    run_fold(g, sums, part.contiguous());
+    return sums;
+  }));
+}
+
+// The columns of 16-bit operands are float32, so that their sums are rounded once; gx may then be float32 too. w may
+// have the conjugate bit.
 void backward_input(const ConvGeometry& g, const at::Tensor& gx, const at::Tensor& w, const at::Tensor& gy,
                     int64_t groups) {
   if (gx.numel() == 0) return;
-  if (groups != 1) return run_direct(g, ConvPass::input, gx, w, gy, groups);
-  const at::Tensor matrix = w.reshape({1, w.size(0), -1}).transpose(1, 2);
+  if (groups != 1 && !is_wide(gx)) return run_direct(g, ConvPass::input, gx, w, gy, groups);
   const at::Tensor flat = gy.view({gy.size(0), gy.size(1), g.positions()});
   for (int64_t at = 0, step = chunk_of(g, gx); at < gx.size(0); at += step) {
     const int64_t count = std::min(step, gx.size(0) - at);
     at::Tensor part = gx.narrow(0, at, count);
-    const at::TensorOptions wide = gx.options().dtype(at::kFloat);
-    const at::Tensor columns = at::empty({count, matrix.size(1), flat.size(2)}, wide);
-    gemm("convolution", matrix.expand({count, -1, -1}), flat.narrow(0, at, count), {}, 0, 1, columns);
+    const at::TensorOptions wide = gx.options().dtype(sum_type(gx));
+    const at::Tensor columns = at::empty({count, gx.size(1) * g.taps(), flat.size(2)}, wide);
+    multiply_groups(matrices_of(w, count, groups).mT(), in_groups(flat.narrow(0, at, count), groups),
+                    in_groups(columns, groups));
     if (g.is_identity()) {
       part.view(columns.sizes()).copy_(columns);
     } else {
-      const at::Tensor image = part.scalar_type() == at::kFloat ? part : at::empty(part.sizes(), wide);
-      run_fold(g, image, columns);
+      const at::Tensor image = part.scalar_type() == sum_type(gx) ? part : at::empty(part.sizes(), wide);
+      fold(g, image, columns);
       if (!image.is_same(part)) part.copy_(image);
     }
   }
 }
 
+// Of complex operands, one is conjugated: x, which is the image, or the places if the convolution was transposed.
 at::Tensor backward_weight(const ConvGeometry& g, const at::Tensor& x, at::IntArrayRef weight_size,
-                           const at::Tensor& gy, int64_t groups) {
+                           const at::Tensor& gy, int64_t groups, bool transposed) {
   at::Tensor gw = at::empty(weight_size, x.options());
   if (gw.numel() == 0) return gw;
   if (x.numel() == 0 || gy.numel() == 0) return gw.zero_();
-  if (groups != 1) {
+  if (groups != 1 && !is_wide(x)) {
     run_direct(g, ConvPass::weight, x, gw, gy, groups);
     return gw;
   }
   const at::Tensor flat = gy.view({gy.size(0), gy.size(1), g.positions()});
-  // Images are summed in float32 whatever the dtype.
+  // Images are summed in float32 or wider.
   at::Tensor sum;
   for (int64_t at = 0, step = chunk_of(g, x); at < x.size(0); at += step) {
     const int64_t count = std::min(step, x.size(0) - at);
-    const at::Tensor columns = columns_of(g, x.narrow(0, at, count));
-    const at::Tensor part =
-        at::bmm(flat.narrow(0, at, count), columns.transpose(1, 2)).sum(at::IntArrayRef{0}, false, at::kFloat);
+    const at::Tensor columns = in_groups(columns_of(g, x.narrow(0, at, count)), groups),
+                     places = in_groups(flat.narrow(0, at, count), groups);
+    const at::Tensor products = at::empty({count, groups, places.size(2), columns.size(2)}, x.options());
+    multiply_groups(transposed ? places.conj() : places, transposed ? columns.mT() : columns.mH(), products);
+    const at::Tensor part = products.sum(at::IntArrayRef{0}, false, sum_type(x));
     sum = sum.defined() ? sum.add_(part) : part;
   }
   return gw.copy_(sum.view(weight_size));
@@ -256,9 +288,11 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
   check_same_device(op, {&input, &weight});
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), op, ": expected input and weight of one dtype, got ",
               input.scalar_type(), " and ", weight.scalar_type());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      input.scalar_type() == at::kFloat || input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16, op,
-      ": dtype ", input.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  const auto type = input.scalar_type();
+  const bool is_double = c10::toRealValueType(type) == at::kDouble;
+  TORCH_CHECK_NOT_IMPLEMENTED((input.is_floating_point() || input.is_complex()) && type != at::kComplexHalf &&
+                                  (!is_double || caps_of(input).float64),
+                              op, ": dtype ", type, " has no kernel on this device");
   TORCH_CHECK_NOT_IMPLEMENTED(input.dim() >= 3 && input.dim() <= 5, op,
                               ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }
@@ -327,10 +361,10 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   const at::Tensor added = in_kernel ? *bias : at::Tensor();
   at::Tensor out;
   // A transposed convolution is the input gradient of the convolution that maps `out` to `x`.
-  if (groups != 1 && !is_empty &&
+  if (groups != 1 && !is_empty && !is_wide(x) &&
       (out = in_thin_groups(g, transposed, x, w, added, groups, shape, format_of(x, w))).defined()) {
     if (in_kernel) return out;
-  } else if (!is_empty &&
+  } else if (!is_empty && !is_wide(x) &&
              implicit_gemm_serves(g, x, transposed ? shape[1] : x.size(1), transposed ? x.size(1) : shape[1], groups)) {
     out = transposed ? implicit_gemm_backward_input(g, w.contiguous(), x, added, groups, format_of(x, w))
                      : implicit_gemm_forward(g, x, w, added, groups);
@@ -338,7 +372,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     if (in_kernel) return out;
   } else {
     // The bias is added before the result is rounded.
-    out = at::empty(shape, has_bias && groups == 1 ? x.options().dtype(at::kFloat) : x.options());
+    out = at::empty(shape, has_bias && groups == 1 ? x.options().dtype(sum_type(x)) : x.options());
     if (transposed)
       backward_input(g, out, w.contiguous(), x.contiguous(), groups);
     else
@@ -369,14 +403,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                                     : ConvGeometry{x_size, y_size, kernel, s, pad, dil};
   const at::Tensor &image = transposed ? gy : x, &places = transposed ? x : gy;
   const bool is_empty = x.numel() == 0 || gy.numel() == 0;
-  if (groups != 1 && !is_empty) {
+  if (groups != 1 && !is_empty && !is_wide(x)) {
     if (output_mask[0]) gx = in_thin_groups(g, !transposed, gy, w, {}, groups, x.sizes(), format);
     if (output_mask[1]) gw = weight_in_thin_groups(g, image, w, places, groups, format);
     output_mask[0] = output_mask[0] && !gx.defined();
     output_mask[1] = output_mask[1] && !gw.defined();
   }
   const bool is_done = !output_mask[0] && !output_mask[1];
-  if (!is_done && !is_empty && implicit_gemm_serves(g, x, image.size(1), places.size(1), groups)) {
+  if (!is_done && !is_empty && !is_wide(x) && implicit_gemm_serves(g, x, image.size(1), places.size(1), groups)) {
     if (output_mask[0])
       gx = (transposed ? implicit_gemm_forward(g, gy, w, {}, groups)
                        : implicit_gemm_backward_input(g, w.contiguous(), gy, {}, groups, format))
@@ -387,7 +421,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   }
   if (!is_done) {
     x = x.contiguous();
-    w = w.contiguous();
+    w = w.contiguous().conj();
     gy = gy.contiguous();
   }
   if (transposed) {  // roles swapped
@@ -395,13 +429,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
       gx = at::empty(x.sizes(), x.options());
       forward(g, gy, w, gx, groups);
     }
-    if (output_mask[1]) gw = backward_weight(g, gy, w.sizes(), x, groups);
+    if (output_mask[1]) gw = backward_weight(g, gy, w.sizes(), x, groups, transposed);
   } else {
     if (output_mask[0]) {
       gx = at::empty(x.sizes(), x.options());
       backward_input(g, gx, w, gy, groups);
     }
-    if (output_mask[1]) gw = backward_weight(g, x, w.sizes(), gy, groups);
+    if (output_mask[1]) gw = backward_weight(g, x, w.sizes(), gy, groups, transposed);
   }
   if (output_mask[2]) gb = sum_of_channels(gy);
   if (gx.defined()) gx = gx.contiguous(format);

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "ops/matmul/bf16x3.h"
+#include "ops/matmul/complex.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -40,12 +41,30 @@ Float32Precision float32_precision() {
   return Float32Precision::highest;
 }
 
+bool is_zero(const at::Scalar& s) { return s.isIntegral(true) ? s.toLong() == 0 : s.toComplexDouble() == 0.0; }
 bool is_one(const at::Scalar& s) { return s.isIntegral(true) ? s.toLong() == 1 : s.toFloat() == 1.0f; }
 
 void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), op, ": expected both matrices to have the same dtype, but got ",
               a.scalar_type(), " and ", b.scalar_type());
   TORCH_CHECK(a.scalar_type() != at::kBool, op, ": expected a numeric dtype, but got Bool");
+}
+
+// Declines a dtype that no kernel multiplies.
+void check_multiplied(const char* op, const at::Tensor& t, const GemmEpilogue& epilogue) {
+  if (!t.is_complex()) {
+    dtype_of(t, op);
+    return;
+  }
+  const bool is_double = t.scalar_type() == at::kComplexDouble;
+  const bool served = t.scalar_type() == at::kComplexFloat || (is_double && caps_of(t).float64);
+  const bool plain = epilogue.activation == Activation::none && !epilogue.residual.defined();
+  TORCH_CHECK_NOT_IMPLEMENTED(served && plain, op, ": not implemented for ", t.scalar_type(), " on this device");
+}
+
+// `t`, or a copy where it overlaps `out`.
+at::Tensor apart_from(const at::Tensor& out, const at::Tensor& t) {
+  return t.is_alias_of(out) && at::get_overlap_status(t, out) != at::MemOverlapStatus::No ? t.clone() : t;
 }
 
 void check_dim(const char* op, const char* argument, const at::Tensor& t, int64_t dim) {
@@ -98,37 +117,36 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   check_dtypes(op, a_in, b_in);
   at::assert_no_internal_overlap(out);
   if (out.numel() == 0) return;
+  check_multiplied(op, a_in, epilogue);
   // In place on an operand is an error on other devices or gives garbage; here it costs a copy.
-  at::Tensor a =
-      a_in.is_alias_of(out) && at::get_overlap_status(a_in, out) != at::MemOverlapStatus::No ? a_in.clone() : a_in;
-  at::Tensor b =
-      b_in.is_alias_of(out) && at::get_overlap_status(b_in, out) != at::MemOverlapStatus::No ? b_in.clone() : b_in;
+  at::Tensor a = apart_from(out, a_in), b = apart_from(out, b_in);
   if (!strides_fit_i32(a)) a = a.contiguous();
   if (!strides_fit_i32(b)) b = b.contiguous();
 
-  GemmProblem g;
-  g.in = dtype_of(a, op);
-  g.result = dtype_of(out, op);
-  g.has_c = c.defined() && !(beta.isIntegral(true) ? beta.toLong() == 0 : beta.toDouble() == 0.0);
-  if (g.has_c)
+  const bool has_c = c.defined() && !is_zero(beta);
+  if (has_c)
     TORCH_CHECK(c.scalar_type() == out.scalar_type(), op, ": expected the added tensor to have dtype ",
                 out.scalar_type(), ", but got ", c.scalar_type());
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   for (int64_t size : {out.size(0), out.size(1), out.size(2), a.size(2)})
     TORCH_CHECK(size < kMax, op, ": expected every size below 2^31, but got ", a.sizes(), " @ ", b.sizes());
   // No kernel promises to read c before it writes out.
-  at::Tensor added = c;
-  if (g.has_c && c.is_alias_of(out) && at::get_overlap_status(c, out) != at::MemOverlapStatus::No) added = c.clone();
+  const at::Tensor added = has_c ? apart_from(out, c) : at::Tensor();
 
   if (a.size(2) == 0) {  // nothing to multiply, and no address to read
-    if (g.has_c)
+    if (has_c)
       out.copy_(at::mul(added, beta));
     else
       out.zero_();
     apply_epilogue(out, epilogue, Results::in_place);
     return;
   }
+  if (a.is_complex()) return complex_gemm(op, a, b, added, beta, alpha, out);
 
+  GemmProblem g;
+  g.in = dtype_of(a, op);
+  g.result = dtype_of(out, op);
+  g.has_c = has_c;
   TensorArgs args;
   g.batches = static_cast<uint32_t>(out.size(0));
   g.m = static_cast<uint32_t>(out.size(1));
@@ -154,7 +172,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       r = at::empty_strided(out.sizes(), out.strides(), out.options()).copy_(r);
     g.residual = args.read(r);
   }
-  multiply(op, g, beta, alpha, a, b, g.has_c ? added : at::Tensor(), out, after, args);
+  multiply(op, g, beta, alpha, a, b, added, out, after, args);
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
@@ -185,7 +203,7 @@ at::Tensor& addbmm_out(const at::Tensor& self, const at::Tensor& batch1, const a
                        const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   check_dim("addbmm", "batch1", batch1, 3);
   check_dim("addbmm", "batch2", batch2, 3);
-  dtype_of(batch1, "addbmm");  // declines before the copies below are recorded
+  check_multiplied("addbmm", batch1, {});  // declines before the copies below are recorded
   TORCH_CHECK(batch1.size(0) == batch2.size(0) && batch1.size(2) == batch2.size(1),
               "addbmm: expected batch2 to have sizes [", batch1.size(0), ", ", batch1.size(2), ", *], but got ",
               batch2.sizes());
@@ -228,11 +246,14 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor) {
   check_dtypes("dot", self, tensor);
   // One output is one workgroup's work: a long vector is a reduction. 16-bit products must not be rounded before the
   // sum.
-  if (self.size(0) > 4096 && self.element_size() >= 4) return at::sum(at::mul(self, tensor), self.scalar_type());
+  const int64_t longest = self.scalar_type() == at::kComplexDouble ? 64 : 4096;  // the kernel for it has one column
+  if (self.size(0) > longest && self.element_size() >= 4) return at::sum(at::mul(self, tensor), self.scalar_type());
   at::Tensor out = at::empty({}, self.options());
   gemm("dot", self.unsqueeze(0).unsqueeze(0), tensor.unsqueeze(0).unsqueeze(2), {}, 0, 1, out.view({1, 1, 1}));
   return out;
 }
+
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return dot(self.conj(), other); }
 
 at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == at::kChar && out.scalar_type() == at::kInt,

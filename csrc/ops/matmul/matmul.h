@@ -13,10 +13,10 @@ struct GemmEpilogue {
   at::Tensor residual;
 };
 
-// out = activate(alpha * a @ b + beta * c) + residual for [B, M, K] @ [B, K, N] of any strides; c has out's sizes
-// (expanded, perhaps); undefined or beta 0: not read. `out` has its size already and shares no memory with a and b; it
-// has their dtype, or is float32 where they are 16-bit floats, int32 where they are int8. The kernel under every op of
-// this family.
+// out = activate(alpha * a @ b + beta * c) + residual for [B, M, K] @ [B, K, N] of any strides and conjugate bits; c
+// has out's sizes (expanded, perhaps); undefined or beta 0: not read. `out` has its size already and shares no memory
+// with a and b; it has their dtype, or is float32 where they are 16-bit floats, int32 where they are int8. The kernel
+// under every op of this family. Complex products have no epilogue.
 void gemm(const char* op, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Scalar& beta,
           const at::Scalar& alpha, const at::Tensor& out, const GemmEpilogue& epilogue = {});
 
@@ -37,6 +37,7 @@ at::Tensor& addbmm_out(const at::Tensor& self, const at::Tensor& batch1, const a
 at::Tensor& addmv_out(const at::Tensor& self, const at::Tensor& mat, const at::Tensor& vec, const at::Scalar& beta,
                       const at::Scalar& alpha, at::Tensor& out);
 at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor);
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other);
 at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2);
 at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out);
 
