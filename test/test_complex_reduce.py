@@ -99,6 +99,28 @@ def test_scans(device, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_logcumsumexp(device, dtype):
+    tolerance = 1e-5 if dtype == torch.complex64 else 1e-12
+    for _, z in layouts(3 * made(4, 29, 3, dtype=dtype)):  # angles above pi, which the result keeps
+        for dim in range(3):
+            check(torch.logcumsumexp, z, dim=dim)
+    check(torch.logcumsumexp, made(4, 33, dtype=dtype).conj().t(), dim=1)
+    for size, dim in (((2, 3001), 1), ((3001, 2), 0)):  # rows in chunks: angles up to whole turns
+        z = made(*size, dtype=dtype)
+        expected = torch.logcumsumexp(z.to(torch.complex128), dim)
+        actual = torch.logcumsumexp(z.to(device), dim).cpu().to(torch.complex128)
+        assert (torch.exp(actual - expected) - 1).abs().max() < 10 * tolerance
+    z = made(4, 6, dtype=dtype)
+    z[0, :2], z[1, 2], z[2, 3] = complex(-INF, 0), complex(INF, 0.5), complex(NAN, 1)
+    z[3, 2], z[3, 4] = complex(INF, 1), complex(INF, 0)
+    for t in (z, z[:, :0], z[0, 2]):
+        assert_close_to_cpu(lambda t: torch.logcumsumexp(t, -1), t, rtol=tolerance, atol=tolerance)
+    poison = torch.full((6, 4), NAN, dtype=dtype, device=device).t()
+    torch.logcumsumexp(z.to(device), 1, out=poison)
+    assert_close(poison, torch.logcumsumexp(z, 1), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_edges(device, dtype):
     for function in (torch.sum, torch.prod, torch.cumsum, torch.cumprod):
         assert_close_to_cpu(lambda t: function(t, 0), made(0, 3, dtype=dtype))
@@ -172,6 +194,7 @@ GRADIENTS = {
     "norm 3": lambda z: torch.linalg.vector_norm(z, 3, 0),
     "cumsum": lambda z: z.cumsum(1),
     "cumprod": lambda z: z.cumprod(1),
+    "logcumsumexp": lambda z: z.logcumsumexp(1),
     "logsumexp": lambda z: z.logsumexp(1),
     "broadcast": lambda z: (z * z[0].conj()).abs(),
 }

@@ -40,8 +40,8 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   check_same_device(name, {&self, &out, &out2});
   dim = at::maybe_wrap_dim(dim, self.dim());
   // Declines before the copies below are recorded, as does the planner.
-  const bool is_complex_sum = state == ScanSTATE::value && out.is_complex();
-  if (!is_complex_sum) dtype_of(self, name), dtype_of(out, name);
+  const bool is_complex_scan = state != ScanSTATE::arg && out.is_complex();
+  if (!is_complex_scan) dtype_of(self, name), dtype_of(out, name);
   const DType result = real_or_complex_dtype_of(out.scalar_type(), name), c = arithmetic_of(result);
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel::scan(c, state, 0).id), name,
                               ": this device has no float64 arithmetic");
@@ -54,7 +54,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
                               profile.driver_name, " ", profile.driver_info, ")");
   // The kernel does not convert float64 to integers: its arithmetic type is that of the output.
   const bool narrows = self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble;
-  const at::Tensor x = (narrows || is_complex_sum ? self.to(out.scalar_type()) : self).contiguous();
+  const at::Tensor x = (narrows || is_complex_scan ? self.to(out.scalar_type()) : self).contiguous();
   auto dense = [](const at::Tensor& t) {
     return !t.defined() || t.is_contiguous() ? t : at::empty(t.sizes(), t.options());
   };
@@ -128,7 +128,7 @@ at::Tensor logcumsumexp(const at::Tensor& self, int64_t dim) {
   return ops::logcumsumexp_out(self, dim, out);
 }
 at::Tensor& logcumsumexp_out(const at::Tensor& self, int64_t dim, at::Tensor& out) {
-  check_floating("logcumsumexp", self);
+  if (!self.is_complex()) check_floating("logcumsumexp", self);
   at::native::resize_output(out, self.sizes());
   scan("logcumsumexp", ScanSTATE::lse, ScanOp::sum, self, dim, out);
   return out;
