@@ -184,6 +184,51 @@ def test_sums_over_indices(device, dtype):
     assert_close_to_cpu(lambda x, s, i: torch.renorm(x, 2, 0, 1.5), x, source, i, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_over_indices(device, dtype):
+    tolerance = 1e-5 if dtype == torch.complex64 else 1e-12
+    i = torch.randint(0, 7, (12, 5))
+    for x, source in (
+        (made(7, 5, dtype=dtype), made(12, 5, dtype=dtype)),
+        (made(5, 7, dtype=dtype).t(), made(13, 11, dtype=dtype)[1:, ::2][:, :5].conj()),
+    ):
+        for function in (
+            lambda x, s, i: x.scatter(0, i, s, reduce="multiply"),
+            lambda x, s, i: x.scatter(0, i, 1 - 2j, reduce="multiply"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "prod"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "prod", include_self=False),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "mean"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "mean", include_self=False),
+            lambda x, s, i: x.index_reduce(0, i[:, 0], s, "prod"),
+            lambda x, s, i: x.scatter_reduce(0, i[:0], s, "prod"),
+        ):
+            assert_close_to_cpu(function, x, source, i, rtol=tolerance, atol=tolerance)
+    wide, rows = made(3, 70, dtype=dtype), made(40, 70, dtype=dtype) / 2  # a row of columns that each walk
+    assert_close_to_cpu(
+        lambda x, s, i: x.index_reduce(0, i, s, "prod"), wide, rows, torch.randint(0, 3, (40,)), rtol=1e-4, atol=1e-4
+    )
+    deep = [made(2, 3, 2, 2, 4, dtype=dtype).permute(4, 2, 0, 3, 1)[..., ::2] for _ in range(2)]
+    index = torch.randint(0, 4, deep[1].shape)  # more strided dimensions than push constants hold
+    assert_close_to_cpu(
+        lambda x, s, i: x.scatter(0, i, s, reduce="multiply"), *deep, index, rtol=tolerance, atol=tolerance
+    )
+    with pytest.raises(NotImplementedError):
+        made(7, 5, dtype=dtype).to(device).scatter_reduce(0, i.to(device), made(12, 5, dtype=dtype).to(device), "amax")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nan_to_num(device, dtype):
+    z = made(5, 8, dtype=dtype)
+    z[0, :4] = torch.tensor([complex(NAN, 1), complex(INF, NAN), complex(-INF, INF), complex(2, -INF)])
+    for _, t in [*layouts(z), ("conjugate", z.conj()), ("empty", z[:0])]:
+        assert_close_to_cpu(torch.nan_to_num, t, rtol=0, atol=0, wide=False)
+        assert_close_to_cpu(lambda t: torch.nan_to_num(t, 3.0, posinf=4.0, neginf=-5.0), t, rtol=0, atol=0, wide=False)
+    assert_close_to_cpu(lambda t: t.clone().nan_to_num_(), z, rtol=0, atol=0, wide=False)
+    poison = torch.full((8, 5), NAN, dtype=dtype, device=device).t()
+    torch.nan_to_num(z.to(device), out=poison)
+    assert torch.equal(poison.cpu(), torch.nan_to_num(z))
+
+
 GRADIENTS = {
     "sum": lambda z: z.sum(0),
     "mean": lambda z: z.mean(1),
