@@ -18,6 +18,9 @@ enum class ScanOp : int {
 #undef SCAN_OP
 };
 
+// An upper bound of a complex128 logaddexp's: the series of its functions are loops.
+constexpr uint64_t kTurnsOfComplex128 = 128;
+
 enum class Pass : int { whole_rows, totals, prefixes, results };  // of scan.comp
 
 ScanProblem rows_of(const at::Tensor& x, int64_t dim) {
@@ -46,7 +49,8 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel::scan(c, state, 0).id), name,
                               ": this device has no float64 arithmetic");
   if (self.numel() == 0) return;
-  const ScanProblem rows = rows_of(self, dim);
+  ScanProblem rows = rows_of(self, dim);
+  if (state == ScanSTATE::lse && c == DType::c128) rows.turns = kTurnsOfComplex128;
   const DeviceProfile& profile = profile_of(self);
   const auto plan = scan_plan(profile, rows);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), name, ": rows of ", rows.n, " elements need longer loops than the ",
