@@ -161,7 +161,7 @@ def run_all(cells, options):
 
 def tables(results) -> str:
     """Markdown: a table per mode and direction with a row per dtype, by operators; entries in brackets where faults."""
-    from opinfo_runner import ENTRIES
+    from opinfo_runner import ENTRIES, is_linear_algebra
 
     groups = defaultdict(lambda: defaultdict(list))
     for r in results:
@@ -181,6 +181,12 @@ def tables(results) -> str:
             settled = " | ".join(str(sum(rule in r for r in of_dtype)) for rule in ("nearer", "rounded"))
             cells = " | ".join(str(counts[s]) for s in shown)
             lines.append(f"| {dtype} | {len(operators)} | {cells} | {settled} |")
+        lines.append("")
+        for dtype, of_dtype in by_dtype.items():
+            kept = [r["status"] for r in of_dtype if r["status"] != "none" and not is_linear_algebra(r["name"])]
+            native = kept.count("native")
+            share = f" ({100 * native / len(kept):.1f} %)" if kept else ""
+            lines.append(f"{dtype}, linear algebra left out: {native} of {len(kept)} entries native{share}")
     return "\n".join(lines)
 
 

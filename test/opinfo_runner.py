@@ -45,6 +45,14 @@ TIES = {"sort": 0, "argsort": 0, "msort": None, "mode": 0, "topk": 1, "kthvalue"
 STATISTICS = {"native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
 # Infinite at negative integers, where the CPU's float32 gives some large number: sin(pi x) is not 0 there.
 POLES = {"polygamma", "special.polygamma"}
+# Factorizations, solvers and what is made of them. Of linalg.*, the products, norms of vectors and views are not.
+LINEAR_ALGEBRA = {
+    "cholesky", "cholesky_inverse", "cholesky_solve", "geqrf", "logdet", "lu", "lu_solve", "lu_unpack", "matrix_exp",
+    "norm.nuc", "ormqr", "pca_lowrank", "pinverse", "qr", "svd", "svd_lowrank", "triangular_solve",
+}  # fmt: skip
+NOT_FACTORIZED = {
+    "linalg.cross", "linalg.diagonal", "linalg.multi_dot", "linalg.vander", "linalg.vecdot", "linalg.vector_norm",
+}  # fmt: skip
 # PyTorch wants these tensors on the CPU, whatever the device of the first.
 STAYS = {"tensor_split"}
 
@@ -74,6 +82,11 @@ STATUSES = {
 def entry_name(op) -> str:
     """Unique name of an entry: the operator's, with the variant's test name after a dot."""
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def is_linear_algebra(entry: str) -> bool:
+    """Whether an entry of the database needs a factorization or a solver."""
+    return entry in LINEAR_ALGEBRA or (entry.startswith("linalg.") and entry not in NOT_FACTORIZED)
 
 
 ENTRIES = {entry_name(op): op for op in op_db}

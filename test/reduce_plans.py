@@ -4,7 +4,8 @@
 
 A reduction is a line `sum f16>f32 4096x1024 over 0,1`: the operator, the dtype of the input and of the result if it is
 another, the sizes, and the reduced dimensions. `strides 1,4096` are in elements, `@1` starts one element past an
-aligned address. A scan is `scan 4 rows of 1000 inner 3`.
+aligned address. A scan is `scan 4 rows of 1000 inner 3`; `turns 128`: loop iterations
+that an element takes.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def plan(device: str, line: str) -> str:
     """The plan for one line on one device, in words."""
     profile = torch_aule._C.device_profile(DEVICES[device])
     if line.startswith("scan "):
-        rows, n, inner = (int(number) for number in re.findall(r"\d+", line))
-        return torch_aule._C.scan_plan(profile, rows, n, inner)
+        rows, n, inner, *turns = (int(number) for number in re.findall(r"\d+", line))
+        return torch_aule._C.scan_plan(profile, rows, n, inner, *turns or [1])
     return torch_aule._C.reduction_plan(profile, reduction(line))
 
 

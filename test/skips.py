@@ -50,9 +50,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _scaled_mm_v2": [
         "torch._scaled_mm_v2",
     ],
-    "no kernel: channel_shuffle": [
-        "nn.functional.channel_shuffle",
-    ],
     "no kernel: fractional_max_pool2d.output": [
         "nn.functional.fractional_max_pool2d",
     ],

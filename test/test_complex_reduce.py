@@ -99,6 +99,28 @@ def test_scans(device, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_logcumsumexp(device, dtype):
+    tolerance = 1e-5 if dtype == torch.complex64 else 1e-12
+    for _, z in layouts(3 * made(4, 29, 3, dtype=dtype)):  # angles above pi, which the result keeps
+        for dim in range(3):
+            check(torch.logcumsumexp, z, dim=dim)
+    check(torch.logcumsumexp, made(4, 33, dtype=dtype).conj().t(), dim=1)
+    for size, dim in (((2, 3001), 1), ((3001, 2), 0), ((2001, 40), 0)):  # rows in chunks: angles up to whole turns
+        z = made(*size, dtype=dtype)
+        expected = torch.logcumsumexp(z.to(torch.complex128), dim)
+        actual = torch.logcumsumexp(z.to(device), dim).cpu().to(torch.complex128)
+        assert (torch.exp(actual - expected) - 1).abs().max() < 10 * tolerance
+    z = made(4, 6, dtype=dtype)
+    z[0, :2], z[1, 2], z[2, 3] = complex(-INF, 0), complex(INF, 0.5), complex(NAN, 1)
+    z[3, 2], z[3, 4] = complex(INF, 1), complex(INF, 0)
+    for t in (z, z[:, :0], z[0, 2]):
+        assert_close_to_cpu(lambda t: torch.logcumsumexp(t, -1), t, rtol=tolerance, atol=tolerance)
+    poison = torch.full((6, 4), NAN, dtype=dtype, device=device).t()
+    torch.logcumsumexp(z.to(device), 1, out=poison)
+    assert_close(poison, torch.logcumsumexp(z, 1), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_edges(device, dtype):
     for function in (torch.sum, torch.prod, torch.cumsum, torch.cumprod):
         assert_close_to_cpu(lambda t: function(t, 0), made(0, 3, dtype=dtype))
@@ -162,6 +184,51 @@ def test_sums_over_indices(device, dtype):
     assert_close_to_cpu(lambda x, s, i: torch.renorm(x, 2, 0, 1.5), x, source, i, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_over_indices(device, dtype):
+    tolerance = 1e-5 if dtype == torch.complex64 else 1e-12
+    i = torch.randint(0, 7, (12, 5))
+    for x, source in (
+        (made(7, 5, dtype=dtype), made(12, 5, dtype=dtype)),
+        (made(5, 7, dtype=dtype).t(), made(13, 11, dtype=dtype)[1:, ::2][:, :5].conj()),
+    ):
+        for function in (
+            lambda x, s, i: x.scatter(0, i, s, reduce="multiply"),
+            lambda x, s, i: x.scatter(0, i, 1 - 2j, reduce="multiply"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "prod"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "prod", include_self=False),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "mean"),
+            lambda x, s, i: x.scatter_reduce(0, i, s, "mean", include_self=False),
+            lambda x, s, i: x.index_reduce(0, i[:, 0], s, "prod"),
+            lambda x, s, i: x.scatter_reduce(0, i[:0], s, "prod"),
+        ):
+            assert_close_to_cpu(function, x, source, i, rtol=tolerance, atol=tolerance)
+    wide, rows = made(3, 70, dtype=dtype), made(40, 70, dtype=dtype) / 2  # a row of columns that each walk
+    assert_close_to_cpu(
+        lambda x, s, i: x.index_reduce(0, i, s, "prod"), wide, rows, torch.randint(0, 3, (40,)), rtol=1e-4, atol=1e-4
+    )
+    deep = [made(2, 3, 2, 2, 4, dtype=dtype).permute(4, 2, 0, 3, 1)[..., ::2] for _ in range(2)]
+    index = torch.randint(0, 4, deep[1].shape)  # more strided dimensions than push constants hold
+    assert_close_to_cpu(
+        lambda x, s, i: x.scatter(0, i, s, reduce="multiply"), *deep, index, rtol=tolerance, atol=tolerance
+    )
+    with pytest.raises(NotImplementedError):
+        made(7, 5, dtype=dtype).to(device).scatter_reduce(0, i.to(device), made(12, 5, dtype=dtype).to(device), "amax")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nan_to_num(device, dtype):
+    z = made(5, 8, dtype=dtype)
+    z[0, :4] = torch.tensor([complex(NAN, 1), complex(INF, NAN), complex(-INF, INF), complex(2, -INF)])
+    for _, t in [*layouts(z), ("conjugate", z.conj()), ("empty", z[:0])]:
+        assert_close_to_cpu(torch.nan_to_num, t, rtol=0, atol=0, wide=False)
+        assert_close_to_cpu(lambda t: torch.nan_to_num(t, 3.0, posinf=4.0, neginf=-5.0), t, rtol=0, atol=0, wide=False)
+    assert_close_to_cpu(lambda t: t.clone().nan_to_num_(), z, rtol=0, atol=0, wide=False)
+    poison = torch.full((8, 5), NAN, dtype=dtype, device=device).t()
+    torch.nan_to_num(z.to(device), out=poison)
+    assert torch.equal(poison.cpu(), torch.nan_to_num(z))
+
+
 GRADIENTS = {
     "sum": lambda z: z.sum(0),
     "mean": lambda z: z.mean(1),
@@ -172,6 +239,7 @@ GRADIENTS = {
     "norm 3": lambda z: torch.linalg.vector_norm(z, 3, 0),
     "cumsum": lambda z: z.cumsum(1),
     "cumprod": lambda z: z.cumprod(1),
+    "logcumsumexp": lambda z: z.logcumsumexp(1),
     "logsumexp": lambda z: z.logsumexp(1),
     "broadcast": lambda z: (z * z[0].conj()).abs(),
 }

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts
+from helpers import FLOATS, INTS, assert_close, assert_close_to_cpu, layouts, like_strided
 
 pytestmark = pytest.mark.validated
 
@@ -120,6 +120,33 @@ def test_rearrangements_layouts():
     got = torch.empty(0, device="aule")
     torch.tril(torch.ones(3, 3, device="aule"), out=got)
     assert_close(got, torch.ones(3, 3).tril(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", RAW)
+def test_channel_shuffle(device, dtype):
+    x = torch.randn(2, 12, 5, 3).mul(3).to(dtype)
+    for _, t in layouts(x):
+        for groups in (1, 3, 4, 12):
+            exact(lambda t: torch.channel_shuffle(t, groups), t)
+    for t in (x, x.to(memory_format=torch.channels_last), x[:, :, ::2], x[:, 1:9], x[:0], x[0].transpose(0, 1)[:, :4]):
+        exact(lambda t: torch.channel_shuffle(t, 2), t)
+        assert torch.channel_shuffle(like_strided(t), 2).stride() == torch.channel_shuffle(t, 2).stride()
+    for t, groups in ((x, 5), (x, 0), (x, -3), (x[0, 0], 1)):
+        with pytest.raises(RuntimeError) as expected:
+            torch.channel_shuffle(t, groups)
+        with pytest.raises(RuntimeError) as actual:
+            torch.channel_shuffle(t.to(device), groups)
+        assert str(actual.value) == str(expected.value)
+
+
+def test_gradient_of_channel_shuffle(device):
+    x, weight = torch.randn(2, 6, 4), torch.randn(2, 6, 4)
+    grads = []
+    for on in ("cpu", device):
+        leaf = x.detach().to(on).requires_grad_()
+        (torch.channel_shuffle(leaf, 2) * weight.to(on)).sum().backward()
+        grads.append(leaf.grad.cpu())
+    assert torch.equal(*grads)
 
 
 def test_roll_of_a_view_is_contiguous(device):

@@ -26,6 +26,11 @@ def test_columns():
 
 
 @pytest.mark.validated
+def test_scans():
+    check("gpu_scans")
+
+
+@pytest.mark.validated
 def test_transposes():
     check("gpu_transposes")
 

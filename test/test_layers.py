@@ -116,6 +116,8 @@ def test_families_include_what_their_table_says():
             used.setdefault(family, set()).add(family_of(name))
             if family_of(name) not in rules.get(family, set()) | rules["every one"]:
                 wrong.append(f"{path.relative_to(ROOT)}:{number}: {name}")
+    for path in SHADER_FILES:  # what they may include is tested for each below
+        used.setdefault(path.parent.name, set()).update(name.split("/")[0] for _, _, name in includes(path))
     assert not wrong, "\n".join(["not among the families' roads in csrc/README.md:", *wrong])
     stale = {f: road for f, to in rules.items() if f != "every one" for road in to if road not in used.get(f, set())}
     assert not stale, f"roads that nobody takes: {stale}"

@@ -10,6 +10,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_chunk_cat.out", ops::chunk_cat_out));
   m.impl(ROW("split_with_sizes_copy.out", ops::split_with_sizes_copy_out));
   m.impl(ROW("narrow_copy.out", ops::narrow_copy_out));
+  m.impl(ROW("channel_shuffle", ops::channel_shuffle));
   m.impl(ROW("tril.out", ops::tril_out));
   m.impl(ROW("triu.out", ops::triu_out));
   m.impl(ROW("flip", ops::flip));

@@ -229,6 +229,18 @@ at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagona
 at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out) {
   return hand_over(self.narrow(dim, start, length), out);
 }
+at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups) {
+  const char* op = "channel_shuffle";
+  TORCH_CHECK(self.dim() > 2, op, " expects input with > 2 dims, but got input with sizes ", self.sizes());
+  TORCH_CHECK(groups > 0, "Number of groups to divide channels in must be positive. Value of groups:", groups);
+  const int64_t channels = self.size(1), of_group = channels / groups;
+  TORCH_CHECK(channels % groups == 0, "Number of channels must be divisible by groups. Got ", channels,
+              " channels and ", groups, " groups.");
+  at::Tensor out = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
+  if (out.numel() > 0)
+    out.unflatten(1, {of_group, groups}).copy_(self.unflatten(1, {groups, of_group}).transpose(1, 2));
+  return out;
+}
 at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out) {
   return triangle_out("tril", self, diagonal, 1, out);
 }

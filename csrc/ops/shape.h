@@ -11,6 +11,7 @@ at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& 
 at::Tensor chunk_cat(at::TensorList tensors, int64_t dim, int64_t num_chunks);
 at::Tensor& chunk_cat_out(at::TensorList tensors, int64_t dim, int64_t num_chunks, at::Tensor& out);
 at::Tensor& narrow_copy_out(const at::Tensor& self, int64_t dim, int64_t start, int64_t length, at::Tensor& out);
+at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups);
 at::Tensor& tril_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out);
 at::Tensor& triu_out(const at::Tensor& self, int64_t diagonal, at::Tensor& out);
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims);

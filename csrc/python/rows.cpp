@@ -110,8 +110,8 @@ std::string plan_batch_norm(uint64_t numel, int64_t channels, int64_t hw, const 
 
 void bind_rows(py::module_& m) {
   m.def("reduction_plan", &plan_reduction);
-  m.def("scan_plan", [](const DeviceProfile& profile, uint64_t rows, uint64_t n, uint64_t inner) {
-    const auto plan = ops::scan_plan(profile, {rows, n, inner});
+  m.def("scan_plan", [](const DeviceProfile& profile, uint64_t rows, uint64_t n, uint64_t inner, uint64_t turns) {
+    const auto plan = ops::scan_plan(profile, {rows, n, inner, turns});
     return plan ? ops::text_of(*plan) : std::string("none");
   });
   m.def("softmax_plan", &plan_softmax);

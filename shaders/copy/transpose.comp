@@ -1,5 +1,5 @@
 // dst[b, j, i] = src[b, j, i] where dst is dense along i and src along j: tiles of 32 x 32 through shared memory, so
-// that both sides are read and written along their dense dimension. Elements of 1, 2, 4 or 8 bytes, moved as bits.
+// that both sides are read and written along their dense dimension. Elements of 1 to 16 bytes, moved as bits.
 // A workgroup of 32 x 8 moves one tile; x walks tiles along i, y along j, z the batch (up to 4 dimensions).
 // For GPUs: on an H200 a transposed copy without the tile reaches 420 GB/s of 3700.
 #include "common/dtype.glsl"
@@ -21,6 +21,7 @@ layout(local_size_x = 32, local_size_y = 8) in;
 layout(constant_id = 0) const int DTYPE = 0;  // a RAW code
 
 shared uvec2 tile[32 * 33];  // 8.25 KiB; the odd pitch keeps columns in different banks
+shared uvec2 upper[DTYPE == AULE_DT_RAW16 ? 32 * 33 : 1];  // halves of elements
 
 void main() {
   uint rest = gl_WorkGroupID.z, d = 0u, s = 0u;
@@ -34,13 +35,18 @@ void main() {
   uint x = gl_LocalInvocationID.x, y = gl_LocalInvocationID.y;
   [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
     uint i = i0 + y + k, j = j0 + x;
-    if (i < p.size_i && j < p.size_j)
-      tile[(y + k) * 33u + x] = load_raw(p.src, uint64_t(s + i * p.src_stride_i + j), DTYPE).xy;
+    if (i < p.size_i && j < p.size_j) {
+      uvec4 bits = load_raw(p.src, uint64_t(s + i * p.src_stride_i + j), DTYPE);
+      tile[(y + k) * 33u + x] = bits.xy;
+      if (DTYPE == AULE_DT_RAW16) upper[(y + k) * 33u + x] = bits.zw;
+    }
   }
   barrier();  // the whole tile is written before its columns are read
   [[unroll]] for (uint k = 0u; k < 32u; k += 8u) {
     uint i = i0 + x, j = j0 + y + k;
+    const uint at = x * 33u + y + k;
     if (i < p.size_i && j < p.size_j)
-      store_raw(p.dst, uint64_t(d + j * p.dst_stride_j + i), DTYPE, uvec4(tile[x * 33u + y + k], 0u, 0u));
+      store_raw(p.dst, uint64_t(d + j * p.dst_stride_j + i), DTYPE,
+          uvec4(tile[at], DTYPE == AULE_DT_RAW16 ? upper[at] : uvec2(0u)));
   }
 }

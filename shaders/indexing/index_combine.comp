@@ -1,8 +1,11 @@
-#pragma aule axis C float double
+#pragma aule axis C float double vec2 dvec2
 #pragma aule axis ADD cas native
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #pragma aule feature float32_atomic_add if ADD=native
 #pragma aule skip C=double ADD=native
+#pragma aule skip C=vec2 ADD=native
+#pragma aule skip C=dvec2 ADD=native
 // Combines elements with destinations that index tensors choose:
 //   indexed[i, index(i)] = indexed[i, index(i)] OP alpha * plain[i]      OP: +, *, max, min
 // for scatter_add, scatter_reduce, index_add, index_reduce, put and index_put with accumulate, embedding's backward.
@@ -11,7 +14,8 @@
 // carry from the old value, and add the high word, which is exact. float32 sums use the hardware's atomic if ADD is
 // native. All others are a compare-and-swap loop on the 32-bit word that holds the element.
 // Without ATOMIC an invocation loops, in order, over all elements that may have one destination. This is deterministic,
-// and the only form for dtypes of 8 bytes apart from int64 sums. bool sums are a logical or, as in PyTorch.
+// and the only form for dtypes of 8 bytes apart from int64 sums. bool sums are a logical or, as in PyTorch. Of complex
+// numbers only products come here: sums are those of pairs of real numbers.
 // Parameters are push constants, as in index_move.comp. index_combine_wide.comp takes larger problems.
 #ifdef ADD_native
 #extension GL_EXT_shader_atomic_float : require

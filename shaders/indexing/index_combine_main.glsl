@@ -9,6 +9,11 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer Wor
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer FloatWordRef { float v; };
 #endif
 
+#if defined(C_vec2) || defined(C_dvec2)
+#define COMPLEX
+#include "common/complex.glsl"
+#endif
+
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 
 float combine(float a, float b) {
@@ -104,7 +109,10 @@ void main() {
     Place place = place_at(first, s);
     if (!place.good) continue;
     uint64_t from = uint64_t(place.plain), to = uint64_t(place.indexed);
-#ifdef C_double
+#if defined(COMPLEX)
+    store_complex(p.indexed, to, DTYPE,
+        c_mul(load_complex(p.indexed, to, DTYPE), load_complex(p.plain, from, PLAIN_DTYPE)));
+#elif defined(C_double)
     double x = double(p.alpha) * load_double(p.plain, from, PLAIN_DTYPE);
     store_double(p.indexed, to, DTYPE, combine(load_double(p.indexed, to, DTYPE), x));
 #else

@@ -1,9 +1,12 @@
 #pragma aule params ring
-#pragma aule axis C float double
+#pragma aule axis C float double vec2 dvec2
 #pragma aule axis ADD cas native
 #pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
 #pragma aule feature float32_atomic_add if ADD=native
 #pragma aule skip C=double ADD=native
+#pragma aule skip C=vec2 ADD=native
+#pragma aule skip C=dvec2 ADD=native
 // index_combine.comp for up to 8 index tensors, 8 dimensions and any strides.
 #ifdef ADD_native
 #extension GL_EXT_shader_atomic_float : require

@@ -6,8 +6,6 @@
 #pragma aule skip STATE=lse C=int64_t
 #pragma aule skip STATE=arg C=vec2
 #pragma aule skip STATE=arg C=dvec2
-#pragma aule skip STATE=lse C=vec2
-#pragma aule skip STATE=lse C=dvec2
 // y[k] = x[0] op ... op x[k] along one dimension of x[outer, n, inner] (contiguous): cumulative sum, product, maximum
 // and minimum with their last index, and log-sum-exp.
 //
@@ -18,10 +16,18 @@
 // GROUP 0: an invocation per chunk, neighbours along rows. Coalesced if inner > 1; the fastest form on lavapipe.
 // GROUP 1 (GPU, inner 1): a workgroup per chunk, in tiles of LOCAL elements that are scanned in shared memory.
 #include "common/dtype.glsl"
-#include "common/float_bits.glsl"
 #if defined(C_vec2) || defined(C_dvec2)
 #define COMPLEX
+#endif
+#if defined(COMPLEX) && defined(STATE_lse)
+#include "common/arithmetic.glsl"
+#include "pointwise/complex.glsl"
+#include "pointwise/complex_special.glsl"
+#else
+#include "common/float_bits.glsl"
+#ifdef COMPLEX
 #include "common/complex.glsl"
+#endif
 #endif
 
 #define SCAN_OP(code, name) const int OP_##name = code;
@@ -47,7 +53,7 @@ struct Params {
 #else
 #define C_BYTES 8
 #endif
-#if defined(STATE_value)
+#if defined(STATE_value) || defined(COMPLEX)
 struct State { C v; };
 #define STATE_BYTES C_BYTES
 #elif defined(STATE_arg)
@@ -88,7 +94,13 @@ void store_value(uint64_t i, C x) {
 }
 
 // combine(a, b): the elements of a come before those of b.
-#if defined(COMPLEX)
+#if defined(COMPLEX) && defined(STATE_lse)
+// The angle adds up as the CPU's does: a sum of principal logarithms beside the largest term.
+State begin() { return State(C(-R_INF, 0)); }
+State element(C x, int64_t i) { return State(x); }
+State combine(State a, State b) { return State(c_logaddexp(b.v, a.v)); }
+void store(uint64_t i, State s) { store_value(i, s.v); }
+#elif defined(COMPLEX)
 State begin() { return State(C(OP == OP_prod ? 1 : 0, 0)); }
 State element(C x, int64_t i) { return State(x); }
 State combine(State a, State b) { return State(OP == OP_prod ? c_mul(a.v, b.v) : a.v + b.v); }

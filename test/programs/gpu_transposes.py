@@ -6,8 +6,9 @@ import torch_aule  # noqa: F401
 
 torch.manual_seed(2)
 for shape in ((16, 16), (33, 70), (3, 100, 17), (2, 3, 40, 65), (5, 31, 16)):
-    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool):
-        x = (torch.randn(shape) * 50).to(dtype)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool,
+                  torch.complex64, torch.complex128):  # fmt: skip
+        x = (torch.randn(shape, dtype=dtype if dtype.is_complex else None) * 50).to(dtype)
         here = x.to("aule")
         for dims in ((-1, -2), (0, -1)):
             copy = here.transpose(*dims).contiguous()

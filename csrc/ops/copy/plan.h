@@ -22,7 +22,7 @@ struct TransposePlan {
 };
 // Nothing where copy_strided.comp is faster or has to do it: on software devices, for few elements along either, and
 // for more dimensions or workgroups than the kernel has.
-std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType dtype, const StridedShape<2>& shape);
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, const StridedShape<2>& shape);
 
 // copy_many.comp. True if a dense piece of a list of copies is a transfer command of its own: on a software device that
 // is a memcpy. The bound is an estimate.

@@ -121,12 +121,12 @@ void launch_combine(KernelRef<Params, Spec> kernel, const Part& part, Combine op
   fill_params(p, part, args, stream);
   p.plain = args.read(call.plain) + static_cast<uint64_t>(part.at.plain) * call.plain.element_size();
   p.indexed = args.read_write(call.indexed) + static_cast<uint64_t>(part.at.indexed) * call.indexed.element_size();
-  if (is_floating(dtype))
+  if (is_floating(dtype) || is_complex(dtype))
     p.alpha = static_cast<float>(alpha.toDouble());
   else
     p.integer_alpha = static_cast<decltype(p.integer_alpha)>(alpha.toLong());
   Spec spec{.dtype = dtype,
-            .plain_dtype = dtype_of(call.plain, call.op),
+            .plain_dtype = real_or_complex_dtype_of(call.plain.scalar_type(), call.op),
             .index_dtype = index_dtype(call),
             .op = static_cast<int>(op),
             .atomic = !ordered};
@@ -174,9 +174,14 @@ void run_put(IndexCall call) { move(call, true); }
 
 void run_combine(IndexCall call, Combine op, const at::Scalar& alpha) {
   if (call.space.empty()) return;
-  if (call.indexed.is_complex()) {
-    TORCH_CHECK_NOT_IMPLEMENTED(op == Combine::add && call.plain.is_complex() && !alpha.isComplex(), call.op,
-                                ": complex tensors can only be added, with a real alpha, on aule");
+  const bool complex = call.indexed.is_complex(), pairs = complex && op == Combine::add;
+  if (complex) {
+    const bool products = op == Combine::mul && call.indexed.scalar_type() != at::kComplexHalf;
+    TORCH_CHECK_NOT_IMPLEMENTED((pairs || products) && call.plain.is_complex() && !alpha.isComplex(), call.op,
+                                ": complex tensors can only be added, with a real alpha, or multiplied, and complex32 "
+                                "only added, on aule");
+  }
+  if (pairs) {
     // Complex numbers are added as pairs of reals.
     call.indexed = at::view_as_real(call.indexed);
     call.plain = at::view_as_real(call.plain);
@@ -190,7 +195,7 @@ void run_combine(IndexCall call, Combine op, const at::Scalar& alpha) {
     pair.plain_stride = pair.indexed_stride = 1;
     call.space.dims.push_back(pair);
   }
-  const DType dtype = dtype_of(call.indexed, call.op);
+  const DType dtype = real_or_complex_dtype_of(call.indexed.scalar_type(), call.op);
   if (combines_in_float32(dtype, op, call.indexed.numel(), call.plain.numel())) {
     const at::Tensor narrow = call.indexed;
     const at::Tensor wide =
@@ -203,7 +208,7 @@ void run_combine(IndexCall call, Combine op, const at::Scalar& alpha) {
   const IndexCombinePlan plan = index_combine_plan(
       profile_of(call.indexed), {std::move(call.space), dtype, op, at::globalContext().deterministicAlgorithms()});
   check_points(call.op, plan);
-  const DType compute = compute_type(dtype);
+  const DType compute = is_complex(dtype) ? dtype : compute_type(dtype);
   each_part(plan, [&](const IndexSpace& space, const IndexOffset& at) {
     const Part part{call, plan, space, at};
     if (plan.is_wide) {

@@ -141,8 +141,8 @@ IndexMovePlan index_move_plan(const DeviceProfile& profile, IndexMoveProblem pro
 
 IndexCombinePlan index_combine_plan(const DeviceProfile& profile, IndexCombineProblem problem) {
   const bool adds = problem.op == Combine::add;
-  // Sums and products of floats depend on the order. Of the 8-byte dtypes only integer sums have an atomic form.
-  const bool no_atomic = dtype_size(problem.dtype) == 8 && !(problem.dtype == DType::i64 && adds);
+  // Sums and products of floats depend on the order. Of the wide dtypes only integer sums have an atomic form.
+  const bool no_atomic = dtype_size(problem.dtype) >= 8 && !(problem.dtype == DType::i64 && adds);
   const bool deterministic =
       problem.is_deterministic && is_floating(problem.dtype) && (adds || problem.op == Combine::mul);
   // On a software device atomics run lane by lane, but neighbouring columns fill a vector.

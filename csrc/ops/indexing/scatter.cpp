@@ -91,7 +91,8 @@ void reduce_into(at::Tensor& out, const at::Tensor& source, const at::Tensor& sh
   if (!include_self) run_put(to(spread(out, shape_like, identity(reduce.op, out.scalar_type())), out));
   run_combine(to(source, out), reduce.op);
   if (!reduce.mean) return;
-  at::Tensor count = include_self ? at::ones_like(out) : at::zeros_like(out);
+  const auto real = out.options().dtype(c10::toRealValueType(out.scalar_type()));
+  at::Tensor count = include_self ? at::ones_like(out, real) : at::zeros_like(out, real);
   run_combine(to(spread(count, shape_like, 1), count), Combine::add);
   count.clamp_(1);
   if (out.is_floating_point() || out.is_complex()) {

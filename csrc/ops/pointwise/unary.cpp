@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/mvlgamma.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/TensorIterator.h>
 
 #include <cmath>
@@ -60,6 +61,12 @@ at::Tensor& nan_to_num_out(const at::Tensor& self, std::optional<double> nan, st
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "nan_to_num: expected out to have dtype ", self.scalar_type(),
               ", but got ", out.scalar_type());
   if (c10::isIntegralType(self.scalar_type(), true)) return copy_integers(self, out);
+  if (self.is_complex()) {  // each part for itself
+    at::native::resize_output(out, self.sizes());
+    at::Tensor parts = at::view_as_real(out);
+    nan_to_num_out(at::view_as_real(self), nan, posinf, neginf, parts);
+    return out;
+  }
   double largest = 0;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "nan_to_num",
                                   [&] { largest = static_cast<double>(std::numeric_limits<scalar_t>::max()); });

@@ -18,6 +18,9 @@ enum class ScanOp : int {
 #undef SCAN_OP
 };
 
+// An upper bound of a complex128 logaddexp's: the series of its functions are loops.
+constexpr uint64_t kTurnsOfComplex128 = 128;
+
 enum class Pass : int { whole_rows, totals, prefixes, results };  // of scan.comp
 
 ScanProblem rows_of(const at::Tensor& x, int64_t dim) {
@@ -40,13 +43,14 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
   check_same_device(name, {&self, &out, &out2});
   dim = at::maybe_wrap_dim(dim, self.dim());
   // Declines before the copies below are recorded, as does the planner.
-  const bool is_complex_sum = state == ScanSTATE::value && out.is_complex();
-  if (!is_complex_sum) dtype_of(self, name), dtype_of(out, name);
+  const bool is_complex_scan = state != ScanSTATE::arg && out.is_complex();
+  if (!is_complex_scan) dtype_of(self, name), dtype_of(out, name);
   const DType result = real_or_complex_dtype_of(out.scalar_type(), name), c = arithmetic_of(result);
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel::scan(c, state, 0).id), name,
                               ": this device has no float64 arithmetic");
   if (self.numel() == 0) return;
-  const ScanProblem rows = rows_of(self, dim);
+  ScanProblem rows = rows_of(self, dim);
+  if (state == ScanSTATE::lse && c == DType::c128) rows.turns = kTurnsOfComplex128;
   const DeviceProfile& profile = profile_of(self);
   const auto plan = scan_plan(profile, rows);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.has_value(), name, ": rows of ", rows.n, " elements need longer loops than the ",
@@ -54,7 +58,7 @@ void scan(const char* name, ScanSTATE state, ScanOp op, const at::Tensor& self, 
                               profile.driver_name, " ", profile.driver_info, ")");
   // The kernel does not convert float64 to integers: its arithmetic type is that of the output.
   const bool narrows = self.scalar_type() == at::kDouble && out.scalar_type() != at::kDouble;
-  const at::Tensor x = (narrows || is_complex_sum ? self.to(out.scalar_type()) : self).contiguous();
+  const at::Tensor x = (narrows || is_complex_scan ? self.to(out.scalar_type()) : self).contiguous();
   auto dense = [](const at::Tensor& t) {
     return !t.defined() || t.is_contiguous() ? t : at::empty(t.sizes(), t.options());
   };
@@ -128,7 +132,7 @@ at::Tensor logcumsumexp(const at::Tensor& self, int64_t dim) {
   return ops::logcumsumexp_out(self, dim, out);
 }
 at::Tensor& logcumsumexp_out(const at::Tensor& self, int64_t dim, at::Tensor& out) {
-  check_floating("logcumsumexp", self);
+  if (!self.is_complex()) check_floating("logcumsumexp", self);
   at::native::resize_output(out, self.sizes());
   scan("logcumsumexp", ScanSTATE::lse, ScanOp::sum, self, dim, out);
   return out;

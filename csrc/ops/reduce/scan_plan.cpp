@@ -9,7 +9,7 @@
 namespace aule::ops {
 
 std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProblem& problem) {
-  const auto [rows, n, inner] = problem;
+  const auto [rows, n, inner, turns] = problem;
   const bool cpu = profile.is_software();
   ScanPlan plan;
   plan.by_workgroup = !cpu && inner == 1 && n >= 32;
@@ -22,10 +22,10 @@ std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProble
                  shortest = plan.by_workgroup ? 4096 : 256;
   uint64_t chunks = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(1, n / shortest));
   if (walks_limited(profile)) {  // a workgroup takes a tile of `local` elements in 1 + log2(local) iterations
-    const uint64_t walk = longest_walk(profile),
+    const uint64_t walk = std::max<uint64_t>(1, longest_walk(profile) / turns),
                    longest = plan.by_workgroup ? std::max<uint64_t>(1, walk / 9) * plan.local : walk;
     chunks = std::max<uint64_t>(chunks, ceil_div(n, longest));
-    if (!may_walk(profile, chunks)) return std::nullopt;
+    if (!may_walk(profile, chunks * turns)) return std::nullopt;
   }
   plan.chunk = (n + chunks - 1) / chunks;
   plan.chunks = (n + plan.chunk - 1) / plan.chunk;

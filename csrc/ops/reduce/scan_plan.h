@@ -12,6 +12,7 @@ namespace aule::ops {
 // Contiguous [.., n, inner]; each of `rows` rows of n elements, `inner` apart, is scanned.
 struct ScanProblem {
   uint64_t rows = 1, n = 1, inner = 1;
+  uint64_t turns = 1;  // loop iterations that an element takes
 };
 
 // scan.comp. A row of one chunk takes one pass; else the totals of chunks, their prefixes, and the results.
