@@ -295,6 +295,19 @@ def test_streams_and_graphs(device):
         assert_close(result, torch.fft.fft(y), rtol=1e-3, atol=1e-3)
 
 
+def test_many_tables_under_one_capture(device):
+    """None is made on the stream that is captured, however many streams there were."""
+    x = torch.randn(1, 1480, dtype=torch.complex64)
+    static = x.to(device)
+    lengths = range(1450, 1480)  # more than a pool has streams
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        results = [torch.fft.fft(static[:, :n]) for n in lengths]
+    graph.replay()
+    for n, result in zip(lengths, results, strict=True):
+        assert_close(result, torch.fft.fft(x[:, :n]), rtol=1e-3, atol=1e-3)
+
+
 def test_kernels_of_gpus():
     check_program("gpu_fft", TORCH_AULE_DISABLE_CPU_KERNELS="1", timeout=300)
 

@@ -94,7 +94,7 @@ void submit_recorded(c10::DeviceIndex device) noexcept {
 c10::Stream private_stream(c10::DeviceIndex device) {
   device = resolve(device);
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
-                     stream::CommandStream::next_pool_id(device, 0));
+                     stream::CommandStream::private_id());
 }
 
 stream::CommandStream& command_stream(c10::Stream stream) {

@@ -24,7 +24,7 @@ c10::Stream current_c10_stream(c10::DeviceIndex device);  // -1: current device
 c10::Stream exchange_stream(c10::Stream stream);
 // The same for the current stream of a device, when a program turns to another device.
 void submit_recorded(c10::DeviceIndex device) noexcept;
-c10::Stream private_stream(c10::DeviceIndex device);  // of the pool, for work that must not join a capture
+c10::Stream private_stream(c10::DeviceIndex device);  // for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 bool is_capturing(c10::DeviceIndex device = -1);  // the current stream, a graph

@@ -40,6 +40,7 @@ class CommandStream {
   static CommandStream& get(int device, int64_t id);
   static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
   static int64_t next_pool_id(int device, int priority);
+  static int64_t private_id() noexcept;  // handed to no program, so never under capture
   static bool has_high_priority(int64_t id) noexcept;
 
   int device_index() const;

@@ -12,10 +12,11 @@ namespace aule::stream {
 namespace {
 
 constexpr int kPoolStreams = 32, kNormalStreams = 24;  // the last eight serve high priority
+constexpr int64_t kPrivateStream = kPoolStreams + 1, kLastStream = kPrivateStream;
 
 struct DeviceStreams {
   std::mutex mutex;
-  std::array<std::atomic<CommandStream*>, kPoolStreams + 1> streams{};
+  std::array<std::atomic<CommandStream*>, kLastStream + 1> streams{};
   std::atomic<uint32_t> next_normal{0}, next_high{0};
   std::atomic<uint32_t> created{0};
   std::atomic<uint64_t> uploads{0};  // submitted by any stream
@@ -30,7 +31,7 @@ DeviceStreams& streams_of(int device) {
 
 CommandStream& CommandStream::get(int device, int64_t id) {
   DeviceStreams& all = streams_of(device);
-  if (id < 0 || id > kPoolStreams) throw vulkan::Error("there is no aule stream " + std::to_string(id));
+  if (id < 0 || id > kLastStream) throw vulkan::Error("there is no aule stream " + std::to_string(id));
   auto& slot = all.streams[static_cast<size_t>(id)];
   if (CommandStream* stream = slot.load(std::memory_order_acquire)) return *stream;
   vulkan::Device& owner = vulkan::Device::get(device);
@@ -65,7 +66,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
 }
 
 CommandStream* CommandStream::existing(int device, int64_t id) noexcept {
-  if (device < 0 || device >= kMaxDevices || id < 0 || id > kPoolStreams) return nullptr;
+  if (device < 0 || device >= kMaxDevices || id < 0 || id > kLastStream) return nullptr;
   return streams_of(device).streams[static_cast<size_t>(id)].load(std::memory_order_acquire);
 }
 
@@ -101,7 +102,9 @@ int64_t CommandStream::next_pool_id(int device, int priority) {
   return 1 + all.next_normal.fetch_add(1) % kNormalStreams;
 }
 
-bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams; }
+int64_t CommandStream::private_id() noexcept { return kPrivateStream; }
+
+bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams && id <= kPoolStreams; }
 
 void synchronize_device(int device) {
   if (!vulkan::device_created(device)) return;
