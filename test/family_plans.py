@@ -17,7 +17,7 @@ A line is one of these; `N` are numbers:
     cross_entropy f32 8192x50257          rows and classes; `none`: a loss for each row
     nll_loss 100000                       partial sums of so many positions
     copy 4096 @8                          bytes of dense tensors; eight bytes past an aligned address
-    transpose 3x64x128                    a dense tensor from one whose last two dimensions are exchanged
+    transpose 3x64x128 of 16 bytes        a dense tensor from one whose last two dimensions are exchanged; else of 4
     convert f64>f32                       the arithmetic of a conversion
     optimizers                            what they decide by the device
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
@@ -130,7 +130,8 @@ def plan(device: str, line: str) -> str:
         address = int(rest[1][1:]) if len(rest) > 1 else 0
         return "kernel" if c.copies_by_kernel(profile, address, int(rest[0])) else "command"
     if kind == "transpose":
-        return c.transpose_plan(profile, transposed([int(n) for n in rest[0].split("x")]))
+        bytes_each = int(rest[2]) if len(rest) > 1 else 4
+        return c.transpose_plan(profile, bytes_each, transposed([int(n) for n in rest[0].split("x")]))
     if kind == "convert":
         return f"in {c.conversion(profile, *rest[0].split('>'))}"
     if kind == "optimizers":

@@ -155,11 +155,11 @@ void bind_families(py::module_& m) {
   });
   // Each of `dims` is {size, stride of the target, stride of the source}.
   m.def("transpose_plan",
-        [](const DeviceProfile& profile, const std::vector<std::array<int64_t, 3>>& dims) -> std::string {
+        [](const DeviceProfile& profile, size_t bytes, const std::vector<std::array<int64_t, 3>>& dims) -> std::string {
           ops::StridedShape<2> shape;
           for (const auto& d : dims) shape.push(d[0], {d[1], d[2]});
           shape.normalize();
-          const auto plan = ops::transpose_plan(profile, shape);
+          const auto plan = ops::transpose_plan(profile, raw_dtype(bytes), shape);
           if (!plan) return "none";
           return "transpose " + ops::grid_text(plan->grid);
         });

@@ -216,7 +216,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
-    const auto transposed = via == Via::raw && signs == 0 ? transpose_plan(profile, shape) : std::nullopt;
+    const auto transposed = via == Via::raw && signs == 0 ? transpose_plan(profile, dt_dst, shape) : std::nullopt;
     if (transposed) {
       transpose(stream, *transposed, dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
                 from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape);

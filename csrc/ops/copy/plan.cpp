@@ -1,13 +1,16 @@
 #include "ops/copy/plan.h"
 
+#include "kernels_copy.gen.h"
+
 namespace aule::ops {
 
 bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t bytes) {
   return !profile.is_software() && addresses % 16 == 0 && bytes >= 4096;
 }
 
-std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, const StridedShape<2>& shape) {
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape) {
   if (profile.is_software() || shape.ndim < 2 || shape.strides[0][0] != 1) return {};
+  if (shared_bytes(kernel::transpose(), {.dtype = raw}) > profile.shared_bytes) return {};
   int j = 1;
   while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
   if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return {};

@@ -21,8 +21,8 @@ struct TransposePlan {
   Grid grid;
 };
 // Nothing where copy_strided.comp is faster or has to do it: on software devices, for few elements along either, and
-// for more dimensions or workgroups than the kernel has.
-std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, const StridedShape<2>& shape);
+// for more dimensions, workgroups or shared memory than there is.
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape);
 
 // copy_many.comp. True if a dense piece of a list of copies is a transfer command of its own: on a software device that
 // is a memcpy. The bound is an estimate.
