@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
@@ -82,13 +81,12 @@ void set_taps(ImplicitGemmParams& p, const Taps& taps) {
   }
 }
 
-// The image, the weight and the result are channels-last; the weight is [groups * n, taps * channels]. `products` of
-// pieces: 0 none.
-at::Tensor positions(const Taps& taps, const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias,
-                     const Extent& places, int64_t out_channels, int64_t groups, int products) {
-  const at::Tensor x = products == 0 ? image : pieces_of_channels(image, products, Operand::first),
-                   w = products == 0 ? weight : pieces_of_channels(weight, products, Operand::second);
-  const at::Tensor out = at::empty({x.size(0), places[0], places[1], places[2], out_channels}, image.options());
+// x, w and the result are channels-last; w is [groups * n, taps * channels]. The result of pieces is float32.
+at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                     const Extent& places, int64_t out_channels, int64_t groups, at::ScalarType result) {
+  const bool of_pieces = result != x.scalar_type();
+  const at::Tensor out =
+      at::empty({x.size(0), places[0], places[1], places[2], out_channels}, x.options().dtype(result));
   ImplicitGemmParams p{};
   TensorArgs args;
   p.x = args.read(x);
@@ -111,8 +109,8 @@ at::Tensor positions(const Taps& taps, const at::Tensor& image, const at::Tensor
       in_parts ? at::empty({p.splits, p.m, out_channels}, x.options().dtype(at::kFloat)) : at::Tensor();
   p.out_ = args.write(in_parts ? sums : out);
   ImplicitGemmSpec spec = spec_of(*plan);
-  spec.parts = in_parts || products != 0;
-  if (products != 0) spec.out_vec8 = false;
+  spec.parts = in_parts || of_pieces;
+  if (of_pieces) spec.out_vec8 = false;
   const bool adds_bias = bias.defined() && !in_parts;
   spec.has_bias = adds_bias;
   spec.deep = is_deep(x, places, taps);
@@ -124,6 +122,11 @@ at::Tensor positions(const Taps& taps, const at::Tensor& image, const at::Tensor
 
 int pieces_for(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels, int64_t groups) {
   return products_of_pieces(x, {g, dtype_of(x, "convolution"), x.size(0), channels, out_channels, groups});
+}
+// `t` channels-last, as pieces if there are products of them.
+at::Tensor operand_of(const at::Tensor& t, int products, Operand operand) {
+  const at::Tensor last = channels_last(t);
+  return products == 0 ? last : pieces_of_channels(last, products, operand);
 }
 
 // The convolution over blocks of places that makes this pass, if that is cheaper and tiles take it.
@@ -155,8 +158,9 @@ at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, con
   if (const auto blocks = in_blocks(g, ConvPass::forward, x, x.size(1), weight.size(0), groups))
     return implicit_gemm_forward(blocks->g, image_to_blocks(*blocks, x), weight_to_blocks(*blocks, weight), bias, 1);
   const int products = pieces_for(g, x, x.size(1), weight.size(0), groups);
-  const at::Tensor out = positions(taps_of(g), channels_last(x), channels_last(weight), bias, g.out_size,
-                                   weight.size(0), groups, products);
+  const at::Tensor out =
+      positions(taps_of(g), operand_of(x, products, Operand::first), operand_of(weight, products, Operand::second),
+                bias, g.out_size, weight.size(0), groups, x.scalar_type());
   return channels_first(out, x.dim());
 }
 
@@ -176,7 +180,8 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
   const at::Tensor turned = weight.reshape({groups, per_group, channels, g.kernel[0], g.kernel[1], g.kernel[2]})
                                 .transpose(1, 2)
                                 .reshape({groups * channels, per_group, g.kernel[0], g.kernel[1], g.kernel[2]});
-  const at::Tensor image = channels_last(grad);
+  const int products = pieces_for(g, grad, groups * channels, weight.size(0), groups);
+  const at::Tensor image = operand_of(grad, products, Operand::first);
   // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
   const auto class_of = [&](int32_t rest, size_t d, Taps& taps) {
     const int32_t s = g.stride[d], step = s / std::gcd(s, g.dilation[d]);
@@ -188,7 +193,6 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
     taps.step[d] = -g.dilation[d] * step / s;
     return std::pair{first, step};
   };
-  const int products = pieces_for(g, grad, groups * channels, weight.size(0), groups);
   const bool one_class = g.stride == Extent{1, 1, 1};
   at::Tensor out;
   if (!one_class) out = at::empty({grad.size(0), g.size[0], g.size[1], g.size[2], groups * channels}, grad.options());
@@ -211,7 +215,8 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
       bias.defined() ? part_of_out.copy_(bias) : part_of_out.zero_();
       continue;
     }
-    const at::Tensor part = positions(taps, image, channels_last(w), bias, places, groups * channels, groups, products);
+    const at::Tensor part = positions(taps, image, operand_of(w, products, Operand::second), bias, places,
+                                      groups * channels, groups, grad.scalar_type());
     if (one_class) return channels_first(part, grad.dim());
     part_of_out.copy_(part);
   }

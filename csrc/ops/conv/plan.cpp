@@ -42,25 +42,20 @@ bool fits(const ImplicitGemmPlan& plan, const ImplicitGemmProblem& g, const Devi
   return t.wm * t.wn / static_cast<uint32_t>(subgroup) <= 64;
 }
 
-// In how many parts the k of positions takes least time: with few tiles, parts fill the device.
-struct Parts {
-  uint32_t splits = 1;
-  double us = 0;
-};
-Parts best_parts(const TileCost& cost, const ImplicitGemmProblem& g, const DeviceProfile& profile) {
+// The parts of k in which positions take least time: with few tiles, parts fill the device.
+SplitCost best_parts(const TileCost& cost, const ImplicitGemmProblem& g, const DeviceProfile& profile) {
   const ProductTuning& tuning = product_tuning(profile);
   constexpr uint32_t kMost = 16, kLeastSteps = 4;
   const TilePlan& t = cost.tile;
-  const uint64_t products = count(t, g) * g.groups, per_round = tuning.workgroups_per_round;
-  const uint32_t steps = ceil_div(g.k, t.bk), most = products < per_round ? std::min(kMost, steps / kLeastSteps) : 1;
+  const uint64_t products = count(t, g) * g.groups;
+  const double sums = static_cast<double>(g.m) * g.n * g.groups;
   const bool adds = profile.max_push_constant_bytes >= sizeof(GemmSplitsParams);  // parts, by a second kernel
-  Parts best;
-  for (uint32_t wanted = 1; wanted <= (adds ? std::max(most, 1u) : 1); ++wanted) {
-    const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
-    double us = static_cast<double>(ceil_div(products * splits, per_round)) * each * t.bk / 64.0 * cost.us;
-    if (splits > 1)
-      us += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * g.m * g.n * g.groups;
-    if (wanted == 1 || us < best.us) best = {splits, us};
+  const uint32_t most =
+      adds && products < tuning.workgroups_per_round ? std::min(kMost, ceil_div(g.k, t.bk) / kLeastSteps) : 1;
+  SplitCost best = split_cost(tuning, cost, products, g.k, sums, 1);
+  for (uint32_t wanted = 2; wanted <= most; ++wanted) {
+    const SplitCost parts = split_cost(tuning, cost, products, g.k, sums, wanted);
+    if (parts.us < best.us) best = parts;
   }
   return best;
 }
@@ -93,7 +88,7 @@ std::optional<ImplicitGemmPlan> coopmat_tile(const ImplicitGemmProblem& g, const
     if (!fits(plan, g, profile, layout.subgroup)) continue;
     double time = static_cast<double>(count(plan.tile, g)) * cost.us;
     if (!g.makes_weights) {  // those share positions until the device is full, whatever the tile
-      const Parts parts = best_parts(cost, g, profile);
+      const SplitCost parts = best_parts(cost, g, profile);
       plan.splits = parts.splits;
       time = parts.us;
     }

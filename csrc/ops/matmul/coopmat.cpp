@@ -133,11 +133,8 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
     // Splits fill the last round. Of many rounds it is a small part.
     const uint32_t most = groups < 4 * per_round ? std::min(groups < per_round ? 64u : 4u, ceil_div(steps, 4)) : 1;
     for (uint32_t wanted = 1; wanted <= most; ++wanted) {
-      const uint32_t each = ceil_div(steps, wanted), splits = ceil_div(steps, each);  // none is empty
-      double time =
-          static_cast<double>(ceil_div(groups * splits, per_round)) * (each * t.bk / 64.0 * cost.us + cost.ends_us);
-      if (splits > 1)
-        time += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * g.m * g.n * g.batches;
+      const auto [splits, time] =
+          split_cost(tuning, cost, groups, g.k, static_cast<double>(g.m) * g.n * g.batches, wanted);
       if (best && time >= best_time) continue;
       best = x;
       best->splits = splits;

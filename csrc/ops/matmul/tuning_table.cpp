@@ -72,4 +72,13 @@ const ProductTuning& product_tuning(const DeviceProfile& profile) {
   return kRows.back().tuning;
 }
 
+SplitCost split_cost(const ProductTuning& tuning, const TileCost& cost, uint64_t tiles, uint32_t k, double sums,
+                     uint32_t wanted) {
+  const uint32_t steps = ceil_div(k, cost.tile.bk), each = ceil_div(steps, wanted), splits = ceil_div(steps, each);
+  double us = static_cast<double>(ceil_div(tiles * splits, uint64_t{tuning.workgroups_per_round})) *
+              (each * cost.tile.bk / 64.0 * cost.us + cost.ends_us);
+  if (splits > 1) us += tuning.splits_us + tuning.splits_us_per_sum * static_cast<double>(splits) * sums;
+  return {splits, us};
+}
+
 }  // namespace aule::ops

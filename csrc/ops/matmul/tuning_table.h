@@ -37,4 +37,13 @@ struct ProductTuning {
 
 const ProductTuning& product_tuning(const DeviceProfile& profile);
 
+// What `tiles` take, all batches together, if their k is shared between `wanted` workgroups, or fewer so that none is
+// idle, whose parts of `sums` results are then added.
+struct SplitCost {
+  uint32_t splits = 1;
+  double us = 0;
+};
+SplitCost split_cost(const ProductTuning& tuning, const TileCost& cost, uint64_t tiles, uint32_t k, double sums,
+                     uint32_t wanted);
+
 }  // namespace aule::ops
