@@ -24,7 +24,7 @@ LearningRate rate_of(const Tensor& lr, const char* op) {
   return {0, &lr};
 }
 
-// Common parts of Adam and SGD: scalars on the tensors' device, and lists that must match the parameters.
+// Common parts of Adam, SGD and Adagrad: scalars on the tensors' device, and lists that must match the parameters.
 struct Common {
   const char* op;
   TensorList params, grads;
@@ -59,9 +59,30 @@ struct Common {
                 " to have the parameter's sizes and strides");
     TORCH_CHECK(state.scalar_type() != at::kDouble, op, ": float64 states are not implemented on device aule");
   }
+  // Each list has one dtype, and all lists of states the same.
+  void check_dtypes(std::initializer_list<TensorList> states) const {
+    const auto check = [&](TensorList list, c10::ScalarType type) {
+      for (const Tensor& t : list) TORCH_CHECK(t.scalar_type() == type, op, ": expected one dtype per list");
+    };
+    check(params, params[0].scalar_type());
+    check(grads, grads[0].scalar_type());
+    for (TensorList list : states) check(list, states.begin()->front().scalar_type());
+  }
+  void check_steps(TensorList steps) const {
+    for (size_t i = 0; i < steps.size(); ++i)
+      TORCH_CHECK(steps[i].scalar_type() == at::kFloat && steps[i].device() == params[i].device(), op,
+                  ": expected state_steps to be float32 on ", params[i].device());
+  }
   bool unscales() const { return grad_scale && grad_scale->defined(); }
+  // Entry `at` of a table is parameter i.
   template <class Params>
-  void fill(Params& p, TensorArgs& args) const {
+  void fill(Params& p, TensorArgs& args, uint32_t at, size_t i) const {
+    if (at == 0) fill_scalars(p, args);
+    p.param[at] = args.read_write(params[i]);
+    p.grad[at] = unscales() ? args.read_write(dense_grads[i]) : args.read(dense_grads[i]);
+  }
+  template <class Params>
+  void fill_scalars(Params& p, TensorArgs& args) const {
     if (lr.tensor) p.lr_address = args.read(*lr.tensor);
     if (unscales()) p.grad_scale = args.read(*grad_scale);
     if (found_inf && found_inf->defined()) p.found_inf = args.read(*found_inf);
@@ -99,12 +120,9 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
     common.check_state(exp_avgs[i], i, "exp_avgs");
     common.check_state(exp_avg_sqs[i], i, "exp_avg_sqs");
     if (amsgrad) common.check_state(max_exp_avg_sqs[i], i, "max_exp_avg_sqs");
-    TORCH_CHECK(state_steps[i].scalar_type() == at::kFloat && state_steps[i].device() == self[i].device(), op,
-                ": expected state_steps to be float32 on ", self[i].device());
-    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
-                    exp_avgs[i].scalar_type() == state_type && exp_avg_sqs[i].scalar_type() == state_type,
-                op, ": expected one dtype per list");
   }
+  common.check_steps(state_steps);
+  common.check_dtypes({exp_avgs, exp_avg_sqs});
   const bool vec16b = adam_uses_vec16b(profile_of(self[0]));
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
@@ -127,9 +145,7 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
   for_each_table(
       self, base,
       [&](FusedAdamParams& p, TensorArgs& args, uint32_t at, size_t i) {
-        if (at == 0) common.fill(p, args);
-        p.param[at] = args.read_write(self[i]);
-        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        common.fill(p, args, at, i);
         p.exp_avg[at] = args.read_write(exp_avgs[i]);
         p.exp_avg_sq[at] = args.read_write(exp_avg_sqs[i]);
         if (amsgrad) p.max_exp_avg_sq[at] = args.read_write(max_exp_avg_sqs[i]);
@@ -153,12 +169,12 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
               ": expected as many momentum buffers as parameters");
   const c10::ScalarType type = self[0].scalar_type(), grad_type = grads[0].scalar_type();
   const c10::ScalarType state_type = has_momentum ? momentum_buffer_list[0].scalar_type() : type;
-  for (size_t i = 0; i < self.size(); ++i) {
-    if (has_momentum) common.check_state(momentum_buffer_list[i], i, "momentum_buffer_list");
-    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
-                    (!has_momentum || momentum_buffer_list[i].scalar_type() == state_type),
-                op, ": expected one dtype per list");
-  }
+  for (size_t i = 0; i < momentum_buffer_list.size(); ++i)
+    common.check_state(momentum_buffer_list[i], i, "momentum_buffer_list");
+  if (has_momentum)
+    common.check_dtypes({momentum_buffer_list});
+  else
+    common.check_dtypes({});
   FusedSgdParams base{};
   base.lr = static_cast<float>(lr.value);
   base.momentum = static_cast<float>(momentum);
@@ -176,9 +192,7 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
   for_each_table(
       self, base,
       [&](FusedSgdParams& p, TensorArgs& args, uint32_t at, size_t i) {
-        if (at == 0) common.fill(p, args);
-        p.param[at] = args.read_write(self[i]);
-        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        common.fill(p, args, at, i);
         if (has_momentum) p.momentum_buffer[at] = args.read_write(momentum_buffer_list[i]);
       },
       [&](const FusedSgdParams& p, const TensorArgs& args, Grid grid) {
@@ -196,14 +210,9 @@ void fused_adagrad(const char* op, TensorList self, TensorList grads, TensorList
               ": expected state lists as long as the list of parameters");
   const c10::ScalarType type = self[0].scalar_type(), grad_type = grads[0].scalar_type(),
                         state_type = state_sums[0].scalar_type();
-  for (size_t i = 0; i < self.size(); ++i) {
-    common.check_state(state_sums[i], i, "state_sums");
-    TORCH_CHECK(state_steps[i].scalar_type() == at::kFloat && state_steps[i].device() == self[i].device(), op,
-                ": expected state_steps to be float32 on ", self[i].device());
-    TORCH_CHECK(self[i].scalar_type() == type && grads[i].scalar_type() == grad_type &&
-                    state_sums[i].scalar_type() == state_type,
-                op, ": expected one dtype per list");
-  }
+  for (size_t i = 0; i < self.size(); ++i) common.check_state(state_sums[i], i, "state_sums");
+  common.check_steps(state_steps);
+  common.check_dtypes({state_sums});
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
   FusedAdagradParams base{};
@@ -220,9 +229,7 @@ void fused_adagrad(const char* op, TensorList self, TensorList grads, TensorList
   for_each_table(
       self, base,
       [&](FusedAdagradParams& p, TensorArgs& args, uint32_t at, size_t i) {
-        if (at == 0) common.fill(p, args);
-        p.param[at] = args.read_write(self[i]);
-        p.grad[at] = common.unscales() ? args.read_write(common.dense_grads[i]) : args.read(common.dense_grads[i]);
+        common.fill(p, args, at, i);
         p.state_sum[at] = args.read_write(state_sums[i]);
         p.state_step[at] = args.read(state_steps[i]);
       },
