@@ -44,6 +44,29 @@ void add_parts(const at::Tensor& parts, const at::Tensor& weight, uint32_t slice
          linear_grid(ceil_div(p.n, columns)));
 }
 
+// The constants that both kernels have.
+template <class Spec, class Plan>
+Spec spec_of(const GroupedConvProblem& problem, const Plan& plan) {
+  const ConvGeometry& g = problem.g;
+  Spec spec;
+  spec.local = static_cast<int>(plan.local);
+  spec.dtype = problem.dtype;
+  spec.channels_last = problem.channels_last;
+  spec.kernel_y = g.kernel[1];
+  spec.kernel_x = g.kernel[2];
+  spec.stride_y = g.stride[1];
+  spec.stride_x = g.stride[2];
+  spec.dilation_y = g.dilation[1];
+  spec.dilation_x = g.dilation[2];
+  spec.pad_x = g.pad[2];
+  spec.taps_x = plan.taps_x;
+  spec.results = plan.results;
+  spec.channels = plan.channels;
+  spec.block = plan.block;
+  spec.lanes = plan.lanes;
+  return spec;
+}
+
 }  // namespace
 
 bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& weight,
@@ -75,25 +98,11 @@ bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, con
   set_division(p.by_height, static_cast<uint32_t>(p.height));
   set_division(p.by_channels, problem.channels_last ? plan->blocks : p.channels);
   set_division(p.by_group, static_cast<uint32_t>(own));
-  const GroupedConvSpec spec{.local = static_cast<int>(plan->local),
-                             .dtype = problem.dtype,
-                             .input_gradient = input,
-                             .channels_last = problem.channels_last,
-                             .kernel_y = g.kernel[1],
-                             .kernel_x = g.kernel[2],
-                             .stride_y = g.stride[1],
-                             .stride_x = g.stride[2],
-                             .dilation_y = g.dilation[1],
-                             .dilation_x = g.dilation[2],
-                             .pad_x = g.pad[2],
-                             .taps_x = plan->taps_x,
-                             .results = plan->results,
-                             .channels = plan->channels,
-                             .sums = plan->sums,
-                             .block = plan->block,
-                             .result_block = plan->result_block,
-                             .lanes = plan->lanes,
-                             .has_bias = bias.defined()};
+  auto spec = spec_of<GroupedConvSpec>(problem, *plan);
+  spec.input_gradient = input;
+  spec.sums = plan->sums;
+  spec.result_block = plan->result_block;
+  spec.has_bias = bias.defined();
   launch(current(x), kernel::grouped_conv(), spec, p, args, plan->grid);
   return true;
 }
@@ -127,28 +136,14 @@ bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::T
   p.tap_groups = plan->tap_groups;
   set_division(p.by_strips, p.strips);
   set_division(p.by_height, static_cast<uint32_t>(p.height));
-  const GroupedConvWeightSpec spec{.local = static_cast<int>(plan->local),
-                                   .dtype = problem.dtype,
-                                   .result_dtype = dtype_of(sums, "convolution"),
-                                   .channels_last = problem.channels_last,
-                                   .kernel_y = g.kernel[1],
-                                   .kernel_x = g.kernel[2],
-                                   .stride_y = g.stride[1],
-                                   .stride_x = g.stride[2],
-                                   .dilation_y = g.dilation[1],
-                                   .dilation_x = g.dilation[2],
-                                   .pad_x = g.pad[2],
-                                   .rows = plan->rows,
-                                   .taps_x = plan->taps_x,
-                                   .results = plan->results,
-                                   .channels = plan->channels,
-                                   .one_gradient = plan->one_gradient,
-                                   .block = plan->block,
-                                   .gradient_block = plan->gradient_block,
-                                   .lanes = plan->lanes,
-                                   .tap_blocks = plan->tap_blocks,
-                                   .positions = plan->positions_at_once,
-                                   .whole_strips = plan->whole_strips};
+  auto spec = spec_of<GroupedConvWeightSpec>(problem, *plan);
+  spec.result_dtype = dtype_of(sums, "convolution");
+  spec.rows = plan->rows;
+  spec.one_gradient = plan->one_gradient;
+  spec.gradient_block = plan->gradient_block;
+  spec.tap_blocks = plan->tap_blocks;
+  spec.positions = plan->positions_at_once;
+  spec.whole_strips = plan->whole_strips;
   launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan->grid);
   if (in_parts) add_parts(sums, weight, plan->slices);
   return true;
