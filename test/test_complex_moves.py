@@ -61,7 +61,7 @@ MOVES = {
 WIDE = {
     "flip": lambda a, b, i, m: a.flip(0, 1),
     "gather": lambda a, b, i, m: a.gather(0, i[None, :].expand(2, 3)),
-    "scatter": lambda a, b, i, m: a.scatter(0, i[None, :].expand(2, 3), b),
+    "scatter": lambda a, b, i, m: a.scatter(1, i[None, :].expand(2, 3), b),
     "scatter of a number": lambda a, b, i, m: a.scatter(1, i[:, None].expand(3, 2), 2j),
     "masked_scatter": lambda a, b, i, m: a.masked_scatter(m, b),
     "take": lambda a, b, i, m: a.take(i),
