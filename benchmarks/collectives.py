@@ -53,6 +53,19 @@ def pinned_rates(device, size=256 << 20):
     return rates
 
 
+def between_devices(device, size=256 << 20):
+    """Bytes a second of a copy from this rank's device to the next one."""
+    other = torch.device("aule", (device.index + 1) % torch.aule.device_count())
+    here = torch.empty(size, dtype=torch.uint8, device=device)
+    there = torch.empty(size, dtype=torch.uint8, device=other)
+
+    def copy():
+        there.copy_(here)
+        torch.aule.synchronize(other)
+
+    return size / seconds_of(copy, 7)
+
+
 def collectives(n, elements, device):
     """name -> a call, and what the slowest link carries of the whole size."""
     whole = torch.ones(elements, device=device)
@@ -81,6 +94,9 @@ def rank_main(rank, n, store, sizes, names, samples):
     slower = slower.item()
     tell(f"{n} ranks, {torch.aule.get_device_name(device)}, torch {torch.__version__}")
     tell("pinned copies of 256 MiB: " + ", ".join(f"{k} {v / 1e9:.1f} GB/s" for k, v in rates.items()))
+    if torch.aule.device_count() > 1:
+        tell(f"copy of 256 MiB from one device to the other: {between_devices(device) / 1e9:.1f} GB/s")
+    dist.barrier()
     tell("| collective | size | median | size / time | of the slower copy | bus |")
     tell("|---|---|---|---|---|---|")
     for name in names:

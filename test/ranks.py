@@ -36,15 +36,21 @@ def _server() -> ForkServer:
     return ForkServer(interpreter(), ROOT, MODULES, OMP_NUM_THREADS="1")
 
 
+def visible_devices(count: int) -> str:
+    """The first device `count` times, or those that TORCH_AULE_TEST_DEVICES lists ("0,1"), in turn."""
+    devices = os.environ.get("TORCH_AULE_TEST_DEVICES", "0").split(",")
+    return ",".join(devices[rank % len(devices)] for rank in range(count))
+
+
 def run_ranks(program: str, count: int, *arguments: str, timeout: float = 60, **env: str) -> list[Ended]:
     """Run test/programs/PROGRAM.py as `rank count store *arguments`, once for each rank, each with a device of its own.
 
-    The devices are one device, seen several times. Whoever has not ended after `timeout` seconds is killed.
+    The devices are those of `visible_devices`. Whoever has not ended after `timeout` seconds is killed.
     """
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "test")]),
-        "TORCH_AULE_VISIBLE_DEVICES": ",".join(["0"] * count),
+        "TORCH_AULE_VISIBLE_DEVICES": visible_devices(count),
         "OMP_NUM_THREADS": "1",
         **env,
     }

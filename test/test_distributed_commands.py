@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from helpers import PROGRAMS, run_interpreter
+from ranks import visible_devices
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 ACCELERATE = ["-m", "accelerate.commands.accelerate_cli"]
 
 
 def run(*command, **env):
-    done = run_interpreter(*command, timeout=150, TORCH_AULE_VISIBLE_DEVICES="0,0", OMP_NUM_THREADS="1", **env)
+    done = run_interpreter(
+        *command, timeout=150, TORCH_AULE_VISIBLE_DEVICES=visible_devices(2), OMP_NUM_THREADS="1", **env
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -85,7 +88,9 @@ def test_trainer(tmp_path, installed):
 def test_a_rank_raises():
     """The command fails, says where, and does not wait for the ranks that are well."""
     begin = time.monotonic()
-    done = run_interpreter(*TORCHRUN, program("launched_fault"), "1", timeout=100, TORCH_AULE_VISIBLE_DEVICES="0,0")
+    done = run_interpreter(
+        *TORCHRUN, program("launched_fault"), "1", timeout=100, TORCH_AULE_VISIBLE_DEVICES=visible_devices(2)
+    )
     assert done.returncode == 1, done
     assert "no luck on rank 1" in done.stderr and "ChildFailedError" in done.stderr and "rank      : 1" in done.stderr
     assert time.monotonic() - begin < 60

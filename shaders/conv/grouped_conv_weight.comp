@@ -72,25 +72,32 @@ void load_gradients() {
   }
 }
 
-// What one row of image adds to row r of the taps.
-void add_row(int r, uint64_t row) {
+// What one row of image adds to row r of the taps. Channels-last elements are loaded from the row's nearest place where
+// they lie outside, and then passed over: many small loads are in flight together, which a branch for each would forbid.
+void add_row(int r, uint64_t row, bool is_row) {
   UN for (int i = 0; i < LOADS; ++i) {
     bool meets = false;
     UN for (int e = 0; e < BLOCK; ++e)
       UN for (int g = 0; g < RESULTS; ++g) meets = meets || is_tap(meeting(i * BLOCK + e, g));
     if (meets) {
       const int x = int(strip) * RESULTS * STRIDE_X + int(tap_column) * DILATION_X + FROM + i * BLOCK;
+      const bool inside = is_row && uint(x) < uint(p.image_width);
       uvec4 words = uvec4(0);
-      if (uint(x) < uint(p.image_width))
+      if (CHANNELS_LAST) {
+        words = load_elements(row + uint64_t(uint(clamp(x, 0, p.image_width - 1)) * pixel * uint(SIZE)), CHANNELS * BLOCK);
+        words = inside ? words : uvec4(0);
+      } else if (inside) {
         words = load_elements(row + uint64_t(uint(x) * pixel * uint(SIZE)), CHANNELS * BLOCK);
+      }
       UN for (int e = 0; e < BLOCK; ++e) {
         UN for (int g = 0; g < RESULTS; ++g) {
           const int t = meeting(i * BLOCK + e, g);
-          // Past the row's end an infinite element of image must not meet the zeros of grad.
-          if (is_tap(t) && (WHOLE_STRIPS || strip * uint(RESULTS) + uint(g) < uint(p.width))) {
+          if (is_tap(t)) {
+            // Past the row's end an infinite element of image must not meet the zeros of grad.
+            const bool has = WHOLE_STRIPS || strip * uint(RESULTS) + uint(g) < uint(p.width);
             UN for (int v = 0; v < CHANNELS; ++v) {
               const int at = (r * TAPS_X + t / DILATION_X) * CHANNELS + v;
-              acc[at] = fma(element(words, uint(e * CHANNELS + v)), grad[g * GRADIENTS + (ONE_GRADIENT ? 0 : v)],
+              acc[at] = fma(has ? element(words, uint(e * CHANNELS + v)) : 0.0, grad[g * GRADIENTS + (ONE_GRADIENT ? 0 : v)],
                   acc[at]);
             }
           }
@@ -104,8 +111,10 @@ void add_strip() {
   load_gradients();
   UN for (int r = 0; r < ROWS; ++r) {
     const int place = y * STRIDE_Y - p.pad_y + (int(tap_row) + r) * DILATION_Y;
-    if (uint(place) < uint(p.image_height))
-      add_row(r, plane + uint64_t(uint(place * p.image_width) * pixel * uint(SIZE)));
+    const bool is_row = uint(place) < uint(p.image_height);
+    const uint nearest = uint(clamp(place, 0, p.image_height - 1));
+    if (CHANNELS_LAST || is_row)
+      add_row(r, plane + uint64_t(nearest * uint(p.image_width) * pixel * uint(SIZE)), is_row);
   }
 }
 

@@ -61,7 +61,7 @@ int lanes_for(int64_t vectors, int bytes, int most) {
 
 // Neighbours of a row that an invocation takes at once: those that waste least, but whole accesses first.
 int weight_results(const GroupedConvProblem& p, int64_t width) {
-  if (!p.channels_last && width % 4 == 0) return width % 8 == 0 || width > 16 ? 8 : 4;
+  if (!p.channels_last && width % 4 == 0) return width % 8 == 0 ? 8 : 4;
   int best = 8;
   for (int results = 7; results >= 4; --results) {
     if (quotient(width, results) * results < quotient(width, best) * best) best = results;

@@ -180,6 +180,7 @@ void batch_elements(const char* name, const BatchShape& s, const BatchElements& 
                            .has_weight = v.w.defined(),
                            .has_bias = v.b.defined(),
                            .vec = static_cast<int>(plan.vec),
+                           .rows = plan.rows,
                            .local = static_cast<int>(plan.local)};
   launch(current(v.x), kernel::batch_norm(compute_type(problem.x.dtype)), spec, p, args, plan.grid);
 }

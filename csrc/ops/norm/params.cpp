@@ -47,6 +47,7 @@ Parts launch_parts(const char* name, const ParamSums& s, const at::Tensor& grad,
                          .wants_dw = wants_w,
                          .wants_db = wants_b,
                          .vec = plan.vec4 ? 1 : 0,
+                         .of_output = s.stat_hop == 0,
                          .local = plan.local};
   launch(current(x), kernel::norm_bwd_params(compute_type(problem.x.dtype), plan.by_workgroup ? 1 : 0), spec, p, args,
          plan.grid);

@@ -238,9 +238,11 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
   ParamSumsPlan plan;
   plan.by_workgroup = !cpu && s.hop != 1;
   // The sum is split into enough chunks to fill the device. A chunk is long enough to pay for the second addition.
-  plan.vec4 = !plan.by_workgroup && s.hop == 1 && s.n_out % 4 == 0 && s.stat_div % 4 == 0 &&
-              problem.x.dtype != DType::f64 && s.inner == 1 && aligned16(problem.grad) && aligned16(problem.x);
-  const int64_t outputs = plan.vec4 ? s.n_out / 4 : s.n_out;
+  const bool fours = plan.by_workgroup
+                         ? s.inner % 4 == 0 && s.hop % 4 == 0 && s.hop1 % 4 == 0
+                         : s.inner == 1 && s.hop == 1 && s.n_out % 4 == 0 && (s.stat_hop == 0 || s.stat_div % 4 == 0);
+  plan.vec4 = fours && problem.x.dtype != DType::f64 && aligned16(problem.grad) && aligned16(problem.x);
+  const int64_t outputs = plan.vec4 && !plan.by_workgroup ? s.n_out / 4 : s.n_out;
   const int64_t wanted = (cpu                 ? 128
                           : plan.by_workgroup ? 512
                                               : 32768) /
@@ -249,6 +251,7 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
   int64_t splits = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, s.n_red / shortest));
   if (walks_limited(profile)) splits = std::max<int64_t>(splits, ceil_div(s.n_red, longest_walk(profile)));
   plan.chunk = std::max<int64_t>(1, (s.n_red + splits - 1) / splits);
+  if (plan.by_workgroup) plan.chunk = (plan.chunk + 3) / 4 * 4;
   plan.chunks = std::max<int64_t>(1, (s.n_red + plan.chunk - 1) / plan.chunk);
   plan.local = plan.by_workgroup ? 256 : cpu ? 8 : 64;
   const int64_t work = outputs * plan.chunks;
@@ -257,6 +260,7 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
 }
 
 BatchNormPlan batch_norm_plan(const BatchNormProblem& problem) {
+  constexpr uint64_t kManyInvocations = 1 << 18;  // more than a device runs at once
   BatchNormPlan plan{.local = 64};
   const bool aligned = problem.x.dtype != DType::f64 && aligned16(problem.x) && aligned16(problem.out) &&
                        (!problem.grad || aligned16(*problem.grad));
@@ -266,7 +270,13 @@ BatchNormPlan batch_norm_plan(const BatchNormProblem& problem) {
   else if (aligned && problem.hw == 1 && problem.channels % 4 == 0 &&
            std::all_of(problem.of_channels.begin(), problem.of_channels.end(), loads_four))
     plan.vec = BatchVec::four_channels;
-  plan.grid = linear_grid(ceil_div(plan.vec == BatchVec::one ? problem.numel : problem.numel / 4, plan.local));
+  uint64_t invocations = plan.vec == BatchVec::one ? problem.numel : problem.numel / 4;
+  if (plan.vec == BatchVec::four_channels) {
+    const auto channels = static_cast<uint64_t>(problem.channels), rows = problem.numel / channels;
+    while (plan.rows < 4 && invocations / plan.rows > kManyInvocations) plan.rows *= 2;
+    invocations = ceil_div(rows, plan.rows) * (channels / 4);
+  }
+  plan.grid = linear_grid(ceil_div(invocations, plan.local));
   return plan;
 }
 
@@ -283,8 +293,9 @@ std::string text_of(const ParamSumsPlan& plan) {
 
 std::string text_of(const BatchNormPlan& plan) {
   static constexpr const char* kVec[] = {"", " vec4", " vec4 of channels"};
-  return "elements" + std::string(kVec[static_cast<size_t>(plan.vec)]) + " local " + std::to_string(plan.local) + " " +
-         grid_text(plan.grid);
+  return "elements" + std::string(kVec[static_cast<size_t>(plan.vec)]) +
+         (plan.rows > 1 ? " in " + std::to_string(plan.rows) + " rows" : "") + " local " + std::to_string(plan.local) +
+         " " + grid_text(plan.grid);
 }
 
 }  // namespace aule::ops

@@ -100,7 +100,7 @@ struct ParamSumsProblem {
 // norm_bwd_params.comp: a partial sum for each chunk and parameter; a reduction adds those.
 struct ParamSumsPlan {
   bool by_workgroup = false;  // one for each parameter and chunk, instead of one invocation
-  bool vec4 = false;          // an invocation has four parameters
+  bool vec4 = false;          // an invocation has four parameters, or takes four elements at once
   uint32_t local = 0;
   int64_t chunk = 0, chunks = 1;  // elements of a chunk, chunks of a parameter
   Grid grid{};
@@ -119,6 +119,7 @@ enum class BatchVec : int { one, four_of_a_channel, four_channels };
 // The same on every device.
 struct BatchNormPlan {
   BatchVec vec = BatchVec::one;
+  uint32_t rows = 1;  // of an invocation, which has four channels
   uint32_t local = 0;
   Grid grid{};
 };
