@@ -6,6 +6,8 @@ import torch.nn as nn
 
 from helpers import check_program
 
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="beside CUDA nn.DataParallel takes CUDA's devices")
+
 
 @pytest.mark.parametrize("place", ["cpu", "aule"])
 def test_one_device(device, place):

@@ -1,6 +1,7 @@
 """What is sharded over ranks: FSDP2, tensor parallelism, pipeline stages, checkpoints."""
 
 import pytest
+import torch
 
 from ranks import check_ranks
 
@@ -23,6 +24,8 @@ def test_pipeline():
 )
 def test_checkpoint(tmp_path, saving, how, loading):
     """Training goes on with the same losses."""
+    if how == "save" and torch.cuda.is_available():
+        pytest.skip("beside CUDA PyTorch's file writer moves only CUDA's tensors to the host")
     saved = check_ranks("distributed_checkpoint", saving, str(tmp_path), how)
     loaded = check_ranks("distributed_checkpoint", loading, str(tmp_path), "load")
     losses = [[float(word) for word in text.splitlines()[-1].split()] for text in saved + loaded]

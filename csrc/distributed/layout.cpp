@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distributed/aligned.h"
+#include "runtime/host_allocator.h"
 
 namespace aule::distributed {
 
@@ -23,7 +24,7 @@ Layout::Layout(Place place, const std::vector<at::Tensor>& tensors, int64_t shar
 }
 
 at::Tensor Layout::buffer(int64_t blocks) const {
-  return (place_ == Place::host ? host_buffer : device_buffer)(block_bytes_ * blocks, device_);
+  return (place_ == Place::host ? runtime::pinned_bytes : device_buffer)(block_bytes_ * blocks, device_);
 }
 
 at::Tensor Layout::buffer(int64_t blocks, const std::vector<at::Tensor>& tensors) const {

@@ -1,19 +1,8 @@
 #include "distributed/staging.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/DeviceGuard.h>
 
 namespace aule::distributed {
-
-at::Tensor host_buffer(int64_t bytes, c10::Device device) {
-  const c10::OptionalDeviceGuard guard(device);  // pinned memory belongs to the current device
-  // Not by `pinned_memory(true)`: where there is CUDA, PyTorch takes CUDA's.
-  auto* allocator = at::getHostAllocator(c10::DeviceType::PrivateUse1);
-  return at::detail::empty_generic({bytes}, allocator, c10::DispatchKeySet(c10::DispatchKey::CPU), at::kByte,
-                                   std::nullopt);
-}
 
 at::Tensor device_buffer(int64_t bytes, c10::Device device) {
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device));

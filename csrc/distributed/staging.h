@@ -21,7 +21,6 @@ struct Factor {
   at::Tensor tensor;
 };
 
-at::Tensor host_buffer(int64_t bytes, c10::Device device);    // pinned, of bytes
 at::Tensor device_buffer(int64_t bytes, c10::Device device);  // of bytes
 at::Tensor slice(const at::Tensor& buffer, int64_t offset_bytes, int64_t elements, at::ScalarType dtype);
 

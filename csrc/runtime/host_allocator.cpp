@@ -1,6 +1,8 @@
 #include "runtime/host_allocator.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -171,6 +173,12 @@ void delete_host_block(void* context) {
 }  // namespace
 
 at::HostAllocator* host_allocator() { return &pinned(); }
+
+at::Tensor pinned_bytes(int64_t bytes, c10::Device device) {
+  const c10::OptionalDeviceGuard guard(device);  // pinned memory belongs to the current device
+  return at::detail::empty_generic({bytes}, host_allocator(), c10::DispatchKeySet(c10::DispatchKey::CPU), at::kByte,
+                                   std::nullopt);
+}
 
 uint64_t pinned_address(const void* pointer, int device) {
   if (!vulkan::device_created(device)) return 0;

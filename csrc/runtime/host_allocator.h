@@ -1,6 +1,7 @@
 // Pinned host memory: host-visible Vulkan segments, so that copies to and from it need no staging.
 #pragma once
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,9 @@ struct Segment;
 namespace aule::runtime {
 
 at::HostAllocator* host_allocator();
+// A tensor of bytes in pinned memory of `device`. Not by `pinned_memory(true)`: where there is CUDA, PyTorch takes
+// CUDA's.
+at::Tensor pinned_bytes(int64_t bytes, c10::Device device);
 // Device address of a pinned host pointer (interior pointers too) on `device`; 0 when it is not pinned there.
 uint64_t pinned_address(const void* pointer, int device);
 bool is_pinned(const void* pointer);

@@ -72,8 +72,8 @@ void load_gradients() {
   }
 }
 
-// What one row of image adds to row r of the taps. Channels-last elements are loaded from the row's nearest place where
-// they lie outside, and then passed over: many small loads are in flight together, which a branch for each would forbid.
+// What one row of image adds to row r of the taps. Channels-last elements outside of the row are loaded from its nearest
+// place and passed over: many small loads are in flight together, which a branch for each would forbid.
 void add_row(int r, uint64_t row, bool is_row) {
   UN for (int i = 0; i < LOADS; ++i) {
     bool meets = false;
@@ -84,7 +84,8 @@ void add_row(int r, uint64_t row, bool is_row) {
       const bool inside = is_row && uint(x) < uint(p.image_width);
       uvec4 words = uvec4(0);
       if (CHANNELS_LAST) {
-        words = load_elements(row + uint64_t(uint(clamp(x, 0, p.image_width - 1)) * pixel * uint(SIZE)), CHANNELS * BLOCK);
+        const uint nearest = uint(clamp(x, 0, p.image_width - 1));
+        words = load_elements(row + uint64_t(nearest * pixel * uint(SIZE)), CHANNELS * BLOCK);
         words = inside ? words : uvec4(0);
       } else if (inside) {
         words = load_elements(row + uint64_t(uint(x) * pixel * uint(SIZE)), CHANNELS * BLOCK);
@@ -97,8 +98,8 @@ void add_row(int r, uint64_t row, bool is_row) {
             const bool has = WHOLE_STRIPS || strip * uint(RESULTS) + uint(g) < uint(p.width);
             UN for (int v = 0; v < CHANNELS; ++v) {
               const int at = (r * TAPS_X + t / DILATION_X) * CHANNELS + v;
-              acc[at] = fma(has ? element(words, uint(e * CHANNELS + v)) : 0.0, grad[g * GRADIENTS + (ONE_GRADIENT ? 0 : v)],
-                  acc[at]);
+              const float x = has ? element(words, uint(e * CHANNELS + v)) : 0.0;
+              acc[at] = fma(x, grad[g * GRADIENTS + (ONE_GRADIENT ? 0 : v)], acc[at]);
             }
           }
         }

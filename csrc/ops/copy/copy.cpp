@@ -77,6 +77,24 @@ void on_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
 }
 
+// Only the source's own elements are sent. Their device makes them dense; the target converts and broadcasts them.
+void between_devices(const at::Tensor& src, const at::Tensor& dst) {
+  at::Tensor dense = src;
+  if (!src.is_non_overlapping_and_dense() || has_bits(src)) {
+    const c10::OptionalDeviceGuard guard(src.device());
+    dense = at::empty_like(src);
+    copy_strided(dense, src);
+  }
+  if (dense.dtype() == dst.dtype() && same_dense_layout(dense, dst) && !has_bits(dst)) {
+    send_bytes(dst, dense);
+    return;
+  }
+  const c10::OptionalDeviceGuard guard(dst.device());
+  const at::Tensor sent = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(dst.device()));
+  send_bytes(sent, dense);
+  on_device(sent.expand(dst.sizes()), dst);
+}
+
 }  // namespace
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
@@ -93,10 +111,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     if (self.device() == dst.device()) {
       on_device(self.expand(dst.sizes()), dst);
     } else {
-      // Between devices the bytes go through the host: Vulkan 1.3 has no portable peer access.
-      at::Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
-      device_to_host(self, host, /*non_blocking=*/false);
-      host_to_device(host, dst, /*non_blocking=*/false);
+      between_devices(self, dst);
     }
   } else if (on_aule(dst)) {
     // Memory of another kind of device (CUDA, say) is not addressable here, so the bytes go through the host.

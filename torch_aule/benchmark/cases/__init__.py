@@ -10,7 +10,9 @@ from torch_aule.benchmark.cases.fft import fft
 from torch_aule.benchmark.cases.gemm import gemm
 from torch_aule.benchmark.cases.gpt2 import gpt2
 from torch_aule.benchmark.cases.layers import layers
+from torch_aule.benchmark.cases.linalg import linalg
 from torch_aule.benchmark.cases.memory import memory
+from torch_aule.benchmark.cases.models import models
 from torch_aule.benchmark.cases.norms import copy_reference, norms
 from torch_aule.benchmark.cases.pointwise import pointwise
 from torch_aule.benchmark.cases.startup import startup
@@ -25,6 +27,8 @@ GROUPS = {
     "gpt2": gpt2,
     "layers": layers,
     "fft": fft,
+    "linalg": linalg,
+    "models": models,
     "startup": startup,
     "chains": chains,
     "pointwise": pointwise,
