@@ -200,7 +200,7 @@ def compile_args():
         return ["/std:c++20", "/O2", "/W3", "/Zc:__cplusplus", "/permissive-", "/bigobj", "/utf-8", "/DNOMINMAX"]
     args = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
     # Repeated as system directories, in which warnings are Torch's business; gcc and clang then ignore the -I.
-    for path in include_paths():
+    for path in [*include_paths(), *(str(Path(path, "kineto")) for path in include_paths())]:
         args += ["-isystem", path]
     return args
 

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "torch_aule's native layer; use torch.aule and torch_aule instead.";
   bind_device(m);
   bind_stream(m);
+  bind_profiler(m);
   bind_interrupts(m);
   bind_memory(m);
   bind_random(m);

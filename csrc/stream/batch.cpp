@@ -103,6 +103,7 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
 }
 
 void end_batch(DeviceImpl& d, Batch& b) {
+  if (b.trace) end_trace(d, b);
   if (b.timed) {
     d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, b.timing, 1);
     if (d.profile.is_software()) {

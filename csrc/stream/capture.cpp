@@ -38,8 +38,18 @@ void CommandStream::replay(CapturedGraph& graph) {
     s.d->check_alive();
     s.refuse_capture("replaying a graph");
     if (graph.stream.d != s.d) throw vulkan::Error("the graph was captured on another device");
+    const bool traced = tracing();
+    if (traced) s.target();  // for its timestamp
     s.flush();
     for (Batch* b : graph.batches) s.submit(*b);
+    if (traced) {
+      const size_t commands = commands_of(graph);
+      Batch& after = s.target();
+      if (after.trace) {
+        after.trace->replay =
+            s.traced(Traced::replay, "graph replay, " + std::to_string(commands) + " commands", commands);
+      }
+    }
     std::lock_guard graph_lock(graph.mutex);
     std::erase_if(graph.replays, [&](const auto& r) { return r.first == &s; });
     graph.replays.emplace_back(&s, s.submitted);

@@ -71,6 +71,11 @@ void StreamImpl::record(const Recorded& r) {
   }
   if (r.grid.tail) vk.vkCmdDispatchBase(b.cmd, r.base.x, r.base.y + r.grid.y, r.base.z, r.grid.tail, 1, 1);
   if (d->labels) vk.vkCmdEndDebugUtilsLabelEXT(b.cmd);
+  if (b.trace) {
+    TraceEntry entry = traced(Traced::kernel, r.pipeline->label, r.bytes);
+    entry.grid = r.grid;
+    trace_command(*d, b, std::move(entry));
+  }
   b.work.push_back({r.pipeline->id, r.grid.groups(), r.bytes, r.predicted_ns});
   b.pipelines.push_back(r.pipeline);
   if (r.pipeline->temporary && (b.held.empty() || b.held.back().get() != r.pipeline))
@@ -156,6 +161,20 @@ void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* param
   impl_->let_device_catch_up(behind);
 }
 
+void CommandStream::push_label(const char* name) {
+  if (!impl_->d->labels) return;
+  std::lock_guard lock(impl_->mutex);
+  VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT};
+  label.pLabelName = name;
+  impl_->d->vk.vkCmdBeginDebugUtilsLabelEXT(impl_->target().cmd, &label);
+}
+
+void CommandStream::pop_label() {
+  if (!impl_->d->labels) return;
+  std::lock_guard lock(impl_->mutex);
+  impl_->d->vk.vkCmdEndDebugUtilsLabelEXT(impl_->target().cmd);
+}
+
 uint64_t CommandStream::flush() {
   std::lock_guard lock(impl_->mutex);
   impl_->d->check_alive();
@@ -195,6 +214,7 @@ void CommandStream::wait_quietly(uint64_t value) {
     impl_->refuse_capture("waiting for the device");
     if (value > impl_->submitted) value = impl_->flush();
   }
+  const HostSpan span("aule wait");
   impl_->wait_until(value);  // without the lock: other threads go on recording
   {
     std::lock_guard lock(impl_->mutex);

@@ -75,6 +75,10 @@ class CommandStream {
   static double elapsed_ms(const Marker& start, const Marker& end);
   void release(Marker& marker);  // gives a timestamp slot back
 
+  // Labels around what is recorded in between, for debuggers of GPUs; nothing where none watches.
+  void push_label(const char* name);
+  void pop_label();
+
   // Graph capture: between begin and end, everything recorded goes to the graph and nothing runs.
   void capture_begin();
   std::shared_ptr<CapturedGraph> capture_end();

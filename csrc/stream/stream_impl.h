@@ -5,12 +5,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stream/command_stream.h"
 #include "stream/cost.h"
 #include "stream/hazards.h"
+#include "stream/trace.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
 #include "vulkan/memory.h"
@@ -51,6 +53,15 @@ constexpr uint64_t kParamChunk = 64 << 10, kStagingChunk = 1 << 20, kBigStagingC
 Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes);  // thread safe, as is the next
 void give_chunk(DeviceImpl& d, Segment* chunk);
 
+// Timestamps of a batch under a trace: one at its beginning, one after each entry.
+struct BatchTrace {
+  VkQueryPool pool = VK_NULL_HANDLE;
+  const char* ticks = nullptr;  // in the batch's staging memory, once it has run
+  std::vector<TraceEntry> entries;
+  std::optional<TraceEntry> replay;  // of a graph, from the stream's last timestamp to the first one here
+  uint64_t dropped = 0;
+};
+
 // One command buffer, and the memory that must live until it has run.
 struct Batch {
   VkCommandPool pool = VK_NULL_HANDLE;
@@ -73,6 +84,7 @@ struct Batch {
   Ring params{MemoryKind::upload, kParamChunk};
   Ring staging{MemoryKind::host, kStagingChunk};
   std::vector<VkSemaphoreSubmitInfo> waits;
+  std::unique_ptr<BatchTrace> trace;  // null without a trace
 };
 Batch* make_batch(DeviceImpl& d);
 void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed);
@@ -80,6 +92,11 @@ void end_batch(DeviceImpl& d, Batch& b);
 void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
 void destroy_batch(DeviceImpl& d, Batch* b);
 bool read_timing(DeviceImpl& d, const Batch& b, uint64_t ticks[2]);  // of a batch that is done; false if there is none
+// Of a batch that was just begun; then after each of its commands, if it has a trace; before its end; once it has run.
+void begin_trace(DeviceImpl& d, Batch& b);
+void trace_command(DeviceImpl& d, Batch& b, TraceEntry entry);
+void end_trace(DeviceImpl& d, Batch& b);
+void collect_trace(StreamImpl& s, Batch& b);
 void record_barrier(DeviceImpl& d, VkCommandBuffer cmd, uint8_t before, uint8_t after);
 
 // A kernel's workgroups in a command buffer. `base` and `grid` may be a part of the caller's grid.
@@ -115,6 +132,7 @@ struct StreamImpl {
   uint32_t submit_after = 0;  // commands; grows while work keeps coming
   uint32_t begun = 0;         // batches
   bool time_next = true;      // the next batch to begin must be timed
+  uint64_t traced_ticks = 0;  // the last timestamp that a trace has collected
 
   // Uploads through staging memory. Later submissions of other streams wait for them.
   std::atomic<uint64_t> uploaded{0};  // value of the last one submitted
@@ -127,6 +145,7 @@ struct StreamImpl {
   std::shared_ptr<CapturedGraph> capture_owner;
   Hazards saved_hazards;
 
+  TraceEntry traced(Traced what, std::string name, uint64_t bytes) const;
   Batch& target();  // the batch that takes the next command; begins one if there is none
   void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that the accesses need
   void record(const Recorded& r);

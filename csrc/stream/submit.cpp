@@ -48,6 +48,7 @@ Batch& StreamImpl::target() {
     spare.pop_back();
   }
   begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, time_next || begun % kTimeEvery == 0);
+  if (tracing()) begin_trace(*d, *b);
   ++begun;
   time_next = true;
   if (submit_after == 0) submit_after = kFirstBatch;
@@ -120,6 +121,7 @@ uint64_t StreamImpl::behind() const {
 }
 
 uint64_t StreamImpl::submit(Batch& b) {
+  const HostSpan span("aule submit");
   b.value = submitted + 1;
   VkCommandBufferSubmitInfo cmd{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
   cmd.commandBuffer = b.cmd;
@@ -176,6 +178,7 @@ void StreamImpl::reclaim() {
     uint64_t ticks[2] = {};
     if (!b->work.empty() && read_timing(*d, *b, ticks))
       cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
+    if (b->trace) collect_trace(*this, *b);
     recycle_batch(*d, *b);
     spare.push_back(b);
   }

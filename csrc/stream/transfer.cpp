@@ -25,6 +25,12 @@ Place place(DeviceImpl& d, uint64_t address, uint64_t bytes, const char* what) {
   return {static_cast<VkBuffer>(s->buffer), address - s->address, s};
 }
 
+const char* direction(const Segment& from, const Segment& to) {
+  const bool from_device = from.kind == MemoryKind::device, to_device = to.kind == MemoryKind::device;
+  if (from_device) return to_device ? "device to device" : "device to host";
+  return to_device ? "host to device" : "host to host";
+}
+
 char* mapped_at(const Place& p) { return static_cast<char*>(p.segment->mapped) + p.offset; }
 
 }  // namespace
@@ -38,6 +44,12 @@ void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
   Batch& b = target();
   VkBufferCopy region{from.offset, to.offset, bytes};
   d->vk.vkCmdCopyBuffer(b.cmd, from.buffer, to.buffer, 1, &region);
+  if (b.trace) {
+    TraceEntry entry = traced(Traced::copy, "", bytes);
+    entry.direction = direction(*from.segment, *to.segment);
+    entry.name = std::string("copy ") + entry.direction;
+    trace_command(*d, b, std::move(entry));
+  }
   if (to.segment->kind != MemoryKind::device) b.writes_host = true;
   ++b.commands;
 }
@@ -65,6 +77,7 @@ void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   s.access(kTransfer, &written, 1);
   Batch& b = s.target();
   s.d->vk.vkCmdFillBuffer(b.cmd, to.buffer, to.offset, bytes, word);
+  if (b.trace) trace_command(*s.d, b, s.traced(Traced::fill, "fill", bytes));
   if (to.segment->kind != MemoryKind::device) b.writes_host = true;
   ++b.commands;
   s.submit_if_due();

@@ -28,5 +28,5 @@
   X(vkGetSemaphoreCounterValue) X(vkWaitSemaphores) X(vkQueueSubmit2) \
   X(vkCmdBeginDebugUtilsLabelEXT) X(vkCmdEndDebugUtilsLabelEXT) X(vkSetDebugUtilsObjectNameEXT) \
   X(vkGetDeviceFaultInfoEXT) X(vkGetPipelineExecutablePropertiesKHR) X(vkGetPipelineExecutableStatisticsKHR) \
-  X(vkGetMemoryHostPointerPropertiesEXT)
+  X(vkGetMemoryHostPointerPropertiesEXT) X(vkGetCalibratedTimestampsEXT)
 // clang-format on

@@ -1,0 +1,15 @@
+// torch.profiler's side of the device, and labels of command buffers.
+#include "runtime/profiler.h"
+
+#include "python/bindings.h"
+
+namespace aule::python {
+
+void bind_profiler(py::module_& m) {
+  runtime::register_profiler();
+  runtime::register_profiler_stubs();
+  m.def("push_label", [](const std::string& name) { runtime::current_stream().push_label(name.c_str()); });
+  m.def("pop_label", [] { runtime::current_stream().pop_label(); });
+}
+
+}  // namespace aule::python
