@@ -95,8 +95,9 @@ at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out) {
 
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "polygamma: expected n >= 0, got ", n);
-  TORCH_CHECK_NOT_IMPLEMENTED(n <= 1, "polygamma: n = ", n, " is not implemented on device aule, only 0 and 1");
-  return unary(n == 0 ? unary_entry::digamma : unary_entry::trigamma, out, self);
+  if (n <= 1) return unary(n == 0 ? unary_entry::digamma : unary_entry::trigamma, out, self);
+  const double order = static_cast<double>(n), factorial = std::tgamma(order + 1.0);
+  return unary(unary_entry::polygamma, out, self, {order + 1.0, n % 2 == 0 ? -factorial : factorial});
 }
 
 namespace {
