@@ -23,12 +23,6 @@ REFUSED: dict[str, list[str]] = {
     "sparse layouts": [
         "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
     ],
-    "no kernel: segment_reduce": [
-        "_segment_reduce.lengths", "_segment_reduce.offsets",
-    ],
-    "no kernel: _histogramdd_bin_edges": [
-        "histogramdd",
-    ],
     "no kernel: _scaled_mm": [
         "torch._scaled_mm",
     ],
@@ -41,23 +35,11 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: fractional_max_pool3d.output": [
         "nn.functional.fractional_max_pool3d",
     ],
-    "no kernel: frexp.Tensor_out": [
-        "frexp",
-    ],
     "no kernel: hash_tensor.out": [
         "hash_tensor",
     ],
-    "no kernel: histogram.bin_ct": [
-        "histogram",
-    ],
     "no kernel: lu_unpack.out": [
         "lu_unpack",
-    ],
-    "no kernel: unique_dim": [
-        "unique",
-    ],
-    "unique_consecutive: declined": [
-        "unique_consecutive",
     ],
 }
 

@@ -275,3 +275,21 @@ def test_gradients(device, function):
         if dtype == torch.float64 and function(theirs).shape == (37,):
             tolerance = 1e-6  # the CPU's i1e, trigamma and igammac have fewer digits
         assert_close(ours.grad.double(), theirs.grad, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_frexp(device, dtype):
+    limits = torch.finfo(dtype)
+    ends = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -0.5, limits.max, limits.smallest_normal])
+    x = torch.cat([random_tensor(5, 37, dtype=dtype).flatten(), ends.to(dtype), (10 ** uniform(-4, 4)).to(dtype)])
+    subnormal = torch.tensor([limits.smallest_normal / 8, -limits.smallest_normal / 2], dtype=torch.float64).to(dtype)
+    x = torch.cat([x, subnormal])
+    for t in (x, x[3:].view(-1, 2).t() if len(x[3:]) % 2 == 0 else x[2:].view(-1, 2).t()):
+        mantissa, exponent = torch.frexp(t.to(device))
+        expected = torch.frexp(t.float() if dtype == torch.bfloat16 else t)
+        assert_close((mantissa, exponent), (expected[0].to(dtype), expected[1]), rtol=0, atol=0)
+    out = torch.empty(0, dtype=dtype, device=device), torch.empty(0, dtype=torch.int32, device=device)
+    torch.frexp(x.to(device), out=out)
+    assert_close(torch.ldexp(out[0].float()[:185], out[1][:185]), x.float()[:185], rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="floating-point"):
+        torch.frexp(torch.ones(3, dtype=torch.int32, device=device))

@@ -2,6 +2,7 @@
 #ifdef C_double
 #include "pointwise/complex_double.glsl"
 #endif
+#include "pointwise/frexp.glsl"
 #include "pointwise/gamma_functions.glsl"
 #ifdef C_double
 #include "pointwise/math_special_double.glsl"
