@@ -29,15 +29,6 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _scaled_mm_v2": [
         "torch._scaled_mm_v2",
     ],
-    "no kernel: fractional_max_pool2d.output": [
-        "nn.functional.fractional_max_pool2d",
-    ],
-    "no kernel: fractional_max_pool3d.output": [
-        "nn.functional.fractional_max_pool3d",
-    ],
-    "no kernel: hash_tensor.out": [
-        "hash_tensor",
-    ],
     "no kernel: lu_unpack.out": [
         "lu_unpack",
     ],
