@@ -277,6 +277,25 @@ def test_gradients(device, function):
         assert_close(ours.grad.double(), theirs.grad, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_compiled(device, dtype):
+    """Generated kernels leave these functions to the eager ones."""
+
+    def function(x, n):
+        y = x.abs() + 1
+        total = special.bessel_j0(x) + special.zeta(y + 1, 3.0) + torch.igamma(y, y) + torch.polygamma(3, y)
+        total += special.chebyshev_polynomial_t(x / 4, n) + special.i0(x) + special.ndtri(torch.sigmoid(x))
+        return total * torch.frexp(x)[0], torch.frexp(y * 2)[1]
+
+    x, n = random_tensor(41, dtype=dtype), torch.randint(0, 9, (41,))
+    compiled = torch.compile(function)(x.to(device), n.to(device))
+    assert_close(
+        compiled,
+        function(x.to(device), n.to(device)),
+        **({"rtol": 0.1, "atol": 0.1} if dtype == torch.bfloat16 else {}),
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_frexp(device, dtype):
     limits = torch.finfo(dtype)
