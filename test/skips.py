@@ -20,29 +20,8 @@ REFUSED: dict[str, list[str]] = {
         "linalg.pinv", "linalg.pinv.singular", "linalg.pinv.hermitian", "linalg.svd", "linalg.svdvals",
         "linalg.tensorinv", "linalg.tensorsolve", "linalg.matrix_sqrth", "linalg.polar",
     ],
-    "special functions without a kernel": [
-        "special.zeta", "special.ndtri", "special.airy_ai", "special.bessel_j0", "special.bessel_j1",
-        "special.bessel_y0", "special.bessel_y1", "special.chebyshev_polynomial_t", "special.chebyshev_polynomial_u",
-        "special.chebyshev_polynomial_v", "special.chebyshev_polynomial_w", "special.hermite_polynomial_h",
-        "special.hermite_polynomial_he", "special.laguerre_polynomial_l", "special.legendre_polynomial_p",
-        "special.modified_bessel_i0", "special.modified_bessel_i1", "special.modified_bessel_k0",
-        "special.modified_bessel_k1", "special.scaled_modified_bessel_k0", "special.scaled_modified_bessel_k1",
-        "special.shifted_chebyshev_polynomial_t", "special.shifted_chebyshev_polynomial_u",
-        "special.shifted_chebyshev_polynomial_v", "special.shifted_chebyshev_polynomial_w",
-        "special.spherical_bessel_j0",
-    ],
-    "polygamma of an order above 1": [
-        "polygamma.polygamma_n_0", "polygamma.polygamma_n_1", "polygamma.polygamma_n_2", "polygamma.polygamma_n_3",
-        "polygamma.polygamma_n_4", "special.polygamma.special_polygamma_n_0",
-    ],
     "sparse layouts": [
         "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
-    ],
-    "no kernel: segment_reduce": [
-        "_segment_reduce.lengths", "_segment_reduce.offsets",
-    ],
-    "no kernel: _histogramdd_bin_edges": [
-        "histogramdd",
     ],
     "no kernel: _scaled_mm": [
         "torch._scaled_mm",
@@ -50,35 +29,8 @@ REFUSED: dict[str, list[str]] = {
     "no kernel: _scaled_mm_v2": [
         "torch._scaled_mm_v2",
     ],
-    "no kernel: fractional_max_pool2d.output": [
-        "nn.functional.fractional_max_pool2d",
-    ],
-    "no kernel: fractional_max_pool3d.output": [
-        "nn.functional.fractional_max_pool3d",
-    ],
-    "no kernel: frexp.Tensor_out": [
-        "frexp",
-    ],
-    "no kernel: hash_tensor.out": [
-        "hash_tensor",
-    ],
-    "no kernel: histogram.bin_ct": [
-        "histogram",
-    ],
-    "no kernel: igamma.out": [
-        "igamma",
-    ],
-    "no kernel: igammac.out": [
-        "igammac",
-    ],
     "no kernel: lu_unpack.out": [
         "lu_unpack",
-    ],
-    "no kernel: unique_dim": [
-        "unique",
-    ],
-    "unique_consecutive: declined": [
-        "unique_consecutive",
     ],
 }
 
