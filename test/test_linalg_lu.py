@@ -44,7 +44,14 @@ def test_large(device, m, n):
 
 def test_tall(device):
     """More rows than loops of few columns may walk."""
-    check(torch.randn(40_000, 3))
+    a = torch.randn(40_000, 3)
+    lu, pivots = torch.linalg.lu_factor(a.to(device))
+    assert torch.equal(pivots.cpu(), torch.linalg.lu_factor(wide(a)).pivots)
+    permuted, factors = wide(a), wide(lu)
+    for row, other in enumerate(pivots.tolist()):
+        permuted[[row, other - 1]] = permuted[[other - 1, row]]
+    lower, upper = factors.tril(-1) + torch.eye(40_000, 3), factors[:3].triu()
+    assert_small(lower @ upper - permuted, norm(lower.abs() @ upper.abs()), 3, eps(a))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -96,7 +103,7 @@ def test_no_elements(device):
         assert (info.cpu() == 0).all()
     assert torch.linalg.det(torch.ones(0, 0, device=device)).item() == 1
     assert torch.linalg.inv(torch.ones(2, 0, 0, device=device)).shape == (2, 0, 0)
-    assert torch.linalg.solve(torch.ones(4, 4, device=device), torch.ones(4, 0, device=device)).shape == (4, 0)
+    assert torch.linalg.solve(torch.eye(4, device=device), torch.ones(4, 0, device=device)).shape == (4, 0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 50, 120])
@@ -113,7 +120,7 @@ def test_info_of_singular_matrices(device, n):
     p, lower, upper = (wide(t) for t in torch.lu_unpack(actual.LU, actual.pivots))
     assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()).clamp_min(1e-30), n, eps(a))
     for function in (torch.linalg.lu_factor, torch.linalg.inv, lambda t: torch.linalg.solve(t, t)):
-        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        with pytest.raises(RuntimeError, match=r"singular|U\[\d+,\d+\] is zero"):
             function(a.to(device))
     assert torch.equal(torch.linalg.inv_ex(a.to(device)).info.cpu(), expected.info)
     assert torch.linalg.det(a.to(device))[0].item() == 0

@@ -17,6 +17,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("linalg_lu.out", ops::linalg_lu_out));
   m.impl(ROW("lu_unpack.out", ops::lu_unpack_out));
   m.impl(ROW("linalg_lu_solve.out", ops::linalg_lu_solve_out));
+  // PyTorch's own form makes its results first, each on the device of one of the arguments, and fails with a text about
+  // its insides if those are two.
+  m.impl(ROW("_linalg_solve_ex", ops::linalg_solve_ex));
   m.impl(ROW("_linalg_solve_ex.result", ops::linalg_solve_ex_out));
   m.impl(ROW("linalg_inv_ex.inverse", ops::linalg_inv_ex_out));
   m.impl(ROW("_linalg_det.result", ops::linalg_det_out));

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
@@ -155,8 +156,17 @@ void lu_factor(const at::Tensor& a, const at::Tensor& pivots, const at::Tensor& 
 void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b,
               at::native::TransposeType transpose) {
   if (b.numel() == 0) return;
-  const at::Tensor factors = matrices_to_read(as_columns(lu)), x = matrices_of(as_columns(b));
-  const at::Tensor rows = pivots.reshape({x.size(0), pivots.size(-1)}).contiguous();
+  // Several right-hand sides may share factors.
+  const at::IntArrayRef batch = b.sizes().slice(0, b.dim() - 2);
+  const auto sizes_with = [&](at::IntArrayRef own) {
+    std::vector<int64_t> sizes = batch.vec();
+    sizes.insert(sizes.end(), own.begin(), own.end());
+    return sizes;
+  };
+  const int64_t n = lu.size(-1);
+  const at::Tensor factors = matrices_to_read(as_columns(lu).expand(sizes_with({n, n})));
+  const at::Tensor x = matrices_of(as_columns(b));
+  const at::Tensor rows = pivots.expand(sizes_with({n})).reshape({x.size(0), n});
   const Triangle l{factors, false, true}, u{factors, true, false};
   using at::native::TransposeType;
   if (transpose == TransposeType::NoTranspose) {

@@ -24,6 +24,8 @@ Three lu_unpack_out(const at::Tensor& lu, const at::Tensor& pivots, bool unpack_
                     at::Tensor& l, at::Tensor& u);
 at::Tensor& linalg_lu_solve_out(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b, bool left,
                                 bool adjoint, at::Tensor& out);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> linalg_solve_ex(const at::Tensor& a, const at::Tensor& b,
+                                                                           bool left, bool check_errors);
 Four linalg_solve_ex_out(const at::Tensor& a, const at::Tensor& b, bool left, bool check_errors, at::Tensor& result,
                          at::Tensor& lu, at::Tensor& pivots, at::Tensor& info);
 Two linalg_inv_ex_out(const at::Tensor& a, bool check_errors, at::Tensor& inverse, at::Tensor& info);

@@ -2,6 +2,7 @@
 #include <ATen/ops/_linalg_det_native.h>
 #include <ATen/ops/_linalg_slogdet_native.h>
 #include <ATen/ops/_linalg_solve_ex_native.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_inv_ex_native.h>
 #include <ATen/ops/linalg_lu_factor_ex_native.h>
 #include <ATen/ops/linalg_lu_native.h>
@@ -46,6 +47,14 @@ Four linalg_solve_ex_out(const at::Tensor& a, const at::Tensor& b, bool left, bo
   number_dtype("_linalg_solve_ex", a);
   Structured<at::native::structured__linalg_solve_ex_out, 4> op({&result, &lu, &pivots, &info});
   op.run(a, b, left, check_errors);
+  return {result, lu, pivots, info};
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> linalg_solve_ex(const at::Tensor& a, const at::Tensor& b,
+                                                                           bool left, bool check_errors) {
+  number_dtype("_linalg_solve_ex", a);
+  at::Tensor result = at::empty({0}, b.options()), lu = at::empty({0}, a.options());
+  at::Tensor pivots = at::empty({0}, a.options().dtype(at::kInt)), info = at::empty({0}, a.options().dtype(at::kInt));
+  linalg_solve_ex_out(a, b, left, check_errors, result, lu, pivots, info);
   return {result, lu, pivots, info};
 }
 Two linalg_inv_ex_out(const at::Tensor& a, bool check_errors, at::Tensor& inverse, at::Tensor& info) {
