@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from helpers import assert_close, layouts
+from helpers import assert_close, check_program, layouts
 from linalg_reference import DTYPES, assert_gradients, assert_small, eps, needs, norm, on_device, wide
 
 pytestmark = pytest.mark.validated
@@ -238,3 +238,7 @@ def test_gradients_by_differences(device):
     for check_by_differences in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check_by_differences(torch.linalg.solve, (a, b))
         assert check_by_differences(torch.linalg.det, a)
+
+
+def test_kernels_of_gpus():
+    check_program("gpu_linalg", TORCH_AULE_DISABLE_CPU_KERNELS="1", timeout=300)

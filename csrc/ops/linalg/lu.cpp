@@ -166,7 +166,7 @@ void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& 
   const int64_t n = lu.size(-1);
   const at::Tensor factors = matrices_to_read(as_columns(lu).expand(sizes_with({n, n})));
   const at::Tensor x = matrices_of(as_columns(b));
-  const at::Tensor rows = pivots.expand(sizes_with({n})).reshape({x.size(0), n});
+  const at::Tensor rows = pivots.expand(sizes_with({n})).reshape({x.size(0), n}).contiguous();
   const Triangle l{factors, false, true}, u{factors, true, false};
   using at::native::TransposeType;
   if (transpose == TransposeType::NoTranspose) {

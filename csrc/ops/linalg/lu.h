@@ -1,8 +1,8 @@
 // LU factors with partial pivoting, and what is solved with them.
 #pragma once
-#include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TransposeType.h>
+#include <ATen/TensorIterator.h>
 
 #include <tuple>
 
@@ -10,8 +10,7 @@ namespace aule::ops {
 
 // PyTorch's stubs. The first: each matrix of `a` becomes its factors, in place; all others are set.
 void lu_factor(const at::Tensor& a, const at::Tensor& pivots, const at::Tensor& info, bool pivot);
-void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b,
-              at::native::TransposeType transpose);
+void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b, at::native::TransposeType transpose);
 void unpack_pivots(at::TensorIterator& iter, int64_t pivots, int64_t rows);
 
 using Two = std::tuple<at::Tensor&, at::Tensor&>;

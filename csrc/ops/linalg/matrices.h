@@ -19,8 +19,8 @@ inline DType number_dtype(const char* op, const at::Tensor& t) {
   return dtype;
 }
 
-// What stubs of PyTorch are given: numbers in memory, column by column. `t` may say of them that they are a transpose, or
-// conjugates, which the stub's other arguments say too.
+// What stubs of PyTorch are given: numbers in memory, column by column. `t` may say of them that they are a transpose,
+// or conjugates, which the stub's other arguments say too.
 inline at::Tensor as_columns(const at::Tensor& t) {
   const at::Tensor stored = t.is_conj() ? t.conj() : t;
   return stored.stride(-2) > stored.stride(-1) ? stored.mT() : stored;

@@ -48,8 +48,8 @@ class Structured final : public Op {
   static void resize(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, at::TensorOptions options) {
     TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(), ", but got ",
                 out.dtype(), " instead");
-    TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
-                ", but got ", out.device(), " instead");
+    TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(), ", but got ",
+                out.device(), " instead");
     const bool resized = at::native::resize_output(out, sizes);
     if (resized && !strides.empty()) out.as_strided_(sizes, strides);
   }
