@@ -15,11 +15,7 @@ layout(local_size_x_id = 3) in;
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
 
-struct Params {
-  uint64_t a, pivots, info;
-  int64_t batch_stride, row, col, pivots_batch;
-  uint m, n, batches, first;
-};
+#include "linalg/lu_panel_params.glsl"
 #include "common/params.glsl"
 
 const bool STAGED = ELEMENTS > 1;
@@ -119,7 +115,8 @@ uint factorize() {
   for (uint j = 0; j < min(p.m, p.n); ++j) {
     REAL largest;
     const uint r = find_pivot(j, largest);
-    if (PIVOTS && lane == 0) I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + j) * 4).v = int(p.first + r + 1);
+    if (PIVOTS && lane == 0)
+      I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + j) * 4).v = int(p.first + r + 1);
     swap_rows(j, r);
     const bool has_pivot = largest != REAL(0);
     if (!has_pivot && singular == 0) singular = j + 1;

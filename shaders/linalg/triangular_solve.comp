@@ -3,11 +3,13 @@
 #pragma aule feature float64 if C=dvec2
 // x = L^-1 x in place, for lower triangular L [n, n], n <= 32, and x [n, columns], of each matrix of a batch. An upper
 // triangle is a lower one read from its end: strides have signs. An invocation has a column.
-// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory. Else invocations of a
-// workgroup are columns of any matrices, and operands stay where they are.
+// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory, from where an invocation
+// takes its column, of n <= MOST, to registers. Else invocations of a workgroup are columns of any matrices, and
+// operands stay where they are.
 layout(constant_id = 0) const bool STAGED = false;
-layout(constant_id = 1) const int LOCAL = 32;
-layout(local_size_x_id = 1) in;
+layout(constant_id = 1) const int MOST = 32;
+layout(constant_id = 2) const int LOCAL = 32;
+layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
 
@@ -19,7 +21,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const int MOST = 32, PITCH = LOCAL + 1;
+const int PITCH = LOCAL + 1;
 shared T rows[STAGED ? MOST * (MOST + 1) / 2 : 1];  // of L, one after the other
 shared T staged[STAGED ? MOST * PITCH : 1];
 
@@ -27,24 +29,28 @@ int64_t l_start, x_start;  // of the matrix, of the column
 uint lane;
 
 T get_l(uint i, uint j) {
-  if (STAGED) return rows[i * (i + 1) / 2 + j];
   const T value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
   return p.conjugates != 0u ? conjugate(value) : value;
 }
-T get_x(uint i) {
-  return STAGED ? staged[i * PITCH + lane] : load_number(p.x, x_start + int64_t(i) * p.x_row);
-}
-void put_x(uint i, T value) {
-  if (STAGED) staged[i * PITCH + lane] = value;
-  else store_number(p.x, x_start + int64_t(i) * p.x_row, value);
-}
+T get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
 
 void solve() {
   for (uint i = 0; i < p.n; ++i) {
     T sum = get_x(i);
     for (uint j = 0; j < i; ++j) sum -= times(get_l(i, j), get_x(j));
-    put_x(i, p.is_unit != 0u ? sum : over(sum, get_l(i, i)));
+    store_number(p.x, x_start + int64_t(i) * p.x_row, p.is_unit != 0u ? sum : over(sum, get_l(i, i)));
   }
+}
+// Column by column of L, whose products do not wait for each other. Rows past n hold anything, and are not stored.
+void solve_staged() {
+  T x[MOST];
+  [[unroll]] for (int i = 0; i < MOST; ++i) x[i] = staged[i * PITCH + lane];
+  [[unroll]] for (int j = 0; j < MOST; ++j) {
+    if (p.is_unit == 0u) x[j] = over(x[j], rows[j * (j + 1) / 2 + j]);
+    [[unroll]] for (int i = j + 1; i < MOST; ++i) x[i] -= times(rows[i * (i + 1) / 2 + j], x[j]);
+  }
+  [[unroll]] for (int i = 0; i < MOST; ++i)
+    if (i < p.n) staged[i * PITCH + lane] = x[i];
 }
 
 // Neighbours along the smaller stride of x. `count` columns from x_start.
@@ -80,7 +86,7 @@ void main() {
       move_columns(count, false);
     }
     barrier();  // both operands are written
-    if (batch < p.batches && lane < count) solve();
+    if (batch < p.batches && lane < count) solve_staged();
     barrier();  // the solution is written
     if (batch < p.batches) move_columns(count, true);
   } else {

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "kernels_linalg.gen.h"
@@ -18,10 +19,15 @@ namespace {
 
 constexpr int64_t kUnit = 32;  // where matrices are cut
 
-// How lu_panel.comp factorizes columns of m rows: so many of them, in shared memory or not.
+constexpr int64_t kSharedBytes = 24 << 10;  // of a panel in lu_panel.comp
+constexpr int64_t kSide = 80;               // its columns, at most
+
+// How columns of m rows are factorized: so many of them, by lu_panel.comp in shared memory or in memory, or by
+// lu_panel_registers.comp, where an invocation has `rows`.
 struct PanelPlan {
   int64_t columns = 0;
   bool staged = false;
+  uint32_t rows = 0;
   uint32_t local = 0;
 };
 
@@ -32,18 +38,24 @@ uint64_t walk_of(int64_t m, int64_t columns, uint32_t local) {
 }
 
 PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t bytes) {
-  constexpr int64_t kShared = 24 << 10, kSide = 80;
-  constexpr uint32_t kStagedLocal = 256;
+  constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
   PanelPlan plan;
   plan.local = workgroup_for(caps, m);
-  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, int64_t{32}, int64_t{16}}) {
-    if (m * columns * bytes > kShared || (m > columns && columns > kUnit)) continue;
+  const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{plan.local};
+  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kUnit, kUnit / 2}) {
+    if (m * columns * bytes > kSharedBytes || (m > columns && columns > kUnit)) continue;
+    if (has_registers && columns < kUnit) continue;
     plan.columns = columns;
     plan.staged = true;
     plan.local = std::min(plan.local, kStagedLocal);
     break;
   }
-  if (!plan.staged) plan.columns = 16;
+  if (!plan.staged && has_registers) {
+    plan.columns = kUnit;
+    plan.rows = std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local));
+    return plan;
+  }
+  if (!plan.staged) plan.columns = kUnit / 2;
   while (plan.columns > 1 && !may_walk(caps, walk_of(m, plan.columns, plan.local))) plan.columns /= 2;
   return plan;
 }
@@ -69,10 +81,16 @@ void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first,
   p.n = static_cast<uint32_t>(n);
   p.batches = static_cast<uint32_t>(a.size(0));
   p.first = static_cast<uint32_t>(first);
-  constexpr int64_t kShared = 24 << 10;
-  launch(current(a), kernel::lu_panel(number_dtype("lu_factor", a)),
-         {.elements = static_cast<int>(plan.staged ? kShared / a.element_size() : 1),
-          .side = 80,
+  const DType dtype = number_dtype("lu_factor", a);
+  if (plan.rows > 0) {
+    launch(current(a), kernel::lu_panel_registers(dtype),
+           {.rows = plan.rows, .pivots = f.pivot, .local = static_cast<int>(plan.local)},
+           std::bit_cast<LuPanelRegistersParams>(p), args, linear_grid(p.batches));
+    return;
+  }
+  launch(current(a), kernel::lu_panel(dtype),
+         {.elements = static_cast<int>(plan.staged ? kSharedBytes / a.element_size() : 1),
+          .side = static_cast<int>(kSide),
           .pivots = f.pivot,
           .local = static_cast<int>(plan.local)},
          p, args, linear_grid(p.batches));

@@ -45,7 +45,9 @@ void solve_block(const Triangle& t, const at::Tensor& x) {
   const uint32_t local = staged ? static_cast<uint32_t>(512 / bytes) : 64;
   const uint64_t groups = staged ? uint64_t{ceil_div(static_cast<uint64_t>(columns), local)} * p.batches
                                  : ceil_div(static_cast<uint64_t>(columns * batches), local);
-  launch(current(x), kernel::triangular_solve(dtype), {.staged = staged, .local = local}, p, args, linear_grid(groups));
+  const int most = static_cast<int>(n <= kBlock / 2 ? kBlock / 2 : kBlock);
+  launch(current(x), kernel::triangular_solve(dtype), {.staged = staged, .most = staged ? most : 1, .local = local}, p,
+         args, linear_grid(groups));
 }
 
 }  // namespace
