@@ -11,8 +11,7 @@ REFUSED: dict[str, list[str]] = {
     "linear algebra: factorizations and solvers are not there yet": [
         "geqrf", "matrix_exp", "ormqr", "qr", "svd_lowrank", "pca_lowrank", "pinverse", "norm.nuc",
         "linalg.cond", "linalg.eig", "linalg.eigvals", "linalg.eigh", "linalg.eigvalsh", "linalg.householder_product",
-        "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve", "linalg.lstsq",
-        "linalg.lstsq.grad_oriented", "linalg.norm", "linalg.norm.subgradients_at_zero", "linalg.matrix_norm",
+        "linalg.lstsq", "linalg.lstsq.grad_oriented", "linalg.norm", "linalg.norm.subgradients_at_zero", "linalg.matrix_norm",
         "linalg.qr", "linalg.matrix_rank", "linalg.matrix_rank.hermitian", "linalg.pinv", "linalg.pinv.singular",
         "linalg.pinv.hermitian", "linalg.svd", "linalg.svdvals", "linalg.matrix_sqrth", "linalg.polar",
     ],

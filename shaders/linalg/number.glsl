@@ -12,15 +12,14 @@
 #endif
 #define T C
 #ifdef C_dvec2
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer NumberRef { T v; };
-const int BYTES = 16;
+#define NUMBER_ALIGN 16
 #elif defined(C_double) || defined(C_vec2)
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer NumberRef { T v; };
-const int BYTES = 8;
+#define NUMBER_ALIGN 8
 #else
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer NumberRef { T v; };
-const int BYTES = 4;
+#define NUMBER_ALIGN 4
 #endif
+layout(buffer_reference, scalar, buffer_reference_align = NUMBER_ALIGN) buffer NumberRef { T v; };
+const int BYTES = NUMBER_ALIGN;
 
 T load_number(uint64_t base, int64_t i) { return NumberRef(base + uint64_t(i * BYTES)).v; }
 void store_number(uint64_t base, int64_t i, T x) { NumberRef(base + uint64_t(i * BYTES)).v = x; }

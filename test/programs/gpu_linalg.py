@@ -36,3 +36,14 @@ for dtype, k in ((torch.float32, 20), (torch.float32, 300), (torch.float64, 20),
     given = c.to("aule")
     given.addmm_(a.to("aule"), b.to("aule"), alpha=-1)
     assert_small(wide(given) - (wide(c) - wide(a) @ wide(b)), norm(wide(a)) * b.abs().max(), k, eps(a))
+
+# Blocks 2 x 2 whose exchanges all invocations of a workgroup see.
+for n in (9, 100):
+    a = torch.randn(3, n, n)
+    a = a + a.mT
+    a.diagonal(dim1=-2, dim2=-1).mul_(0.1)
+    b = torch.randn(3, n, 5)
+    ld, pivots = torch.linalg.ldl_factor(a.to("aule"))
+    assert torch.equal(pivots.cpu(), torch.linalg.ldl_factor(wide(a)).pivots)
+    x = wide(torch.linalg.ldl_solve(ld, pivots, b.to("aule")))
+    assert_small(wide(a) @ x - wide(b), norm(wide(a)) * norm(x), n, eps(a), factor=100)

@@ -14,7 +14,7 @@
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kUnit = 32;  // where matrices are cut
+constexpr int64_t kCholeskyUnit = 32;  // where matrices are cut
 
 // The largest matrix that cholesky_block.comp factorizes.
 int64_t largest_block(const at::Tensor& a) {
@@ -38,7 +38,7 @@ void factorize_block(const at::Tensor& a, const at::Tensor& info, int64_t first)
   p.batches = static_cast<uint32_t>(a.size(0));
   p.first = static_cast<uint32_t>(first);
   // Few sizes, and so few pipelines.
-  const int64_t side = n <= kUnit ? kUnit : largest_block(a);
+  const int64_t side = n <= kCholeskyUnit ? kCholeskyUnit : largest_block(a);
   launch(current(a), kernel::cholesky_block(number_dtype("cholesky", a)),
          {.elements = static_cast<int>(side * side),
           .side = static_cast<int>(side),
@@ -51,7 +51,7 @@ void update_lower(const at::Tensor& c, const at::Tensor& a) {
   constexpr int64_t kWhole = 256;  // below, the half that is not needed costs less than another launch
   const int64_t n = c.size(1);
   if (n <= kWhole) return gemm("cholesky", a, a.mT().conj(), c, 1, -1, c);
-  const int64_t first = first_half(n, kUnit), rest = n - first;
+  const int64_t first = first_half(n, kCholeskyUnit), rest = n - first;
   const at::Tensor above = a.narrow(1, 0, first), below = a.narrow(1, first, rest);
   update_lower(block(c, 0, first, 0, first), above);
   const at::Tensor corner = block(c, first, rest, 0, first);
@@ -63,7 +63,7 @@ void update_lower(const at::Tensor& c, const at::Tensor& a) {
 void factorize(const at::Tensor& a, const at::Tensor& info, int64_t first_column) {
   const int64_t n = a.size(1);
   if (n <= largest_block(a)) return factorize_block(a, info, first_column);
-  const int64_t first = first_half(n, kUnit), rest = n - first;
+  const int64_t first = first_half(n, kCholeskyUnit), rest = n - first;
   const at::Tensor top = block(a, 0, first, 0, first), below = block(a, first, rest, 0, first);
   factorize(top, info, first_column);
   solve_left({top.conj(), false, false}, below.mT());  // below = x top^H
@@ -125,7 +125,7 @@ at::Tensor& cholesky_inverse_out(const at::Tensor& self, bool upper, at::Tensor&
   check_same_device("cholesky_inverse", {&self, &out});
   TORCH_CHECK(self.scalar_type() == out.scalar_type(), "cholesky_inverse: Expected result to have the dtype ",
               self.scalar_type(), ", but got ", out.scalar_type());
-  return hand_over(cholesky_inverse(self, upper), out);
+  return hand_over(ops::cholesky_inverse(self, upper), out);
 }
 
 }  // namespace aule::ops

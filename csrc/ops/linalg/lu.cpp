@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
@@ -17,7 +16,7 @@
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kUnit = 32;  // where matrices are cut
+constexpr int64_t kPanelUnit = 32;  // where matrices are cut
 
 constexpr int64_t kSharedBytes = 24 << 10;  // of a panel in lu_panel.comp
 constexpr int64_t kSide = 80;               // its columns, at most
@@ -32,7 +31,7 @@ struct PanelPlan {
 };
 
 // Turns of an invocation's loops.
-uint64_t walk_of(int64_t m, int64_t columns, uint32_t local) {
+uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
   const auto rows = static_cast<uint64_t>((m + local - 1) / local);
   return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
 }
@@ -42,21 +41,21 @@ PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t bytes) {
   PanelPlan plan;
   plan.local = workgroup_for(caps, m);
   const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{plan.local};
-  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kUnit, kUnit / 2}) {
-    if (m * columns * bytes > kSharedBytes || (m > columns && columns > kUnit)) continue;
-    if (has_registers && columns < kUnit) continue;
+  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kPanelUnit, kPanelUnit / 2}) {
+    if (m * columns * bytes > kSharedBytes || (m > columns && columns > kPanelUnit)) continue;
+    if (has_registers && columns < kPanelUnit) continue;
     plan.columns = columns;
     plan.staged = true;
     plan.local = std::min(plan.local, kStagedLocal);
     break;
   }
   if (!plan.staged && has_registers) {
-    plan.columns = kUnit;
+    plan.columns = kPanelUnit;
     plan.rows = std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local));
     return plan;
   }
-  if (!plan.staged) plan.columns = kUnit / 2;
-  while (plan.columns > 1 && !may_walk(caps, walk_of(m, plan.columns, plan.local))) plan.columns /= 2;
+  if (!plan.staged) plan.columns = kPanelUnit / 2;
+  while (plan.columns > 1 && !may_walk(caps, walk_of_panel(m, plan.columns, plan.local))) plan.columns /= 2;
   return plan;
 }
 
@@ -175,16 +174,10 @@ void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& 
               at::native::TransposeType transpose) {
   if (b.numel() == 0) return;
   // Several right-hand sides may share factors.
-  const at::IntArrayRef batch = b.sizes().slice(0, b.dim() - 2);
-  const auto sizes_with = [&](at::IntArrayRef own) {
-    std::vector<int64_t> sizes = batch.vec();
-    sizes.insert(sizes.end(), own.begin(), own.end());
-    return sizes;
-  };
   const int64_t n = lu.size(-1);
-  const at::Tensor factors = matrices_to_read(as_columns(lu).expand(sizes_with({n, n})));
+  const at::Tensor factors = matrices_to_read(as_columns(lu).expand(with_batch_of(b, {n, n})));
   const at::Tensor x = matrices_of(as_columns(b));
-  const at::Tensor rows = pivots.expand(sizes_with({n})).reshape({x.size(0), n}).contiguous();
+  const at::Tensor rows = pivots.expand(with_batch_of(b, {n})).reshape({x.size(0), n}).contiguous();
   const Triangle l{factors, false, true}, u{factors, true, false};
   using at::native::TransposeType;
   if (transpose == TransposeType::NoTranspose) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "ops/tensor/tensor_arg.h"
 
@@ -30,6 +31,13 @@ inline int64_t matrix_count(const at::Tensor& t) {
   int64_t count = 1;
   for (int64_t d = 0; d + 2 < t.dim(); ++d) count *= t.size(d);
   return count;
+}
+
+// The batch's sizes of matrices t, and `own` ones, to expand what several of them share.
+inline std::vector<int64_t> with_batch_of(const at::Tensor& t, at::IntArrayRef own) {
+  std::vector<int64_t> sizes = t.sizes().slice(0, t.dim() - 2).vec();
+  sizes.insert(sizes.end(), own.begin(), own.end());
+  return sizes;
 }
 
 // [..., m, n] as [batch, m, n]: of the same memory, to write to, or else perhaps a copy, to read.
