@@ -1,9 +1,9 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// P a P^T = L D L^T (IS_HERMITIAN: L^H) of the lower triangle of a, in place, D of blocks 1 x 1 and 2 x 2, by Bunch's and
-// Kaufman's pivots; the order of operations and what is stored are those of LAPACK's sytf2 and hetf2. A workgroup has a
-// matrix of the batch, in memory, an invocation rows of what a step changes.
+// P a P^T = L D L^T (IS_HERMITIAN: L^H) of the lower triangle of a, in place, D of blocks 1 x 1 and 2 x 2, by Bunch's
+// and Kaufman's pivots; the order of operations and what is stored are those of LAPACK's sytf2 and hetf2. A workgroup
+// has a matrix of the batch, in memory, an invocation rows of what a step changes.
 // `pivots`: 1-based rows; negative ones, in pairs, for blocks 2 x 2. `info`: the first block that is 0.
 layout(constant_id = 0) const bool IS_HERMITIAN = false;
 layout(constant_id = 1) const int LOCAL = 32;
@@ -142,7 +142,7 @@ void eliminate_two(uint k) {
   }
 }
 
-// Columns of the block at k (1 or 2), and the row that its last one changes places with; 0 columns: nothing to divide by.
+// Columns of the block at k (1 or 2), and the row that its last one changes places with. 0: nothing to divide by.
 uint choose(uint k, out uint row) {
   const REAL ALPHA = (REAL(1) + sqrt(REAL(17))) / REAL(8);
   const REAL own = magnitude(on_diagonal(get(k, k)));

@@ -1,8 +1,9 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// Solves a x = b in place of b, with the factors of ldl_factor.comp: LAPACK's sytrs and hetrs. An invocation has a column
-// of b: it goes down through L and D, with a block's exchange before each, then up through L^T (IS_HERMITIAN: L^H).
+// Solves a x = b in place of b, with the factors of ldl_factor.comp: LAPACK's sytrs and hetrs. An invocation has a
+// column of b: it goes down through L and D, with a block's exchange before each, then up through L^T (IS_HERMITIAN:
+// L^H).
 layout(constant_id = 0) const bool IS_HERMITIAN = false;
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"

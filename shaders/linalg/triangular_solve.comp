@@ -1,7 +1,7 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// x = L^-1 x in place, for lower triangular L [n, n], n <= 32, and x [n, columns], of each matrix of a batch. An upper
+// x = L^-1 x in place, for lower triangular L [n, n], n <= 64, and x [n, columns], of each matrix of a batch. An upper
 // triangle is a lower one read from its end: strides have signs. An invocation has a column.
 // STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory, from where an invocation
 // takes its column, of n <= MOST, to registers. Else invocations of a workgroup are columns of any matrices, and

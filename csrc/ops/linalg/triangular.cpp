@@ -11,7 +11,17 @@
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kBlock = 32;  // the most that triangular_solve.comp solves
+constexpr int64_t kTriangleUnit = 32;  // where triangles are cut
+
+// Whether a workgroup has columns of one matrix in shared memory. Of tiny ones a workgroup for each would be idle.
+bool is_staged(const at::Tensor& x) {
+  constexpr int64_t kTiny = 8;
+  return !caps_of(x).is_software() && x.size(1) > kTiny;
+}
+// The largest triangle that triangular_solve.comp solves: an invocation has a column in registers.
+int64_t largest_triangle(const at::Tensor& x) {
+  return is_staged(x) && x.element_size() == 4 ? 2 * kTriangleUnit : kTriangleUnit;
+}
 
 // By one launch of triangular_solve.comp.
 void solve_block(const Triangle& t, const at::Tensor& x) {
@@ -40,14 +50,15 @@ void solve_block(const Triangle& t, const at::Tensor& x) {
   p.conjugates = l.is_conj();
   p.is_unit = t.is_unit;
 
-  constexpr int64_t kTiny = 8;  // of these a workgroup for each would be idle
-  const bool staged = !caps_of(x).is_software() && n > kTiny;
-  const uint32_t local = staged ? static_cast<uint32_t>(512 / bytes) : 64;
+  const bool staged = is_staged(x);
+  int64_t most = staged ? kTriangleUnit / 2 : 1;
+  while (staged && most < n) most *= 2;
+  // Columns of a workgroup: both operands together are below 32 KiB.
+  const uint32_t local = !staged || most > kTriangleUnit ? 64 : static_cast<uint32_t>(512 / bytes);
   const uint64_t groups = staged ? uint64_t{ceil_div(static_cast<uint64_t>(columns), local)} * p.batches
                                  : ceil_div(static_cast<uint64_t>(columns * batches), local);
-  const int most = static_cast<int>(n <= kBlock / 2 ? kBlock / 2 : kBlock);
-  launch(current(x), kernel::triangular_solve(dtype), {.staged = staged, .most = staged ? most : 1, .local = local}, p,
-         args, linear_grid(groups));
+  launch(current(x), kernel::triangular_solve(dtype),
+         {.staged = staged, .most = static_cast<int>(most), .local = local}, p, args, linear_grid(groups));
 }
 
 }  // namespace
@@ -55,8 +66,8 @@ void solve_block(const Triangle& t, const at::Tensor& x) {
 void solve_left(const Triangle& t, const at::Tensor& x) {
   const int64_t n = t.matrices.size(1), columns = x.size(2);
   if (x.numel() == 0) return;
-  if (n <= kBlock) return solve_block(t, x);
-  const int64_t first = first_half(n, kBlock), rest = n - first;
+  if (n <= largest_triangle(x)) return solve_block(t, x);
+  const int64_t first = first_half(n, kTriangleUnit), rest = n - first;
   const at::Tensor above = x.narrow(1, 0, first), below = x.narrow(1, first, rest);
   const Triangle top{block(t.matrices, 0, first, 0, first), t.is_upper, t.is_unit};
   const Triangle bottom{block(t.matrices, first, rest, first, rest), t.is_upper, t.is_unit};
