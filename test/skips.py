@@ -13,7 +13,8 @@ REFUSED: dict[str, list[str]] = {
         "linalg.cond", "linalg.eig", "linalg.eigvals", "linalg.eigh", "linalg.eigvalsh", "linalg.householder_product",
         "linalg.lstsq", "linalg.lstsq.grad_oriented", "linalg.norm", "linalg.norm.subgradients_at_zero",
         "linalg.matrix_norm", "linalg.qr", "linalg.matrix_rank", "linalg.matrix_rank.hermitian", "linalg.pinv",
-        "linalg.pinv.singular", "linalg.pinv.hermitian", "linalg.svd", "linalg.svdvals", "linalg.matrix_sqrth", "linalg.polar",
+        "linalg.pinv.singular", "linalg.pinv.hermitian", "linalg.svd", "linalg.svdvals", "linalg.matrix_sqrth",
+        "linalg.polar",
     ],
     "special functions without a kernel": [
         "special.zeta", "special.ndtri", "special.airy_ai", "special.bessel_j0", "special.bessel_j1",
