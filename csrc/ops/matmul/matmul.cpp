@@ -264,7 +264,7 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor) {
   return out;
 }
 
-at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return dot(self.conj(), other); }
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return ops::dot(self.conj(), other); }
 
 at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == at::kChar && out.scalar_type() == at::kInt,
