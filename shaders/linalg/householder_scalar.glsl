@@ -1,0 +1,48 @@
+// The scalar C of a variant (axis C float double vec2 dvec2; the last two are complex numbers as pairs), its real type
+// R, and their arithmetic. C * R and C / R are the language's.
+#ifndef AULE_HOUSEHOLDER_SCALAR_GLSL
+#define AULE_HOUSEHOLDER_SCALAR_GLSL
+#ifdef C_dvec2
+const uint C_BYTES = 16u;
+#elif defined(C_double) || defined(C_vec2)
+const uint C_BYTES = 8u;
+#else
+const uint C_BYTES = 4u;
+#endif
+#if defined(C_double) || defined(C_dvec2)
+#define R double
+const R SMALLEST = 1e-290lf, LARGEST = 1e290lf, EPS = 2.220446049250313e-16lf;  // SMALLEST and LARGEST: of squares
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ScalarRef { C v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer RealRef { R v[]; };
+#else
+#define R float
+const R SMALLEST = 1e-30, LARGEST = 1e30, EPS = 1.1920929e-7;
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer ScalarRef { C v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer RealRef { R v[]; };
+#endif
+
+#if defined(C_vec2) || defined(C_dvec2)
+C mul(C a, C b) { return C(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+C conjugate(C a) { return C(a.x, -a.y); }
+C from_real(R a) { return C(a, R(0)); }
+R real_part(C a) { return a.x; }
+R imag_part(C a) { return a.y; }
+R largest_part(C a) { return max(abs(a.x), abs(a.y)); }
+R square(C a) { return a.x * a.x + a.y * a.y; }
+#else
+C mul(C a, C b) { return a * b; }
+C conjugate(C a) { return a; }
+C from_real(R a) { return a; }
+R real_part(C a) { return a; }
+R imag_part(C a) { return R(0); }
+R largest_part(C a) { return abs(a); }
+R square(C a) { return a * a; }
+#endif
+// conj(a) b
+C mul_conj(C a, C b) { return mul(conjugate(a), b); }
+// sqrt(a^2 + b^2) for a, b >= 0, without overflow in between
+R hypotenuse(R a, R b) {
+  const R m = max(a, b), s = min(a, b);
+  return m > R(0) ? m * sqrt(R(1) + (s / m) * (s / m)) : m + s;
+}
+#endif
