@@ -3,19 +3,23 @@
 #ifndef AULE_HOUSEHOLDER_SCALAR_GLSL
 #define AULE_HOUSEHOLDER_SCALAR_GLSL
 #ifdef C_dvec2
-const uint C_BYTES = 16u;
-#elif defined(C_double) || defined(C_vec2)
-const uint C_BYTES = 8u;
+const uint C_BYTES = 16u, R_BYTES = 8u;
+#elif defined(C_double)
+const uint C_BYTES = 8u, R_BYTES = 8u;
+#elif defined(C_vec2)
+const uint C_BYTES = 8u, R_BYTES = 4u;
 #else
-const uint C_BYTES = 4u;
+const uint C_BYTES = 4u, R_BYTES = 4u;
 #endif
 #if defined(C_double) || defined(C_dvec2)
 #define R double
+const int LEAST_EXPONENT = -1000;
 const R SMALLEST = 1e-290lf, LARGEST = 1e290lf, EPS = 2.220446049250313e-16lf;  // SMALLEST and LARGEST: of squares
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ScalarRef { C v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer RealRef { R v[]; };
 #else
 #define R float
+const int LEAST_EXPONENT = -120;
 const R SMALLEST = 1e-30, LARGEST = 1e30, EPS = 1.1920929e-7;
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer ScalarRef { C v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer RealRef { R v[]; };
