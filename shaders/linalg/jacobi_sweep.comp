@@ -61,7 +61,7 @@ uvec2 opponents(uint players, uint r, uint q) {
 
 // The rotation that makes x and y orthogonal: x' = x - s (t x + conj(u) y), y' = y + s (u x - t y).
 void rotate(uint x, uint y, uint part, R xx, R yy, C xy) {
-  const R size = sqrt(square(xy));
+  const R size = magnitude(xy);
   const R tolerance = EPS * max(R(1), R(0.5) * sqrt(R(p.rows)));
   if (!(size > tolerance * sqrt(xx) * sqrt(yy))) return;
   did_rotate = true;

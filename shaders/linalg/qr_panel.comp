@@ -61,7 +61,8 @@ struct Reflection {
 Reflection reflection_of(C alpha, R norm) {
   Reflection r = Reflection(C(0), from_real(R(1)), real_part(alpha));
   if (norm == R(0) && imag_part(alpha) == R(0)) return r;
-  const R size = hypotenuse(hypotenuse(abs(real_part(alpha)), abs(imag_part(alpha))), norm);
+  const R size = hypotenuse(magnitude(alpha), norm);
+  if (size < TINY) return r;
   r.beta = real_part(alpha) < R(0) ? size : -size;
   r.tau = (from_real(r.beta) - alpha) / r.beta;
   const C d = alpha - from_real(r.beta);  // no cancellation in the real part; scaled against overflow of squares
@@ -88,7 +89,7 @@ void reflect(uint k) {
   R squares = real_part(sum_of(0u));
   if (!(squares > SMALLEST && squares < LARGEST)) {  // the same for all invocations
     const R most = largest_below(k);
-    if (most > R(0) && most < R(1) / R(0)) unit = R(1) / most;
+    if (most > R(0) && most < R(1) / R(0)) unit = R(1) / max(most, TINY);
     sync();  // all have read the first products
     products(k, k + slot, part, unit);
     squares = real_part(sum_of(0u));

@@ -17,8 +17,8 @@
 namespace aule::ops {
 namespace {
 
-// The first columns of `into` are orthonormal and nearly `columns`, which are nearly orthonormal or of small weight; the
-// others complete them.
+// The first columns of `into` are orthonormal and nearly `columns`, which are nearly orthonormal or of small weight;
+// the others complete them.
 void complete(const at::Tensor& columns, at::Tensor into) {
   const int64_t batch = columns.size(0), n = columns.size(2);
   const at::Tensor tau = at::empty({batch, n}, columns.options());
