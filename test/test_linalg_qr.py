@@ -4,37 +4,17 @@ import pytest
 import torch
 
 from helpers import like_strided
+from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
 
 pytestmark = pytest.mark.validated
 
-DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
-WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+dtype = dtypes()
 
 
-@pytest.fixture(params=DTYPES, ids=str)
-def dtype(request):
-    if request.param in (torch.float64, torch.complex128) and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
-    return request.param
-
-
-def wide(t: torch.Tensor) -> torch.Tensor:
-    t = t.cpu()
-    return t.to(WIDE.get(t.dtype, t.dtype))
-
-
-def rounding(t: torch.Tensor, n: int) -> float:
-    return 10 * max(n, 4) * torch.finfo(t.dtype).eps
-
-
-def close(actual: torch.Tensor, expected: torch.Tensor, n: int, scale=None) -> None:
+def close(actual: torch.Tensor, expected: torch.Tensor, n: int) -> None:
     """Within n roundings of the largest element of the batch's matrices."""
-    assert actual.shape == expected.shape
-    if expected.numel() == 0:
-        return
-    scale = wide(expected).abs().amax() if scale is None else scale
-    error = (wide(actual) - wide(expected)).abs().amax() / scale.clamp_min(torch.finfo(torch.float64).tiny)
-    assert error <= rounding(actual, n), f"{tuple(actual.shape)}: {error}, allowed {rounding(actual, n)}"
+    scale = wide(expected).abs().amax() if expected.numel() else torch.tensor(1.0)
+    near(actual, expected, scale, rounding(actual, n))
 
 
 def check_qr(a: torch.Tensor, mode: str = "reduced") -> None:
@@ -53,12 +33,8 @@ def check_qr(a: torch.Tensor, mode: str = "reduced") -> None:
     assert ((diagonal.real > 0) == (expected.real > 0))[clear].all()
     if mode == "r":
         return
-    eps = torch.finfo(a.dtype).eps * 10 * max(m, n, 4)
-    eye = torch.eye(q.shape[-1], dtype=q.dtype)
-    if q.numel():
-        assert (q.mH @ q - eye).abs().amax() <= eps
-    if a.numel():
-        assert (q @ r - wide(a)).abs().amax() <= eps * scale
+    check_orthonormal(q, rounding(a, max(m, n)))
+    near(q @ r, wide(a), scale, rounding(a, max(m, n)))
 
 
 SHAPES = [(1, 1), (2, 2), (3, 5), (5, 3), (1, 7), (7, 1), (16, 16), (31, 33), (33, 31), (64, 64), (100, 7), (7, 100)]

@@ -2,10 +2,10 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// One-sided Jacobi: columns of w are rotated in pairs until all are orthogonal. A workgroup has all columns of a matrix,
-// or two blocks of them: then a launch is a round of the blocks, which meet as players of a tournament do. In a round,
-// each column of the first block meets each of the second; in the blocks' first round, all of both meet. Columns of a
-// workgroup lie in shared memory, or where they are. LANES invocations have a pair. Rutishauser's form of the update.
+// One-sided Jacobi: columns of w are rotated in pairs until all are orthogonal. A workgroup has a matrix's columns, or
+// two blocks of them: then a launch is a round of the blocks, which meet as players of a tournament do. In a round,
+// each column of the first block meets each of the second; in the blocks' first round, all of both meet. The columns
+// lie in shared memory, or where they are. LANES invocations have a pair. Rutishauser's form of the update.
 // flags[matrix, s]: sweep s has something to do. NaNs compare as nothing to do. Column-major.
 layout(constant_id = 0) const int LOCAL = 32;
 layout(local_size_x_id = 0) in;
@@ -118,7 +118,8 @@ void sweep(bool all_meet) {
       const uint q = base + slot;
       uvec2 pair = all_meet ? opponents(players, r, q) : uvec2(q, p.block + (q + r) % p.block);
       pair = uvec2(min(pair.x, pair.y), max(pair.x, pair.y));
-      const bool is_pair = q < pairs && pair.y < count && column_of(pair.y) < p.columns && column_of(pair.x) < p.columns;
+      const bool is_pair =
+          q < pairs && pair.y < count && column_of(pair.y) < p.columns && column_of(pair.x) < p.columns;
       meet(pair.x, pair.y, part, is_pair);
     }
     sync();  // this round's rotations are done

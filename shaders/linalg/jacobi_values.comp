@@ -1,8 +1,8 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// Of each column: RAYLEIGH 0: its 2-norm, and the column divided by it, or by 1 if it is 0. RAYLEIGH 1: the real part of
-// v^H y / v^H v for the columns of v and y. A workgroup has a column. Column-major, dense, `columns` of all matrices.
+// Of each column, RAYLEIGH 0: its 2-norm, and the column divided by it, or by 1 if it is 0. RAYLEIGH 1: the real part
+// of v^H y / v^H v for the columns of v and y. A workgroup has a column. All matrices are one, column-major and dense.
 layout(local_size_x = 32) in;
 layout(constant_id = 0) const bool RAYLEIGH = false;
 #include "common/indexing.glsl"

@@ -16,6 +16,7 @@ namespace {
 // Random matrices take 8 to 12, spectra of many magnitudes under a shift up to 30 at 256 columns. Those that are not
 // needed end at once.
 constexpr uint32_t kMostSweeps = 36;
+constexpr uint32_t kLeastBlock = 8, kBlockInMemory = 16;
 // A few sizes of shared memory, so that pipelines are few; with what else the kernel declares under 32 KiB.
 constexpr std::array<uint32_t, 4> kColumnBytes = {1024, 4096, 12288, 24064};
 
@@ -39,27 +40,38 @@ uint64_t moves_of(const JacobiPlan& plan, uint64_t rows, uint64_t columns) {
 // Invocations for the pairs of a round.
 void set_lanes(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns, JacobiPlan& plan) {
   const uint32_t pairs = ceil_div(columns_of(plan, columns), 2);
+  plan.local = 32;
   if (profile.is_software()) {
     plan.local = rows <= 8 ? 8 : 32;
     plan.lanes = pairs >= plan.local ? 1 : pairs >= plan.local / 4 ? 4 : 8;
-    if (!plan.in_shared) plan.local = 256;
+    if (!plan.in_shared) plan.local = 128, plan.lanes = 8;
     return;
   }
-  const uint32_t most = dtype == DType::f32 || dtype == DType::c64 ? 256 : 128;
+  const uint32_t most =
+      std::min<uint32_t>(profile.max_workgroup_invocations, dtype == DType::f32 || dtype == DType::c64 ? 256 : 128);
   plan.lanes = rows <= 4 ? 2 : rows <= 16 ? 4 : 8;
   while (plan.lanes > 1 && pairs * plan.lanes > most) plan.lanes /= 2;
   while (plan.lanes < 32 && pairs * plan.lanes * 2 <= 64 && rows >= uint64_t{plan.lanes} * 8) plan.lanes *= 2;
-  plan.local = 32;
   while (plan.local < most && plan.local < pairs * plan.lanes) plan.local *= 2;
 }
 
-bool set_shared(DType dtype, uint64_t rows, uint64_t columns, JacobiPlan& plan) {
+JacobiSweepSpec spec_of(const JacobiPlan& plan) {
+  return {.local = static_cast<int>(plan.local),
+          .lanes = static_cast<int>(plan.lanes),
+          .in_shared = plan.in_shared,
+          .elems = static_cast<int>(plan.elems)};
+}
+
+// Shared memory for a workgroup's columns; false where they do not fit.
+bool set_shared(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns, JacobiPlan& plan) {
   const uint64_t bytes = (rows | 1) * columns_of(plan, columns) * dtype_size(dtype);
   const auto tile = std::find_if(kColumnBytes.begin(), kColumnBytes.end(), [&](uint32_t b) { return bytes <= b; });
   if (tile == kColumnBytes.end()) return false;
   plan.in_shared = true;
   plan.elems = static_cast<uint32_t>(*tile / dtype_size(dtype));
-  return true;
+  set_lanes(profile, dtype, rows, columns, plan);
+  plan.in_shared = shared_bytes(kernel::jacobi_sweep(dtype), spec_of(plan)) <= profile.shared_bytes;
+  return plan.in_shared;
 }
 
 void divide(uint64_t columns, uint32_t block, JacobiPlan& plan) {
@@ -70,27 +82,30 @@ void divide(uint64_t columns, uint32_t block, JacobiPlan& plan) {
 }  // namespace
 
 JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns) {
+  const auto walk = [&](const JacobiPlan& plan) {
+    return moves_of(plan, rows, columns) + iterations_of_sweep(plan, rows, columns) + 1;
+  };
   JacobiPlan plan;
-  if (set_shared(dtype, rows, columns, plan)) {
-    set_lanes(profile, dtype, rows, columns, plan);
-    const uint64_t moves = moves_of(plan, rows, columns), sweep = iterations_of_sweep(plan, rows, columns) + 1;
-    if (may_walk(profile, moves + sweep)) {
-      plan.sweeps_of_launch =
-          static_cast<uint32_t>(std::min<uint64_t>(kMostSweeps, (longest_walk(profile) - moves) / sweep));
-      return plan;
+  if (set_shared(profile, dtype, rows, columns, plan) && may_walk(profile, walk(plan))) {
+    const uint64_t moves = moves_of(plan, rows, columns), sweep = walk(plan) - moves;
+    plan.sweeps_of_launch =
+        static_cast<uint32_t>(std::min<uint64_t>(kMostSweeps, (longest_walk(profile) - moves) / sweep));
+    return plan;
+  }
+  // Blocks of as many columns as two of them fit. Where those are few, blocks stay in memory, with fewer launches.
+  uint64_t block = kColumnBytes.back() / ((rows | 1) * dtype_size(dtype) * 2);
+  for (bool in_shared = true;; block /= 2) {
+    if (block < kLeastBlock && in_shared) {
+      in_shared = false;
+      block = kBlockInMemory;
     }
+    plan = {};
+    divide(columns, static_cast<uint32_t>(std::max<uint64_t>(block, 1)), plan);
+    if (in_shared && !set_shared(profile, dtype, rows, columns, plan)) continue;
+    if (!in_shared) set_lanes(profile, dtype, rows, columns, plan);
+    if (plan.block == 1 || may_walk(profile, walk(plan))) break;
   }
-  const uint64_t most = kColumnBytes.back() / ((rows | 1) * dtype_size(dtype) * 2);
-  plan = {};
-  divide(columns, static_cast<uint32_t>(most >= 2 ? most : 16), plan);
-  plan.in_shared = most >= 2 && set_shared(dtype, rows, columns, plan);
-  set_lanes(profile, dtype, rows, columns, plan);
-  while (plan.block > 1 &&
-         !may_walk(profile, moves_of(plan, rows, columns) + iterations_of_sweep(plan, rows, columns))) {
-    divide(columns, plan.block / 2, plan);
-    set_lanes(profile, dtype, rows, columns, plan);
-  }
-  check_walk("jacobi", profile, moves_of(plan, rows, columns) + iterations_of_sweep(plan, rows, columns));
+  check_walk("linalg", profile, walk(plan));
   return plan;
 }
 
@@ -133,10 +148,7 @@ void orthogonalize(const at::Tensor& w) {
                                       static_cast<uint64_t>(w.size(2)));
   const at::Tensor flags = at::zeros({batch, kMostSweeps + 1}, w.options().dtype(at::kInt));
   flags.select(1, 0).fill_(1);
-  const JacobiSweepSpec spec{.local = static_cast<int>(plan.local),
-                             .lanes = static_cast<int>(plan.lanes),
-                             .in_shared = plan.in_shared,
-                             .elems = static_cast<int>(plan.elems)};
+  const JacobiSweepSpec spec = spec_of(plan);
   const uint32_t rounds = std::max<uint32_t>(1, plan.blocks - 1);
   const Grid grid = linear_grid(static_cast<uint64_t>(batch) * std::max<uint32_t>(1, plan.blocks / 2));
   for (uint32_t sweep = 0; sweep < kMostSweeps; sweep += plan.sweeps_of_launch) {

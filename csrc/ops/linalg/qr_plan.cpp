@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kPanel = 32, kMostSteps = 96;  // STEPS of qr_panel.comp
 // A few sizes of shared memory, so that pipelines are few.
-constexpr std::array<uint32_t, 4> kTileBytes = {2048, 8192, 16384, 26624};
+constexpr std::array<uint32_t, 4> kTileBytes = {2048, 8192, 17408, 26624};
 
 // Iterations of an invocation, where each column is reflected a second time because its squares overflow.
 uint64_t iterations_of(const QrPanelPlan& plan, uint64_t rows) {
@@ -28,7 +28,9 @@ bool fits(const DeviceProfile& profile, DType dtype, uint64_t rows, QrPanelPlan&
     if (bytes > tile) continue;
     plan.in_shared = true;
     plan.elems = static_cast<uint32_t>(tile / dtype_size(dtype));
-    return may_walk(profile, iterations_of(plan, rows));
+    const QrPanelSpec spec{.local = static_cast<int>(plan.local), .elems = static_cast<int>(plan.elems)};
+    plan.in_shared = shared_bytes(kernel::qr_panel(dtype), spec) <= profile.shared_bytes;
+    return plan.in_shared && may_walk(profile, iterations_of(plan, rows));
   }
   return false;
 }
@@ -38,6 +40,7 @@ bool fits(const DeviceProfile& profile, DType dtype, uint64_t rows, QrPanelPlan&
 QrPanelPlan qr_panel_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns) {
   QrPanelPlan plan{.columns = static_cast<uint32_t>(columns)};
   if (!profile.is_software()) plan.local = rows * columns <= 256 ? 32 : columns * rows <= 2048 ? 128 : 256;
+  plan.local = std::min(plan.local, profile.max_workgroup_invocations);
   plan.lanes = rows <= 16 ? 4 : 8;
   if (fits(profile, dtype, rows, plan)) return plan;
   for (const uint32_t panel : {kPanel, kPanel / 2}) {
