@@ -27,10 +27,23 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer ScalarRef { 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer RealRef { R v[]; };
 #endif
 
+// The root and the quotient to a rounding: a driver's own may be off by three, all to one side, and that adds up over
+// rotations and reflections, which then stretch.
+R root(R x) {
+  const R r = sqrt(x);
+  return x > SMALLEST && x < LARGEST ? r - fma(r, r, -x) / (R(2) * r) : r;
+}
+R quotient(R a, R b) {
+  const R q = a / b;
+  return fma(fma(-q, b, a), R(1) / b, q);
+}
+
 // sqrt(a^2 + b^2) for a, b >= 0, without overflow in between
 R hypotenuse(R a, R b) {
   const R m = max(a, b), s = min(a, b);
-  return m > R(0) ? m * sqrt(R(1) + (s / m) * (s / m)) : m + s;
+  if (!(m > TINY && m < R(1) / TINY)) return m + s;
+  const R q = quotient(s, m);
+  return m * root(fma(q, q, R(1)));
 }
 
 #if defined(C_vec2) || defined(C_dvec2)

@@ -65,11 +65,13 @@ void rotate(uint x, uint y, uint part, R xx, R yy, C xy) {
   const R tolerance = EPS * max(R(1), R(0.5) * sqrt(R(p.rows)));
   if (!(size > tolerance * sqrt(xx) * sqrt(yy))) return;
   did_rotate = true;
-  const C u = xy / size;
+  C u = xy / size;
+  u *= R(1.5) - R(0.5) * square(u);  // of length 1 to a rounding
   const R zeta = (yy - xx) / (size * R(2)), far = abs(zeta);
   R tangent = far < R(1e9) ? R(1) / (far + sqrt(R(1) + zeta * zeta)) : R(0.5) / far;
   if (zeta < R(0)) tangent = -tangent;
-  const R cosine = R(1) / sqrt(R(1) + tangent * tangent), s = cosine * tangent, t = s / (R(1) + cosine);
+  const R cosine = quotient(R(1), root(fma(tangent, tangent, R(1))));
+  const R s = cosine * tangent, t = quotient(s, R(1) + cosine);
   const C us = u * s;
   const R ts = t * s;
   for (uint i = part; i < p.rows; i += uint(LANES)) {

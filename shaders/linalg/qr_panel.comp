@@ -94,7 +94,7 @@ void reflect(uint k) {
     products(k, k + slot, part, unit);
     squares = real_part(sum_of(0u));
   }
-  const Reflection r = reflection_of(alpha, sqrt(squares) / unit);
+  const Reflection r = reflection_of(alpha, root(squares) / unit);
   const C scale = r.scale / unit;
   for (uint first = k; first < p.columns; first += uint(LOCAL / LANES)) {
     const uint j = first + slot;
