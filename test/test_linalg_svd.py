@@ -50,7 +50,7 @@ def test_blocks(shape, dtype):
     check_svd(torch.randn(*shape, dtype=dtype), True)
 
 
-@pytest.mark.parametrize("shape", [(200, 200), (250, 320), (300, 300), (1024, 60), (5000, 5)])
+@pytest.mark.parametrize("shape", [(200, 260), (300, 300), (1024, 60), (5000, 5)])
 def test_large(shape):
     check_svd(torch.randn(*shape))
 
