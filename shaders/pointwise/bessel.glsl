@@ -291,7 +291,7 @@ void airy_zeta(T a, out T high, out T low) {
   const dvec2 square = two_product(s, s), product = two_product(a, s), scaled = two_product(product.x, two_thirds);
   const T rest = T(3.700743415417188e-17lf);
 #endif
-  const T s_low = ((a - square.x) - square.y) / (s + s);
+  precise T s_low = ((a - square.x) - square.y) / (s + s);
   high = scaled.x;
   low = scaled.y + two_thirds * (product.y + a * s_low) + rest * product.x;
 }

@@ -6,6 +6,10 @@
 #define DNAN packDouble2x32(uvec2(0u, 0x7ff80000u))
 bool is_nan(double x) { return isnan(x); }
 bool is_inf(double x) { return isinf(x); }
+bool is_zero(double x) {
+  const uvec2 u = unpackDouble2x32(x);
+  return ((u.y & 0x7fffffffu) | u.x) == 0u;
+}
 bool sign_bit(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
 double with_sign(double x, double s) {
   uvec2 b = unpackDouble2x32(x);

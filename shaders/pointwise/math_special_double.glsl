@@ -16,11 +16,11 @@ double acosh_(double x) {
 double atanh_(double x) {
   const double a = abs(x);
   if (!(a <= 1.0lf)) return DNAN;
-  return a == 1.0lf ? x * DINF : with_sign(0.5lf * log1p_(2.0lf * a / (1.0lf - a)), x);
+  return a == 1.0lf ? with_sign(DINF, x) : with_sign(0.5lf * log1p_(2.0lf * a / (1.0lf - a)), x);
 }
 double erfinv_(double x) {
   const double a = abs(x), root = 0.70710678118654752440lf;
-  if (a == 1.0lf) return x * DINF;
+  if (a == 1.0lf) return with_sign(DINF, x);
   if (!(a < 1.0lf)) return DNAN;
   if (a < 0.7lf) return ndtri_central(0.5lf * x) * root;
   return with_sign(ndtri_(0.5lf * (1.0lf - a)) * root, x);
