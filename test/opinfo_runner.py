@@ -53,6 +53,8 @@ LINEAR_ALGEBRA = {
 NOT_FACTORIZED = {
     "linalg.cross", "linalg.diagonal", "linalg.multi_dot", "linalg.vander", "linalg.vecdot", "linalg.vector_norm",
 }  # fmt: skip
+# Vectors of these are free in sign and phase.
+SPECTRA = {"linalg.eigh", "linalg.svd", "svd"}
 # PyTorch wants these tensors on the CPU, whatever the device of the first.
 STAYS = {"tensor_split"}
 
@@ -228,7 +230,10 @@ def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> 
             args, actual = call(_move)
             settle_ties(op, sample, actual, expected)
             statistics = op.name in STATISTICS
-            found = compare(actual, expected, values, table, lambda: call(widen)[1], statistics)
+            made = phase_free if not backward and op.name in SPECTRA else lambda _, result: result
+            found = compare(
+                made(op, actual), made(op, expected), values, table, lambda: made(op, call(widen)[1]), statistics
+            )
             if backward and op.name in TIES:
                 values = values and sample.input.unique().numel() == sample.input.numel()
             if not found.message and backward and cpu_grads:
@@ -253,6 +258,16 @@ def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> 
         outcome.status = "fallback"
         outcome.detail = ", ".join(sorted(row.op for row in report))
     return outcome
+
+
+def phase_free(op, result) -> tuple[torch.Tensor, ...]:
+    """What the factors make: their product, and the projections on the spaces of their vectors."""
+    if op.name == "linalg.eigh":
+        w, v = result
+        return w, v * w.unsqueeze(-2) @ v.mH, v @ v.mH
+    u, s, v = result
+    v, k = v.mH if op.name == "linalg.svd" else v, s.shape[-1]
+    return s, u[..., :k] * s.unsqueeze(-2) @ v[..., :k].mH, u @ u.mH, v @ v.mH
 
 
 def settle_ties(op, sample, actual, expected) -> None:

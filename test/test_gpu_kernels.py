@@ -47,3 +47,8 @@ def test_losses(subgroups):
 @pytest.mark.validated
 def test_distances():
     check("gpu_distances")
+
+
+@pytest.mark.validated
+def test_factors():
+    check("gpu_factors")

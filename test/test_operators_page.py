@@ -68,6 +68,7 @@ def step(x, form):
 
 
 # Some calls of each family; `x` makes an operand of the sizes.
+ORTHOGONAL = "QR, symmetric eigenvalues, singular values"
 CALLS = {
     "attention": [lambda x: F.scaled_dot_product_attention(*(x(1, 2, 16, 16) for _ in "qkv"), is_causal=True)],
     "matrix products": [
@@ -132,14 +133,29 @@ CALLS = {
         lambda x: torch.fft.fft2(x(4, 15)),
         lambda x: torch.fft.irfft(x(4, 17)),
     ],
-    "factorizations": [lambda x: torch.linalg.solve(x(4, 4), x(4, 4))],
+    "Cholesky, LU, LDL, linear systems": [
+        lambda x: torch.linalg.solve(x(4, 4), x(4, 4)),
+        lambda x: torch.linalg.solve_triangular(x(4, 4), x(4, 2), upper=True),
+        lambda x: torch.linalg.cholesky_ex(x(4, 4))[0],
+        lambda x: torch.linalg.lu(x(5, 4))[1],
+        lambda x: torch.linalg.slogdet(x(4, 4))[1],
+        lambda x: torch.linalg.ldl_factor_ex(x(4, 4))[0].detach(),
+    ],
+    ORTHOGONAL: [
+        lambda x: torch.linalg.qr(x(5, 4))[1],
+        lambda x: torch.linalg.eigvalsh(x(4, 4) + x(4, 4).mH),
+        lambda x: torch.linalg.svdvals(x(5, 4)),
+    ],
+    "other factorizations": [lambda x: torch.linalg.eigvals(x(4, 4))],
 }  # fmt: skip
 WHOLE = (torch.float32, torch.float64, torch.int64, torch.complex64)  # dtypes that make all calls, others the first
 # Families that PyTorch itself refuses for a dtype of a column that otherwise works, or asks for in other words.
 REFUSED = {
     ("matrix products", torch.bool),
     *(("Fourier transforms", dtype) for dtype in FLOATS[1:]),
-    *(("factorizations", dtype) for dtype in (*FLOATS[1:], *DTYPES["integers, bool"])),
+    *(("Cholesky, LU, LDL, linear systems", dtype) for dtype in FLOATS[1:]),
+    *((ORTHOGONAL, dtype) for dtype in FLOATS[1:]),
+    *(("other factorizations", dtype) for dtype in FLOATS[1:]),
     ("recurrent layers, cells", torch.bool),
 }
 

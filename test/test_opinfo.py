@@ -11,10 +11,13 @@ SAMPLES = 4
 # Gradients are compared for what models are made of.
 BACKWARD = """
     __getitem__ __radd__ __rdiv__ __rmul__ __rsub__ abs add addcdiv addcmul addmm amax amin as_strided baddbmm bmm
-    broadcast_to cat chunk
+    broadcast_to cat cholesky cholesky_inverse cholesky_solve chunk
     clamp clone contiguous copysign cos cumsum diff div.no_rounding_mode div.floor_rounding div.trunc_rounding einsum
     erf exp expand expand_as expm1 flatten flip gather
-    index_add index_select lerp linspace log log1p log_softmax logsumexp masked.softmax masked_fill
+    index_add index_select lerp linalg.cholesky linalg.cholesky_ex linalg.det linalg.inv linalg.inv_ex linalg.lu
+    linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_power linalg.slogdet linalg.solve linalg.solve_ex
+    linalg.solve_triangular linalg.tensorinv linalg.tensorsolve linspace log log1p log_softmax logdet logsumexp lu
+    lu_solve lu_unpack masked.softmax masked_fill
     masked_select matmul max.reduction_with_dim maximum mean min.reduction_with_dim minimum mm movedim mul mv narrow
     native_layer_norm neg nn.functional.avg_pool2d nn.functional.batch_norm
     nn.functional.binary_cross_entropy_with_logits
@@ -28,7 +31,7 @@ BACKWARD = """
     nn.functional.smooth_l1_loss nn.functional.softmin nn.functional.softplus nn.functional.softsign
     nn.functional.tanhshrink nn.functional.unfold norm outer permute pow prod reciprocal repeat repeat_interleave
     reshape roll rsqrt rsub scatter scatter_add select sigmoid sign sin slice softmax split sqrt square squeeze stack
-    std sub sum t take_along_dim tan tanh transpose tril triu unbind unflatten unsqueeze var view where
+    std sub sum t take_along_dim tan tanh transpose triangular_solve tril triu unbind unflatten unsqueeze var view where
 """.split()
 
 # Other dtypes, for operators that have a kernel of their own for each storage type or compute differently.
@@ -44,9 +47,10 @@ OTHER_DTYPES = {
     torch.int32: "add bitwise_xor cat div.floor_rounding maximum minimum mul pow sign sum where",
     torch.uint8: "add bitwise_not cat eq gt mul sum where",
     torch.bool: "all any bitwise_or cat eq logical_and logical_not masked_select nonzero sum where",
-    torch.float64: "add exp matmul mul softmax sum",
+    torch.float64: "add exp linalg.inv linalg.lu_factor linalg.solve matmul mul softmax sum",
     torch.complex64: """abs acosh add addcmul angle atan cat complex cumprod cumsum div.no_rounding_mode eq exp gather
-        index_add lerp linalg.vector_norm log masked_fill mean mul ne nn.functional.conv2d pow prod reciprocal scatter
+        index_add lerp linalg.cholesky linalg.det linalg.inv linalg.lu linalg.solve linalg.solve_triangular
+        linalg.vector_norm log masked_fill mean mul ne nn.functional.conv2d pow prod reciprocal scatter
         sigmoid sin sqrt std sum tanh to var where""",
 }
 

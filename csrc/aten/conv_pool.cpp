@@ -2,8 +2,10 @@
 #include "ops/conv/pool.h"
 
 #include "aten/register.h"
+#include "ops/conv/fractional_pool.h"
 
 namespace aule {
+using ops::FractionalPool;
 using ops::Pool;
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("max_pool2d_with_indices.out", Pool<2>::max_out));
@@ -26,6 +28,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("adaptive_max_pool2d_backward.grad_input", Pool<2>::adaptive_max_backward_out));
   m.impl(ROW("adaptive_max_pool3d.out", Pool<3>::adaptive_max_out));
   m.impl(ROW("adaptive_max_pool3d_backward.grad_input", Pool<3>::adaptive_max_backward_out));
+  m.impl(ROW("fractional_max_pool2d.output", FractionalPool<2>::max_out));
+  m.impl(ROW("fractional_max_pool2d_backward.grad_input", FractionalPool<2>::backward_out));
+  m.impl(ROW("fractional_max_pool3d.output", FractionalPool<3>::max_out));
+  m.impl(ROW("fractional_max_pool3d_backward", FractionalPool<3>::backward));
+  m.impl(ROW("fractional_max_pool3d_backward.grad_input", FractionalPool<3>::backward_out));
   m.impl(ROW("max_unpool2d", ops::max_unpool2d));
   m.impl(ROW("max_unpool2d.out", ops::max_unpool2d_out));
   m.impl(ROW("max_unpool3d", ops::max_unpool3d));

@@ -9,12 +9,6 @@
 namespace aule {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>()); }
 
-// As a structured operator it would make its results first, each on the device of one of its arguments, and fail with a
-// text about PyTorch's insides if those are two.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_linalg_solve_ex", torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>());
-}
-
 // What attention over jagged tensors makes of them, and what no kernel of ours takes.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&ops::refuse_nested>());

@@ -7,6 +7,7 @@
 #define BINARY_ANY BINARY_FLOAT
 #define BINARY_INT BINARY_FLOAT
 #define BINARY_TEST BINARY_FLOAT
+#define BINARY_SPECIAL BINARY_FLOAT
 
 namespace aule::aten {
 

@@ -28,6 +28,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("logit.out", ops::logit_out));
   m.impl(ROW("mvlgamma.out", ops::mvlgamma_out));
   m.impl(ROW("polygamma.out", ops::polygamma_out));
+  m.impl(ROW("frexp.Tensor_out", ops::frexp_out));
   m.impl(ROW("clamp", ops::clamp));
   m.impl(ROW("clamp_", ops::clamp_));
   m.impl(ROW("clamp.out", ops::clamp_out));

@@ -1,5 +1,7 @@
 #include "ops/reduce/reduce.h"
 #include "aten/register.h"
+#include "ops/reduce/hash.h"
+#include "ops/reduce/segment.h"
 
 namespace aule::aten {
 namespace {
@@ -43,6 +45,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("logsumexp.out", ops::logsumexp_out));
   m.impl(ROW("trace", ops::trace));
   m.impl(ROW("equal", ops::equal));
+  m.impl(ROW("hash_tensor.out", ops::hash_tensor_out));
+  m.impl(ROW("segment_reduce", ops::segment_reduce));
+  m.impl(ROW("_segment_reduce_backward", ops::segment_reduce_backward));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "ops/sort/sort.h"
 
 #include "aten/register.h"
+#include "ops/sort/histogram.h"
 #include "ops/sort/search.h"
+#include "ops/sort/unique_rows.h"
 
 namespace aule::aten {
 namespace {
@@ -31,11 +33,20 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_unique", ops::unique));
   m.impl(ROW("_unique2", ops::unique2));
   m.impl(ROW("unique_consecutive", ops::unique_consecutive));
+  m.impl(ROW("unique_dim", ops::unique_dim));
+  m.impl(ROW("unique_dim_consecutive", ops::unique_dim_consecutive));
   m.impl(ROW("nonzero", ops::nonzero));
   m.impl(ROW("nonzero.out", ops::nonzero_out));
   m.impl(ROW("nonzero_static", ops::nonzero_static));
   m.impl(ROW("histc", ops::histc));
   m.impl(ROW("histc.out", ops::histc_out));
+  m.impl(ROW("histogram.bin_ct", ops::histogram_bin_ct));
+  m.impl(ROW("histogram.bin_ct_out", ops::histogram_bin_ct_out));
+  m.impl(ROW("histogram.bins_tensor", ops::histogram_bins_tensor));
+  m.impl(ROW("histogram.bins_tensor_out", ops::histogram_bins_tensor_out));
+  m.impl(ROW("_histogramdd_bin_edges", ops::histogramdd_bin_edges));
+  m.impl(ROW("_histogramdd_from_bin_cts", ops::histogramdd_from_bin_cts));
+  m.impl(ROW("_histogramdd_from_bin_tensors", ops::histogramdd_from_bin_tensors));
 }
 
 }  // namespace

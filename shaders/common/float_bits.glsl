@@ -1,4 +1,6 @@
-// NaN and infinity by their bits: drivers may assume that no operand of a float comparison is NaN.
+// NaN, infinity and 0 by their bits: drivers may assume that no operand of a float comparison is NaN, and that 0 times
+// anything is 0, so that `x == 0 ? 0 : x * y` loses its condition. What must keep its order is `precise`: drivers
+// (NVIDIA's) sum and scale in another one otherwise.
 #ifndef AULE_FLOAT_BITS_GLSL
 #define AULE_FLOAT_BITS_GLSL
 #define AULE_INF uintBitsToFloat(0x7f800000u)
@@ -6,7 +8,12 @@
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_nan(int64_t x) { return false; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
+bool is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
 #ifdef AULE_DOUBLE
+bool is_zero(double x) {
+  const uvec2 u = unpackDouble2x32(x);
+  return ((u.y & 0x7fffffffu) | u.x) == 0u;
+}
 bool is_finite(double x) { return (unpackDouble2x32(x).y & 0x7fffffffu) < 0x7ff00000u; }
 bool is_nan(double x) {
   uvec2 u = unpackDouble2x32(x);
@@ -18,7 +25,8 @@ double exp(double x) {
   // Clamped first, so that no infinity or NaN is converted to int. The last lines set the results out of range.
   double c = is_nan(x) ? 0.0lf : clamp(x, -745.2lf, 709.8lf);
   double k = floor(c * 1.44269504088896340736lf + 0.5lf);
-  double r = (c - k * 6.93147180369123816490e-01lf) - k * 1.90821492927058770002e-10lf;
+  precise double r = c - k * 6.93147180369123816490e-01lf;
+  r = r - k * 1.90821492927058770002e-10lf;
   double s = 1.0lf / 6227020800.0lf;
   s = s * r + 1.0lf / 479001600.0lf;
   s = s * r + 1.0lf / 39916800.0lf;
@@ -59,7 +67,8 @@ double log(double x) {
   double z = (m - 1.0lf) / (m + 1.0lf), w = z * z;
   double s = 1.0lf / 21.0lf;
   for (int i = 19; i >= 1; i -= 2) s = s * w + 1.0lf / double(i);
-  return 2.0lf * z * s + double(k) * 1.90821492927058770002e-10lf + double(k) * 6.93147180369123816490e-01lf;
+  precise double low = 2.0lf * z * s + double(k) * 1.90821492927058770002e-10lf;
+  return low + double(k) * 6.93147180369123816490e-01lf;
 }
 double pow(double x, double y) {
   if (y == 0.0lf) return 1.0lf;

@@ -37,5 +37,5 @@ uint64_t state_at(uint n, int t, int s) {
 }
 REAL log_add(REAL a, REAL b) {
   const REAL m = a > b ? a : b;
-  return m == MINUS_INF || is_nan(a) || is_nan(b) ? a + b : m + log(exp(a - m) + exp(b - m));
+  return !is_finite(m) || is_nan(a) || is_nan(b) ? a + b : m + log(exp(a - m) + exp(b - m));
 }

@@ -29,7 +29,9 @@ REAL joint(uint n, int t, int s) {
 }
 void store_gradient(int t, uint n, int c, REAL states) {
   const REAL loss = LOAD(p.loss, uint64_t(n), REAL_DTYPE), y = log_probability(t, n, c);
-  REAL g = (exp(y) - exp(states + loss - y)) * LOAD(p.grad, uint64_t(n) * uint64_t(p.grad_stride), REAL_DTYPE);
+  // No arithmetic on the infinity that stands for no state: a driver took its exponential for 1.
+  const REAL posterior = FILL || !is_finite(states) && states < REAL(0) ? REAL(0) : exp(states + loss - y);
+  REAL g = (exp(y) - posterior) * LOAD(p.grad, uint64_t(n) * uint64_t(p.grad_stride), REAL_DTYPE);
   // By its name: a driver may simplify infinity - infinity.
   if (loss == -MINUS_INF) g = ZERO_INFINITY ? REAL(0) : NOT_A_NUMBER;
   if (t >= input_length(n)) g = REAL(0);

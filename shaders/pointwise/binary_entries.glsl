@@ -18,6 +18,13 @@ layout(constant_id = 0) const int OP = 0;
 #define BINARY_REAL BINARY_NONE
 #define BINARY_INT BINARY_CASE
 #endif
+#ifdef AULE_SPECIAL
+#undef BINARY_CASE
+#define BINARY_CASE BINARY_NONE
+#define BINARY_SPECIAL(id, name, forms, expr) case id: return expr;
+#else
+#define BINARY_SPECIAL BINARY_NONE
+#endif
 
 T apply(T x, T y) {
   switch (OP) {

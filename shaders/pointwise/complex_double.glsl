@@ -1,4 +1,4 @@
-// Functions of float64 that complex numbers take and math_double.glsl lacks.
+// Functions of float64 that complex numbers and long functions take and math_double.glsl lacks.
 #ifndef AULE_COMPLEX_DOUBLE_GLSL
 #define AULE_COMPLEX_DOUBLE_GLSL
 double tan_(double x) {

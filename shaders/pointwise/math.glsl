@@ -9,6 +9,7 @@ const float PI = 3.14159265358979, LN2 = 0.693147180559945;
 
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_inf(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+bool is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }  // common/float_bits.glsl says why
 bool sign_bit(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0u; }
 float with_sign(float x, float s) {
   return uintBitsToFloat((floatBitsToUint(x) & 0x7fffffffu) | (floatBitsToUint(s) & 0x80000000u));

@@ -6,6 +6,10 @@
 #define DNAN packDouble2x32(uvec2(0u, 0x7ff80000u))
 bool is_nan(double x) { return isnan(x); }
 bool is_inf(double x) { return isinf(x); }
+bool is_zero(double x) {
+  const uvec2 u = unpackDouble2x32(x);
+  return ((u.y & 0x7fffffffu) | u.x) == 0u;
+}
 bool sign_bit(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
 double with_sign(double x, double s) {
   uvec2 b = unpackDouble2x32(x);
@@ -128,9 +132,9 @@ double erf_series(double x) {  // |x| < 2.5
 double erfc_(double x) {
   if (isnan(x)) return x;
   double a = abs(x);
-  if (a < 2.5lf) return 1.0lf - erf_series(x);
+  if (a < 1.0lf) return 1.0lf - erf_series(x);
   double f = 0.0lf;  // continued fraction
-  for (int n = 80; n >= 1; --n) f = 0.5lf * double(n) / (a + f);
+  for (int n = a < 2.5lf ? 170 : 80; n >= 1; --n) f = 0.5lf * double(n) / (a + f);
   double y = exp_(-a * a) * 0.56418958354775628695lf / (a + f);
   return x < 0.0lf ? 2.0lf - y : y;
 }

@@ -1,13 +1,16 @@
 // out = op(a) for the long functions of unary_ops.def, any strides. A loop computes one element at a time: unrolling
 // would cost more compile time than it gains.
 #pragma aule params ring
-#define C_float 1
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 #define AULE_SPECIAL
 #define VEC_ELEMS 4
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
 #include "pointwise/entries.glsl"
+#include "pointwise/special.glsl"
+#include "pointwise/bessel.glsl"
 #include "pointwise/unary_entries.glsl"
 #define ARITY 1
 #define APPLY(i) apply(a[i])

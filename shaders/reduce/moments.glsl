@@ -9,11 +9,12 @@ C no_number() { return uintBitsToFloat(0x7fc00000u); }
 
 State begin() { return State(C(0), C(0), C(0)); }
 State combine(State a, State b) {
-  if (b.n == C(0)) return a;
-  if (a.n == C(0)) return b;  // 0 times an infinite square would be NaN
+  if (is_zero(b.n)) return a;
+  if (is_zero(a.n)) return b;  // 0 times an infinite square would be NaN
   const C n = a.n + b.n, w = b.n / n, d = b.mean - a.mean;
   // Of means that are far apart, the difference is infinite.
-  const C mean = is_finite(d) ? a.mean + d * w : a.mean * (C(1) - w) + b.mean * w;
+  precise C apart = a.mean * (C(1) - w) + b.mean * w;
+  const C mean = is_finite(d) ? a.mean + d * w : apart;
   return State(n, mean, a.m2 + b.m2 + d * d * a.n * w);
 }
 // Of a block of n elements from r on, `step` apart: sums of x - shift and its square, where shift is the first element,
@@ -33,8 +34,8 @@ State moments_of(uint64_t base, uint64_t r, uint n, uint step) {
   const C unit = C(1) / C(4 * BLOCK);
   s1 = C(0);
   for (uint k = 0; k < n; ++k, r += step) s1 += load(base + red_offset(r)) * unit;
-  m = s1 / C(n) * C(4 * BLOCK);
-  return State(C(n), m, is_finite(m) ? s2 : no_number());
+  precise C part = s1 / C(n), whole = part * C(4 * BLOCK);  // s1 in whole units may be infinite
+  return State(C(n), whole, is_finite(whole) ? s2 : no_number());
 }
 void finish(State s, uint64_t o) {
   const C correction = OP == OP_invstd ? C(0) : C(p.arg);

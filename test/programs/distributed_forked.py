@@ -16,6 +16,8 @@ t = torch.ones(10, device=device)
 dist.all_reduce(t)
 host = torch.ones(10)
 dist.all_reduce(host)
+# In a child on NVIDIA's driver 580 what a process destroys at its end dies of signal 11.
+end = sys.exit if torch.aule.get_device_properties(device).kind == "cpu" else os._exit
 child = os.fork()
 if child == 0:
     signal.alarm(20)  # a hang ends with a signal
@@ -38,7 +40,7 @@ if child == 0:
         else:
             print(name, "no error", flush=True)
             status = 1
-    sys.exit(status)  # and what the interpreter destroys at its end does not wait either
+    end(status)  # and what the interpreter destroys at its end does not wait either
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 0, os.waitstatus_to_exitcode(status)
 dist.all_reduce(t)  # the parent's group is well

@@ -99,6 +99,8 @@ def install_lowerings() -> None:
             _keep_eager(op, _float64)
     for op in _overloads("nextafter"):  # a step of its own dtype, which generated kernels widen
         _keep_eager(op, lambda args, kwargs: not _dtypes(args, kwargs).isdisjoint((torch.float16, torch.bfloat16)))
+    for op in _overloads("frexp"):  # two results of one statement, which generated kernels do not have
+        _keep_eager(op, lambda args, kwargs: True)
     for op in _INDEX_OVER_SEVERAL:
         _keep_eager(op, _several_dimensions)
     for packet in (aten.div, aten.floor_divide):

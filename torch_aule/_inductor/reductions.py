@@ -128,7 +128,7 @@ def _welford(kind: str, dtype, value: tuple[str, str, str], new_name) -> Reducti
 
     def join(x: str, x2: str, w: str) -> str:
         # Of nothing and something large: 0 times an infinite square would be NaN.
-        square = f"{weight} == {real}(0) || {w} == {real}(0) ? {real}(0) : d_ * d_ * {weight} * r_"
+        square = f"is_zero({weight}) || is_zero({w}) ? {real}(0) : d_ * d_ * {weight} * r_"
         return (
             f"{{ const {real} w_ = {weight} + {w}, d_ = {x} - {mean}, r_ = w_ == {real}(0) ? {real}(0) : {w} / w_; "
             f"{mean} += d_ * r_; {m2} += {x2} + ({square}); {weight} = w_; }}"

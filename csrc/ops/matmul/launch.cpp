@@ -79,6 +79,13 @@ MatrixUnits matrix_units(int device, DType multiplied) {
   return units;
 }
 
+bool reads_before_it_writes(const at::Tensor& out, const GemmProblem& g) {
+  const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
+  const GemmPlan plan = gemm_plan(profile_of(out), units, g, overrides());
+  return std::holds_alternative<ScalarPlan>(plan.kernel) || std::holds_alternative<SimtPlan>(plan.kernel) ||
+         std::holds_alternative<SimtLargePlan>(plan.kernel) || std::holds_alternative<SimtSplitsPlan>(plan.kernel);
+}
+
 void launch_plan(const GemmCall& call, const GemmPlan& plan) {
   const bool apart = plan.epilogue == GemmPlan::Epilogue::apart;
   GemmProblem problem = plan.transposed ? call.problem.transposed() : call.problem;

@@ -69,6 +69,9 @@ Params params_of(const GemmCall& call) {
 // Of a device, with the layout for the dtype `multiplied` (f32: none). The first call for a dtype waits for the device.
 MatrixUnits matrix_units(int device, DType multiplied);
 
+// Whether the problem's kernel reads an element of c in the invocation that then writes it to `out`, so that c may be
+// out itself.
+bool reads_before_it_writes(const at::Tensor& out, const GemmProblem& g);
 // Launches a plan of the call's problem. An epilogue that the plan leaves apart is not applied.
 void launch_plan(const GemmCall& call, const GemmPlan& plan);
 // Plans the call's problem and launches that plan.

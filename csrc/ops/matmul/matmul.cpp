@@ -67,6 +67,12 @@ at::Tensor apart_from(const at::Tensor& out, const at::Tensor& t) {
   return t.is_alias_of(out) && at::get_overlap_status(t, out) != at::MemOverlapStatus::No ? t.clone() : t;
 }
 
+// Whether every element of `c` lies where the element of `out` does that it is added to.
+bool is_in_place(const at::Tensor& c, const at::Tensor& out) {
+  return c.is_alias_of(out) && c.storage_offset() == out.storage_offset() && c.sizes() == out.sizes() &&
+         c.strides() == out.strides() && c.is_conj() == out.is_conj();
+}
+
 void check_dim(const char* op, const char* argument, const at::Tensor& t, int64_t dim) {
   TORCH_CHECK(t.dim() == dim, op, ": expected ", argument, " to be ", dim, "-D, but got ", t.dim(), "-D with sizes ",
               t.sizes());
@@ -130,8 +136,9 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   for (int64_t size : {out.size(0), out.size(1), out.size(2), a.size(2)})
     TORCH_CHECK(size < kMax, op, ": expected every size below 2^31, but got ", a.sizes(), " @ ", b.sizes());
-  // No kernel promises to read c before it writes out.
-  const at::Tensor added = has_c ? apart_from(out, c) : at::Tensor();
+  // Where c is out itself, some kernels read each element before they write it; for others, below, it is copied.
+  const bool in_place = has_c && is_in_place(c, out);
+  at::Tensor added = !has_c ? at::Tensor() : in_place ? c : apart_from(out, c);
 
   if (a.size(2) == 0) {  // nothing to multiply, and no address to read
     if (has_c)
@@ -154,8 +161,8 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   g.k = static_cast<uint32_t>(a.size(2));
   g.a = view_of(a, args.read(a));
   g.b = view_of(b, args.read(b));
-  if (g.has_c) g.c = view_of(added, args.read(added));
   g.out = view_of(out, args.write(out));
+  if (g.has_c) g.c = in_place ? g.out : view_of(added, args.read(added));
 
   TORCH_INTERNAL_ASSERT(g.result == g.in || g.result == DType::f32 || !is_floating(g.in), op, ": no kernel makes ",
                         out.scalar_type(), " of ", a.scalar_type());
@@ -171,6 +178,10 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
     if (r.scalar_type() != out.scalar_type() || r.strides() != out.strides() || r.is_alias_of(out))
       r = at::empty_strided(out.sizes(), out.strides(), out.options()).copy_(r);
     g.residual = args.read(r);
+  }
+  if (in_place && !reads_before_it_writes(out, g)) {
+    added = c.clone();
+    g.c = view_of(added, args.read(added));
   }
   multiply(op, g, beta, alpha, a, b, added, out, after, args);
 }
@@ -253,7 +264,7 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& tensor) {
   return out;
 }
 
-at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return dot(self.conj(), other); }
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) { return ops::dot(self.conj(), other); }
 
 at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   TORCH_CHECK(self.scalar_type() == at::kChar && out.scalar_type() == at::kInt,

@@ -42,7 +42,7 @@ struct Entry {
   uint8_t arity;
   Rule rule;
   uint8_t arithmetic;
-  bool special = false;  // an entry of the kernel unary_special
+  bool special = false;  // an entry of unary_special or binary_special
   Complex complex = complex_of(arity, id);
 };
 
@@ -54,7 +54,8 @@ namespace unary_entry {
 #define UNARY_INT(id, name, forms, ...) inline constexpr Entry name{#name, id, 1, Rule::same, kInInt};
 #define UNARY_TEST(id, name, forms, ...) \
   inline constexpr Entry name{#name, id, 1, Rule::to_bool, kInFloat | kInDouble | kInInt};
-#define UNARY_SPECIAL(id, name, forms, ...) inline constexpr Entry name{#name, id, 1, Rule::to_float, kInFloat, true};
+#define UNARY_SPECIAL(id, name, forms, ...) \
+  inline constexpr Entry name{#name, id, 1, Rule::to_float, kInFloat | kInDouble, true};
 #include "pointwise/unary_ops.def"
 #undef UNARY_REAL
 #undef UNARY_ANY
@@ -72,7 +73,10 @@ namespace binary_entry {
 #define BINARY_INT(id, name, forms, ...) inline constexpr Entry name{#name, id, 2, Rule::same, kInInt};
 #define BINARY_TEST(id, name, forms, ...) \
   inline constexpr Entry name{#name, id, 2, Rule::to_bool, kInFloat | kInDouble | kInInt};
+#define BINARY_SPECIAL(id, name, forms, ...) \
+  inline constexpr Entry name{#name, id, 2, Rule::to_float, kInFloat | kInDouble, true};
 #include "pointwise/binary_ops.def"
+#undef BINARY_SPECIAL
 #undef BINARY_FLOAT
 #undef BINARY_REAL
 #undef BINARY_ANY

@@ -272,7 +272,8 @@ struct Call {
         if constexpr (N == 4) launch_strided(kernel::ternary_strided(c), plan, piece, offsets);
         break;
       case PointwiseForm::special:
-        if constexpr (N == 2) launch_strided(kernel::unary_special(), plan, piece, offsets);
+        if constexpr (N == 2) launch_strided(kernel::unary_special(c), plan, piece, offsets);
+        if constexpr (N == 3) launch_strided(kernel::binary_special(c), plan, piece, offsets);
         break;
       case PointwiseForm::double_bits:
         if constexpr (N == 2) launch_strided(kernel::unary_double_bits(), plan, piece, offsets);

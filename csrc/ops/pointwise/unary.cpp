@@ -95,8 +95,27 @@ at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out) {
 
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "polygamma: expected n >= 0, got ", n);
-  TORCH_CHECK_NOT_IMPLEMENTED(n <= 1, "polygamma: n = ", n, " is not implemented on device aule, only 0 and 1");
-  return unary(n == 0 ? unary_entry::digamma : unary_entry::trigamma, out, self);
+  if (n <= 1) return unary(n == 0 ? unary_entry::digamma : unary_entry::trigamma, out, self);
+  const double order = static_cast<double>(n), factorial = std::tgamma(order + 1.0);
+  return unary(unary_entry::polygamma, out, self, {order + 1.0, n % 2 == 0 ? -factorial : factorial});
+}
+
+std::tuple<at::Tensor&, at::Tensor&> frexp_out(const at::Tensor& self, at::Tensor& mantissa, at::Tensor& exponent) {
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "torch.frexp() only supports floating-point dtypes");
+  TORCH_CHECK(mantissa.dtype() == self.dtype(), "torch.frexp() expects mantissa to have dtype ", self.dtype(),
+              " but got ", mantissa.dtype());
+  TORCH_CHECK(exponent.dtype() == at::kInt, "torch.frexp() expects exponent to have int dtype but got ",
+              exponent.dtype());
+  // The exponent first: the mantissa may be written over self.
+  at::TensorIterator iter = at::TensorIteratorConfig()
+                                .check_all_same_dtype(false)
+                                .set_check_mem_overlap(true)
+                                .add_output(exponent)
+                                .add_const_input(self)
+                                .build();
+  run_pointwise(unary_entry::frexp_exponent, iter, self.scalar_type(), {});
+  unary(unary_entry::frexp_mantissa, mantissa, self);
+  return {mantissa, exponent};
 }
 
 namespace {

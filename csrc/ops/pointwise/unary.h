@@ -4,6 +4,7 @@
 #include <c10/core/Scalar.h>
 
 #include <optional>
+#include <tuple>
 
 namespace aule::ops {
 
@@ -23,6 +24,7 @@ at::Tensor& logit_(at::Tensor& self, std::optional<double> eps);
 at::Tensor& logit_out(const at::Tensor& self, std::optional<double> eps, at::Tensor& out);
 at::Tensor& mvlgamma_out(const at::Tensor& self, int64_t p, at::Tensor& out);
 at::Tensor& polygamma_out(int64_t n, const at::Tensor& self, at::Tensor& out);
+std::tuple<at::Tensor&, at::Tensor&> frexp_out(const at::Tensor& self, at::Tensor& mantissa, at::Tensor& exponent);
 
 using OptionalScalar = std::optional<at::Scalar>;
 using OptionalTensor = std::optional<at::Tensor>;

@@ -17,6 +17,7 @@
 
 #include "kernels_sort.gen.h"
 #include "ops/sort/plan.h"
+#include "ops/sort/unique_rows.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
@@ -230,9 +231,7 @@ ThreeTensors unique2(const at::Tensor& self, bool, bool return_inverse, bool ret
 }
 ThreeTensors unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts,
                                 std::optional<int64_t> dim) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !dim.has_value() || self.dim() == 1,
-      "unique_consecutive: dim is not supported on aule for tensors of more than one dimension");
+  if (dim.has_value() && self.dim() != 1) return ops::unique_dim_consecutive(self, *dim, return_inverse, return_counts);
   return distinct(self.reshape({-1}), {}, self.sizes(), return_inverse, return_counts);
 }
 

@@ -1,0 +1,202 @@
+#include "ops/linalg/lu.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels_linalg.gen.h"
+#include "ops/linalg/matrices.h"
+#include "ops/linalg/triangular.h"
+#include "ops/matmul/matmul.h"
+#include "ops/tensor/loop_limit.h"
+
+namespace aule::ops {
+namespace {
+
+constexpr int64_t kPanelUnit = 32;  // where matrices are cut
+
+constexpr int64_t kSharedBytes = 24 << 10;  // of a panel in lu_panel.comp
+constexpr int64_t kSide = 80;               // its columns, at most
+
+// How columns of m rows are factorized: so many of them, by lu_panel.comp in shared memory or in memory, or by
+// lu_panel_registers.comp, where an invocation has `rows`.
+struct PanelPlan {
+  int64_t columns = 0;
+  bool staged = false;
+  uint32_t rows = 0;
+  uint32_t local = 0;
+};
+
+// Turns of an invocation's loops.
+uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
+  const auto rows = static_cast<uint64_t>((m + local - 1) / local);
+  return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
+}
+
+PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t bytes) {
+  constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
+  PanelPlan plan;
+  plan.local = workgroup_for(caps, m);
+  const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{plan.local};
+  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kPanelUnit, kPanelUnit / 2}) {
+    if (m * columns * bytes > kSharedBytes || (m > columns && columns > kPanelUnit)) continue;
+    if (has_registers && columns < kPanelUnit) continue;
+    plan.columns = columns;
+    plan.staged = true;
+    plan.local = std::min(plan.local, kStagedLocal);
+    break;
+  }
+  if (!plan.staged && has_registers) {
+    plan.columns = kPanelUnit;
+    plan.rows = std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local));
+    return plan;
+  }
+  if (!plan.staged) plan.columns = kPanelUnit / 2;
+  while (plan.columns > 1 && !may_walk(caps, walk_of_panel(m, plan.columns, plan.local))) plan.columns /= 2;
+  return plan;
+}
+
+struct Factorization {
+  at::Tensor pivots;  // [batch, min(m, n)], of int32
+  at::Tensor info;    // [batch]
+  bool pivot;
+};
+
+void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first, const PanelPlan& plan) {
+  const int64_t m = a.size(1), n = a.size(2);
+  TensorArgs args;
+  LuPanelParams p{};
+  p.a = args.read_write(a);
+  p.pivots = args.write(f.pivots) + static_cast<uint64_t>(first * 4);
+  p.info = args.read_write(f.info);
+  p.batch_stride = a.stride(0);
+  p.row = a.stride(1);
+  p.col = a.stride(2);
+  p.pivots_batch = f.pivots.stride(0);
+  p.m = static_cast<uint32_t>(m);
+  p.n = static_cast<uint32_t>(n);
+  p.batches = static_cast<uint32_t>(a.size(0));
+  p.first = static_cast<uint32_t>(first);
+  const DType dtype = number_dtype("lu_factor", a);
+  if (plan.rows > 0) {
+    launch(current(a), kernel::lu_panel_registers(dtype),
+           {.rows = plan.rows, .pivots = f.pivot, .local = static_cast<int>(plan.local)},
+           std::bit_cast<LuPanelRegistersParams>(p), args, linear_grid(p.batches));
+    return;
+  }
+  launch(current(a), kernel::lu_panel(dtype),
+         {.elements = static_cast<int>(plan.staged ? kSharedBytes / a.element_size() : 1),
+          .side = static_cast<int>(kSide),
+          .pivots = f.pivot,
+          .local = static_cast<int>(plan.local)},
+         p, args, linear_grid(p.batches));
+}
+
+// [batch, rows] of int32 or int64: lu_permutation.comp. `first`: rows above those that the pivots count from.
+void find_permutation(const at::Tensor& pivots, int64_t first, bool is_inverse, const at::Tensor& permutation) {
+  check_walk("lu_unpack", caps_of(pivots), static_cast<uint64_t>(pivots.size(1)));
+  TensorArgs args;
+  LuPermutationParams p{};
+  p.pivots = args.read(pivots);
+  p.permutation = args.write(permutation);
+  p.pivots_batch = pivots.stride(0);
+  p.rows = static_cast<uint32_t>(permutation.size(1));
+  p.count = static_cast<uint32_t>(pivots.size(1));
+  p.batches = static_cast<uint32_t>(permutation.size(0));
+  p.first = static_cast<uint32_t>(first);
+  launch(current(pivots), kernel::lu_permutation(),
+         {.dtype = dtype_of(permutation, "lu_unpack"), .is_inverse = is_inverse}, p, args,
+         linear_grid(ceil_div(static_cast<uint64_t>(permutation.numel()), 64)));
+}
+
+// Rows of x [batch, rows, columns] change places as `pivots` say.
+void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, bool is_inverse) {
+  if (x.numel() == 0) return;
+  const int64_t batch = x.size(0), rows = x.size(1), columns = x.size(2);
+  const at::Tensor permutation = at::empty({batch, rows}, pivots.options());
+  find_permutation(pivots, first, is_inverse, permutation);
+  const bool along_rows = x.stride(1) <= x.stride(2);
+  const at::Tensor moved =
+      along_rows ? at::empty({batch, columns, rows}, x.options()).mT() : at::empty({batch, rows, columns}, x.options());
+  TensorArgs args;
+  LuGatherRowsParams p{};
+  p.src = args.read(x);
+  p.dst = args.write(moved);
+  p.permutation = args.read(permutation);
+  p.src_batch = x.stride(0);
+  p.src_row = x.stride(1);
+  p.src_col = x.stride(2);
+  p.rows = static_cast<uint32_t>(rows);
+  p.columns = static_cast<uint32_t>(columns);
+  p.batches = static_cast<uint32_t>(batch);
+  launch(current(x), kernel::lu_gather_rows(), {.dtype = raw_dtype_of(x), .along_rows = along_rows}, p, args,
+         linear_grid(ceil_div(static_cast<uint64_t>(x.numel()), 128)));
+  x.copy_(moved);
+}
+
+// By halves of the columns: products grow with the matrix. Row 0 of `a` is row `first` of the whole, whose columns to
+// the left others permute.
+void factorize(const at::Tensor& a, const Factorization& f, int64_t first) {
+  const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
+  const PanelPlan plan = panel_plan(caps_of(a), m, a.element_size());
+  if (n <= plan.columns) return factorize_panel(a, f, first, plan);
+  const int64_t left = k <= plan.columns ? k : std::min(k, first_half(std::min(n, 2 * k), plan.columns));
+  const int64_t right = n - left, below = m - left;
+  factorize(block(a, 0, m, 0, left), f, first);
+  const at::Tensor others = block(a, 0, m, left, right);
+  if (f.pivot) permute_rows(others, f.pivots.narrow(1, first, left), first, false);
+  const at::Tensor top = others.narrow(1, 0, left);
+  solve_left({block(a, 0, left, 0, left), false, true}, top);
+  if (below == 0) return;
+  const at::Tensor under = block(a, left, below, 0, left), rest = others.narrow(1, left, below);
+  gemm("lu_factor", under, top, rest, 1, -1, rest);
+  factorize(rest, f, first + left);
+  const int64_t later = std::min(below, right);
+  if (f.pivot) permute_rows(under, f.pivots.narrow(1, first + left, later), first + left, false);
+}
+
+}  // namespace
+
+void lu_factor(const at::Tensor& a, const at::Tensor& pivots, const at::Tensor& info, bool pivot) {
+  info.zero_();
+  if (a.numel() == 0) return;
+  const at::Tensor matrices = matrices_of(as_columns(a));
+  const int64_t batch = matrices.size(0), k = std::min(a.size(-1), a.size(-2));
+  const Factorization f{pivots.view({batch, k}), info.view({batch}), pivot};
+  if (!pivot) pivots.copy_(at::arange(1, k + 1, pivots.options()).expand(pivots.sizes()));
+  factorize(matrices, f, 0);
+}
+
+void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& b,
+              at::native::TransposeType transpose) {
+  if (b.numel() == 0) return;
+  // Several right-hand sides may share factors.
+  const int64_t n = lu.size(-1);
+  const at::Tensor factors = matrices_to_read(as_columns(lu).expand(with_batch_of(b, {n, n})));
+  const at::Tensor x = matrices_of(as_columns(b));
+  const at::Tensor rows = pivots.expand(with_batch_of(b, {n})).reshape({x.size(0), n}).contiguous();
+  const Triangle l{factors, false, true}, u{factors, true, false};
+  using at::native::TransposeType;
+  if (transpose == TransposeType::NoTranspose) {
+    permute_rows(x, rows, 0, false);
+    solve_left(l, x);
+    solve_left(u, x);
+    return;
+  }
+  const bool is_adjoint = transpose == TransposeType::ConjTranspose;
+  solve_left(is_adjoint ? u.adjoint() : u.transposed(), x);
+  solve_left(is_adjoint ? l.adjoint() : l.transposed(), x);
+  permute_rows(x, rows, 0, true);
+}
+
+void unpack_pivots(at::TensorIterator& iter, int64_t pivots, int64_t rows) {
+  if (iter.numel() == 0) return;
+  const at::Tensor permutation = iter.output(0), given = iter.input(0);
+  const int64_t batch = permutation.numel() / rows;
+  find_permutation(given.view({batch, pivots}), 0, false, permutation.view({batch, rows}));
+}
+
+}  // namespace aule::ops

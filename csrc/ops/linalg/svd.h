@@ -1,0 +1,14 @@
+// Singular values and vectors: the function behind PyTorch's svd_stub.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+
+namespace aule::ops {
+
+// a = u diag(s) vh, descending. `driver` names CUDA's libraries, which PyTorch refuses elsewhere.
+void svd(const at::Tensor& a, bool full_matrices, bool compute_uv, const std::optional<std::string_view>& driver,
+         const at::Tensor& u, const at::Tensor& s, const at::Tensor& vh, const at::Tensor& info);
+
+}  // namespace aule::ops

@@ -1,0 +1,152 @@
+#pragma aule axis C float double vec2 dvec2
+#pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
+// P a = L U of a panel a [m, n] in place, n <= SIDE, pivots the first of the largest in their column (LAPACK's order of
+// complex numbers: |re| + |im|). A workgroup has a panel of the batch, an invocation its rows lane, lane + LOCAL, ...,
+// which no other one touches in memory. ELEMENTS > 1: the panel is in shared memory.
+// `pivots` gets 1-based rows of the whole matrix, counted from `first`; `info`, where it is 0, the first column without
+// a pivot, counted likewise. Without PIVOTS rows stay where they are.
+layout(constant_id = 0) const int ELEMENTS = 1;
+layout(constant_id = 1) const int SIDE = 32;
+layout(constant_id = 2) const bool PIVOTS = true;
+layout(constant_id = 3) const int LOCAL = 32;
+layout(local_size_x_id = 3) in;
+#include "common/dtype.glsl"
+#include "common/indexing.glsl"
+#include "linalg/number.glsl"
+
+#include "linalg/lu_panel_params.glsl"
+#include "common/params.glsl"
+
+const bool STAGED = ELEMENTS > 1;
+const int SEARCHERS = LOCAL < 32 ? LOCAL : 32;
+shared T panel[ELEMENTS];  // by columns
+shared T pivot_row[SIDE];
+shared T other_row[SIDE];
+shared REAL best_value[LOCAL];
+shared uint best_row[LOCAL];
+
+uint lane, batch;
+int64_t start;
+
+T get(uint i, uint j) {
+  return STAGED ? panel[j * p.m + i] : load_number(p.a, start + int64_t(i) * p.row + int64_t(j) * p.col);
+}
+void put(uint i, uint j, T value) {
+  if (STAGED) panel[j * p.m + i] = value;
+  else store_number(p.a, start + int64_t(i) * p.row + int64_t(j) * p.col, value);
+}
+// The first row from `i` on that this invocation owns.
+uint own_row(uint i) { return i + (lane + LOCAL - i % LOCAL) % LOCAL; }
+
+void move_panel(bool stores) {
+  const bool along_rows = abs(p.row) <= abs(p.col);
+  for (uint e = lane; e < p.m * p.n; e += LOCAL) {
+    const uint i = along_rows ? e % p.m : e / p.n, j = along_rows ? e / p.m : e % p.n;
+    const int64_t at = start + int64_t(i) * p.row + int64_t(j) * p.col;
+    if (stores) store_number(p.a, at, panel[j * p.m + i]);
+    else panel[j * p.m + i] = load_number(p.a, at);
+  }
+}
+
+void take_better(inout REAL value, inout uint row, uint other) {
+  const REAL v = best_value[other];
+  const uint r = best_row[other];
+  if (v > value || v == value && r < row) {
+    value = v;
+    row = r;
+  }
+}
+// Row and magnitude of the pivot of column j, the same for all invocations.
+uint find_pivot(uint j, out REAL value) {
+  value = REAL(-1);
+  uint row = own_row(j);
+  for (uint i = row; i < (PIVOTS ? p.m : min(j + 1, p.m)); i += LOCAL) {
+    const REAL v = magnitude(get(i, j));
+    if (v > value) {
+      value = v;
+      row = i;
+    }
+  }
+  best_value[lane] = value;
+  best_row[lane] = row;
+  barrier();  // every invocation's best is written, and the panel
+  if (LOCAL > SEARCHERS) {
+    if (lane < SEARCHERS) {
+      for (uint other = lane + SEARCHERS; other < LOCAL; other += SEARCHERS) take_better(value, row, other);
+      best_value[lane] = value;
+      best_row[lane] = row;
+    }
+    barrier();  // the searchers' best are written
+  }
+  value = best_value[0];
+  row = best_row[0];
+  for (uint other = 1; other < SEARCHERS; ++other) take_better(value, row, other);
+  return row;
+}
+
+// Rows j and r change places, and pivot_row gets row j.
+void swap_rows(uint j, uint r) {
+  if (STAGED) {
+    for (uint k = lane; k < p.n; k += LOCAL) {
+      const T above = panel[k * p.m + j], below = panel[k * p.m + r];
+      panel[k * p.m + r] = above;
+      panel[k * p.m + j] = below;
+      pivot_row[k] = below;
+    }
+    barrier();  // the rows are written
+    return;
+  }
+  if (lane == r % LOCAL)
+    for (uint k = 0; k < p.n; ++k) pivot_row[k] = get(r, k);
+  if (r != j && lane == j % LOCAL)
+    for (uint k = 0; k < p.n; ++k) other_row[k] = get(j, k);
+  barrier();  // the rows are written
+  if (r == j) return;
+  if (lane == r % LOCAL)
+    for (uint k = 0; k < p.n; ++k) put(r, k, other_row[k]);
+  if (lane == j % LOCAL)
+    for (uint k = 0; k < p.n; ++k) put(j, k, pivot_row[k]);
+}
+
+// Returns 1 + the first column without a pivot, or 0.
+uint factorize() {
+  uint singular = 0;
+  for (uint j = 0; j < min(p.m, p.n); ++j) {
+    REAL largest;
+    const uint r = find_pivot(j, largest);
+    if (PIVOTS && lane == 0)
+      I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + j) * 4).v = int(p.first + r + 1);
+    swap_rows(j, r);
+    const bool has_pivot = largest != REAL(0);
+    if (!has_pivot && singular == 0) singular = j + 1;
+    const T divisor = pivot_row[j];
+    for (uint i = own_row(j + 1); i < p.m; i += LOCAL) {
+      T l = get(i, j);
+      if (has_pivot) {
+        l = over(l, divisor);
+        put(i, j, l);
+      }
+      for (uint k = j + 1; k < p.n; ++k) put(i, k, get(i, k) - times(l, pivot_row[k]));
+    }
+  }
+  return singular;
+}
+
+void main() {
+  lane = gl_LocalInvocationID.x;
+  batch = linear_group();
+  if (batch >= p.batches) return;  // the whole workgroup leaves
+  start = int64_t(batch) * p.batch_stride;
+  if (STAGED) {
+    move_panel(false);
+    barrier();  // the panel is written
+  }
+  const uint singular = factorize();
+  if (lane == 0 && singular != 0 && I32Ref(p.info + batch * 4).v == 0)
+    I32Ref(p.info + batch * 4).v = int(p.first + singular);
+  if (STAGED) {
+    barrier();  // the panel is written
+    move_panel(true);
+  }
+}

@@ -1,0 +1,100 @@
+#pragma aule axis C float double vec2 dvec2
+#pragma aule feature float64 if C=double
+#pragma aule feature float64 if C=dvec2
+// x = L^-1 x in place, for lower triangular L [n, n], n <= 64, and x [n, columns], of each matrix of a batch. An upper
+// triangle is a lower one read from its end: strides have signs. An invocation has a column.
+// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory, from where an invocation
+// takes its column, of n <= MOST, to registers. Else invocations of a workgroup are columns of any matrices, and
+// operands stay where they are.
+layout(constant_id = 0) const bool STAGED = false;
+layout(constant_id = 1) const int MOST = 32;
+layout(constant_id = 2) const int LOCAL = 32;
+layout(local_size_x_id = 2) in;
+#include "common/indexing.glsl"
+#include "linalg/number.glsl"
+
+struct Params {
+  uint64_t l, x;
+  int64_t l_batch, x_batch, l_row, l_col, x_row, x_col;
+  uint n, columns, batches;
+  uint conjugates, is_unit;
+};
+#include "common/params.glsl"
+
+const int PITCH = LOCAL + 1;
+shared T rows[STAGED ? MOST * (MOST + 1) / 2 : 1];  // of L, one after the other
+shared T staged[STAGED ? MOST * PITCH : 1];
+
+int64_t l_start, x_start;  // of the matrix, of the column
+uint lane;
+
+T get_l(uint i, uint j) {
+  const T value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
+  return p.conjugates != 0u ? conjugate(value) : value;
+}
+T get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
+
+void solve() {
+  for (uint i = 0; i < p.n; ++i) {
+    T sum = get_x(i);
+    for (uint j = 0; j < i; ++j) sum -= times(get_l(i, j), get_x(j));
+    store_number(p.x, x_start + int64_t(i) * p.x_row, p.is_unit != 0u ? sum : over(sum, get_l(i, i)));
+  }
+}
+// Column by column of L, whose products do not wait for each other. Rows past n hold anything, and are not stored.
+void solve_staged() {
+  T x[MOST];
+  [[unroll]] for (int i = 0; i < MOST; ++i) x[i] = staged[i * PITCH + lane];
+  [[unroll]] for (int j = 0; j < MOST; ++j) {
+    if (p.is_unit == 0u) x[j] = over(x[j], rows[j * (j + 1) / 2 + j]);
+    [[unroll]] for (int i = j + 1; i < MOST; ++i) x[i] -= times(rows[i * (i + 1) / 2 + j], x[j]);
+  }
+  [[unroll]] for (int i = 0; i < MOST; ++i)
+    if (i < p.n) staged[i * PITCH + lane] = x[i];
+}
+
+// Neighbours along the smaller stride of x. `count` columns from x_start.
+void move_columns(uint count, bool stores) {
+  const bool along_rows = abs(p.x_row) < abs(p.x_col);
+  for (uint e = lane; e < p.n * count; e += LOCAL) {
+    const uint i = along_rows ? e % p.n : e / count, c = along_rows ? e / p.n : e % count;
+    const int64_t at = x_start + int64_t(i) * p.x_row + int64_t(c) * p.x_col;
+    if (stores) store_number(p.x, at, staged[i * PITCH + c]);
+    else staged[i * PITCH + c] = load_number(p.x, at);
+  }
+}
+void load_triangle() {
+  const bool along_rows = abs(p.l_row) < abs(p.l_col);
+  for (uint e = lane; e < p.n * p.n; e += LOCAL) {
+    const uint i = along_rows ? e % p.n : e / p.n, j = along_rows ? e / p.n : e % p.n;
+    if (j < i || j == i && p.is_unit == 0u) {
+      const T value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
+      rows[i * (i + 1) / 2 + j] = p.conjugates != 0u ? conjugate(value) : value;
+    }
+  }
+}
+
+void main() {
+  lane = gl_LocalInvocationID.x;
+  if (STAGED) {
+    const uint tiles = (p.columns + LOCAL - 1) / LOCAL, batch = linear_group() / tiles;
+    const uint first = linear_group() % tiles * LOCAL, count = min(p.columns - first, uint(LOCAL));
+    if (batch < p.batches) {
+      l_start = int64_t(batch) * p.l_batch;
+      x_start = int64_t(batch) * p.x_batch + int64_t(first) * p.x_col;
+      load_triangle();
+      move_columns(count, false);
+    }
+    barrier();  // both operands are written
+    if (batch < p.batches && lane < count) solve_staged();
+    barrier();  // the solution is written
+    if (batch < p.batches) move_columns(count, true);
+  } else {
+    const uint64_t column = linear_invocation();
+    if (column >= uint64_t(p.columns) * p.batches) return;
+    const int64_t batch = int64_t(column / p.columns);
+    l_start = batch * p.l_batch;
+    x_start = batch * p.x_batch + int64_t(column % p.columns) * p.x_col;
+    solve();
+  }
+}

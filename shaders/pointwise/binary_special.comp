@@ -1,0 +1,17 @@
+// out = op(a, b) for the long functions of binary_ops.def, any strides, one element at a time. See strided.glsl.
+#pragma aule params ring
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
+#define AULE_SPECIAL
+#define VEC_ELEMS 4
+#define ARITY 2
+#include "common/dtype.glsl"
+#include "common/vec8.glsl"
+#include "common/arithmetic.glsl"
+#include "pointwise/entries.glsl"
+#include "pointwise/special.glsl"
+#include "pointwise/orthogonal_polynomials.glsl"
+#include "pointwise/binary_entries.glsl"
+#define APPLY(i) apply(a[i], b[i])
+#define ONE_BY_ONE
+#include "pointwise/strided.glsl"

@@ -1,0 +1,69 @@
+"""What the tests of factorizations and solvers share: dtypes, matrices, and bounds of residuals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from helpers import like_strided
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def needs(dtype: torch.dtype) -> None:
+    """Skips where the device cannot compute in the dtype."""
+    is_double = dtype in (torch.float64, torch.complex128)
+    if is_double and not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+
+
+def wide(t: torch.Tensor) -> torch.Tensor:
+    """On the CPU, in double precision."""
+    t = t.detach().cpu()
+    return t.to(WIDE.get(t.dtype, t.dtype))
+
+
+def eps(t: torch.Tensor) -> float:
+    return torch.finfo(t.dtype).eps
+
+
+def norm(t: torch.Tensor) -> torch.Tensor:
+    """Of each matrix, the largest sum of a row's magnitudes."""
+    if t.numel() == 0:
+        return torch.zeros(t.shape[:-2], dtype=torch.float64)
+    return t.abs().sum(-1).amax(-1)
+
+
+def assert_small(residual: torch.Tensor, scale: torch.Tensor, n: int, unit: float, factor: float = 4.0) -> None:
+    """Each matrix of `residual` is at most factor * n * unit times its scale; NaN is not."""
+    found = norm(residual)
+    allowed = factor * max(n, 1) * unit * scale
+    assert (found <= allowed).all(), f"n = {n}: {(found / allowed.clamp_min(1e-300)).max().item()} times the bound"
+
+
+def on_device(t: torch.Tensor) -> torch.Tensor:
+    return like_strided(t.detach())
+
+
+def gradients(function, *inputs: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of gradients, the device's and those in double precision on the CPU, for random weights of the results."""
+    own = [on_device(t).requires_grad_() for t in inputs]
+    reference = [wide(t).requires_grad_() for t in inputs]
+
+    def results(leaves):
+        made = function(*leaves)
+        return [made] if isinstance(made, torch.Tensor) else [t for t in made if t.requires_grad]
+
+    actual, expected = results(own), results(reference)
+    weights = [torch.randn(t.shape, dtype=t.dtype) for t in expected]
+    given = [w.to(a.dtype).to(a.device) for w, a in zip(weights, actual, strict=True)]
+    found = torch.autograd.grad(actual, own, given)
+    return list(zip(found, torch.autograd.grad(expected, reference, weights), strict=True))
+
+
+def assert_gradients(function, *inputs: torch.Tensor, factor: float = 1e3) -> None:
+    """Relative errors of gradients in the largest norm are below `factor` roundings."""
+    for actual, expected in gradients(function, *inputs):
+        error = (wide(actual) - expected).abs().max() / expected.abs().max()
+        assert error <= factor * eps(actual), f"relative error {error}"

@@ -1,0 +1,149 @@
+"""Eigenvalues and eigenvectors of symmetric and Hermitian matrices: residuals, orthogonality, LAPACK's values."""
+
+import pytest
+import torch
+
+from helpers import like_strided
+from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
+
+pytestmark = pytest.mark.validated
+dtype = dtypes()
+
+
+def hermitian(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    a = torch.randn(*shape, dtype=dtype)
+    return a + a.mH
+
+
+def with_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A Hermitian matrix with these eigenvalues."""
+    n, over = values.shape[0], torch.complex128 if dtype.is_complex else torch.float64
+    q = torch.linalg.qr(torch.randn(n, n, dtype=over))[0]
+    a = q * values.to(over) @ q.mH
+    return ((a + a.mH) / 2).to(dtype)
+
+
+def check_eigh(a: torch.Tensor, uplo: str = "L", values_alone: bool = True) -> None:
+    """A V = V diag(w), V is unitary, w ascends and is LAPACK's, to roundings of the largest value."""
+    n = a.shape[-1]
+    w, v = torch.linalg.eigh(like_strided(a), UPLO=uplo)
+    w_cpu, v_cpu = torch.linalg.eigh(a, UPLO=uplo)
+    assert (w.shape, w.dtype, w.stride()) == (w_cpu.shape, w_cpu.dtype, w_cpu.stride())
+    assert (v.shape, v.dtype, v.stride()) == (v_cpu.shape, v_cpu.dtype, v_cpu.stride())
+    if a.numel() == 0:
+        return
+    expected = torch.linalg.eigvalsh(wide(a), UPLO=uplo)
+    scale = expected.abs().amax(-1, keepdim=True)
+    w, v = wide(w), wide(v)
+    assert (w.diff(dim=-1) >= 0).all()
+    near(w, expected, scale, rounding(a, n))
+    check_orthonormal(v, rounding(a, n))
+    lower = wide(a).tril(-1) if uplo == "L" else wide(a).triu(1).mH
+    full = lower + lower.mH + torch.diag_embed(wide(a).diagonal(0, -2, -1).real).to(lower.dtype)
+    near(full @ v, v * w.unsqueeze(-2), scale.unsqueeze(-1), rounding(a, n))
+    if values_alone:
+        near(torch.linalg.eigvalsh(like_strided(a), UPLO=uplo), expected, scale, rounding(a, n))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33, 48, 64])
+def test_small(n, dtype):
+    check_eigh(hermitian(n, n, dtype=dtype))
+    check_eigh(hermitian(3, n, n, dtype=dtype), "U")
+
+
+@pytest.mark.parametrize("n", [77, 100, 150])
+def test_blocks(n, dtype):
+    check_eigh(hermitian(n, n, dtype=dtype))
+
+
+@pytest.mark.parametrize("n", [200, 300, 512])
+def test_large(n):
+    check_eigh(hermitian(n, n, dtype=torch.float32), values_alone=n < 300)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_many_tiny_matrices(n):
+    check_eigh(hermitian(66_001, n, n, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("n", [4, 24, 70])
+def test_spectra(n, dtype):
+    eps = torch.finfo(dtype).eps
+    for values in (
+        torch.logspace(0, -12, n),
+        torch.linspace(-1, 1, n).sign(),
+        torch.ones(n),
+        torch.cat([torch.ones(n // 2), 1 + eps * torch.arange(n - n // 2)]),
+        torch.cat([torch.zeros(n - 2), torch.tensor([-3.0, 5])]),
+        torch.logspace(0, -6, n) * 1e20,
+        torch.logspace(0, -6, n) * 1e-25,
+    ):
+        check_eigh(with_values(values.double(), dtype))
+
+
+def test_special_matrices(dtype):
+    for n in (3, 20, 90):
+        zero = torch.zeros(n, n, dtype=dtype)
+        diagonal = torch.diag(torch.randn(n)).to(dtype)
+        for a in (zero, diagonal, torch.ones(n, n, dtype=dtype), torch.eye(n, dtype=dtype)):
+            check_eigh(a)
+        w, v = torch.linalg.eigh(diagonal.to("aule"))  # nothing is rotated
+        assert torch.equal(v.cpu().abs().amax(-1), torch.ones(n, dtype=w.dtype))
+
+
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_one_triangle_is_read(uplo, dtype):
+    """And of the diagonal the real part."""
+    a = hermitian(2, 12, 12, dtype=dtype)
+    if dtype.is_complex:
+        a += 1j * torch.eye(12, dtype=dtype)
+    other = a.triu(1) if uplo == "L" else a.tril(-1)
+    check_eigh(a - other + torch.full_like(a, float("nan")).triu(1) if uplo == "L" else a - other, uplo)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3), (2, 0, 0)])
+def test_no_elements(shape):
+    check_eigh(torch.randn(*shape))
+
+
+def test_layouts(dtype):
+    base = hermitian(4, 20, 20, dtype=dtype)
+    check_eigh(base.mT)
+    check_eigh(base[1:, 2:18, 2:18])
+    check_eigh(base[:, ::2, ::2])
+    check_eigh(base[0].expand(3, 20, 20))
+    check_eigh(hermitian(2, 3, 6, 6, dtype=dtype))
+
+
+def test_nan_finishes(dtype):
+    for n in (5, 40, 100):
+        a = hermitian(2, n, n, dtype=dtype)
+        a[0, 3, 3] = float("nan")
+        w, v = torch.linalg.eigh(a.to("aule"))
+        assert w.cpu()[0].isnan().any() and not w.cpu()[1].isnan().any()
+        near(w[1], torch.linalg.eigvalsh(wide(a[1])), torch.tensor(4.0 * n), rounding(a, n))
+
+
+def test_out(dtype):
+    a = hermitian(2, 9, 9, dtype=dtype).to("aule")
+    expected = torch.linalg.eigh(a)
+    fresh = tuple(torch.empty(0, dtype=t.dtype, device="aule") for t in expected)
+    poisoned = (torch.full((2, 18), 3.0, dtype=fresh[0].dtype, device="aule")[:, ::2],
+                torch.full((2, 9, 9), 3, dtype=dtype, device="aule"))  # fmt: skip
+    for outs in (fresh, poisoned):
+        torch.linalg.eigh(a, out=outs)
+        for out, wanted in zip(outs, expected):
+            assert torch.equal(out.cpu(), wanted.cpu())
+    out = torch.empty(0, dtype=fresh[0].dtype, device="aule")
+    assert torch.equal(torch.linalg.eigvalsh(a, out=out).cpu(), torch.linalg.eigvalsh(a).cpu())
+
+
+def test_gradient(dtype):
+    a = hermitian(2, 7, 7, dtype=dtype)
+    grads = []
+    for x in (a.to(wide(a).dtype), a.to("aule")):
+        x = x.requires_grad_(True)
+        w, v = torch.linalg.eigh((x + x.mH) / 2)
+        (w.cumsum(-1).sum() + v.abs().cumsum(-1).sum()).backward()
+        grads.append(x.grad)
+    near(grads[1], grads[0], grads[0].abs().amax(), 100 * rounding(a, 7))
