@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import OutOfMemoryError
 
-from torch_aule import _utils, amp, graphs, memory, random  # noqa: F401  _utils: PyTorch looks there for index helpers
+from torch_aule import _utils, amp, graphs, memory, profiler, random  # noqa: F401  _utils: PyTorch looks there for index helpers
 from torch_aule.amp import get_amp_supported_dtype
 from torch_aule.device import (
     _is_in_bad_fork,  # noqa: F401  PyTorch asks for these two by name
@@ -165,6 +165,7 @@ __all__ = [
     "memory_summary",
     "memory_usage",
     "power_draw",
+    "profiler",
     "random",
     "recommended_max_memory",
     "reset_accumulated_host_memory_stats",

@@ -8,8 +8,8 @@ namespace aule::python {
 void bind_profiler(py::module_& m) {
   runtime::register_profiler();
   runtime::register_profiler_stubs();
-  m.def("push_label", [](const std::string& name) { runtime::current_stream().push_label(name.c_str()); });
-  m.def("pop_label", [] { runtime::current_stream().pop_label(); });
+  m.def("push_label", [](const std::string& name) { runtime::push_label(name.c_str()); });
+  m.def("pop_label", &runtime::pop_label);
 }
 
 }  // namespace aule::python

@@ -170,6 +170,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     row.endTime = entry.end_ns;
     row.id = static_cast<int32_t>(entry.ids.operation);
     if (entry.what == Traced::host) {
+      row.id = -1;  // an operator's number would give this row its kernels' time, too
       row.device = libkineto::processId();
       row.resource = row.threadId = static_cast<int32_t>(entry.thread);
     } else {

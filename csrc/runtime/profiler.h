@@ -7,4 +7,8 @@ namespace aule::runtime {
 void register_profiler();
 void register_profiler_stubs();
 
+// A label around what this thread's current stream records in between, for debuggers of GPUs.
+void push_label(const char* name);
+void pop_label();
+
 }  // namespace aule::runtime

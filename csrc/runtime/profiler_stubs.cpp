@@ -34,8 +34,8 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
     rangePush(name);
     rangePop();
   }
-  void rangePush(const char* name) const override { current_stream().push_label(name); }
-  void rangePop() const override { current_stream().pop_label(); }
+  void rangePush(const char* name) const override { push_label(name); }
+  void rangePop() const override { pop_label(); }
   bool enabled() const override { return true; }
   void onEachDevice(std::function<void(int)> op) const override {
     for (int i = 0; i < device_count(); ++i) op(i);
@@ -44,6 +44,9 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
 };
 
 }  // namespace
+
+void push_label(const char* name) { current_stream().push_label(name); }
+void pop_label() { current_stream().pop_label(); }
 
 void register_profiler_stubs() {
   static Stubs stubs;
