@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, relative_error
+from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, needs_shader_compiler, relative_error
 
 pytestmark = pytest.mark.validated
 
@@ -153,6 +153,19 @@ def test_mixture_of_experts(device):
 
 def test_tiles_in_shared_memory(device):
     check_program("grouped_products", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1", TORCH_AULE_STRICT="1")
+
+
+def test_compiled(device):
+    """Rows start where the compiler expects them. PyTorch traces bfloat16 alone."""
+    needs_shader_compiler()
+    offs = torch.tensor([10, 20, 50], dtype=torch.int32, device=device)
+    a = torch.randn(50, 32, device=device, dtype=torch.bfloat16)
+    b = torch.randn(3, 21, 32, device=device, dtype=torch.bfloat16).transpose(1, 2)  # rows of 42 bytes
+
+    def function(a, b, offs):
+        return F.silu(F.grouped_mm(a * 2, b, offs=offs))
+
+    assert torch.equal(torch.compile(function)(a, b, offs).cpu(), function(a, b, offs).cpu())
 
 
 def test_mistakes(device):

@@ -19,7 +19,7 @@ constexpr uint32_t kTile = 64, kStep = 16;  // of gemm_grouped.comp
 
 bool is_served(at::ScalarType type) { return type == at::kFloat || type == at::kHalf || type == at::kBFloat16; }
 
-// Rows start at multiples of 16 bytes, as PyTorch's do.
+// Rows start at multiples of 16 bytes, as those of PyTorch and of its compiler do.
 at::Tensor result_for(const at::Tensor& self, at::IntArrayRef sizes) {
   const int64_t line = 16 / static_cast<int64_t>(self.element_size());
   const int64_t pitch = (sizes.back() + line - 1) / line * line;
