@@ -74,6 +74,13 @@ def test_from_dense(device):
     assert "sparse_csr" in repr(csr)
     parts = (csr.crow_indices(), csr.col_indices(), csr.values())
     assert torch.equal(torch.sparse_csr_tensor(*parts, (6, 7)).to_dense().cpu(), x)
+    short = torch.sparse_csr_tensor(parts[0].int(), parts[1].int(), parts[2], (6, 7), check_invariants=True)
+    assert short.crow_indices().dtype == torch.int32 and torch.equal(short.to_dense().cpu(), x)
+    assert relative_error(short @ own.t(), x.double() @ x.double().t()) < 1e-5
+    rows = torch.ops.aten._convert_indices_from_coo_to_csr(
+        torch.tensor([0, 0, 3], dtype=torch.int32, device=device), 5, out_int32=True
+    )
+    assert rows.dtype == torch.int32 and rows.tolist() == [0, 2, 2, 2, 3, 3]
     with pytest.raises(RuntimeError, match="col_indices"):
         torch.sparse_csr_tensor(parts[0], parts[1] + 7, parts[2], (6, 7), check_invariants=True)
     with pytest.raises(RuntimeError, match="crow_indices"):

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <bit>
+#include <limits>
 
 #include "kernels_sparse.gen.h"
 #include "ops/tensor/floating.h"
@@ -30,7 +31,7 @@ bool is_zero(const at::Scalar& s) { return s.toComplexDouble() == 0.0; }
 
 at::Tensor row_begins(const at::Tensor& sorted_rows, int64_t rows) {
   const at::Tensor each = at::arange(rows + 1, sorted_rows.options().dtype(at::kLong));
-  return at::searchsorted(sorted_rows, each);
+  return at::searchsorted(sorted_rows.to(at::kLong), each);
 }
 
 // A sparse matrix by rows, as int64 indices.
@@ -153,6 +154,9 @@ at::Tensor sampled_addmm(const at::Tensor& self, const at::Tensor& mat1, const a
               op, ": expected matrices whose product has sizes ", self.sizes(), ", but got sizes ", mat1.sizes(),
               " and ", mat2.sizes());
   const DType c = check_operands(op, self, mat1, mat2);
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  TORCH_CHECK(self._nnz() < kMax && mat1.size(1) < kMax && self.size(0) < kMax && self.size(1) < kMax, op,
+              ": expected sizes below 2^31, but got ", self.sizes(), " with ", self._nnz(), " elements");
   check_walk(op, profile_of(mat1), static_cast<uint64_t>(mat1.size(1)));
   const Compressed matrix = compressed(op, self);
   at::Tensor out = at::empty(matrix.values.sizes(), matrix.values.options());
