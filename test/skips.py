@@ -12,7 +12,7 @@ REFUSED: dict[str, list[str]] = {
         "matrix_exp", "linalg.eig", "linalg.eigvals", "linalg.lstsq", "linalg.lstsq.grad_oriented",
     ],
     "sparse layouts": [
-        "sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse",
+        "sparse.mm.reduce",
     ],
     "no kernel: _scaled_mm": [
         "torch._scaled_mm",

@@ -161,6 +161,17 @@ IN_PLACE = {
     "lerp_small": lambda a, b, c: torch._foreach_lerp_(a, b, 0.1),
     "sqrt": lambda a, b, c: torch._foreach_sqrt_(c),
     "zero": lambda a, b, c: torch._foreach_zero_(a),
+    "neg": lambda a, b, c: torch._foreach_neg_(a),
+    "abs": lambda a, b, c: torch._foreach_abs_(a),
+    "sub_scalar": lambda a, b, c: torch._foreach_sub_(a, 0.75),
+    "maximum": lambda a, b, c: torch._foreach_maximum_(a, b),
+    "minimum": lambda a, b, c: torch._foreach_minimum_(a, b),
+    "maximum_scalar": lambda a, b, c: torch._foreach_maximum_(a, 0.25),
+    "minimum_scalar": lambda a, b, c: torch._foreach_minimum_(a, -0.25),
+    "clamp_min": lambda a, b, c: torch._foreach_clamp_min_(a, b),
+    "clamp_max": lambda a, b, c: torch._foreach_clamp_max_(a, b),
+    "clamp_min_scalar": lambda a, b, c: torch._foreach_clamp_min_(a, 0.25),
+    "clamp_max_scalar": lambda a, b, c: torch._foreach_clamp_max_(a, -0.25),
     "same": lambda a, b, c: torch._foreach_addcmul_(a, a, a, 2),
 }
 
@@ -182,6 +193,49 @@ def test_foreach_in_place(device, name, dtype):
     IN_PLACE[name](*wide)
     assert_close(mine, [[t.to(dtype) for t in group] for group in wide])
     assert name == "sqrt" or mine[0][4]._version > version
+
+
+FRESH = {
+    "add_scalar": lambda a, b, c: torch._foreach_add(a, 0.75),
+    "add": lambda a, b, c: torch._foreach_add(a, b, alpha=-0.5),
+    "sub": lambda a, b, c: torch._foreach_sub(a, b, alpha=2),
+    "mul_scalar": lambda a, b, c: torch._foreach_mul(a, 3),
+    "mul": lambda a, b, c: torch._foreach_mul(a, b),
+    "div_scalar": lambda a, b, c: torch._foreach_div(a, 3),
+    "div": lambda a, b, c: torch._foreach_div(a, c),
+    "addcmul": lambda a, b, c: torch._foreach_addcmul(a, b, c, 0.1),
+    "addcdiv": lambda a, b, c: torch._foreach_addcdiv(a, b, c, -0.1),
+    "lerp": lambda a, b, c: torch._foreach_lerp(a, b, 0.7),
+    "sqrt": lambda a, b, c: torch._foreach_sqrt(c),
+    "neg": lambda a, b, c: torch._foreach_neg(a),
+    "abs": lambda a, b, c: torch._foreach_abs(a),
+    "maximum": lambda a, b, c: torch._foreach_maximum(a, b),
+    "minimum": lambda a, b, c: torch._foreach_minimum(a, b),
+    "maximum_scalar": lambda a, b, c: torch._foreach_maximum(a, 0.25),
+    "minimum_scalar": lambda a, b, c: torch._foreach_minimum(a, -0.25),
+    "clamp_min": lambda a, b, c: torch._foreach_clamp_min(a, b),
+    "clamp_max": lambda a, b, c: torch._foreach_clamp_max(a, b),
+    "clamp_min_scalar": lambda a, b, c: torch._foreach_clamp_min(a, 0.25),
+    "clamp_max_scalar": lambda a, b, c: torch._foreach_clamp_max(a, -0.25),
+}
+
+
+@pytest.mark.parametrize("name", FRESH)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32])
+def test_foreach_of_new_tensors(device, name, dtype):
+    """Floats have the kernel, integers go through the loop. A NaN wins in a maximum, and operands stay."""
+    sizes = [(), (0,), (3, 5), (1025,), (2, 3, 4)] * 3
+    lists = [[random_tensor(*s, dtype=dtype) for s in sizes] for _ in range(2)]
+    lists.append([random_tensor(*s, dtype=dtype).abs() + 1 for s in sizes])
+    if dtype == torch.int32 and name in ("add", "addcdiv", "addcmul", "lerp"):
+        pytest.skip("PyTorch takes no integers with such a number")
+    if dtype.is_floating_point:
+        lists[0][3][::7], lists[1][3][::5] = float("nan"), float("nan")
+    mine = [[t.to(device) for t in group] for group in lists]
+    wide = [[t.float() if dtype in (torch.bfloat16, torch.float16) else t for t in group] for group in lists]
+    actual, expected = FRESH[name](*mine), FRESH[name](*wide)
+    assert_close(list(actual), [t.to(a.dtype) for t, a in zip(expected, actual, strict=True)])
+    assert all(torch.equal(m.cpu().nan_to_num(), e.nan_to_num()) for m, e in zip(sum(mine, []), sum(lists, [])))
 
 
 def test_foreach_of_tensors_that_share_memory(device):

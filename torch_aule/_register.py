@@ -85,7 +85,7 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
-    from torch_aule import _data_parallel, _dlpack, _printing, _sharing, backend, distributed
+    from torch_aule import _data_parallel, _dlpack, _nested, _printing, _sharing, backend, distributed
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
@@ -93,6 +93,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend()
     _data_parallel.install(NAME)
     _dlpack.install(NAME)
+    _nested.install(NAME)
     _printing.install(NAME)
     _sharing.install()
     distributed._install()

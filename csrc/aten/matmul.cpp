@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "aten/register.h"
+#include "ops/matmul/grouped.h"
 #include "ops/matmul/linear.h"
 
 namespace aule::aten {
@@ -78,6 +79,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("addmv.out", ops::addmv_out));
   m.impl(ROW("dot", ops::dot));
   m.impl(ROW("vdot", ops::vdot));
+  m.impl(ROW("_grouped_mm", ops::grouped_mm));
   m.impl(ROW("_int_mm", ops::int_mm));
   m.impl(ROW("_int_mm.out", ops::int_mm_out));
 }

@@ -189,7 +189,7 @@ void cpu_fallback(const char* name, torch::jit::Stack* stack) {
 
 void refuse_sparse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
-                              ": sparse tensors are not supported on device aule; use dense ones (to_dense()).");
+                              ": sparse tensors are not supported on device aule here; use dense ones (to_dense()).");
 }
 void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),

@@ -3,6 +3,7 @@
 // Memory bound. Neighbouring invocations take neighbouring elements.
 #pragma aule params ring
 #include "common/dtype.glsl"
+#include "common/float_bits.glsl"
 #include "common/multi_tensor.glsl"
 
 struct Params {
@@ -23,7 +24,12 @@ layout(constant_id = 2) const int Y_DTYPE = 0;  // mul_tensor: y is one number o
 
 #define FOREACH_OP(code, name) const int OP_##name = code;
 #include "optim/foreach_ops.def"
-const bool kTakesY = OP >= OP_add && OP <= OP_lerp, kTakesZ = OP == OP_addcmul || OP == OP_addcdiv;
+const bool kTakesY = OP >= OP_add && OP <= OP_lerp || OP == OP_maximum || OP == OP_minimum;
+const bool kTakesZ = OP == OP_addcmul || OP == OP_addcdiv;
+
+// A NaN wins.
+float largest(float x, float y) { return is_nan(x) || x > y ? x : y; }
+float smallest(float x, float y) { return is_nan(x) || x < y ? x : y; }
 
 void main() {
   AULE_FIND_TENSOR
@@ -48,7 +54,14 @@ void main() {
     else if (OP == OP_addcmul) x += s * y * z;
     else if (OP == OP_addcdiv) x += s * (y / z);
     else if (OP == OP_lerp) x = abs(s) < 0.5 ? x + s * (y - x) : y - (y - x) * (1.0 - s);
-    else x = sqrt(x);
+    else if (OP == OP_sqrt) x = sqrt(x);
+    else if (OP == OP_neg) x = -x;
+    else if (OP == OP_abs) x = abs(x);
+    else if (OP == OP_maximum) x = largest(x, y);
+    else if (OP == OP_minimum) x = smallest(x, y);
+    else if (OP == OP_maximum_scalar) x = largest(x, s);
+    else if (OP == OP_minimum_scalar) x = smallest(x, s);
+    else x = 0.0;
     store_float(at_dst, i, DTYPE, x);
   }
 }

@@ -1,7 +1,8 @@
-"""Attention over jagged tensors, with gradients and without: prints the errors."""
+"""Attention over jagged tensors by PyTorch's math path, with gradients and without: prints the errors."""
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import torch_aule  # noqa: F401
 
@@ -15,7 +16,8 @@ def jagged(requires_grad):
 for requires_grad in (True, False):
     q, k, v = (jagged(requires_grad) for _ in range(3))
     try:
-        F.scaled_dot_product_attention(q, k, v)
+        with sdpa_kernel(SDPBackend.MATH):  # which makes nested tensors of the strided layout
+            F.scaled_dot_product_attention(q, k, v)
     except (NotImplementedError, RuntimeError) as error:
         print(type(error).__name__, error)
     else:

@@ -1,13 +1,20 @@
 #include "ops/optim/foreach.h"
 
+#include <ATen/ops/_foreach_abs_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_add_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_addcdiv_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_addcmul_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_clamp_max_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_clamp_min_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_div_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_lerp_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_maximum_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_minimum_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_mul_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_neg_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_sqrt_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_sub_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/_foreach_zero_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -182,16 +189,88 @@ void foreach_addcdiv_scalar_list_(TensorList self, TensorList tensor1, TensorLis
 void foreach_lerp_scalar_(TensorList self, TensorList tensors1, const Scalar& weight) {
   if (!in_place(Each::lerp, self, {tensors1}, weight)) slow::_foreach_lerp_(self, tensors1, weight);
 }
-void foreach_sqrt_(TensorList self) {
-  if (!in_place(Each::sqrt, self, {}, {})) slow::_foreach_sqrt_(self);
+#define FOREACH_UNARY(name)                                                  \
+  void foreach_##name##_(TensorList self) {                                  \
+    if (!in_place(Each::name, self, {}, {})) slow::_foreach_##name##_(self); \
+  }                                                                          \
+  std::vector<Tensor> foreach_##name(TensorList self) {                      \
+    std::vector<Tensor> out = fresh(Each::name, self, {}, {});               \
+    return out.empty() ? slow::_foreach_##name(self) : out;                  \
+  }
+FOREACH_UNARY(abs)
+FOREACH_UNARY(neg)
+FOREACH_UNARY(sqrt)
+FOREACH_UNARY(zero)
+#undef FOREACH_UNARY
+
+// `name` by PyTorch, `each` by the kernel.
+#define FOREACH_EXTREME(name, each)                                                               \
+  void foreach_##name##_list_(TensorList self, TensorList other) {                                \
+    if (!in_place(Each::each, self, {other}, {})) slow::_foreach_##name##_(self, other);          \
+  }                                                                                               \
+  std::vector<Tensor> foreach_##name##_list(TensorList self, TensorList other) {                  \
+    std::vector<Tensor> out = fresh(Each::each, self, {other}, {});                               \
+    return out.empty() ? slow::_foreach_##name(self, other) : out;                                \
+  }                                                                                               \
+  void foreach_##name##_scalar_(TensorList self, const Scalar& scalar) {                          \
+    if (!in_place(Each::each##_scalar, self, {}, scalar)) slow::_foreach_##name##_(self, scalar); \
+  }                                                                                               \
+  std::vector<Tensor> foreach_##name##_scalar(TensorList self, const Scalar& scalar) {            \
+    std::vector<Tensor> out = fresh(Each::each##_scalar, self, {}, scalar);                       \
+    return out.empty() ? slow::_foreach_##name(self, scalar) : out;                               \
+  }
+FOREACH_EXTREME(clamp_max, minimum)
+FOREACH_EXTREME(clamp_min, maximum)
+FOREACH_EXTREME(maximum, maximum)
+FOREACH_EXTREME(minimum, minimum)
+#undef FOREACH_EXTREME
+
+void foreach_sub_scalar_(TensorList self, const Scalar& scalar) {
+  if (scalar.isComplex() || !in_place(Each::add_scalar, self, {}, Scalar(-scalar.toDouble())))
+    slow::_foreach_sub_(self, scalar);
+}
+std::vector<Tensor> foreach_add_scalar(TensorList self, const Scalar& scalar) {
+  std::vector<Tensor> out = fresh(Each::add_scalar, self, {}, scalar);
+  return out.empty() ? slow::_foreach_add(self, scalar) : out;
 }
 std::vector<Tensor> foreach_add_list(TensorList self, TensorList other, const Scalar& alpha) {
   std::vector<Tensor> out = fresh(Each::add, self, {other}, alpha);
   return out.empty() ? slow::_foreach_add(self, other, alpha) : out;
 }
-std::vector<Tensor> foreach_sqrt(TensorList self) {
-  std::vector<Tensor> out = fresh(Each::sqrt, self, {}, {});
-  return out.empty() ? slow::_foreach_sqrt(self) : out;
+std::vector<Tensor> foreach_sub_list(TensorList self, TensorList other, const Scalar& alpha) {
+  std::vector<Tensor> out;
+  if (!alpha.isComplex()) out = fresh(Each::add, self, {other}, Scalar(-alpha.toDouble()));
+  return out.empty() ? slow::_foreach_sub(self, other, alpha) : out;
+}
+std::vector<Tensor> foreach_mul_scalar(TensorList self, const Scalar& scalar) {
+  std::vector<Tensor> out = fresh(Each::mul_scalar, self, {}, scalar);
+  return out.empty() ? slow::_foreach_mul(self, scalar) : out;
+}
+std::vector<Tensor> foreach_mul_list(TensorList self, TensorList other) {
+  std::vector<Tensor> out = fresh(Each::mul, self, {other}, {});
+  return out.empty() ? slow::_foreach_mul(self, other) : out;
+}
+std::vector<Tensor> foreach_div_scalar(TensorList self, const Scalar& scalar) {
+  std::vector<Tensor> out = fresh(Each::div_scalar, self, {}, scalar);
+  return out.empty() ? slow::_foreach_div(self, scalar) : out;
+}
+std::vector<Tensor> foreach_div_list(TensorList self, TensorList other) {
+  std::vector<Tensor> out = fresh(Each::div, self, {other}, {});
+  return out.empty() ? slow::_foreach_div(self, other) : out;
+}
+std::vector<Tensor> foreach_addcmul_scalar(TensorList self, TensorList tensor1, TensorList tensor2,
+                                           const Scalar& value) {
+  std::vector<Tensor> out = fresh(Each::addcmul, self, {tensor1, tensor2}, value);
+  return out.empty() ? slow::_foreach_addcmul(self, tensor1, tensor2, value) : out;
+}
+std::vector<Tensor> foreach_addcdiv_scalar(TensorList self, TensorList tensor1, TensorList tensor2,
+                                           const Scalar& value) {
+  std::vector<Tensor> out = fresh(Each::addcdiv, self, {tensor1, tensor2}, value);
+  return out.empty() ? slow::_foreach_addcdiv(self, tensor1, tensor2, value) : out;
+}
+std::vector<Tensor> foreach_lerp_scalar(TensorList self, TensorList tensors1, const Scalar& weight) {
+  std::vector<Tensor> out = fresh(Each::lerp, self, {tensors1}, weight);
+  return out.empty() ? slow::_foreach_lerp(self, tensors1, weight) : out;
 }
 
 }  // namespace aule::ops
