@@ -3,6 +3,8 @@
 import torch
 import torch.nn.functional as F
 
+import torch_aule  # noqa: F401
+
 torch.manual_seed(7)
 calls = [
     lambda x: F.avg_pool2d(x, (70, 3), (3, 2), (7, 1)),
