@@ -113,6 +113,7 @@ def test_functions_of_unsigned_integers(device, dtype):
     assert_close(torch.special.xlog1py(ours, other), torch.special.xlog1py(x, y))
     assert_close(ours.eq(other), x.eq(y))
     assert_close(ours.t().ne(other.t()), x.t().ne(y.t()))
+    assert_close(torch.special.ndtr(ours), torch.special.ndtr(x))
     if dtype != torch.uint64:
         assert_close(ours == 3, x == 3)
     large = torch.tensor([-1, 5, -(2**63)]).to(UNSIGNED[dtype]).view(dtype)
@@ -166,7 +167,6 @@ def test_scaled_products_beside_the_cpu(device):
         torch.testing.assert_close(actual.cpu().float(), expected.float(), rtol=0.26, atol=2**-9)
         assert (actual.cpu().float() != expected.float()).float().mean() < 0.02
 
-
     three = {"scale_result": torch.tensor(3.0), "out_dtype": torch.float32}
     expected = torch._scaled_mm(a, b, one, two, **three)
     assert_close(torch._scaled_mm(*(to_device(t) for t in (a, b, one, two)), **to_device(three)), expected, atol=1e-4)
@@ -194,3 +194,20 @@ def test_refusals(device):
         torch._scaled_mm(a.float(), a.float(), one, one)
     with pytest.raises((RuntimeError, NotImplementedError)):
         F.relu(a)
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED, ids=str)
+def test_order_of_unsigned_integers(device, dtype):
+    """Numbers on both sides of the signed integers' largest."""
+    bits = torch.randint(torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max, (5, 67))
+    x = (bits | 1).to(UNSIGNED[dtype]).view(dtype)
+    for t, dim, descending in ((x, 1, False), (x.t(), 0, True), (x[1:, ::3], 1, True)):
+        expected = torch.sort(t, dim=dim, descending=descending)
+        actual = torch.sort(to_device(t), dim=dim, descending=descending)
+        is_same(actual.values, expected.values)
+        is_same(to_device(t).gather(dim, actual.indices), expected.values)
+    few = (bits % 7 - 3).to(UNSIGNED[dtype]).view(dtype)
+    for t in (few, few.t(), few[:0]):
+        expected = torch.unique(t, return_inverse=True, return_counts=True)
+        for a, e in zip(torch.unique(to_device(t), return_inverse=True, return_counts=True), expected, strict=True):
+            is_same(a, e)

@@ -19,6 +19,7 @@ namespace {
 // True if a kernel that computes on `common` may load `from`: its load then gives the same value as a cast.
 bool loads_as(c10::ScalarType from, c10::ScalarType common) {
   if (from == common || from == at::kBool) return true;
+  if (is_wide_unsigned(from)) return false;
   if (c10::isComplexType(from) && !c10::isComplexType(common)) return false;
   if (common == at::kComplexDouble) return true;
   if (common == at::kComplexFloat) return from != at::kDouble && from != at::kComplexDouble;
