@@ -14,12 +14,6 @@ REFUSED: dict[str, list[str]] = {
     "sparse layouts": [
         "sparse.mm.reduce",
     ],
-    "no kernel: _scaled_mm": [
-        "torch._scaled_mm",
-    ],
-    "no kernel: _scaled_mm_v2": [
-        "torch._scaled_mm_v2",
-    ],
 }
 
 # Entries whose kernels decline some of the database's arguments with a clear error: cause -> entries.

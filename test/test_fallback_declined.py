@@ -25,16 +25,14 @@ ALWAYS = {
     "uint16 sum": (torch.uint16, lambda x: x.sum(0) + x.prod()),
     "uint16 cumprod of a view": (torch.uint16, lambda x: x.t().cumprod(0)),
     "eigvals": (torch.float32, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mT).real.sort()[0]),
-    "uint16": (torch.uint16, lambda x: x.float().lt(3)),
-    "uint16 ones": (torch.uint16, lambda x: torch.special.entr(x)),
-    "uint32 unique": (torch.uint32, lambda x: torch.unique(x)),
-    "float8": (torch.float8_e4m3fn, lambda x: x.float() * 2),
-    "conv int64": (torch.int64, lambda x: F.conv1d(x[None], x[:, None, :3], groups=4)),
-    "pool float64": (torch.float64, lambda x: F.avg_pool1d(x[None], 2)),
-    "resample float64": (torch.float64, lambda x: F.interpolate(x[None], scale_factor=2)),
+    "uint32 and": (torch.uint32, lambda x: x & x.t().contiguous().t()),
+    "resample uint8": (torch.uint8, lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bilinear")),
 }
-# complex128 has arithmetic where the device has float64.
+# float64 and complex128 have arithmetic where the device has float64.
 WITHOUT_FLOAT64 = {
+    "pool float64": (torch.float64, lambda x: F.avg_pool1d(x[None], 2)),
+    "max_pool float64": (torch.float64, lambda x: F.max_pool1d(x[None], 2)),
+    "resample float64": (torch.float64, lambda x: F.interpolate(x[None], scale_factor=2)),
     "mul": (torch.complex128, lambda x: x * x),
     "scalar": (torch.complex128, lambda x: (x + 1j) * 2 - 1),
     "in place": (torch.complex128, lambda x: x.clone().mul_(x).add_(1).div_(2j)),
@@ -69,7 +67,7 @@ def values(dtype):
     if dtype.is_floating_point and dtype.itemsize == 1 or dtype in (torch.uint16, torch.uint32):
         return torch.arange(24).reshape(4, 6).remainder(7).to(dtype)
     if not (dtype.is_floating_point or dtype.is_complex):
-        return torch.randint(-9, 10, (4, 6), dtype=dtype)
+        return torch.randint(-9 if dtype.is_signed else 0, 10, (4, 6), dtype=dtype)
     return torch.randn(4, 6, dtype=dtype)
 
 

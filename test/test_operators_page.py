@@ -61,6 +61,12 @@ def lstm(x):
     return torch._VF.lstm(x(3, 2, 8), state, [x(16, 8), x(16, 4), x(16), x(16)], True, 1, 0.0, False, False, False)[0]
 
 
+def interpolated(x):
+    if made_of_reals(x):
+        return F.interpolate(x(1, 4, 8, 8), scale_factor=2.0, mode="bilinear")
+    return F.interpolate(x(1, 4, 8, 8).to(torch.uint8), scale_factor=2.0)  # of whole numbers the CPU has bytes
+
+
 def step(x, form):
     parameter = torch.nn.Parameter(x(4, 16).detach())
     parameter.grad = x(4, 16).detach()
@@ -85,7 +91,7 @@ CALLS = {
     "pooling, resampling": [
         lambda x: F.max_pool2d(x(1, 4, 8, 8), 2),
         lambda x: F.avg_pool2d(x(1, 4, 8, 8), 2),
-        lambda x: F.interpolate(x(1, 4, 8, 8), scale_factor=2.0, mode="bilinear"),
+        interpolated,
     ],
     "normalisation, softmax": [
         lambda x: F.layer_norm(x(4, 16), (16,), x(16), x(16)),
@@ -152,6 +158,8 @@ WHOLE = (torch.float32, torch.float64, torch.int64, torch.complex64)  # dtypes t
 # Families that PyTorch itself refuses for a dtype of a column that otherwise works, or asks for in other words.
 REFUSED = {
     ("matrix products", torch.bool),
+    ("convolutions", torch.bool),
+    ("pooling, resampling", torch.bool),
     *(("Fourier transforms", dtype) for dtype in FLOATS[1:]),
     *(("Cholesky, LU, LDL, linear systems", dtype) for dtype in FLOATS[1:]),
     *((ORTHOGONAL, dtype) for dtype in FLOATS[1:]),

@@ -47,7 +47,9 @@ OTHER_DTYPES = {
     torch.int32: "add bitwise_xor cat div.floor_rounding maximum minimum mul pow sign sum where",
     torch.uint8: "add bitwise_not cat eq gt mul sum where",
     torch.bool: "all any bitwise_or cat eq logical_and logical_not masked_select nonzero sum where",
-    torch.float64: "add exp linalg.inv linalg.lu_factor linalg.solve matmul mul softmax sum",
+    torch.float64: """add atan2 exp hypot linalg.inv linalg.lu_factor linalg.solve matmul mul nextafter
+        nn.functional.adaptive_avg_pool2d nn.functional.adaptive_max_pool2d nn.functional.avg_pool3d
+        nn.functional.interpolate.bicubic nn.functional.max_pool2d softmax sum""",
     torch.complex64: """abs acosh add addcmul angle atan cat complex cumprod cumsum div.no_rounding_mode eq exp gather
         index_add lerp linalg.cholesky linalg.det linalg.inv linalg.lu linalg.solve linalg.solve_triangular
         linalg.vector_norm log masked_fill mean mul ne nn.functional.conv2d pow prod reciprocal scatter

@@ -2,6 +2,7 @@
 resident_forward, resident_backward, gemm_simt_splits."""
 
 import copy
+import functools
 import random
 
 import pytest
@@ -18,11 +19,11 @@ KINDS = {
     "relu": (nn.RNN, {"nonlinearity": "relu"}),
 }
 # More than one operation of the table's tolerance: a chain of as many as there are steps.
-TOLERANCES = {dtype: 3 * tolerance for dtype, tolerance in RELATIVE_TOLERANCES.items()}
+TOLERANCES = {dtype: 3 * tolerance for dtype, tolerance in RELATIVE_TOLERANCES.items()} | {torch.float64: 1e-13}
 
 
 def is_rounded_relu(kind, dtype):
-    return kind == "relu" and dtype != torch.float32
+    return kind == "relu" and dtype in (torch.float16, torch.bfloat16)
 
 
 def pair(kind, *sizes, dtype=torch.float32, **options):
@@ -105,6 +106,25 @@ def test_against_float64(kind, options, dtype):
     batch = 6 if options.get("batch_first") else 3
     check(kind, x, states(kind, own, batch, dtype), own, reference, dtype)
     check(kind, x, None, own, reference, dtype)
+
+
+@pytest.mark.validated
+@pytest.mark.parametrize("kind", KINDS)
+def test_float64(kind):
+    """Batches and sizes that fill no workgroup, packed and not, both ways, and a projection."""
+    if not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+    for options in ({}, {"bidirectional": True, "num_layers": 2}, {"proj_size": 3}):
+        if "proj_size" in options and kind != "lstm":
+            continue
+        own, reference = pair(kind, 5, 7, dtype=torch.float64, **options)
+        x = torch.randn(6, 3, 5, dtype=torch.float64)
+        check(kind, x, states(kind, own, 3, torch.float64), own, reference, torch.float64)
+        pack = functools.partial(pack_padded_sequence, lengths=[6, 4, 1])
+        check(kind, x, states(kind, own, 3, torch.float64), own, reference, torch.float64, pack)
+    small = torch.linspace(-0.11, 0.11, 1000, dtype=torch.float64).view(1, -1, 1)  # tanh between its two formulas
+    own, reference = pair("tanh", 1, 1, dtype=torch.float64, bias=False)
+    check("tanh", small, None, own, reference, torch.float64)
 
 
 @pytest.mark.validated

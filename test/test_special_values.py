@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, to_device
+from helpers import assert_close, like_strided, to_device
 from test_pointwise import UNARY, op
 
 BITS = {
@@ -237,6 +237,30 @@ def test_deviation_of_large_numbers(device, dtype):
             assert z.var().cpu().isnan()
     small = torch.randn(9000, dtype=dtype) * torch.finfo(dtype).max ** 0.4
     assert_close(small.to(device).std().cpu(), small.std(), rtol=2e-5)
+
+
+def test_pairs_of_float64(device):
+    """atan2, hypot and nextafter over all pairs of special and random numbers."""
+    if not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+    some = [0.0, -0.0, 1.0, -1.0, 5e-324, 2.3e-308, 1e-200, 1e200, 1.7e308, math.inf, math.nan, 0.3, -0.999999]
+    x = torch.tensor([*some, *(-s for s in some), *torch.randn(40, dtype=torch.float64).tolist()], dtype=torch.float64)
+    x, y = x[:, None].expand(-1, x.numel()), x[None].expand(x.numel(), -1)
+    for function in (torch.atan2, torch.hypot, torch.nextafter):
+        expected, actual = function(x, y), function(like_strided(x), like_strided(y)).cpu()
+        if function is torch.nextafter:
+            assert_bits_equal(actual, expected)
+        torch.testing.assert_close(actual, expected, rtol=4e-15, atol=1e-323, equal_nan=True)
+        assert torch.equal(actual.signbit() | actual.isnan(), expected.signbit() | expected.isnan())
+        one = torch.tensor(0.7)  # a float32 that promotes
+        torch.testing.assert_close(function(x.to(device), one).cpu(), function(x, one), rtol=4e-15, atol=1e-323,
+                                   equal_nan=True)  # fmt: skip
+    for function in (torch.atan2, torch.hypot):
+        leaves = [torch.randn(7, 5, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+        ours = [t.detach().to(device).requires_grad_() for t in leaves]
+        for a, e in zip(torch.autograd.grad(function(*ours).sum(), ours), torch.autograd.grad(function(*leaves).sum(),
+                                                                                             leaves)):  # fmt: skip
+            torch.testing.assert_close(a.cpu(), e, rtol=1e-13, atol=1e-13)
 
 
 @in_both_forms

@@ -12,6 +12,7 @@
 #include "aten/register.h"
 #include "ops/matmul/grouped.h"
 #include "ops/matmul/linear.h"
+#include "ops/matmul/scaled_mm.h"
 
 namespace aule::aten {
 namespace {
@@ -80,6 +81,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("dot", ops::dot));
   m.impl(ROW("vdot", ops::vdot));
   m.impl(ROW("_grouped_mm", ops::grouped_mm));
+  m.impl(ROW("_scaled_mm", ops::scaled_mm));
+  m.impl(ROW("_scaled_mm.out", ops::scaled_mm_out));
+  m.impl(ROW("_scaled_mm_v2", ops::scaled_mm_v2));
+  m.impl(ROW("_scaled_mm_v2.out", ops::scaled_mm_v2_out));
   m.impl(ROW("_int_mm", ops::int_mm));
   m.impl(ROW("_int_mm.out", ops::int_mm_out));
 }

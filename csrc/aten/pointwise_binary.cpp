@@ -2,12 +2,11 @@
 #include "aten/pointwise_register.h"
 #include "ops/pointwise/binary.h"
 
-#define BINARY_FLOAT(id, name, forms, ...) AULE_ENTRY_##forms(Binary, ops::binary_entry::name, name)
-#define BINARY_REAL BINARY_FLOAT
-#define BINARY_ANY BINARY_FLOAT
-#define BINARY_INT BINARY_FLOAT
-#define BINARY_TEST BINARY_FLOAT
-#define BINARY_SPECIAL BINARY_FLOAT
+#define BINARY_REAL(id, name, forms, ...) AULE_ENTRY_##forms(Binary, ops::binary_entry::name, name)
+#define BINARY_ANY BINARY_REAL
+#define BINARY_INT BINARY_REAL
+#define BINARY_TEST BINARY_REAL
+#define BINARY_SPECIAL BINARY_REAL
 
 namespace aule::aten {
 

@@ -1,4 +1,6 @@
 #pragma aule axis DIRECTION forward backward
+#pragma aule axis C float double int64_t
+#pragma aule feature float64 if C=double
 // Average pooling, fixed or adaptive windows.
 //   forward:  out[n, o] = sum over window(o) of in[n, i] / count(o)
 //   backward: grad_in[n, i] = sum of grad_out[n, o] / count(o) over the windows that hold i: gathered, so no atomics
@@ -6,6 +8,7 @@
 // Layout: planes (batch x channel) of contiguous D x H x W.
 layout(local_size_x = 64) in;
 #include "window.glsl"
+#include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ADAPTIVE = false;
 layout(constant_id = 2) const bool COUNT_PAD = true;
@@ -46,12 +49,12 @@ void main() {
   count *= window(2, o % p.out_size[2], b[2], e[2]);
   if (p.divisor != 0) count = p.divisor;
   uint64_t base = plane * uint64_t(in_plane);
-  float sum = 0.0;
+  REAL sum = REAL(0);
   for (int z = b[0]; z < e[0]; ++z)
     for (int y = b[1]; y < e[1]; ++y)
-      for (int x = b[2]; x < e[2]; ++x) sum += load_float(p.in_,
+      for (int x = b[2]; x < e[2]; ++x) sum += LOAD(p.in_,
           base + uint64_t((z * p.in_size[1] + y) * p.in_size[2] + x), DTYPE);
-  store_float(p.out_, id, DTYPE, sum / float(count));
+  STORE(p.out_, id, DTYPE, sum / REAL(count));
 #else
   uint64_t plane = id / uint64_t(in_plane);
   int i = int(id - plane * uint64_t(in_plane));
@@ -68,7 +71,7 @@ void main() {
     }
   }
   uint64_t base = plane * uint64_t(out_plane);
-  float sum = 0.0;
+  REAL sum = REAL(0);
   for (int z = first[0]; z < last[0]; ++z) {
     int b0, e0, n0 = window(0, z, b0, e0);
     if (at[0] < b0 || at[0] >= e0) continue;
@@ -79,10 +82,10 @@ void main() {
         int b2, e2, n2 = window(2, x, b2, e2);
         if (at[2] < b2 || at[2] >= e2) continue;
         int count = p.divisor != 0 ? p.divisor : n0 * n1 * n2;
-        sum += load_float(p.in_, base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DTYPE) / float(count);
+        sum += LOAD(p.in_, base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x), DTYPE) / REAL(count);
       }
     }
   }
-  store_float(p.out_, id, DTYPE, sum);
+  STORE(p.out_, id, DTYPE, sum);
 #endif
 }

@@ -1,4 +1,7 @@
 #pragma aule axis DIRECTION forward backward
+#pragma aule axis C float double int64_t
+#pragma aule skip DIRECTION=backward C=int64_t
+#pragma aule feature float64 if C=double
 // Max pooling, fixed or adaptive windows, with the index of the maximum inside the plane (d*H*W + h*W + w).
 //   forward:  out[n, o] = max over window(o) of in[n, i]; the first maximum wins, NaN wins over all (as on the CPU)
 //   backward: grad_in[n, i] = sum of grad_out[n, o] over the windows whose recorded index is i: gathered, so no atomics
@@ -6,6 +9,8 @@
 // element.
 layout(local_size_x = 64) in;
 #include "window.glsl"
+#include "common/float_bits.glsl"
+#include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ADAPTIVE = false;
 struct Params {
@@ -38,19 +43,23 @@ void main() {
     }
   }
   uint64_t base = plane * uint64_t(in_plane);
-  float best = uintBitsToFloat(0xff800000u);
+#ifdef C_int64_t
+  REAL best = int64_t(1) << 63;
+#else
+  REAL best = REAL(-AULE_INF);
+#endif
   int best_at = (begin[0] * p.in_size[1] + begin[1]) * p.in_size[2] + begin[2];
   for (int z = begin[0]; z < end[0]; z += step_[0])
     for (int y = begin[1]; y < end[1]; y += step_[1])
       for (int x = begin[2]; x < end[2]; x += step_[2]) {
         int i = (z * p.in_size[1] + y) * p.in_size[2] + x;
-        float v = load_float(p.in_, base + uint64_t(i), DTYPE);
-        if (v > best || isnan(v)) {
+        REAL v = LOAD(p.in_, base + uint64_t(i), DTYPE);
+        if (v > best || is_nan(v)) {
           best = v;
           best_at = i;
         }
       }
-  store_float(p.out_, id, DTYPE, best);
+  STORE(p.out_, id, DTYPE, best);
   if (p.indices != uint64_t(0)) I64Ref(p.indices + id * 8).v = int64_t(best_at);
 }
 #else
@@ -77,13 +86,13 @@ void main() {
     }
   }
   uint64_t base = plane * uint64_t(out_plane);
-  float sum = 0.0;
+  REAL sum = REAL(0);
   for (int z = first[0]; z < last[0]; ++z)
     for (int y = first[1]; y < last[1]; ++y)
       for (int x = first[2]; x < last[2]; ++x) {
         uint64_t o = base + uint64_t((z * p.out_size[1] + y) * p.out_size[2] + x);
-        if (int(I64Ref(p.indices + o * 8).v) == i) sum += load_float(p.in_, o, DTYPE);
+        if (int(I64Ref(p.indices + o * 8).v) == i) sum += LOAD(p.in_, o, DTYPE);
       }
-  store_float(p.out_, id, DTYPE, sum);
+  STORE(p.out_, id, DTYPE, sum);
 }
 #endif

@@ -1,17 +1,16 @@
 #pragma aule axis DIRECTION im2col col2im
-#pragma aule axis C float double
+#pragma aule axis C float double int64_t
 #pragma aule skip DIRECTION=im2col C=double
+#pragma aule skip DIRECTION=im2col C=int64_t
 #pragma aule feature float64 if C=double
 // Convolution windows as matrix columns, in 3-D (1-D and 2-D have extents of 1 in front):
 //   im2col: columns[n, (c, kz, ky, kx), (oz, oy, ox)] = image[n, c, o * stride - pad + k * dilation], 0 outside
 //   col2im: image[n, c, i] = sum of the columns' entries that im2col would have read from it: gathered, so no atomics
 // Image and columns are contiguous. One invocation per element of the result; lanes run along the innermost axis.
-#ifdef C_double
-#define AULE_DOUBLE
-#endif
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
+#include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;  // im2col: a RAW code (bits move); col2im: the dtype
 struct Params {
   uint64_t image, columns;
@@ -44,7 +43,7 @@ void main() {
   uint64_t plane = id / plane_size;
   int i = int(id - plane * plane_size);
   int at[3] = int[3](i / (p.size[1] * p.size[2]), (i / p.size[2]) % p.size[1], i % p.size[2]);
-  C sum = C(0);
+  REAL sum = REAL(0);
   for (int kz = 0; kz < p.kernel[0]; ++kz) {
     int tz = at[0] + p.pad[0] - kz * p.dilation[0];
     if (tz < 0 || tz % p.stride[0] != 0 || tz / p.stride[0] >= p.out_size[0]) continue;
@@ -56,18 +55,10 @@ void main() {
         if (tx < 0 || tx % p.stride[2] != 0 || tx / p.stride[2] >= p.out_size[2]) continue;
         uint64_t row = plane * uint64_t(taps) + uint64_t((kz * p.kernel[1] + ky) * p.kernel[2] + kx);
         uint64_t o = uint64_t((tz / p.stride[0] * p.out_size[1] + ty / p.stride[1]) * p.out_size[2] + tx / p.stride[2]);
-#ifdef C_double
-        sum += load_double(p.columns, row * positions + o, DTYPE);
-#else
-        sum += load_float(p.columns, row * positions + o, DTYPE);
-#endif
+        sum += LOAD(p.columns, row * positions + o, DTYPE);
       }
     }
   }
-#ifdef C_double
-  store_double(p.image, id, DTYPE, sum);
-#else
-  store_float(p.image, id, DTYPE, sum);
-#endif
+  STORE(p.image, id, DTYPE, sum);
 #endif
 }

@@ -1,8 +1,12 @@
 // x *= inv_scale over many dense tensors at once; found_inf = 1 where any x is infinite or not a number.
 // All writers of found_inf store the same 1, so the race is harmless.
 #pragma aule params ring
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 #include "common/dtype.glsl"
+#include "common/float_bits.glsl"
 #include "common/multi_tensor.glsl"
+#include "common/real.glsl"
 
 struct Params {
   uint64_t data[TENSORS];
@@ -21,9 +25,9 @@ void main() {
   float s = F32Ref(p.inv_scale).v;
   bool bad = false;
   for (uint k = begin; k < end; k += LOCAL) {
-    float x = load_float(p.data[t], uint64_t(k), DTYPE);
-    bad = bad || (floatBitsToUint(x) & 0x7f800000u) == 0x7f800000u;
-    store_float(p.data[t], uint64_t(k), DTYPE, s == 1.0 ? x : x * s);
+    REAL x = LOAD(p.data[t], uint64_t(k), DTYPE);
+    bad = bad || !is_finite(x);
+    STORE(p.data[t], uint64_t(k), DTYPE, s == 1.0 ? x : x * s);
   }
   if (bad) F32Ref(p.found_inf).v = 1.0;
 }

@@ -4,7 +4,10 @@
 //   w -= lr * g
 // Nothing is written if found_inf is not 0.
 #pragma aule params ring
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 #include "common/dtype.glsl"
+#include "common/real.glsl"
 #include "common/multi_tensor.glsl"
 
 struct Params {
@@ -14,10 +17,11 @@ struct Params {
   uint64_t lr_address;     // 0: lr below
   uint64_t grad_scale;     // 0: none
   uint64_t found_inf;      // 0: none
-  float lr;
-  float momentum;
-  float one_minus_dampening;
-  float weight_decay;
+  // Of REAL numbers:
+  uint64_t lr;
+  uint64_t momentum;
+  uint64_t one_minus_dampening;
+  uint64_t weight_decay;
   uint elems[TENSORS];
   uint first_group[TENSORS];
   uint tensors;
@@ -37,25 +41,28 @@ layout(constant_id = 8) const bool UNSCALE = false;
 void main() {
   AULE_FIND_TENSOR
   float found_inf = F32Ref(readable(p.found_inf)).v;
-  float lr_value = load_float(readable(p.lr_address), uint64_t(0), LR_DTYPE);
+  REAL lr_value = LOAD(readable(p.lr_address), uint64_t(0), LR_DTYPE);
   if (p.found_inf != uint64_t(0) && found_inf != 0.0) return;
-  float lr = p.lr_address != uint64_t(0) ? lr_value : p.lr;
-  float scale = UNSCALE ? F32Ref(p.grad_scale).v : 1.0;
+  REAL lr = p.lr_address != uint64_t(0) ? lr_value : REAL_OF_BITS(p.lr);
+  const REAL momentum = REAL_OF_BITS(p.momentum);
+  REAL scale = UNSCALE ? REAL(F32Ref(p.grad_scale).v) : REAL(1);
   for (uint k = begin; k < end; k += LOCAL) {
     uint64_t i = uint64_t(k);
-    float w = load_float(p.param[t], i, PARAM_DTYPE);
-    float g = load_float(p.grad[t], i, GRAD_DTYPE);
+    REAL w = LOAD(p.param[t], i, PARAM_DTYPE);
+    REAL g = LOAD(p.grad[t], i, GRAD_DTYPE);
     if (UNSCALE) {
       g /= scale;
-      store_float(p.grad[t], i, GRAD_DTYPE, g);
+      STORE(p.grad[t], i, GRAD_DTYPE, g);
     }
     if (MAXIMIZE) g = -g;
-    g += p.weight_decay * w;
+    g += REAL_OF_BITS(p.weight_decay) * w;
     if (MOMENTUM) {
-      float b = FIRST ? g : p.momentum * load_float(p.momentum_buffer[t], i, STATE_DTYPE) + p.one_minus_dampening * g;
-      store_float(p.momentum_buffer[t], i, STATE_DTYPE, b);
-      g = NESTEROV ? g + p.momentum * b : b;
+      REAL b = g;
+      if (!FIRST)
+        b = momentum * LOAD(p.momentum_buffer[t], i, STATE_DTYPE) + REAL_OF_BITS(p.one_minus_dampening) * g;
+      STORE(p.momentum_buffer[t], i, STATE_DTYPE, b);
+      g = NESTEROV ? g + momentum * b : b;
     }
-    store_float(p.param[t], i, PARAM_DTYPE, w - lr * g);
+    STORE(p.param[t], i, PARAM_DTYPE, w - lr * g);
   }
 }

@@ -6,15 +6,12 @@ layout(constant_id = 0) const int OP = 0;
 #define BINARY_ANY BINARY_CASE
 #define BINARY_TEST BINARY_CASE
 #if defined(C_float)
-#define BINARY_FLOAT BINARY_CASE
 #define BINARY_REAL BINARY_CASE
 #define BINARY_INT BINARY_NONE
 #elif defined(C_double)
-#define BINARY_FLOAT BINARY_NONE
 #define BINARY_REAL BINARY_CASE
 #define BINARY_INT BINARY_NONE
 #else
-#define BINARY_FLOAT BINARY_NONE
 #define BINARY_REAL BINARY_NONE
 #define BINARY_INT BINARY_CASE
 #endif

@@ -19,31 +19,6 @@ double cosh_(double x) {
   const double half_way = exp_(0.5lf * a);
   return a > 709.0lf ? 0.5lf * half_way * half_way : 0.5lf * (exp_(a) + exp_(-a));
 }
-// Halves the angle until the series is short: atan x = 2 atan(x / (1 + sqrt(1 + x^2))).
-double atan_(double x) {
-  if (isnan(x)) return x;
-  double a = abs(x), base = 0.0lf;
-  if (a > 1.0lf) {
-    base = 1.57079632679489661923lf;
-    a = -1.0lf / a;
-  }
-  a = a / (1.0lf + sqrt(1.0lf + a * a));
-  a = a / (1.0lf + sqrt(1.0lf + a * a));
-  const double z = a * a;
-  double y = 0.0lf;
-  for (int n = 23; n >= 1; n -= 2) y = 1.0lf / double(n) - z * y;
-  return with_sign(base + 4.0lf * (a * y), x);
-}
-double atan2_(double y, double x) {
-  if (isnan(x) || isnan(y)) return DNAN;
-  double a;
-  if (isinf(x) && isinf(y)) a = 0.78539816339744830962lf;
-  else if (y == 0.0lf) a = 0.0lf;
-  else if (x == 0.0lf) a = 1.57079632679489661923lf;
-  else a = atan_(abs(y) / abs(x));
-  if (sign_bit(x)) a = 3.14159265358979323846lf - a;
-  return with_sign(a, y);
-}
 dvec2 two_product(double a, double b) {
   precise double h = a * b;
   precise double ca = 134217729.0lf * a, cb = 134217729.0lf * b;

@@ -139,4 +139,49 @@ double erfc_(double x) {
   return x < 0.0lf ? 2.0lf - y : y;
 }
 double erf_(double x) { return isnan(x) || abs(x) < 2.5lf ? erf_series(x) : 1.0lf - erfc_(x); }
+// Halves the angle until the series is short: atan x = 2 atan(x / (1 + sqrt(1 + x^2))).
+double atan_(double x) {
+  if (isnan(x)) return x;
+  double a = abs(x), base = 0.0lf;
+  if (a > 1.0lf) {
+    base = 1.57079632679489661923lf;
+    a = -1.0lf / a;
+  }
+  a = a / (1.0lf + sqrt(1.0lf + a * a));
+  a = a / (1.0lf + sqrt(1.0lf + a * a));
+  const double z = a * a;
+  double y = 0.0lf;
+  for (int n = 23; n >= 1; n -= 2) y = 1.0lf / double(n) - z * y;
+  return with_sign(base + 4.0lf * (a * y), x);
+}
+double atan2_(double y, double x) {
+  if (isnan(x) || isnan(y)) return DNAN;
+  double a;
+  if (isinf(x) && isinf(y)) a = 0.78539816339744830962lf;
+  else if (y == 0.0lf) a = 0.0lf;
+  else if (x == 0.0lf) a = 1.57079632679489661923lf;
+  else a = atan_(abs(y) / abs(x));
+  if (sign_bit(x)) a = 3.14159265358979323846lf - a;
+  return with_sign(a, y);
+}
+double hypot_(double x, double y) {
+  const double a = abs(x), b = abs(y), m = max(a, b);
+  if (isinf(x) || isinf(y)) return DINF;
+  if (isnan(x) || isnan(y)) return DNAN;
+  if (m == 0.0lf) return 0.0lf;
+  const double r = min(a, b) / m;
+  return m * sqrt(1.0lf + r * r);
+}
+// `dt` is that of a step, which is float64's here.
+double nextafter_(double x, double y, int dt) {
+  if (isnan(x) || isnan(y)) return DNAN;
+  const uint64_t sign = uint64_t(1) << 63;
+  const uint64_t from = packUint2x32(unpackDouble2x32(x)), to = packUint2x32(unpackDouble2x32(y));
+  const uint64_t a = from & ~sign, b = to & ~sign;
+  uint64_t next = from;
+  if (from == to || (a | b) == uint64_t(0)) next = to;
+  else if (a == uint64_t(0)) next = (to & sign) | uint64_t(1);
+  else next = ((from ^ to) & sign) == uint64_t(0) && b > a ? from + uint64_t(1) : from - uint64_t(1);
+  return packDouble2x32(unpackUint2x32(next));
+}
 #endif

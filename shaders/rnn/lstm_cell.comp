@@ -1,4 +1,6 @@
 #pragma aule axis DIRECTION forward backward
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 // One step of an LSTM cell (Hochreiter and Schmidhuber 1997, with forget gate), gates in PyTorch's order i, f, g, o:
 //   forward:  a = input_gates + hidden_gates + input_bias + hidden_bias          [B, 4H]
 //             i, f, o = sigmoid(a_i, a_f, a_o), g = tanh(a_g);  cy = f * cx + i * g;  hy = o * tanh(cy)
@@ -25,31 +27,31 @@ void main() {
   uint b = uint(id) / p.hidden, h = uint(id) % p.hidden;
   uint64_t row = uint64_t(b) * uint64_t(4u * p.hidden) + uint64_t(h);
 #ifdef DIRECTION_forward
-  float a[4];
+  REAL a[4];
   for (int g = 0; g < 4; ++g) {
     uint64_t at = row + uint64_t(uint(g) * p.hidden);
-    a[g] = load_float(p.input_gates, at, DTYPE) + load_float(p.hidden_gates, at, DTYPE);
+    a[g] = LOAD(p.input_gates, at, DTYPE) + LOAD(p.hidden_gates, at, DTYPE);
     if (p.input_bias != uint64_t(0)) {
       uint64_t unit = uint64_t(uint(g) * p.hidden + h);
-      a[g] += load_float(p.input_bias, unit, DTYPE) + load_float(p.hidden_bias, unit, DTYPE);
+      a[g] += LOAD(p.input_bias, unit, DTYPE) + LOAD(p.hidden_bias, unit, DTYPE);
     }
     a[g] = g == 2 ? tanh_(a[g]) : sigmoid(a[g]);
-    store_float(p.workspace, at, DTYPE, a[g]);
+    STORE(p.workspace, at, DTYPE, a[g]);
   }
-  float c = a[1] * load_float(p.cx, id, DTYPE) + a[0] * a[2];
-  store_float(p.cy, id, DTYPE, c);
-  store_float(p.hy, id, DTYPE, a[3] * tanh_(c));
+  REAL c = a[1] * LOAD(p.cx, id, DTYPE) + a[0] * a[2];
+  STORE(p.cy, id, DTYPE, c);
+  STORE(p.hy, id, DTYPE, a[3] * tanh_(c));
 #else
-  float a[4];
-  for (int g = 0; g < 4; ++g) a[g] = load_float(p.workspace, row + uint64_t(uint(g) * p.hidden), DTYPE);
-  float gh = p.hy != uint64_t(0) ? load_float(p.hy, id, DTYPE) : 0.0;
-  float gc = p.cy != uint64_t(0) ? load_float(p.cy, id, DTYPE) : 0.0;
-  float t = tanh_(load_float(p.cy_value, id, DTYPE));
+  REAL a[4];
+  for (int g = 0; g < 4; ++g) a[g] = LOAD(p.workspace, row + uint64_t(uint(g) * p.hidden), DTYPE);
+  REAL gh = p.hy != uint64_t(0) ? LOAD(p.hy, id, DTYPE) : REAL(0);
+  REAL gc = p.cy != uint64_t(0) ? LOAD(p.cy, id, DTYPE) : REAL(0);
+  REAL t = tanh_(LOAD(p.cy_value, id, DTYPE));
   gc += gh * a[3] * (1.0 - t * t);
-  float grad[4] = float[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * load_float(p.cx, id, DTYPE) * a[1] * (1.0 - a[1]),
+  REAL grad[4] = REAL[4](gc * a[2] * a[0] * (1.0 - a[0]), gc * LOAD(p.cx, id, DTYPE) * a[1] * (1.0 - a[1]),
       gc * a[0] * (1.0 - a[2] * a[2]),
                            gh * t * a[3] * (1.0 - a[3]));
-  for (int g = 0; g < 4; ++g) store_float(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DTYPE, grad[g]);
-  store_float(p.grad_cx, id, DTYPE, gc * a[1]);
+  for (int g = 0; g < 4; ++g) STORE(p.grad_gates, row + uint64_t(uint(g) * p.hidden), DTYPE, grad[g]);
+  STORE(p.grad_cx, id, DTYPE, gc * a[1]);
 #endif
 }

@@ -8,7 +8,7 @@ const uint GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
 // tanh, relu: h = f(x + s)      GRU: r, z = sigmoid(x + s);  n = tanh(x_n + r * s_n);  h = n + z * (before - n)
 // LSTM: i, f, o = sigmoid(x + s);  g = tanh(x_g + s_g);  c = f * c + i * g;  h = o * tanh(c)
 // x is the input's side, s the state's. x becomes the activated gates. Returns h.
-float cell_forward(inout float x[4], float s[4], float before, inout float c) {
+REAL cell_forward(inout REAL x[4], REAL s[4], REAL before, inout REAL c) {
   if (CELL == LSTM) {
     [[unroll]] for (uint g = 0; g < 4; ++g) x[g] = g == 2 ? tanh_(x[g] + s[g]) : sigmoid(x[g] + s[g]);
     c = x[1] * c + x[0] * x[2];
@@ -21,25 +21,25 @@ float cell_forward(inout float x[4], float s[4], float before, inout float c) {
     return x[2] + x[1] * (before - x[2]);
   }
   x[0] += s[0];
-  x[0] = CELL == TANH ? tanh_(x[0]) : x[0] < 0.0 ? 0.0 : x[0];  // a NaN stays
+  x[0] = CELL == TANH ? tanh_(x[0]) : x[0] < 0.0 ? REAL(0) : x[0];  // a NaN stays
   return x[0];
 }
 
 // What the backward takes of a step beside its gates: an LSTM's c before it, a GRU's s_n.
-float kept_inner(float s[4], float c_before) { return CELL == GRU ? s[2] : c_before; }
+REAL kept_inner(REAL s[4], REAL c_before) { return CELL == GRU ? s[2] : c_before; }
 
 // The gradients of x from that of h, dh. Of an LSTM dc becomes that of c before the step. Those of s are the same, but
 // for a GRU's n: there times r. Returns the part of dh that reaches the state before without a weight.
-float cell_backward(float x[4], float inner, float before, float dh, inout float dc, out float grad[4]) {
+REAL cell_backward(REAL x[4], REAL inner, REAL before, REAL dh, inout REAL dc, out REAL grad[4]) {
   if (CELL == LSTM) {
-    const float t = tanh_(x[1] * inner + x[0] * x[2]);
-    const float of_c = dc + dh * x[3] * (1.0 - t * t);
+    const REAL t = tanh_(x[1] * inner + x[0] * x[2]);
+    const REAL of_c = dc + dh * x[3] * (1.0 - t * t);
     grad[0] = of_c * x[2] * x[0] * (1.0 - x[0]);
     grad[1] = of_c * inner * x[1] * (1.0 - x[1]);
     grad[2] = of_c * x[0] * (1.0 - x[2] * x[2]);
     grad[3] = dh * t * x[3] * (1.0 - x[3]);
     dc = of_c * x[1];
-    return 0.0;
+    return REAL(0);
   }
   if (CELL == GRU) {
     grad[2] = dh * (1.0 - x[1]) * (1.0 - x[2] * x[2]);
@@ -47,6 +47,6 @@ float cell_backward(float x[4], float inner, float before, float dh, inout float
     grad[1] = dh * (before - x[2]) * x[1] * (1.0 - x[1]);
     return dh * x[1];
   }
-  grad[0] = CELL == TANH ? dh * (1.0 - x[0] * x[0]) : (x[0] > 0.0 ? dh : 0.0);
-  return 0.0;
+  grad[0] = CELL == TANH ? dh * (1.0 - x[0] * x[0]) : (x[0] > 0.0 ? dh : REAL(0));
+  return REAL(0);
 }

@@ -1,6 +1,8 @@
 #pragma aule params ring
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 // x = sums of the first `summed` rows (+ state, of a GRU always, else for the rows after them), and for the first
-// `running` rows + more, at their places among all rows (recurrent.glsl). It goes to `state`, float32, and where they
+// `running` rows + more, at their places among all rows (recurrent.glsl). It goes to `state`, REAL, and where they
 // are, for running rows, to `now`, [directions][batch][size], and `out_`. A projected state of an LSTM, forward, and
 // gradients of states, backward.
 // One invocation per element. sums: [SPLITS][directions][sums_rows][size].
@@ -31,17 +33,17 @@ void main() {
   if (d >= p.directions || b >= max(p.running[d], p.summed[d])) return;
   const uint64_t own = (uint64_t(d) * p.batch + b) * p.size + u;
   const int64_t row = int64_t(p.first_row[d] + b);
-  float x = 0.0;
+  REAL x = REAL(0);
   if (b < p.summed[d]) {
     const uint64_t split = uint64_t(p.directions) * p.sums_rows * p.size;
     x = sum_of_splits(p.sums, (uint64_t(d) * p.sums_rows + b) * p.size + u, split);
   }
-  if (HAS_STATE && (CELL == GRU || b >= p.summed[d])) x += F32Ref(p.state + own * 4).v;
+  if (HAS_STATE && (CELL == GRU || b >= p.summed[d])) x += LOAD(p.state, own, REAL_DTYPE);
   if (b < p.running[d]) {
     if (HAS_MORE)
-      x += load_float(p.more, uint64_t(row * p.more_row + int64_t(d) * p.more_direction + int64_t(u)), DTYPE);
-    if (HAS_NOW) store_float(p.now, own, DTYPE, x);
-    if (HAS_OUT) store_float(p.out_, uint64_t(row * p.out_row + int64_t(d) * p.out_direction + int64_t(u)), DTYPE, x);
+      x += LOAD(p.more, uint64_t(row * p.more_row + int64_t(d) * p.more_direction + int64_t(u)), DTYPE);
+    if (HAS_NOW) STORE(p.now, own, DTYPE, x);
+    if (HAS_OUT) STORE(p.out_, uint64_t(row * p.out_row + int64_t(d) * p.out_direction + int64_t(u)), DTYPE, x);
   }
-  if (HAS_STATE) F32Ref(p.state + own * 4).v = x;
+  if (HAS_STATE) STORE(p.state, own, REAL_DTYPE, x);
 }

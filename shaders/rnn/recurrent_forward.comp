@@ -1,4 +1,6 @@
 #pragma aule params ring
+#pragma aule axis C float double
+#pragma aule feature float64 if C=double
 // One step of a recurrent layer in all its directions (cells, rows and directions: recurrent.glsl), of input gates
 // [directions][rows][GATES * hidden] and of the state's product with its weights:
 //   h, c = cell(gates, sums + bias, h, c)
@@ -17,9 +19,9 @@ layout(constant_id = 6) const bool HAS_OUT = true;
 struct Params {
   uint64_t sums, gates, bias;  // gates: [directions][rows][GATES * hidden]; bias: [directions][GATES * hidden]
   uint64_t h, h_out;  // [directions][batch][state], [directions][batch][hidden]: one tensor without a projection
-  uint64_t c;         // float32 [directions][batch][hidden]
+  uint64_t c;         // REAL [directions][batch][hidden]
   uint64_t out_;      // rows out_row apart, directions out_direction
-  uint64_t inner, before;  // float32 [directions][rows][hidden], [directions][rows][state]
+  uint64_t inner, before;  // REAL [directions][rows][hidden], [directions][rows][state]
   int64_t out_row, out_direction;
   uint64_t rows;
   uint first_row[2], running[2];
@@ -40,25 +42,25 @@ void main() {
   const uint64_t gate_at = row * wide + u;
   const uint64_t own = (uint64_t(d) * p.batch + b) * p.hidden + u, state_at = (uint64_t(d) * p.batch + b) * p.state + u;
 
-  float x[4], s[4];
+  REAL x[4], s[4];
   [[unroll]] for (uint g = 0; g < GATES; ++g) {
-    x[g] = load_float(p.gates, gate_at + g * p.hidden, DTYPE);
+    x[g] = LOAD(p.gates, gate_at + g * p.hidden, DTYPE);
     s[g] = sum_of_splits(p.sums, sum_at + g * p.hidden, split);
-    if (HAS_BIAS) s[g] += load_float(p.bias, d * wide + g * p.hidden + u, DTYPE);
+    if (HAS_BIAS) s[g] += LOAD(p.bias, d * wide + g * p.hidden + u, DTYPE);
   }
-  float before = 0.0;
-  if (u < p.state && (KEEPS || CELL == GRU)) before = load_float(p.h, state_at, DTYPE);
-  float c = CELL == LSTM ? F32Ref(p.c + own * 4).v : 0.0;
-  const float inner = kept_inner(s, c), h = cell_forward(x, s, before, c);
-  if (CELL == LSTM) F32Ref(p.c + own * 4).v = c;
-  store_float(p.h_out, own, DTYPE, h);
+  REAL before = REAL(0);
+  if (u < p.state && (KEEPS || CELL == GRU)) before = LOAD(p.h, state_at, DTYPE);
+  REAL c = CELL == LSTM ? LOAD(p.c, own, REAL_DTYPE) : REAL(0);
+  const REAL inner = kept_inner(s, c), h = cell_forward(x, s, before, c);
+  if (CELL == LSTM) STORE(p.c, own, REAL_DTYPE, c);
+  STORE(p.h_out, own, DTYPE, h);
   if (HAS_OUT) {
     const int64_t at = int64_t(p.first_row[d] + b) * p.out_row + int64_t(d) * p.out_direction + int64_t(u);
-    store_float(p.out_, uint64_t(at), DTYPE, h);
+    STORE(p.out_, uint64_t(at), DTYPE, h);
   }
   if (KEEPS) {
-    [[unroll]] for (uint g = 0; g < GATES; ++g) store_float(p.gates, gate_at + g * p.hidden, DTYPE, x[g]);
-    if (CELL == LSTM || CELL == GRU) F32Ref(p.inner + (row * p.hidden + u) * 4).v = inner;
-    if (u < p.state) store_float(p.before, row * p.state + u, DTYPE, before);
+    [[unroll]] for (uint g = 0; g < GATES; ++g) STORE(p.gates, gate_at + g * p.hidden, DTYPE, x[g]);
+    if (CELL == LSTM || CELL == GRU) STORE(p.inner, row * p.hidden + u, REAL_DTYPE, inner);
+    if (u < p.state) STORE(p.before, row * p.state + u, DTYPE, before);
   }
 }

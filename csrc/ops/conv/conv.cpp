@@ -15,6 +15,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -59,7 +60,7 @@ void launch_unfold(const ConvGeometry& g, const at::Tensor& image, const at::Ten
   p.n = static_cast<uint64_t>(result.numel());
   put(p, g);
   const DType dtype = fold ? dtype_of(image, "col2im") : raw_dtype_of(image);
-  const DType sum = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType sum = fold && !is_floating(dtype) ? DType::i64 : compute_type(dtype);
   const auto kernel =
       kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col, sum);
   launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
@@ -188,7 +189,7 @@ at::Tensor columns_of(const ConvGeometry& g, const at::Tensor& x) {
 }
 
 // Only columns and products serve these dtypes, in groups too.
-bool is_wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble || t.is_complex(); }
+bool is_wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble || !t.is_floating_point(); }
 // Of float16 and bfloat16 sums are float32.
 c10::ScalarType sum_type(const at::Tensor& t) { return is_wide(t) ? t.scalar_type() : at::kFloat; }
 
@@ -290,9 +291,9 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
               input.scalar_type(), " and ", weight.scalar_type());
   const auto type = input.scalar_type();
   const bool is_double = c10::toRealValueType(type) == at::kDouble;
-  TORCH_CHECK_NOT_IMPLEMENTED((input.is_floating_point() || input.is_complex()) && type != at::kComplexHalf &&
-                                  (!is_double || caps_of(input).float64),
-                              op, ": dtype ", type, " has no kernel on this device");
+  const bool serves = input.is_complex() ? type != at::kComplexHalf : has_dtype(type) && type != at::kBool;
+  TORCH_CHECK_NOT_IMPLEMENTED(serves && (!is_double || caps_of(input).float64), op, ": dtype ", type,
+                              " has no kernel on this device");
   TORCH_CHECK_NOT_IMPLEMENTED(input.dim() >= 3 && input.dim() <= 5, op,
                               ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }

@@ -8,6 +8,7 @@
 #include "ops/conv/geometry.h"
 #include "ops/conv/pool_window.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -33,12 +34,19 @@ Extent expand(at::IntArrayRef values, int dims, int32_t fill, const char* op, co
   return e;
 }
 
-void check_input(const char* op, const at::Tensor& self, int dims) {
+// Whole numbers that the CPU pools too.
+enum class Integers { none, int64, all };
+
+void check_input(const char* op, const at::Tensor& self, int dims, Integers integers = Integers::none) {
   TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, op, ": expected a ", dims + 1, "-D or ", dims + 2,
               "-D tensor, got shape ", self.sizes());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      self.scalar_type() == at::kFloat || self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16, op,
-      ": dtype ", self.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  const at::ScalarType type = self.scalar_type();
+  const bool is_whole = integers == Integers::int64 ? type == at::kLong
+                                                    : integers == Integers::all && type != at::kBool &&
+                                                          at::isIntegralType(type, /*includeBool=*/false);
+  TORCH_CHECK_NOT_IMPLEMENTED(has_dtype(type) && (self.is_floating_point() || is_whole), op, ": dtype ", type,
+                              " has no kernel on device aule");
+  check_float64(op, self);
   for (int d = 1; d <= dims; ++d)
     TORCH_CHECK(self.size(-d) > 0, op, ": expected non-zero sizes besides the batch, got shape ", self.sizes());
 }
@@ -88,6 +96,9 @@ void put(Array& to, const Extent& from) {
   std::copy(from.begin(), from.end(), to);
 }
 
+// float64 and 64-bit integers for themselves, smaller types in float32 or widened.
+DType pool_type(DType storage) { return !is_floating(storage) ? DType::i64 : compute_type(storage); }
+
 template <class Params>
 void put(Params& p, const Window& w) {
   put(p.in_size, w.in);
@@ -108,7 +119,8 @@ void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& i
   p.n = static_cast<uint64_t>(out.numel());
   put(p, w);
   put(p.dilation, w.dilation);
-  launch(current(in), kernel::max_pool(direction), {.dtype = dtype_of(in, "max_pool"), .adaptive = w.adaptive}, p, args,
+  const DType dtype = dtype_of(in, "max_pool");
+  launch(current(in), kernel::max_pool(direction, pool_type(dtype)), {.dtype = dtype, .adaptive = w.adaptive}, p, args,
          linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
@@ -130,8 +142,10 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
   p.n = static_cast<uint64_t>(out.numel());
   put(p, w);
   p.divisor = static_cast<int32_t>(divisor.value_or(0));
-  launch(current(in), kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward),
-         {.dtype = dtype_of(in, "avg_pool"), .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
+  const DType dtype = dtype_of(in, "avg_pool");
+  launch(current(in),
+         kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward, pool_type(dtype)),
+         {.dtype = dtype, .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
          linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
@@ -187,7 +201,7 @@ std::tuple<at::Tensor&, at::Tensor&> Pool<dims>::max_out(const at::Tensor& self,
                                                          at::IntArrayRef stride, at::IntArrayRef padding,
                                                          at::IntArrayRef dilation, bool ceil_mode, at::Tensor& out,
                                                          at::Tensor& indices) {
-  check_input("max_pool", self, dims);
+  check_input("max_pool", self, dims, Integers::all);
   const Window w = fixed_window("max_pool", self, dims, kernel, stride, padding, dilation, ceil_mode);
   at::native::resize_output(out, out_shape(self, dims, w));
   at::native::resize_output(indices, out_shape(self, dims, w));
@@ -223,7 +237,7 @@ template <int dims>
 at::Tensor& Pool<dims>::avg_out(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef stride,
                                 at::IntArrayRef padding, bool ceil_mode, bool count_include_pad,
                                 std::optional<int64_t> divisor, at::Tensor& out) {
-  check_input("avg_pool", self, dims);
+  check_input("avg_pool", self, dims, Integers::int64);
   const Window w = fixed_window("avg_pool", self, dims, kernel, stride, padding, {1}, ceil_mode);
   at::native::resize_output(out, out_shape(self, dims, w));
   const at::Tensor x = self.contiguous();
@@ -235,7 +249,7 @@ at::Tensor& Pool<dims>::avg_backward_out(const at::Tensor& grad_output, const at
                                          at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
                                          bool count_include_pad, std::optional<int64_t> divisor,
                                          at::Tensor& grad_input) {
-  check_input("avg_pool_backward", self, dims);
+  check_input("avg_pool_backward", self, dims, Integers::int64);
   const Window w = fixed_window("avg_pool_backward", self, dims, kernel, stride, padding, {1}, ceil_mode);
   at::native::resize_output(grad_input, self.sizes());
   const at::Tensor g = grad_output.contiguous();

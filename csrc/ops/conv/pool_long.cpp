@@ -7,15 +7,26 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "ops/conv/pool_window.h"
-#include "ops/tensor/tensor_arg.h"
+#include "ops/tensor/floating.h"
 
 namespace aule::ops {
 namespace {
 
 using Extent = PoolWindow::Extent;
+
+// What sums are made in.
+at::ScalarType sums_of(const at::Tensor& t) { return t.is_floating_point() ? sum_type_of(t) : at::kLong; }
+
+// Smaller than, or as small as, every element can be.
+at::Scalar lowest_of(const at::Tensor& t) {
+  if (t.is_floating_point()) return -std::numeric_limits<double>::infinity();
+  if (t.scalar_type() == at::kByte) return 0;
+  return std::numeric_limits<int64_t>::min() >> (64 - 8 * t.element_size());
+}
 
 struct Range {
   int64_t begin, count;
@@ -70,7 +81,7 @@ at::Tensor sums_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const
   if (plan.axes[d] == PoolAxis::identity) return planes;
   const auto dim = static_cast<int64_t>(d) + 1;
   const auto launch = [](const PoolWindow& one, const at::Tensor& x) {
-    const at::Tensor out = result_of(one, x, at::kFloat);
+    const at::Tensor out = result_of(one, x, x.scalar_type());
     launch_avg(one, true, x, out, false, 1);
     return out;
   };
@@ -100,16 +111,19 @@ at::Tensor sums_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const
 
 // Divides by what every window counts for.
 void divide(const PoolWindow& w, const at::Tensor& t, bool count_pad, std::optional<int64_t> divisor) {
+  // Whole numbers are rounded towards 0, as their division in the kernel is; one by one that is as by the product.
+  const std::optional<std::string_view> rounding =
+      t.is_floating_point() ? std::nullopt : std::optional<std::string_view>("trunc");
   if (divisor.has_value()) {
-    t.div_(*divisor);
+    t.div_(*divisor, rounding);
     return;
   }
   for (size_t d = 0; d < 3; ++d) {
-    std::vector<float> counts;
-    for (int64_t o = 0; o < w.out[d]; ++o) counts.push_back(static_cast<float>(cells(w, d, o, count_pad)));
+    std::vector<int64_t> counts;
+    for (int64_t o = 0; o < w.out[d]; ++o) counts.push_back(cells(w, d, o, count_pad));
     std::vector<int64_t> shape(4, 1);
     shape[d + 1] = w.out[d];
-    t.div_(at::tensor(counts).to(t.device()).view(shape));
+    t.div_(at::tensor(counts).to(t.device(), t.scalar_type()).view(shape), rounding);
   }
 }
 
@@ -170,7 +184,7 @@ Maxima maxima_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const M
       auto shape = t.sizes().vec();
       shape[static_cast<size_t>(dim)] = std::max<int64_t>(count, 0);
       const at::Tensor edge = t.narrow(dim, at, 1).expand(shape);
-      return lowest ? edge.clone().fill_(-std::numeric_limits<double>::infinity()) : edge;
+      return lowest ? edge.clone().fill_(lowest_of(t)) : edge;
     };
     const at::Tensor inside = after < 0 ? t.narrow(dim, 0, t.size(dim) + after) : t;
     return at::cat({side(0, before), inside, side(t.size(dim) - 1, after)}, dim);
@@ -183,7 +197,7 @@ Maxima maxima_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const M
 
 void long_avg_forward(const PoolWindow& w, const PoolPlan& plan, const at::Tensor& in, const at::Tensor& out,
                       bool count_pad, std::optional<int64_t> divisor) {
-  at::Tensor sums = in_planes(in, w.in).to(at::kFloat);
+  at::Tensor sums = in_planes(in, w.in).to(sums_of(in));
   for (const size_t d : {2, 1, 0}) sums = sums_along(w, plan, d, sums);
   if (sums.is_alias_of(in)) sums = sums.clone();
   divide(w, sums, count_pad, divisor);
@@ -192,7 +206,7 @@ void long_avg_forward(const PoolWindow& w, const PoolPlan& plan, const at::Tenso
 
 void long_avg_backward(const PoolWindow& w, const PoolPlan& plan, const at::Tensor& grad, const at::Tensor& grad_in,
                        bool count_pad, std::optional<int64_t> divisor) {
-  at::Tensor g = in_planes(grad, w.out).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  at::Tensor g = in_planes(grad, w.out).to(sums_of(grad), /*non_blocking=*/false, /*copy=*/true);
   divide(w, g, count_pad, divisor);
   for (const size_t d : {0, 1, 2}) {
     if (plan.axes[d] == PoolAxis::identity) continue;
@@ -217,7 +231,7 @@ void long_max_forward(const PoolWindow& w, const PoolPlan& plan, const at::Tenso
 
 void long_max_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in,
                        const at::Tensor& indices) {
-  const at::Tensor flat = in_planes(grad, w.out).flatten(1).to(at::kFloat);
+  const at::Tensor flat = in_planes(grad, w.out).flatten(1).to(sums_of(grad));
   const at::Tensor sums = at::empty({flat.size(0), grad_in.numel() / flat.size(0)}, flat.options()).zero_();
   sums.scatter_add_(1, in_planes(indices, w.out).flatten(1), flat);
   grad_in.copy_(sums.view(grad_in.sizes()));

@@ -13,16 +13,21 @@
 #include "ops/conv/geometry.h"
 #include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-void check_dtype(const char* op, const at::Tensor& t) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16, op, ": dtype ",
-      t.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+bool is_nearest(Interpolation mode) { return mode == Interpolation::nearest || mode == Interpolation::nearest_exact; }
+
+// Nearest elements of bytes are copies; what is between bytes the CPU rounds in ways of its own.
+void check_dtype(const char* op, Interpolation mode, const at::Tensor& t) {
+  const bool is_copy = t.scalar_type() == at::kByte && is_nearest(mode);
+  TORCH_CHECK_NOT_IMPLEMENTED((t.is_floating_point() && has_dtype(t.scalar_type())) || is_copy, op, ": dtype ",
+                              t.scalar_type(), " has no kernel on device aule");
+  check_float64(op, t);
 }
 
 template <class Array>
@@ -32,31 +37,37 @@ void put_spatial(Array& to, at::IntArrayRef sizes, int64_t dims) {
     to[d] = d < 3 - dims ? 1 : static_cast<Size>(sizes[sizes.size() - static_cast<size_t>(3 - d)]);
 }
 
-float step_of(Interpolation mode, int64_t in, int64_t out, bool align_corners, const Scale& scale) {
-  const bool nearest = mode == Interpolation::nearest || mode == Interpolation::nearest_exact;
-  if (!nearest && align_corners) return out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1) : 0.0f;
-  if (scale.has_value() && *scale > 0) return static_cast<float>(1.0 / *scale);
-  return static_cast<float>(in) / static_cast<float>(out);
+// Real: in the type that the kernel computes in.
+template <class Real>
+Real step_of(Interpolation mode, int64_t in, int64_t out, bool align_corners, const Scale& scale) {
+  if (!is_nearest(mode) && align_corners)
+    return out > 1 ? static_cast<Real>(in - 1) / static_cast<Real>(out - 1) : Real{0};
+  if (scale.has_value() && *scale > 0) return static_cast<Real>(1.0 / *scale);
+  return static_cast<Real>(in) / static_cast<Real>(out);
 }
 
 struct Resampling {
   std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1};
-  std::array<float, 3> step{1, 1, 1};  // of the input, per step of the output
+  std::array<double, 3> step{1, 1, 1};  // of the input, per step of the output
 };
 
-Resampling resampling(Interpolation mode, bool align_corners, std::initializer_list<Scale> scales,
+Resampling resampling(Interpolation mode, bool align_corners, std::initializer_list<Scale> scales, bool in_double,
                       at::IntArrayRef in_size, at::IntArrayRef out_size) {
   const auto dims = static_cast<int64_t>(scales.size());
   Resampling r;
   put_spatial(r.in, in_size, dims);
   put_spatial(r.out, out_size, dims);
-  for (int64_t d = 3 - dims; d < 3; ++d)
-    r.step[d] = step_of(mode, r.in[d], r.out[d], align_corners, scales.begin()[d - (3 - dims)]);
+  for (int64_t d = 3 - dims; d < 3; ++d) {
+    const Scale& scale = scales.begin()[d - (3 - dims)];
+    r.step[d] = in_double ? step_of<double>(mode, r.in[d], r.out[d], align_corners, scale)
+                          : double{step_of<float>(mode, r.in[d], r.out[d], align_corners, scale)};
+  }
   return r;
 }
 
 void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align_corners, const Resampling& r,
                      const at::Tensor& in, const at::Tensor& out) {
+  const DType dtype = dtype_of(in, "upsample"), compute = compute_type(dtype);
   UpsampleParams p{};
   TensorArgs args;
   p.in_ = args.read(in);
@@ -65,16 +76,16 @@ void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align
   for (size_t d = 0; d < 3; ++d) {
     p.in_size[d] = static_cast<int32_t>(r.in[d]);
     p.out_size[d] = static_cast<int32_t>(r.out[d]);
-    p.scale[d] = r.step[d];
+    p.scale_bits[d] = real_bits(compute, r.step[d]);
   }
-  launch(current(in), kernel::upsample(direction),
-         {.dtype = dtype_of(in, "upsample"), .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
+  launch(current(in), kernel::upsample(direction, compute),
+         {.dtype = dtype, .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
          linear_grid(ceil_div(p.n, kConvLocal)));
 }
 
 // Outputs along an axis that the backward kernel looks at for a cell, at most: one at an end or in the middle.
 uint64_t outputs_of_cell(Interpolation mode, const Resampling& r, size_t axis) {
-  const auto in = static_cast<double>(r.in[axis]), out = static_cast<double>(r.out[axis]), step = double{r.step[axis]};
+  const auto in = static_cast<double>(r.in[axis]), out = static_cast<double>(r.out[axis]), step = r.step[axis];
   if (step <= 0) return static_cast<uint64_t>(out);
   const double reach = mode == Interpolation::linear ? 2 : mode == Interpolation::cubic ? 3 : 1;
   const double at_end = out - std::max(std::floor((in - 1 - reach) / step) - 1, 0.0);
@@ -105,7 +116,7 @@ void run_backward(Interpolation mode, bool align_corners, const Resampling& r, c
   }
   // One axis after another: the weights are products.
   const int64_t planes = grad.size(0) * grad.size(1);
-  at::Tensor g = grad.view({planes, r.out[0], r.out[1], r.out[2]}).to(at::kFloat);
+  at::Tensor g = grad.view({planes, r.out[0], r.out[1], r.out[2]}).to(sum_type_of(grad));
   for (size_t axis = 0; axis < 3; ++axis) {
     if (r.in[axis] == 1 && r.out[axis] == 1) continue;
     const auto dim = static_cast<int64_t>(axis) + 1;
@@ -124,7 +135,7 @@ void run_backward(Interpolation mode, bool align_corners, const Resampling& r, c
 
 void upsample(Interpolation mode, const at::Tensor& self, at::IntArrayRef output_size, bool align_corners,
               std::initializer_list<Scale> scales, const at::Tensor& out) {
-  check_dtype("upsample", self);
+  check_dtype("upsample", mode, self);
   std::vector<int64_t> shape{self.size(0), self.size(1)};
   shape.insert(shape.end(), output_size.begin(), output_size.end());
   TORCH_CHECK(self.dim() == static_cast<int64_t>(scales.size()) + 2 && output_size.size() == scales.size(),
@@ -134,17 +145,19 @@ void upsample(Interpolation mode, const at::Tensor& self, at::IntArrayRef output
   const at::Tensor x = self.contiguous();
   into(out, [&](const at::Tensor& o) {
     launch_upsample(UpsampleDIRECTION::forward, mode, align_corners,
-                    resampling(mode, align_corners, scales, x.sizes(), o.sizes()), x, o);
+                    resampling(mode, align_corners, scales, x.scalar_type() == at::kDouble, x.sizes(), o.sizes()), x,
+                    o);
   });
 }
 
 void upsample_backward(Interpolation mode, const at::Tensor& grad_output, at::IntArrayRef, at::IntArrayRef input_size,
                        bool align_corners, std::initializer_list<Scale> scales, const at::Tensor& grad_input) {
-  check_dtype("upsample_backward", grad_output);
+  check_dtype("upsample_backward", mode, grad_output);
   at::native::resize_output(grad_input, input_size);
   const at::Tensor g = grad_output.contiguous();
   into(grad_input, [&](const at::Tensor& o) {
-    run_backward(mode, align_corners, resampling(mode, align_corners, scales, o.sizes(), g.sizes()), g, o);
+    const bool in_double = g.scalar_type() == at::kDouble;
+    run_backward(mode, align_corners, resampling(mode, align_corners, scales, in_double, o.sizes(), g.sizes()), g, o);
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "ops/copy/host.h"
 #include "ops/copy/kernels.h"
+#include "ops/copy/storage_types.h"
 #include "ops/fallback_report.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -61,10 +62,17 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   const_cast<at::Tensor&>(dst).copy_(host);
 }
 
-// Both of equal sizes, on one device. Dtypes without arithmetic there (float8, uint16 to uint64) convert on the host.
+// Both of equal sizes, on one device. Dtypes that the device does not know at all convert on the host.
 void on_device(const at::Tensor& src, const at::Tensor& dst) {
   if (C10_LIKELY(converts_on_device(dst.scalar_type(), src.scalar_type()))) {
     copy_strided(dst, src);
+    return;
+  }
+  const auto converts = [](const at::Tensor& t) {
+    return has_dtype(t.scalar_type()) || t.is_complex() || is_storage_only(t.scalar_type());
+  };
+  if (converts(dst) && converts(src)) {
+    convert_storage(dst, src.resolve_conj().resolve_neg());
     return;
   }
   allow_host("aten::_copy_from", [&] {

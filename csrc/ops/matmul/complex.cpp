@@ -48,7 +48,7 @@ at::Tensor in_rows(const at::Tensor& t) {
   return at::empty(own.sizes(), own.options()).copy_(own).expand(t.sizes());
 }
 
-bool strides_fit_i32(const at::Tensor& t) {
+bool complex_strides_fit_i32(const at::Tensor& t) {
   return std::max(t.stride(1), t.stride(2)) <= std::numeric_limits<int>::max();
 }
 
@@ -57,13 +57,13 @@ void launch_complex(const ComplexCall& given) {
   constexpr int64_t kLanes = 32;
   const int64_t m = given.out.size(1), n = given.out.size(2);
   const ComplexCall call = n < kLanes && m > n ? given.transposed() : given;
-  if (!strides_fit_i32(call.out)) {
+  if (!complex_strides_fit_i32(call.out)) {
     const at::Tensor dense = at::empty(call.out.sizes(), call.out.options());
     launch_complex({call.op, call.a, call.b, call.c, call.beta, call.alpha, dense});
     call.out.copy_(dense);
     return;
   }
-  const at::Tensor c = call.c.defined() && !strides_fit_i32(call.c) ? in_rows(call.c) : call.c;
+  const at::Tensor c = call.c.defined() && !complex_strides_fit_i32(call.c) ? in_rows(call.c) : call.c;
   const bool is_double = call.out.scalar_type() == at::kComplexDouble;
   const auto bits = [&](double x) -> uint64_t {
     return is_double ? std::bit_cast<uint64_t>(x) : std::bit_cast<uint32_t>(static_cast<float>(x));

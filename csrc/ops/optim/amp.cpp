@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels_optim.gen.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/table.h"
 
 namespace aule::ops {
@@ -19,8 +20,8 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& 
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // a dense stand-in and the tensor it stands for
   for (const at::Tensor& t : self) {
     check_same_device(op, {&t, &found_inf, &inv_scale});
-    TORCH_CHECK_NOT_IMPLEMENTED(t.is_floating_point() && t.scalar_type() != at::kDouble, op, ": not implemented for ",
-                                t.scalar_type(), " on device aule");
+    check_floating(op, t);
+    check_float64(op, t);
     at::Tensor dense = t;
     if (!walks_dense(t)) {
       dense = t.contiguous();
@@ -29,7 +30,9 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& 
     by_dtype[t.scalar_type()].push_back(dense);
   }
   for (const auto& [type, tensors] : by_dtype) {
-    const AmpUnscaleSpec spec{.dtype = dtype_of(type, op)};
+    const DType dtype = dtype_of(type, op);
+    const AmpUnscaleSpec spec{.dtype = dtype};
+    const auto kernel = kernel::amp_unscale(compute_type(dtype));
     for_each_table(
         at::TensorList(tensors), AmpUnscaleParams{},
         [&](AmpUnscaleParams& p, TensorArgs& args, uint32_t at, size_t i) {
@@ -40,7 +43,7 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList self, at::Tensor& 
           p.data[at] = args.read_write(tensors[i]);
         },
         [&](const AmpUnscaleParams& p, const TensorArgs& args, Grid grid) {
-          launch(current(found_inf), kernel::amp_unscale(), spec, p, args, grid);
+          launch(current(found_inf), kernel, spec, p, args, grid);
         });
   }
   for (auto& [dense, t] : copies) t.copy_(dense);

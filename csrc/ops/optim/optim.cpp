@@ -6,6 +6,7 @@
 
 #include "kernels_optim.gen.h"
 #include "ops/optim/plan.h"
+#include "ops/tensor/floating.h"
 #include "ops/tensor/table.h"
 
 namespace aule::ops {
@@ -19,8 +20,8 @@ struct LearningRate {
 LearningRate rate_of(const Tensor& lr, const char* op) {
   TORCH_CHECK(lr.numel() == 1, op, ": expected lr to be one number, got a tensor of ", lr.numel(), " elements");
   if (lr.device().is_cpu()) return {lr.item().toDouble(), nullptr};
-  TORCH_CHECK(lr.scalar_type() == at::kFloat || lr.scalar_type() == at::kHalf || lr.scalar_type() == at::kBFloat16, op,
-              ": expected lr on ", lr.device(), " to be float32, float16 or bfloat16, got ", lr.scalar_type());
+  TORCH_CHECK(lr.is_floating_point(), op, ": expected lr on ", lr.device(), " to be a floating point number, got ",
+              lr.scalar_type());
   return {0, &lr};
 }
 
@@ -41,8 +42,7 @@ struct Common {
     for (size_t i = 0; i < params.size(); ++i) {
       const Tensor &w = params[i], &g = grads[i];
       check_same_device(op, {&w, &g});
-      TORCH_CHECK_NOT_IMPLEMENTED(w.scalar_type() != at::kDouble, op,
-                                  ": float64 parameters are not implemented on device aule");
+      check_float64(op, w);
       TORCH_CHECK(walks_dense(w), op, ": parameter ", i, " of sizes ", w.sizes(), " and strides ", w.strides(),
                   " is not dense");
       dense_grads.push_back(
@@ -57,7 +57,7 @@ struct Common {
     check_same_device(op, {&params[i], &state});
     TORCH_CHECK(same_walk(params[i], state), op, ": expected ", what, " ", i,
                 " to have the parameter's sizes and strides");
-    TORCH_CHECK(state.scalar_type() != at::kDouble, op, ": float64 states are not implemented on device aule");
+    check_float64(op, state);
   }
   // Each list has one dtype, and all lists of states the same.
   void check_dtypes(std::initializer_list<TensorList> states) const {
@@ -93,6 +93,14 @@ struct Common {
     for (size_t i = 0; i < grads.size(); ++i)
       if (!dense_grads[i].is_same(grads[i])) grads[i].copy_(dense_grads[i]);
   }
+  // float64 where one of the lists is.
+  DType compute(c10::ScalarType state) const {
+    const bool in_double =
+        params[0].scalar_type() == at::kDouble || grads[0].scalar_type() == at::kDouble || state == at::kDouble;
+    TORCH_CHECK_NOT_IMPLEMENTED(in_double || rate_dtype() != DType::f64, op, ": float64 lr on ", lr.tensor->device(),
+                                " for parameters of ", params[0].scalar_type());
+    return in_double ? DType::f64 : DType::f32;
+  }
   DType rate_dtype() const { return lr.tensor ? dtype_of(*lr.tensor, op) : DType::f32; }
 };
 
@@ -126,14 +134,15 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
   const bool vec16b = adam_uses_vec16b(profile_of(self[0]));
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
+  const DType compute = common.compute(state_type);
   FusedAdamParams base{};
-  base.lr = static_cast<float>(lr.value);
-  base.log_beta1 = static_cast<float>(std::log(beta1));
-  base.log_beta2 = static_cast<float>(std::log(beta2));
-  base.one_minus_beta1 = static_cast<float>(1 - beta1);
-  base.one_minus_beta2 = static_cast<float>(1 - beta2);
-  base.weight_decay = static_cast<float>(weight_decay);
-  base.eps = static_cast<float>(eps);
+  base.lr = real_bits(compute, lr.value);
+  base.log_beta1 = real_bits(compute, std::log(beta1));
+  base.log_beta2 = real_bits(compute, std::log(beta2));
+  base.one_minus_beta1 = real_bits(compute, 1 - beta1);
+  base.one_minus_beta2 = real_bits(compute, 1 - beta2);
+  base.weight_decay = real_bits(compute, weight_decay);
+  base.eps = real_bits(compute, eps);
   const FusedAdamSpec spec{.param_dtype = dtype_of(type, op),
                            .grad_dtype = dtype_of(grad_type, op),
                            .state_dtype = dtype_of(state_type, op),
@@ -153,8 +162,8 @@ void fused_adam(bool decoupled, const char* op, TensorList self, TensorList grad
       },
       [&](const FusedAdamParams& p, const TensorArgs& args, Grid grid) {
         FusedAdamSpec now = spec;
-        now.vec = vec16b && aligned_table(p);
-        launch(current(self[0]), kernel::fused_adam(), now, p, args, grid);
+        now.vec = compute == DType::f32 && vec16b && aligned_table(p);
+        launch(current(self[0]), kernel::fused_adam(compute), now, p, args, grid);
       });
   common.finish();
 }
@@ -175,11 +184,12 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
     common.check_dtypes({momentum_buffer_list});
   else
     common.check_dtypes({});
+  const DType compute = common.compute(state_type);
   FusedSgdParams base{};
-  base.lr = static_cast<float>(lr.value);
-  base.momentum = static_cast<float>(momentum);
-  base.one_minus_dampening = static_cast<float>(1 - dampening);
-  base.weight_decay = static_cast<float>(weight_decay);
+  base.lr = real_bits(compute, lr.value);
+  base.momentum = real_bits(compute, momentum);
+  base.one_minus_dampening = real_bits(compute, 1 - dampening);
+  base.weight_decay = real_bits(compute, weight_decay);
   const FusedSgdSpec spec{.param_dtype = dtype_of(type, op),
                           .grad_dtype = dtype_of(grad_type, op),
                           .state_dtype = dtype_of(state_type, op),
@@ -196,7 +206,7 @@ void fused_sgd(const char* op, TensorList self, TensorList grads, TensorList mom
         if (has_momentum) p.momentum_buffer[at] = args.read_write(momentum_buffer_list[i]);
       },
       [&](const FusedSgdParams& p, const TensorArgs& args, Grid grid) {
-        launch(current(self[0]), kernel::fused_sgd(), spec, p, args, grid);
+        launch(current(self[0]), kernel::fused_sgd(compute), spec, p, args, grid);
       });
   common.finish();
 }
@@ -215,11 +225,12 @@ void fused_adagrad(const char* op, TensorList self, TensorList grads, TensorList
   common.check_dtypes({state_sums});
   for (c10::ScalarType t : {type, grad_type, state_type})
     TORCH_CHECK(c10::isFloatingType(t), op, ": expected floating point tensors, but got ", t);
+  const DType compute = common.compute(state_type);
   FusedAdagradParams base{};
-  base.lr = static_cast<float>(lr.value);
-  base.lr_decay = static_cast<float>(lr_decay);
-  base.weight_decay = static_cast<float>(weight_decay);
-  base.eps = static_cast<float>(eps);
+  base.lr = real_bits(compute, lr.value);
+  base.lr_decay = real_bits(compute, lr_decay);
+  base.weight_decay = real_bits(compute, weight_decay);
+  base.eps = real_bits(compute, eps);
   const FusedAdagradSpec spec{.param_dtype = dtype_of(type, op),
                               .grad_dtype = dtype_of(grad_type, op),
                               .state_dtype = dtype_of(state_type, op),
@@ -234,7 +245,7 @@ void fused_adagrad(const char* op, TensorList self, TensorList grads, TensorList
         p.state_step[at] = args.read(state_steps[i]);
       },
       [&](const FusedAdagradParams& p, const TensorArgs& args, Grid grid) {
-        launch(current(self[0]), kernel::fused_adagrad(), spec, p, args, grid);
+        launch(current(self[0]), kernel::fused_adagrad(compute), spec, p, args, grid);
       });
   common.finish();
 }

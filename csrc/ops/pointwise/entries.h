@@ -65,7 +65,6 @@ namespace unary_entry {
 }  // namespace unary_entry
 
 namespace binary_entry {
-#define BINARY_FLOAT(id, name, forms, ...) inline constexpr Entry name{#name, id, 2, Rule::to_float, kInFloat};
 #define BINARY_REAL(id, name, forms, ...) \
   inline constexpr Entry name{#name, id, 2, Rule::to_float, kInFloat | kInDouble};
 #define BINARY_ANY(id, name, forms, ...) \
@@ -77,7 +76,6 @@ namespace binary_entry {
   inline constexpr Entry name{#name, id, 2, Rule::to_float, kInFloat | kInDouble, true};
 #include "pointwise/binary_ops.def"
 #undef BINARY_SPECIAL
-#undef BINARY_FLOAT
 #undef BINARY_REAL
 #undef BINARY_ANY
 #undef BINARY_INT

@@ -7,7 +7,9 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <ATen/TensorIterator.h>
+#include <c10/core/DefaultDtype.h>
 
+#include "ops/copy/storage_types.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -17,6 +19,7 @@ namespace {
 // True if a kernel that computes on `common` may load `from`: its load then gives the same value as a cast.
 bool loads_as(c10::ScalarType from, c10::ScalarType common) {
   if (from == common || from == at::kBool) return true;
+  if (is_wide_unsigned(from)) return false;
   if (c10::isComplexType(from) && !c10::isComplexType(common)) return false;
   if (common == at::kComplexDouble) return true;
   if (common == at::kComplexFloat) return from != at::kDouble && from != at::kComplexDouble;
@@ -67,6 +70,19 @@ at::Tensor& real_of_complex(const Entry& entry, at::Tensor& out, const at::Tenso
   return out;
 }
 
+// Kernels load no unsigned integers of 16 bits and more: what their values are in arithmetic of floating point, and,
+// for comparisons with others of the dtype or with numbers, in integers of more bits or of the same.
+bool is_unloadable(const at::Tensor& t) { return is_wide_unsigned(t.scalar_type()) && !t.is_cpu(); }
+at::Tensor loadable(const at::Tensor& t) {
+  return is_unloadable(t) ? with_arithmetic(t, c10::get_default_dtype_as_scalartype() == at::kDouble) : t;
+}
+bool is_equality(const Entry& entry) {
+  return entry.arity == 2 && (entry.id == binary_entry::eq.id || entry.id == binary_entry::ne.id);
+}
+at::Tensor comparable(const at::Tensor& t, const at::Tensor& other) {
+  return t.scalar_type() == at::kUInt64 && other.scalar_type() == at::kUInt64 ? t.view(at::kLong) : loadable(t);
+}
+
 at::TensorIteratorConfig promoting(at::Tensor& out) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(true).add_output(out).allow_cpu_scalars(true).promote_inputs_to_common_dtype(true);
@@ -82,6 +98,7 @@ at::Tensor& unary(const Entry& entry, at::Tensor& out, const at::Tensor& a, cons
 
 at::Tensor& unary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const Scalars& scalars) {
   if (a.is_complex() && is_real_of_complex(entry)) return real_of_complex(entry, out, a);
+  if (rule == Rule::to_float && is_unloadable(a)) return unary(entry, rule, out, loadable(a), scalars);
   at::TensorIterator iter;
   switch (rule) {
     case Rule::same: iter.build_borrowing_unary_op(out, a); break;
@@ -101,6 +118,12 @@ at::Tensor& binary(const Entry& entry, at::Tensor& out, const at::Tensor& a, con
 
 at::Tensor& binary(const Entry& entry, Rule rule, at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const Scalars& scalars) {
+  if (is_unloadable(a) || is_unloadable(b)) {
+    if (rule == Rule::to_float) return binary(entry, rule, out, loadable(a), loadable(b), scalars);
+    const bool alike = a.scalar_type() == b.scalar_type() || b.unsafeGetTensorImpl()->is_wrapped_number();
+    if (is_equality(entry) && alike && !(a.scalar_type() == at::kUInt64 && b.is_cpu()))
+      return binary(entry, rule, out, comparable(a, b), comparable(b, a), scalars);
+  }
   const bool mixed = a.scalar_type() != b.scalar_type();
   const c10::ScalarType winner = mixed ? at::result_type(a, b) : a.scalar_type();
   if (mixed && !(rule == Rule::to_float && c10::isIntegralType(winner, true))) {

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_rnn.gen.h"
-#include "ops/tensor/tensor_arg.h"
+#include "ops/tensor/floating.h"
 
 namespace aule::ops {
 namespace {
@@ -13,9 +13,8 @@ constexpr uint32_t kLocal = 64;
 void check_cell(const char* op, const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& state,
                 int64_t gates) {
   check_same_device(op, {&input_gates, &hidden_gates, &state});
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      state.scalar_type() == at::kFloat || state.scalar_type() == at::kHalf || state.scalar_type() == at::kBFloat16, op,
-      ": dtype ", state.scalar_type(), " has no kernel on device aule (float32, float16 and bfloat16 have)");
+  check_floating(op, state);
+  check_float64(op, state);
   TORCH_CHECK(state.dim() == 2 && input_gates.dim() == 2 && input_gates.sizes() == hidden_gates.sizes() &&
                   input_gates.size(0) == state.size(0) && input_gates.size(1) == gates * state.size(1),
               op, ": expected gates of shape [batch, ", gates, " * hidden] and a state of shape [batch, hidden], got ",
@@ -38,12 +37,12 @@ struct Gates {
 };
 
 // One invocation for each element of a state [batch, hidden].
-template <class Params, class Spec>
-void launch_cell(const char* op, KernelRef<Params, Spec> kernel, Params& p, const TensorArgs& args,
-                 const at::Tensor& state) {
+template <class Params, class Kernel>
+void launch_cell(const char* op, const Kernel& kernel, Params& p, const TensorArgs& args, const at::Tensor& state) {
   p.n = static_cast<uint32_t>(state.numel());
   p.hidden = static_cast<uint32_t>(state.size(1));
-  launch(current(state), kernel, {.dtype = dtype_of(state, op)}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  const DType dtype = dtype_of(state, op);
+  launch(current(state), kernel(compute_type(dtype)), {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell(const at::Te
   p.hy = args.write(hy);
   p.cy = args.write(cy);
   p.workspace = args.write(workspace);
-  launch_cell(op, kernel::lstm_cell(LstmCellDIRECTION::forward), p, args, c);
+  launch_cell(op, [](DType c) { return kernel::lstm_cell(LstmCellDIRECTION::forward, c); }, p, args, c);
   return {hy, cy, workspace};
 }
 
@@ -88,7 +87,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> thnn_fused_lstm_cell_backward_imp
     p.workspace = args.read(w);
     p.grad_gates = args.write(grad_gates);
     p.grad_cx = args.write(grad_cx);
-    launch_cell("_thnn_fused_lstm_cell_backward", kernel::lstm_cell(LstmCellDIRECTION::backward), p, args, c);
+    launch_cell(
+        "_thnn_fused_lstm_cell_backward", [](DType c) { return kernel::lstm_cell(LstmCellDIRECTION::backward, c); }, p,
+        args, c);
   }
   return {grad_gates, grad_cx, has_bias ? grad_gates.sum(0) : at::Tensor()};
 }
@@ -108,7 +109,7 @@ std::tuple<at::Tensor, at::Tensor> thnn_fused_gru_cell(const at::Tensor& input_g
   p.hx = args.read(x);
   p.hy = args.write(hy);
   p.workspace = args.write(workspace);
-  launch_cell(op, kernel::gru_cell(GruCellDIRECTION::forward), p, args, x);
+  launch_cell(op, [](DType c) { return kernel::gru_cell(GruCellDIRECTION::forward, c); }, p, args, x);
   return {hy, workspace};
 }
 
@@ -126,7 +127,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> thnn_fuse
     p.input_gates = args.write(gi);
     p.hidden_gates = args.write(gh);
     p.hx = args.write(gx);
-    launch_cell("_thnn_fused_gru_cell_backward", kernel::gru_cell(GruCellDIRECTION::backward), p, args, g);
+    launch_cell(
+        "_thnn_fused_gru_cell_backward", [](DType c) { return kernel::gru_cell(GruCellDIRECTION::backward, c); }, p,
+        args, g);
   }
   if (!has_bias) return {gi, gh, gx, at::Tensor(), at::Tensor()};
   return {gi, gh, gx, gi.sum(0), gh.sum(0)};

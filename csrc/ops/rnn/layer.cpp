@@ -7,6 +7,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/rnn/resident.h"
 #include "ops/rnn/steps.h"
+#include "ops/tensor/floating.h"
 
 namespace aule::ops {
 namespace {
@@ -58,7 +59,7 @@ class ForwardStep {
     p.hidden = static_cast<uint32_t>(layer_.hidden());
     p.state = static_cast<uint32_t>(layer_.state());
     p.sums_rows = most(place.running);
-    aule::launch(current(layer_.x), kernel::recurrent_forward(),
+    aule::launch(current(layer_.x), kernel::recurrent_forward(compute_type(dtype_of(layer_.x, kForward))),
                  {.dtype = dtype_of(layer_.x, kForward),
                   .sums_dtype = products.dtype(),
                   .cell = static_cast<int>(layer_.cell),
@@ -111,7 +112,8 @@ void run_steps(const RecurrentLayer& layer, RecurrentResult& result, const at::T
 
 bool recurrent_layer_serves(const RecurrentLayer& layer, int64_t features) {
   const auto type = layer.x.scalar_type();
-  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (!layer.x.is_floating_point() || !has_dtype(type)) return false;
+  if (type == at::kDouble && !caps_of(layer.x).float64) return false;
   if (layer.x.dim() != 2 || layer.h.dim() != 3 || layer.weights.empty() || layer.weights.size() > 2) return false;
   const at::Tensor& first = layer.weights[0].input;
   if (!first.defined() || first.dim() != 2 || first.size(0) % gates_of(layer.cell) != 0) return false;
@@ -140,7 +142,7 @@ bool recurrent_layer_serves(const RecurrentLayer& layer, int64_t features) {
 
 RecurrentResult recurrent_layer(const RecurrentLayer& layer, bool keeps) {
   const int64_t directions = layer.directions(), rows = layer.rows(), hidden = layer.hidden(), state = layer.state();
-  const auto options = layer.x.options(), floats = options.dtype(at::kFloat);
+  const auto options = layer.x.options(), floats = options.dtype(sum_type_of(layer.x));
   constexpr auto kDense = at::MemoryFormat::Contiguous;
   RecurrentResult result;
   result.out = at::empty({rows, directions * state}, options);

@@ -8,15 +8,16 @@
 #include "ops/rnn/layer.h"
 #include "ops/rnn/resident.h"
 #include "ops/rnn/steps.h"
+#include "ops/tensor/floating.h"
 
 namespace aule::ops {
 namespace {
 
 constexpr const char* kBackward = "recurrent layer backward";
 
-// float32 and dense, to be written; zeros for none.
-at::Tensor accumulator(const at::Tensor& grad, at::IntArrayRef sizes, const at::TensorOptions& options) {
-  const auto floats = options.dtype(at::kFloat);
+// Dense, to be written, of the type that sums of `x` have; zeros for none.
+at::Tensor accumulator(const at::Tensor& grad, at::IntArrayRef sizes, const at::Tensor& x) {
+  const auto floats = x.options().dtype(sum_type_of(x));
   if (!grad.defined()) return at::zeros(sizes, floats);
   return grad.to(floats, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
@@ -30,8 +31,8 @@ class BackwardSteps {
     const int64_t directions = layer.directions(), batch = layer.batch(), state = layer.state();
     const auto options = layer.x.options();
     if (grad_out.defined()) grad_out_ = {grad_out.contiguous(), directions * state, state};
-    grad_h_ = accumulator(grad_h, {directions, batch, state}, options);
-    if (layer.cell == Cell::lstm) grad_c_ = accumulator(grad_c, {directions, batch, layer.hidden()}, options);
+    grad_h_ = accumulator(grad_h, {directions, batch, state}, layer.x);
+    if (layer.cell == Cell::lstm) grad_c_ = accumulator(grad_c, {directions, batch, layer.hidden()}, layer.x);
     gates_ = of_rows();
     hidden_gates_ = layer.cell == Cell::gru ? of_rows() : gates_;
     if (!layer.is_projected()) return;
@@ -109,7 +110,7 @@ class BackwardSteps {
     p.hidden = static_cast<uint32_t>(layer_.hidden());
     p.visited = std::max(most(place.running), most(summed));
     p.sums_rows = sums_rows;
-    aule::launch(current(layer_.x), kernel::recurrent_backward(),
+    aule::launch(current(layer_.x), kernel::recurrent_backward(compute_type(dtype_of(layer_.x, kBackward))),
                  {.dtype = dtype_of(layer_.x, kBackward),
                   .sums_dtype = products.dtype(),
                   .cell = static_cast<int>(layer_.cell),

@@ -20,7 +20,8 @@ Params resident_params(const RecurrentLayer& layer) {
 }  // namespace
 
 std::optional<ResidentPlan> plan_resident(const RecurrentLayer& layer) {
-  if (layer.is_projected() || layer.batch_sizes.back() != layer.batch()) return std::nullopt;
+  if (layer.x.scalar_type() == at::kDouble || layer.is_projected() || layer.batch_sizes.back() != layer.batch())
+    return std::nullopt;
   if (layer.rows() * gates_of(layer.cell) * layer.hidden() >= int64_t{1} << 40) return std::nullopt;
   return resident_plan(profile_of(layer.x), {.dtype = dtype_of(layer.x, kResident),
                                              .cell = layer.cell,

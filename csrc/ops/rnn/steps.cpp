@@ -2,6 +2,8 @@
 
 #include <ATen/ops/stack.h>
 
+#include "ops/tensor/floating.h"
+
 namespace aule::ops {
 
 Steps::Steps(const RecurrentLayer& layer) : directions_(layer.directions()) {
@@ -48,7 +50,7 @@ void launch_carry(const char* op, const RecurrentLayer& layer, const StepProduct
   p.size = static_cast<uint32_t>(layer.state());
   p.visited = std::max(most(place.running), most(summed));
   p.sums_rows = sums_rows;
-  launch(current(layer.x), kernel::recurrent_carry(),
+  launch(current(layer.x), kernel::recurrent_carry(compute_type(dtype_of(layer.x, op))),
          {.dtype = dtype_of(layer.x, op),
           .sums_dtype = products.dtype(),
           .cell = static_cast<int>(layer.cell),

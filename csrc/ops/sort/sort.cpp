@@ -85,8 +85,20 @@ void sort_rows_into(const at::Tensor& x, bool descending, int64_t first, const S
          args, plan.emit_grid);
 }
 
+// Signed integers of the size, if `t` is unsigned and of more than 8 bits; else the same.
+at::ScalarType signed_of(at::ScalarType t) {
+  return t == at::kUInt16 ? at::kShort : t == at::kUInt32 ? at::kInt : t == at::kUInt64 ? at::kLong : t;
+}
+
 // Sorts rows [rows, n] and gives positions first .. first + count - 1 of the order.
 TwoTensors sort_rows(const char* name, const at::Tensor& x, bool descending, int64_t first, int64_t count) {
+  const at::ScalarType type = x.scalar_type();
+  if (signed_of(type) != type) {
+    // With the first bit flipped they have the order of signed integers.
+    const int64_t flip = std::numeric_limits<int64_t>::min() >> (64 - 8 * x.element_size());
+    const auto [values, indices] = sort_rows(name, x.view(signed_of(type)).bitwise_xor(flip), descending, first, count);
+    return {values.bitwise_xor(flip).view(type), indices};
+  }
   const int64_t rows = x.size(0), n = x.size(1);
   at::Tensor values = at::empty({rows, count}, x.options());
   at::Tensor indices = at::empty({rows, count}, x.options().dtype(at::kLong));
