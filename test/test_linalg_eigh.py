@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import like_strided
-from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
+from linalg_reference import check_orthonormal, dtypes, near, rounding, wide
 
 pytestmark = pytest.mark.validated
 dtype = dtypes()

@@ -3,6 +3,7 @@
 // are but for a sign, and completes U.
 #include "ops/linalg/svd.h"
 
+#include <ATen/ops/_linalg_svd_native.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/real.h>
@@ -11,7 +12,9 @@
 #include <algorithm>
 
 #include "ops/linalg/jacobi.h"
+#include "ops/linalg/matrices.h"
 #include "ops/linalg/qr.h"
+#include "ops/linalg/structured.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {
@@ -58,6 +61,16 @@ void svd(const at::Tensor& a, bool full_matrices, bool compute_uv, const std::op
   complete(image, left);
   u.copy_((is_wide ? right : left).reshape(u.sizes()));
   vh.copy_((is_wide ? left : right).mH().reshape(vh.sizes()));
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> linalg_svd_out(const at::Tensor& a, bool full_matrices,
+                                                                 bool compute_uv,
+                                                                 std::optional<std::string_view> driver, at::Tensor& u,
+                                                                 at::Tensor& s, at::Tensor& vh) {
+  number_dtype("linalg_svd", a);
+  Structured<at::native::structured__linalg_svd_out, 3> op({&u, &s, &vh});
+  op.run(a, full_matrices, compute_uv, driver);
+  return {u, s, vh};
 }
 
 }  // namespace aule::ops
