@@ -20,6 +20,8 @@
 namespace aule::ops {
 namespace {
 
+constexpr int64_t kNotFinite = -4;  // gesdd's info
+
 // The first columns of `into` are orthonormal and nearly `columns`, which are nearly orthonormal or of small weight;
 // the others complete them.
 void complete(const at::Tensor& columns, at::Tensor into) {
@@ -51,6 +53,7 @@ void svd(const at::Tensor& a, bool full_matrices, bool compute_uv, const std::op
   const at::Tensor sorted = compute_uv ? empty_matrices(b, n, n) : at::Tensor();
   sort_columns(norms, start.scale, compute_uv ? start.w : at::Tensor(), values, sorted, true);
   s.copy_(values.view(s.sizes()));
+  write_info(values, kNotFinite, info);
   if (!compute_uv) return;
 
   const at::Tensor right = empty_matrices(b, n, n), image = empty_matrices(b, m, n);
