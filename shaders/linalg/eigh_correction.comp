@@ -1,10 +1,10 @@
 #pragma aule axis C float double vec2 dvec2
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
-// e of Ogita's and Aishima's step v + v e, of first order: for nearly orthonormal eigenvectors v of h, gram = v^H v and s
-// = v^H h v, r = I - gram: e[i, j] = r[i, j] / 2 + (s[i, j] + r[i, j] (w[i] + w[j]) / 2) / (w[j] - w[i]), w = diag(s) /
-// diag(gram). Where the second term is above `most`, values are too near to each other, and the first makes the vectors
-// orthonormal alone. An invocation has an element. Column-major, dense.
+// e of Ogita's and Aishima's step v + v e, of first order: for nearly orthonormal eigenvectors v of h, gram = v^H v,
+// s = v^H h v, r = I - gram, w = diag(s) / diag(gram): e[i, j] = r[i, j] / 2 + (s[i, j] + r[i, j] (w[i] + w[j]) / 2) /
+// (w[j] - w[i]). Where the second term is above `most`, values are too near to each other, and the first makes the
+// vectors orthonormal alone. An invocation has an element. Column-major, dense.
 layout(local_size_x = 64) in;
 #include "common/indexing.glsl"
 #include "linalg/rounded.glsl"
