@@ -18,6 +18,17 @@ def needs(dtype: torch.dtype) -> None:
         pytest.skip("the device has no float64")
 
 
+def dtypes():
+    """A fixture: the dtypes that are factored, where the device has them."""
+
+    @pytest.fixture(params=DTYPES, ids=str)
+    def dtype(request):
+        needs(request.param)
+        return request.param
+
+    return dtype
+
+
 def wide(t: torch.Tensor) -> torch.Tensor:
     """On the CPU, in double precision."""
     t = t.detach().cpu()
@@ -67,3 +78,25 @@ def assert_gradients(function, *inputs: torch.Tensor, factor: float = 1e3) -> No
     for actual, expected in gradients(function, *inputs):
         error = (wide(actual) - expected).abs().max() / expected.abs().max()
         assert error <= factor * eps(actual), f"relative error {error}"
+
+
+def rounding(t: torch.Tensor, n: int) -> float:
+    """The bound of a backward stable algorithm on n x n matrices of t's dtype."""
+    return 10 * max(n, 4) * torch.finfo(t.dtype).eps
+
+
+def near(actual: torch.Tensor, expected: torch.Tensor, scale: torch.Tensor, bound: float) -> None:
+    """No element is further off than `bound` of its matrix's `scale`."""
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    if expected.numel() == 0:
+        return
+    scale = scale.double().clamp_min(torch.finfo(torch.float64).tiny)
+    error = ((wide(actual) - wide(expected)).abs() / scale).amax().item()
+    assert error <= bound, f"{tuple(expected.shape)}: {error}, allowed {bound}"
+
+
+def check_orthonormal(q: torch.Tensor, bound: float) -> None:
+    """The columns of q are orthonormal."""
+    q = wide(q)
+    if q.numel():
+        near(q.mH @ q, torch.eye(q.shape[-1], dtype=q.dtype).expand(*q.shape[:-2], -1, -1), torch.tensor(1.0), bound)

@@ -53,8 +53,8 @@ LINEAR_ALGEBRA = {
 NOT_FACTORIZED = {
     "linalg.cross", "linalg.diagonal", "linalg.multi_dot", "linalg.vander", "linalg.vecdot", "linalg.vector_norm",
 }  # fmt: skip
-# Vectors of these are free in sign and phase.
-SPECTRA = {"linalg.eigh", "linalg.svd", "svd"}
+# Vectors of these are free in sign and phase, values of general matrices in order.
+SPECTRA = {"linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.svd", "svd"}
 # PyTorch wants these tensors on the CPU, whatever the device of the first.
 STAYS = {"tensor_split"}
 
@@ -262,6 +262,10 @@ def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> 
 
 def phase_free(op, result) -> tuple[torch.Tensor, ...]:
     """What the factors make: their product, and the projections on the spaces of their vectors."""
+    if op.name in ("linalg.eig", "linalg.eigvals"):
+        w, v = (result, None) if op.name == "linalg.eigvals" else result
+        values = w.real.sort(-1)[0], w.imag.sort(-1)[0]
+        return values if v is None else (*values, v * w.unsqueeze(-2) @ torch.linalg.inv(v))
     if op.name == "linalg.eigh":
         w, v = result
         return w, v * w.unsqueeze(-2) @ v.mH, v @ v.mH

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 # Operators of the database that strict mode refuses: cause -> entries.
 REFUSED: dict[str, list[str]] = {
-    "linear algebra: factorizations and solvers are not there yet": [
-        "matrix_exp", "linalg.eig", "linalg.eigvals", "linalg.lstsq", "linalg.lstsq.grad_oriented",
-    ],
     "sparse layouts": [
         "sparse.mm.reduce",
     ],

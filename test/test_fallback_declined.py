@@ -24,7 +24,6 @@ ALWAYS = {
     "uint16 where": (torch.uint16, lambda x: torch.where(x.bool(), x, x * x)),
     "uint16 sum": (torch.uint16, lambda x: x.sum(0) + x.prod()),
     "uint16 cumprod of a view": (torch.uint16, lambda x: x.t().cumprod(0)),
-    "eigvals": (torch.float32, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mT).real.sort()[0]),
     "uint32 and": (torch.uint32, lambda x: x & x.t().contiguous().t()),
     "resample uint8": (torch.uint8, lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bilinear")),
 }
@@ -50,6 +49,7 @@ WITHOUT_FLOAT64 = {
     "var": (torch.complex128, lambda x: x.var(dim=1) + torch.linalg.vector_norm(x, dim=1)),
     "inv": (torch.complex128, lambda x: torch.linalg.inv(x[:, :4])),
     "inv of a conjugate": (torch.complex128, lambda x: torch.linalg.inv(x[:, 1:5].mH)),
+    "eigvals": (torch.complex128, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mH).real.sort()[0]),
     "conv": (torch.complex128, lambda x: F.conv1d(x[None], x[:, None], groups=4)),
 }
 HERE = os.environ.get("TORCH_AULE_DISABLE_FLOAT64") == "1"

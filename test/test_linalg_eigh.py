@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import like_strided
-from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
+from linalg_reference import check_orthonormal, dtypes, near, rounding, wide
 
 pytestmark = pytest.mark.validated
 dtype = dtypes()
@@ -51,19 +51,17 @@ def test_small(n, dtype):
     check_eigh(hermitian(3, n, n, dtype=dtype), "U")
 
 
-@pytest.mark.parametrize("n", [77, 100, 150])
+@pytest.mark.parametrize("n", [77, 110])
 def test_blocks(n, dtype):
     check_eigh(hermitian(n, n, dtype=dtype))
 
 
-@pytest.mark.parametrize("n", [200, 300, 512])
-def test_large(n):
-    check_eigh(hermitian(n, n, dtype=torch.float32), values_alone=n < 300)
+def test_large():
+    check_eigh(hermitian(300, 300, dtype=torch.float32), values_alone=False)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_many_tiny_matrices(n):
-    check_eigh(hermitian(66_001, n, n, dtype=torch.float32))
+def test_many_tiny_matrices():
+    check_eigh(hermitian(66_001, 3, 3, dtype=torch.float32))
 
 
 @pytest.mark.parametrize("n", [4, 24, 70])
@@ -115,13 +113,24 @@ def test_layouts(dtype):
     check_eigh(hermitian(2, 3, 6, 6, dtype=dtype))
 
 
-def test_nan_finishes(dtype):
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_infinities_are_an_error(value, dtype):
     for n in (5, 40, 100):
         a = hermitian(2, n, n, dtype=dtype)
-        a[0, 3, 3] = float("nan")
-        w, v = torch.linalg.eigh(a.to("aule"))
-        assert w.cpu()[0].isnan().any() and not w.cpu()[1].isnan().any()
-        near(w[1], torch.linalg.eigvalsh(wide(a[1])), torch.tensor(4.0 * n), rounding(a, n))
+        a[1, 3, 3] = value
+        for function in (torch.linalg.eigh, torch.linalg.eigvalsh):
+            with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1"):
+                function(a.to("aule"))
+
+
+@pytest.mark.parametrize("n", [20, 33, 70, 150])
+def test_residual(n, dtype):
+    """A few roundings, whatever n."""
+    a = hermitian(n, n, dtype=dtype)
+    exact, bound = wide(a), 30 * torch.finfo(dtype).eps
+    w, v = (wide(t) for t in torch.linalg.eigh(a.to("aule")))
+    assert torch.linalg.matrix_norm(exact @ v - v * w, 2) <= bound * torch.linalg.matrix_norm(exact, 2)
+    assert torch.linalg.matrix_norm(v.mH @ v - torch.eye(n), 2) <= bound
 
 
 def test_out(dtype):

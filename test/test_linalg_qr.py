@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import like_strided
-from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
+from linalg_reference import assert_gradients, check_orthonormal, dtypes, near, rounding, wide
 
 pytestmark = pytest.mark.validated
 
@@ -47,7 +47,7 @@ def test_shapes(shape, mode, dtype):
     check_qr(torch.randn(3, *shape, dtype=dtype), mode)
 
 
-@pytest.mark.parametrize("n", [90, 130, 200, 300])
+@pytest.mark.parametrize("n", [90, 130, 200])
 def test_panels(n, dtype):
     check_qr(torch.randn(n, n, dtype=dtype))
     check_qr(torch.randn(n + 57, n, dtype=dtype))
@@ -155,14 +155,7 @@ def test_out(dtype):
         torch.linalg.qr(device, out=(torch.empty(0, device="aule", dtype=torch.float16), fresh[1]))
 
 
-def test_gradient():
-    """PyTorch's formula, whose triangular solve may run on the CPU."""
-    a = torch.randn(6, 4, dtype=torch.float64)
-    grads = []
-    with torch.aule.strict(False):
-        for x in (a.clone(), a.to("aule")):
-            x.requires_grad_(True)
-            q, r = torch.linalg.qr(x)
-            (q.abs().cumsum(0).sum() + (r * r).sum()).backward()
-            grads.append(x.grad.cpu())
-    torch.testing.assert_close(grads[1], grads[0])
+@pytest.mark.parametrize("shape", [(6, 4), (5, 5), (2, 4, 7)])
+def test_gradient(shape, dtype):
+    a = torch.randn(shape, dtype=dtype) + 2 * torch.eye(*shape[-2:], dtype=dtype)
+    assert_gradients(torch.linalg.qr, a)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import like_strided
-from linalg_bounds import check_orthonormal, dtypes, near, rounding, wide
+from linalg_reference import check_orthonormal, dtypes, near, rounding, wide
 
 pytestmark = pytest.mark.validated
 dtype = dtypes()
@@ -50,17 +50,16 @@ def test_blocks(shape, dtype):
     check_svd(torch.randn(*shape, dtype=dtype), True)
 
 
-@pytest.mark.parametrize("shape", [(200, 260), (300, 300), (1024, 60), (5000, 5)])
+@pytest.mark.parametrize("shape", [(200, 260), (1024, 60), (5000, 5)])
 def test_large(shape):
     check_svd(torch.randn(*shape))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_many_tiny_matrices(n):
-    check_svd(torch.randn(66_001, n, n))
+def test_many_tiny_matrices():
+    check_svd(torch.randn(66_001, 3, 3))
 
 
-@pytest.mark.parametrize("shape", [(5, 4), (40, 30), (30, 40), (90, 80)])
+@pytest.mark.parametrize("shape", [(5, 4), (40, 30), (30, 40), (82, 72)])
 @pytest.mark.parametrize("full_matrices", [False, True])
 def test_special_matrices(shape, full_matrices, dtype):
     m, n = shape
@@ -105,13 +104,15 @@ def test_layouts(dtype):
     check_svd(torch.randn(2, 3, 6, 5, dtype=dtype))
 
 
-def test_nan_finishes(dtype):
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_infinities_are_an_error(value, dtype):
+    """In the words of the CPU."""
     for n in (5, 40, 100):
         a = torch.randn(2, n, n, dtype=dtype)
-        a[0, 3, 3] = float("nan")
-        s = torch.linalg.svdvals(a.to("aule"))
-        assert s.cpu()[0].isnan().any()
-        near(s[1], torch.linalg.svdvals(wide(a[1])), torch.tensor(4.0 * n), rounding(a, n))
+        a[1, 3, 3] = value
+        for function in (torch.linalg.svd, torch.linalg.svdvals):
+            with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1.*non-finite values"):
+                function(a.to("aule"))
 
 
 def test_out(dtype):

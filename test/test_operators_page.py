@@ -75,6 +75,7 @@ def step(x, form):
 
 # Some calls of each family; `x` makes an operand of the sizes.
 ORTHOGONAL = "QR, symmetric eigenvalues, singular values"
+SPECTRA = "eigenvalues, least squares, matrix exponential"
 CALLS = {
     "attention": [lambda x: F.scaled_dot_product_attention(*(x(1, 2, 16, 16) for _ in "qkv"), is_causal=True)],
     "matrix products": [
@@ -152,7 +153,11 @@ CALLS = {
         lambda x: torch.linalg.eigvalsh(x(4, 4) + x(4, 4).mH),
         lambda x: torch.linalg.svdvals(x(5, 4)),
     ],
-    "other factorizations": [lambda x: torch.linalg.eigvals(x(4, 4))],
+    SPECTRA: [
+        lambda x: torch.linalg.eigvals(x(4, 4)),
+        lambda x: torch.linalg.lstsq(x(5, 4), x(5, 2))[0],
+        lambda x: torch.linalg.matrix_exp(x(4, 4)),
+    ],
 }  # fmt: skip
 WHOLE = (torch.float32, torch.float64, torch.int64, torch.complex64)  # dtypes that make all calls, others the first
 # Families that PyTorch itself refuses for a dtype of a column that otherwise works, or asks for in other words.
@@ -163,7 +168,7 @@ REFUSED = {
     *(("Fourier transforms", dtype) for dtype in FLOATS[1:]),
     *(("Cholesky, LU, LDL, linear systems", dtype) for dtype in FLOATS[1:]),
     *((ORTHOGONAL, dtype) for dtype in FLOATS[1:]),
-    *(("other factorizations", dtype) for dtype in FLOATS[1:]),
+    *((SPECTRA, dtype) for dtype in FLOATS[1:]),
     ("recurrent layers, cells", torch.bool),
 }
 

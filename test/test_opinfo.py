@@ -14,11 +14,13 @@ BACKWARD = """
     broadcast_to cat cholesky cholesky_inverse cholesky_solve chunk
     clamp clone contiguous copysign cos cumsum diff div.no_rounding_mode div.floor_rounding div.trunc_rounding einsum
     erf exp expand expand_as expm1 flatten flip gather
-    index_add index_select lerp linalg.cholesky linalg.cholesky_ex linalg.det linalg.inv linalg.inv_ex linalg.lu
-    linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_power linalg.slogdet linalg.solve linalg.solve_ex
+    index_add index_select lerp linalg.cholesky linalg.cholesky_ex linalg.det linalg.eigh linalg.inv
+    linalg.inv_ex linalg.lstsq.grad_oriented linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
+    linalg.matrix_power linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex
     linalg.solve_triangular linalg.tensorinv linalg.tensorsolve linspace log log1p log_softmax logdet logsumexp lu
     lu_solve lu_unpack masked.softmax masked_fill
-    masked_select matmul max.reduction_with_dim maximum mean min.reduction_with_dim minimum mm movedim mul mv narrow
+    masked_select matmul matrix_exp max.reduction_with_dim maximum mean min.reduction_with_dim minimum mm movedim mul
+    mv narrow
     native_layer_norm neg nn.functional.avg_pool2d nn.functional.batch_norm
     nn.functional.binary_cross_entropy_with_logits
     nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.cosine_similarity
@@ -47,11 +49,13 @@ OTHER_DTYPES = {
     torch.int32: "add bitwise_xor cat div.floor_rounding maximum minimum mul pow sign sum where",
     torch.uint8: "add bitwise_not cat eq gt mul sum where",
     torch.bool: "all any bitwise_or cat eq logical_and logical_not masked_select nonzero sum where",
-    torch.float64: """add atan2 exp hypot linalg.inv linalg.lu_factor linalg.solve matmul mul nextafter
+    torch.float64: """add atan2 exp hypot linalg.eig linalg.inv linalg.lstsq linalg.lu_factor
+        linalg.solve matmul mul nextafter
         nn.functional.adaptive_avg_pool2d nn.functional.adaptive_max_pool2d nn.functional.avg_pool3d
         nn.functional.interpolate.bicubic nn.functional.max_pool2d softmax sum""",
     torch.complex64: """abs acosh add addcmul angle atan cat complex cumprod cumsum div.no_rounding_mode eq exp gather
-        index_add lerp linalg.cholesky linalg.det linalg.inv linalg.lu linalg.solve linalg.solve_triangular
+        index_add lerp linalg.cholesky linalg.det linalg.eig linalg.inv linalg.lstsq linalg.lu linalg.qr
+        linalg.solve linalg.solve_triangular
         linalg.vector_norm log masked_fill mean mul ne nn.functional.conv2d pow prod reciprocal scatter
         sigmoid sin sqrt std sum tanh to var where""",
 }

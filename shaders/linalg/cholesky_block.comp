@@ -19,9 +19,9 @@ struct Params {
 };
 #include "common/params.glsl"
 
-shared T matrix[ELEMENTS];  // by columns
-shared T column[SIDE];
-shared REAL pivot;
+shared C matrix[ELEMENTS];  // by columns
+shared C column[SIDE];
+shared R pivot;
 
 uint lane;
 
@@ -41,17 +41,17 @@ uint factorize() {
   for (uint j = 0; j < p.n; ++j) {
     if (lane == j % LOCAL) pivot = real_part(matrix[j * p.n + j]);
     barrier();  // the pivot is written, the last column read
-    if (!(pivot > REAL(0))) return j;
-    const REAL root = sqrt(pivot);
+    if (!(pivot > R(0))) return j;
+    const R root = sqrt(pivot);
     for (uint i = j + (lane + LOCAL - j % LOCAL) % LOCAL; i < p.n; i += LOCAL) {
-      const T value = i == j ? from_real(root) : matrix[j * p.n + i] / root;
+      const C value = i == j ? from_real(root) : matrix[j * p.n + i] / root;
       matrix[j * p.n + i] = value;
       column[i] = value;
     }
     barrier();  // the column is written, the pivot read
     for (uint i = j + 1 + (lane + LOCAL - (j + 1) % LOCAL) % LOCAL; i < p.n; i += LOCAL) {
-      const T own = column[i];
-      for (uint k = j + 1; k <= i; ++k) matrix[k * p.n + i] -= times(own, conjugate(column[k]));
+      const C own = column[i];
+      for (uint k = j + 1; k <= i; ++k) matrix[k * p.n + i] -= mul(own, conjugate(column[k]));
     }
   }
   return p.n;

@@ -5,7 +5,7 @@
 // T[:j, j] = -tau[j] T[:j, :j] (V^H V)[:j, j]. An invocation has a row of T, which needs no other row. Row-major.
 layout(local_size_x = 32) in;
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t gram, tau, t;  // gram and t: [batch, n, n]

@@ -8,7 +8,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool DESCENDING = false;
 layout(constant_id = 2) const bool HAS_VECTORS = true;
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t values, scale, vectors;

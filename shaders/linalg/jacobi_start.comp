@@ -11,7 +11,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool HERMITIAN = false;
 layout(constant_id = 2) const bool UPPER = false;  // the triangle that is read, if HERMITIAN
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t a, w, h, scale;

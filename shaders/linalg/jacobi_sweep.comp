@@ -13,7 +13,7 @@ layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const bool IN_SHARED = true;
 layout(constant_id = 3) const int ELEMS = 1;  // of shared memory, the columns apart by (rows | 1)
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t w, flags;

@@ -6,7 +6,7 @@
 layout(local_size_x = 32) in;
 layout(constant_id = 0) const bool RAYLEIGH = false;
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t v, y, values;

@@ -19,18 +19,18 @@ struct Params {
 };
 #include "common/params.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = NUMBER_ALIGN) coherent buffer SharedNumberRef { T v; };
-shared REAL best_value[LOCAL];
+layout(buffer_reference, scalar, buffer_reference_align = C_ALIGN) coherent buffer SharedNumberRef { C v; };
+shared R best_value[LOCAL];
 shared uint best_row[LOCAL];
 
 uint lane;
 uint64_t base;
 
-uint64_t place(uint i, uint j) { return base + uint64_t((int64_t(i) * p.row + int64_t(j) * p.col) * BYTES); }
-T get(uint i, uint j) { return SharedNumberRef(place(i, j)).v; }
-void put(uint i, uint j, T value) { SharedNumberRef(place(i, j)).v = value; }
-T mirrored(T x) { return IS_HERMITIAN ? conjugate(x) : x; }
-T on_diagonal(T x) { return IS_HERMITIAN ? from_real(real_part(x)) : x; }
+uint64_t place(uint i, uint j) { return base + uint64_t((int64_t(i) * p.row + int64_t(j) * p.col) * C_BYTES); }
+C get(uint i, uint j) { return SharedNumberRef(place(i, j)).v; }
+void put(uint i, uint j, C value) { SharedNumberRef(place(i, j)).v = value; }
+C mirrored(C x) { return IS_HERMITIAN ? conjugate(x) : x; }
+C on_diagonal(C x) { return IS_HERMITIAN ? from_real(real_part(x)) : x; }
 
 void all_see() {
   memoryBarrierBuffer();
@@ -38,11 +38,11 @@ void all_see() {
 }
 
 // The largest magnitude and its first row, of all invocations'.
-REAL reduce_largest(REAL value, inout uint row) {
+R reduce_largest(R value, inout uint row) {
   best_value[lane] = value;
   best_row[lane] = row;
   barrier();  // every invocation's best is written
-  REAL largest = REAL(-1);
+  R largest = R(-1);
   row = 0xffffffffu;
   for (uint l = 0; l < LOCAL; ++l) {
     if (best_value[l] > largest || best_value[l] == largest && best_row[l] < row) {
@@ -54,25 +54,25 @@ REAL reduce_largest(REAL value, inout uint row) {
   return largest;
 }
 // Below the diagonal of column k.
-REAL largest_below(uint k, out uint row) {
-  REAL value = REAL(-1);
+R largest_below(uint k, out uint row) {
+  R value = R(-1);
   row = 0xffffffffu;
   for (uint i = k + 1 + lane; i < p.n; i += LOCAL) {
-    const REAL v = magnitude(get(i, k));
+    const R v = pivot_size(get(i, k));
     if (v > value) {
       value = v;
       row = i;
     }
   }
-  const REAL largest = reduce_largest(value, row);
-  return largest < REAL(0) ? REAL(0) : largest;
+  const R largest = reduce_largest(value, row);
+  return largest < R(0) ? R(0) : largest;
 }
 // Off the diagonal of row and column i of what is left from k on.
-REAL largest_beside(uint i, uint k) {
-  REAL value = REAL(0);
+R largest_beside(uint i, uint k) {
+  R value = R(0);
   for (uint j = k + lane; j < p.n; j += LOCAL) {
     if (j == i) continue;
-    const REAL v = magnitude(j < i ? get(i, j) : get(j, i));
+    const R v = pivot_size(j < i ? get(i, j) : get(j, i));
     if (v > value) value = v;
   }
   uint row = 0;
@@ -83,21 +83,21 @@ REAL largest_beside(uint i, uint k) {
 void exchange(uint from, uint to, uint k) {
   for (uint i = from + lane; i < p.n; i += LOCAL) {
     if (i > to) {
-      const T x = get(i, from);
+      const C x = get(i, from);
       put(i, from, get(i, to));
       put(i, to, x);
     } else if (i > from && i < to) {
-      const T x = get(i, from);
+      const C x = get(i, from);
       put(i, from, mirrored(get(to, i)));
       put(to, i, mirrored(x));
     } else if (i == to) {
       put(to, from, mirrored(get(to, from)));
     } else {
-      const T x = on_diagonal(get(from, from));
+      const C x = on_diagonal(get(from, from));
       put(from, from, on_diagonal(get(to, to)));
       put(to, to, x);
       if (from > k) {
-        const T y = get(from, k);
+        const C y = get(from, k);
         put(from, k, get(to, k));
         put(to, k, y);
       }
@@ -106,10 +106,10 @@ void exchange(uint from, uint to, uint k) {
 }
 
 void eliminate_one(uint k) {
-  const T d = on_diagonal(get(k, k));
+  const C d = on_diagonal(get(k, k));
   for (uint i = k + 1 + lane; i < p.n; i += LOCAL) {
-    const T l = over(get(i, k), d);
-    for (uint j = k + 1; j <= i; ++j) put(i, j, get(i, j) - times(l, mirrored(get(j, k))));
+    const C l = over(get(i, k), d);
+    for (uint j = k + 1; j <= i; ++j) put(i, j, get(i, j) - mul(l, mirrored(get(j, k))));
     if (IS_HERMITIAN) put(i, i, on_diagonal(get(i, i)));
   }
   all_see();
@@ -117,25 +117,25 @@ void eliminate_one(uint k) {
 }
 
 // Row j of what follows, times the inverse of the block 2 x 2 at k.
-void solve_block(uint k, uint j, out T first, out T second) {
-  const T below = get(k + 1, k), above = mirrored(below);
-  const T d0 = on_diagonal(get(k, k)), d1 = on_diagonal(get(k + 1, k + 1));
-  const T divisor = times(over(d0, above), over(d1, below)) - from_real(REAL(1));
-  const T u = over(get(j, k), below), v = over(get(j, k + 1), above);
-  first = over(times(over(d1, above), u) - v, divisor);
-  second = over(times(over(d0, below), v) - u, divisor);
+void solve_block(uint k, uint j, out C first, out C second) {
+  const C below = get(k + 1, k), above = mirrored(below);
+  const C d0 = on_diagonal(get(k, k)), d1 = on_diagonal(get(k + 1, k + 1));
+  const C divisor = mul(over(d0, above), over(d1, below)) - from_real(R(1));
+  const C u = over(get(j, k), below), v = over(get(j, k + 1), above);
+  first = over(mul(over(d1, above), u) - v, divisor);
+  second = over(mul(over(d0, below), v) - u, divisor);
 }
 void eliminate_two(uint k) {
   for (uint i = k + 2 + lane; i < p.n; i += LOCAL) {
-    T first, second;
+    C first, second;
     solve_block(k, i, first, second);
     for (uint j = k + 2; j <= i; ++j)
-      put(i, j, get(i, j) - times(first, mirrored(get(j, k))) - times(second, mirrored(get(j, k + 1))));
+      put(i, j, get(i, j) - mul(first, mirrored(get(j, k))) - mul(second, mirrored(get(j, k + 1))));
     if (IS_HERMITIAN) put(i, i, on_diagonal(get(i, i)));
   }
   all_see();
   for (uint i = k + 2 + lane; i < p.n; i += LOCAL) {
-    T first, second;
+    C first, second;
     solve_block(k, i, first, second);
     put(i, k, first);
     put(i, k + 1, second);
@@ -144,25 +144,25 @@ void eliminate_two(uint k) {
 
 // Columns of the block at k (1 or 2), and the row that its last one changes places with. 0: nothing to divide by.
 uint choose(uint k, out uint row) {
-  const REAL ALPHA = (REAL(1) + sqrt(REAL(17))) / REAL(8);
-  const REAL own = magnitude(on_diagonal(get(k, k)));
+  const R ALPHA = (R(1) + sqrt(R(17))) / R(8);
+  const R own = pivot_size(on_diagonal(get(k, k)));
   uint below;
-  const REAL column = largest_below(k, below);
+  const R column = largest_below(k, below);
   row = k;
-  if (!(max(own, column) > REAL(0))) return 0;
+  if (!(max(own, column) > R(0))) return 0;
   if (own >= ALPHA * column) return 1;
   if (below >= p.n) return 0;
-  const REAL beside = largest_beside(below, k);
+  const R beside = largest_beside(below, k);
   if (own >= ALPHA * column * (column / beside)) return 1;
   row = below;
-  return magnitude(on_diagonal(get(below, below))) >= ALPHA * beside ? 1 : 2;
+  return pivot_size(on_diagonal(get(below, below))) >= ALPHA * beside ? 1 : 2;
 }
 
 void main() {
   lane = gl_LocalInvocationID.x;
   const uint batch = linear_group();
   if (batch >= p.batches) return;  // the whole workgroup leaves
-  base = p.a + uint64_t(int64_t(batch) * p.batch_stride * BYTES);
+  base = p.a + uint64_t(int64_t(batch) * p.batch_stride * C_BYTES);
   const uint64_t pivots = p.pivots + uint64_t(int64_t(batch) * p.pivots_batch * 4);
   uint zero = 0;
   for (uint k = 0; k < p.n;) {

@@ -20,16 +20,16 @@ struct Params {
 int64_t a_start, x_start;
 uint64_t pivots;
 
-T get(uint i, uint j) { return load_number(p.a, a_start + int64_t(i) * p.a_row + int64_t(j) * p.a_col); }
-T get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
-void put_x(uint i, T value) { store_number(p.x, x_start + int64_t(i) * p.x_row, value); }
-T mirrored(T x) { return IS_HERMITIAN ? conjugate(x) : x; }
+C get(uint i, uint j) { return load_number(p.a, a_start + int64_t(i) * p.a_row + int64_t(j) * p.a_col); }
+C get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
+void put_x(uint i, C value) { store_number(p.x, x_start + int64_t(i) * p.x_row, value); }
+C mirrored(C x) { return IS_HERMITIAN ? conjugate(x) : x; }
 int pivot_of(uint k) { return I32Ref(pivots + k * 4).v; }
 // Where row k goes, of a block 1 x 1, or the last one of a block 2 x 2.
 void exchange(uint k, int pivot) {
   const uint other = uint(abs(pivot) - 1);
   if (other == k) return;
-  const T x = get_x(k);
+  const C x = get_x(k);
   put_x(k, get_x(other));
   put_x(other, x);
 }
@@ -39,18 +39,18 @@ void go_down() {
     const bool is_pair = pivot_of(k) < 0 && k + 1 < p.n;
     const uint last = is_pair ? k + 1 : k;
     exchange(last, pivot_of(k));
-    const T x = get_x(k), y = get_x(last);
+    const C x = get_x(k), y = get_x(last);
     for (uint i = last + 1; i < p.n; ++i) {
-      T value = get_x(i) - times(get(i, k), x);
-      if (is_pair) value -= times(get(i, last), y);
+      C value = get_x(i) - mul(get(i, k), x);
+      if (is_pair) value -= mul(get(i, last), y);
       put_x(i, value);
     }
     if (is_pair) {
-      const T below = get(last, k), above = mirrored(below);
-      const T top = over(get(k, k), above), bottom = over(get(last, last), below);
-      const T u = over(x, above), v = over(y, below), divisor = times(top, bottom) - from_real(REAL(1));
-      put_x(k, over(times(bottom, u) - v, divisor));
-      put_x(last, over(times(top, v) - u, divisor));
+      const C below = get(last, k), above = mirrored(below);
+      const C top = over(get(k, k), above), bottom = over(get(last, last), below);
+      const C u = over(x, above), v = over(y, below), divisor = mul(top, bottom) - from_real(R(1));
+      put_x(k, over(mul(bottom, u) - v, divisor));
+      put_x(last, over(mul(top, v) - u, divisor));
     } else {
       put_x(k, over(x, get(k, k)));
     }
@@ -62,11 +62,11 @@ void go_up() {
   for (uint left = p.n; left > 0;) {
     const uint last = left - 1;
     const bool is_pair = pivot_of(last) < 0 && last > 0;
-    T x = get_x(last), y = is_pair ? get_x(last - 1) : x;
+    C x = get_x(last), y = is_pair ? get_x(last - 1) : x;
     for (uint i = left; i < p.n; ++i) {
-      const T below = get_x(i);
-      x -= times(mirrored(get(i, last)), below);
-      if (is_pair) y -= times(mirrored(get(i, last - 1)), below);
+      const C below = get_x(i);
+      x -= mul(mirrored(get(i, last)), below);
+      if (is_pair) y -= mul(mirrored(get(i, last - 1)), below);
     }
     put_x(last, x);
     if (is_pair) put_x(last - 1, y);

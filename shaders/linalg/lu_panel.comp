@@ -20,19 +20,19 @@ layout(local_size_x_id = 3) in;
 
 const bool STAGED = ELEMENTS > 1;
 const int SEARCHERS = LOCAL < 32 ? LOCAL : 32;
-shared T panel[ELEMENTS];  // by columns
-shared T pivot_row[SIDE];
-shared T other_row[SIDE];
-shared REAL best_value[LOCAL];
+shared C panel[ELEMENTS];  // by columns
+shared C pivot_row[SIDE];
+shared C other_row[SIDE];
+shared R best_value[LOCAL];
 shared uint best_row[LOCAL];
 
 uint lane, batch;
 int64_t start;
 
-T get(uint i, uint j) {
+C get(uint i, uint j) {
   return STAGED ? panel[j * p.m + i] : load_number(p.a, start + int64_t(i) * p.row + int64_t(j) * p.col);
 }
-void put(uint i, uint j, T value) {
+void put(uint i, uint j, C value) {
   if (STAGED) panel[j * p.m + i] = value;
   else store_number(p.a, start + int64_t(i) * p.row + int64_t(j) * p.col, value);
 }
@@ -49,8 +49,8 @@ void move_panel(bool stores) {
   }
 }
 
-void take_better(inout REAL value, inout uint row, uint other) {
-  const REAL v = best_value[other];
+void take_better(inout R value, inout uint row, uint other) {
+  const R v = best_value[other];
   const uint r = best_row[other];
   if (v > value || v == value && r < row) {
     value = v;
@@ -58,11 +58,11 @@ void take_better(inout REAL value, inout uint row, uint other) {
   }
 }
 // Row and magnitude of the pivot of column j, the same for all invocations.
-uint find_pivot(uint j, out REAL value) {
-  value = REAL(-1);
+uint find_pivot(uint j, out R value) {
+  value = R(-1);
   uint row = own_row(j);
   for (uint i = row; i < (PIVOTS ? p.m : min(j + 1, p.m)); i += LOCAL) {
-    const REAL v = magnitude(get(i, j));
+    const R v = pivot_size(get(i, j));
     if (v > value) {
       value = v;
       row = i;
@@ -89,7 +89,7 @@ uint find_pivot(uint j, out REAL value) {
 void swap_rows(uint j, uint r) {
   if (STAGED) {
     for (uint k = lane; k < p.n; k += LOCAL) {
-      const T above = panel[k * p.m + j], below = panel[k * p.m + r];
+      const C above = panel[k * p.m + j], below = panel[k * p.m + r];
       panel[k * p.m + r] = above;
       panel[k * p.m + j] = below;
       pivot_row[k] = below;
@@ -113,21 +113,21 @@ void swap_rows(uint j, uint r) {
 uint factorize() {
   uint singular = 0;
   for (uint j = 0; j < min(p.m, p.n); ++j) {
-    REAL largest;
+    R largest;
     const uint r = find_pivot(j, largest);
     if (PIVOTS && lane == 0)
       I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + j) * 4).v = int(p.first + r + 1);
     swap_rows(j, r);
-    const bool has_pivot = largest != REAL(0);
+    const bool has_pivot = largest != R(0);
     if (!has_pivot && singular == 0) singular = j + 1;
-    const T divisor = pivot_row[j];
+    const C divisor = pivot_row[j];
     for (uint i = own_row(j + 1); i < p.m; i += LOCAL) {
-      T l = get(i, j);
+      C l = get(i, j);
       if (has_pivot) {
         l = over(l, divisor);
         put(i, j, l);
       }
-      for (uint k = j + 1; k < p.n; ++k) put(i, k, get(i, k) - times(l, pivot_row[k]));
+      for (uint k = j + 1; k < p.n; ++k) put(i, k, get(i, k) - mul(l, pivot_row[k]));
     }
   }
   return singular;

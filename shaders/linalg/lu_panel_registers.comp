@@ -18,20 +18,20 @@ layout(local_size_x_id = 2) in;
 #include "linalg/lu_panel_params.glsl"
 #include "common/params.glsl"
 
-const int SUB = 32 / BYTES, MOST = 32;
-shared REAL best_value[LOCAL];  // of subgroups
+const int SUB = 32 / C_BYTES, MOST = 32;
+shared R best_value[LOCAL];  // of subgroups
 shared uint best_row[LOCAL];
-shared T pivot_row[SUB];
-shared T other_row[SUB];
+shared C pivot_row[SUB];
+shared C other_row[SUB];
 shared uint exchanged[SUB];      // rows that change places with the block's
-shared T slots[2 * SUB * MOST];  // the block's rows, then those, as they were
-shared T top[SUB * MOST];        // the block's rows of the panel
-shared T lower[SUB * SUB];       // and of the block
+shared C slots[2 * SUB * MOST];  // the block's rows, then those, as they were
+shared C top[SUB * MOST];        // the block's rows of the panel
+shared C lower[SUB * SUB];       // and of the block
 
 #include "linalg/lu_panel_source.glsl"
 
-T own[ROWS * SUB];
-REAL largest;
+C own[ROWS * SUB];
+R largest;
 uint lane, batch, first_column, count, pivot;
 int64_t start;
 
@@ -41,7 +41,7 @@ int64_t start;
 void load_block() {
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     [[unroll]] for (int c = 0; c < SUB; ++c)
-      own[r * SUB + c] = ROW(r) < p.m && c < count ? load_number(p.a, AT(ROW(r), first_column + c)) : T(0);
+      own[r * SUB + c] = ROW(r) < p.m && c < count ? load_number(p.a, AT(ROW(r), first_column + c)) : C(0);
 }
 void store_block() {
   [[unroll]] for (int r = 0; r < ROWS; ++r)
@@ -51,27 +51,27 @@ void store_block() {
 
 // pivot and largest, the same for all invocations.
 void find_pivot(int j) {
-  largest = REAL(-1);
+  largest = R(-1);
   pivot = 0xffffffffu;
   [[unroll]] for (int r = ROWS - 1; r >= 0; --r) {
-    const REAL value = magnitude(own[r * SUB + j]);
+    const R value = pivot_size(own[r * SUB + j]);
     const bool is_candidate = PIVOTS ? ROW(r) >= first_column + j && ROW(r) < p.m : ROW(r) == first_column + j;
-    if (is_candidate && (value >= largest || largest < REAL(0))) {  // a NaN where there is nothing else
-      largest = value >= REAL(0) ? value : largest;
+    if (is_candidate && (value >= largest || largest < R(0))) {  // a NaN where there is nothing else
+      largest = value >= R(0) ? value : largest;
       pivot = ROW(r);
     }
   }
-  REAL of_all = subgroupMax(largest);
+  R of_all = subgroupMax(largest);
   uint row_of_all = subgroupMin(largest == of_all ? pivot : 0xffffffffu);
   if (subgroupElect()) {
     best_value[gl_SubgroupID] = of_all;
     best_row[gl_SubgroupID] = row_of_all;
   }
   barrier();  // every subgroup's best is written, the last pivot's row read
-  largest = REAL(-2);
+  largest = R(-2);
   pivot = 0xffffffffu;
   for (uint s = gl_SubgroupInvocationID; s < gl_NumSubgroups; s += gl_SubgroupSize) {
-    const REAL value = best_value[s];
+    const R value = best_value[s];
     const uint row = best_row[s];
     if (value > largest || value == largest && row < pivot) {
       largest = value;
@@ -91,16 +91,16 @@ void eliminate(int j) {
       if (ROW(r) == at) other_row[c] = own[r * SUB + c];
     }
   barrier();  // both rows are written, the subgroups' best read
-  const T divisor = pivot_row[j];
+  const C divisor = pivot_row[j];
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     [[unroll]] for (int c = 0; c < SUB; ++c) {
       if (ROW(r) == pivot) own[r * SUB + c] = other_row[c];
       if (ROW(r) == at) own[r * SUB + c] = pivot_row[c];
     }
     if (ROW(r) > at) {
-      const T l = largest != REAL(0) ? over(own[r * SUB + j], divisor) : own[r * SUB + j];
+      const C l = largest != R(0) ? over(own[r * SUB + j], divisor) : own[r * SUB + j];
       own[r * SUB + j] = l;
-      [[unroll]] for (int c = j + 1; c < SUB; ++c) own[r * SUB + c] -= times(l, pivot_row[c]);
+      [[unroll]] for (int c = j + 1; c < SUB; ++c) own[r * SUB + c] -= mul(l, pivot_row[c]);
     }
   }
 }
@@ -138,7 +138,7 @@ void exchange_rows() {
 void update_right() {
   for (uint c = first_column + count + lane; c < p.n; c += LOCAL)
     for (uint i = 1; i < count; ++i)
-      for (uint k = 0; k < i; ++k) top[i * MOST + c] -= times(lower[i * SUB + k], top[k * MOST + c]);
+      for (uint k = 0; k < i; ++k) top[i * MOST + c] -= mul(lower[i * SUB + k], top[k * MOST + c]);
   barrier();  // U is written
   [[unroll]] for (int r = 0; r < ROWS; ++r) {
     if (ROW(r) >= first_column && ROW(r) < p.m) {
@@ -146,8 +146,8 @@ void update_right() {
         if (ROW(r) < first_column + count) {
           store_number(p.a, AT(ROW(r), c), top[(ROW(r) - first_column) * MOST + c]);
         } else {
-          T value = load_number(p.a, AT(ROW(r), c));
-          [[unroll]] for (int k = 0; k < SUB; ++k) value -= times(own[r * SUB + k], top[k * MOST + c]);
+          C value = load_number(p.a, AT(ROW(r), c));
+          [[unroll]] for (int k = 0; k < SUB; ++k) value -= mul(own[r * SUB + k], top[k * MOST + c]);
           store_number(p.a, AT(ROW(r), c), value);
         }
       }
@@ -171,7 +171,7 @@ void main() {
         if (lane == 0 && PIVOTS)
           I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + first_column + j) * 4).v =
               int(p.first + pivot + 1);
-        if (largest == REAL(0) && singular == 0) singular = first_column + j + 1;
+        if (largest == R(0) && singular == 0) singular = first_column + j + 1;
         eliminate(j)
       }
     }

@@ -1,50 +1,59 @@
-// Numbers of a field, T: float, double, and pairs of them for complex ones (axis C). REAL is the type of their parts.
-// The file that includes this has the lines `feature float64` for double and dvec2.
+// The numbers C of a variant (axis C float double vec2 dvec2; the last two are complex ones, as pairs), their real type
+// R, and arithmetic. C * R and C / R are the language's. The file that includes this has the lines `feature float64`.
 #ifndef AULE_LINALG_NUMBER_GLSL
 #define AULE_LINALG_NUMBER_GLSL
-#if defined(C_vec2) || defined(C_dvec2)
-#define IS_COMPLEX
-#endif
 #if defined(C_double) || defined(C_dvec2)
-#define REAL double
+#define R double
+#define R_ALIGN 8
 #else
-#define REAL float
+#define R float
+#define R_ALIGN 4
 #endif
-#define T C
 #ifdef C_dvec2
-#define NUMBER_ALIGN 16
+#define C_ALIGN 16
 #elif defined(C_double) || defined(C_vec2)
-#define NUMBER_ALIGN 8
+#define C_ALIGN 8
 #else
-#define NUMBER_ALIGN 4
+#define C_ALIGN 4
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = NUMBER_ALIGN) buffer NumberRef { T v; };
-const int BYTES = NUMBER_ALIGN;
+const int C_BYTES = C_ALIGN, R_BYTES = R_ALIGN;
+layout(buffer_reference, scalar, buffer_reference_align = C_ALIGN) buffer NumberRef { C v; };
+// Of arrays, whose pairs may be at any whole number of their parts.
+layout(buffer_reference, scalar, buffer_reference_align = R_ALIGN) buffer ScalarRef { C v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = R_ALIGN) buffer RealRef { R v[]; };
 
-T load_number(uint64_t base, int64_t i) { return NumberRef(base + uint64_t(i * BYTES)).v; }
-void store_number(uint64_t base, int64_t i, T x) { NumberRef(base + uint64_t(i * BYTES)).v = x; }
+C load_number(uint64_t base, int64_t i) { return NumberRef(base + uint64_t(i * C_BYTES)).v; }
+void store_number(uint64_t base, int64_t i, C x) { NumberRef(base + uint64_t(i * C_BYTES)).v = x; }
 
-#ifdef IS_COMPLEX
-T times(T a, T b) { return T(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
-T conjugate(T a) { return T(a.x, -a.y); }
-REAL real_part(T a) { return a.x; }
-T from_real(REAL x) { return T(x, REAL(0)); }
-REAL magnitude(T a) { return abs(a.x) + abs(a.y); }  // LAPACK's, for pivots
+#if defined(C_vec2) || defined(C_dvec2)
+C mul(C a, C b) { return C(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+C conjugate(C a) { return C(a.x, -a.y); }
+C from_real(R a) { return C(a, R(0)); }
+R real_part(C a) { return a.x; }
+R imag_part(C a) { return a.y; }
+R largest_part(C a) { return max(abs(a.x), abs(a.y)); }
+R square(C a) { return a.x * a.x + a.y * a.y; }
+R pivot_size(C a) { return abs(a.x) + abs(a.y); }  // by which LAPACK chooses pivots
 // By the larger part of b (Smith), which neither overflows nor loses a small one.
-T over(T a, T b) {
+C over(C a, C b) {
   if (abs(b.x) >= abs(b.y)) {
-    const REAL r = b.y / b.x, d = b.x + b.y * r;
-    return T((a.x + a.y * r) / d, (a.y - a.x * r) / d);
+    const R r = b.y / b.x, d = b.x + b.y * r;
+    return C((a.x + a.y * r) / d, (a.y - a.x * r) / d);
   }
-  const REAL r = b.x / b.y, d = b.x * r + b.y;
-  return T((a.x * r + a.y) / d, (a.y * r - a.x) / d);
+  const R r = b.x / b.y, d = b.x * r + b.y;
+  return C((a.x * r + a.y) / d, (a.y * r - a.x) / d);
 }
 #else
-T times(T a, T b) { return a * b; }
-T conjugate(T a) { return a; }
-REAL real_part(T a) { return a; }
-T from_real(REAL x) { return x; }
-REAL magnitude(T a) { return abs(a); }
-T over(T a, T b) { return a / b; }
+C mul(C a, C b) { return a * b; }
+C conjugate(C a) { return a; }
+C from_real(R a) { return a; }
+R real_part(C a) { return a; }
+R imag_part(C a) { return R(0); }
+R largest_part(C a) { return abs(a); }
+R square(C a) { return a * a; }
+R pivot_size(C a) { return abs(a); }
+C over(C a, C b) { return a / b; }
 #endif
+// conj(a) b
+C mul_conj(C a, C b) { return mul(conjugate(a), b); }
 #endif

@@ -13,7 +13,7 @@ layout(constant_id = 2) const bool IN_SHARED = true;
 layout(constant_id = 3) const int ELEMS = 1;  // of the matrix in shared memory, its columns apart by (rows | 1)
 const int STEPS = 96;                          // at most; csrc/ops/linalg/qr.cpp
 #include "common/indexing.glsl"
-#include "linalg/householder_scalar.glsl"
+#include "linalg/rounded.glsl"
 
 struct Params {
   uint64_t a, tau;

@@ -22,32 +22,32 @@ struct Params {
 #include "common/params.glsl"
 
 const int PITCH = LOCAL + 1;
-shared T rows[STAGED ? MOST * (MOST + 1) / 2 : 1];  // of L, one after the other
-shared T staged[STAGED ? MOST * PITCH : 1];
+shared C rows[STAGED ? MOST * (MOST + 1) / 2 : 1];  // of L, one after the other
+shared C staged[STAGED ? MOST * PITCH : 1];
 
 int64_t l_start, x_start;  // of the matrix, of the column
 uint lane;
 
-T get_l(uint i, uint j) {
-  const T value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
+C get_l(uint i, uint j) {
+  const C value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
   return p.conjugates != 0u ? conjugate(value) : value;
 }
-T get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
+C get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
 
 void solve() {
   for (uint i = 0; i < p.n; ++i) {
-    T sum = get_x(i);
-    for (uint j = 0; j < i; ++j) sum -= times(get_l(i, j), get_x(j));
+    C sum = get_x(i);
+    for (uint j = 0; j < i; ++j) sum -= mul(get_l(i, j), get_x(j));
     store_number(p.x, x_start + int64_t(i) * p.x_row, p.is_unit != 0u ? sum : over(sum, get_l(i, i)));
   }
 }
 // Column by column of L, whose products do not wait for each other. Rows past n hold anything, and are not stored.
 void solve_staged() {
-  T x[MOST];
+  C x[MOST];
   [[unroll]] for (int i = 0; i < MOST; ++i) x[i] = staged[i * PITCH + lane];
   [[unroll]] for (int j = 0; j < MOST; ++j) {
     if (p.is_unit == 0u) x[j] = over(x[j], rows[j * (j + 1) / 2 + j]);
-    [[unroll]] for (int i = j + 1; i < MOST; ++i) x[i] -= times(rows[i * (i + 1) / 2 + j], x[j]);
+    [[unroll]] for (int i = j + 1; i < MOST; ++i) x[i] -= mul(rows[i * (i + 1) / 2 + j], x[j]);
   }
   [[unroll]] for (int i = 0; i < MOST; ++i)
     if (i < p.n) staged[i * PITCH + lane] = x[i];
@@ -68,7 +68,7 @@ void load_triangle() {
   for (uint e = lane; e < p.n * p.n; e += LOCAL) {
     const uint i = along_rows ? e % p.n : e / p.n, j = along_rows ? e / p.n : e % p.n;
     if (j < i || j == i && p.is_unit == 0u) {
-      const T value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
+      const C value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
       rows[i * (i + 1) / 2 + j] = p.conjugates != 0u ? conjugate(value) : value;
     }
   }

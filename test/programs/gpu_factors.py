@@ -3,7 +3,7 @@
 import torch
 
 import torch_aule  # noqa: F401
-from linalg_bounds import check_orthonormal, near, rounding, wide
+from linalg_reference import check_orthonormal, near, rounding, wide
 
 torch.manual_seed(4)
 for dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
@@ -27,6 +27,15 @@ for dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
         w, v = (wide(t) for t in torch.linalg.eigh(h.to("aule")))
         check_orthonormal(v, bound)
         near(wide(h) @ v, v * w.unsqueeze(-2), torch.linalg.matrix_norm(wide(h), 2).amax(), bound)
+
+for dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+    for batch, n in ((70, 3), (5, 16), (2, 45), (1, 62), (1, 80)):  # in shared memory, and in memory
+        a = torch.randn(batch, n, n, dtype=dtype)
+        w, v = (wide(t) for t in torch.linalg.eig(a.to("aule")))
+        exact = wide(a).to(v.dtype)
+        near(exact @ v, v * w.unsqueeze(-2), torch.linalg.matrix_norm(exact).amax(), rounding(a, n))
+        values = wide(torch.linalg.eigvals(a.to("aule")))
+        near(values.sum(-1), exact.diagonal(0, -2, -1).sum(-1), torch.linalg.matrix_norm(exact).amax(), rounding(a, n))
 
 a = torch.randn(4500, 40)  # no panel of it fits
 q, r = (wide(t) for t in torch.linalg.qr(a.to("aule")))

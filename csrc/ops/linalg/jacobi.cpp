@@ -1,6 +1,7 @@
 #include "ops/linalg/jacobi.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -168,6 +169,10 @@ void orthogonalize(const at::Tensor& w) {
       launch(current(w), kernel::jacobi_sweep(dtype_of_columns(w)), spec, p, args, grid);
     }
   }
+}
+
+void write_info(const at::Tensor& values, int64_t code, const at::Tensor& info) {
+  info.copy_(at::where(values.isfinite().all(1), 0, code).view(info.sizes()));
 }
 
 namespace {

@@ -35,6 +35,9 @@ JacobiStart start_from_hermitian(const at::Tensor& a, bool upper);
 
 // Rotates the columns of w until they are orthogonal, without waiting to see whether they are.
 void orthogonalize(const at::Tensor& w);
+// LAPACK's info of each matrix: `code` where a value is not finite. (Rotations that never end, of what is noise beside
+// other columns, are no failure.)
+void write_info(const at::Tensor& values, int64_t code, const at::Tensor& info);
 // The columns' 2-norms [batch, columns]; the columns are divided by them.
 at::Tensor normalize_columns(const at::Tensor& w);
 // v^H y / v^H v of the columns.

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "kernels_linalg.gen.h"
+#include "ops/linalg/matrices.h"
 #include "ops/linalg/qr_plan.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/loop_limit.h"
-#include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
@@ -99,22 +99,9 @@ void for_each_block(const at::Tensor& vectors, const at::Tensor& tau, bool forwa
 
 }  // namespace
 
-void check_factored(const char* op, const at::Tensor& t) {
-  const at::ScalarType real = c10::toRealValueType(t.scalar_type());
-  TORCH_CHECK_NOT_IMPLEMENTED(real == at::kFloat || real == at::kDouble, op, ": not implemented for ", t.scalar_type(),
-                              " on device aule");
-  TORCH_CHECK_NOT_IMPLEMENTED(real == at::kFloat || caps_of(t).float64, op, ": ", t.scalar_type(),
-                              " needs float64, which this device lacks");
-}
-
-at::Tensor as_one_batch(const at::Tensor& t) {
-  const int64_t m = t.size(-2), n = t.size(-1);
-  return t.mT().view({t.numel() / (m * n), n, m}).mT();
-}
-
 void geqrf(const at::Tensor& a_in, const at::Tensor& tau_in) {
   if (a_in.numel() == 0) return;
-  const at::Tensor a = as_one_batch(a_in), tau = tau_in.view({a.size(0), -1});
+  const at::Tensor a = matrices_of(a_in), tau = tau_in.view({a.size(0), -1});
   const int64_t m = a.size(1), n = a.size(2), count = std::min(m, n);
   for (int64_t k = 0; k < count;) {
     const at::Tensor rest = a.narrow(1, k, m - k).narrow(2, k, n - k), factors = tau.narrow(1, k, count - k);
@@ -130,7 +117,7 @@ void geqrf(const at::Tensor& a_in, const at::Tensor& tau_in) {
 
 at::Tensor& orgqr(at::Tensor& result, const at::Tensor& tau_in) {
   if (result.numel() == 0) return result;
-  const at::Tensor q = as_one_batch(result);
+  const at::Tensor q = matrices_of(result);
   const int64_t count = tau_in.size(-1);
   const at::Tensor vectors = count > 0 ? vectors_of(q.narrow(2, 0, count)) : at::Tensor();
   q.zero_();
@@ -144,8 +131,8 @@ at::Tensor& orgqr(at::Tensor& result, const at::Tensor& tau_in) {
 
 void ormqr(const at::Tensor& reflections, const at::Tensor& tau, const at::Tensor& other, bool left, bool transpose) {
   if (other.numel() == 0 || tau.numel() == 0) return;
-  const at::Tensor c = as_one_batch(other);
-  const at::Tensor vectors = vectors_of(as_one_batch(reflections).narrow(2, 0, tau.size(-1)));
+  const at::Tensor c = matrices_of(other);
+  const at::Tensor vectors = vectors_of(matrices_of(reflections).narrow(2, 0, tau.size(-1)));
   for_each_block(vectors, tau.view({c.size(0), -1}), left == transpose, [&](const Block& block, int64_t first) {
     if (left)
       block.apply_left(c.narrow(1, first, c.size(1) - first), transpose);

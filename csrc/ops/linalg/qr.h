@@ -3,12 +3,10 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace aule::ops {
+#include <string_view>
+#include <tuple>
 
-// Declines dtypes other than float32, float64 and their complex ones, and float64 where the device has none.
-void check_factored(const char* op, const at::Tensor& t);
-// [..., m, n], column-major, as [batch, m, n] of the same memory.
-at::Tensor as_one_batch(const at::Tensor& t);
+namespace aule::ops {
 
 // A = Q R in place, as LAPACK leaves it: R above, the reflections below the diagonal, their factors in tau.
 void geqrf(const at::Tensor& a, const at::Tensor& tau);
@@ -16,5 +14,16 @@ void geqrf(const at::Tensor& a, const at::Tensor& tau);
 at::Tensor& orgqr(at::Tensor& result, const at::Tensor& tau);
 // other = op(Q) other, or other op(Q) if not `left`; op is the conjugate transpose if `transpose`.
 void ormqr(const at::Tensor& reflections, const at::Tensor& tau, const at::Tensor& other, bool left, bool transpose);
+
+std::tuple<at::Tensor, at::Tensor> geqrf_operator(const at::Tensor& self);
+std::tuple<at::Tensor&, at::Tensor&> geqrf_out(const at::Tensor& self, at::Tensor& a, at::Tensor& tau);
+at::Tensor linalg_householder_product(const at::Tensor& input, const at::Tensor& tau);
+at::Tensor& linalg_householder_product_out(const at::Tensor& input, const at::Tensor& tau, at::Tensor& out);
+at::Tensor ormqr_operator(const at::Tensor& self, const at::Tensor& tau, const at::Tensor& other, bool left,
+                          bool transpose);
+at::Tensor& ormqr_out(const at::Tensor& self, const at::Tensor& tau, const at::Tensor& other, bool left, bool transpose,
+                      at::Tensor& out);
+std::tuple<at::Tensor&, at::Tensor&> linalg_qr_out(const at::Tensor& a, std::string_view mode, at::Tensor& q,
+                                                   at::Tensor& r);
 
 }  // namespace aule::ops

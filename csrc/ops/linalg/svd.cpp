@@ -3,6 +3,7 @@
 // are but for a sign, and completes U.
 #include "ops/linalg/svd.h"
 
+#include <ATen/ops/_linalg_svd_native.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/real.h>
@@ -11,11 +12,15 @@
 #include <algorithm>
 
 #include "ops/linalg/jacobi.h"
+#include "ops/linalg/matrices.h"
 #include "ops/linalg/qr.h"
+#include "ops/linalg/structured.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {
 namespace {
+
+constexpr int64_t kNotFinite = -4;  // gesdd's info
 
 // The first columns of `into` are orthonormal and nearly `columns`, which are nearly orthonormal or of small weight;
 // the others complete them.
@@ -48,6 +53,7 @@ void svd(const at::Tensor& a, bool full_matrices, bool compute_uv, const std::op
   const at::Tensor sorted = compute_uv ? empty_matrices(b, n, n) : at::Tensor();
   sort_columns(norms, start.scale, compute_uv ? start.w : at::Tensor(), values, sorted, true);
   s.copy_(values.view(s.sizes()));
+  write_info(values, kNotFinite, info);
   if (!compute_uv) return;
 
   const at::Tensor right = empty_matrices(b, n, n), image = empty_matrices(b, m, n);
@@ -58,6 +64,16 @@ void svd(const at::Tensor& a, bool full_matrices, bool compute_uv, const std::op
   complete(image, left);
   u.copy_((is_wide ? right : left).reshape(u.sizes()));
   vh.copy_((is_wide ? left : right).mH().reshape(vh.sizes()));
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> linalg_svd_out(const at::Tensor& a, bool full_matrices,
+                                                                 bool compute_uv,
+                                                                 std::optional<std::string_view> driver, at::Tensor& u,
+                                                                 at::Tensor& s, at::Tensor& vh) {
+  number_dtype("linalg_svd", a);
+  Structured<at::native::structured__linalg_svd_out, 3> op({&u, &s, &vh});
+  op.run(a, full_matrices, compute_uv, driver);
+  return {u, s, vh};
 }
 
 }  // namespace aule::ops

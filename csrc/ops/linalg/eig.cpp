@@ -1,0 +1,210 @@
+// A = Z T Z^H in complex numbers: reflections make a Hessenberg matrix, QR iteration a triangular one; its eigenvectors
+// are found by substitution, and Z takes them to those of A.
+#include "ops/linalg/eig.h"
+
+#include <ATen/native/LinearAlgebraUtils.h>
+#include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/complex.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/real.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels_linalg.gen.h"
+#include "ops/linalg/jacobi.h"
+#include "ops/linalg/matrices.h"
+#include "ops/matmul/matmul.h"
+#include "ops/tensor/contiguous_out.h"
+#include "ops/tensor/loop_limit.h"
+
+namespace aule::ops {
+namespace {
+
+constexpr uint64_t kMostSweeps = 30;             // for each eigenvalue, as LAPACK's
+constexpr uint64_t kSweepsOfLaunch = 4;          // for each row, on devices without a limit of loops
+constexpr uint64_t kEigTileBytes = 62 * 62 * 8;  // 30.0 KiB
+
+// Turns of an invocation's loops: for a reflection, for a sweep, for a row of the triangular matrix's vectors.
+uint64_t walk_of_reflection(uint64_t n, uint64_t local) { return ceil_div(n, local) * (6 * n + 5) + local; }
+uint64_t walk_of_sweep(uint64_t n, uint64_t local) { return n * (3 * (ceil_div(n, local) + 1) + 1) + n; }
+uint64_t walk_of_row(uint64_t n) { return 2 * n + 1; }
+
+// The fewest invocations, of those that suit the device, whose loops a driver lets end.
+uint32_t workgroup_of_eig(const Caps& caps, uint64_t n) {
+  constexpr uint32_t kMost = 256;
+  uint32_t local = std::min(workgroup_for(caps, static_cast<int64_t>(n)), kMost);
+  const auto longest = [n](uint64_t l) { return std::max(walk_of_reflection(n, l), walk_of_sweep(n, l)); };
+  while (local < kMost && !may_walk(caps, longest(local))) local *= 2;
+  return local;
+}
+
+void check_size(const char* op, const at::Tensor& a) {
+  const uint64_t n = static_cast<uint64_t>(a.size(-1));
+  const uint64_t local = workgroup_of_eig(caps_of(a), n);
+  check_walk(op, caps_of(a), std::max(walk_of_reflection(n, local), walk_of_sweep(n, local)));
+}
+
+struct Schur {
+  at::Tensor t, z;  // column-major; z undefined: t has the eigenvalues alone
+};
+
+void reduce_to_hessenberg(const Schur& s) {
+  const uint64_t n = static_cast<uint64_t>(s.t.size(1));
+  const uint32_t local = workgroup_of_eig(caps_of(s.t), n);
+  const uint64_t steps = std::min(n, std::max<uint64_t>(1, longest_walk(caps_of(s.t)) / walk_of_reflection(n, local)));
+  for (uint64_t first = 0; first + 2 < n; first += steps) {
+    TensorArgs args;
+    EigHessenbergParams p{};
+    p.h = args.read_write(s.t);
+    p.z = s.z.defined() ? args.read_write(s.z) : p.h;
+    p.n = static_cast<uint32_t>(n);
+    p.first = static_cast<uint32_t>(first);
+    p.steps = static_cast<uint32_t>(std::min(steps, n - 2 - first));
+    launch(current(s.t), kernel::eig_hessenberg(number_dtype("linalg_eig", s.t)),
+           {.local = static_cast<int>(local), .has_vectors = s.z.defined()}, p, args,
+           linear_grid(static_cast<uint64_t>(s.t.size(0))));
+  }
+}
+
+// Returns whether each matrix was left with a block that is not triangular.
+at::Tensor iterate(const Schur& s) {
+  const uint64_t n = static_cast<uint64_t>(s.t.size(1)), batch = static_cast<uint64_t>(s.t.size(0));
+  const Caps& caps = caps_of(s.t);
+  const DType dtype = number_dtype("linalg_eig", s.t);
+  const uint32_t local = workgroup_of_eig(caps, n);
+  const bool is_staged = !caps.is_software() && n * n * dtype_size(dtype) <= kEigTileBytes;
+  EigSweepSpec spec{.local = static_cast<int>(local), .has_vectors = s.z.defined()};
+  const uint64_t moves = 2 * ceil_div(n * n, local);
+  if (is_staged) {
+    spec.in_shared = true;
+    spec.elems = static_cast<int>(kEigTileBytes / dtype_size(dtype));
+  }
+  const uint64_t left = longest_walk(caps) - (is_staged ? moves : 0);
+  const uint64_t sweeps = std::max<uint64_t>(1, std::min(kSweepsOfLaunch * n, left / walk_of_sweep(n, local)));
+  const at::Tensor state = at::zeros({s.t.size(0), 2}, s.t.options().dtype(at::kInt));
+  state.select(1, 0).fill_(static_cast<int64_t>(n) - 1);
+  // The device is asked after as many as most matrices take, then more often.
+  uint64_t until_asked = 3 * n;
+  for (uint64_t done = 0; done < kMostSweeps * n;) {
+    for (uint64_t made = 0; made < until_asked; made += sweeps, done += sweeps) {
+      TensorArgs args;
+      EigSweepParams p{};
+      p.h = args.read_write(s.t);
+      p.z = s.z.defined() ? args.read_write(s.z) : p.h;
+      p.state = args.read_write(state);
+      p.n = static_cast<uint32_t>(n);
+      p.sweeps = static_cast<uint32_t>(sweeps);
+      launch(current(s.t), kernel::eig_sweep(dtype), spec, p, args, linear_grid(batch));
+    }
+    until_asked = std::max<uint64_t>(1, n / 2);
+    if (state.select(1, 0).max().item().toInt() == 0) break;
+  }
+  return state.select(1, 0).contiguous();
+}
+
+at::Tensor triangular_vectors(const at::Tensor& t) {
+  const uint64_t n = static_cast<uint64_t>(t.size(1)), batch = static_cast<uint64_t>(t.size(0));
+  const at::Tensor x = at::empty(t.sizes(), t.options());
+  const uint64_t rows = std::min(n, std::max<uint64_t>(1, longest_walk(caps_of(t)) / walk_of_row(n)));
+  for (uint64_t end = n; end > 0; end -= std::min(rows, end)) {
+    TensorArgs args;
+    EigVectorsParams p{};
+    p.t = args.read(t);
+    p.x = args.read_write(x);
+    p.n = static_cast<uint32_t>(n);
+    p.batches = static_cast<uint32_t>(batch);
+    p.first = static_cast<uint32_t>(end - std::min(rows, end));
+    p.end = static_cast<uint32_t>(end);
+    launch(current(t), kernel::eig_vectors(number_dtype("linalg_eig", t)), {}, p, args,
+           linear_grid(ceil_div(batch * n, 64)));
+  }
+  return x;
+}
+
+// Turned so that the largest element of each column is real.
+at::Tensor with_real_largest(const at::Tensor& v) {
+  const at::Tensor sizes = v.abs();
+  const at::Tensor place = sizes.argmax(1, true);
+  return v * (v.gather(1, place) / sizes.gather(1, place)).conj();
+}
+
+struct Spectrum {
+  at::Tensor values, vectors;
+};
+Spectrum spectrum_of(const at::Tensor& input, bool has_vectors) {
+  const char* name = has_vectors ? "torch.linalg.eig" : "torch.linalg.eigvals";
+  const int64_t batch = input.size(0), n = input.size(1);
+  const at::Tensor parts = input.is_complex() ? at::view_as_real(input) : input;
+  const at::Tensor largest = parts.abs().flatten(1).amax(1);
+  TORCH_CHECK(largest.isfinite().all().item().toBool(), name, ": input tensor should not contain infs or NaNs.");
+  // A power of two, so that nothing is rounded. 2^-120: its inverse is finite.
+  const at::Tensor scale = largest.clamp_min(7.6e-37).log2().floor().exp2().view({batch, 1, 1});
+  const c10::ScalarType type = c10::toComplexType(input.scalar_type());
+  Schur s;
+  s.t = at::empty({batch, n, n}, input.options().dtype(type)).mT();
+  s.t.copy_(input.div(scale));
+  if (has_vectors) {
+    s.z = at::zeros({batch, n, n}, s.t.options()).mT();
+    s.z.diagonal(0, 1, 2).fill_(1);
+  }
+  reduce_to_hessenberg(s);
+  at::_linalg_check_errors(iterate(s), name, batch == 1);
+  at::Tensor values = s.t.diagonal(0, 1, 2);
+  if (!input.is_complex()) {  // What rounding alone gave an imaginary part.
+    const double eps = at::native::_get_epsilon(input.scalar_type());
+    const at::Tensor i = at::imag(values);
+    values = at::complex(at::real(values), at::where(i.abs() <= eps * static_cast<double>(n), 0, i));
+  }
+  values = values * scale.squeeze(-1);
+  if (!has_vectors) return {values, {}};
+  const at::Tensor vectors = empty_matrices(s.t, n, n);
+  gemm("linalg_eig", s.z, triangular_vectors(s.t), {}, 0, 1, vectors);
+  normalize_columns(vectors);
+  return {values, with_real_largest(vectors)};
+}
+
+Spectrum compute(const at::Tensor& a, bool has_vectors) {
+  const char* name = has_vectors ? "linalg_eig" : "linalg_eigvals";
+  at::native::squareCheckInputs(a, has_vectors ? "linalg.eig" : "linalg.eigvals");
+  number_dtype(name, a);
+  check_size(name, a);
+  const int64_t n = a.size(-1);
+  const at::TensorOptions options = a.options().dtype(c10::toComplexType(a.scalar_type()));
+  std::vector<int64_t> values_sizes = with_batch_of(a, {n});
+  Spectrum result{at::empty(values_sizes, options), has_vectors ? at::empty(a.sizes(), options).mT() : at::Tensor()};
+  if (a.numel() == 0) return result;
+  const Spectrum found = spectrum_of(matrices_to_read(a).resolve_conj(), has_vectors);
+  result.values.copy_(found.values.view(values_sizes));
+  if (has_vectors) result.vectors.copy_(found.vectors.reshape(a.sizes()));
+  return result;
+}
+
+void check_out(const char* name, const at::Tensor& a, const at::Tensor& out) {
+  at::native::checkLinalgCompatibleDtype(name, out.scalar_type(), c10::toComplexType(a.scalar_type()));
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> linalg_eig(const at::Tensor& a) {
+  const Spectrum s = compute(a, true);
+  return {s.values, s.vectors};
+}
+std::tuple<at::Tensor&, at::Tensor&> linalg_eig_out(const at::Tensor& a, at::Tensor& values, at::Tensor& vectors) {
+  check_out("torch.linalg.eig", a, values);
+  check_out("torch.linalg.eig", a, vectors);
+  const Spectrum s = compute(a, true);
+  return {hand_over(s.values, values), hand_over(s.vectors, vectors)};
+}
+at::Tensor linalg_eigvals(const at::Tensor& a) { return compute(a, false).values; }
+at::Tensor& linalg_eigvals_out(const at::Tensor& a, at::Tensor& values) {
+  check_out("torch.linalg.eigvals", a, values);
+  return hand_over(compute(a, false).values, values);
+}
+
+}  // namespace aule::ops
