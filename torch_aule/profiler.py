@@ -141,6 +141,11 @@ def range(name: str) -> Iterator[None]:
     ----------
     name : str
         What is shown.
+
+    Returns
+    -------
+    context manager
+        On exit the range is closed.
     """
     range_push(name)
     try:

@@ -97,7 +97,6 @@ for unsigned in (torch.uint16, torch.uint32, torch.uint64):
         f"loads and casts, {short(unsigned)}",
         lambda x: (x.to(torch.int64) + 1, x.to(torch.float32) * 2),
         values(0, 1, 7, 60000, dtype=unsigned),
-        refused="aten::_copy_from",
     )
 
 table(

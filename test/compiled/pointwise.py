@@ -9,16 +9,6 @@ from compiled.row import INF, NAN, Table, bools, ints, like, normal, uniform, va
 
 table = Table("pointwise")
 A, B = normal(6, 33), normal(6, 33)
-NO_KERNEL = {
-    "ndtri",
-    "zeta",
-    "spherical bessel j0",
-    "bessel j1",
-    "modified bessel k0",
-    "airy",
-    "gammainc",
-    "chebyshev polynomial",
-}
 SPECIAL = values(NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 1e30, -1e30, 1e-40, 88.9, -104.0)
 
 for name, function in {
@@ -110,14 +100,12 @@ for name, function in {
     "gammainc": lambda x: torch.special.gammainc(x, x + 0.5),
     "chebyshev polynomial": lambda x: torch.special.chebyshev_polynomial_t(x / 4, 3),
 }.items():
-    refused = {"gammainc": "igamma", "airy": "airy"}.get(name, name.split()[0]) if name in NO_KERNEL else ""
     table(
         name,
         lambda x, f=function: f(x) + 1,
         uniform(5, 40, low=0.2, high=3.0),
         dynamic=False,
         tolerance=1e-4,
-        refused=refused,
     )
 
 for name, function in {
@@ -187,14 +175,12 @@ for name, function in {
     "cross": lambda x: torch.linalg.cross(x[:, :3], x[:, 3:6]),
     "complex numbers by hand": lambda x: (x[:, 0::3] * x[:, 1::3] - x[:, 2::3], torch.atan2(x[:, 0::3], x[:, 1::3])),
 }.items():
-    refused = {"frexp": "aten::frexp"}.get(name, "")
     table(
         name,
         function,
         A,
         tolerance=1e-4,
         exact=name in ("nan to num", "isclose", "a huge constant", "frexp"),
-        refused=refused,
     )
 
 for name, function in {
