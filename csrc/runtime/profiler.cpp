@@ -223,10 +223,11 @@ class Profiler final : public libkineto::IActivityProfiler {
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types,
                                                                  const libkineto::Config&) override {
+    // The host's activities alone ask for our submissions and waits, too: not worth a timestamp for each command.
+    if (!types.contains(ActivityType::CONCURRENT_KERNEL)) return nullptr;
     std::set<ActivityType> mine;
     for (const ActivityType type : availableActivities())
       if (types.contains(type)) mine.insert(type);
-    if (mine.empty()) return nullptr;
     return std::make_unique<Session>(std::move(mine));
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType>& types,

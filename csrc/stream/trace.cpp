@@ -59,11 +59,11 @@ int64_t thread_number() {
 
 uint64_t mask_of(const DeviceImpl& d) { return d.timestamp_bits >= 64 ? ~0ull : (1ull << d.timestamp_bits) - 1; }
 
+#ifdef _WIN32
+bool ask_driver(DeviceImpl&, Moment&) { return false; }  // the driver pairs another clock there
+#else
 // The driver's own pair, the best of some.
 bool ask_driver(DeviceImpl& d, Moment& moment) {
-#ifdef _WIN32
-  return false;  // the driver pairs another clock there
-#else
   if (!d.profile.calibrated_timestamps || d.vk.vkGetCalibratedTimestampsEXT == nullptr) return false;
   VkCalibratedTimestampInfoEXT infos[2] = {{VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT},
                                            {VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT}};
@@ -75,12 +75,12 @@ bool ask_driver(DeviceImpl& d, Moment& moment) {
     if (d.vk.vkGetCalibratedTimestampsEXT(d.handle, 2, infos, times, &deviation) != VK_SUCCESS) return false;
     if (static_cast<int64_t>(deviation) >= moment.error_ns) continue;
     const int64_t steady = since_epoch(std::chrono::steady_clock::now()),
-                  unix = since_epoch(std::chrono::system_clock::now());
-    moment = {times[0] & mask_of(d), static_cast<int64_t>(times[1]) + unix - steady, static_cast<int64_t>(deviation)};
+                  wall = since_epoch(std::chrono::system_clock::now());
+    moment = {times[0] & mask_of(d), static_cast<int64_t>(times[1]) + wall - steady, static_cast<int64_t>(deviation)};
   }
   return true;
-#endif
 }
+#endif
 
 // A submission of nothing but a timestamp, between two looks at the host's clock.
 Moment submit_moment(int device) {
