@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 import torch.nn as nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from torch_aule import profiler
 
@@ -170,3 +171,20 @@ def test_nothing_without_a_trace(device):
     profiled(lambda: x.exp())
     again = profiled(lambda: None)
     assert not device_events(again)
+
+
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_flops(device, key_heads):
+    """Attention counts as PyTorch counts its own: 2 products forward, 5 backward; and a layer with its activation."""
+    q = torch.randn(2, 4, 48, 32, device=device, requires_grad=True)
+    k, v = (torch.randn(2, key_heads, 40, size, device=device, requires_grad=True) for size in (32, 32))
+    with FlopCounterMode(display=False) as forward:
+        out = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=key_heads != 4)
+    with FlopCounterMode(display=False) as backward:
+        out.sum().backward()
+    product = 2 * 2 * 4 * 48 * 40 * 32
+    assert forward.get_total_flops() == 2 * product and backward.get_total_flops() == 5 * product
+    x, w = torch.randn(3, 5, 16, device=device), torch.randn(7, 16, device=device)
+    with FlopCounterMode(display=False) as linear:
+        torch.ops.aule.linear_bias_act(x, w)
+    assert linear.get_total_flops() == 2 * 15 * 16 * 7

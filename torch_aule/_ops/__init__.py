@@ -1,3 +1,12 @@
 """What torch.library is told of our operators: fake kernels, gradients, rules for vmap; imported at registration."""
 
-from torch_aule._ops import attention, attention_fake, attention_vmap, convolution, linear, loss, rotary  # noqa: F401
+from torch_aule._ops import (  # noqa: F401
+    attention,
+    attention_fake,
+    attention_vmap,
+    convolution,
+    flops,
+    linear,
+    loss,
+    rotary,
+)
