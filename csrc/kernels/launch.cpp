@@ -3,8 +3,10 @@
 #include "kernels/pipelines.h"
 #include "kernels/recorded.h"
 #include "kernels/registry.h"
+#include "kernels/wait.h"
 #include "stream/command_stream.h"
 #include "stream/errors.h"
+#include "stream/wait_notes.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
 #include "vulkan/pipeline.h"
@@ -53,6 +55,7 @@ void fill_words(CommandStream& stream, uint64_t dst, uint64_t bytes, uint32_t wo
   stream.fill(dst, bytes, word);
 }
 void set_error_tag_names(const char* (*name_of)(uint32_t)) { stream::set_error_tag_names(name_of); }
+void note_wait() { stream::note_wait(); }
 uint64_t error_address(CommandStream& stream) { return stream.error_address(); }
 
 }  // namespace aule

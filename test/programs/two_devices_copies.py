@@ -105,7 +105,23 @@ def memory():
         assert moved.eq(step + 1).all().item() and other.eq(-1).all().item(), step
 
 
+def noted():
+    """The host waits, which the debug mode refuses."""
+    a = torch.ones(5, device=A)
+    torch.aule.set_sync_debug_mode("error")
+    try:
+        a.to(B)
+    except RuntimeError as error:
+        assert "synchroniz" in str(error) or "wait" in str(error), error
+    else:
+        raise AssertionError("no error")
+    finally:
+        torch.aule.set_sync_debug_mode("default")
+    assert a.to(B).cpu().eq(1).all()
+
+
 every_copy()
 order()
 streams()
 memory()
+noted()

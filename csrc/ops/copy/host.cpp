@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/wait.h"
 #include "ops/tensor/tensor_arg.h"
 #include "runtime/host_allocator.h"
 #include "runtime/streams.h"
@@ -61,6 +62,7 @@ void send_bytes(const at::Tensor& dst, const at::Tensor& src) {
   constexpr int64_t kChunk = 8 << 20, kGrain = 1 << 20, kSlots = 2;
   const int64_t bytes = src.numel() * static_cast<int64_t>(src.element_size());
   if (bytes == 0) return;
+  note_wait();
   struct Slot {
     at::Tensor from, to;
     c10::Event read{c10::DeviceType::PrivateUse1}, written{c10::DeviceType::PrivateUse1};
