@@ -31,11 +31,8 @@ void factorize_block(const at::Tensor& a, const at::Tensor& info, int64_t first)
   CholeskyBlockParams p{};
   p.a = args.read_write(a);
   p.info = args.read_write(info);
-  p.batch_stride = a.stride(0);
-  p.row = a.stride(1);
-  p.col = a.stride(2);
+  set_matrices(p, a);
   p.n = static_cast<uint32_t>(n);
-  p.batches = static_cast<uint32_t>(a.size(0));
   p.first = static_cast<uint32_t>(first);
   // Few sizes, and so few pipelines.
   const int64_t side = n <= kCholeskyUnit ? kCholeskyUnit : largest_block(a);

@@ -34,19 +34,16 @@ void ldl_factor(const at::Tensor& ld, const at::Tensor& pivots, const at::Tensor
   info.zero_();
   if (ld.numel() == 0) return;
   const at::Tensor matrices = matrices_of(as_columns(ld));
-  const int64_t batch = matrices.size(0), n = matrices.size(1);
-  const at::Tensor rows = pivots.view({batch, n});
+  const int64_t n = matrices.size(1);
+  const at::Tensor rows = pivots.view({matrices.size(0), n});
   TensorArgs args;
   LdlFactorParams p{};
   p.a = args.read_write(matrices);
   p.pivots = args.write(rows);
   p.info = args.write(info);
-  p.batch_stride = matrices.stride(0);
-  p.row = matrices.stride(1);
-  p.col = matrices.stride(2);
+  set_matrices(p, matrices);
   p.pivots_batch = rows.stride(0);
   p.n = static_cast<uint32_t>(n);
-  p.batches = static_cast<uint32_t>(batch);
   launch(current(ld), kernel::ldl_factor(number_dtype("linalg_ldl_factor", ld)),
          {.is_hermitian = hermitian && ld.is_complex(), .local = static_cast<int>(factor_workgroup(caps_of(ld), n))}, p,
          args, linear_grid(p.batches));
@@ -57,7 +54,7 @@ void ldl_solve(const at::Tensor& ld, const at::Tensor& pivots, const at::Tensor&
   if (b.numel() == 0) return;
   const int64_t n = ld.size(-1);
   const at::Tensor a = matrices_to_read(ld.expand(with_batch_of(b, {n, n}))), x = matrices_of(as_columns(b));
-  const at::Tensor rows = pivots.expand(with_batch_of(b, {n})).reshape({x.size(0), n}).contiguous();
+  const at::Tensor rows = pivots_for(pivots, b);
   const at::Tensor stored = a.is_conj() ? a.resolve_conj() : a;
   TensorArgs args;
   LdlSolveParams p{};

@@ -72,13 +72,10 @@ void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first,
   p.a = args.read_write(a);
   p.pivots = args.write(f.pivots) + static_cast<uint64_t>(first * 4);
   p.info = args.read_write(f.info);
-  p.batch_stride = a.stride(0);
-  p.row = a.stride(1);
-  p.col = a.stride(2);
+  set_matrices(p, a);
   p.pivots_batch = f.pivots.stride(0);
   p.m = static_cast<uint32_t>(m);
   p.n = static_cast<uint32_t>(n);
-  p.batches = static_cast<uint32_t>(a.size(0));
   p.first = static_cast<uint32_t>(first);
   const DType dtype = number_dtype("lu_factor", a);
   if (plan.rows > 0) {
@@ -177,7 +174,7 @@ void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& 
   const int64_t n = lu.size(-1);
   const at::Tensor factors = matrices_to_read(as_columns(lu).expand(with_batch_of(b, {n, n})));
   const at::Tensor x = matrices_of(as_columns(b));
-  const at::Tensor rows = pivots.expand(with_batch_of(b, {n})).reshape({x.size(0), n}).contiguous();
+  const at::Tensor rows = pivots_for(pivots, b);
   const Triangle l{factors, false, true}, u{factors, true, false};
   using at::native::TransposeType;
   if (transpose == TransposeType::NoTranspose) {

@@ -50,6 +50,21 @@ inline at::Tensor matrices_to_read(const at::Tensor& t) {
   return t.reshape({matrix_count(t), t.size(-2), t.size(-1)});
 }
 
+// Strides and number of matrices [batch, m, n], where a kernel's params name them so.
+template <class Params>
+void set_matrices(Params& p, const at::Tensor& t) {
+  p.batch_stride = t.stride(0);
+  p.row = t.stride(1);
+  p.col = t.stride(2);
+  p.batches = static_cast<uint32_t>(t.size(0));
+}
+
+// [batch, n] of pivots that right-hand sides b may share, for each of the matrices of b.
+inline at::Tensor pivots_for(const at::Tensor& pivots, const at::Tensor& b) {
+  const int64_t n = pivots.size(-1);
+  return pivots.expand(with_batch_of(b, {n})).reshape({matrix_count(b), n}).contiguous();
+}
+
 // Part of each matrix of a batch.
 inline at::Tensor block(const at::Tensor& t, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   return t.narrow(1, row, rows).narrow(2, column, columns);

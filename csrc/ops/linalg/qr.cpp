@@ -92,7 +92,7 @@ void for_each_block(const at::Tensor& vectors, const at::Tensor& tau, bool forwa
   const int64_t count = tau.size(1), blocks = (count + kBlock - 1) / kBlock;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t first = (forward ? i : blocks - 1 - i) * kBlock, width = std::min(kBlock, count - first);
-    const at::Tensor v = vectors.narrow(1, first, vectors.size(1) - first).narrow(2, first, width);
+    const at::Tensor v = block(vectors, first, vectors.size(1) - first, first, width);
     apply(Block::of(v, tau.narrow(1, first, width)), first);
   }
 }
@@ -104,7 +104,7 @@ void geqrf(const at::Tensor& a_in, const at::Tensor& tau_in) {
   const at::Tensor a = matrices_of(a_in), tau = tau_in.view({a.size(0), -1});
   const int64_t m = a.size(1), n = a.size(2), count = std::min(m, n);
   for (int64_t k = 0; k < count;) {
-    const at::Tensor rest = a.narrow(1, k, m - k).narrow(2, k, n - k), factors = tau.narrow(1, k, count - k);
+    const at::Tensor rest = block(a, k, m - k, k, n - k), factors = tau.narrow(1, k, count - k);
     const int64_t width = factor_panel(rest, factors);
     const int64_t reflections = std::min(width, count - k);
     if (width < n - k) {

@@ -137,7 +137,7 @@ MODELS = [
           "whisper", 128, 50257),
     Model("CLIP text and image", "transformers", _hugging_face("CLIPModel", "CLIPConfig"), 32, "clip", 77, 49408),
 ]  # fmt: skip
-LAYERS_ISSUE = 7  # the first ones: convolutions and recurrent layers
+CONVOLUTIONS_FIRST = 7  # models of convolutions and recurrent layers, which --quick trains
 
 
 def _logits(output):
@@ -223,6 +223,6 @@ def models(sizes: Sizes) -> list[Case]:
     cases = []
     for index, model in enumerate(MODELS):
         if model.needs is None or importlib.util.find_spec(model.needs):
-            cases.append(_case(model, True, index < LAYERS_ISSUE))
+            cases.append(_case(model, True, index < CONVOLUTIONS_FIRST))
             cases.append(_case(model, False, False))
     return cases
