@@ -32,14 +32,14 @@ def profile(**options) -> torch.profiler.profile:
     Returns
     -------
     torch.profiler.profile
-        A context. ``key_averages().table(sort_by="self_aule_time_total")`` prints device times in microseconds,
+        A context. ``key_averages().table(sort_by="self_device_time_total")`` prints device times in microseconds,
         ``export_chrome_trace(path)`` writes a trace for https://ui.perfetto.dev or ``chrome://tracing``.
 
     Examples
     --------
     >>> with torch.aule.profiler.profile() as p:
     ...     model(x).sum().backward()
-    >>> print(p.key_averages().table(sort_by="self_aule_time_total", row_limit=10))
+    >>> print(p.key_averages().table(sort_by="self_device_time_total", row_limit=10))
     """
     kinds = torch.profiler.ProfilerActivity
     options.setdefault("activities", [kinds.CPU, kinds.PrivateUse1])
