@@ -72,6 +72,7 @@ class Case:
     queued: bool = True  # the GPU's own time; False: the host's pace counts too
     autograd: bool = False  # CUDA then runs in a process of its own: beside aule its autograd does not work
     aule_only: bool = False
+    values: Callable[[str, Callable], dict] | None = None  # (device, call) -> what else is recorded, after the samples
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -135,6 +135,22 @@ def heavy_lines(records: list[Record]) -> list[str]:
     return ["", "Attention that takes more memory than its outputs and log-sum-exp:", *out] if out else []
 
 
+def kernel_lines(records: list[Record]) -> list[str]:
+    """Of whole models: how far the outputs are apart, and the dearest kernels with their share of the device's time."""
+    out = []
+    for record in records:
+        ours = record.results.get("aule")
+        if ours is None or "kernels" not in ours.values:
+            continue
+        busy = ours.values["device_ms"]
+        words = [f"{name} {ms / busy:.0%} ({count})" for name, ms, count in ours.values["kernels"]] if busy else []
+        line = f"- {record.case}: {busy:.3g} of {time(ours)} {ours.unit} on the device; {', '.join(words)}"
+        apart = [f"outputs {result.values['difference']:.1g} from {BASELINES[name]}'s"
+                 for name, result in record.results.items() if "difference" in result.values]  # fmt: skip
+        out.append("; ".join([line, *apart]))
+    return ["", "Models' dearest kernels (calls):", *out] if out else []
+
+
 def heading(records: list[Record]) -> str:
     about = records[0].run
     rest = (
@@ -155,4 +171,5 @@ def markdown(records: list[Record]) -> str:
         tables = {"accuracy": accuracy_table, "memory": memory_lines}
         out += [*(tables[group](mine) if group in tables else timed_table(group, mine)), ""]
     notes = dict.fromkeys(f"- {record.name}: {record.note}" for record in records if record.note)
-    return "\n".join([*out, *notes, *targets_lines(records), *mean_lines(records), *heavy_lines(records)]).rstrip()
+    return "\n".join([*out, *notes, *targets_lines(records), *mean_lines(records), *heavy_lines(records),
+                      *kernel_lines(records)]).rstrip()

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 import torch_aule
-from torch_aule.benchmark import targets, timing
+from torch_aule.benchmark import dearest, targets, timing
 from torch_aule.benchmark.baseline import Child, Remote
 from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases import copy_reference
@@ -99,6 +99,10 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
                 record.errors[name] = timing.first_line(error)
                 del runners[name]
     record.results = {name: runner.result() for name, runner in runners.items()}
+    outputs = {name: result.values.pop("output") for name, result in record.results.items() if "output" in result.values}
+    for name, theirs in outputs.items():
+        if name != "aule" and "aule" in outputs:
+            record.results[name].values["difference"] = dearest.difference(outputs["aule"], theirs)
     runners.clear()
     gc.collect()
     if child:

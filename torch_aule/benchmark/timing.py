@@ -128,6 +128,9 @@ class Runner:
 
     def result(self) -> Result:
         case = self.case
+        if case.values:
+            with torch.autograd.enable_grad(), self.context():
+                self.values = {**self.values, **case.values(self.device, self.function)}
         return Result.of_times([t / case.ops for t in self.times], self.unit, flops=case.flops, moved=case.bytes,
                                calls=self.calls * case.ops, values=self.values)  # fmt: skip
 

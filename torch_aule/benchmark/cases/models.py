@@ -14,6 +14,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from torch_aule.benchmark import dearest
 from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.targets import Target
 
@@ -183,6 +184,19 @@ def _called(net, inputs):
     return net(inputs[""]) if "" in inputs else net(**inputs)
 
 
+def _spread(output: torch.Tensor) -> list[float]:
+    """Elements all over an output, to hold devices against each other without sending the whole of it."""
+    flat = output.detach().flatten()
+    places = torch.linspace(0, flat.numel() - 1, min(64, flat.numel())).long()
+    return flat[places.to(flat.device)].float().cpu().tolist()
+
+
+def _values(device: str, call) -> dict:
+    """The first loss, or elements of the output; on this device also where the time of one call goes."""
+    values = {"output": [float(f"{value:.6g}") for value in call.check()]}
+    return {**values, **dearest.kernels(call)} if device == "aule" else values
+
+
 def _case(model: Model, training: bool, main: bool) -> Case:
     def make(device):
         torch.manual_seed(0)
@@ -197,10 +211,13 @@ def _case(model: Model, training: bool, main: bool) -> Case:
             def infer():
                 return _called(net, inputs)
 
+            infer.check = lambda: _spread(_logits(infer()))
             return infer
         net = net.to(device).train()
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
         inputs, wanted = _inputs(model, device, torch.float32)
+
+        losses = []
 
         def step():
             with torch.autocast(device, dtype=torch.bfloat16):
@@ -208,13 +225,16 @@ def _case(model: Model, training: bool, main: bool) -> Case:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if not losses:
+                losses.append(loss.detach())
             return loss
 
+        step.check = lambda: _spread(losses[0])
         return step
 
     shapes = f"B{model.batch}" + (f" N{model.length}" if model.kind not in ("images", "places") else "")
     return Case("models", f"{model.name} {'training' if training else 'inference'}", shapes, "bfloat16", make,
-                target=TARGET, main=main, queued=False, autograd=training)  # fmt: skip
+                target=TARGET, main=main, queued=False, autograd=training, values=_values)  # fmt: skip
 
 
 def models(sizes: Sizes) -> list[Case]:
