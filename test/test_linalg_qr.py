@@ -1,5 +1,7 @@
 """QR by Householder reflections against LAPACK in float64: factors with its signs, all modes, sizes and layouts."""
 
+import math
+
 import pytest
 import torch
 
@@ -159,3 +161,15 @@ def test_out(dtype):
 def test_gradient(shape, dtype):
     a = torch.randn(shape, dtype=dtype) + 2 * torch.eye(*shape[-2:], dtype=dtype)
     assert_gradients(torch.linalg.qr, a)
+
+
+@pytest.mark.parametrize("n", [30, 72])
+def test_columns_of_the_least_numbers(n, dtype):
+    """Reflections of columns whose squares, and whose elements' sizes, are not normal numbers."""
+    least = torch.finfo(dtype).tiny
+    scales = torch.logspace(0, math.log10(least) + 1, n, dtype=torch.float64).to(dtype)
+    dependent = torch.randn(n, 2, dtype=dtype) @ torch.randn(2, n, dtype=dtype)
+    for a in (torch.randn(n, n, dtype=dtype), (torch.randn(n, n, dtype=dtype) * scales[:, None]).tril(), dependent):
+        q, r = torch.linalg.qr((a * scales).to("aule"))
+        check_orthonormal(q, rounding(a, n))
+        near(wide(q) @ wide(r), wide(a * scales), (a * scales).abs().amax(), rounding(a, n))

@@ -56,6 +56,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("pow.Tensor_Scalar", ops::pow_tensor_scalar));
   m.impl(ROW("pow.Tensor_Scalar_out", ops::pow_tensor_scalar_out));
   m.impl(ROW("pow.Scalar_out", ops::pow_scalar_out));
+  m.impl(ROW("ldexp.Tensor", ops::ldexp));
+  m.impl(ROW("ldexp_", ops::ldexp_));
+  m.impl(ROW("ldexp.out", ops::ldexp_out));
 
   m.impl(ROW("lerp.Scalar", ops::lerp_scalar));
   m.impl(ROW("lerp_.Scalar", ops::lerp_scalar_));

@@ -23,12 +23,14 @@ void main() {
   const uint i = uint((element - first) % uint64_t(p.n)), j = uint((element - first) / uint64_t(p.n));
   ScalarRef s = ScalarRef(p.s + first * uint64_t(C_BYTES)), gram = ScalarRef(p.gram + first * uint64_t(C_BYTES));
   const uint at_i = i * p.n + i, at_j = j * p.n + j, own = j * p.n + i;
-  const R value_i = real_part(s.v[at_i]) / real_part(gram.v[at_i]);
-  const R value_j = real_part(s.v[at_j]) / real_part(gram.v[at_j]), gap = value_j - value_i;
+  // precise: the gap of [j, i] is the negative of this one to the last bit, or e would not keep vectors orthonormal.
+  precise const R value_i = real_part(s.v[at_i]) / real_part(gram.v[at_i]);
+  precise const R value_j = real_part(s.v[at_j]) / real_part(gram.v[at_j]);
+  precise const R gap = value_j - value_i;
   // Both are Hermitian but for roundings, which a small gap would make large.
   const uint mirrored = i * p.n + j;
-  const C r = from_real(i == j ? R(1) : R(0)) - (gram.v[own] + conjugate(gram.v[mirrored])) * R(0.5);
-  const C coupling = (s.v[own] + conjugate(s.v[mirrored])) * R(0.5) + r * ((value_i + value_j) * R(0.5));
+  precise const C r = from_real(i == j ? R(1) : R(0)) - (gram.v[own] + conjugate(gram.v[mirrored])) * R(0.5);
+  precise const C coupling = (s.v[own] + conjugate(s.v[mirrored])) * R(0.5) + r * ((value_i + value_j) * R(0.5));
   const bool is_apart = i != j && magnitude(coupling) < R(p.most) * abs(gap);  // the same for [j, i]
   ScalarRef(p.e + first * uint64_t(C_BYTES)).v[own] = r * R(0.5) + (is_apart ? coupling / gap : C(0));
 }

@@ -61,22 +61,23 @@ struct Reflection {
 Reflection reflection_of(C alpha, R norm) {
   Reflection r = Reflection(C(0), from_real(R(1)), real_part(alpha));
   if (norm == R(0) && imag_part(alpha) == R(0)) return r;
-  const R size = hypotenuse(magnitude(alpha), norm);
-  if (size < TINY) return r;
-  r.beta = real_part(alpha) < R(0) ? size : -size;
-  r.tau = (from_real(r.beta) - alpha) / r.beta;
-  const C d = alpha - from_real(r.beta);  // no cancellation in the real part; scaled against overflow of squares
-  const R most = largest_part(d);
-  const C unit = d / most;
-  r.scale = conjugate(unit) / square(unit) / most;
+  const R large = max(largest_part(alpha), norm);
+  if (large < TINY) return r;
+  const C a = alpha / large;  // sizes near TINY lose their bits
+  const R size = hypotenuse(magnitude(a), norm / large), b = real_part(alpha) < R(0) ? size : -size;
+  r.beta = b * large;
+  r.tau = (from_real(b) - a) / b;
+  const C d = a - from_real(b);  // no cancellation in the real part
+  r.scale = conjugate(d) / square(d) / large;
   return r;
 }
 
 void products(uint k, uint j, uint part, R unit) {
   C dot = C(0);
   if (j < p.columns)
-    for (uint i = k + 1u + part; i < p.rows; i += uint(LANES)) dot += mul_conj(at(i, k) * unit, at(i, j));
-  partials[gl_LocalInvocationID.x] = j == k ? dot * unit : dot;
+    for (uint i = k + 1u + part; i < p.rows; i += uint(LANES))
+      dot += mul_conj(at(i, k) * unit, j == k ? at(i, j) * unit : at(i, j));  // no square of a tiny number
+  partials[gl_LocalInvocationID.x] = dot;
   sync();  // products are there
 }
 

@@ -36,11 +36,14 @@ uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
   return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
 }
 
-PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t bytes) {
+PanelPlan panel_plan(const Caps& caps, int64_t m, at::ScalarType type) {
+  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
   PanelPlan plan;
   plan.local = workgroup_for(caps, m);
-  const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{plan.local};
+  // With 256 invocations and more a driver (NVIDIA 580) finds row 0 to be the pivot of every column of doubles.
+  const uint32_t in_registers = type == at::kDouble ? std::min<uint32_t>(plan.local, 128) : plan.local;
+  const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{in_registers};
   for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kPanelUnit, kPanelUnit / 2}) {
     if (m * columns * bytes > kSharedBytes || (m > columns && columns > kPanelUnit)) continue;
     if (has_registers && columns < kPanelUnit) continue;
@@ -51,6 +54,7 @@ PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t bytes) {
   }
   if (!plan.staged && has_registers) {
     plan.columns = kPanelUnit;
+    plan.local = in_registers;
     plan.rows = std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local));
     return plan;
   }
@@ -138,7 +142,7 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
 // the left others permute.
 void factorize(const at::Tensor& a, const Factorization& f, int64_t first) {
   const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
-  const PanelPlan plan = panel_plan(caps_of(a), m, a.element_size());
+  const PanelPlan plan = panel_plan(caps_of(a), m, a.scalar_type());
   if (n <= plan.columns) return factorize_panel(a, f, first, plan);
   const int64_t left = k <= plan.columns ? k : std::min(k, first_half(std::min(n, 2 * k), plan.columns));
   const int64_t right = n - left, below = m - left;

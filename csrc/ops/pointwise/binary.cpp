@@ -4,7 +4,9 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ScalarOps.h>
@@ -135,6 +137,12 @@ at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, a
   }
   if (!c10::isFloatingType(common)) return ops::pow_out(at::native::wrapped_scalar_tensor(self), exponent, out);
   return unary(unary_entry::scalar_pow, out, exponent, {self});
+}
+
+at::Tensor ldexp(const at::Tensor& self, const at::Tensor& other) { return at::mul(self, at::pow(2.0, other)); }
+at::Tensor& ldexp_(at::Tensor& self, const at::Tensor& other) { return self.mul_(at::pow(2.0, other)); }
+at::Tensor& ldexp_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  return at::mul_out(out, self, at::pow(2.0, other));
 }
 
 at::Tensor& lerp_scalar_out(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {

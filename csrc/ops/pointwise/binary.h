@@ -29,6 +29,10 @@ at::Tensor& pow_out(const at::Tensor& self, const at::Tensor& exponent, at::Tens
 at::Tensor pow_tensor_scalar(const at::Tensor& self, const at::Scalar& exponent);
 at::Tensor& pow_tensor_scalar_out(const at::Tensor& self, const at::Scalar& exponent, at::Tensor& out);
 at::Tensor& pow_scalar_out(const at::Scalar& self, const at::Tensor& exponent, at::Tensor& out);
+// Registered although composite: torch 2.11's asks a table of CPU and CUDA kernels.
+at::Tensor ldexp(const at::Tensor& self, const at::Tensor& other);
+at::Tensor& ldexp_(at::Tensor& self, const at::Tensor& other);
+at::Tensor& ldexp_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
 
 at::Tensor lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight);
 at::Tensor& lerp_scalar_(at::Tensor& self, const at::Tensor& end, const at::Scalar& weight);

@@ -187,7 +187,8 @@ def _called(net, inputs):
 def _spread(output: torch.Tensor) -> list[float]:
     """Elements all over an output, to hold devices against each other without sending the whole of it."""
     flat = output.detach().flatten()
-    places = torch.linspace(0, flat.numel() - 1, min(64, flat.numel())).long()
+    count = min(64, flat.numel())
+    places = torch.arange(count) * (flat.numel() - 1) // max(count - 1, 1)
     return flat[places.to(flat.device)].float().cpu().tolist()
 
 
