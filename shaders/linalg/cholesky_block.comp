@@ -2,7 +2,7 @@
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
 // The lower triangle of a = L L^H, in place of a's; the other triangle and imaginary parts of the diagonal are not
-// read. A workgroup has one matrix of the batch in shared memory, an invocation the rows lane, lane + LOCAL, ...
+// read. A workgroup has one matrix of the batch in shared memory; its invocations are a grid over what is updated.
 // `info` gets first + j + 1 where pivot j is not positive. Then, and where it is not 0 already, nothing more is done.
 layout(constant_id = 0) const int ELEMENTS = 1024;  // n n at least
 layout(constant_id = 1) const int SIDE = 32;        // n at least
@@ -11,6 +11,7 @@ layout(local_size_x_id = 2) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
+#include "linalg/staging.glsl"
 
 struct Params {
   uint64_t a, info;
@@ -21,38 +22,47 @@ struct Params {
 
 shared C matrix[ELEMENTS];  // by columns
 shared C column[SIDE];
-shared R pivot;
 
+const uint ACROSS = LOCAL < 16 ? LOCAL : 16, DOWN = LOCAL / ACROSS;
 uint lane;
 
-void move_matrix(uint batch, bool stores) {
-  const bool along_rows = abs(p.row) <= abs(p.col);
+// Row and column of element e, of neighbours along the smaller stride.
+uvec2 place_of(uint e) {
+  return abs(p.row) <= abs(p.col) ? uvec2(e % p.n, e / p.n) : uvec2(e / p.n, e % p.n);
+}
+int64_t address_of(uint batch, uvec2 at) {
+  return int64_t(batch) * p.batch_stride + int64_t(at.x) * p.row + int64_t(at.y) * p.col;
+}
+void keep(uvec2 at, C value) { matrix[at.y * p.n + at.x] = value; }
+
+void load_matrix(uint batch) {  // the other triangle is anything
+  STAGE(p.n * p.n, load_number(p.a, address_of(batch, place_of(e))), keep(place_of(e), loaded))
+}
+void store_matrix(uint batch) {
   for (uint e = lane; e < p.n * p.n; e += LOCAL) {
-    const uint i = along_rows ? e % p.n : e / p.n, j = along_rows ? e / p.n : e % p.n;
-    const int64_t at = int64_t(batch) * p.batch_stride + int64_t(i) * p.row + int64_t(j) * p.col;
-    if (j > i) continue;
-    if (stores) store_number(p.a, at, matrix[j * p.n + i]);
-    else matrix[j * p.n + i] = load_number(p.a, at);
+    const uvec2 at = place_of(e);
+    if (at.y <= at.x) store_number(p.a, address_of(batch, at), matrix[at.y * p.n + at.x]);
   }
 }
 
 // Returns the number of columns with a positive pivot.
 uint factorize() {
   for (uint j = 0; j < p.n; ++j) {
-    if (lane == j % LOCAL) pivot = real_part(matrix[j * p.n + j]);
-    barrier();  // the pivot is written, the last column read
+    const R pivot = real_part(matrix[j * p.n + j]);
     if (!(pivot > R(0))) return j;
     const R root = sqrt(pivot);
-    for (uint i = j + (lane + LOCAL - j % LOCAL) % LOCAL; i < p.n; i += LOCAL) {
-      const C value = i == j ? from_real(root) : matrix[j * p.n + i] / root;
+    for (uint i = j + 1 + lane; i < p.n; i += LOCAL) {
+      const C value = matrix[j * p.n + i] / root;
       matrix[j * p.n + i] = value;
       column[i] = value;
     }
     barrier();  // the column is written, the pivot read
-    for (uint i = j + 1 + (lane + LOCAL - (j + 1) % LOCAL) % LOCAL; i < p.n; i += LOCAL) {
-      const C own = column[i];
-      for (uint k = j + 1; k <= i; ++k) matrix[k * p.n + i] -= mul(own, conjugate(column[k]));
+    if (lane == 0) matrix[j * p.n + j] = from_real(root);
+    for (uint k = j + 1 + lane / ACROSS; k < p.n; k += DOWN) {
+      const C other = conjugate(column[k]);
+      for (uint i = k + lane % ACROSS; i < p.n; i += ACROSS) matrix[k * p.n + i] -= mul(column[i], other);
     }
+    barrier();  // the others are updated, the column read
   }
   return p.n;
 }
@@ -61,12 +71,12 @@ void main() {
   lane = gl_LocalInvocationID.x;
   const uint batch = min(linear_group(), p.batches - 1);
   const bool works = linear_group() < p.batches && I32Ref(p.info + batch * 4).v == 0;  // of a workgroup alike
-  if (works) move_matrix(batch, false);
+  if (works) load_matrix(batch);
   barrier();  // the matrix is written, and info read
   if (works) {
     const uint done = factorize();
     if (lane == 0 && done < p.n) I32Ref(p.info + batch * 4).v = int(p.first + done + 1);
     barrier();  // the matrix is written
-    move_matrix(batch, true);
+    store_matrix(batch);
   }
 }

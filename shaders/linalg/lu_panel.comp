@@ -5,20 +5,24 @@
 // complex numbers: |re| + |im|). A workgroup has a panel of the batch, an invocation its rows lane, lane + LOCAL, ...,
 // which no other one touches in memory. ELEMENTS > 1: the panel is in shared memory.
 // `pivots` gets 1-based rows of the whole matrix, counted from `first`; `info`, where it is 0, the first column without
-// a pivot, counted likewise. Without PIVOTS rows stay where they are.
+// a pivot, counted likewise. Without PIVOTS rows stay where they are. SPREAD, of a staged panel: an update is shared by
+// element, not by row.
 layout(constant_id = 0) const int ELEMENTS = 1;
 layout(constant_id = 1) const int SIDE = 32;
 layout(constant_id = 2) const bool PIVOTS = true;
-layout(constant_id = 3) const int LOCAL = 32;
-layout(local_size_x_id = 3) in;
+layout(constant_id = 3) const bool SPREAD = false;
+layout(constant_id = 4) const int LOCAL = 32;
+layout(local_size_x_id = 4) in;
 #include "common/dtype.glsl"
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
+#include "linalg/staging.glsl"
 
 #include "linalg/lu_panel_params.glsl"
 #include "common/params.glsl"
 
 const bool STAGED = ELEMENTS > 1;
+const uint ACROSS = LOCAL < 32 ? LOCAL : 32, DOWN = LOCAL / ACROSS;
 const int SEARCHERS = LOCAL < 32 ? LOCAL : 32;
 shared C panel[ELEMENTS];  // by columns
 shared C pivot_row[SIDE];
@@ -39,13 +43,18 @@ void put(uint i, uint j, C value) {
 // The first row from `i` on that this invocation owns.
 uint own_row(uint i) { return i + (lane + LOCAL - i % LOCAL) % LOCAL; }
 
-void move_panel(bool stores) {
-  const bool along_rows = abs(p.row) <= abs(p.col);
+// Row and column of element e, of neighbours along the smaller stride.
+uvec2 place_of(uint e) {
+  return abs(p.row) <= abs(p.col) ? uvec2(e % p.m, e / p.m) : uvec2(e / p.n, e % p.n);
+}
+int64_t address_of(uvec2 at) { return start + int64_t(at.x) * p.row + int64_t(at.y) * p.col; }
+void keep(uvec2 at, C value) { panel[at.y * p.m + at.x] = value; }
+
+void load_panel() { STAGE(p.m * p.n, load_number(p.a, address_of(place_of(e))), keep(place_of(e), loaded)) }
+void store_panel() {
   for (uint e = lane; e < p.m * p.n; e += LOCAL) {
-    const uint i = along_rows ? e % p.m : e / p.n, j = along_rows ? e / p.m : e % p.n;
-    const int64_t at = start + int64_t(i) * p.row + int64_t(j) * p.col;
-    if (stores) store_number(p.a, at, panel[j * p.m + i]);
-    else panel[j * p.m + i] = load_number(p.a, at);
+    const uvec2 at = place_of(e);
+    store_number(p.a, address_of(at), panel[at.y * p.m + at.x]);
   }
 }
 
@@ -121,6 +130,18 @@ uint factorize() {
     const bool has_pivot = largest != R(0);
     if (!has_pivot && singular == 0) singular = j + 1;
     const C divisor = pivot_row[j];
+    if (SPREAD) {
+      for (uint i = j + 1 + lane; has_pivot && i < p.m; i += LOCAL)
+        panel[j * p.m + i] = over(panel[j * p.m + i], divisor);
+      barrier();  // the column is written
+      for (uint k = j + 1 + lane / ACROSS; k < p.n; k += DOWN) {
+        const C u = pivot_row[k];
+        for (uint i = j + 1 + lane % ACROSS; i < p.m; i += ACROSS)
+          panel[k * p.m + i] -= mul(panel[j * p.m + i], u);
+      }
+      barrier();  // the others are updated
+      continue;
+    }
     for (uint i = own_row(j + 1); i < p.m; i += LOCAL) {
       C l = get(i, j);
       if (has_pivot) {
@@ -139,7 +160,7 @@ void main() {
   if (batch >= p.batches) return;  // the whole workgroup leaves
   start = int64_t(batch) * p.batch_stride;
   if (STAGED) {
-    move_panel(false);
+    load_panel();
     barrier();  // the panel is written
   }
   const uint singular = factorize();
@@ -147,6 +168,6 @@ void main() {
     I32Ref(p.info + batch * 4).v = int(p.first + singular);
   if (STAGED) {
     barrier();  // the panel is written
-    move_panel(true);
+    store_panel();
   }
 }

@@ -12,6 +12,7 @@ layout(constant_id = 2) const int LOCAL = 32;
 layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
+#include "linalg/staging.glsl"
 
 struct Params {
   uint64_t l, x;
@@ -53,24 +54,25 @@ void solve_staged() {
     if (i < p.n) staged[i * PITCH + lane] = x[i];
 }
 
-// Neighbours along the smaller stride of x. `count` columns from x_start.
-void move_columns(uint count, bool stores) {
-  const bool along_rows = abs(p.x_row) < abs(p.x_col);
-  for (uint e = lane; e < p.n * count; e += LOCAL) {
-    const uint i = along_rows ? e % p.n : e / count, c = along_rows ? e / p.n : e % count;
-    const int64_t at = x_start + int64_t(i) * p.x_row + int64_t(c) * p.x_col;
-    if (stores) store_number(p.x, at, staged[i * PITCH + c]);
-    else staged[i * PITCH + c] = load_number(p.x, at);
-  }
+// Element e of neighbours along the smaller stride: row and column.
+uvec2 place_of(uint e, uint rows, uint columns, int64_t row, int64_t col) {
+  return abs(row) < abs(col) ? uvec2(e % rows, e / rows) : uvec2(e / columns, e % columns);
 }
-void load_triangle() {
-  const bool along_rows = abs(p.l_row) < abs(p.l_col);
-  for (uint e = lane; e < p.n * p.n; e += LOCAL) {
-    const uint i = along_rows ? e % p.n : e / p.n, j = along_rows ? e / p.n : e % p.n;
-    if (j < i || j == i && p.is_unit == 0u) {
-      const C value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
-      rows[i * (i + 1) / 2 + j] = p.conjugates != 0u ? conjugate(value) : value;
-    }
+C load_x(uvec2 at) { return load_number(p.x, x_start + int64_t(at.x) * p.x_row + int64_t(at.y) * p.x_col); }
+C load_l(uvec2 at) { return load_number(p.l, l_start + int64_t(at.x) * p.l_row + int64_t(at.y) * p.l_col); }
+void keep_x(uvec2 at, C value) { staged[at.x * PITCH + at.y] = value; }
+void keep_l(uvec2 at, C value) {  // the other triangle is loaded too, and anything
+  if (at.y <= at.x) rows[at.x * (at.x + 1) / 2 + at.y] = p.conjugates != 0u ? conjugate(value) : value;
+}
+
+#define X_PLACE place_of(e, p.n, count, p.x_row, p.x_col)
+#define L_PLACE place_of(e, p.n, p.n, p.l_row, p.l_col)
+void load_columns(uint count) { STAGE(p.n * count, load_x(X_PLACE), keep_x(X_PLACE, loaded)) }
+void load_triangle() { STAGE(p.n * p.n, load_l(L_PLACE), keep_l(L_PLACE, loaded)) }
+void store_columns(uint count) {
+  for (uint e = lane; e < p.n * count; e += LOCAL) {
+    const uvec2 at = X_PLACE;
+    store_number(p.x, x_start + int64_t(at.x) * p.x_row + int64_t(at.y) * p.x_col, staged[at.x * PITCH + at.y]);
   }
 }
 
@@ -83,12 +85,12 @@ void main() {
       l_start = int64_t(batch) * p.l_batch;
       x_start = int64_t(batch) * p.x_batch + int64_t(first) * p.x_col;
       load_triangle();
-      move_columns(count, false);
+      load_columns(count);
     }
     barrier();  // both operands are written
     if (batch < p.batches && lane < count) solve_staged();
     barrier();  // the solution is written
-    if (batch < p.batches) move_columns(count, true);
+    if (batch < p.batches) store_columns(count);
   } else {
     const uint64_t column = linear_invocation();
     if (column >= uint64_t(p.columns) * p.batches) return;

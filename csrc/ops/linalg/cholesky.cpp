@@ -39,7 +39,7 @@ void factorize_block(const at::Tensor& a, const at::Tensor& info, int64_t first)
   launch(current(a), kernel::cholesky_block(number_dtype("cholesky", a)),
          {.elements = static_cast<int>(side * side),
           .side = static_cast<int>(side),
-          .local = static_cast<int>(workgroup_for(caps_of(a), side))},
+          .local = static_cast<int>(workgroup_for_elements(caps_of(a), side * side))},
          p, args, linear_grid(p.batches));
 }
 

@@ -26,6 +26,7 @@ constexpr int64_t kSide = 80;               // its columns, at most
 struct PanelPlan {
   int64_t columns = 0;
   bool staged = false;
+  bool spread = false;
   uint32_t rows = 0;
   uint32_t local = 0;
 };
@@ -36,7 +37,7 @@ uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
   return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
 }
 
-PanelPlan panel_plan(const Caps& caps, int64_t m, at::ScalarType type) {
+PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t n, at::ScalarType type) {
   const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
   PanelPlan plan;
@@ -46,10 +47,13 @@ PanelPlan panel_plan(const Caps& caps, int64_t m, at::ScalarType type) {
   const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{in_registers};
   for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kPanelUnit, kPanelUnit / 2}) {
     if (m * columns * bytes > kSharedBytes || (m > columns && columns > kPanelUnit)) continue;
-    if (has_registers && columns < kPanelUnit) continue;
+    const bool is_subgroups = m <= kPanelUnit && n <= m;  // pivots are found within a subgroup
+    if (has_registers && (columns < kPanelUnit || is_subgroups)) continue;
     plan.columns = columns;
     plan.staged = true;
-    plan.local = std::min(plan.local, kStagedLocal);
+    plan.spread = !caps.is_software();
+    plan.local = plan.spread ? workgroup_for_elements(caps, m * std::min(m, columns))
+                             : std::min(plan.local, kStagedLocal);
     break;
   }
   if (!plan.staged && has_registers) {
@@ -92,6 +96,7 @@ void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first,
          {.elements = static_cast<int>(plan.staged ? kSharedBytes / a.element_size() : 1),
           .side = static_cast<int>(kSide),
           .pivots = f.pivot,
+          .spread = plan.spread,
           .local = static_cast<int>(plan.local)},
          p, args, linear_grid(p.batches));
 }
@@ -142,7 +147,7 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
 // the left others permute.
 void factorize(const at::Tensor& a, const Factorization& f, int64_t first) {
   const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
-  const PanelPlan plan = panel_plan(caps_of(a), m, a.scalar_type());
+  const PanelPlan plan = panel_plan(caps_of(a), m, n, a.scalar_type());
   if (n <= plan.columns) return factorize_panel(a, f, first, plan);
   const int64_t left = k <= plan.columns ? k : std::min(k, first_half(std::min(n, 2 * k), plan.columns));
   const int64_t right = n - left, below = m - left;

@@ -82,4 +82,9 @@ inline uint32_t workgroup_for(const Caps& caps, int64_t rows) {
   return local;
 }
 
+// The same of one that shares a matrix's elements, some 16 each.
+inline uint32_t workgroup_for_elements(const Caps& caps, int64_t elements) {
+  return std::min<uint32_t>(workgroup_for(caps, elements / 16), 256);
+}
+
 }  // namespace aule::ops

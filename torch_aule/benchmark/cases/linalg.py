@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from torch_aule.benchmark import dearest
 from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.targets import Target
 
@@ -30,7 +31,7 @@ def _case(name: str, batch: int, n: int, least: float, main: bool) -> Case:
         return _calls(a, spd, b)[name]
 
     return Case("linalg", name, f"{batch}x{n}x{n}", "float32", make, target=Target("cuda", least, 1.0), main=main,
-                queued=False)  # fmt: skip
+                queued=False, values=dearest.of_aule)  # fmt: skip
 
 
 def linalg(sizes: Sizes) -> list[Case]:

@@ -142,6 +142,7 @@ CONVOLUTIONS_FIRST = 7  # models of convolutions and recurrent layers, which --q
 
 
 def _logits(output):
+    output = getattr(output, "logits_per_image", output)  # CLIP's
     return output["out"] if isinstance(output, dict) and "out" in output else getattr(output, "logits", output)
 
 
@@ -195,7 +196,7 @@ def _spread(output: torch.Tensor) -> list[float]:
 def _values(device: str, call) -> dict:
     """The first loss, or elements of the output; on this device also where the time of one call goes."""
     values = {"output": [float(f"{value:.6g}") for value in call.check()]}
-    return {**values, **dearest.kernels(call)} if device == "aule" else values
+    return {**values, **dearest.of_aule(device, call)}
 
 
 def _case(model: Model, training: bool, main: bool) -> Case:
