@@ -42,9 +42,14 @@ def _autoload() -> None:
 # Everything above must stand before torch is imported: torch calls `_autoload` while this file is still being read.
 import torch as _torch  # noqa: E402
 
+_ERRORS = (
+    "AuleError", "DeviceLostError", "InvalidShapeError", "NoComputeQueueError", "OutOfMemoryError",
+    "ShaderCompileError", "VulkanInitError",
+)  # fmt: skip
 _LAZY = {
+    **dict.fromkeys(_ERRORS, "torch_aule.errors"),
     "Shader": "torch_aule.shader",
-    "ShaderCompileError": "torch_aule.shader",
+    "get_include": "torch_aule.info",
     "compile_shader": "torch_aule.shader",
     "jit": "torch_aule.shader",
     "load_spirv": "torch_aule.shader",
@@ -58,13 +63,20 @@ _LAZY = {
 }
 
 __all__ = [
+    "AuleError",
+    "DeviceLostError",
+    "InvalidShapeError",
+    "NoComputeQueueError",
+    "OutOfMemoryError",
     "Shader",
     "ShaderCompileError",
+    "VulkanInitError",
     "__version__",
     "aule_attention",
     "compile_shader",
     "flash_attention",
     "flash_attn_with_kvcache",
+    "get_include",
     "jit",
     "linear_bias_act",
     "load_spirv",
