@@ -48,6 +48,8 @@ _ERRORS = (
 )  # fmt: skip
 _LAZY = {
     **dict.fromkeys(_ERRORS, "torch_aule.errors"),
+    "Aule": "torch_aule.objects",
+    "GpuTensor": "torch_aule.objects",
     "Shader": "torch_aule.shader",
     "get_include": "torch_aule.info",
     "compile_shader": "torch_aule.shader",
@@ -63,8 +65,10 @@ _LAZY = {
 }
 
 __all__ = [
+    "Aule",
     "AuleError",
     "DeviceLostError",
+    "GpuTensor",
     "InvalidShapeError",
     "NoComputeQueueError",
     "OutOfMemoryError",
