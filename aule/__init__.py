@@ -13,7 +13,12 @@ from torch_aule import (
     __version__,
     aule_attention,
     flash_attention,
+    get_available_backends,
+    get_backend_info,
+    install,
+    patch_model,
     print_backend_info,
+    uninstall,
 )
 
 attention = flash_attention
@@ -32,5 +37,10 @@ __all__ = [
     "attention",
     "aule_attention",
     "flash_attention",
+    "get_available_backends",
+    "get_backend_info",
+    "install",
+    "patch_model",
     "print_backend_info",
+    "uninstall",
 ]

@@ -1,4 +1,4 @@
-"""Without a driver Aule computes on the CPU, and one warning says so."""
+"""Without a driver Aule and install() compute on the CPU, and one warning says so."""
 
 import warnings
 
@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import aule
+import torch_aule
 
 rng = np.random.default_rng()
 q, k, v, grad = (rng.standard_normal((2, 3, 9, 8)).astype(np.float32) for _ in range(4))
@@ -35,5 +36,19 @@ with warnings.catch_warnings(record=True) as seen:
             assert np.abs(ours - theirs.numpy()).max() < 1e-4
         turned = device.attention(q, k, v, np.cos(angles), np.sin(angles))
         assert turned.shape == q.shape and np.abs(turned - out).max() > 1e-3
+    assert aule.install() == "cpu"
+    for call in (lambda: aule.install("vulkan"), lambda: aule.Aule(0)):
+        try:
+            call()
+        except aule.VulkanInitError as error:
+            assert torch.aule.unavailable_reason() in str(error), error
+        else:
+            raise AssertionError("no error")
 said = [str(w.message) for w in seen if "Falling back to CPU simulation backend" in str(w.message)]
 assert len(said) == 1 and torch.aule.unavailable_reason() in said[0], said
+assert torch_aule.get_available_backends() == ["cpu"]
+information = torch_aule.get_backend_info()
+assert not information["vulkan"]["available"] and information["cpu"]["installed"]
+assert information["vulkan"]["description"] == torch.aule.unavailable_reason()
+found = F.scaled_dot_product_attention(*map(torch.from_numpy, (q, k, v)), is_causal=True)
+assert np.abs(found.numpy() - out).max() < 1e-5
