@@ -234,9 +234,9 @@ aule_attention = flash_attention
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
     """Which kernel family serves each pass of float16 attention over 1024 tokens.
 
-    ``matrix``: cooperative matrices whose layout is known; ``staged``: of unknown layout; ``tiles``: shared memory and
-    plain arithmetic (float32 on GPUs, and devices without matrices); ``rows``: software devices. Few queries over many
-    keys take ``lanes``, or ``decode`` where those do not serve.
+    ``coopmat``: cooperative matrices whose layout is known; ``coopmat_opaque``: of unknown layout; ``simt``: shared
+    memory and plain arithmetic (float32 on GPUs, and devices without matrices); ``simd``: software devices. Few queries
+    over many keys take ``splitkv``, or ``splitkv_shared`` where that does not serve.
 
     Parameters
     ----------
