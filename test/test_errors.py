@@ -1,6 +1,11 @@
 """Errors have types of their own, whichever way they reach Python, and are what programs caught before."""
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,6 +96,36 @@ def test_shaders_that_do_not_compile(device):
 
 def test_without_a_device():
     check_program("no_device_errors", **NOWHERE)
+
+
+@pytest.fixture(scope="module")
+def faulty_loader(tmp_path_factory):
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if sys.platform != "linux" or shutil.which(compiler[0]) is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("loader") / "libfaulty.so"
+    command = [
+        *compiler,
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        str(ROOT / "test/cpp/faulty_loader.c"),
+        "-o",
+        str(library),
+        "-ldl",
+    ]
+    subprocess.run(command, check=True, timeout=120)
+    return library
+
+
+@pytest.mark.parametrize("fault", ["queues", "pipelines"])
+def test_faults_of_a_driver(device, faulty_loader, fault):
+    check_program(
+        "faulty_loader_errors",
+        TORCH_AULE_VULKAN_LIBRARY=str(faulty_loader),
+        AULE_TEST_FAULT=fault,
+        TORCH_AULE_PIPELINE_CACHE="0",
+    )
 
 
 def test_a_lost_device():
