@@ -118,7 +118,7 @@ def faulty_loader(tmp_path_factory):
     return library
 
 
-@pytest.mark.parametrize("fault", ["queues", "pipelines"])
+@pytest.mark.parametrize("fault", ["queues", "pipelines", "memory"])
 def test_faults_of_a_driver(device, faulty_loader, fault):
     check_program(
         "faulty_loader_errors",

@@ -116,6 +116,8 @@ void DeviceImpl::fail(VkResult result, const char* call, const char* file, int l
     mark_lost(call, in_flight);
     throw_lost();
   }
+  if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    raise(FailureKind::out_of_memory, std::string(call) + " failed: " + result_name(result));
   throw_vulkan(result, call, file, line);
 }
 

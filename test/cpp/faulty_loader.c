@@ -1,5 +1,6 @@
 /* A Vulkan loader in front of the system's, with one fault by AULE_TEST_FAULT: "queues", no queue computes;
- * "pipelines", no kernel compiles. Only what Vulkan's interface fixes is declared here, so no headers are needed. */
+ * "pipelines", no kernel compiles; "memory", for lack of memory. Only what Vulkan's interface fixes is declared here,
+ * so no headers are needed. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct QueueFamily { /* VkQueueFamilyProperties2 */
   void* next;
   uint32_t flags, count, timestamp_bits, granularity[3];
 };
-enum { COMPUTE = 2, ERROR_UNKNOWN = -13 };
+enum { COMPUTE = 2, ERROR_OUT_OF_DEVICE_MEMORY = -2, ERROR_UNKNOWN = -13 };
 
 static GetProcAddr real_instance, real_device;
 static void (*real_families)(void* device, uint32_t* count, struct QueueFamily* families);
@@ -28,10 +29,12 @@ static void families_without_compute(void* device, uint32_t* count, struct Queue
   for (uint32_t i = 0; families != NULL && i < *count; i++) families[i].flags &= ~(uint32_t)COMPUTE;
 }
 
-static int32_t no_pipelines(void) { return ERROR_UNKNOWN; } /* of any arguments, which C's calls allow */
+/* Of any arguments, which C's calls allow. */
+static int32_t no_pipelines(void) { return has_fault("memory") ? ERROR_OUT_OF_DEVICE_MEMORY : ERROR_UNKNOWN; }
 
 static Function of_device(void* device, const char* name) {
-  if (strcmp(name, "vkCreateComputePipelines") == 0 && has_fault("pipelines")) return (Function)no_pipelines;
+  if (strcmp(name, "vkCreateComputePipelines") == 0 && (has_fault("pipelines") || has_fault("memory")))
+    return (Function)no_pipelines;
   return real_device(device, name);
 }
 

@@ -10,6 +10,7 @@ from torch_aule import _C
 
 error, text = {
     "queues": (torch_aule.NoComputeQueueError, "lacks a compute queue"),
+    "memory": (torch_aule.OutOfMemoryError, "VK_ERROR_OUT_OF_DEVICE_MEMORY"),
     "pipelines": (torch_aule.ShaderCompileError, "the driver does not compile"),
 }[os.environ["AULE_TEST_FAULT"]]
 try:
