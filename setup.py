@@ -132,7 +132,7 @@ def units_with_precompiled_header(sources):
 
     families = {}
     for source in sources:
-        if source.startswith(("csrc/aten/", "csrc/ops/", "csrc/python/", "csrc/runtime/")):
+        if source.startswith(("csrc/aten/", "csrc/c_api/", "csrc/ops/", "csrc/python/", "csrc/runtime/")):
             families.setdefault(Path(source).parent.parts[1:], []).append(source)
     units = []
     for family, members in families.items():

@@ -238,7 +238,7 @@ def test_bad_input():
         (ValueError, "scale", lambda: flash(q, q, q, scale=-1.0)),
         (ValueError, "dropout_p", lambda: flash(q, q, q, dropout_p=1.5)),
         (ValueError, "softcap", lambda: flash(q, q, q, softcap=-1.0)),
-        (ValueError, "window_size", lambda: flash(q, q, q, window_size=3)),
+        (ValueError, "window_size", lambda: flash(q, q, q, window_size=0)),
         (TypeError, "dtype", lambda: flash(q.int(), q.int(), q.int())),
         (TypeError, "dtype", lambda: flash(q, q.half(), q)),
         (TypeError, "ndarray", lambda: flash([1.0], q, q)),

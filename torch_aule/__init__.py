@@ -42,9 +42,21 @@ def _autoload() -> None:
 # Everything above must stand before torch is imported: torch calls `_autoload` while this file is still being read.
 import torch as _torch  # noqa: E402
 
+_ERRORS = (
+    "AuleError", "DeviceLostError", "InvalidShapeError", "NoComputeQueueError", "OutOfMemoryError",
+    "ShaderCompileError", "VulkanInitError",
+)  # fmt: skip
 _LAZY = {
+    **dict.fromkeys(_ERRORS, "torch_aule.errors"),
+    "Aule": "torch_aule.objects",
+    "GpuTensor": "torch_aule.objects",
     "Shader": "torch_aule.shader",
-    "ShaderCompileError": "torch_aule.shader",
+    "get_available_backends": "torch_aule.sdpa",
+    "get_backend_info": "torch_aule.sdpa",
+    "get_include": "torch_aule.info",
+    "install": "torch_aule.sdpa",
+    "patch_model": "torch_aule.sdpa",
+    "uninstall": "torch_aule.sdpa",
     "compile_shader": "torch_aule.shader",
     "jit": "torch_aule.shader",
     "load_spirv": "torch_aule.shader",
@@ -58,19 +70,33 @@ _LAZY = {
 }
 
 __all__ = [
+    "Aule",
+    "AuleError",
+    "DeviceLostError",
+    "GpuTensor",
+    "InvalidShapeError",
+    "NoComputeQueueError",
+    "OutOfMemoryError",
     "Shader",
     "ShaderCompileError",
+    "VulkanInitError",
     "__version__",
     "aule_attention",
     "compile_shader",
     "flash_attention",
     "flash_attn_with_kvcache",
+    "get_available_backends",
+    "get_backend_info",
+    "get_include",
+    "install",
     "jit",
     "linear_bias_act",
     "load_spirv",
     "paged_attention",
+    "patch_model",
     "print_backend_info",
     "rotary_embedding",
+    "uninstall",
 ]
 
 

@@ -85,6 +85,7 @@ def register() -> None:
     sys.modules["torch_aule"]._C = extension
 
     torch.utils.rename_privateuse1_backend(NAME)
+    importlib.import_module("torch_aule.errors")._register(extension)
     from torch_aule import _data_parallel, _dlpack, _nested, _printing, _sharing, backend, distributed
 
     torch._register_device_module(NAME, backend)

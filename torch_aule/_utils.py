@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_aule import _C
+from torch_aule.errors import VulkanInitError
 
 DeviceLike = torch.device | str | int | None
 
@@ -47,5 +48,6 @@ def checked_index(device: DeviceLike) -> int:
     count = _C.device_count()
     if not 0 <= index < count:
         reason = f" ({_C.unavailable_reason()})" if count == 0 else ""
-        raise RuntimeError(f"invalid device aule:{index}: {count} aule device(s) are available{reason}")
+        text = f"invalid device aule:{index}: {count} aule device(s) are available{reason}"
+        raise RuntimeError(text) if count else VulkanInitError(text)
     return index

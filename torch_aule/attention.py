@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torch_aule import _C, _attention_cpu
+from torch_aule.errors import InvalidShapeError
 
 __all__ = ["active_attention_variants", "aule_attention", "flash_attention"]
 
@@ -28,12 +29,12 @@ def _as_tensor(value: Any, name: str) -> tuple[torch.Tensor, bool]:
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool | None) -> None:
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() not in (3, 4):
-            raise ValueError(
+            raise InvalidShapeError(
                 f"flash_attention: expected {name} of shape [batch, heads, length, head size], or without batch, "
                 f"but got {list(t.shape)}"
             )
         if t.dim() != q.dim():
-            raise ValueError(
+            raise InvalidShapeError(
                 f"flash_attention: expected {name} of {q.dim()} dimensions like q, but got {list(t.shape)}"
             )
         if t.dtype not in _FLOATS:
@@ -45,23 +46,56 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool |
         if t.device != q.device:
             raise RuntimeError(f"flash_attention: expected {name} on {q.device} like q, but it is on {t.device}")
     if q.dim() == 4 and not q.size(0) == k.size(0) == v.size(0):
-        raise ValueError(
+        raise InvalidShapeError(
             f"flash_attention: expected one batch size, but got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
         )
     if q.size(-1) != k.size(-1):
-        raise ValueError(f"flash_attention: expected k of head size {q.size(-1)} like q, but got {k.size(-1)}")
+        raise InvalidShapeError(f"flash_attention: expected k of head size {q.size(-1)} like q, but got {k.size(-1)}")
     if k.size(-2) != v.size(-2):
-        raise ValueError(f"flash_attention: expected v of length {k.size(-2)} like k, but got {v.size(-2)}")
+        raise InvalidShapeError(f"flash_attention: expected v of length {k.size(-2)} like k, but got {v.size(-2)}")
     heads, kv_heads = q.size(-3), k.size(-3)
     if kv_heads != v.size(-3):
-        raise ValueError(f"flash_attention: expected v of {kv_heads} heads like k, but got {v.size(-3)}")
+        raise InvalidShapeError(f"flash_attention: expected v of {kv_heads} heads like k, but got {v.size(-3)}")
     if heads != kv_heads:
         if enable_gqa is False:
-            raise ValueError(f"flash_attention: q has {heads} heads and k {kv_heads}, which needs enable_gqa=True")
+            raise InvalidShapeError(
+                f"flash_attention: q has {heads} heads and k {kv_heads}, which needs enable_gqa=True"
+            )
         if kv_heads == 0 or heads % kv_heads != 0:
-            raise ValueError(
+            raise InvalidShapeError(
                 f"flash_attention: expected a number of k heads that divides the {heads} of q, but got {kv_heads}"
             )
+
+
+def _check_out(out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, elsewhere: bool) -> None:
+    if elsewhere:
+        raise TypeError("flash_attention: out is for tensors, and without return_lse")
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, out)):
+        raise RuntimeError("flash_attention: no gradient through out; call it under torch.no_grad()")
+    shape = (*q.shape[:-1], v.size(-1))
+    if out.shape != shape:
+        raise InvalidShapeError(f"flash_attention: expected out of shape {list(shape)}, but got {list(out.shape)}")
+    if out.dtype is not q.dtype:
+        raise TypeError(f"flash_attention: expected out of dtype {q.dtype} like q, but got {out.dtype}")
+    if out.device != q.device:
+        raise RuntimeError(f"flash_attention: expected out on {q.device} like q, but it is on {out.device}")
+
+
+def window_sides(function: str, window_size, causal: bool) -> tuple[int, int]:
+    """Keys to the left and to the right of a query's own, from a pair, or from a number of keys that it sees."""
+    if isinstance(window_size, int) and not isinstance(window_size, bool):
+        if window_size < 0:
+            return -1, -1
+        if window_size == 0:
+            raise ValueError(f"{function}: expected window_size of -1 or at least 1, but got 0")
+        return (window_size - 1, 0) if causal else (window_size // 2, window_size // 2)
+    try:
+        left, right = (int(w) for w in window_size)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{function}: expected window_size of one or two integers, but got {window_size!r}"
+        ) from None
+    return left, right
 
 
 def flash_attention(
@@ -72,11 +106,12 @@ def flash_attention(
     scale: float | None = None,
     dropout_p: float = 0.0,
     attn_mask=None,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: tuple[int, int] | int = (-1, -1),
     softcap: float = 0.0,
     enable_gqa: bool | None = None,
     return_lse: bool = False,
     causal_bottom_right: bool = False,
+    out: torch.Tensor | None = None,
 ):
     """Scaled dot product attention without the matrix of scores ever in memory.
 
@@ -101,8 +136,9 @@ def flash_attention(
         ``1 - dropout_p``.
     attn_mask : same kind as `q`, optional
         Bool (True: visible) or float (added to the scores), broadcastable to ``[batch, heads, q_len, k_len]``.
-    window_size : (int, int), default (-1, -1)
-        Keys visible to the left and to the right of the query's own position; -1 means all.
+    window_size : (int, int) or int, default (-1, -1)
+        Keys visible to the left and to the right of the query's own position; -1 means all. One number is how many keys
+        a query sees: with `causal` the last ones up to its own, else its own and half of the number on each side.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
     enable_gqa : bool, optional
@@ -111,6 +147,8 @@ def flash_attention(
         Also return the log-sum-exp of each row of scores, float32 ``[batch, heads, q_len]``.
     causal_bottom_right : bool, default False
         Align the causal triangle and the window with the last key instead of the first.
+    out : torch.Tensor, optional
+        Of the result's shape, dtype and device: the result is written there, without a gradient, and returned.
 
     Returns
     -------
@@ -147,11 +185,10 @@ def flash_attention(
         raise ValueError(f"flash_attention: expected dropout_p between 0 and 1, but got {dropout_p}")
     if not (math.isfinite(softcap) and softcap >= 0):
         raise ValueError(f"flash_attention: expected softcap of at least 0, but got {softcap}")
-    try:
-        window_left, window_right = (int(w) for w in window_size)
-    except (TypeError, ValueError):
-        raise ValueError(f"flash_attention: expected window_size of two integers, but got {window_size!r}") from None
+    window_left, window_right = window_sides("flash_attention", window_size, causal)
     home = q.device
+    if out is not None:
+        _check_out(out, q, k, v, q_numpy or return_lse)
     if attn_mask is not None:
         attn_mask, _ = _as_tensor(attn_mask, "attn_mask")
         if attn_mask.device != home:
@@ -169,17 +206,22 @@ def flash_attention(
         float(softcap),
         bool(causal_bottom_right),
     )
+    if out is not None and home.type == "aule":
+        torch.ops.aule.flash_attn_fwd.out(q, k, v, attn_mask, *options, out=out)
+        return out
     if home.type == "cpu" and _C.device_count() == 0:
         _attention_cpu.say_once(_C.unavailable_reason())
-        out, lse = _attention_cpu.attention(q, k, v, attn_mask, *options)
+        result, lse = _attention_cpu.attention(q, k, v, attn_mask, *options)
     else:
         device = home if home.type == "aule" else torch.device("aule")
         q, k, v = (t.to(device) for t in (q, k, v))
         attn_mask = None if attn_mask is None else attn_mask.to(device)
-        out, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v, attn_mask, *options)
+        result, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v, attn_mask, *options)
     if q.dim() == 3:
         lse = lse.squeeze(0)
-    results = [t.to(home) for t in ((out, lse) if return_lse else (out,))]
+    results = [t.to(home) for t in ((result, lse) if return_lse else (result,))]
+    if out is not None:
+        return out.copy_(results[0])
     if q_numpy:
         results = [t.detach().numpy() for t in results]
     return tuple(results) if return_lse else results[0]
@@ -192,9 +234,9 @@ aule_attention = flash_attention
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
     """Which kernel family serves each pass of float16 attention over 1024 tokens.
 
-    ``matrix``: cooperative matrices whose layout is known; ``staged``: of unknown layout; ``tiles``: shared memory and
-    plain arithmetic (float32 on GPUs, and devices without matrices); ``rows``: software devices. Few queries over many
-    keys take ``lanes``, or ``decode`` where those do not serve.
+    ``coopmat``: cooperative matrices whose layout is known; ``coopmat_opaque``: of unknown layout; ``simt``: shared
+    memory and plain arithmetic (float32 on GPUs, and devices without matrices); ``simd``: software devices. Few queries
+    over many keys take ``splitkv``, or ``splitkv_shared`` where that does not serve.
 
     Parameters
     ----------

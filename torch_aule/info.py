@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+from pathlib import Path
 
 import torch
 
@@ -146,6 +147,11 @@ def backend_info(kernels: bool = False) -> str:
         lines += _kernel_lines()
     lines.append(f"operators: {len(native_ops())} native overloads, strict mode {'on' if is_strict() else 'off'}")
     return "\n".join(lines)
+
+
+def get_include() -> str:
+    """The folder of ``aule.h``, the C interface's header."""
+    return str(Path(__file__).with_name("include"))
 
 
 def native_ops() -> list[str]:

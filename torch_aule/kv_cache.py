@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from torch_aule.errors import InvalidShapeError
+
 __all__ = ["flash_attn_with_kvcache", "paged_attention"]
 
 
@@ -104,7 +106,7 @@ def flash_attn_with_kvcache(
     >>> used += k.size(1)
     """
     if q.dim() != 4:
-        raise ValueError(
+        raise InvalidShapeError(
             f"flash_attn_with_kvcache: expected q of shape [batch, q_len, heads, head_dim], but got {list(q.shape)}"
         )
     if (k is None) != (v is None):

@@ -75,3 +75,14 @@ def rotary_embedding(
     if inplace:
         return _InPlace.apply(x, cos, sin, positions, interleaved)
     return torch.ops.aule.rotary_embedding(x, cos, sin, positions, interleaved)
+
+
+def turn_neighbours(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`x` with neighbours as pairs, on the device or elsewhere; the tables have at least a row for each token."""
+    if x.device.type == "aule":
+        return rotary_embedding(x, cos, sin, interleaved=True)
+    cos, sin = (table[: x.size(-2)].float() for table in (cos, sin))
+    head, tail = x.float().split([2 * cos.size(-1), x.size(-1) - 2 * cos.size(-1)], dim=-1)
+    a, b = head[..., 0::2], head[..., 1::2]
+    turned = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
+    return torch.cat((turned, tail), -1).to(x.dtype)

@@ -28,6 +28,7 @@ from torch_aule._shader.spirv import (
     reflect_constants,
     reflect_features,
 )
+from torch_aule.errors import ShaderCompileError
 
 __all__ = ["CompilerMissing", "Shader", "ShaderCompileError", "compile_shader", "jit", "load_spirv"]
 
@@ -40,10 +41,6 @@ _ELEMENTS = {
     ("int", 8): torch.int8, ("int", 16): torch.int16, ("int", 32): torch.int32, ("int", 64): torch.int64,
 }  # fmt: skip
 Constants = Mapping[str, bool | int | float | torch.dtype]
-
-
-class ShaderCompileError(ShaderError):
-    """A shader does not compile, or has what no kernel may have; the text has the line in the source."""
 
 
 class Shader:

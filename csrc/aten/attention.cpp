@@ -32,6 +32,9 @@ size_t arguments_of(const char* name) {
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def("flash_attn_fwd(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
         ") -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
+  // It returns nothing, as torch.compile wants it of an operator that writes to an argument.
+  m.def("flash_attn_fwd.out(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
+        ", *, Tensor(a!) out) -> ()");
   m.def(
       "flash_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
       "Tensor philox_seed, Tensor philox_offset, " AULE_ATTENTION_OPTIONS
@@ -49,12 +52,14 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
 
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("flash_attn_fwd", GUARDED(ops::flash_attn_fwd));
+  m.impl("flash_attn_fwd.out", GUARDED(ops::flash_attn_fwd_out));
   m.impl("flash_attn_bwd", GUARDED(ops::flash_attn_bwd));
   m.impl("flash_attn_decode", GUARDED(ops::flash_attn_decode));
   m.impl("paged_attention", GUARDED(ops::paged_attention));
 }
 
 TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only
+  m.impl("flash_attn_fwd.out", torch::autograd::autogradNotImplementedFallback());
   m.impl("flash_attn_decode", torch::autograd::autogradNotImplementedFallback());
   m.impl("paged_attention", torch::autograd::autogradNotImplementedFallback());
 }

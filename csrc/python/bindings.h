@@ -31,6 +31,7 @@ inline DType dtype_named(const std::string& name) {
 void bind_device(py::module_& m);
 void bind_stream(py::module_& m);
 void bind_profiler(py::module_& m);
+void bind_errors(py::module_& m);      // exceptions of torch_aule.errors
 void bind_interrupts(py::module_& m);  // signals end waits for the device
 void bind_memory(py::module_& m);
 void bind_random(py::module_& m);

@@ -19,6 +19,16 @@ const char* kind_name(Caps::Kind kind) {
   }
 }
 
+const char* vendor_name(const DeviceProfile& profile) {
+  switch (profile.vendor()) {
+    case Vendor::nvidia: return "nvidia";
+    case Vendor::amd: return "amd";
+    case Vendor::intel: return "intel";
+    case Vendor::other: break;
+  }
+  return profile.architecture == Architecture::apple ? "apple" : "other";
+}
+
 py::dict device_properties(int device) {
   const DeviceProfile& profile = runtime::device_profile(index_of(device));
   py::dict d;
@@ -48,6 +58,7 @@ py::dict device_properties(int device) {
 #include "core/capabilities.def"
   d["max_shared_bytes"] = profile.shared_bytes;
   d["architecture"] = architecture_name(profile.architecture);
+  d["vendor"] = vendor_name(profile);
   d["created"] = runtime::device_created(index_of(device));
   d["kind"] = kind_name(profile.kind);
   d["total_memory"] = profile.device_heap_bytes;

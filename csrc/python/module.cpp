@@ -7,6 +7,7 @@ PYBIND11_MODULE(_C, m) {
   bind_device(m);
   bind_stream(m);
   bind_profiler(m);
+  bind_errors(m);
   bind_interrupts(m);
   bind_memory(m);
   bind_random(m);

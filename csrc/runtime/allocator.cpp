@@ -13,6 +13,7 @@
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
+#include "vulkan/physical.h"
 
 namespace aule::runtime {
 namespace {
@@ -56,7 +57,7 @@ class Allocator final : public c10::DeviceAllocator {
     const c10::Device device(c10::DeviceType::PrivateUse1, index);
     if (bytes == 0) return {nullptr, nullptr, &delete_block, device};
     check_not_forked();
-    TORCH_CHECK(index < vulkan::device_count(), "torch_aule: no Vulkan device: ", vulkan::unavailable_reason());
+    if (index >= vulkan::device_count()) vulkan::raise_unavailable("torch_aule: no Vulkan device: ");
     Block* block = cache(index).allocate(bytes, current_c10_stream(index).id());
     auto* address = reinterpret_cast<void*>(block->address);
     report(address, static_cast<int64_t>(block->bytes), index);

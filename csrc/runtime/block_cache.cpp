@@ -46,7 +46,8 @@ Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) process_pending(false);
   const uint64_t bytes = std::max(kRound, round_up(requested, kRound));
-  TORCH_CHECK_WITH(OutOfMemoryError, bytes >= requested, "aule: cannot allocate ", requested, " bytes");
+  if (bytes < requested)
+    vulkan::raise(FailureKind::out_of_memory, c10::str("aule: cannot allocate ", requested, " bytes"));
   Pool& pool = pool_for(bytes, stream);
   Block* block = take_cached(pool, bytes, stream);
   if (block == nullptr) block = new_segment(pool, bytes, stream, lock);
@@ -77,7 +78,9 @@ void DeviceCache::free(Block* block) {
   try {
     for (c10::StreamId id : block->other_streams)
       pending.markers.push_back(stream::CommandStream::get(device_, id).record(/*timing=*/false));
-  } catch (const vulkan::DeviceLost&) {  // nothing uses it any more, and a destructor may not throw
+  } catch (const Failure& failure) {
+    if (failure.kind != FailureKind::device_lost) throw;
+    // Nothing uses it any more, and a destructor may not throw.
     pending.markers.clear();
   }
   block->other_streams.clear();
@@ -358,11 +361,12 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   ++stats_.num_ooms;
   const auto& allocated = stats_.allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)];
   const auto now = memory.budget();
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "aule out of memory. Tried to allocate ", mib(bytes), " on device ",
-                   static_cast<int>(device_), " (", vulkan::device_profile(device_).name, "): ", mib(now.total_bytes),
-                   " in all, ", mib(now.free_bytes), " free; of this process ",
-                   mib(static_cast<uint64_t>(allocated.current)), " are in tensors and ",
-                   mib(reserved_ - static_cast<uint64_t>(allocated.current)), " cached. Cause: ", why);
+  vulkan::raise(
+      FailureKind::out_of_memory,
+      c10::str("aule out of memory. Tried to allocate ", mib(bytes), " on device ", static_cast<int>(device_), " (",
+               vulkan::device_profile(device_).name, "): ", mib(now.total_bytes), " in all, ", mib(now.free_bytes),
+               " free; of this process ", mib(static_cast<uint64_t>(allocated.current)), " are in tensors and ",
+               mib(reserved_ - static_cast<uint64_t>(allocated.current)), " cached. Cause: ", why));
 }
 
 Block* DeviceCache::adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream) {

@@ -8,7 +8,7 @@
 #include "kernels/registry.h"
 #include "runtime/streams.h"
 #include "stream/command_stream.h"
-#include "stream/errors.h"
+#include "vulkan/check.h"
 #include "vulkan/device.h"
 #include "vulkan/instance.h"
 #include "vulkan/pipeline_statistics.h"
@@ -18,9 +18,13 @@ namespace aule::runtime {
 namespace {
 
 // What surfaces while waiting or recording becomes the exception that Torch turns into Python's.
-void raise_as_torch(stream::Raised kind, const std::string& text) {
-  if (kind == stream::Raised::out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, text);
-  TORCH_CHECK_INDEX(false, text);
+struct TorchOutOfMemory : c10::OutOfMemoryError, Failure {
+  explicit TorchOutOfMemory(const std::string& text)
+      : c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, text), Failure{FailureKind::out_of_memory} {}
+};
+void raise_as_torch(FailureKind kind, const std::string& text) {
+  if (kind == FailureKind::out_of_memory) throw TorchOutOfMemory(text);
+  TORCH_CHECK_INDEX(kind != FailureKind::index, text);
 }
 KernelId kernel_named(const std::string& name) {
   const auto found = kernels::find_kernel(name);
@@ -28,7 +32,7 @@ KernelId kernel_named(const std::string& name) {
   return *found;
 }
 
-[[maybe_unused]] const bool g_raiser = (stream::set_raiser(&raise_as_torch), true);
+[[maybe_unused]] const bool g_raiser = (vulkan::set_raiser(&raise_as_torch), true);
 
 }  // namespace
 
@@ -76,6 +80,8 @@ std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernel
   }
   return result;
 }
+FailureRaiser set_failure_raiser(FailureRaiser raise) { return vulkan::set_raiser(raise); }
+void raise_failure(FailureKind kind, const std::string& text) { vulkan::raise(kind, text); }
 std::string unavailable_reason() { return vulkan::unavailable_reason(); }
 int device_count() noexcept { return vulkan::device_count(); }
 bool device_created(int device) noexcept { return vulkan::device_created(device); }

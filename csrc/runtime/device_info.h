@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/device_profile.h"
+#include "core/failure.h"
 
 namespace aule::runtime {
 
@@ -32,6 +33,10 @@ uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& cons
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants);
 // What the driver tells of the pipelines created since it was last asked to `keep` that: (label, [(name, value)]).
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep);
+// Throws Python's exception for a failure, or returns for a kind that has none there; returns the one before.
+using FailureRaiser = void (*)(FailureKind kind, const std::string& text);
+FailureRaiser set_failure_raiser(FailureRaiser raise);
+[[noreturn]] void raise_failure(FailureKind kind, const std::string& text);
 std::string unavailable_reason();
 int device_count() noexcept;
 // What the loop guard (vulkan/spirv_loop_guard.h) makes of every kernel: name, loops, why it does not understand it.

@@ -57,8 +57,8 @@ class PinnedAllocator final : public at::HostAllocator {
           block =
               new HostBlock{vulkan::Device::get(device).memory().allocate(vulkan::MemoryKind::host, size), device, {}};
         } catch (const vulkan::OutOfMemory& again) {
-          TORCH_CHECK_WITH(OutOfMemoryError, false, "aule: cannot allocate ", bytes,
-                           " bytes of pinned host memory: ", again.what());
+          vulkan::raise(FailureKind::out_of_memory,
+                        c10::str("aule: cannot allocate ", bytes, " bytes of pinned host memory: ", again.what()));
         }
       }
       stats_.allocations.increase(1);

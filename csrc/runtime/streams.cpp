@@ -12,6 +12,7 @@
 #include "core/per_device.h"
 #include "stream/command_stream.h"
 #include "vulkan/device.h"
+#include "vulkan/physical.h"
 
 namespace aule::runtime {
 namespace {
@@ -31,7 +32,7 @@ c10::DeviceIndex resolve(c10::DeviceIndex device) { return device < 0 ? t_state.
 
 void check_index(c10::DeviceIndex device) {
   const int count = vulkan::device_count();
-  TORCH_CHECK(count > 0, "torch_aule: no Vulkan device: ", vulkan::unavailable_reason());
+  if (count == 0) vulkan::raise_unavailable("torch_aule: no Vulkan device: ");
   TORCH_CHECK(device >= 0 && device < count && device < kMaxDevices, "torch_aule: invalid device index ",
               static_cast<int>(device), ": this process sees ", count, " aule device(s)");
 }

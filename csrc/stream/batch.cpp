@@ -36,7 +36,7 @@ Segment* take_chunk(DeviceImpl& d, MemoryKind kind, uint64_t bytes) {
   try {
     return d.memory->allocate(kind, bytes);
   } catch (const vulkan::OutOfMemory& error) {
-    raise(Raised::out_of_memory, error.what());
+    vulkan::raise(FailureKind::out_of_memory, error.what());
   }
 }
 

@@ -14,7 +14,6 @@ namespace aule::stream {
 namespace {
 
 std::atomic<const char* (*)(uint32_t)> tag_names{nullptr};
-std::atomic<void (*)(Raised, const std::string&)> raiser{nullptr};
 
 struct Record {  // shaders/common/errors.glsl
   uint32_t code, kernel;
@@ -41,14 +40,6 @@ std::string describe(const Record& r) {
 
 void set_error_tag_names(const char* (*name_of)(uint32_t tag)) { tag_names.store(name_of); }
 
-void set_raiser(void (*fn)(Raised kind, const std::string& text)) { raiser.store(fn); }
-
-void raise(Raised kind, const std::string& text) {
-  if (auto fn = raiser.load()) fn(kind, text);
-  if (kind == Raised::out_of_memory) throw vulkan::OutOfMemory(text);
-  throw vulkan::IndexError(text);
-}
-
 void raise_recorded_error(int device) {
   const vulkan::DeviceImpl& impl = vulkan::Device::get(device).impl();
   if (impl.loop_guard) {
@@ -61,7 +52,7 @@ void raise_recorded_error(int device) {
   std::memcpy(&copy, shared, sizeof copy);
   if (code.exchange(0) == 0) return;  // another thread throws it
   const bool index = copy.code == AULE_ERR_INDEX_OUT_OF_RANGE || copy.code == AULE_ERR_CLASS_OUT_OF_RANGE;
-  if (index) raise(Raised::index, describe(copy));
+  if (index) vulkan::raise(FailureKind::index, describe(copy));
   throw vulkan::Error(describe(copy));  // a bad value: RuntimeError in Python, as from PyTorch's CPU kernels
 }
 

@@ -1,8 +1,29 @@
 #include "vulkan/check.h"
 
+#include <atomic>
+
 #include "vulkan/loader.h"
 
 namespace aule::vulkan {
+
+namespace {
+std::atomic<Raiser> raiser{nullptr};
+}
+
+Raiser set_raiser(Raiser raise) { return raiser.exchange(raise); }
+
+void raise(FailureKind kind, const std::string& text) {
+  if (const Raiser raise_above = raiser.load()) raise_above(kind, text);
+  switch (kind) {
+    case FailureKind::vulkan_init: throw NoDevice(text);
+    case FailureKind::no_compute_queue: throw NoComputeQueue(text);
+    case FailureKind::out_of_memory: throw OutOfMemory(text);
+    case FailureKind::shader_compile: throw ShaderNotCompiled(text);
+    case FailureKind::device_lost: throw DeviceLost(text);
+    case FailureKind::index: break;
+  }
+  throw IndexError(text);
+}
 
 // clang-format off: a list
 const char* result_name(int result) {
@@ -28,7 +49,8 @@ void throw_vulkan(int result, const char* call, const char* file, int line) {
   switch (static_cast<VkResult>(result)) {
     case VK_ERROR_OUT_OF_HOST_MEMORY:
     case VK_ERROR_OUT_OF_DEVICE_MEMORY: throw OutOfMemory(text);
-    case VK_ERROR_DEVICE_LOST: throw DeviceLost(text);
+    case VK_ERROR_DEVICE_LOST: raise(FailureKind::device_lost, text);
+    case VK_ERROR_INITIALIZATION_FAILED: raise(FailureKind::vulkan_init, text);
     case VK_ERROR_EXTENSION_NOT_PRESENT:
     case VK_ERROR_FEATURE_NOT_PRESENT: throw MissingFeature(text);
     default: throw Error(text);

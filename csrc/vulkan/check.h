@@ -3,29 +3,32 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/failure.h"
+
 namespace aule::vulkan {
 
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct LoaderMissing : Error {
-  using Error::Error;
-};  // no libvulkan
-struct NoDevice : Error {
-  using Error::Error;
-};  // loader, but no usable device (the text says why, per device)
-struct OutOfMemory : Error {
-  using Error::Error;
-};  // VK_ERROR_OUT_OF_{DEVICE,HOST}_MEMORY, or past a limit
-struct DeviceLost : Error {
-  using Error::Error;
-};  // sticky; the text names the kernels in flight
+template <FailureKind failure_kind>
+struct ErrorOf : Error, Failure {
+  explicit ErrorOf(const std::string& text) : Error(text), Failure{failure_kind} {}
+};
+using NoDevice = ErrorOf<FailureKind::vulkan_init>;  // no loader, or no usable device (the text says why, per device)
+using NoComputeQueue = ErrorOf<FailureKind::no_compute_queue>;
+using OutOfMemory = ErrorOf<FailureKind::out_of_memory>;  // VK_ERROR_OUT_OF_{DEVICE,HOST}_MEMORY, or past a limit
+using ShaderNotCompiled = ErrorOf<FailureKind::shader_compile>;  // by the driver
+using DeviceLost = ErrorOf<FailureKind::device_lost>;            // sticky; the text names the kernels in flight
+using IndexError = ErrorOf<FailureKind::index>;                  // an index a kernel refused
 struct MissingFeature : Error {
   using Error::Error;
 };
-struct IndexError : Error {
-  using Error::Error;
-};  // an index a kernel refused
+
+// Throws what the layer above, which knows Torch or Python, makes of a failure; by default the type above.
+[[noreturn]] void raise(FailureKind kind, const std::string& text);
+// `raise` throws, or returns for a kind that it leaves as it is. Returns the one before.
+using Raiser = void (*)(FailureKind kind, const std::string& text);
+Raiser set_raiser(Raiser raise);
 
 // Throws the Error subclass that fits `result`; `call` is the source text of the Vulkan call.
 [[noreturn]] void throw_vulkan(int result, const char* call, const char* file, int line);

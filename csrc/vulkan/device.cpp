@@ -108,7 +108,7 @@ void DeviceImpl::mark_lost(const char* call, const std::string& in_flight) {
 
 void DeviceImpl::throw_lost() {
   std::lock_guard lock(lost_mutex);
-  throw DeviceLost(lost_text);
+  raise(FailureKind::device_lost, lost_text);
 }
 
 void DeviceImpl::fail(VkResult result, const char* call, const char* file, int line, const std::string& in_flight) {
@@ -116,6 +116,8 @@ void DeviceImpl::fail(VkResult result, const char* call, const char* file, int l
     mark_lost(call, in_flight);
     throw_lost();
   }
+  if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    raise(FailureKind::out_of_memory, std::string(call) + " failed: " + result_name(result));
   throw_vulkan(result, call, file, line);
 }
 
@@ -129,8 +131,8 @@ std::string unavailable_reason() { return enumeration().reason; }
 const DeviceProfile& device_profile(int index) {
   const auto& visible = enumeration().visible;
   if (index < 0 || static_cast<size_t>(index) >= visible.size())
-    throw NoDevice("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
-                   " device(s) visible. " + unavailable_reason());
+    raise_unavailable("aule:" + std::to_string(index) + " does not exist: " + std::to_string(visible.size()) +
+                      " device(s) visible. ");
   if (const Device* created = g_devices.at(static_cast<size_t>(index)).load(std::memory_order_acquire))
     return created->profile();  // these include the measured ones
   return visible[static_cast<size_t>(index)].profile;
@@ -143,7 +145,7 @@ bool device_created(int index) noexcept {
 
 Device& Device::get(int index) {
   if (device_created(index)) return *g_devices[static_cast<size_t>(index)].load(std::memory_order_acquire);
-  device_profile(index);  // throws NoDevice
+  device_profile(index);  // raises if there is none
   std::lock_guard lock(g_create_mutex);
   auto& slot = g_devices.at(static_cast<size_t>(index));
   if (slot.load() == nullptr) slot.store(new Device(create(index)), std::memory_order_release);

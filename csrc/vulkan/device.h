@@ -16,7 +16,7 @@ namespace aule::vulkan {
 int device_count() noexcept;            // 0 without loader or device, never throws
 bool device_has_priorities(int index);  // several queues, some of high priority
 std::string unavailable_reason();       // why device_count() is 0, for people
-// Does not create the device; before that it lacks what only the device answers. Throws NoDevice.
+// Does not create the device; before that it lacks what only the device answers. Raises if there is no such device.
 const DeviceProfile& device_profile(int index);
 bool device_created(int index) noexcept;
 

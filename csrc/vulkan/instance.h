@@ -16,7 +16,7 @@ struct Instance {
   bool debug_labels = false;  // VK_EXT_debug_utils is on
 };
 
-Instance& instance();  // created on first use; throws LoaderMissing or Error
+Instance& instance();  // created on first use; throws NoDevice or Error
 
 int validation_message_count();
 std::vector<std::string> validation_messages();  // the first 64

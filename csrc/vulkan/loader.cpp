@@ -69,7 +69,7 @@ Functions& loader() {
     AULE_VK_GLOBAL(AULE_LOAD)
 #undef AULE_LOAD
   });
-  if (!failure.empty()) throw LoaderMissing(failure);
+  if (!failure.empty()) throw NoDevice(failure);
   return table;
 }
 

@@ -31,7 +31,7 @@ struct DeviceFunctions {
 #undef AULE_DECLARE
 };
 
-// Opens the loader once and fills the global functions; throws LoaderMissing with what was tried.
+// Opens the loader once and fills the global functions; throws NoDevice with what was tried.
 // TORCH_AULE_VULKAN_LIBRARY names another library.
 Functions& loader();
 void load_instance_functions(Functions& table, VkInstance instance);

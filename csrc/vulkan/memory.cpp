@@ -237,7 +237,7 @@ struct MemoryPoolImpl {
       s->mapped = pointer;
       s->imported = true;
       s->cached = (flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
-    } catch (const Error&) {
+    } catch (...) {  // a lost device is reported by what uses it next
       destroy(s);
       return nullptr;
     }

@@ -77,6 +77,8 @@ bool read_memory(const Functions& vk, PhysicalDevice& d) {
   return mapped;
 }
 
+constexpr const char* kComputeQueue = "a compute queue";
+
 void read_queues(const Functions& vk, PhysicalDevice& d) {
   uint32_t count = 0;
   vk.vkGetPhysicalDeviceQueueFamilyProperties2(d.handle, &count, nullptr);
@@ -174,7 +176,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
 #define AULE_RULE(name, rule, lack) d.profile.name = rule(found);
 #include "core/capabilities.def"
   d.profile.architecture = architecture_of(d.profile);  // which cooperative matrices tell of, too
-  if (d.queue_count == 0) d.missing += d.missing.empty() ? "a compute queue" : ", a compute queue";
+  if (d.queue_count == 0) d.missing += d.missing.empty() ? kComputeQueue : std::string(", ") + kComputeQueue;
   apply_disable_switches(d.profile);
   return d;
 }
@@ -216,8 +218,10 @@ Enumeration enumerate() {
     std::vector<VkPhysicalDevice> handles(count);
     VK_CHECK(inst.vk.vkEnumeratePhysicalDevices(inst.handle, &count, handles.data()));
     std::vector<PhysicalDevice> usable;
+    result.lacks_compute_queue = true;
     for (VkPhysicalDevice handle : handles) {
       PhysicalDevice d = inspect(inst, handle);
+      result.lacks_compute_queue &= d.missing == kComputeQueue;
       if (d.missing.empty())
         usable.push_back(std::move(d));
       else
@@ -253,6 +257,12 @@ Enumeration enumerate() {
 
 bool PhysicalDevice::has_extension(const char* name) const {
   return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+}
+
+void raise_unavailable(const std::string& text) {
+  const Enumeration& found = enumeration();
+  raise(found.visible.empty() && found.lacks_compute_queue ? FailureKind::no_compute_queue : FailureKind::vulkan_init,
+        text + found.reason);
 }
 
 const Enumeration& enumeration() {

@@ -24,8 +24,11 @@ struct PhysicalDevice {
 
 struct Enumeration {
   std::vector<PhysicalDevice> visible;
-  std::string reason;  // why visible is empty
+  std::string reason;                // why visible is empty
+  bool lacks_compute_queue = false;  // a compute queue is all that the devices lack
 };
 const Enumeration& enumeration();  // once per process; never throws
+// There is no such device, or none at all: `text`, and why, as FailureKind::vulkan_init or no_compute_queue.
+[[noreturn]] void raise_unavailable(const std::string& text);
 
 }  // namespace aule::vulkan

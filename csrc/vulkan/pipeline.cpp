@@ -215,6 +215,9 @@ std::shared_ptr<Pipeline> PipelineStore::create(const PipelineRequest& r) {
   info.layout = layout_;
   const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
   vk.vkDestroyShaderModule(device_.handle, module, nullptr);
+  if (result == VK_ERROR_UNKNOWN || result == VK_ERROR_INITIALIZATION_FAILED)
+    raise(FailureKind::shader_compile,
+          std::string("the driver does not compile ") + r.name + ": " + result_name(result));
   if (result != VK_SUCCESS)
     device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
 

@@ -76,18 +76,20 @@ class Patches:
         mapping[key] = value
         self._undo.append(undo)
 
-    def rebind(self, original: object, replacement: object) -> None:
+    def rebind(self, original: object, replacement: object, keep: tuple[str, ...] = ()) -> None:
         """Replace a function or class wherever a module's global is it, also under another name.
 
-        Taking it back covers modules that imported the replacement later.
+        Taking it back covers modules that imported the replacement later. Modules named in `keep` keep the original.
         """
 
         def undo():
             for namespace, name in _bindings(replacement):
                 namespace[name] = original
 
+        kept = [vars(sys.modules[name]) for name in keep]
         for namespace, name in _bindings(original):
-            namespace[name] = replacement
+            if not any(namespace is other for other in kept):
+                namespace[name] = replacement
         self._undo.append(undo)
 
     def set_constant(self, function: FunctionType, old: object, new: object) -> None:

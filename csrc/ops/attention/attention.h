@@ -26,6 +26,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
     double softcap, bool causal_bottom_right);
 
+// The same into `out`, which overlaps no operand.
+void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale,
+                        int64_t window_left, int64_t window_right, double softcap, bool causal_bottom_right,
+                        const at::Tensor& out);
+
 // (dq, dk, dv, dbias); dbias has no elements unless bias_requires_grad.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -1,13 +1,13 @@
 #include "ops/attention/ds_workspace.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 
 #include "core/environment.h"
+#include "core/failure.h"
 #include "core/per_device.h"
 
 namespace aule::ops {
@@ -114,7 +114,8 @@ std::vector<at::Tensor> allocate_ds_workspace(const AttentionCall& call, const D
   try {
     for (int i = 0; i < plan.halves; ++i)
       halves.push_back(at::empty({plan.heads * plan.head_bytes}, call.query.options().dtype(at::kByte)));
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (const Failure& failure) {
+    if (failure.kind != FailureKind::out_of_memory) throw;
     halves.clear();
     failed_on(call.query.device().index()) = plan.heads * plan.head_bytes * plan.halves;
   }

@@ -1,3 +1,4 @@
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
@@ -67,31 +68,62 @@ void launch_forward_block(const AttentionCall& call, const at::Tensor& out, cons
   }
 }
 
+namespace {
+
+// Fills `out` and `logsumexp`; the call's Philox state is drawn here.
+void forward_into(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, double dropout_p) {
+  const auto& problem = call.problem;
+  if (dropout_p > 0)
+    call.philox = runtime::philox_for(std::nullopt, call.query.device().index(),
+                                      4 * static_cast<uint64_t>(attention_blocks(call).count));
+  if (out.numel() == 0) return;
+  if (problem.k_len == 0) {  // no query sees a key
+    out.zero_();
+    logsumexp.fill_(-std::numeric_limits<double>::infinity());
+    return;
+  }
+  const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
+  const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
+  if (!long_forward(call, rows, logsumexp)) launch_forward_block(call, rows, logsumexp);
+  if (!rows.is_same(out4)) out4.copy_(rows);
+}
+
+at::Tensor new_logsumexp(const AttentionProblem& problem, const at::Tensor& query) {
+  return at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
+}
+
+}  // namespace
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
     double softcap, bool causal_bottom_right) {
   const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
-  const auto& problem = call.problem;
-  at::Tensor out = output_like_query(query, problem.v_dim);
-  at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
-  if (dropout_p > 0)
-    call.philox = runtime::philox_for(std::nullopt, query.device().index(),
-                                      4 * static_cast<uint64_t>(attention_blocks(call).count));
+  at::Tensor out = output_like_query(query, call.problem.v_dim), logsumexp = new_logsumexp(call.problem, query);
+  forward_into(call, out, logsumexp, dropout_p);
   const auto [seed, offset] = philox_tensors(call.philox);
-  if (out.numel() == 0) return {out, logsumexp, seed, offset};
-  if (problem.k_len == 0) {  // no query sees a key
-    out.zero_();
-    logsumexp.fill_(-std::numeric_limits<double>::infinity());
-    return {out, logsumexp, seed, offset};
-  }
-
-  const at::Tensor out4 = out.dim() == 3 ? out.unsqueeze(0) : out;
-  const at::Tensor rows = dense_rows(out4) ? out4 : at::empty(out4.sizes(), out4.options());
-  if (!long_forward(call, rows, logsumexp)) launch_forward_block(call, rows, logsumexp);
-  if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
+}
+
+void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale,
+                        int64_t window_left, int64_t window_right, double softcap, bool causal_bottom_right,
+                        const at::Tensor& out) {
+  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+  AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
+  std::vector<int64_t> sizes = query.sizes().vec();
+  sizes.back() = call.problem.v_dim;
+  TORCH_CHECK(out.sizes() == sizes, "flash_attn_fwd: expected out of shape ", at::IntArrayRef(sizes), ", but got ",
+              out.sizes());
+  TORCH_CHECK(out.dtype() == query.dtype(), "flash_attn_fwd: expected out of dtype ", query.dtype(),
+              " like query, but got ", out.dtype());
+  TORCH_CHECK(out.device() == query.device(), "flash_attn_fwd: expected out on ", query.device(),
+              " like query, but it is on ", out.device());
+  at::assert_no_internal_overlap(out);
+  for (const at::Tensor* operand : {&query, &key, &value}) at::assert_no_overlap(out, *operand);
+  if (attn_bias.has_value()) at::assert_no_overlap(out, *attn_bias);
+  forward_into(call, out, new_logsumexp(call.problem, query), dropout_p);
 }
 
 }  // namespace aule::ops
