@@ -63,8 +63,8 @@ def record_memory_history(
 
     Notes
     -----
-    Gathering the stack of an allocation takes some 2 us with frames of Python alone. Without a history the allocator's
-    calls take one load more.
+    Gathering the stack of an allocation takes some 2 us with frames of Python alone. Without a history the allocator
+    looks at one flag.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 // What the caching allocator did, and from where it was asked to: the last so many events of a device.
 //
-// Off, it costs the allocator one relaxed load of each call. Call stacks are gathered before the allocator's lock is
+// Off, the allocator looks at one flag, with relaxed loads. Call stacks are gathered before the allocator's lock is
 // taken, since that takes Python's lock; they are read only when a snapshot is printed.
 #pragma once
 #include <c10/core/Allocator.h>
