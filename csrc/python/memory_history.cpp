@@ -24,7 +24,7 @@ class Frames {
     const auto [at, first] = lists_.try_emplace(stack.get());
     if (first) {
       at->second = py::list();
-      stacks_.push_back(torch::getCapturedTracebackFromContext(stack));
+      stacks_.push_back(static_cast<torch::CapturedTraceback*>(stack.get()));  // as gathered above
     }
     return at->second;
   }
