@@ -6,9 +6,11 @@ from collections import OrderedDict
 from typing import Any
 
 from torch_aule import _C
+from torch_aule._memory_history import dump_snapshot, record_memory_history, snapshot
 from torch_aule._utils import DeviceLike, checked_index
 
 __all__ = [
+    "dump_snapshot",
     "empty_cache",
     "get_per_process_memory_fraction",
     "host_memory_stats",
@@ -26,6 +28,7 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "recommended_max_memory",
+    "record_memory_history",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
@@ -34,7 +37,13 @@ __all__ = [
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "snapshot",
 ]
+
+# As torch.cuda.memory has them.
+_record_memory_history = record_memory_history
+_snapshot = snapshot
+_dump_snapshot = dump_snapshot
 
 
 def empty_cache() -> None:
@@ -392,8 +401,8 @@ def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
     -------
     list of dict
         Each segment has device, address, total_size, allocated_size, active_size (bytes), stream, segment_type
-        (``"small"`` or ``"large"``) and blocks, each with address, size, requested_size and state. Empty before a
-        device is first used.
+        (``"small"`` or ``"large"``) and blocks, each with address, size, requested_size, state and frames (see
+        :func:`record_memory_history`). Empty before a device is first used.
 
     Raises
     ------

@@ -7,6 +7,7 @@ names of ``torch.cuda.nvtx``, ``torch.cuda.profiler`` and ``torch.mps.profiler``
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ def profile(**options) -> torch.profiler.profile:
     -------
     torch.profiler.profile
         A context. ``key_averages().table(sort_by="self_device_time_total")`` prints device times in microseconds,
-        ``export_chrome_trace(path)`` writes a trace for https://ui.perfetto.dev or ``chrome://tracing``.
+        ``export_chrome_trace(path)`` writes a trace for https://ui.perfetto.dev or ``chrome://tracing``. Its kernels
+        say their share of what the device can reach, if ``python -m torch_aule.benchmark roof`` has measured that.
 
     Examples
     --------
@@ -43,7 +45,17 @@ def profile(**options) -> torch.profiler.profile:
     """
     kinds = torch.profiler.ProfilerActivity
     options.setdefault("activities", [kinds.CPU, kinds.PrivateUse1])
+    _tell_roofs()
     return torch.profiler.profile(**options)
+
+
+def _tell_roofs() -> None:
+    """Give traces what was measured of each device, so that kernels say their share of it."""
+    from torch_aule.benchmark import roof
+
+    for index in builtins.range(_C.device_count()):
+        found = roof.load(index)
+        _C.set_roof(index, found.bandwidth if found else 0.0, found.rates if found else {})
 
 
 def start(path: str | None = None) -> None:

@@ -1,9 +1,11 @@
-// What a command reads and writes, and how many workgroups it has.
+// What a command reads and writes, what it computes, and how many workgroups it has.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "core/dtype.h"
 
 namespace aule {
 
@@ -12,8 +14,16 @@ struct Access {
   bool write;
 };
 
+// What a trace tells of a command beside its bytes, where its planner knows it.
+struct Work {
+  double flops = 0;              // a multiplication and an addition are two
+  DType dtype = DType::f32;      // of what is multiplied
+  const char* source = nullptr;  // the file of generated code that it is from; recording copies it
+};
+
 class Args {
  public:
+  Work work;
   uint64_t read(uint64_t address, uint64_t bytes) { return add(address, bytes, false); }
   uint64_t write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }
   uint64_t read_write(uint64_t address, uint64_t bytes) { return add(address, bytes, true); }

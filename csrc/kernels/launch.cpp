@@ -25,7 +25,7 @@ void record_dispatch(CommandStream& stream, const vulkan::Pipeline& pipeline, co
                         std::to_string(pipeline.params_bytes));
   }
   ++recorded;
-  stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid);
+  stream.dispatch(pipeline, params, params_bytes, args.data(), args.size(), grid, args.work);
 }
 
 void launch_kernel(CommandStream& stream, KernelId id, std::span<const uint32_t> spec, const void* params,

@@ -171,6 +171,7 @@ void GeneratedKernel::Call::launch(Grid grid) {
     if (member.kind == 't') put(member, kernel_.error_tag_);
     for (uint32_t i = 0; member.kind == 'n' && i < member.count; ++i) put(member, i, i);
   }
+  if (!kernel_.file_.empty()) args_.work.source = kernel_.file_.c_str();
   kernel_.kernel_->launch(current(device_), block_, kernel_.params_bytes_, args_, grid);
   for (c10::TensorImpl* t : written_) t->bump_version();
 }

@@ -63,6 +63,11 @@ class GeneratedKernel {
   uint64_t shared_bytes() const { return kernel_->shared_bytes(); }
   const std::vector<Member>& members() const { return members_; }
   size_t arguments() const { return arguments_; }
+  // The file of the module that launches it, for traces; to be set before the first launch. The first one stays.
+  void set_file(std::string file) {
+    if (file_.empty()) file_ = std::move(file);
+  }
+  const std::string& file() const { return file_; }
   void prepare(int device) const { kernel_->prepare(current(device)); }
 
   // The arguments of one launch. Each member is put once.
@@ -93,7 +98,7 @@ class GeneratedKernel {
   };
 
  private:
-  std::string name_, signature_;
+  std::string name_, signature_, file_;
   uint32_t params_bytes_;
   bool autograd_;
   size_t arguments_ = 0;

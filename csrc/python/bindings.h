@@ -34,6 +34,7 @@ void bind_profiler(py::module_& m);
 void bind_errors(py::module_& m);      // exceptions of torch_aule.errors
 void bind_interrupts(py::module_& m);  // signals end waits for the device
 void bind_memory(py::module_& m);
+void bind_memory_history(py::module_& m);
 void bind_random(py::module_& m);
 void bind_attention(py::module_& m);  // cooperative matrices and attention's measured shapes
 void bind_products(py::module_& m);   // plans of matrix products

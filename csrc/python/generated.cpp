@@ -30,7 +30,7 @@ PyObject* guarded(const Body& body) {
 
 struct KernelObject {
   PyObject_HEAD vectorcallfunc vectorcall;
-  const GeneratedKernel* kernel;
+  GeneratedKernel* kernel;
 };
 const GeneratedKernel& kernel_of(PyObject* self) { return *reinterpret_cast<KernelObject*>(self)->kernel; }
 
@@ -131,7 +131,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
     }
     const Constants all(py::cast<std::vector<ConstantRow>>(py::handle(constants)));
     source.constants = all.words(source.name, py::reinterpret_borrow<py::dict>(given));
-    auto kernel = std::make_unique<const GeneratedKernel>(std::move(source));
+    auto kernel = std::make_unique<GeneratedKernel>(std::move(source));
     auto self = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     auto* object = reinterpret_cast<KernelObject*>(self.ptr());
@@ -177,7 +177,19 @@ PyMethodDef kernel_methods[] = {
     {"shared_bytes", &kernel_shared_bytes, METH_NOARGS, "Bytes of shared memory of a workgroup."},
     {nullptr, nullptr, 0, nullptr}};
 
+int kernel_set_file(PyObject* self, PyObject* value, void*) {
+  const char* file = value == nullptr ? nullptr : PyUnicode_AsUTF8(value);
+  if (file == nullptr) {
+    if (value == nullptr) PyErr_SetString(PyExc_AttributeError, "file cannot be deleted");
+    return -1;
+  }
+  reinterpret_cast<KernelObject*>(self)->kernel->set_file(file);
+  return 0;
+}
+
 PyGetSetDef kernel_properties[] = {
+    {"file", [](PyObject* self, void*) { return text(kernel_of(self).file()); }, &kernel_set_file,
+      "The module that launches it, for traces. Only the first that is set counts.", nullptr},
     {"name", [](PyObject* self, void*) { return text(kernel_of(self).name()); }, nullptr, nullptr, nullptr},
     {"__name__", [](PyObject* self, void*) { return text(kernel_of(self).name()); }, nullptr, nullptr, nullptr},
     {"signature", [](PyObject* self, void*) { return text(kernel_of(self).signature()); }, nullptr, nullptr, nullptr},

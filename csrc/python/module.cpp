@@ -10,6 +10,7 @@ PYBIND11_MODULE(_C, m) {
   bind_errors(m);
   bind_interrupts(m);
   bind_memory(m);
+  bind_memory_history(m);
   bind_random(m);
   bind_attention(m);
   bind_products(m);

@@ -94,7 +94,9 @@ void set_memory_fraction(double fraction, c10::DeviceIndex device) { cache(devic
 double memory_fraction(c10::DeviceIndex device) { return cache(device).fraction(); }
 void reset_peak_stats(c10::DeviceIndex device) { cache(device).reset(true); }
 void reset_accumulated_stats(c10::DeviceIndex device) { cache(device).reset(false); }
-std::vector<SegmentRow> memory_snapshot(c10::DeviceIndex device) { return cache(device).snapshot(); }
+std::vector<SegmentRow> memory_snapshot(c10::DeviceIndex device, std::vector<MemoryEvent>* events) {
+  return cache(device).snapshot(events);
+}
 
 std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device) {
   const auto budget = vulkan::Device::get(device).memory().budget();

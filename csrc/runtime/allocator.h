@@ -13,11 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "runtime/memory_history.h"
+
 namespace aule::runtime {
 
 struct BlockRow {
   uint64_t address, bytes, requested_bytes;
   std::string state;  // active_allocated, active_pending_free, inactive
+  CallStack stack;
 };
 struct SegmentRow {
   int device;
@@ -25,6 +28,7 @@ struct SegmentRow {
   int64_t stream;
   bool large;
   c10::MempoolId_t pool;
+  CallStack stack;
   std::vector<BlockRow> blocks;
 };
 
@@ -34,7 +38,8 @@ void empty_cache(c10::DeviceIndex device);
 void set_memory_fraction(double fraction, c10::DeviceIndex device);  // of the device's total memory; (0, 1]
 double memory_fraction(c10::DeviceIndex device);
 std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device);  // free, total bytes by the driver's budget
-std::vector<SegmentRow> memory_snapshot(c10::DeviceIndex device);
+// `events`, unless null, is set to what is kept of the allocator's history, up to the segments that are returned.
+std::vector<SegmentRow> memory_snapshot(c10::DeviceIndex device, std::vector<MemoryEvent>* events = nullptr);
 std::map<std::string, int64_t> memory_stats(c10::DeviceIndex device);  // keys as torch.cuda.memory_stats
 void reset_peak_stats(c10::DeviceIndex device);
 void reset_accumulated_stats(c10::DeviceIndex device);

@@ -43,6 +43,7 @@ std::string mib(uint64_t bytes) {
 }  // namespace
 
 Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
+  const CallStack stack = call_stack(StacksOf::live);
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) process_pending(false);
   const uint64_t bytes = std::max(kRound, round_up(requested, kRound));
@@ -50,9 +51,10 @@ Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
     vulkan::raise(FailureKind::out_of_memory, c10::str("aule: cannot allocate ", requested, " bytes"));
   Pool& pool = pool_for(bytes, stream);
   Block* block = take_cached(pool, bytes, stream);
-  if (block == nullptr) block = new_segment(pool, bytes, stream, lock);
+  if (block == nullptr) block = new_segment(pool, bytes, stream, stack, lock);
   split(block, bytes, pool);
   block->allocated = true;
+  block->stack = stack;
   block->requested = requested;
   block->last_use = ++tick_;
   update(stats_.allocation, pool, 1);
@@ -60,18 +62,21 @@ Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
   update(stats_.active, pool, 1);
   update(stats_.active_bytes, pool, static_cast<int64_t>(block->bytes));
   update(stats_.requested_bytes, pool, static_cast<int64_t>(requested));
+  note(MemoryAction::alloc, block, stack);
   return block;
 }
 
 void DeviceCache::free(Block* block) {
+  const CallStack stack = call_stack(StacksOf::all);
   std::lock_guard lock(mutex_);
+  note(MemoryAction::free_requested, block, stack != nullptr ? stack : block->stack);
   block->allocated = false;
   block->last_use = ++tick_;
   update(stats_.allocation, *block->pool, -1);
   update(stats_.allocated_bytes, *block->pool, -static_cast<int64_t>(block->bytes));
   update(stats_.requested_bytes, *block->pool, -static_cast<int64_t>(block->requested));
   if (block->other_streams.empty()) {
-    give_back(block);
+    give_back(block, stack);
     return;
   }
   PendingFree pending{block, {}};
@@ -134,19 +139,26 @@ void DeviceCache::reset(bool peak) {
   if (!peak) stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = 0;
 }
 
-std::vector<SegmentRow> DeviceCache::snapshot() {
+std::vector<SegmentRow> DeviceCache::snapshot(std::vector<MemoryEvent>* events) {
   std::lock_guard lock(mutex_);
+  if (events != nullptr) {
+    const auto& active = stats_.active_bytes[static_cast<size_t>(StatType::AGGREGATE)];
+    history_.add(MemoryAction::snapshot, 0, static_cast<uint64_t>(active.current), 0, {0, 0}, nullptr);
+    *events = history_.events();
+  }
   std::vector<SegmentRow> rows;
   for (Block* head : segments_) {
     SegmentRow row{device_,      head->segment->address, head->segment->bytes, 0, 0,
-                   head->stream, !head->pool->small,     head->pool->id,       {}};
+                   head->stream, !head->pool->small,     head->pool->id,       head->segment_stack,
+                   {}};
     for (Block* b = head; b != nullptr; b = b->next) {
       if (b->allocated) row.allocated_bytes += b->bytes;
       if (b->allocated || b->pending) row.active_bytes += b->bytes;
       row.blocks.push_back({b->address, b->bytes, b->requested,
                             b->allocated ? "active_allocated"
                             : b->pending ? "active_pending_free"
-                                         : "inactive"});
+                                         : "inactive",
+                            b->stack});
     }
     rows.push_back(std::move(row));
   }
@@ -234,11 +246,14 @@ void DeviceCache::split(Block* block, uint64_t bytes, Pool& pool) {
   block->next = tail;
   block->bytes = bytes;
   tail->allocated = tail->pending = false;
+  tail->stack = nullptr;
   pool.free.insert(tail);
   track_split(tail, 1);
 }
 
-void DeviceCache::give_back(Block* block) {
+void DeviceCache::give_back(Block* block, const CallStack& stack) {
+  note(MemoryAction::free_completed, block, stack != nullptr ? stack : block->stack);
+  block->stack = nullptr;
   update(stats_.active, *block->pool, -1);
   update(stats_.active_bytes, *block->pool, -static_cast<int64_t>(block->bytes));
   block->pending = false;
@@ -285,7 +300,7 @@ void DeviceCache::process_pending(bool wait) {
     }
     Block* block = pending_[i].block;
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    give_back(block);
+    give_back(block, nullptr);
   }
 }
 
@@ -316,13 +331,15 @@ uint64_t DeviceCache::release_cached(uint64_t bytes) {
     update(stats_.reserved_bytes, *block->pool, -static_cast<int64_t>(block->bytes));
     ++stats_.num_device_free;
     reserved_ -= block->bytes;
+    note(MemoryAction::segment_free, block, block->segment_stack);
     vulkan::Device::get(device_).memory().free(block->segment);
     delete block;
   }
   return released;
 }
 
-Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, std::unique_lock<std::mutex>& lock) {
+Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, const CallStack& stack,
+                                std::unique_lock<std::mutex>& lock) {
   // A graph's pool takes what it needs: nobody else can use the rest of a shared segment.
   const bool shared = bytes < kLargeOwn && pool.id == c10::MempoolId_t{0, 0};
   const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : round_up(bytes, kLargeRound);
@@ -345,7 +362,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
       why = "the memory fraction of " + std::to_string(fraction_) + " allows " + mib(limit);
     } else {
       try {
-        return adopt(memory.allocate(vulkan::MemoryKind::device, size), pool, stream);
+        return adopt(memory.allocate(vulkan::MemoryKind::device, size), pool, stream, stack);
       } catch (const vulkan::OutOfMemory& error) {
         why = error.what();
       }
@@ -361,6 +378,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
   ++stats_.num_ooms;
   const auto& allocated = stats_.allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)];
   const auto now = memory.budget();
+  history_.add(MemoryAction::oom, now.free_bytes, bytes, stream, pool.id, stack);
   vulkan::raise(
       FailureKind::out_of_memory,
       c10::str("aule out of memory. Tried to allocate ", mib(bytes), " on device ", static_cast<int>(device_), " (",
@@ -369,7 +387,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
                mib(reserved_ - static_cast<uint64_t>(allocated.current)), " cached. Cause: ", why));
 }
 
-Block* DeviceCache::adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream) {
+Block* DeviceCache::adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream, const CallStack& stack) {
   auto* block = new Block;
   block->segment = segment;
   block->address = segment->address;
@@ -377,12 +395,18 @@ Block* DeviceCache::adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId st
   block->pool = &pool;
   block->device = device_;
   block->stream = stream;
+  block->segment_stack = stack;
   segments_.insert(block);
   reserved_ += segment->bytes;
   ++stats_.num_device_alloc;
   update(stats_.segment, pool, 1);
   update(stats_.reserved_bytes, pool, static_cast<int64_t>(segment->bytes));
+  note(MemoryAction::segment_alloc, block, stack);
   return block;
+}
+
+void DeviceCache::note(MemoryAction action, const Block* block, const CallStack& stack) {
+  if (keeps_memory_history()) history_.add(action, block->address, block->bytes, block->stream, block->pool->id, stack);
 }
 
 }  // namespace aule::runtime

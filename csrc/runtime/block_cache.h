@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/allocator.h"
+#include "runtime/memory_history.h"
 #include "stream/command_stream.h"
 #include "vulkan/memory.h"
 
@@ -33,6 +34,7 @@ struct Block {
   bool pending = false;                      // freed, but another stream has still to pass it
   uint64_t last_use = 0;                     // tick of the last hand-out or free, for least-recently-used release
   std::vector<c10::StreamId> other_streams;  // record_stream
+  CallStack stack, segment_stack;            // who asked for the block, and for its segment
   bool whole_segment() const { return prev == nullptr && next == nullptr; }
 };
 
@@ -75,7 +77,7 @@ class DeviceCache {
 
   DeviceStats stats();
   void reset(bool peak);
-  std::vector<SegmentRow> snapshot();
+  std::vector<SegmentRow> snapshot(std::vector<MemoryEvent>* events);
 
   void begin_pool(c10::MempoolId_t id, c10::StreamId stream);
   void end_pool(c10::StreamId stream);
@@ -85,10 +87,12 @@ class DeviceCache {
  private:
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);
   Block* take_cached(Pool& pool, uint64_t bytes, c10::StreamId stream);
-  Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, std::unique_lock<std::mutex>& lock);
-  Block* adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream);
+  Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, const CallStack& stack,
+                     std::unique_lock<std::mutex>& lock);
+  Block* adopt(vulkan::Segment* segment, Pool& pool, c10::StreamId stream, const CallStack& stack);
+  void note(MemoryAction action, const Block* block, const CallStack& stack);
   void split(Block* block, uint64_t bytes, Pool& pool);
-  void give_back(Block* block);
+  void give_back(Block* block, const CallStack& stack);
   void process_pending(bool wait);
   // Waits without the lock, so that a signal can interrupt it. While a graph is captured nothing is waited for.
   void wait_for_device(std::unique_lock<std::mutex>& lock);
@@ -108,6 +112,7 @@ class DeviceCache {
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
   DeviceStats stats_;
+  MemoryHistory history_;
 };
 
 }  // namespace aule::runtime

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -44,6 +45,38 @@ ActivityType type_of(Traced what) {
     case Traced::host: return ActivityType::PRIVATEUSE1_RUNTIME;
     default: return ActivityType::CONCURRENT_KERNEL;
   }
+}
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return "float16";
+    case DType::bf16: return "bfloat16";
+    case DType::f64: return "float64";
+    case DType::i8: return "int8";
+    default: return dtype == DType::f32 ? "float32" : "other";
+  }
+}
+
+// What devices can reach, where that was measured.
+struct Roofs {
+  std::mutex mutex;
+  std::map<int, Roof> of_devices;
+};
+Roofs& roofs() {
+  static auto* const all = new Roofs;  // traces may end after the process's statics
+  return *all;
+}
+
+// The least time for an entry's bytes and arithmetic; 0 where it is unknown.
+double ns_at_the_roof(const TraceEntry& entry) {
+  std::lock_guard lock(roofs().mutex);
+  const auto found = roofs().of_devices.find(entry.device);
+  if (found == roofs().of_devices.end()) return 0;
+  const Roof& roof = found->second;
+  double seconds = static_cast<double>(entry.bytes) / roof.bytes_per_second;
+  const auto rate = roof.flops_per_second.find(dtype_name(entry.dtype));
+  if (rate != roof.flops_per_second.end()) seconds = std::max(seconds, entry.flops / rate->second);
+  return seconds * 1e9;
 }
 
 // From the first to the last command of an annotation on one stream.
@@ -190,13 +223,23 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
     if (entry.what == Traced::kernel) {
       row.addMetadata("grid", fmt::format("[{}, {}, {}]", entry.grid.x, entry.grid.y, entry.grid.z));
+      if (!entry.source.empty()) row.addMetadataQuoted("source", entry.source);
       if (entry.grid.tail != 0) row.addMetadata("further workgroups", entry.grid.tail);
+    }
+    if (entry.what == Traced::kernel && entry.end_ns > entry.begin_ns) {
+      const double share = ns_at_the_roof(entry) / static_cast<double>(entry.end_ns - entry.begin_ns);
+      if (share > 0) row.addMetadata("of the roof (%)", fmt::format("{:.2f}", 100 * share));
     }
     if (entry.what == Traced::replay) {
       row.addMetadata("commands", entry.bytes);
     } else if (entry.what != Traced::host) {
       row.addMetadata("bytes", entry.bytes);
       const auto ns = static_cast<double>(entry.end_ns - entry.begin_ns);
+      if (entry.flops > 0) {
+        row.addMetadata("flops", fmt::format("{:.0f}", entry.flops));
+        row.addMetadataQuoted("flops of", dtype_name(entry.dtype));
+        if (ns > 0) row.addMetadata("arithmetic (TFLOPS)", fmt::format("{:.4f}", entry.flops / ns * 1e-3));
+      }
       if (ns > 0) row.addMetadata("bandwidth (GB/s)", fmt::format("{:.3f}", static_cast<double>(entry.bytes) / ns));
     }
     return row;
@@ -238,6 +281,14 @@ class Profiler final : public libkineto::IActivityProfiler {
 
 }  // namespace
 
+void set_roof(int device, Roof roof) {
+  std::lock_guard lock(roofs().mutex);
+  if (roof.bytes_per_second > 0)
+    roofs().of_devices.insert_or_assign(device, std::move(roof));
+  else
+    roofs().of_devices.erase(device);
+}
+
 void register_profiler() {
 #ifdef AULE_HAS_PROFILER_REGISTRY
   torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(
@@ -251,6 +302,7 @@ void register_profiler() {
 
 #else
 namespace aule::runtime {
+void set_roof(int, Roof) {}
 void register_profiler() {}  // a torch without kineto
 }  // namespace aule::runtime
 #endif

@@ -74,6 +74,9 @@ void StreamImpl::record(const Recorded& r) {
   if (b.trace) {
     TraceEntry entry = traced(Traced::kernel, r.pipeline->label, r.bytes);
     entry.grid = r.grid;
+    entry.flops = r.work.flops;
+    entry.dtype = r.work.dtype;
+    if (r.work.source != nullptr) entry.source = r.work.source;
     trace_command(*d, b, std::move(entry));
   }
   b.work.push_back({r.pipeline->id, r.grid.groups(), r.bytes, r.predicted_ns});
@@ -85,7 +88,7 @@ void StreamImpl::record(const Recorded& r) {
 }
 
 void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
-                          const Access* accesses, size_t access_count, Grid grid) {
+                          const Access* accesses, size_t access_count, Grid grid, const Work& work) {
   d->check_alive();
   if (!grid.x || !grid.y || !grid.z) return;
   const uint32_t counts[3] = {grid.x, grid.y, grid.z};
@@ -108,16 +111,18 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   time_if_needed(!cost.knows(pipeline.id, groups), predicted);
   access(kCompute, accesses, access_count);
   if (predicted <= budget_ns) {
-    record({&pipeline, params, params_bytes, Grid{0, 0, 0}, grid, bytes, predicted});
+    record({&pipeline, params, params_bytes, Grid{0, 0, 0}, grid, bytes, predicted, work});
     submit_if_due();
     return;
   }
   const Grid rows{grid.x, grid.y, grid.z};
   const double share = static_cast<double>(rows.groups()) / static_cast<double>(groups);
   auto part = [&](Grid base, Grid of, double fraction) {
+    Work its_work = work;
+    its_work.flops *= fraction;
     record_in_parts({&pipeline, params, params_bytes, base, of,
                      static_cast<uint64_t>(static_cast<double>(bytes) * fraction),
-                     predicted * static_cast<float>(fraction)});
+                     predicted * static_cast<float>(fraction), its_work});
   };
   part(Grid{0, 0, 0}, rows, share);
   if (grid.tail) part(Grid{0, grid.y, 0}, Grid{grid.tail, 1, 1}, 1 - share);
@@ -137,8 +142,10 @@ void StreamImpl::record_in_parts(const Recorded& r) {
     part[axis] = std::min(step, length - at);
     const float share = static_cast<float>(part[axis]) / static_cast<float>(length);
     split_before(r.predicted_ns * share);
+    Work its_work = r.work;
+    its_work.flops *= static_cast<double>(share);
     record({r.pipeline, r.params, r.params_bytes, Grid{base[0], base[1], base[2]}, Grid{part[0], part[1], part[2]},
-            static_cast<uint64_t>(static_cast<double>(r.bytes) * share), r.predicted_ns * share});
+            static_cast<uint64_t>(static_cast<double>(r.bytes) * share), r.predicted_ns * share, its_work});
     if (!capture) flush();
   }
 }
@@ -151,11 +158,11 @@ vulkan::Device& CommandStream::device() const { return *impl_->device; }
 int64_t CommandStream::id() const { return impl_->id; }
 
 void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
-                             const Access* accesses, size_t access_count, Grid grid) {
+                             const Access* accesses, size_t access_count, Grid grid, const Work& work) {
   uint64_t behind;
   {
     std::lock_guard lock(impl_->mutex);
-    impl_->dispatch(pipeline, params, params_bytes, accesses, access_count, grid);
+    impl_->dispatch(pipeline, params, params_bytes, accesses, access_count, grid, work);
     behind = impl_->behind();
   }
   impl_->let_device_catch_up(behind);

@@ -48,7 +48,7 @@ class CommandStream {
   int64_t id() const;
 
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
-                size_t access_count, Grid grid);
+                size_t access_count, Grid grid, const Work& work);
   // Both are device addresses (of device or host-visible segments). Recorded and ordered like a dispatch.
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void fill(uint64_t dst, uint64_t bytes, uint32_t word);

@@ -107,6 +107,7 @@ struct Recorded {
   Grid base, grid;
   uint64_t bytes;  // read and written, for the cost model
   float predicted_ns;
+  Work work;
 };
 
 struct StreamImpl {
@@ -151,7 +152,7 @@ struct StreamImpl {
   void record(const Recorded& r);
   void record_in_parts(const Recorded& r);  // submitted one by one
   void dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
-                size_t access_count, Grid grid);
+                size_t access_count, Grid grid, const Work& work);
   void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget

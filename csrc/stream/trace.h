@@ -33,6 +33,9 @@ struct TraceEntry {
   int64_t begin_ns = 0, end_ns = 0;  // Unix time
   uint64_t bytes = 0;                // read and written; of a copy: copied; of a replay: its commands
   Grid grid{0, 0, 0};
+  double flops = 0;  // of a kernel, where its planner knows them; 0: unknown
+  DType dtype = DType::f32;
+  std::string source;          // of a kernel: the file of generated code that it is from
   const char* direction = "";  // of a copy
 };
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 from torch_aule._C import empty_strided_aule
@@ -25,6 +27,7 @@ def aule_kernel(name: str, signature: str, source: str):
         It takes the arguments that the signature names, then the number of workgroups.
     """
     kernel = compile_generated(unrolled(source), name=name, signature=signature)
+    kernel.file = sys._getframe(1).f_code.co_filename  # the generated module: traces lead there
     prepare_early(kernel, torch.aule.current_device())
     return kernel
 

@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-from torch_aule.benchmark import compare, plot, record, report, timing
+from torch_aule.benchmark import compare, plot, record, report, roof, timing
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
 
@@ -51,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("report", help="print tables of a record")
     p.add_argument("file")
+
+    p = commands.add_parser("roof", help="measure what the device can reach, and keep it for the profiler's report")
+    p.add_argument("--device", type=int, default=0, help="index of the aule device")
 
     p = commands.add_parser("plot", help="draw attention's TFLOPS over sequence length (needs matplotlib)")
     p.add_argument("file")
@@ -137,6 +140,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if failed and options.fail_on_regression else 0
     if options.command == "report":
         print(report.markdown(record.read(options.file)))
+        return 0
+    if options.command == "roof":
+        if not torch.aule.is_available():
+            print(f"no aule device: {torch.aule.unavailable_reason()}", file=sys.stderr)
+            return 2
+        print(roof.measure(options.device).text())
         return 0
     marks = [text.rpartition("=")[::2] for text in options.mark]
     plot.draw(record.read(options.file), options.out, options.dtype, options.dims,

@@ -53,6 +53,7 @@ void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& pl
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
   if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
+  args.work = attention_work(b.call, 2, 1);
   const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
                                    {&b.call.key, &b.call.value},
                                    b.grad_bias.defined()};
@@ -83,6 +84,8 @@ void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& 
   }
   set_strides(p.grad_key_stride, b.grad_key);
   set_strides(p.grad_value_stride, b.grad_value);
+  args.work = attention_work(b.call, 2, 2);
+  if (stores) args.work.flops *= static_cast<double>(chunk.heads) / static_cast<double>(problem.kv_heads);
   const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
                                    {&b.call.query, &b.grad_out}};
   const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dkdv, operands,
@@ -99,6 +102,8 @@ void launch_dq_from_ds(const Backward& b, const DsWorkspacePlan& workspace, cons
   p.ds_workspace = args.read(chunk.scores);
   p.grad_query = args.write(b.grad_query);
   set_strides(p.grad_query_stride, b.grad_query);
+  args.work = attention_work(b.call, 1, 0);
+  args.work.flops *= static_cast<double>(chunk.heads) / static_cast<double>(problem.kv_heads);
   p.first_head = static_cast<uint32_t>(chunk.first);
   p.key_blocks = static_cast<uint32_t>(workspace.key_blocks);
   call.problem.v_dim = workspace.dq.v_dim;  // the other operand of the product is dS, of whole blocks

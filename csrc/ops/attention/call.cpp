@@ -197,6 +197,26 @@ MatrixLayout lanes_along_rows(const MatrixLayout& found) {
 
 }  // namespace
 
+double seen_pairs(const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  if (call.ragged.given) return 0;
+  const auto q = static_cast<double>(problem.q_len), k = static_cast<double>(problem.k_len);
+  // Keys before `offset` from the diagonal, of all rows: the sum of clamp(row + offset, 0, k).
+  const auto keys_before = [&](double offset) {
+    const double first = std::clamp(-offset, 0.0, q), last = std::clamp(k - offset, first, q);  // rows in between
+    return (last - first) * (first + last - 1 + 2 * offset) / 2 + (q - last) * k;
+  };
+  const double diagonal = call.diagonal;
+  const double seen = keys_before(diagonal + call.right + 1) - keys_before(diagonal - call.left);
+  return seen * static_cast<double>(problem.batch) * static_cast<double>(problem.heads);
+}
+
+Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim) {
+  const AttentionProblem& problem = call.problem;
+  const auto width = static_cast<double>(of_head_dim * problem.head_dim + of_v_dim * problem.v_dim);
+  return {2 * seen_pairs(call) * width, problem.dtype};
+}
+
 void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const DsMode& mode) {
   const MatrixLayout l = plan.opaque ? lanes_along_rows(call.problem.layout) : call.problem.layout;

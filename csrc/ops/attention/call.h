@@ -121,6 +121,11 @@ void set_sequences(Params& p, const RaggedBatch& ragged, TensorArgs& args) {
   }
 }
 
+// Pairs of a query and a key that it sees, of all heads; 0 for sequences whose lengths the device alone knows.
+double seen_pairs(const AttentionCall& call);
+// Of a pass with so many products of pairs and head dimensions, and of pairs and the values' dimensions.
+Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim);
+
 // The members that every attention kernel reads. The caller sets the addresses of results.
 template <class Params>
 Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t groups) {

@@ -40,6 +40,7 @@ void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, co
   p.out_ = args.write(out);
   set_strides(p.out_stride, out);
   p.logsumexp = args.write(logsumexp);
+  args.work = attention_work(call, 1, 1);
   launch(stream, kernel,
          attention_spec<Spec>(call, plan, AttentionPass::forward,
                               {{&call.query, &call.key, &call.value, &out}, {&call.key, &call.value}}),

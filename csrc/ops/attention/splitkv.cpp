@@ -51,6 +51,7 @@ void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPl
     auto spec = attention_spec<FlashAttnSplitkvSharedSpec>(call);
     set_plan(spec, plan, problem);
     spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
+    args.work = attention_work(call, 1, 1);
     launch(stream, kernel::flash_attn_splitkv_shared(), spec, p, args,
            linear_grid(static_cast<uint64_t>(split_groups)));
   }
@@ -100,6 +101,7 @@ void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, con
   }
   auto spec = attention_spec<FlashAttnSplitkvSpec>(call);
   set_plan(spec, plan, problem, caps_of(call.query).min_subgroup_size);
+  args.work = attention_work(call, 1, 1);
   spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
   launch(current(call.query), kernel::flash_attn_splitkv(), spec, p, args,
          Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),

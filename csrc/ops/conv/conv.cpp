@@ -110,6 +110,7 @@ void launch_direct(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, co
                                               : ConvDirectGRAD::weight;
   const ConvDirectSpec spec{.dtype = dtype_of(pass == ConvPass::input ? y : x, "convolution"),
                             .result_dtype = dtype_of(result, "convolution")};
+  args.work = conv_work(g, x, y, groups);
   launch(current(x), kernel::conv_direct(grad), spec, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
 }
 

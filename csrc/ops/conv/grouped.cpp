@@ -69,6 +69,11 @@ Spec spec_of(const GroupedConvProblem& problem, const Plan& plan) {
 
 }  // namespace
 
+Work conv_work(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& y, int64_t groups) {
+  const auto products = static_cast<double>(y.numel()) * static_cast<double>(x.size(1) / groups * g.taps());
+  return {2 * products, dtype_of(x, "convolution")};
+}
+
 bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& weight,
                   const at::Tensor& y, const at::Tensor& bias, int64_t groups, at::MemoryFormat format) {
   const GroupedConvProblem problem = problem_of(g, pass, x, y, groups, format);
@@ -103,6 +108,7 @@ bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, con
   spec.sums = plan->sums;
   spec.result_block = plan->result_block;
   spec.has_bias = bias.defined();
+  args.work = conv_work(g, x, y, groups);
   launch(current(x), kernel::grouped_conv(), spec, p, args, plan->grid);
   return true;
 }
@@ -144,6 +150,7 @@ bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::T
   spec.tap_blocks = plan->tap_blocks;
   spec.positions = plan->positions_at_once;
   spec.whole_strips = plan->whole_strips;
+  args.work = conv_work(g, x, y, groups);
   launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan->grid);
   if (in_parts) add_parts(sums, weight, plan->slices);
   return true;

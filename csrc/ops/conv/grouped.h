@@ -3,6 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include "core/access.h"
 #include "ops/conv/geometry.h"
 #include "ops/conv/halves_plan.h"
 
@@ -16,5 +17,8 @@ bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, con
 // The weight's gradient, contiguous, of x and y's gradient; the same otherwise.
 bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
                          int64_t groups, at::MemoryFormat format);
+
+// Arithmetic of a pass of any convolution, for traces: each result is summed over a group's channels and the taps.
+Work conv_work(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& y, int64_t groups);
 
 }  // namespace aule::ops

@@ -81,6 +81,8 @@ void set_taps(ImplicitGemmParams& p, const Taps& taps) {
   }
 }
 
+Work work_of(const ImplicitGemmParams& p, DType dtype) { return {2.0 * p.m * p.n * p.k * p.groups, dtype}; }
+
 // x, w and the result are channels-last; w is [groups * n, taps * channels]. The result of pieces is float32.
 at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                      const Extent& places, int64_t out_channels, int64_t groups, at::ScalarType result) {
@@ -115,6 +117,7 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   spec.has_bias = adds_bias;
   spec.deep = is_deep(x, places, taps);
   if (adds_bias) p.bias = args.read(bias);
+  args.work = work_of(p, dtype);
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::positions), spec, p, args, plan->grid);
   if (in_parts) add_split_sums(sums, bias, out.view({p.m, out_channels}));
   return out;
@@ -256,6 +259,7 @@ at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor
   p.out_ = args.write(partial);
   ImplicitGemmSpec spec = spec_of(*plan);
   spec.deep = is_deep(image, g.out_size, taps);
+  args.work = work_of(p, dtype);
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::weights), spec, p, args, plan->grid);
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
   const at::Tensor last = total.view({out_channels, g.kernel[0], g.kernel[1], g.kernel[2], p.channels})

@@ -250,6 +250,7 @@ void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpe
   p.slabs = first.write(slabs);
   launch(call.stream(), kernel, spec, p, first, plan.grid);
   p.slabs = second.read(slabs);
+  second.work = {};  // sums of parts
   const uint32_t subgroups = (t.bm / plan.mat_m) * (t.bn / (2 * plan.mat_n));
   spec.shares = 2;
   spec.local = plan.local / static_cast<int>((t.bm / t.wm) * (t.bn / t.wn));

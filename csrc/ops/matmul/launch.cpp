@@ -50,11 +50,16 @@ struct Launcher {
 
 }  // namespace
 
+TensorArgs with_work_of(const GemmProblem& g, TensorArgs args) {
+  args.work = {2.0 * g.batches * g.m * g.n * g.k, g.in};
+  return args;
+}
+
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
               const GemmEpilogue& epilogue, const TensorArgs& args) {
   const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
-  multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, args});
+  multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, with_work_of(g, args)});
 }
 
 at::Tensor apply_epilogue(const at::Tensor& sums, const GemmEpilogue& epilogue, Results results) {

@@ -8,6 +8,8 @@
 
 namespace aule::ops {
 
+TensorArgs with_work_of(const GemmProblem& g, TensorArgs args);
+
 // One product: `problem` is turned as its plan says (GemmPlan::transposed), the tensors are as they were given.
 struct GemmCall {
   const char* op;
@@ -17,13 +19,13 @@ struct GemmCall {
   const at::Scalar &beta, &alpha;
   const at::Tensor &a, &b, &c, &out;  // c undefined: none
   const GemmEpilogue& epilogue;       // what the problem says of it, the residual as a tensor
-  const TensorArgs& args;             // the ranges that the problem reads and writes
+  TensorArgs args;                    // the ranges that the problem reads and writes, and its arithmetic
 
   CommandStream& stream() const { return current(out); }
   // Another product of the same operands.
   GemmCall with(const GemmProblem& other) const { return with(other, epilogue); }
   GemmCall with(const GemmProblem& other, const GemmEpilogue& after) const {
-    return {op, profile, units, other, beta, alpha, a, b, c, out, after, args};
+    return {op, profile, units, other, beta, alpha, a, b, c, out, after, with_work_of(other, args)};
   }
 };
 

@@ -94,16 +94,16 @@ void StepProducts::multiply(const StepRows& a, uint32_t m) {
   const at::Tensor none;
   const GemmEpilogue no_epilogue;
   const auto call = [&](const TensorArgs& ranges) {
-    return GemmCall{op_, profile_, units_, g, zero, one, a.of, b_, none, sums_, no_epilogue, ranges};
+    return GemmCall{op_, profile_, units_, g, zero, one, a.of, b_, none, sums_, no_epilogue, with_work_of(g, ranges)};
   };
   const uint64_t sums = args.write(sums_);
   if (splits_of(*plan_) == 0) {
     g.out.address = sums;
     launch_plan(call(args), *plan_);
   } else if (const auto* simt = std::get_if<SimtSplitsPlan>(&plan_->kernel)) {
-    launch_simt_split_sums(call(args), *simt, sums, args);
+    launch_simt_split_sums(call(args), *simt, sums, with_work_of(g, args));
   } else {
-    launch_coopmat_sums(call(args), std::get<CoopMatPlan>(plan_->kernel), sums, args);
+    launch_coopmat_sums(call(args), std::get<CoopMatPlan>(plan_->kernel), sums, with_work_of(g, args));
   }
 }
 

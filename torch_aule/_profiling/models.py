@@ -1,0 +1,62 @@
+"""Models and inputs by name, for the command line: random weights, nothing is fetched."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+
+def _of_torchvision(name: str, batch: int):
+    if importlib.util.find_spec("torchvision") is None:
+        return None
+    import torchvision
+
+    if name not in torchvision.models.list_models():
+        return None
+    return torchvision.models.get_model(name, weights=None), torch.randn(batch, 3, 224, 224)
+
+
+def _of_transformers(name: str, batch: int, length: int):
+    if importlib.util.find_spec("transformers") is None:
+        return None
+    import transformers
+
+    if name not in transformers.CONFIG_MAPPING:
+        return None
+    config = transformers.AutoConfig.for_model(name)
+    model = transformers.AutoModel.from_config(config)
+    if model.main_input_name == "pixel_values":
+        size = getattr(config, "image_size", 224)
+        height, width = (size, size) if isinstance(size, int) else size
+        return model, torch.randn(batch, getattr(config, "num_channels", 3), height, width)
+    if model.main_input_name != "input_ids":
+        raise SystemExit(f"{name}: its input is {model.main_input_name}; write a path.py:factory for it")
+    return model, torch.randint(config.vocab_size, (batch, length))
+
+
+def model_named(text: str, batch: int, length: int):
+    """(model, inputs) of what the command line names."""
+    path, _, factory = text.rpartition(":")
+    if path.endswith(".py"):
+        made = runpy.run_path(path)
+        if factory not in made:
+            raise SystemExit(f"{path} has no function {factory}")
+        return made[factory]()
+    found = _of_torchvision(text, batch) or _of_transformers(text, batch, length)
+    if found is None:
+        raise SystemExit(
+            f"{text}: neither path.py:factory nor a model that an installed torchvision or transformers knows"
+        )
+    return found
+
+
+def moved(value: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device, dtype if value.is_floating_point() else None)
+    if isinstance(value, Mapping):
+        return {name: moved(one, device, dtype) for name, one in value.items()}
+    return type(value)(moved(one, device, dtype) for one in value) if isinstance(value, (tuple, list)) else value
