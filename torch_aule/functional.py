@@ -25,6 +25,7 @@ __all__ = [
     "ntk_rope_frequencies",
     "precompute_pope_frequencies",
     "precompute_rope_frequencies",
+    "varlen_attention",
     "yarn_rope_frequencies",
 ]
 
@@ -137,3 +138,69 @@ def flash_attention_rope(
     cos, sin = (_table(op, name, t, q) for name, t in (("cos", cos), ("sin", sin)))
     q, k = rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
     return flash_attention(q, k, v, causal, scale, window_size=(window_size, -1 if causal else window_size))
+
+
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: torch.Tensor,
+    max_q: int,
+    max_k: int,
+    causal: bool = False,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    alibi_slopes: torch.Tensor | None = None,
+    return_lse: bool = False,
+):
+    """Attention within packed sequences, with linear biases (ALiBi) if slopes are given.
+
+    Beside ``torch.nn.attention.varlen.varlen_attn`` it takes `alibi_slopes`, in both directions. Differentiable in `q`,
+    `k` and `v`. The lengths stay on the device.
+
+    Parameters
+    ----------
+    q : torch.Tensor
+        ``[total_q, heads, head_dim]``, the sequences one after the other; float32, float16 or bfloat16.
+    k, v : torch.Tensor
+        ``[total_k, kv_heads, head_dim]``; `kv_heads` divides `heads`.
+    cu_seq_q, cu_seq_k : torch.Tensor
+        int32 ``[batch + 1]``: where each sequence begins, and where the last one ends.
+    max_q, max_k : int
+        The longest sequence of queries and of keys, or more.
+    causal : bool, default False
+        The last query of a sequence sees all of its keys, the one before all but the last, and so on.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(head_dim)`` by default.
+    window_size : (int, int), default (-1, -1)
+        Keys visible to the left and right of that diagonal; -1 means all.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``: each score loses ``slope * |position of the query - position of the
+        key|``, where the last query is at the last key.
+    return_lse : bool, default False
+        Also return the log-sum-exp of the scores, float32 ``[heads, total_q]``, without a gradient.
+
+    Returns
+    -------
+    out : torch.Tensor
+        ``[total_q, heads, head_dim of v]``; rows that see no key are 0.
+    lse : torch.Tensor
+        Only with `return_lse`.
+
+    Raises
+    ------
+    RuntimeError, NotImplementedError
+        For arguments that do not fit together, or slopes that require a gradient.
+
+    References
+    ----------
+    T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, arXiv:2307.08691.
+    O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation", 2022, arXiv:2108.12409.
+    """
+    left, right = (int(w) for w in window_size)
+    out, lse = torch.ops.aule.varlen_attn(
+        q, k, v, cu_seq_q, cu_seq_k, int(max_q), int(max_k), bool(causal), scale, left, right, alibi_slopes
+    )
+    return (out, lse) if return_lse else out

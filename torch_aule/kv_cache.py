@@ -43,6 +43,7 @@ def flash_attn_with_kvcache(
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
 ):
@@ -75,6 +76,9 @@ def flash_attn_with_kvcache(
         Keys visible to the left and right of that diagonal; -1 means all.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
+        loses ``slope * |position of the query - position of the key|`` (ALiBi).
     num_splits : int, default 0
         Parts of the keys that are worked on side by side; 0 chooses, 1 makes results independent of the batch.
     return_softmax_lse : bool, default False
@@ -130,6 +134,7 @@ def flash_attn_with_kvcache(
         *(int(w) for w in window_size),
         float(softcap),
         int(num_splits),
+        alibi_slopes,
     )
     return (out, lse) if return_softmax_lse else out
 
@@ -145,6 +150,7 @@ def paged_attention(
     causal: bool = True,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention over a cache of pages that belong to any sequence in any order.
 
@@ -167,6 +173,9 @@ def paged_attention(
         Keys visible to the left and right of that diagonal; -1 means all.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
+        loses ``slope * |position of the query - position of the key|`` (ALiBi).
 
     Returns
     -------
@@ -195,4 +204,5 @@ def paged_attention(
         left,
         right,
         float(softcap),
+        alibi_slopes,
     )

@@ -70,8 +70,9 @@ void launch_forward_block(const AttentionCall& call, const at::Tensor& out, cons
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
-    double softcap, bool causal_bottom_right) {
-  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+    double softcap, bool causal_bottom_right, const OptionalTensor& alibi_slopes) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
   at::Tensor out = output_like_query(query, problem.v_dim);
