@@ -10,8 +10,9 @@ MODULES = (
     "torch_aule", "torch_aule.amp", "torch_aule.attention", "torch_aule.backend", "torch_aule.build_shaders",
     "torch_aule.collect_env", "torch_aule.device", "torch_aule.distributed", "torch_aule.fallback",
     "torch_aule.functional", "torch_aule.graphs", "torch_aule.info", "torch_aule.integrations", "torch_aule.kv_cache",
-    "torch_aule.linear", "torch_aule.memory", "torch_aule.positions", "torch_aule.profiler", "torch_aule.random",
-    "torch_aule.rotary", "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry", "torch_aule.tune",
+    "torch_aule.kv_pages", "torch_aule.linear", "torch_aule.memory", "torch_aule.positions", "torch_aule.profiler",
+    "torch_aule.random", "torch_aule.rotary", "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry",
+    "torch_aule.tune",
 )  # fmt: skip
 ORDER = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "References", "Examples")
 

@@ -19,15 +19,34 @@ def _lengths(cache_seqlens: int | torch.Tensor | None, q: torch.Tensor) -> torch
     return torch.full((q.size(0),), int(cache_seqlens), dtype=torch.int32, device=q.device)
 
 
-def _append(cache: torch.Tensor, new: torch.Tensor, rows: torch.Tensor, block_table: torch.Tensor | None) -> None:
-    """Write `new` [batch, n, kv_heads, head_dim] to the rows [batch, n] of each sequence, in place."""
+def slots_of(rows: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor | None) -> torch.Tensor:
+    """Where the rows of each sequence are in a cache, for ``aule::reshape_and_cache``.
+
+    Parameters
+    ----------
+    rows : torch.Tensor
+        int64 ``[batch, n]``, none negative.
+    cache : torch.Tensor
+        ``[pages, page_size, ...]``.
+    block_table : torch.Tensor or None
+        Integers ``[batch, most pages of a sequence]``; without it sequence ``b`` has page ``b``.
+
+    Returns
+    -------
+    torch.Tensor
+        int64 ``[batch, n]``; rows that the sequence has no place for are past the last slot, which the kernel reports.
+    """
+    page_size = cache.size(1)
+    column = torch.div(rows, max(page_size, 1), rounding_mode="floor")
     if block_table is None:
-        owner = torch.arange(new.size(0), device=new.device)[:, None].expand_as(rows)
+        owner = torch.arange(rows.size(0), device=rows.device)[:, None]
+        columns = 1
     else:
-        page = cache.size(1)
-        owner = block_table.long().gather(1, torch.div(rows, page, rounding_mode="floor"))
-        rows = rows % page
-    cache.index_put_((owner, rows), new)
+        columns = block_table.size(1)
+        table = block_table.long() if columns else block_table.new_zeros((rows.size(0), 1), dtype=torch.int64)
+        owner = table.gather(1, column.clamp(max=max(columns - 1, 0)))
+    lost = (column >= columns) | (owner < 0)
+    return torch.where(lost, cache.size(0) * page_size, owner * page_size + rows % max(page_size, 1))
 
 
 def flash_attn_with_kvcache(
@@ -120,8 +139,8 @@ def flash_attn_with_kvcache(
                 "flash_attn_with_kvcache: k and v need cache_seqlens, the rows after which they are written"
             )
         rows = lengths.long()[:, None] + torch.arange(k.size(1), device=q.device)
-        _append(k_cache, k, rows, block_table)
-        _append(v_cache, v, rows, block_table)
+        slots = slots_of(rows, k_cache, block_table).flatten()
+        torch.ops.aule.reshape_and_cache(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots)
         lengths = lengths + k.size(1)
     out, lse = torch.ops.aule.flash_attn_decode(
         q,

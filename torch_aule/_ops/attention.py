@@ -100,6 +100,11 @@ def _paged_fake(query, key_cache, value_cache, *_args, **_kwargs):
     return query.new_empty((*query.shape[:-1], value_cache.size(-1)))
 
 
+@torch.library.register_fake("aule::reshape_and_cache")
+def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
+    return None
+
+
 @torch.library.register_fake("aule::varlen_attn")
 def _varlen_fake(query, key, value, *_args, **_kwargs):
     torch._check(query.dim() == 3, lambda: f"varlen_attn: expected query of 3 dimensions, but got {query.shape}")
