@@ -12,7 +12,7 @@ MODULES = (
     "torch_aule.functional", "torch_aule.graphs", "torch_aule.info", "torch_aule.integrations", "torch_aule.kv_cache",
     "torch_aule.kv_pages", "torch_aule.linear", "torch_aule.memory", "torch_aule.positions", "torch_aule.profiler",
     "torch_aule.random", "torch_aule.rotary", "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry",
-    "torch_aule.tune",
+    "torch_aule.tune", "torch_aule.variants",
 )  # fmt: skip
 ORDER = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "References", "Examples")
 
