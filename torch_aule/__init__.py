@@ -69,6 +69,8 @@ _LAZY = {
     "rotary_embedding": "torch_aule.rotary",
 }
 
+_MODULES = ("functional",)
+
 __all__ = [
     "Aule",
     "AuleError",
@@ -101,9 +103,11 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name in _LAZY:
+    if name in _LAZY or name in _MODULES:
         import importlib
 
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
         value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
@@ -111,7 +115,7 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted([*globals(), *_LAZY])
+    return sorted({*globals(), *_LAZY, *_MODULES})
 
 
 if not _from_entry_point:

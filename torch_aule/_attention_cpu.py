@@ -31,6 +31,7 @@ def attention(
     window_right: int,
     softcap: float,
     bottom_right: bool,
+    slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output in the dtype of `q` and log-sum-exp ``[batch, heads, q_len]``, as ``aule::flash_attn_fwd`` gives them."""
     unbatched = q.dim() == 3
@@ -66,6 +67,8 @@ def attention(
                 scores = scores.masked_fill(~here, -math.inf)
             else:
                 scores = scores + here.float()
+        if slopes is not None:
+            scores = scores - slopes[..., None, None] * (i - j).abs()
         scores = scores.masked_fill(hidden, -math.inf)
         largest = scores.detach().amax(-1, keepdim=True) if keys else scores.new_zeros((*scores.shape[:-1], 1))
         largest = largest.masked_fill(largest == -math.inf, 0)  # a row that sees no key

@@ -98,6 +98,23 @@ def window_sides(function: str, window_size, causal: bool) -> tuple[int, int]:
     return left, right
 
 
+def _check_slopes(slopes: torch.Tensor, q: torch.Tensor, attn_mask) -> None:
+    if attn_mask is not None:
+        raise ValueError("flash_attention: expected attn_mask to be None beside alibi_slopes")
+    heads, batch = q.size(-3), q.size(0) if q.dim() == 4 else 1
+    if slopes.dtype is not torch.float32:
+        raise TypeError(f"flash_attention: expected alibi_slopes of dtype float32, but got {slopes.dtype}")
+    if list(slopes.shape) not in ([heads], [batch, heads]):
+        raise ValueError(
+            f"flash_attention: expected alibi_slopes of shape [{heads}] or [{batch}, {heads}], a slope for each head "
+            f"of q, but got {list(slopes.shape)}"
+        )
+    if slopes.device != q.device:
+        raise RuntimeError(
+            f"flash_attention: expected alibi_slopes on {q.device} like q, but it is on {slopes.device}"
+        )
+
+
 def flash_attention(
     q,
     k,
@@ -111,6 +128,7 @@ def flash_attention(
     enable_gqa: bool | None = None,
     return_lse: bool = False,
     causal_bottom_right: bool = False,
+    alibi_slopes=None,
     out: torch.Tensor | None = None,
 ):
     """Scaled dot product attention without the matrix of scores ever in memory.
@@ -146,7 +164,12 @@ def flash_attention(
     return_lse : bool, default False
         Also return the log-sum-exp of each row of scores, float32 ``[batch, heads, q_len]``.
     causal_bottom_right : bool, default False
-        Align the causal triangle and the window with the last key instead of the first.
+        Align the causal triangle, the window and the distances of `alibi_slopes` with the last key instead of the
+        first.
+    alibi_slopes : same kind as `q`, optional
+        float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
+        loses ``slope * |position of the query - position of the key|`` (ALiBi), computed inside the kernel. Not beside
+        `attn_mask`, and without a gradient.
     out : torch.Tensor, optional
         Of the result's shape, dtype and device: the result is written there, without a gradient, and returned.
 
@@ -167,6 +190,8 @@ def flash_attention(
     T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, arXiv:2307.08691.
     T. Dao, D. Y. Fu, S. Ermon, A. Rudra, C. Re, "FlashAttention: Fast and Memory-Efficient Exact Attention with
     IO-Awareness", 2022, arXiv:2205.14135.
+    O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation", 2022, arXiv:2108.12409.
 
     Examples
     --------
@@ -197,6 +222,9 @@ def flash_attention(
             if not attn_mask.is_floating_point():
                 raise TypeError(f"flash_attention: expected a bool or float attn_mask, but got {attn_mask.dtype}")
             attn_mask = attn_mask.to(torch.float32)
+    if alibi_slopes is not None:
+        alibi_slopes, _ = _as_tensor(alibi_slopes, "alibi_slopes")
+        _check_slopes(alibi_slopes, q, attn_mask)
     options = (
         float(dropout_p),
         bool(causal),
@@ -207,16 +235,16 @@ def flash_attention(
         bool(causal_bottom_right),
     )
     if out is not None and home.type == "aule":
-        torch.ops.aule.flash_attn_fwd.out(q, k, v, attn_mask, *options, out=out)
+        torch.ops.aule.flash_attn_fwd.out(q, k, v, attn_mask, *options, alibi_slopes, out=out)
         return out
     if home.type == "cpu" and _C.device_count() == 0:
         _attention_cpu.say_once(_C.unavailable_reason())
-        result, lse = _attention_cpu.attention(q, k, v, attn_mask, *options)
+        result, lse = _attention_cpu.attention(q, k, v, attn_mask, *options, alibi_slopes)
     else:
         device = home if home.type == "aule" else torch.device("aule")
         q, k, v = (t.to(device) for t in (q, k, v))
-        attn_mask = None if attn_mask is None else attn_mask.to(device)
-        result, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v, attn_mask, *options)
+        attn_mask, slopes = (None if t is None else t.to(device) for t in (attn_mask, alibi_slopes))
+        result, lse, _, _ = torch.ops.aule.flash_attn_fwd(q, k, v, attn_mask, *options, slopes)
     if q.dim() == 3:
         lse = lse.squeeze(0)
     results = [t.to(home) for t in ((result, lse) if return_lse else (result,))]

@@ -113,6 +113,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "available_variants",  # noqa: F822  by __getattr__
     "can_device_access_peer",
     "clock_rate",
     "compile_shader",  # noqa: F822  by __getattr__
@@ -179,6 +180,7 @@ __all__ = [
     "seed",
     "seed_all",
     "set_device",
+    "set_kernel_variant",  # noqa: F822  by __getattr__
     "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
@@ -208,4 +210,8 @@ def __getattr__(name: str):
         return compile_shader
     if name == "_initialized":  # torch.utils.checkpoint keeps random state only for a device that says so
         return is_initialized()
+    if name in ("available_variants", "set_kernel_variant"):
+        from torch_aule import variants
+
+        return getattr(variants, name)
     raise AttributeError(f"module 'torch.aule' has no attribute {name!r}")

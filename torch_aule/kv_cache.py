@@ -21,15 +21,34 @@ def _lengths(cache_seqlens: int | torch.Tensor | None, q: torch.Tensor) -> torch
     return torch.full((q.size(0),), int(cache_seqlens), dtype=torch.int32, device=q.device)
 
 
-def _append(cache: torch.Tensor, new: torch.Tensor, rows: torch.Tensor, block_table: torch.Tensor | None) -> None:
-    """Write `new` [batch, n, kv_heads, head_dim] to the rows [batch, n] of each sequence, in place."""
+def slots_of(rows: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor | None) -> torch.Tensor:
+    """Where the rows of each sequence are in a cache, for ``aule::reshape_and_cache``.
+
+    Parameters
+    ----------
+    rows : torch.Tensor
+        int64 ``[batch, n]``, none negative.
+    cache : torch.Tensor
+        ``[pages, page_size, ...]``.
+    block_table : torch.Tensor or None
+        Integers ``[batch, most pages of a sequence]``; without it sequence ``b`` has page ``b``.
+
+    Returns
+    -------
+    torch.Tensor
+        int64 ``[batch, n]``; rows that the sequence has no place for are past the last slot, which the kernel reports.
+    """
+    page_size = cache.size(1)
+    column = torch.div(rows, max(page_size, 1), rounding_mode="floor")
     if block_table is None:
-        owner = torch.arange(new.size(0), device=new.device)[:, None].expand_as(rows)
+        owner = torch.arange(rows.size(0), device=rows.device)[:, None]
+        columns = 1
     else:
-        page = cache.size(1)
-        owner = block_table.long().gather(1, torch.div(rows, page, rounding_mode="floor"))
-        rows = rows % page
-    cache.index_put_((owner, rows), new)
+        columns = block_table.size(1)
+        table = block_table.long() if columns else block_table.new_zeros((rows.size(0), 1), dtype=torch.int64)
+        owner = table.gather(1, column.clamp(max=max(columns - 1, 0)))
+    lost = (column >= columns) | (owner < 0)
+    return torch.where(lost, cache.size(0) * page_size, owner * page_size + rows % max(page_size, 1))
 
 
 def flash_attn_with_kvcache(
@@ -45,6 +64,7 @@ def flash_attn_with_kvcache(
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
 ):
@@ -77,6 +97,9 @@ def flash_attn_with_kvcache(
         Keys visible to the left and right of that diagonal; -1 means all.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
+        loses ``slope * |position of the query - position of the key|`` (ALiBi).
     num_splits : int, default 0
         Parts of the keys that are worked on side by side; 0 chooses, 1 makes results independent of the batch.
     return_softmax_lse : bool, default False
@@ -118,8 +141,8 @@ def flash_attn_with_kvcache(
                 "flash_attn_with_kvcache: k and v need cache_seqlens, the rows after which they are written"
             )
         rows = lengths.long()[:, None] + torch.arange(k.size(1), device=q.device)
-        _append(k_cache, k, rows, block_table)
-        _append(v_cache, v, rows, block_table)
+        slots = slots_of(rows, k_cache, block_table).flatten()
+        torch.ops.aule.reshape_and_cache(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots)
         lengths = lengths + k.size(1)
     out, lse = torch.ops.aule.flash_attn_decode(
         q,
@@ -132,6 +155,7 @@ def flash_attn_with_kvcache(
         *(int(w) for w in window_size),
         float(softcap),
         int(num_splits),
+        alibi_slopes,
     )
     return (out, lse) if return_softmax_lse else out
 
@@ -147,6 +171,7 @@ def paged_attention(
     causal: bool = True,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention over a cache of pages that belong to any sequence in any order.
 
@@ -169,6 +194,9 @@ def paged_attention(
         Keys visible to the left and right of that diagonal; -1 means all.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
+        loses ``slope * |position of the query - position of the key|`` (ALiBi).
 
     Returns
     -------
@@ -197,4 +225,5 @@ def paged_attention(
         left,
         right,
         float(softcap),
+        alibi_slopes,
     )

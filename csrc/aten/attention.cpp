@@ -29,25 +29,37 @@ size_t arguments_of(const char* name) {
   "Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, int window_left=-1, " \
   "int window_right=-1, float softcap=0.0, bool causal_bottom_right=False"
 
+#define AULE_VARLEN_OPTIONS                                                                                 \
+  "Tensor cum_seq_q, Tensor cum_seq_k, int max_q, int max_k, bool is_causal=False, float? scale=None, int " \
+  "window_left="                                                                                            \
+  "-1, int window_right=-1, Tensor? alibi_slopes=None"
+
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def("flash_attn_fwd(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
-        ") -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
+        ", Tensor? alibi_slopes=None) -> (Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset)");
   // It returns nothing, as torch.compile wants it of an operator that writes to an argument.
   m.def("flash_attn_fwd.out(Tensor query, Tensor key, Tensor value, " AULE_ATTENTION_OPTIONS
-        ", *, Tensor(a!) out) -> ()");
+        ", Tensor? alibi_slopes=None, *, Tensor(a!) out) -> ()");
   m.def(
       "flash_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
       "Tensor philox_seed, Tensor philox_offset, " AULE_ATTENTION_OPTIONS
-      ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv, Tensor "
-      "dbias)");
+      ", bool bias_requires_grad=False, Tensor? grad_logsumexp=None, Tensor? alibi_slopes=None) -> (Tensor dq, "
+      "Tensor dk, Tensor dv, Tensor dbias)");
   m.def(
       "flash_attn_decode(Tensor query, Tensor key_cache, Tensor value_cache, Tensor? seqused_k=None, Tensor? "
       "block_table=None, bool is_causal=False, float? scale=None, int window_left=-1, int window_right=-1, float "
-      "softcap=0.0, int num_splits=0) -> (Tensor out, Tensor logsumexp)");
+      "softcap=0.0, int num_splits=0, Tensor? alibi_slopes=None) -> (Tensor out, Tensor logsumexp)");
   m.def(
       "paged_attention(Tensor query, Tensor key_cache, Tensor value_cache, Tensor block_table, Tensor context_lens, "
-      "float? scale=None, bool is_causal=True, int window_left=-1, int window_right=-1, float softcap=0.0) -> Tensor");
-  m.def("_attention_variants(int head_dim, int v_dim, int device) -> str[]", TORCH_FN(ops::attention_variants));
+      "float? scale=None, bool is_causal=True, int window_left=-1, int window_right=-1, float softcap=0.0, Tensor? "
+      "alibi_slopes=None) -> Tensor");
+  m.def("varlen_attn(Tensor query, Tensor key, Tensor value, " AULE_VARLEN_OPTIONS
+        ") -> (Tensor out, Tensor logsumexp)");
+  m.def(
+      "varlen_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor "
+      "logsumexp, " AULE_VARLEN_OPTIONS ") -> (Tensor dq, Tensor dk, Tensor dv)");
+  m.def("_attention_variants(int head_dim, int v_dim, int device, int q_len=1024) -> str[]",
+        TORCH_FN(ops::attention_variants));
 }
 
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
@@ -56,6 +68,8 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("flash_attn_bwd", GUARDED(ops::flash_attn_bwd));
   m.impl("flash_attn_decode", GUARDED(ops::flash_attn_decode));
   m.impl("paged_attention", GUARDED(ops::paged_attention));
+  m.impl("varlen_attn", GUARDED(ops::varlen_attn));
+  m.impl("varlen_attn_bwd", GUARDED(ops::varlen_attn_bwd));
 }
 
 TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only

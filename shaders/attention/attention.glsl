@@ -1,6 +1,7 @@
 // Shared by all attention kernels: the parameter block, the band of visible keys, delta and the dropout mask.
 //
-//   S = softcap(scale * Q K^T) + bias;  P = softmax(S) over the visible keys;  O = dropout(P) V
+//   S = softcap(scale * Q K^T) + bias - slope * |i + diagonal - j|
+//   P = softmax(S) over the visible keys;  O = dropout(P) V
 //   query i sees key j when  i + diagonal - left <= j <= i + diagonal + right   (none of both: left = right = 2^30)
 //
 // Letters: B H Lq Lk, D the head size of query and key, Dv that of value. Strides are in elements, {batch, head, row};
@@ -54,7 +55,9 @@ layout(constant_id = 5) const bool DROPOUT_STATE = false;  // the seed is in mem
 layout(constant_id = 6) const int THRESHOLD = 0;           // of dropout, its upper 8 bits; p.dropout_rest: the others
 layout(constant_id = 7) const bool RAGGED = false;         // sequences of their own lengths, read on the device
 layout(constant_id = 8) const int PAGE_ROWS = 0;           // of a page; 0: no pages
-#define FAMILY_CONSTANTS 9
+// ALiBi (Press et al. 2022): the bias is a slope, float32, by which scores fall with the distance of query and key.
+layout(constant_id = 9) const bool ALIBI = false;
+#define FAMILY_CONSTANTS 10
 const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], in the order of `pages`
 const int PAGE = PAGED ? PAGE_ROWS : 1;
 
@@ -125,7 +128,9 @@ float delta_of_logsumexp(int64_t index) {
 }
 #endif
 
-float load_bias(uint64_t address) {
+// `seen`: the key's position from the query's, key - row - mask_diagonal().
+float load_bias(uint64_t address, int seen) {
+  if (ALIBI) return -F32Ref(address).v * float(abs(seen));
   if (BIAS_DTYPE == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
   return load_float(address, 0, BIAS_DTYPE);
 }

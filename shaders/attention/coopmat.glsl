@@ -159,11 +159,11 @@ uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
 }
 
 // One score in log2 units, with bias or soft cap.
-float modified_score(float s, uint64_t bias_at) {
+float modified_score(float s, uint64_t bias_at, int row, int key) {
   float x = s * p.scale;
   if (SOFTCAP) x = p.softcap * capped_tanh(x / p.softcap);
   if (BIAS_DTYPE >= 0) {
-    float bias = load_bias(bias_at);
+    float bias = load_bias(bias_at, key - row - mask_diagonal());
     if (bias == NEG_INF) return NEG_INF;
     x += bias;
   }

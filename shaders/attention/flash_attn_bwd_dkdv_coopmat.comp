@@ -102,7 +102,7 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
       } else {
         if (SOFTCAP) slope = softcap_slope(s[r][e]);
         x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - stats.x, 0.0);
+            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0), query, key) - stats.x, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < least[LANE_ROW_OF(e)];
@@ -176,8 +176,8 @@ void send(int stage, int block, int i, int side, int query0, bool masked) {
         x = fma(score, (p.scale * LOG2E), -logsumexp);
       } else {
         if (SOFTCAP) slope = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0)) - logsumexp, 0.0);
+        x = min(modified_score(score, BIAS_DTYPE >= 0 ? bias_at(bias_base, min(query, tile_last),
+            min(key, last_key())) : uint64_t(0), query, key) - logsumexp, 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < diagonal + NIBBLE(LANE_ROW_OFFSETS, LANE_ROW_OF(e)) - p.right;

@@ -113,9 +113,9 @@ void score_gradients() {
       x = softcap * t;
       slope = 1.0 - t * t;
     }
-    if (BIAS_DTYPE >= 0) x += load_bias(bias_base[r] + bias_bytes() *
-        uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q));
     int seen = key0 + r - row - diagonal;
+    if (BIAS_DTYPE >= 0) x += load_bias(bias_base[r] + bias_bytes() *
+        uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q), seen);
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
     float prob = visible ? exp(x - stat.x) : 0.0;
     float gp = dp[r];

@@ -27,7 +27,7 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
       const bool inside = key < key_count() && row < w.end;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
-          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
+          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]), seen);
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
       if (DROPOUT) {

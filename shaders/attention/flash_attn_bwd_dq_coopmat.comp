@@ -81,7 +81,7 @@ void weigh(int block, int key0, bool masked) {
       } else {
         if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
         x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > most[LANE_ROW_OF(e)];
@@ -152,7 +152,7 @@ void send(int stage, int block, int i, int key0, bool masked, bool summed) {
       } else {
         if (SOFTCAP) slope[i * ROW_BLOCKS + r][e] = softcap_slope(score);
         x = min(modified_score(score, BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0)) - lse[t], 0.0);
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key) - lse[t], 0.0);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > min(beyond, diagonal + NIBBLE(LANE_ROW_OFFSETS, LANE_ROW_OF(e)) + p.right);

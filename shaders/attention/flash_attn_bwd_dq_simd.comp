@@ -114,11 +114,11 @@ void score_gradients() {
       x = softcap * t;
       slope = 1.0 - t * t;
     }
+    int seen = key - (row0 + r) - diagonal;
     if (BIAS_DTYPE >= 0) {
-      x += load_bias(bias_row[r]);
+      x += load_bias(bias_row[r], seen);
       bias_row[r] += bias_step;
     }
-    int seen = key - (row0 + r) - diagonal;
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
     float prob = visible ? exp(x - lse[r]) : 0.0;
     float gp = dp[r];

@@ -24,7 +24,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const bool inside = key < w.end && row < q_len;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
-          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]));
+          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]), seen);
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
       float gp = dp.v[i * C + j];

@@ -41,7 +41,7 @@ void modify(int key0) {
         const int key = min(key0 + c * MAT_N + lane_col() + NIBBLE(ELEM_COLS, e), tile_last);
         s[r * BLOCKS_IN_FLIGHT + c][e] =
             modified_score(s[r * BLOCKS_IN_FLIGHT + c][e], BIAS_DTYPE >= 0 ? bias_at(bias_base, row, key) :
-            uint64_t(0));
+            uint64_t(0), row, key);
       }
 }
 void hide(int key0) {

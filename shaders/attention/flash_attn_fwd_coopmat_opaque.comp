@@ -71,7 +71,7 @@ void visit(int tile, bool masked) {
   [[unroll]] for (int i = 0; i < PER; ++i) {
     x[i] = scores_of[at_scores + uint(part * PER + i)];
     if (!UNMODIFIED_SCORES) x[i] = modified_score(x[i], BIAS_DTYPE >= 0 ? bias_at(bias_base, min(row, last_query()),
-        min(key0 + i, tile_last)) : uint64_t(0));
+        min(key0 + i, tile_last)) : uint64_t(0), row, key0 + i);
     if (masked) x[i] = i > most || (BOUNDED_LEFT && i < least) ? NEG_INF : x[i];
     top = max(top, x[i]);
   }

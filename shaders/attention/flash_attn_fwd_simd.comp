@@ -75,11 +75,11 @@ void online_softmax() {
   [[unroll]] for (int r = 0; r < R; ++r) {
     float x = s[r];
     if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
+    int seen = key - (row0 + r) - diagonal;  // position of the key in this row's band
     if (BIAS_DTYPE >= 0) {
-      x += load_bias(bias_row[r]);
+      x += load_bias(bias_row[r], seen);
       bias_row[r] += bias_step;
     }
-    int seen = key - (row0 + r) - diagonal;  // position of the key in this row's band
     x = seen >= -left && seen <= right ? x : NEG_INF;
     float top = max(m[r], x);
     float ref = top == NEG_INF ? 0.0 : top;

@@ -48,7 +48,7 @@ void hide() {
       int row = row0 + i, seen = key - row - diagonal;
       float x = s.v[i * C + j];
       if (BIAS_DTYPE >= 0 && key < end && row < q_len) x += load_bias(bias +
-          bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k));
+          bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k), seen);
       s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
     }
   }

@@ -178,7 +178,8 @@ void modify() {
     if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
     bool visible = key >= seen_from && key <= seen_to;
     if (BIAS_DTYPE >= 0) {
-      const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)));
+      const float bias = load_bias(bias_row + bias_bytes() * times(p.bias_stride[3], min(key, end - 1)),
+          key - query - diagonal);
       visible = visible && bias != NEG_INF;
       x += bias;
     }

@@ -84,11 +84,11 @@ void modify() {
     const int row = min(r, rows - 1), query = row % q_len, h = kv_h * members + row / q_len;
     float x = score[r] * scale;
     if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
+    const int seen = key - query - diagonal;
     float bias = 0.0;
     if (BIAS_DTYPE >= 0)
       bias = load_bias(p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
-          int64_t(h) * p.bias_stride[1] + int64_t(query) * p.bias_stride[2] + int64_t(safe) * p.bias_stride[3]));
-    const int seen = key - query - diagonal;
+          int64_t(h) * p.bias_stride[1] + int64_t(query) * p.bias_stride[2] + int64_t(safe) * p.bias_stride[3]), seen);
     const bool visible = key < end && seen >= -p.left && seen <= p.right && bias != NEG_INF;
     score[r] = visible ? max((x + bias) * LOG2E, LOWEST) : NEG_INF;
     weight[t * ROWS + r] = score[r];

@@ -1,4 +1,4 @@
-"""Fake kernels and the autograd formula of ``torch.ops.aule.flash_attn_fwd``; imported when the backend registers."""
+"""Fake kernels and autograd formulas of attention in ``torch.ops.aule``; imported when the backend registers."""
 
 from __future__ import annotations
 
@@ -53,9 +53,11 @@ def _bwd_fake(*args, **kwargs):
 
 
 def _setup_context(ctx, inputs, output):
-    query, key, value, attn_bias, *options = inputs
+    query, key, value, attn_bias, *options, slopes = inputs
+    if slopes is not None and slopes.requires_grad:
+        raise NotImplementedError("flash_attn_fwd: no gradient for alibi_slopes; detach it")
     out, logsumexp, seed, offset = output
-    ctx.save_for_backward(query, key, value, attn_bias, out, logsumexp, seed, offset)
+    ctx.save_for_backward(query, key, value, attn_bias, out, logsumexp, seed, offset, slopes)
     ctx.options = options
     ctx.bias_grad = attn_bias is not None and attn_bias.dtype != torch.bool and ctx.needs_input_grad[3]
     ctx.mark_non_differentiable(seed, offset)
@@ -63,8 +65,8 @@ def _setup_context(ctx, inputs, output):
 
 
 def _backward(ctx, grad_out, grad_logsumexp, _seed, _offset):
-    query, key, value, attn_bias, out, logsumexp, seed, offset = ctx.saved_tensors
-    nothing = (None,) * len(ctx.options)
+    query, key, value, attn_bias, out, logsumexp, seed, offset, slopes = ctx.saved_tensors
+    nothing = (None,) * (len(ctx.options) + 1)  # and one for the slopes
     if grad_out is None and grad_logsumexp is None:
         return None, None, None, None, *nothing
     if grad_out is None:
@@ -82,6 +84,7 @@ def _backward(ctx, grad_out, grad_logsumexp, _seed, _offset):
         *ctx.options,
         bias_requires_grad=ctx.bias_grad,
         grad_logsumexp=grad_logsumexp,
+        alibi_slopes=slopes,
     )
     return dq, dk, dv, dbias if ctx.bias_grad else None, *nothing
 
@@ -100,3 +103,43 @@ def _decode_fake(query, key_cache, value_cache, *_args, **_kwargs):
 @torch.library.register_fake("aule::paged_attention")
 def _paged_fake(query, key_cache, value_cache, *_args, **_kwargs):
     return query.new_empty((*query.shape[:-1], value_cache.size(-1)))
+
+
+@torch.library.register_fake("aule::reshape_and_cache")
+def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
+    return None
+
+
+@torch.library.register_fake("aule::varlen_attn")
+def _varlen_fake(query, key, value, *_args, **_kwargs):
+    torch._check(query.dim() == 3, lambda: f"varlen_attn: expected query of 3 dimensions, but got {query.shape}")
+    lse = query.new_empty((query.size(1), query.size(0)), dtype=torch.float32)
+    if query.size(-1) == value.size(-1):
+        return torch.empty_like(query), lse
+    return query.new_empty((*query.shape[:-1], value.size(-1))), lse
+
+
+@torch.library.register_fake("aule::varlen_attn_bwd")
+def _varlen_bwd_fake(grad_out, query, key, value, *_args, **_kwargs):
+    return tuple(torch.empty_like(t) for t in (query, key, value))
+
+
+def _varlen_context(ctx, inputs, output):
+    query, key, value, cum_seq_q, cum_seq_k, *options, slopes = inputs
+    if slopes is not None and slopes.requires_grad:
+        raise NotImplementedError("varlen_attn: no gradient for alibi_slopes; detach it")
+    ctx.save_for_backward(query, key, value, *output, cum_seq_q, cum_seq_k, slopes)
+    ctx.options = options
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _varlen_backward(ctx, grad_out, _grad_logsumexp):
+    *tensors, cum_seq_q, cum_seq_k, slopes = ctx.saved_tensors
+    grads = (None, None, None)
+    if grad_out is not None:
+        grads = torch.ops.aule.varlen_attn_bwd(grad_out, *tensors, cum_seq_q, cum_seq_k, *ctx.options, slopes)
+    return *grads, *(None,) * (3 + len(ctx.options))
+
+
+torch.library.register_autograd("aule::varlen_attn", _varlen_backward, setup_context=_varlen_context)

@@ -2,7 +2,7 @@
 //
 // query [B, H, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv], or all three without B. Hkv divides H. Any strides:
 // a tensor whose last dimension is not dense is copied. attn_bias: bool (true: visible) or float, broadcastable to [B,
-// H, Lq, Lk].
+// H, Lq, Lk]. alibi_slopes: float32 [H] or [B, H]; each score loses slope * |query position - key position| (ALiBi).
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,13 +24,13 @@ bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Te
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
-    double softcap, bool causal_bottom_right);
+    double softcap, bool causal_bottom_right, const OptionalTensor& alibi_slopes);
 
 // The same into `out`, which overlaps no operand.
 void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale,
                         int64_t window_left, int64_t window_right, double softcap, bool causal_bottom_right,
-                        const at::Tensor& out);
+                        const OptionalTensor& alibi_slopes, const at::Tensor& out);
 
 // (dq, dk, dv, dbias); dbias has no elements unless bias_requires_grad.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
@@ -38,10 +38,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
     const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
     int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
-    const OptionalTensor& grad_logsumexp);
+    const OptionalTensor& grad_logsumexp, const OptionalTensor& alibi_slopes);
 
-// "pass=family" for float16 of a head size on a device, for people.
-std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device);
+// "pass=family" for float16 of a head size on a device, over 1024 keys, for people.
+std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device, int64_t q_len);
 
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const OptionalTensor& attn_mask, double dropout_p, bool is_causal, std::optional<double> scale,

@@ -191,8 +191,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
     const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
     int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
-    const OptionalTensor& grad_logsumexp) {
-  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+    const OptionalTensor& grad_logsumexp, const OptionalTensor& alibi_slopes) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
   const auto& problem = call.problem;
   TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), call.op,
@@ -203,7 +204,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
               at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
   check_same_device(call.op, {&query, &grad_out, &out, &logsumexp});
   if (dropout_p > 0) call.philox = philox_state(philox_seed, philox_offset);
-  const bool wants_bias = bias_requires_grad && call.bias.defined();
+  const bool wants_bias = bias_requires_grad && call.bias.defined() && !call.alibi;
   const auto no_bias = [&] { return at::empty({0}, query.options()); };
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
     return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),

@@ -72,6 +72,20 @@ at::Tensor expanded_bias(const char* op, const at::Tensor& bias, const at::Tenso
   return bias.expand(full);
 }
 
+// The slopes as a bias that every query and key of a head shares; the kernels multiply it by the distance.
+at::Tensor slopes_as_bias(const char* op, const at::Tensor& slopes, const at::Tensor& query,
+                          const AttentionProblem& problem) {
+  TORCH_CHECK(slopes.device() == query.device(), op, ": expected alibi_slopes on ", query.device(),
+              " like query, but it is on ", slopes.device());
+  TORCH_CHECK(slopes.scalar_type() == at::kFloat, op, ": expected alibi_slopes of dtype float32, but got ",
+              slopes.scalar_type());
+  const bool each = slopes.dim() == 2 && slopes.size(0) == problem.batch;
+  TORCH_CHECK((slopes.dim() == 1 || each) && slopes.size(-1) == problem.heads, op, ": expected alibi_slopes of shape [",
+              problem.heads, "] or [", problem.batch, ", ", problem.heads,
+              "], a slope for each head of query, but got ", slopes.sizes());
+  return slopes.unsqueeze(-1).unsqueeze(-1).expand({problem.batch, problem.heads, problem.q_len, problem.k_len});
+}
+
 }  // namespace
 
 bool dense_rows(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1; }
@@ -122,6 +136,10 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
   problem.masked = call.right < kUnbounded || call.left < kUnbounded;
+  if (!flags.alibi_slopes.defined()) return;
+  TORCH_CHECK(!call.bias.defined(), op, ": expected attn_bias to be None beside alibi_slopes");
+  call.bias = slopes_as_bias(op, flags.alibi_slopes, call.query, problem);
+  call.alibi = true;
 }
 
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {

@@ -21,6 +21,7 @@ struct AttentionFlags {
   std::optional<double> scale;
   bool is_causal = false, causal_bottom_right = false;
   int64_t window_left = -1, window_right = -1;
+  at::Tensor alibi_slopes;  // [H] or [B, H], or undefined
 };
 
 // Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
@@ -39,6 +40,7 @@ struct AttentionCall {
   const char* op;
   AttentionProblem problem;
   at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
+  bool alibi = false;                  // the bias is float32 slopes: what scores lose for each position of distance
   float scale = 1, softcap = 0, dropout_scale = 1;
   uint64_t dropout_steps = 0;  // of 2^-40
   int diagonal = 0, left = 0, right = 0;
@@ -170,6 +172,7 @@ Spec attention_spec(const AttentionCall& call) {
   Spec s;
   s.dtype = call.problem.dtype;
   if (call.bias.defined()) s.bias_dtype = dtype_of(call.bias, call.op);
+  s.alibi = call.alibi;
   s.softcap = call.softcap > 0;
   s.dropout = call.dropout_steps > 0;
   s.dropout_state = call.dropout_steps > 0 && call.philox.state_address != 0;

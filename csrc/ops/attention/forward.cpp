@@ -98,8 +98,9 @@ at::Tensor new_logsumexp(const AttentionProblem& problem, const at::Tensor& quer
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
-    double softcap, bool causal_bottom_right) {
-  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+    double softcap, bool causal_bottom_right, const OptionalTensor& alibi_slopes) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   at::Tensor out = output_like_query(query, call.problem.v_dim), logsumexp = new_logsumexp(call.problem, query);
   forward_into(call, out, logsumexp, dropout_p);
@@ -110,8 +111,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
 void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale,
                         int64_t window_left, int64_t window_right, double softcap, bool causal_bottom_right,
-                        const at::Tensor& out) {
-  const AttentionFlags flags{dropout_p, softcap, scale, is_causal, causal_bottom_right, window_left, window_right};
+                        const OptionalTensor& alibi_slopes, const at::Tensor& out) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
   std::vector<int64_t> sizes = query.sizes().vec();
   sizes.back() = call.problem.v_dim;

@@ -128,7 +128,8 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
                                                      const at::Tensor& value_cache, const OptionalTensor& seqused_k,
                                                      const OptionalTensor& block_table, bool is_causal,
                                                      std::optional<double> scale, int64_t window_left,
-                                                     int64_t window_right, double softcap, int64_t num_splits) {
+                                                     int64_t window_right, double softcap, int64_t num_splits,
+                                                     const OptionalTensor& alibi_slopes) {
   const char* op = "flash_attn_decode";
   for (const auto& [name, t] : {std::pair{"query", &query}, {"key_cache", &key_cache}, {"value_cache", &value_cache}})
     TORCH_CHECK(t->dim() == 4, op, ": expected ", name, " of 4 dimensions (batch or pages, rows, heads, head size), ",
@@ -143,7 +144,8 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
               " like query, but got ", key_cache.sizes());
   const at::Tensor packed = query.reshape({batch * q_len, query.size(2), query.size(3)});
   const int64_t max_k = key_cache.size(1) * (paged ? ragged.pages.size(1) : 1);
-  const AttentionFlags flags{0, softcap, scale, is_causal, true, window_left, window_right};
+  const AttentionFlags flags{0,    softcap,     scale,        is_causal,
+                             true, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = ragged_call(op, packed, key_cache, value_cache, std::move(ragged), batch, q_len, max_k, flags);
   call.problem.num_splits = num_splits;
 
@@ -160,15 +162,16 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
 
 at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,
                            const at::Tensor& block_table, const at::Tensor& context_lens, std::optional<double> scale,
-                           bool is_causal, int64_t window_left, int64_t window_right, double softcap) {
+                           bool is_causal, int64_t window_left, int64_t window_right, double softcap,
+                           const OptionalTensor& alibi_slopes) {
   TORCH_CHECK(query.dim() == 3 || query.dim() == 4,
               "paged_attention: expected query of shape (batch, heads, head size) or (batch, rows, heads, head size), "
               "but got ",
               query.sizes());
   const bool single = query.dim() == 3;
-  const at::Tensor out =
-      std::get<0>(flash_attn_decode(single ? query.unsqueeze(1) : query, key_cache, value_cache, context_lens,
-                                    block_table, is_causal, scale, window_left, window_right, softcap, 0));
+  const at::Tensor out = std::get<0>(flash_attn_decode(single ? query.unsqueeze(1) : query, key_cache, value_cache,
+                                                       context_lens, block_table, is_causal, scale, window_left,
+                                                       window_right, softcap, 0, alibi_slopes));
   return single ? out.squeeze(1) : out;
 }
 

@@ -16,11 +16,13 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
                                                      const at::Tensor& value_cache, const OptionalTensor& seqused_k,
                                                      const OptionalTensor& block_table, bool is_causal,
                                                      std::optional<double> scale, int64_t window_left,
-                                                     int64_t window_right, double softcap, int64_t num_splits);
+                                                     int64_t window_right, double softcap, int64_t num_splits,
+                                                     const OptionalTensor& alibi_slopes);
 
 // query [B, H, D] or [B, Lq, H, D]; returns its like.
 at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,
                            const at::Tensor& block_table, const at::Tensor& context_lens, std::optional<double> scale,
-                           bool is_causal, int64_t window_left, int64_t window_right, double softcap);
+                           bool is_causal, int64_t window_left, int64_t window_right, double softcap,
+                           const OptionalTensor& alibi_slopes);
 
 }  // namespace aule::ops

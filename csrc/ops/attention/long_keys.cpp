@@ -231,6 +231,8 @@ AttentionCall call_of(const AttentionCall& call, const Sequence& s) {
   one.query = call.query.narrow(2, s.first_query, s.queries);
   one.key = rows_of(call, call.key, s);
   one.value = rows_of(call, call.value, s);
+  if (call.alibi)
+    one.bias = call.bias.narrow(0, s.batch, 1).narrow(2, 0, 1).narrow(3, 0, 1).expand({1, -1, s.queries, s.keys});
   one.problem.batch = 1;
   one.problem.q_len = s.queries;
   one.problem.k_len = s.keys;

@@ -57,10 +57,12 @@ bool sdpa_supported(const at::Tensor& query, const at::Tensor& key, const at::Te
   return servable(query.sym_size(-1).guard_int(__FILE__, __LINE__), value.sym_size(-1).guard_int(__FILE__, __LINE__));
 }
 
-std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device) {
+std::vector<std::string> attention_variants(int64_t head_dim, int64_t v_dim, int64_t device, int64_t q_len) {
   AttentionProblem problem;
   problem.batch = problem.heads = problem.kv_heads = 8;
-  problem.q_len = problem.k_len = 1024;
+  problem.q_len = q_len;
+  problem.k_len = 1024;
+  problem.fits_i32 = true;
   problem.head_dim = head_dim;
   problem.v_dim = v_dim;
   problem.dtype = DType::f16;
@@ -110,7 +112,7 @@ _scaled_dot_product_fused_attention_overrideable(const at::Tensor& query, const 
               ": expected attn_mask to be None when is_causal is set");
   TORCH_CHECK(!return_debug_mask, op, ": return_debug_mask is not supported on device aule");
   auto [out, logsumexp, seed, offset] =
-      flash_attn_fwd(query, key, value, attn_bias, dropout_p, is_causal, scale, -1, -1, 0.0, false);
+      flash_attn_fwd(query, key, value, attn_bias, dropout_p, is_causal, scale, -1, -1, 0.0, false, std::nullopt);
   return {out,  logsumexp, at::Tensor(), at::Tensor(), c10::SymInt(query.size(-2)), c10::SymInt(key.size(-2)),
           seed, offset,    at::Tensor()};
 }
@@ -125,7 +127,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> _scaled_dot_product_f
   auto [grad_query, grad_key, grad_value, grad_bias] =
       flash_attn_bwd(grad_out, query, key, value, out, logsumexp, philox_seed, philox_offset,
                      has_bias ? OptionalTensor(attn_bias) : std::nullopt, dropout_p, is_causal, scale, -1, -1, 0.0,
-                     false, has_bias && grad_input_mask[3], std::nullopt);
+                     false, has_bias && grad_input_mask[3], std::nullopt, std::nullopt);
   if (!has_bias || !grad_input_mask[3]) grad_bias = at::Tensor();
   return {grad_query, grad_key, grad_value, grad_bias};
 }

@@ -1,5 +1,6 @@
 #include "ops/attention/varlen.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
@@ -20,6 +21,7 @@ struct VarlenOptions {
   bool is_causal;
   std::optional<double> scale;
   std::optional<int64_t> window_left, window_right;
+  OptionalTensor alibi_slopes = std::nullopt;
 };
 
 // A result in the caller's layout, and as the kernels write it; take() once they have.
@@ -35,7 +37,14 @@ struct Packed {
 AttentionFlags flags_of(const char* op, const VarlenOptions& o) {
   TORCH_CHECK_NOT_IMPLEMENTED(o.dropout_p == 0, op, ": dropout_p is not supported on device aule; use ",
                               "scaled_dot_product_attention");
-  return {0, 0, o.scale, o.is_causal, true, o.window_left.value_or(-1), o.window_right.value_or(-1)};
+  return {0,
+          0,
+          o.scale,
+          o.is_causal,
+          true,
+          o.window_left.value_or(-1),
+          o.window_right.value_or(-1),
+          o.alibi_slopes.value_or(at::Tensor())};
 }
 
 AttentionCall varlen_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -81,10 +90,14 @@ at::Tensor varlen_forward(AttentionCall call, const at::Tensor& out) {
   return logsumexp;
 }
 
-void refuse(const OptionalTensor& alibi_slopes, bool return_debug_mask) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!alibi_slopes.has_value() || !alibi_slopes->defined(), kOp,
-                              ": alibi_slopes is not supported on device aule");
+// PyTorch's backward is not told the slopes, so its gradients would be those of other scores.
+void refuse(const OptionalTensor& alibi_slopes, bool return_debug_mask,
+            std::initializer_list<const at::Tensor*> operands) {
   TORCH_CHECK_NOT_IMPLEMENTED(!return_debug_mask, kOp, ": return_debug_mask is not supported on device aule");
+  if (!alibi_slopes.has_value() || !alibi_slopes->defined() || !at::GradMode::is_enabled()) return;
+  for (const at::Tensor* t : operands)
+    TORCH_CHECK_NOT_IMPLEMENTED(!t->requires_grad(), kOp, ": no gradient beside alibi_slopes; ",
+                                "torch_aule.functional.varlen_attention has one");
 }
 
 at::Tensor output_for(const at::Tensor& query, const at::Tensor& value) {
@@ -92,6 +105,35 @@ at::Tensor output_for(const at::Tensor& query, const at::Tensor& value) {
   auto sizes = query.sizes().vec();
   sizes.back() = value.size(-1);
   return at::empty(sizes, query.options());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> varlen_backward(const char* op, const at::Tensor& grad_out,
+                                                               const at::Tensor& query, const at::Tensor& key,
+                                                               const at::Tensor& value, const at::Tensor& out,
+                                                               const at::Tensor& logsumexp, const at::Tensor& cum_seq_q,
+                                                               const at::Tensor& cum_seq_k,
+                                                               const VarlenOptions& options) {
+  AttentionCall call = varlen_call(op, query, key, value, cum_seq_q, cum_seq_k, std::nullopt, std::nullopt, options);
+  check_same_device(op, {&query, &grad_out, &out, &logsumexp});
+  TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), op,
+              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ",
+              grad_out.sizes(), " of ", grad_out.scalar_type());
+  const c10::SmallVector<int64_t, 2> stat_sizes{call.problem.heads, call.ragged.total_q};
+  TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), op, ": expected logsumexp of shape ",
+              at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
+  if (nothing(call) || options.max_k == 0) return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value)};
+
+  const Packed grad_query(at::empty_like(query)), grad_key(at::empty_like(key)), grad_value(at::empty_like(value));
+  AttentionBackward backward{call, heads_first(grad_out), heads_first(out), logsumexp.contiguous(),
+                             {},   grad_query.rows,       grad_key.rows,    grad_value.rows,
+                             {}};
+  check_sequences(call);
+  if (long_ragged_backward(backward)) return {grad_query.take(), grad_key.take(), grad_value.take()};
+  make_sequences(call, {{grad_query.rows, call.ragged.cu_seq_q},
+                        {grad_key.rows, call.ragged.cu_seq_k},
+                        {grad_value.rows, call.ragged.cu_seq_k}});
+  launch_backward_block(backward);
+  return {grad_query.take(), grad_key.take(), grad_value.take()};
 }
 
 }  // namespace
@@ -103,8 +145,8 @@ FlashForward _flash_attention_forward(const at::Tensor& query, const at::Tensor&
                                       std::optional<int64_t> window_right, const OptionalTensor& seqused_k,
                                       const OptionalTensor& alibi_slopes, const OptionalTensor& block_table,
                                       std::optional<int64_t> num_splits) {
-  refuse(alibi_slopes, return_debug_mask);
-  const VarlenOptions options{max_q, max_k, dropout_p, is_causal, scale, window_left, window_right};
+  refuse(alibi_slopes, return_debug_mask, {&query, &key, &value});
+  const VarlenOptions options{max_q, max_k, dropout_p, is_causal, scale, window_left, window_right, alibi_slopes};
   at::Tensor out, logsumexp;
   if (cum_seq_q.has_value() && cum_seq_q->defined()) {
     AttentionCall call = varlen_call(kOp, query, key, value, cum_seq_q, cum_seq_k, seqused_k, block_table, options);
@@ -119,8 +161,9 @@ FlashForward _flash_attention_forward(const at::Tensor& query, const at::Tensor&
                 ": expected query, key and value of shape (batch, length, heads, head size), but got ", query.sizes(),
                 ", ", key.sizes(), " and ", value.sizes());
     const AttentionFlags flags = flags_of(kOp, options);
-    const auto results = flash_attn_fwd(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), std::nullopt,
-                                        0, is_causal, scale, flags.window_left, flags.window_right, 0, true);
+    const auto results =
+        flash_attn_fwd(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), std::nullopt, 0, is_causal,
+                       scale, flags.window_left, flags.window_right, 0, true, alibi_slopes);
     out = std::get<0>(results).transpose(1, 2);
     logsumexp = std::get<1>(results);
   }
@@ -145,9 +188,9 @@ at::Tensor _flash_attention_forward_no_dropout_inplace(
     bool is_causal, bool return_debug_mask, std::optional<double> scale, std::optional<int64_t> window_left,
     std::optional<int64_t> window_right, const OptionalTensor& seqused_k, const OptionalTensor& alibi_slopes,
     const OptionalTensor& block_table, std::optional<int64_t> num_splits) {
-  refuse(alibi_slopes, return_debug_mask);
+  refuse(alibi_slopes, return_debug_mask, {&query, &key, &value});
   TORCH_CHECK(cum_seq_q.has_value() && cum_seq_q->defined(), kOp, ": expected cum_seq_q with a given out");
-  const VarlenOptions options{max_q, max_k, dropout_p, is_causal, scale, window_left, window_right};
+  const VarlenOptions options{max_q, max_k, dropout_p, is_causal, scale, window_left, window_right, alibi_slopes};
   AttentionCall call = varlen_call(kOp, query, key, value, cum_seq_q, cum_seq_k, seqused_k, block_table, options);
   call.problem.num_splits = num_splits.value_or(0);
   auto sizes = query.sizes().vec();
@@ -172,30 +215,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> _flash_attention_backward(
     const auto first = [](const at::Tensor& t) { return t.transpose(1, 2); };
     auto [grad_query, grad_key, grad_value, grad_bias] = flash_attn_bwd(
         first(grad_out), first(query), first(key), first(value), first(out), logsumexp, {}, {}, std::nullopt, 0,
-        is_causal, scale, flags.window_left, flags.window_right, 0, true, false, std::nullopt);
+        is_causal, scale, flags.window_left, flags.window_right, 0, true, false, std::nullopt, std::nullopt);
     return {first(grad_query), first(grad_key), first(grad_value)};
   }
-  AttentionCall call = varlen_call(op, query, key, value, cum_seq_q, cum_seq_k, std::nullopt, std::nullopt, options);
-  check_same_device(op, {&query, &grad_out, &out, &logsumexp});
-  TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), op,
-              ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ",
-              grad_out.sizes(), " of ", grad_out.scalar_type());
-  const c10::SmallVector<int64_t, 2> stat_sizes{call.problem.heads, call.ragged.total_q};
-  TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), op, ": expected logsumexp of shape ",
-              at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
-  if (nothing(call) || max_k == 0) return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value)};
+  return varlen_backward(op, grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, options);
+}
 
-  const Packed grad_query(at::empty_like(query)), grad_key(at::empty_like(key)), grad_value(at::empty_like(value));
-  AttentionBackward backward{call, heads_first(grad_out), heads_first(out), logsumexp.contiguous(),
-                             {},   grad_query.rows,       grad_key.rows,    grad_value.rows,
-                             {}};
-  check_sequences(call);
-  if (long_ragged_backward(backward)) return {grad_query.take(), grad_key.take(), grad_value.take()};
-  make_sequences(call, {{grad_query.rows, call.ragged.cu_seq_q},
-                        {grad_key.rows, call.ragged.cu_seq_k},
-                        {grad_value.rows, call.ragged.cu_seq_k}});
-  launch_backward_block(backward);
-  return {grad_query.take(), grad_key.take(), grad_value.take()};
+std::tuple<at::Tensor, at::Tensor> varlen_attn(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                               const at::Tensor& cum_seq_q, const at::Tensor& cum_seq_k, int64_t max_q,
+                                               int64_t max_k, bool is_causal, std::optional<double> scale,
+                                               int64_t window_left, int64_t window_right,
+                                               const OptionalTensor& alibi_slopes) {
+  const VarlenOptions options{max_q, max_k, 0, is_causal, scale, window_left, window_right, alibi_slopes};
+  AttentionCall call =
+      varlen_call("varlen_attn", query, key, value, cum_seq_q, cum_seq_k, std::nullopt, std::nullopt, options);
+  const at::Tensor out = output_for(query, value);
+  return {out, varlen_forward(std::move(call), out)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> varlen_attn_bwd(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& cum_seq_q, const at::Tensor& cum_seq_k,
+    int64_t max_q, int64_t max_k, bool is_causal, std::optional<double> scale, int64_t window_left,
+    int64_t window_right, const OptionalTensor& alibi_slopes) {
+  const VarlenOptions options{max_q, max_k, 0, is_causal, scale, window_left, window_right, alibi_slopes};
+  return varlen_backward("varlen_attn_bwd", grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, options);
 }
 
 }  // namespace aule::ops

@@ -1,0 +1,206 @@
+"""Attention with positions inside, in functional form, and the tables that it takes."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_aule.attention import flash_attention
+from torch_aule.positions import (
+    alibi_slopes,
+    apply_pope,
+    linear_rope_frequencies,
+    ntk_rope_frequencies,
+    precompute_pope_frequencies,
+    precompute_rope_frequencies,
+    yarn_rope_frequencies,
+)
+from torch_aule.rotary import rotary_embedding
+
+__all__ = [
+    "alibi_slopes",
+    "apply_pope",
+    "apply_rope_separate",
+    "flash_attention_rope",
+    "linear_rope_frequencies",
+    "ntk_rope_frequencies",
+    "precompute_pope_frequencies",
+    "precompute_rope_frequencies",
+    "varlen_attention",
+    "yarn_rope_frequencies",
+]
+
+
+def _table(op: str, name: str, table: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """The table without its leading dimension of one."""
+    flat = table.squeeze(0) if table.dim() == 3 and table.size(0) == 1 else table
+    if flat.dim() != 2 or 2 * flat.size(1) != q.size(-1):
+        raise ValueError(
+            f"{op}: expected {name} of shape [seq, {q.size(-1) / 2:g}] or [1, seq, {q.size(-1) / 2:g}], half of the "
+            f"head size of q, but got {list(table.shape)}"
+        )
+    return flat
+
+
+def apply_rope_separate(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn queries and keys by the angles of their positions: ``x * cos + rotate_half(x) * sin``.
+
+    Pairs are elements ``j`` and ``j + head_dim / 2``, as in GPT-NeoX and Llama. Differentiable in `q` and `k`.
+
+    Parameters
+    ----------
+    q, k : torch.Tensor
+        ``[batch, heads, tokens, head_dim]``, or without the first ones, on a device aule; float32, float16 or bfloat16.
+    cos, sin : torch.Tensor
+        ``[seq, head_dim / 2]`` or ``[1, seq, head_dim / 2]``, such as :func:`precompute_rope_frequencies` makes, with
+        at least as many rows as tokens. Token ``i`` has row ``i``.
+
+    Returns
+    -------
+    q, k : torch.Tensor
+        As the arguments.
+
+    Raises
+    ------
+    ValueError, RuntimeError
+        For tables that do not fit.
+
+    References
+    ----------
+    J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu, "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    2021, arXiv:2104.09864.
+    """
+    cos, sin = (_table("apply_rope_separate", name, t, q) for name, t in (("cos", cos), ("sin", sin)))
+    return rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
+
+
+def flash_attention_rope(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    window_size: int = -1,
+) -> torch.Tensor:
+    """Attention of queries and keys that are turned by the angles of their positions (RoPE).
+
+    Two kernels turn queries and keys once, in float32 arithmetic, and the attention kernel follows. Differentiable in
+    `q`, `k` and `v`.
+
+    Parameters
+    ----------
+    q : torch.Tensor
+        ``[batch, heads, q_len, head_dim]``, or without batch, on a device aule; float32, float16 or bfloat16;
+        `head_dim` is even.
+    k, v : torch.Tensor
+        ``[batch, kv_heads, k_len, head_dim]``; `kv_heads` divides `heads`.
+    cos, sin : torch.Tensor
+        ``[seq, head_dim / 2]`` or ``[1, seq, head_dim / 2]``, such as :func:`precompute_rope_frequencies` makes. Query
+        and key ``i`` have row ``i``.
+    causal : bool, default True
+        Query ``i`` sees keys ``j <= i``.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(head_dim)`` by default.
+    window_size : int, default -1
+        Keys visible to the left of the query's own position, and without `causal` to its right; -1 means all.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[batch, heads, q_len, head_dim of v]``, in the dtype of `q`.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        For arguments that do not fit together.
+
+    References
+    ----------
+    J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu, "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    2021, arXiv:2104.09864.
+    T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, arXiv:2307.08691.
+
+    Examples
+    --------
+    >>> q, k, v = (torch.randn(2, 8, 1024, 64, device="aule", dtype=torch.float16) for _ in range(3))
+    >>> cos, sin = torch_aule.functional.precompute_rope_frequencies(1024, 64, device="aule")
+    >>> out = torch_aule.functional.flash_attention_rope(q, k, v, cos, sin)
+    """
+    op = "flash_attention_rope"
+    for name, t in (("q", q), ("k", k), ("v", v), ("cos", cos), ("sin", sin)):
+        if t.device.type != "aule":
+            raise RuntimeError(f"{op}: expected {name} on device aule, but it is on {t.device}")
+    if isinstance(window_size, bool) or not isinstance(window_size, int):
+        raise TypeError(f"{op}: expected window_size to be an int, but got {window_size!r}")
+    cos, sin = (_table(op, name, t, q) for name, t in (("cos", cos), ("sin", sin)))
+    q, k = rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
+    return flash_attention(q, k, v, causal, scale, window_size=(window_size, -1 if causal else window_size))
+
+
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: torch.Tensor,
+    max_q: int,
+    max_k: int,
+    causal: bool = False,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    alibi_slopes: torch.Tensor | None = None,
+    return_lse: bool = False,
+):
+    """Attention within packed sequences, with linear biases (ALiBi) if slopes are given.
+
+    Beside ``torch.nn.attention.varlen.varlen_attn`` it takes `alibi_slopes`, in both directions. Differentiable in `q`,
+    `k` and `v`. The lengths stay on the device.
+
+    Parameters
+    ----------
+    q : torch.Tensor
+        ``[total_q, heads, head_dim]``, the sequences one after the other; float32, float16 or bfloat16.
+    k, v : torch.Tensor
+        ``[total_k, kv_heads, head_dim]``; `kv_heads` divides `heads`.
+    cu_seq_q, cu_seq_k : torch.Tensor
+        int32 ``[batch + 1]``: where each sequence begins, and where the last one ends.
+    max_q, max_k : int
+        The longest sequence of queries and of keys, or more.
+    causal : bool, default False
+        The last query of a sequence sees all of its keys, the one before all but the last, and so on.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(head_dim)`` by default.
+    window_size : (int, int), default (-1, -1)
+        Keys visible to the left and right of that diagonal; -1 means all.
+    alibi_slopes : torch.Tensor, optional
+        float32 ``[heads]`` or ``[batch, heads]``: each score loses ``slope * |position of the query - position of the
+        key|``, where the last query is at the last key.
+    return_lse : bool, default False
+        Also return the log-sum-exp of the scores, float32 ``[heads, total_q]``, without a gradient.
+
+    Returns
+    -------
+    out : torch.Tensor
+        ``[total_q, heads, head_dim of v]``; rows that see no key are 0.
+    lse : torch.Tensor
+        Only with `return_lse`.
+
+    Raises
+    ------
+    RuntimeError, NotImplementedError
+        For arguments that do not fit together, or slopes that require a gradient.
+
+    References
+    ----------
+    T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, arXiv:2307.08691.
+    O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation", 2022, arXiv:2108.12409.
+    """
+    left, right = (int(w) for w in window_size)
+    out, lse = torch.ops.aule.varlen_attn(
+        q, k, v, cu_seq_q, cu_seq_k, int(max_q), int(max_k), bool(causal), scale, left, right, alibi_slopes
+    )
+    return (out, lse) if return_lse else out
