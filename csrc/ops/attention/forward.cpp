@@ -67,17 +67,12 @@ void launch_forward_block(const AttentionCall& call, const at::Tensor& out, cons
   }
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
-    double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
-    double softcap, bool causal_bottom_right, const OptionalTensor& alibi_slopes) {
-  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
-                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
-  AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_forward(AttentionCall& call,
+                                                                             const at::Tensor& query) {
   const auto& problem = call.problem;
   at::Tensor out = output_like_query(query, problem.v_dim);
   at::Tensor logsumexp = at::empty({problem.batch, problem.heads, problem.q_len}, query.options().dtype(at::kFloat));
-  if (dropout_p > 0)
+  if (call.dropout_steps > 0)
     call.philox = runtime::philox_for(std::nullopt, query.device().index(),
                                       4 * static_cast<uint64_t>(attention_blocks(call).count));
   const auto [seed, offset] = philox_tensors(call.philox);
@@ -93,6 +88,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   if (!long_forward(call, rows, logsumexp)) launch_forward_block(call, rows, logsumexp);
   if (!rows.is_same(out4)) out4.copy_(rows);
   return {out, logsumexp, seed, offset};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
+    double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
+    double softcap, bool causal_bottom_right, const OptionalTensor& alibi_slopes) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
+  AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
+  return attention_forward(call, query);
 }
 
 }  // namespace aule::ops
