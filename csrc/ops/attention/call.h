@@ -22,7 +22,7 @@ struct AttentionFlags {
   bool is_causal = false, causal_bottom_right = false;
   int64_t window_left = -1, window_right = -1;
   at::Tensor alibi_slopes;           // [H] or [B, H], or undefined
-  at::Tensor block_mask;             // bool, broadcasts to [B, H, blocks of queries, blocks of keys], or undefined
+  at::Tensor block_mask = {};        // bool, broadcasts to [B, H, blocks of queries, blocks of keys], or undefined
   int64_t block_q = 0, block_k = 0;  // queries and keys of a block; the last one of each side may have less
 };
 
