@@ -20,6 +20,7 @@ __all__ = [
     "alibi_slopes",
     "apply_pope",
     "apply_rope_separate",
+    "block_sparse_attention",
     "flash_attention_rope",
     "linear_rope_frequencies",
     "ntk_rope_frequencies",
@@ -203,4 +204,97 @@ def varlen_attention(
     out, lse = torch.ops.aule.varlen_attn(
         q, k, v, cu_seq_q, cu_seq_k, int(max_q), int(max_k), bool(causal), scale, left, right, alibi_slopes
     )
+    return (out, lse) if return_lse else out
+
+
+def _dense_blocks(block_mask) -> tuple[torch.Tensor, tuple[int, int]]:
+    """PyTorch's BlockMask as truth values of its blocks, and their sizes."""
+    from torch.nn.attention.flex_attention import noop_mask
+
+    if block_mask.mask_mod is not noop_mask and bool(block_mask.kv_num_blocks.any()):
+        raise NotImplementedError(
+            "block_sparse_attention: expected a BlockMask of whole blocks, but some blocks are partial, which its "
+            "mask_mod decides element by element; flex_attention takes those"
+        )
+    return block_mask.to_dense().bool(), block_mask.BLOCK_SIZE
+
+
+def block_sparse_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    block_mask,
+    block_size: int | tuple[int, int] | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+):
+    """Attention over the blocks of queries and keys that a mask keeps.
+
+    Tiles in which nothing is kept are neither loaded nor computed, in both directions, so work grows with the blocks
+    that are kept. Differentiable in `q`, `k` and `v`, and through the log-sum-exp. The mask stays on the device.
+
+    Parameters
+    ----------
+    q : torch.Tensor
+        ``[batch, heads, q_len, head_dim]``, or without batch, on a device aule; float32, float16 or bfloat16.
+    k, v : torch.Tensor
+        ``[batch, kv_heads, k_len, head_dim]``; `kv_heads` divides `heads`.
+    block_mask : torch.Tensor or torch.nn.attention.flex_attention.BlockMask
+        bool ``[.., blocks of queries, blocks of keys]``, broadcast over batch and heads; True: kept. A ``BlockMask``
+        whose blocks are all whole, which is looked at on the host.
+    block_size : int or (int, int), optional
+        Queries and keys of a block, of a tensor's blocks; the last block of each side may have less. Multiples of 128
+        suit the tiles of every kernel. Not beside a ``BlockMask``, which has its own.
+    causal : bool, default False
+        Query ``i`` sees keys ``j <= i`` of the blocks that are kept.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(head_dim)`` by default.
+    return_lse : bool, default False
+        Also return the log-sum-exp of the scores, float32 ``[batch, heads, q_len]``.
+
+    Returns
+    -------
+    out : torch.Tensor
+        ``[batch, heads, q_len, head_dim of v]``; rows that see no key are 0.
+    lse : torch.Tensor
+        Only with `return_lse`; ``-inf`` for a row that sees no key.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        For arguments that do not fit together.
+    NotImplementedError
+        For a ``BlockMask`` with partial blocks.
+
+    References
+    ----------
+    R. Child, S. Gray, A. Radford, I. Sutskever, "Generating Long Sequences with Sparse Transformers", 2019,
+    arXiv:1904.10509.
+    T. Dao, D. Y. Fu, S. Ermon, A. Rudra, C. Re, "FlashAttention: Fast and Memory-Efficient Exact Attention with
+    IO-Awareness", 2022, arXiv:2205.14135, section 3.3.
+
+    Examples
+    --------
+    >>> kept = torch.ones(8, 8, dtype=torch.bool, device="aule").triu(-1).tril(1)
+    >>> kept[:, 0] = True  # a window, and the first block for all
+    >>> out = torch_aule.functional.block_sparse_attention(q, k, v, kept, block_size=128)
+    """
+    op = "block_sparse_attention"
+    if isinstance(block_mask, torch.Tensor):
+        if block_size is None:
+            raise ValueError(f"{op}: expected block_size beside a block_mask that is a tensor")
+        sizes = (block_size, block_size) if isinstance(block_size, int) else tuple(block_size)
+    elif hasattr(block_mask, "kv_num_blocks") and hasattr(block_mask, "BLOCK_SIZE"):
+        if block_size is not None:
+            raise ValueError(f"{op}: expected no block_size beside a BlockMask, which has its own")
+        block_mask, sizes = _dense_blocks(block_mask)
+    else:
+        raise TypeError(f"{op}: expected block_mask to be a tensor or a BlockMask, but got {type(block_mask).__name__}")
+    if len(sizes) != 2:
+        raise ValueError(f"{op}: expected block_size of one or two integers, but got {block_size!r}")
+    rows, keys = (int(size) for size in sizes)
+    out, lse = torch.ops.aule.block_sparse_attn(q, k, v, block_mask, rows, keys, bool(causal), scale)
+    if q.dim() == 3:
+        lse = lse.squeeze(0)
     return (out, lse) if return_lse else out

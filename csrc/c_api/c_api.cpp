@@ -136,8 +136,8 @@ int32_t aule_flash_attention_forward(const float* q, const float* k, const float
     const at::Tensor query = to_device(q, q_sizes), key = to_device(k, k_sizes), value = to_device(v, k_sizes);
     const at::Tensor result = at::empty_like(query);
     aule::ops::flash_attn_fwd_out(query, key, value, std::nullopt, 0.0, causal != 0,
-                                  scale == 0 ? std::nullopt : std::optional<double>(scale), -1, -1, 0.0, false, std::nullopt,
-                                  result);
+                                  scale == 0 ? std::nullopt : std::optional<double>(scale), -1, -1, 0.0, false,
+                                  std::nullopt, result);
     to_host(result, out);
   });
 }

@@ -93,6 +93,7 @@ ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& 
   FIELD(v_dim);
   FIELD(masked);
   FIELD(ragged);
+  FIELD(block_mask);
   FIELD(unmodified_scores);
   FIELD(fits_i32);
   FIELD(vec16b);

@@ -57,7 +57,11 @@ layout(constant_id = 7) const bool RAGGED = false;         // sequences of their
 layout(constant_id = 8) const int PAGE_ROWS = 0;           // of a page; 0: no pages
 // ALiBi (Press et al. 2022): the bias is a slope, float32, by which scores fall with the distance of query and key.
 layout(constant_id = 9) const bool ALIBI = false;
-#define FAMILY_CONSTANTS 10
+// Block-sparse: the bias is bool [B, H, blocks of queries, blocks of keys]. Tiles in which nothing is kept are skipped.
+layout(constant_id = 10) const int MASK_ROWS = 0;  // queries of a block; 0: no such mask
+layout(constant_id = 11) const int MASK_KEYS = 0;
+#define FAMILY_CONSTANTS 12
+const bool BLOCK_MASK = MASK_ROWS > 0;
 const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], in the order of `pages`
 const int PAGE = PAGED ? PAGE_ROWS : 1;
 
@@ -134,6 +138,29 @@ float load_bias(uint64_t address, int seen) {
   if (BIAS_DTYPE == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
   return load_float(address, 0, BIAS_DTYPE);
 }
+// Row and column of the bias for a query and a key.
+int bias_row_of(int row) { return BLOCK_MASK ? row / max(MASK_ROWS, 1) : row; }
+int bias_column_of(int key) { return BLOCK_MASK ? key / max(MASK_KEYS, 1) : key; }
+#ifndef ATTENTION_SPLITKV
+bool keeps_block(uint64_t head, int i, int j) {
+  return uint(U8Ref(head + uint64_t(uint(i)) * uint64_t(p.bias_stride[2]) +
+      uint64_t(uint(j)) * uint64_t(p.bias_stride[3])).v) != 0u;
+}
+// The first key from `at` on, before `end`, that some of these rows see; `end` if there is none. `head`: its mask.
+int next_kept_key(uint64_t head, int row, int row_last, int at, int end) {
+  [[dont_unroll]] for (int j = bias_column_of(at); j * MASK_KEYS < end; ++j)
+    [[dont_unroll]] for (int i = bias_row_of(row); i <= bias_row_of(row_last); ++i)
+      if (keeps_block(head, i, j)) return max(at, j * MASK_KEYS);
+  return end;
+}
+// The same of queries that see some of these keys.
+int next_kept_query(uint64_t head, int key, int key_last, int at, int end) {
+  [[dont_unroll]] for (int i = bias_row_of(at); i * MASK_ROWS < end; ++i)
+    [[dont_unroll]] for (int j = bias_column_of(key); j <= bias_column_of(key_last); ++j)
+      if (keeps_block(head, i, j)) return max(at, i * MASK_ROWS);
+  return end;
+}
+#endif
 uint64_t bias_bytes() { return BIAS_DTYPE == AULE_DT_BOOL ? 1 : (BIAS_DTYPE == AULE_DT_F32 ? 4 : 2); }
 
 // Drivers compute tanh from exp, which overflows. Beyond 15 it is 1 in float32, so the argument is clamped.

@@ -174,13 +174,22 @@ float softcap_slope(float s) {
   const float t = capped_tanh(s * p.scale / p.softcap);
   return 1.0 - t * t;
 }
+// The first tile from `tile` on, before `end`, with a key that some of these rows see; `end` if there is none.
+int kept_tile(uint64_t head, int row, int row_last, int tile, int end) {
+  const int keys = min(end * TILE, key_count()), at = next_kept_key(head, row, row_last, tile * TILE, keys);
+  return at < keys ? at / TILE : end;
+}
+int kept_query_tile(uint64_t head, int key, int key_last, int tile, int end) {
+  const int rows = min(end * TILE, query_count()), at = next_kept_query(head, key, key_last, tile * TILE, rows);
+  return at < rows ? at / TILE : end;
+}
 uint64_t bias_head(int b, int h) {
   return p.bias + bias_bytes() * (uint64_t(uint(b)) * uint64_t(p.bias_stride[0]) +
       uint64_t(uint(h)) * uint64_t(p.bias_stride[1]));
 }
 uint64_t bias_at(uint64_t head, int row, int key) {
-  return head + bias_bytes() * (uint64_t(uint(row)) * uint64_t(p.bias_stride[2]) +
-      uint64_t(uint(key)) * uint64_t(p.bias_stride[3]));
+  return head + bias_bytes() * (uint64_t(uint(bias_row_of(row))) * uint64_t(p.bias_stride[2]) +
+      uint64_t(uint(bias_column_of(key))) * uint64_t(p.bias_stride[3]));
 }
 #endif
 #endif

@@ -1,5 +1,6 @@
 // The first statements of main() of the kernels with a block of queries per workgroup: its position and its tiles of
-// keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, dropout, begin, end and last_tile.
+// keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, dropout, begin, end, last_tile,
+// block_first and block_last.
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -19,10 +20,13 @@
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.
   const int last = min(first + BLOCK, query_count()) - 1;
+  block_first = first;
+  block_last = last;
   begin = keys_begin(first) / TILE;
   end = (max(keys_end(last), 0) + TILE - 1) / TILE;
-  const int full_end = max(begin, min(end, max(keys_end(first), 0) / TILE));
-  const int full_begin = BOUNDED_LEFT ? clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin,
-      full_end) : begin;
+  if (BLOCK_MASK) begin = min(kept_tile(bias_base, first, last, begin, end), max(begin, end));
+  const int full_end = BLOCK_MASK ? begin : max(begin, min(end, max(keys_end(first), 0) / TILE));
+  const int full_begin = BOUNDED_LEFT && !BLOCK_MASK ?
+      clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   last_tile = max(end, 1) - 1;
 

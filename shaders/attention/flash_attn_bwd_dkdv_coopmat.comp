@@ -36,6 +36,7 @@ vec2 next_stats[STATS_LOADS];
 // Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
 int b, h, bh, kv_h, row0, role, staging;
 uint64_t bias_base, stats_base, ds_base;
+int block_first, block_last;  // keys of this workgroup
 int query_blocks;  // of the dS workspace
 Dropout dropout;
 uint kept;  // of this unit, drawn before the last products of the previous unit
@@ -228,8 +229,11 @@ void accumulate_own(int stage, int block, int i, int side, int query0) {
 }
 
 void pass(int from, int to, int last, bool masked) {
-  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
+  int next;
+  [[dont_unroll]] for (int tile = from; tile < to; tile = next) {
+    next = tile + 1;
+    if (BLOCK_MASK) next = kept_query_tile(bias_base, block_first, block_last, next, to);
+    const int following = min(next, last), stage = STAGES == 1 ? 0 : tile & 1;
     fetch_a(following);
     fetch_b(following);
     fetch_stats(following);
@@ -330,10 +334,13 @@ void main() {
   const int unit = WRITES_DS ? DS_ROWS : TILE;
   const int begin = queries_begin(first) / unit * (unit / TILE),
       end = (max(queries_end(last), 0) + unit - 1) / unit * (unit / TILE);
-  const int full_begin = clamp((max(last - mask_diagonal() - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
-  const int full_end = BOUNDED_LEFT ? clamp(max(first - mask_diagonal() + p.left + 1, 0) / TILE, full_begin,
-      max(full_begin, end)) : end;
+  const int full_begin = BLOCK_MASK ? max(begin, end) :
+      clamp((max(last - mask_diagonal() - p.right, 0) + TILE - 1) / TILE, begin, max(begin, end));
+  const int full_end = BOUNDED_LEFT && !BLOCK_MASK ?
+      clamp(max(first - mask_diagonal() + p.left + 1, 0) / TILE, full_begin, max(full_begin, end)) : end;
   const int last_tile = max(end, 1) - 1;
+  block_first = first;
+  block_last = last;
 
   [[dont_unroll]] for (int member = 0; member < heads_of_group; ++member) {
     h = kv_h * heads_of_group + member;
@@ -348,17 +355,19 @@ void main() {
           uint64_t(ds_matrices(blocks * (BLOCK / MAT_M), query_blocks)) * DS_BYTES +
                 uint64_t(uint(lane()) * 16u);
     }
-    fetch_a(min(begin, last_tile));
-    fetch_b(min(begin, last_tile));
-    fetch_stats(min(begin, last_tile));
+    int start = begin;
+    if (BLOCK_MASK) start = kept_query_tile(bias_base, first, last, begin, max(begin, end));
+    fetch_a(min(start, last_tile));
+    fetch_b(min(start, last_tile));
+    fetch_stats(min(start, last_tile));
     barrier();  // the fragment staging, or the last tile of the head before, have been read
-    const int begin_stage = STAGES == 1 ? 0 : begin & 1;
+    const int begin_stage = STAGES == 1 ? 0 : start & 1;
     put_a(begin_stage);
     put_b(begin_stage);
     put_stats(begin_stage);
     barrier();  // the first tile is written
     if (WHOLE_CELLS && ROLE_SPLIT == 1) kept = transposed_cell(dropout, bh, begin * TILE, row0);
-    if (!UNMASKED) pass(begin, full_begin, last_tile, true);
+    if (!UNMASKED) pass(start, full_begin, last_tile, true);
     pass(full_begin, full_end, last_tile, false);
     if (BOUNDED_LEFT) pass(full_end, end, last_tile, true);
   }

@@ -74,7 +74,8 @@ void begin_queries() {
   if (BIAS_DTYPE >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h +
-          int64_t(begin) * bias_q + int64_t(min(key0 + r, k_len - 1)) * p.bias_stride[3]);
+          int64_t(BLOCK_MASK ? 0 : begin) * bias_q +
+          int64_t(bias_column_of(min(key0 + r, k_len - 1))) * p.bias_stride[3]);
   }
   if (DROPOUT) dropout = dropout_begin();
 }
@@ -114,8 +115,8 @@ void score_gradients() {
       slope = 1.0 - t * t;
     }
     int seen = key0 + r - row - diagonal;
-    if (BIAS_DTYPE >= 0) x += load_bias(bias_base[r] + bias_bytes() *
-        uint64_t(int64_t(head) * bias_h + int64_t(row - begin) * bias_q), seen);
+    if (asks_elements(MASK_KEYS)) x += load_bias(bias_base[r] + bias_bytes() *
+        uint64_t(int64_t(head) * bias_h + int64_t(BLOCK_MASK ? bias_row_of(row) : row - begin) * bias_q), seen);
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
     float prob = visible ? exp(x - stat.x) : 0.0;
     float gp = dp[r];
@@ -211,6 +212,19 @@ void main() {
   q_row = q_base;
   g_row = g_base;
   [[dont_unroll]] for (int step = share * rows; step > 0; --step) {
+    if (BLOCK_MASK && (row == begin || row % max(MASK_ROWS, 1) == 0)) {
+      const int to = next_kept_query(mask_of(b, kv_h * share + head), first, min(first + W * R, k_len) - 1, row, end);
+      const int passed = min(to, end - 1) - row;
+      row += passed;
+      q_row += q_step * uint64_t(uint(passed));
+      g_row += g_step * uint64_t(uint(passed));
+      stats += uint64_t(uint(passed)) * 8;
+      step -= passed;
+      if (to >= end) {  // nothing more of this head
+        next_query();
+        continue;
+      }
+    }
     products();
     score_gradients();
     accumulate();

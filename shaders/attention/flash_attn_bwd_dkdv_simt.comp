@@ -26,8 +26,9 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
       const int key = w.key0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < key_count() && row < w.end;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
-      if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
-          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]), seen);
+      if (BIAS_DTYPE >= 0 && inside && !(BLOCK_MASK && whole)) x += load_bias(w.bias + bias_bytes() *
+          uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
+          int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
       if (DROPOUT) {
@@ -71,6 +72,7 @@ void main() {
   ResultTile dk, dv;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
 
+  const int keys_last = min(first + BM, k_len) - 1;
   Rows q = head_rows(p.query, p.query_stride, b, kv_h * share, end, p.head_dim);
   fetch_scores(k, first, q, begin, 0);
   [[dont_unroll]] for (int head = 0; head < share; ++head) {
@@ -80,7 +82,14 @@ void main() {
     w.bh = b * p.heads + h;
     if (BIAS_DTYPE >= 0) w.bias = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] +
         int64_t(h) * p.bias_stride[1]);
-    [[dont_unroll]] for (int query0 = begin; query0 < end; query0 += BN) {
+    int query_begin = begin, following;
+    if (BLOCK_MASK) {
+      query_begin = tile_from(next_kept_query(w.bias, first, keys_last, begin, end), begin, end);
+      fetch_scores(k, first, q, query_begin, 0);  // which the head before did not know
+    }
+    [[dont_unroll]] for (int query0 = query_begin; query0 < end; query0 = following) {
+      following = query0 + BN;
+      if (BLOCK_MASK) following = tile_from(next_kept_query(w.bias, first, keys_last, following, end), begin, end);
       w.query0 = query0;
       if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
       [[unroll]] for (int j = 0; j < C; ++j) {
@@ -97,13 +106,14 @@ void main() {
       bool whole = query0 + BN <= end && seen_whole(query0, query0 + BN - 1, first, first + BM - 1);
       if (whole) score_gradients(s, dp, w, true);
       else score_gradients(s, dp, w, false);
-      bool last = query0 + BN >= end;
+      bool last = following >= end;
       accumulate(dv, dp, g, query0, column, STRIPS, none, 0, q, query0);
       Rows then_q = q;
       if (last) then_q = next_q;
-      accumulate(dk, s, q, query0, column, SCORES, k, first, then_q, last ? begin : query0 + BN);
+      accumulate(dk, s, q, query0, column, SCORES, k, first, then_q, last ? begin : following);
       q = then_q;
     }
+    if (BLOCK_MASK) q = next_q;  // also of a head without tiles
   }
 
   RowFactor factor;

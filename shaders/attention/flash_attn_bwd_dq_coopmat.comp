@@ -36,6 +36,7 @@ float lse[ROW_BLOCKS * LANE_ROWS], delta[ROW_BLOCKS * LANE_ROWS];
 // Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
 int b, h, bh, row0, role, staging;
 int begin, end, last_tile;  // tiles of keys
+int block_first, block_last;  // rows of this workgroup
 uint64_t bias_base;
 Dropout dropout;
 uint kept;  // of this unit, drawn before the last products of the previous unit
@@ -224,7 +225,10 @@ void accumulate_own(int stage, int block, int i, int key0) {
 void sum_delta(int from, int to) {
   float sum[ROW_BLOCKS * LANE_ROWS];
   [[unroll]] for (int i = 0; i < ROW_BLOCKS * LANE_ROWS; ++i) sum[i] = 0.0;
-  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+  int next;
+  [[dont_unroll]] for (int tile = from; tile < to; tile = next) {
+    next = tile + 1;
+    if (BLOCK_MASK) next = kept_tile(bias_base, block_first, block_last, next, to);
     fetch_a(tile);
     fetch_b(tile);
     put_a(0);
@@ -263,8 +267,11 @@ void sum_delta(int from, int to) {
 }
 
 void pass(int from, int to, int last, bool masked) {
-  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
-    const int following = min(tile + 1, last), stage = STAGES == 1 ? 0 : tile & 1;
+  int next;
+  [[dont_unroll]] for (int tile = from; tile < to; tile = next) {
+    next = tile + 1;
+    if (BLOCK_MASK) next = kept_tile(bias_base, block_first, block_last, next, to);
+    const int following = min(next, last), stage = STAGES == 1 ? 0 : tile & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);

@@ -66,7 +66,7 @@ void begin_keys() {
     int row = min(row0 + r, q_len - 1);
     if (BIAS_DTYPE >= 0)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
-          int64_t(row) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
+          int64_t(bias_row_of(row)) * p.bias_stride[2] + int64_t(bias_column_of(begin)) * p.bias_stride[3]);
     if (GRAD_BIAS) grad_bias_row[r] = p.grad_bias + uint64_t((int64_t(bh) * q_len + row) * k_len + begin) * 4;
   }
   if (DROPOUT) dropout = dropout_begin();
@@ -115,9 +115,10 @@ void score_gradients() {
       slope = 1.0 - t * t;
     }
     int seen = key - (row0 + r) - diagonal;
-    if (BIAS_DTYPE >= 0) {
-      x += load_bias(bias_row[r], seen);
-      bias_row[r] += bias_step;
+    if (asks_elements(MASK_ROWS)) {
+      const int past = BLOCK_MASK ? bias_column_of(key) - bias_column_of(begin) : 0;
+      x += load_bias(bias_row[r] + uint64_t(uint(past)) * bias_step, seen);
+      if (!BLOCK_MASK) bias_row[r] += bias_step;
     }
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
     float prob = visible ? exp(x - lse[r]) : 0.0;
@@ -154,7 +155,7 @@ void next_key() {
   if (DTYPE != AULE_DT_F32) {
     [[unroll]] for (int r = 0; r < R; ++r) {
       delta[r] = turn ? sum[r] : delta[r];
-      if (BIAS_DTYPE >= 0) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
+      if (BIAS_DTYPE >= 0 && !BLOCK_MASK) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
       if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
     }
   }
@@ -208,6 +209,19 @@ void main() {
   // Steps below 0 pass the keys once more, for delta alone. A second loop would double the code.
   [[dont_unroll]] for (step = again ? begin - end : 0; step < end - begin; ++step) {
     key = step < 0 ? end + step : begin + step;
+    if (BLOCK_MASK && (key == begin || key % max(MASK_KEYS, 1) == 0)) {
+      const int to = next_kept_key(mask_of(b, h), first, min(first + W * R, q_len) - 1, key, end);
+      if (to >= end) {  // nothing more in this pass
+        if (step >= 0) break;
+        step = -1;
+        next_key();
+        continue;
+      }
+      k_row += k_step * uint64_t(uint(to - key));
+      v_row += v_step * uint64_t(uint(to - key));
+      step += to - key;
+      key = to;
+    }
     products();
     score_gradients();
     accumulate();

@@ -23,8 +23,9 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
       const int row = w.row0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < w.end && row < q_len;
       float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
-      if (BIAS_DTYPE >= 0 && inside) x += load_bias(w.bias + bias_bytes() *
-          uint64_t(int64_t(row) * p.bias_stride[2] + int64_t(key) * p.bias_stride[3]), seen);
+      if (BIAS_DTYPE >= 0 && inside && !(BLOCK_MASK && whole)) x += load_bias(w.bias + bias_bytes() *
+          uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
+          int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
       float gp = dp.v[i * C + j];
@@ -81,10 +82,15 @@ void main() {
   }
 
   bool again = sums_delta(end - begin, BM);
+  const int rows_end = min(first + BM, q_len) - 1, origin = begin;
+  if (BLOCK_MASK) begin = tile_from(next_kept_key(w.bias, first, rows_end, begin, end), origin, end);
   fetch_scores(q, first, k, begin, 0);
   [[dont_unroll]] for (int pass = again ? 0 : 1; pass < 2; ++pass) {  // 0: delta; 1: dQ
     w.pass = pass;
-    [[dont_unroll]] for (int key0 = begin; key0 < end; key0 += BN) {
+    int following;
+    [[dont_unroll]] for (int key0 = begin; key0 < end; key0 = following) {
+      following = key0 + BN;
+      if (BLOCK_MASK) following = tile_from(next_kept_key(w.bias, first, rows_end, following, end), origin, end);
       w.key0 = key0;
       ScoreTile s, dp;
       scores(s, q, first, k, key0, g, v);
@@ -94,8 +100,8 @@ void main() {
       bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);
       if (whole) score_gradients(s, dp, w, true, sum);
       else score_gradients(s, dp, w, false, sum);
-      if (pass == 1) accumulate(dq, s, k, key0, column, SCORES, q, first, k, key0 + BN);
-      else fetch_scores(q, first, k, key0 + BN < end ? key0 + BN : begin, 0);
+      if (pass == 1) accumulate(dq, s, k, key0, column, SCORES, q, first, k, following);
+      else fetch_scores(q, first, k, following < end ? following : begin, 0);
     }
     if (pass == 0) {
       over_rows(sum, true);

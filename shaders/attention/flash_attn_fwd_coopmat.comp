@@ -26,6 +26,7 @@
 // Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
 int b, h, bh, row0, staging;
 int begin, end, last_tile, begin_tile, visits;  // tiles of keys
+int block_first, block_last;                    // rows of this workgroup
 uint64_t bias_base;
 float score_scale;
 Dropout dropout;
@@ -65,9 +66,14 @@ void hide(int key0) {
 // Visits [from, to) of the tiles [begin, end): the first tile, then the others from the last on.
 #define TILE_OF(visit) ((visit) == 0 ? begin : end - (visit))
 void pass(int from, int to, bool careful) {
-  [[dont_unroll]] for (int visit = from; visit < to; ++visit) {
-    const int tile = TILE_OF(visit), following = TILE_OF(min(visit + 1, visits - 1)), stage = STAGES == 1 ? 0 :
-        visit & 1;
+  int next;
+  [[dont_unroll]] for (int visit = from; visit < to; visit = next) {
+    next = visit + 1;
+    if (BLOCK_MASK) {
+      [[dont_unroll]] while (next < to && kept_tile(bias_base, block_first, block_last, TILE_OF(next),
+          TILE_OF(next) + 1) != TILE_OF(next)) ++next;
+    }
+    const int tile = TILE_OF(visit), following = TILE_OF(min(next, visits - 1)), stage = STAGES == 1 ? 0 : visit & 1;
     if (STAGES == 1) {
       put_a(0);
       put_b(0);
@@ -151,7 +157,7 @@ void main() {
       put_b(0);
       barrier();  // the first tile is written
     }
-    if (attempt == 1) careful = visits;
+    if (BLOCK_MASK || attempt == 1) careful = visits;
     careful = min(careful, visits);  // before the loop it takes 5 % of causal D 64
     pass(0, careful, true);
     pass(careful, seen_whole, false);

@@ -33,6 +33,7 @@ float x[PER];
 // Uniform in this workgroup.
 int b, h, bh, row0;
 int begin, end, last_tile;  // tiles of keys
+int block_first, block_last;  // rows of this workgroup
 uint64_t bias_base;
 float score_scale;
 Dropout dropout;
@@ -111,12 +112,15 @@ void visit(int tile, bool masked) {
 }
 
 void pass(int from, int to, int last, bool masked) {
-  [[dont_unroll]] for (int tile = from; tile < to; ++tile) {
+  int next;
+  [[dont_unroll]] for (int tile = from; tile < to; tile = next) {
+    next = tile + 1;
+    if (BLOCK_MASK) next = kept_tile(bias_base, block_first, block_last, next, to);
     put_a(0);
     put_b(0);
     barrier();  // the tile is written
-    fetch_a(min(tile + 1, last));
-    fetch_b(min(tile + 1, last));
+    fetch_a(min(next, last));
+    fetch_b(min(next, last));
     visit(tile, masked);
     barrier();  // the tile has been read
   }

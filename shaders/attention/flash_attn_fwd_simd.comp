@@ -50,7 +50,8 @@ void begin_keys() {
   if (BIAS_DTYPE >= 0) {
     [[unroll]] for (int r = 0; r < R; ++r)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
-          int64_t(min(row0 + r, q_len - 1)) * p.bias_stride[2] + int64_t(begin) * p.bias_stride[3]);
+          int64_t(bias_row_of(min(row0 + r, q_len - 1))) * p.bias_stride[2] +
+          int64_t(bias_column_of(begin)) * p.bias_stride[3]);
   }
   if (DROPOUT) dropout = dropout_begin();
 }
@@ -76,9 +77,10 @@ void online_softmax() {
     float x = s[r];
     if (SOFTCAP) x = softcap * capped_tanh(x / softcap);
     int seen = key - (row0 + r) - diagonal;  // position of the key in this row's band
-    if (BIAS_DTYPE >= 0) {
-      x += load_bias(bias_row[r], seen);
-      bias_row[r] += bias_step;
+    if (asks_elements(MASK_ROWS)) {
+      const int past = BLOCK_MASK ? bias_column_of(key) - bias_column_of(begin) : 0;
+      x += load_bias(bias_row[r] + uint64_t(uint(past)) * bias_step, seen);
+      if (!BLOCK_MASK) bias_row[r] += bias_step;
     }
     x = seen >= -left && seen <= right ? x : NEG_INF;
     float top = max(m[r], x);
@@ -143,6 +145,13 @@ void main() {
   load_queries();
   begin_keys();
   [[dont_unroll]] for (key = begin; key < end; ++key) {
+    if (BLOCK_MASK && (key == begin || key % max(MASK_KEYS, 1) == 0)) {
+      const int to = next_kept_key(mask_of(b, h), first, min(first + W * R, q_len) - 1, key, end);
+      if (to >= end) break;
+      k_row += k_step * uint64_t(uint(to - key));
+      v_row += v_step * uint64_t(uint(to - key));
+      key = to;
+    }
     if (PAGED) {
       k_row = key_rows(p.key, p.key_stride, b, kv_h) + key_offset(p.key_stride[0], int64_t(k_step), key);
       v_row = key_rows(p.value, p.value_stride, b, kv_h) + key_offset(p.value_stride[0], int64_t(v_step), key);

@@ -48,7 +48,7 @@ void hide() {
       int row = row0 + i, seen = key - row - diagonal;
       float x = s.v[i * C + j];
       if (BIAS_DTYPE >= 0 && key < end && row < q_len) x += load_bias(bias +
-          bias_bytes() * uint64_t(int64_t(row) * bias_q + int64_t(key) * bias_k), seen);
+          bias_bytes() * uint64_t(int64_t(bias_row_of(row)) * bias_q + int64_t(bias_column_of(key)) * bias_k), seen);
       s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
     }
   }
@@ -127,8 +127,13 @@ void main() {
     l.v[i] = 0.0;
   }
 
+  const int rows_end = min(first + BM, q_len) - 1, origin = begin;
+  if (BLOCK_MASK) begin = tile_from(next_kept_key(bias, first, rows_end, begin, end), origin, end);
   fetch_scores(q, first, k, begin, 0);
-  [[dont_unroll]] for (key0 = begin; key0 < end; key0 += BN) {
+  int following;
+  [[dont_unroll]] for (key0 = begin; key0 < end; key0 = following) {
+    following = key0 + BN;
+    if (BLOCK_MASK) following = tile_from(next_kept_key(bias, first, rows_end, following, end), origin, end);
     if (DROPOUT) draw_kept(dropout, bh, first, key0, false);
     scores(s, q, first, k, key0, none, none);
     fetch_strip(v, key0, column);
@@ -142,7 +147,7 @@ void main() {
     }
     online_softmax();
     drop();
-    accumulate(o, s, v, key0, column, SCORES, q, first, k, key0 + BN);
+    accumulate(o, s, v, key0, column, SCORES, q, first, k, following);
   }
   store_rows();
 }

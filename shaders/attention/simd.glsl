@@ -21,6 +21,13 @@ layout(constant_id = FAMILY_CONSTANTS + 5) const bool GRAD_BIAS = false;
 const bool WHOLE_ROWS = VEC2 && !PADDED;  // loads of two without bounds: 15 % faster
 
 const int W = LOCAL;  // lanes: the subgroup size
+#ifndef ATTENTION_GENERATED
+// Blocks of a mask that hold the workgroup's rows whole are skipped whole: their elements need not be asked.
+bool asks_elements(int mask_side) { return BIAS_DTYPE >= 0 && !(BLOCK_MASK && mask_side % (W * R) == 0); }
+uint64_t mask_of(int b, int h) {
+  return p.bias + uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
+}
+#endif
 const int COLS_AT_ONCE = 2 * W;
 
 vec2 load_two(uint64_t address, bool second) {

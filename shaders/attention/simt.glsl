@@ -259,9 +259,13 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
 }
 
 #ifndef ATTENTION_GENERATED
+// Where the tile of a row or key begins, of tiles from `origin` on; `end` where there is no such row.
+int tile_from(int at, int origin, int end) { return at < end ? origin + (at - origin) / BN * BN : end; }
 // Whether each of these queries sees each of these keys, so that the tile needs no mask. All of them must exist.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
-  return BIAS_DTYPE < 0 && last_key - first_query - mask_diagonal() <= p.right &&
+  const bool one_block = BLOCK_MASK && bias_row_of(first_query) == bias_row_of(last_query) &&
+      bias_column_of(first_key) == bias_column_of(last_key);
+  return (BIAS_DTYPE < 0 || one_block) && last_key - first_query - mask_diagonal() <= p.right &&
       first_key - last_query - mask_diagonal() >= -p.left;
 }
 #endif

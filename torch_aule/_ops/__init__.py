@@ -4,6 +4,7 @@ from torch_aule._ops import (  # noqa: F401
     attention,
     attention_fake,
     attention_vmap,
+    block_sparse,
     convolution,
     flops,
     linear,

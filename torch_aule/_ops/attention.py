@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-def _like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
+def like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
     """The layout of the kernel's output; the twin of ``output_like_query`` in csrc/ops/attention/forward.cpp."""
     if query.size(-1) == v_dim:
         return torch.empty_like(query)
@@ -35,7 +35,7 @@ def _fwd_fake(*args, **kwargs):
     batch = query.size(0) if query.dim() == 4 else 1
     lse = query.new_empty((batch, query.size(-3), query.size(-2)), dtype=torch.float32)
     seed, offset = (torch.empty((), dtype=torch.int64, device="cpu") for _ in range(2))
-    return _like_query(query, value.size(-1)), lse, seed, offset
+    return like_query(query, value.size(-1)), lse, seed, offset
 
 
 @torch.library.register_fake("aule::flash_attn_fwd.out")

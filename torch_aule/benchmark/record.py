@@ -26,7 +26,8 @@ class Result:
     calls: int | None = None  # in one sample; the times are for one call
     rate: float | None = None  # at the median
     rate_unit: str | None = None  # TFLOPS, GFLOPS, GB/s
-    # peak_mib, needed_mib; forward, gradients; bytes of a training loop; device_ms, commands, kernels; difference from ours
+    # peak_mib, needed_mib; forward, gradients; bytes of a training loop; device_ms, commands, kernels; difference
+    # (CUDA's: from ours)
     values: dict = field(default_factory=dict)
 
     @property

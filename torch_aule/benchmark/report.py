@@ -136,7 +136,7 @@ def heavy_lines(records: list[Record]) -> list[str]:
 
 
 def kernel_lines(records: list[Record]) -> list[str]:
-    """Of models and factorizations: how far the outputs are apart, and the dearest kernels with their share of the device's time."""
+    """Of models and factorizations: how far outputs are apart, and the dearest kernels with their share of the time."""
     out = []
     for record in records:
         ours = record.results.get("aule")
@@ -144,7 +144,8 @@ def kernel_lines(records: list[Record]) -> list[str]:
             continue
         busy = ours.values["device_ms"]
         words = [f"{name} {ms / busy:.0%} ({count})" for name, ms, count in ours.values["kernels"]] if busy else []
-        line = f"- {record.case} {record.shapes}: {busy:.3g} of {time(ours)} {ours.unit} on the device; {', '.join(words)}"
+        where = f"{busy:.3g} of {time(ours)} {ours.unit} on the device"
+        line = f"- {record.case} {record.shapes}: {where}; {', '.join(words)}"
         apart = [f"outputs {result.values['difference']:.1g} from {BASELINES[name]}'s"
                  for name, result in record.results.items() if "difference" in result.values]  # fmt: skip
         out.append("; ".join([line, *apart]))

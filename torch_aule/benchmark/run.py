@@ -99,7 +99,8 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
                 record.errors[name] = timing.first_line(error)
                 del runners[name]
     record.results = {name: runner.result() for name, runner in runners.items()}
-    outputs = {name: result.values.pop("output") for name, result in record.results.items() if "output" in result.values}
+    results = record.results.items()
+    outputs = {name: result.values.pop("output") for name, result in results if "output" in result.values}
     for name, theirs in outputs.items():
         if name != "aule" and "aule" in outputs:
             record.results[name].values["difference"] = dearest.difference(outputs["aule"], theirs)

@@ -116,7 +116,7 @@ void launch_dq_from_ds(const Backward& b, const DsWorkspacePlan& workspace, cons
 // False: not served, or no memory for it.
 bool launch_with_ds_workspace(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
   const auto& problem = b.call.problem;
-  if (b.grad_bias.defined()) return false;
+  if (b.grad_bias.defined() || problem.block_mask) return false;
   const auto plan =
       plan_ds_workspace(profile_of(b.call.query), ds_workspace_problem(b.call, dq_plan, dkdv_plan), overrides());
   if (!plan) return false;
@@ -186,15 +186,10 @@ void launch_backward_block(const AttentionBackward& backward) {
   }
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
-    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
-    const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
-    int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
-    const OptionalTensor& grad_logsumexp, const OptionalTensor& alibi_slopes) {
-  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
-                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
-  AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(AttentionCall& call,
+                                                                              const BackwardOperands& operands,
+                                                                              const OptionalTensor& attn_bias) {
+  const auto& [grad_out, query, key, value, out, logsumexp, grad_logsumexp] = operands;
   const auto& problem = call.problem;
   TORCH_CHECK(grad_out.sizes() == out.sizes() && grad_out.scalar_type() == query.scalar_type(), call.op,
               ": expected grad_out of shape ", out.sizes(), " and dtype ", query.scalar_type(), ", but got ",
@@ -203,8 +198,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
   TORCH_CHECK(logsumexp.sizes() == at::IntArrayRef(stat_sizes), call.op, ": expected logsumexp of shape ",
               at::IntArrayRef(stat_sizes), ", but got ", logsumexp.sizes());
   check_same_device(call.op, {&query, &grad_out, &out, &logsumexp});
-  if (dropout_p > 0) call.philox = philox_state(philox_seed, philox_offset);
-  const bool wants_bias = bias_requires_grad && call.bias.defined() && !call.alibi;
+  const bool wants_bias = attn_bias.has_value() && attn_bias->defined();
   const auto no_bias = [&] { return at::empty({0}, query.options()); };
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0)
     return {at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
@@ -232,6 +226,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
     grad_bias = no_bias();
   }
   return {grad_query.take(), grad_key.take(), grad_value.take(), grad_bias};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_bwd(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
+    const OptionalTensor& attn_bias, double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left,
+    int64_t window_right, double softcap, bool causal_bottom_right, bool bias_requires_grad,
+    const OptionalTensor& grad_logsumexp, const OptionalTensor& alibi_slopes) {
+  const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
+                             causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
+  AttentionCall call = attention_call("flash_attn_bwd", query, key, value, attn_bias, flags);
+  if (dropout_p > 0) call.philox = philox_state(philox_seed, philox_offset);
+  return attention_backward(call, {grad_out, query, key, value, out, logsumexp, grad_logsumexp},
+                            bias_requires_grad ? attn_bias : std::nullopt);
 }
 
 }  // namespace aule::ops

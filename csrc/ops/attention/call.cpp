@@ -86,6 +86,25 @@ at::Tensor slopes_as_bias(const char* op, const at::Tensor& slopes, const at::Te
   return slopes.unsqueeze(-1).unsqueeze(-1).expand({problem.batch, problem.heads, problem.q_len, problem.k_len});
 }
 
+at::Tensor expanded_blocks(const char* op, const AttentionFlags& flags, const at::Tensor& query,
+                           const AttentionProblem& problem) {
+  const at::Tensor& mask = flags.block_mask;
+  TORCH_CHECK(mask.device() == query.device(), op, ": expected block_mask on ", query.device(),
+              " like query, but it is on ", mask.device());
+  TORCH_CHECK(mask.scalar_type() == at::kBool, op, ": expected block_mask of dtype bool, but got ", mask.scalar_type());
+  TORCH_CHECK(flags.block_q >= 1 && flags.block_k >= 1 && flags.block_q <= kMaxLength && flags.block_k <= kMaxLength,
+              op, ": expected block_q and block_k of at least 1, but got ", flags.block_q, " and ", flags.block_k);
+  const auto blocks = [](int64_t rows, int64_t block) { return (rows + block - 1) / block; };
+  const std::array<int64_t, 4> full{problem.batch, problem.heads, blocks(problem.q_len, flags.block_q),
+                                    blocks(problem.k_len, flags.block_k)};
+  bool fits = mask.dim() >= 2 && mask.dim() <= 4 && mask.size(-2) == full[2] && mask.size(-1) == full[3];
+  for (int64_t i = 3; fits && i <= mask.dim(); ++i) fits = mask.size(-i) == 1 || mask.size(-i) == full[4 - i];
+  TORCH_CHECK(fits, op, ": expected block_mask of shape [.., ", full[2], ", ", full[3], "], a value for each ",
+              flags.block_q, " queries and ", flags.block_k, " keys, that broadcasts to ", at::IntArrayRef(full),
+              ", but got ", mask.sizes());
+  return mask.expand(full);
+}
+
 }  // namespace
 
 bool dense_rows(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1; }
@@ -136,6 +155,12 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   call.left = static_cast<int>(bound(flags.window_left));
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
   problem.masked = call.right < kUnbounded || call.left < kUnbounded;
+  if (flags.block_mask.defined()) {
+    call.bias = expanded_blocks(op, flags, call.query, problem);
+    call.block_q = static_cast<int>(flags.block_q);
+    call.block_k = static_cast<int>(flags.block_k);
+    problem.block_mask = true;
+  }
   if (!flags.alibi_slopes.defined()) return;
   TORCH_CHECK(!call.bias.defined(), op, ": expected attn_bias to be None beside alibi_slopes");
   call.bias = slopes_as_bias(op, flags.alibi_slopes, call.query, problem);
@@ -253,9 +278,13 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   spec.aligned = aligned;
   spec.padded = padded;
   spec.bounded_left = call.left < kUnbounded;
-  spec.unmodified_scores = problem.unmodified_scores;
+  // Blocks that hold a workgroup's rows and a tile whole are visited or skipped whole: no element asks its mask.
+  const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
+  const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
+                            call.softcap == 0 && call.scale > 0;
+  spec.unmodified_scores = problem.unmodified_scores || whole_blocks;
   spec.grad_bias = operands.grad_bias;
-  spec.unmasked = !problem.masked && (dkdv || whole);
+  spec.unmasked = !problem.masked && !problem.block_mask && (dkdv || whole);
   spec.whole_tiles = whole;
   spec.from_global =
       plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged && own % plan.block == 0;

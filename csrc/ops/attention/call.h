@@ -21,7 +21,9 @@ struct AttentionFlags {
   std::optional<double> scale;
   bool is_causal = false, causal_bottom_right = false;
   int64_t window_left = -1, window_right = -1;
-  at::Tensor alibi_slopes;  // [H] or [B, H], or undefined
+  at::Tensor alibi_slopes;           // [H] or [B, H], or undefined
+  at::Tensor block_mask = {};        // bool, broadcasts to [B, H, blocks of queries, blocks of keys], or undefined
+  int64_t block_q = 0, block_k = 0;  // queries and keys of a block; the last one of each side may have less
 };
 
 // Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
@@ -42,7 +44,8 @@ struct AttentionCall {
   at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
   bool alibi = false;                  // the bias is float32 slopes: what scores lose for each position of distance
   float scale = 1, softcap = 0, dropout_scale = 1;
-  uint64_t dropout_steps = 0;  // of 2^-40
+  int block_q = 0, block_k = 0;  // of a block mask, which is then the bias [B, H, blocks, blocks]; 0: none
+  uint64_t dropout_steps = 0;    // of 2^-40
   int diagonal = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
   RaggedBatch ragged;
@@ -173,6 +176,8 @@ Spec attention_spec(const AttentionCall& call) {
   s.dtype = call.problem.dtype;
   if (call.bias.defined()) s.bias_dtype = dtype_of(call.bias, call.op);
   s.alibi = call.alibi;
+  s.mask_rows = call.block_q;
+  s.mask_keys = call.block_k;
   s.softcap = call.softcap > 0;
   s.dropout = call.dropout_steps > 0;
   s.dropout_state = call.dropout_steps > 0 && call.philox.state_address != 0;
@@ -192,6 +197,21 @@ uint64_t workgroups(const Plan& plan, int64_t heads, int64_t length) {
   else
     return blocks;
 }
+
+// The forward and the backward of a call that is checked, for a query as the caller has it. The first returns (out,
+// logsumexp, philox_seed, philox_offset).
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_forward(AttentionCall& call,
+                                                                             const at::Tensor& query);
+
+// As the caller has them, for attention_backward(). It returns (dq, dk, dv, dbias); dbias has no elements unless a bias
+// is given, which then gets one.
+struct BackwardOperands {
+  at::Tensor grad_out, query, key, value, out, logsumexp;
+  OptionalTensor grad_logsumexp;
+};
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(AttentionCall& call,
+                                                                              const BackwardOperands& operands,
+                                                                              const OptionalTensor& attn_bias);
 
 // The forward by split-KV. `out` is 4-D with dense rows.
 void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPlan& plan, const at::Tensor& out,

@@ -72,9 +72,9 @@ void launch_forward_block(const AttentionCall& call, const at::Tensor& out, cons
 namespace {
 
 // Fills `out` and `logsumexp`; the call's Philox state is drawn here.
-void forward_into(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, double dropout_p) {
+void forward_into(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
   const auto& problem = call.problem;
-  if (dropout_p > 0)
+  if (call.dropout_steps > 0)
     call.philox = runtime::philox_for(std::nullopt, call.query.device().index(),
                                       4 * static_cast<uint64_t>(attention_blocks(call).count));
   if (out.numel() == 0) return;
@@ -95,6 +95,14 @@ at::Tensor new_logsumexp(const AttentionProblem& problem, const at::Tensor& quer
 
 }  // namespace
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_forward(AttentionCall& call,
+                                                                             const at::Tensor& query) {
+  at::Tensor out = output_like_query(query, call.problem.v_dim), logsumexp = new_logsumexp(call.problem, query);
+  forward_into(call, out, logsumexp);
+  const auto [seed, offset] = philox_tensors(call.philox);
+  return {out, logsumexp, seed, offset};
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& attn_bias,
     double dropout_p, bool is_causal, std::optional<double> scale, int64_t window_left, int64_t window_right,
@@ -102,10 +110,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attn_fwd(
   const AttentionFlags flags{dropout_p,           softcap,     scale,        is_causal,
                              causal_bottom_right, window_left, window_right, alibi_slopes.value_or(at::Tensor())};
   AttentionCall call = attention_call("flash_attn_fwd", query, key, value, attn_bias, flags);
-  at::Tensor out = output_like_query(query, call.problem.v_dim), logsumexp = new_logsumexp(call.problem, query);
-  forward_into(call, out, logsumexp, dropout_p);
-  const auto [seed, offset] = philox_tensors(call.philox);
-  return {out, logsumexp, seed, offset};
+  return attention_forward(call, query);
 }
 
 void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -126,7 +131,7 @@ void flash_attn_fwd_out(const at::Tensor& query, const at::Tensor& key, const at
   at::assert_no_internal_overlap(out);
   for (const at::Tensor* operand : {&query, &key, &value}) at::assert_no_overlap(out, *operand);
   if (attn_bias.has_value()) at::assert_no_overlap(out, *attn_bias);
-  forward_into(call, out, new_logsumexp(call.problem, query), dropout_p);
+  forward_into(call, out, new_logsumexp(call.problem, query));
 }
 
 }  // namespace aule::ops

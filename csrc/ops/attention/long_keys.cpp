@@ -1,5 +1,6 @@
 #include "ops/attention/long_keys.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/logaddexp.h>
@@ -50,6 +51,7 @@ uint64_t walk(const BlocksProblem& problem, AttentionPass pass, uint64_t length)
     const auto width = static_cast<uint64_t>(simt->shape.lanes * simt->shape.columns);
     iterations = (parts(length, width) + 1) * tile_walk(*simt, problem.attention, pass);
   }
+  if (problem.attention.block_mask) iterations *= 2;  // the mask is read on the way
   return problem.has_dropout ? iterations + iterations / 2 + 64 : iterations;
 }
 
@@ -81,6 +83,13 @@ std::optional<int64_t> rows_within(const Caps& caps, const BlocksProblem& proble
   return rows;
 }
 
+at::Tensor block_mask_of_elements(const AttentionCall& call, int64_t q0, int64_t queries, int64_t k0, int64_t keys) {
+  const auto ints = call.bias.options().dtype(at::kLong);
+  const at::Tensor rows = at::arange(q0, q0 + queries, ints).div_(call.block_q, "floor"),
+                   columns = at::arange(k0, k0 + keys, ints).div_(call.block_k, "floor");
+  return call.bias.index_select(2, rows).index_select(3, columns);
+}
+
 // A block of the call: `queries` rows from `q0` on, `keys` from `k0` on, operands as `wide` makes them.
 template <class Wide>
 AttentionCall block_of(const AttentionCall& call, int64_t q0, int64_t queries, int64_t k0, int64_t keys,
@@ -89,7 +98,13 @@ AttentionCall block_of(const AttentionCall& call, int64_t q0, int64_t queries, i
   part.query = wide(call.query.narrow(2, q0, queries));
   part.key = wide(call.key.narrow(2, k0, keys));
   part.value = wide(call.value.narrow(2, k0, keys));
-  if (call.bias.defined()) part.bias = call.bias.narrow(2, q0, queries).narrow(3, k0, keys);
+  if (call.problem.block_mask) {  // blocks are cut anywhere: a mask of elements
+    part.bias = block_mask_of_elements(call, q0, queries, k0, keys);
+    part.block_q = part.block_k = 0;
+    part.problem.block_mask = false;
+  } else if (call.bias.defined()) {
+    part.bias = call.bias.narrow(2, q0, queries).narrow(3, k0, keys);
+  }
   part.problem.q_len = queries;
   part.problem.k_len = keys;
   part.problem.dtype = dtype_of(part.query, call.op);

@@ -98,7 +98,7 @@ std::optional<AttentionPlan> plan_coopmat(const DeviceProfile& profile, const At
   plan.row_blocks = entry.row_blocks;
   plan.tile = entry.tile;
   plan.blocks_in_flight = std::min(entry.blocks_in_flight * 16, entry.tile) / layout.n;  // entries count 16 columns
-  plan.stages = entry.stages;
+  plan.stages = problem.block_mask ? 1 : entry.stages;  // the tile after the next is not known early
   if (plan.role_split == 2 && lane_elements(layout) % 4 != 0) return {};
   if (entry.subgroups % plan.role_split != 0 || entry.tile % layout.n != 0 ||
       entry.tile / layout.n % plan.blocks_in_flight != 0)
@@ -233,7 +233,7 @@ std::optional<AttentionPlan> plan_attention(const DeviceProfile& profile, const 
   AttentionProblem problem = asked;
   if (problem.num_splits == 1) problem.q_len = problem.k_len = 1 << 16;  // one plan, whatever the other sequences are
   const V variant = overrides.attention_variant;
-  const bool software = profile.is_software(), splits = asked.num_splits != 1;
+  const bool software = profile.is_software(), splits = asked.num_splits != 1 && !asked.block_mask;
   const bool usual = variant == V::any && !software;
   const bool many_keys = usual && problem.k_len >= 256;
   std::optional<AttentionPlan> plan;

@@ -26,6 +26,7 @@ struct AttentionProblem {
   DType dtype = DType::f32;
   bool masked = false;            // causal or windowed
   bool ragged = false;            // sequences of their own lengths; q_len and k_len are the longest
+  bool block_mask = false;        // tiles of blocks that are not kept are skipped
   bool unmodified_scores = true;  // scores are scale * q k with scale > 0: no bias, no soft cap
   bool fits_i32 = false;          // strides have 32 bits
   bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time

@@ -52,8 +52,8 @@ PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t n, at::ScalarType type
     plan.columns = columns;
     plan.staged = true;
     plan.spread = !caps.is_software();
-    plan.local = plan.spread ? workgroup_for_elements(caps, m * std::min(m, columns))
-                             : std::min(plan.local, kStagedLocal);
+    plan.local =
+        plan.spread ? workgroup_for_elements(caps, m * std::min(m, columns)) : std::min(plan.local, kStagedLocal);
     break;
   }
   if (!plan.staged && has_registers) {
