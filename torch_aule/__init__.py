@@ -67,16 +67,23 @@ _LAZY = {
     "paged_attention": "torch_aule.kv_cache",
     "print_backend_info": "torch_aule.info",
     "rotary_embedding": "torch_aule.rotary",
+    "DiagonalMatMul": "torch_aule.reference_kernels",
+    "FusedLinearRowSum": "torch_aule.reference_kernels",
+    "MixtureOfExperts": "torch_aule.moe",
+    "moe_topk_route": "torch_aule.moe",
 }
 
-_MODULES = ("functional",)
+_MODULES = ("experimental", "functional", "testing")
 
 __all__ = [
     "Aule",
     "AuleError",
     "DeviceLostError",
+    "DiagonalMatMul",
+    "FusedLinearRowSum",
     "GpuTensor",
     "InvalidShapeError",
+    "MixtureOfExperts",
     "NoComputeQueueError",
     "OutOfMemoryError",
     "Shader",
@@ -94,6 +101,7 @@ __all__ = [
     "jit",
     "linear_bias_act",
     "load_spirv",
+    "moe_topk_route",
     "paged_attention",
     "patch_model",
     "print_backend_info",

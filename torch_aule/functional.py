@@ -1,4 +1,4 @@
-"""Attention with positions inside, in functional form, and the tables that it takes."""
+"""Kernels in functional form: attention with positions inside, the tables that it takes, reference kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch_aule.positions import (
     precompute_rope_frequencies,
     yarn_rope_frequencies,
 )
+from torch_aule.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
 from torch_aule.rotary import rotary_embedding
 
 __all__ = [
@@ -21,11 +22,16 @@ __all__ = [
     "apply_pope",
     "apply_rope_separate",
     "block_sparse_attention",
+    "diagonal_matmul",
     "flash_attention_rope",
+    "fused_linear_rowsum",
+    "layer_norm",
     "linear_rope_frequencies",
     "ntk_rope_frequencies",
     "precompute_pope_frequencies",
     "precompute_rope_frequencies",
+    "rope",
+    "softmax",
     "varlen_attention",
     "yarn_rope_frequencies",
 ]
@@ -298,3 +304,7 @@ def block_sparse_attention(
     if q.dim() == 3:
         lse = lse.squeeze(0)
     return (out, lse) if return_lse else out
+
+
+#: The name of :func:`apply_rope_separate` in collections of reference kernels.
+rope = apply_rope_separate

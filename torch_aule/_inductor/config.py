@@ -14,6 +14,8 @@ epilogues: bool = True
 float32_products: bool = True
 # softmax(where(mask, q @ k.mT, -inf)) @ v is one call of scaled_dot_product_attention.
 masked_attention: bool = True
+# torch.diag(a) @ b and linear(...).sum(-1) are one call of aule::diagonal_matmul and aule::fused_linear_rowsum.
+reference_kernels: bool = True
 # The numbers of torch_aule._inductor.flex.shape.Tiles in their order, "128,8,8,8,8,1,2,2,8,64", for the kernels of
 # FlexAttention; empty: chosen by the device.
 flex_tiles_forward: str = ""

@@ -47,8 +47,8 @@ def install() -> None:
     from torch_aule._inductor.flex.doors import install_flex_lowerings
     from torch_aule._inductor.graphs import install_graphs
     from torch_aule._inductor.lowerings import install_lowerings
-    from torch_aule._inductor.masked_attention import install_masked_attention
     from torch_aule._inductor.passes import AulePass
+    from torch_aule._inductor.pre_grad import install_pre_grad_passes
     from torch_aule._inductor.scheduling import GlslScheduling
     from torch_aule._inductor.wrapper import AuleDeviceOpOverrides, AuleWrapper
 
@@ -66,7 +66,7 @@ def install() -> None:
     install_lowerings()
     install_graphs()
     install_flex_lowerings()
-    if not install_masked_attention():
+    if not install_pre_grad_passes():
         _missing("function compile_fx._recursive_pre_grad_passes")
 
 

@@ -7,18 +7,17 @@ nothing has a result of zeros, as there, where the hand-written form has NaN.
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 
 import torch
 import torch.nn.functional as F
 from torch._dynamo.utils import counters
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 from torch_aule._inductor import config
 
-__all__ = ["fuse_masked_attention", "install_masked_attention"]
+__all__ = ["fuse_masked_attention"]
 
 _MATMUL = (torch.matmul, operator.matmul, torch.bmm)
 _SOFTMAX = (F.softmax, torch.softmax)
@@ -230,21 +229,3 @@ def fuse_masked_attention(graph: Graph) -> int:
             count += 1
     counters["inductor"]["aule_masked_attention"] += count
     return count
-
-
-def install_masked_attention() -> bool:
-    """Run the pass before Inductor's own on the graph before autograd; False where this PyTorch has no such place."""
-    from torch._inductor import compile_fx
-
-    original = getattr(compile_fx, "_recursive_pre_grad_passes", None)
-    if original is None:
-        return False
-
-    @functools.wraps(original)
-    def passes(gm: GraphModule, *args, **kwargs):
-        if fuse_masked_attention(gm.graph):
-            gm.recompile()
-        return original(gm, *args, **kwargs)
-
-    compile_fx._recursive_pre_grad_passes = passes
-    return True

@@ -9,5 +9,7 @@ from torch_aule._ops import (  # noqa: F401
     flops,
     linear,
     loss,
+    moe,
+    reference,
     rotary,
 )
