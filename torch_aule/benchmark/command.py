@@ -15,7 +15,7 @@ from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
 
 # Groups with sizes of their own for GPUs.
-LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "startup",
+LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "reference", "startup",
          "chains")
 
 

@@ -15,6 +15,7 @@ from torch_aule.benchmark.cases.memory import memory
 from torch_aule.benchmark.cases.models import models
 from torch_aule.benchmark.cases.norms import copy_reference, norms
 from torch_aule.benchmark.cases.pointwise import pointwise
+from torch_aule.benchmark.cases.reference import reference
 from torch_aule.benchmark.cases.startup import startup
 
 __all__ = ["GROUPS", "copy_reference"]
@@ -29,6 +30,7 @@ GROUPS = {
     "fft": fft,
     "linalg": linalg,
     "models": models,
+    "reference": reference,
     "startup": startup,
     "chains": chains,
     "pointwise": pointwise,

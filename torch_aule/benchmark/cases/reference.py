@@ -1,0 +1,108 @@
+"""Reference kernels beside a copy, and attention with positions and block masks beside plain attention."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_aule.benchmark.case import Case, Sizes, copies, randn, short
+from torch_aule.benchmark.targets import MEMORY_BOUND, Target
+
+BLOCK = 128  # queries and keys of a block
+
+
+def _rows(sizes: Sizes) -> tuple[int, int]:
+    return (512, 256) if sizes.software else sizes.rows
+
+
+def _diagonal(sizes: Sizes, dtype: torch.dtype, backward: bool) -> Case:
+    rows, width = _rows(sizes)
+
+    def make(device):
+        from torch_aule import functional
+
+        a, b = randn(rows, device=device, dtype=dtype), randn(rows, width, device=device, dtype=dtype)
+        if not backward:
+            return lambda: functional.diagonal_matmul(a, b)
+        wanted = (a.requires_grad_(), b.requires_grad_())
+        out = functional.diagonal_matmul(a, b)
+        grad = torch.randn_like(out)
+        return lambda: torch.autograd.grad(out, wanted, grad, retain_graph=True)
+
+    name = "diagonal_matmul" + ("_backward" if backward else "")
+    moved = float((3 if backward else 2) * rows * width * dtype.itemsize)
+    return Case("reference", name, f"{rows}x{width}", short(dtype), make, bytes=moved, target=MEMORY_BOUND,
+                aule_only=True)  # fmt: skip
+
+
+def _row_sum(sizes: Sizes, dtype: torch.dtype) -> Case:
+    rows, width = _rows(sizes)
+    outputs = width // 2
+    count = copies(sizes, rows * width * dtype.itemsize)
+
+    def make(device):
+        from torch_aule import functional
+
+        xs = [randn(rows, width, device=device, dtype=dtype) for _ in range(count)]
+        weight, bias = randn(outputs, width, device=device, dtype=dtype), randn(outputs, device=device, dtype=dtype)
+        turn = iter(())
+
+        def call():
+            nonlocal turn
+            x = next(turn, None)
+            if x is None:
+                turn = iter(xs)
+                x = next(turn)
+            return functional.fused_linear_rowsum(x, weight, bias)
+
+        return call
+
+    moved = float((rows + outputs) * width * dtype.itemsize)
+    return Case("reference", "fused_linear_rowsum", f"{rows}x{width}, {outputs} outputs", short(dtype), make,
+                bytes=moved, target=MEMORY_BOUND, aule_only=True)  # fmt: skip
+
+
+def _attention(sizes: Sizes, form: str, share: float, causal: bool, least: float | None) -> Case:
+    """`share`: of the blocks that are kept, at random, in each row of them alike."""
+    batch, heads, n, d = (1, 2, 256, 32) if sizes.software else (4, 16, 4096, 128)
+    dtype = torch.float32 if sizes.software else torch.float16
+
+    def make(device):
+        import torch_aule
+        from torch_aule import functional
+
+        q, k, v = (randn(batch, heads, n, d, device=device, dtype=dtype) for _ in range(3))
+        if form == "ALiBi":
+            slopes = functional.alibi_slopes(heads, device=device)
+            return lambda: torch_aule.flash_attention(q, k, v, causal=causal, alibi_slopes=slopes)
+        if form == "rotary":
+            cos, sin = functional.precompute_rope_frequencies(n, d, device=device)
+            return lambda: functional.flash_attention_rope(q, k, v, cos, sin, causal=causal)
+        if form == "block-sparse":
+            blocks = n // BLOCK
+            kept = max(1, round(share * blocks))
+            mask = torch.zeros(blocks, blocks, dtype=torch.bool)
+            generator = torch.Generator().manual_seed(0)
+            for row in mask:
+                row[torch.randperm(blocks, generator=generator)[:kept]] = True
+            mask = mask.to(device)
+            return lambda: functional.block_sparse_attention(q, k, v, mask, block_size=BLOCK)
+        return lambda: torch_aule.flash_attention(q, k, v, causal=causal)
+
+    def key(name):
+        return "reference", f"{name} attention{' causal' if causal else ''}", f"B{batch} H{heads} N{n} D{d}", short(dtype)
+
+    name = f"{form} {share:g} of blocks" if form == "block-sparse" else form
+    target = Target("twin", least, 1.0, twin=key("plain")) if least else None
+    flops = 4.0 * batch * heads * n * n * d * share * (0.5 if causal else 1)
+    _, name, shapes, _ = key(name)
+    return Case("reference", name, shapes, short(dtype), make, flops=flops, target=target, aule_only=True)
+
+
+def reference(sizes: Sizes) -> list[Case]:
+    dtypes = (torch.float32,) if sizes.software else (torch.float32, torch.bfloat16)
+    cases = [_diagonal(sizes, dtype, backward) for dtype in dtypes for backward in (False, True)]
+    cases += [_row_sum(sizes, dtype) for dtype in dtypes]
+    for causal in (False, True):
+        cases.append(_attention(sizes, "plain", 1, causal, None))
+        cases += [_attention(sizes, form, 1, causal, 0.9) for form in ("ALiBi", "rotary")]
+    return cases + [_attention(sizes, "block-sparse", share, False, 0.75) for share in (1, 0.5, 0.25, 0.125)]
