@@ -38,6 +38,7 @@ def program(tmp_path_factory):
         *COMPILER, "-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", str(ROOT / "test/cpp/c_interface.c"),
         f"-I{torch_aule.get_include()}", _C.__file__, *(f"-L{folder}" for folder in search), "-Wl,--no-as-needed",
         "-ltorch_python", "-ltorch_cpu", "-lc10", f"-l:{library}" if library else f"-l{PYTHON}",
+        "-Wl,--disable-new-dtags",  # the search path is also that of libraries that libraries need
         *(f"-Wl,-rpath,{folder}" for folder in search), "-o", str(target),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -60,6 +60,8 @@ def host():
 @pytest.mark.parametrize("allocate", [huge, host])
 @pytest.mark.parametrize("kind", [errors.OutOfMemoryError, torch.OutOfMemoryError, RuntimeError, errors.AuleError])
 def test_out_of_memory(device, allocate, kind):
+    if allocate is host and torch.cuda.is_available():
+        pytest.skip("CUDA pins memory where it is there")
     with pytest.raises(kind, match="allocate") as caught:
         allocate()
     assert isinstance(caught.value, errors.OutOfMemoryError)

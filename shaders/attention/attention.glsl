@@ -132,9 +132,16 @@ float delta_of_logsumexp(int64_t index) {
 }
 #endif
 
+// ALiBi's slope: kernels that have one head set it once, and then no score waits for memory.
+#ifdef ATTENTION_ONE_SLOPE
+float head_slope;
+float slope_at(uint64_t address) { return head_slope; }
+#else
+float slope_at(uint64_t address) { return F32Ref(address).v; }
+#endif
 // `seen`: the key's position from the query's, key - row - mask_diagonal().
 float load_bias(uint64_t address, int seen) {
-  if (ALIBI) return -F32Ref(address).v * float(abs(seen));
+  if (ALIBI) return -slope_at(address) * float(abs(seen));
   if (BIAS_DTYPE == AULE_DT_BOOL) return uint(U8Ref(address).v) != 0u ? 0.0 : NEG_INF;
   return load_float(address, 0, BIAS_DTYPE);
 }

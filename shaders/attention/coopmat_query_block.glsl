@@ -16,6 +16,7 @@
   a_base = key_rows(p.key, p.key_stride, b, kv_h);
   b_base = key_rows(p.value, p.value_stride, b, kv_h);
   if (BIAS_DTYPE >= 0) bias_base = bias_head(b, h);
+  if (ALIBI) head_slope = F32Ref(bias_base).v;
   if (DROPOUT) dropout = dropout_begin();
 
   // Tiles [begin, end) hold visible keys; in [full_begin, full_end) every row of the block sees every key.

@@ -349,6 +349,7 @@ void main() {
     b_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
     stats_base = p.stats + uint64_t(stats_index(bh, 0)) * 8;
     if (BIAS_DTYPE >= 0) bias_base = bias_head(b, h);
+    if (ALIBI) head_slope = F32Ref(bias_base).v;
     if (WRITES_DS) {
       query_blocks = ds_blocks(p.q_len);
       ds_base = p.ds_workspace + uint64_t(uint(in_chunk * heads_of_group + member)) *

@@ -81,6 +81,7 @@ void find_pivot(int j) {
   of_all = subgroupMax(largest);
   pivot = subgroupMin(largest == of_all ? pivot : 0xffffffffu);
   largest = of_all;
+  if (pivot >= p.m) pivot = first_column + j;  // nothing but NaN, which a compiler may take for a number
 }
 
 void eliminate(int j) {

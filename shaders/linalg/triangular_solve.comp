@@ -3,9 +3,8 @@
 #pragma aule feature float64 if C=dvec2
 // x = L^-1 x in place, for lower triangular L [n, n], n <= 64, and x [n, columns], of each matrix of a batch. An upper
 // triangle is a lower one read from its end: strides have signs. An invocation has a column.
-// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory, from where an invocation
-// takes its column, of n <= MOST, to registers. Else invocations of a workgroup are columns of any matrices, and
-// operands stay where they are.
+// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory. Else invocations of a
+// workgroup are columns of any matrices, and operands stay where they are.
 layout(constant_id = 0) const bool STAGED = false;
 layout(constant_id = 1) const int MOST = 32;
 layout(constant_id = 2) const int LOCAL = 32;
@@ -42,16 +41,25 @@ void solve() {
     store_number(p.x, x_start + int64_t(i) * p.x_row, p.is_unit != 0u ? sum : over(sum, get_l(i, i)));
   }
 }
-// Column by column of L, whose products do not wait for each other. Rows past n hold anything, and are not stored.
+// SUB rows at a time in registers, then what the rows below lose. Loops, not all of it unrolled: instructions that run
+// once come from memory, and 64 rows have 2,016 products. Rows past n hold anything, and are not stored.
+const int SUB = 16;
 void solve_staged() {
-  C x[MOST];
-  [[unroll]] for (int i = 0; i < MOST; ++i) x[i] = staged[i * PITCH + lane];
-  [[unroll]] for (int j = 0; j < MOST; ++j) {
-    if (p.is_unit == 0u) x[j] = over(x[j], rows[j * (j + 1) / 2 + j]);
-    [[unroll]] for (int i = j + 1; i < MOST; ++i) x[i] -= mul(rows[i * (i + 1) / 2 + j], x[j]);
+  [[dont_unroll]] for (uint first = 0; first < p.n; first += SUB) {
+    C x[SUB];
+    [[unroll]] for (uint i = 0; i < SUB; ++i) x[i] = staged[(first + i) * PITCH + lane];
+    [[unroll]] for (uint j = 0; j < SUB; ++j) {
+      if (p.is_unit == 0u) x[j] = over(x[j], rows[(first + j) * (first + j + 1) / 2 + first + j]);
+      [[unroll]] for (uint i = j + 1; i < SUB; ++i)
+        x[i] -= mul(rows[(first + i) * (first + i + 1) / 2 + first + j], x[j]);
+    }
+    [[unroll]] for (uint i = 0; i < SUB; ++i) staged[(first + i) * PITCH + lane] = x[i];
+    [[dont_unroll]] for (uint i = first + SUB; i < p.n; ++i) {
+      C sum = staged[i * PITCH + lane];
+      [[unroll]] for (uint j = 0; j < SUB; ++j) sum -= mul(rows[i * (i + 1) / 2 + first + j], x[j]);
+      staged[i * PITCH + lane] = sum;
+    }
   }
-  [[unroll]] for (int i = 0; i < MOST; ++i)
-    if (i < p.n) staged[i * PITCH + lane] = x[i];
 }
 
 // Element e of neighbours along the smaller stride: row and column.

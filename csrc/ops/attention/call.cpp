@@ -200,7 +200,10 @@ void describe_operands(AttentionCall& call) {
     const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
-  problem.unmodified_scores = !call.bias.defined() && call.softcap == 0 && call.scale > 0;
+  // Of block masks: where tiles of the plan for unmodified scores are whole in blocks, as set_call() finds out.
+  constexpr int kTiles = 128;
+  const bool whole_blocks = problem.block_mask && call.block_q % kTiles == 0 && call.block_k % kTiles == 0;
+  problem.unmodified_scores = (!call.bias.defined() || whole_blocks) && call.softcap == 0 && call.scale > 0;
   problem.fits_i32 = fits_i32;
   problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   problem.layout = matrices && fits_i32 ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
@@ -282,9 +285,10 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
   const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
                             call.softcap == 0 && call.scale > 0;
-  spec.unmodified_scores = problem.unmodified_scores || whole_blocks;
+  spec.unmodified_scores = problem.block_mask ? whole_blocks : problem.unmodified_scores;
   spec.grad_bias = operands.grad_bias;
-  spec.unmasked = !problem.masked && !problem.block_mask && (dkdv || whole);
+  const bool skips = problem.block_mask && !(whole_blocks && pass == AttentionPass::forward);
+  spec.unmasked = !problem.masked && !skips && (dkdv || whole);
   spec.whole_tiles = whole;
   spec.from_global =
       plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged && own % plan.block == 0;

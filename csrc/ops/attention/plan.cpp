@@ -98,7 +98,8 @@ std::optional<AttentionPlan> plan_coopmat(const DeviceProfile& profile, const At
   plan.row_blocks = entry.row_blocks;
   plan.tile = entry.tile;
   plan.blocks_in_flight = std::min(entry.blocks_in_flight * 16, entry.tile) / layout.n;  // entries count 16 columns
-  plan.stages = problem.block_mask ? 1 : entry.stages;  // the tile after the next is not known early
+  // The backward passes load a tile before they know which one follows.
+  plan.stages = problem.block_mask && pass != AttentionPass::forward ? 1 : entry.stages;
   if (plan.role_split == 2 && lane_elements(layout) % 4 != 0) return {};
   if (entry.subgroups % plan.role_split != 0 || entry.tile % layout.n != 0 ||
       entry.tile / layout.n % plan.blocks_in_flight != 0)
