@@ -74,7 +74,13 @@ def _timed(function: Callable[[], object], runs: int, device: torch.device) -> t
 
 
 def profile_model_inference(
-    model: nn.Module, x: Any, *, runs: int = 20, warmup: int = 3, name: str | None = None
+    model: nn.Module,
+    x: Any,
+    *,
+    runs: int = 20,
+    warmup: int = 3,
+    name: str | None = None,
+    roof: roofs.Roof | None = None,
 ) -> Report:
     """Run a model without gradients, and tell where its time and memory go.
 
@@ -90,6 +96,8 @@ def profile_model_inference(
         Calls before, in which pipelines are made.
     name : str, optional
         What the report calls the model; default the name of its class.
+    roof : torch_aule.benchmark.roof.Roof, optional
+        What the device can reach; default what was measured once and kept.
 
     Returns
     -------
@@ -121,7 +129,7 @@ def profile_model_inference(
         for _ in range(max(warmup - 1, 0)):
             call()
         wall, issue = _timed(call, runs, device)
-        roof = roofs.load(device)
+        roof = roof or roofs.load(device)
         properties = torch.aule.get_device_properties(device)
         return Report(
             model=name or type(model).__name__,
