@@ -89,7 +89,8 @@ def _attention(sizes: Sizes, form: str, share: float, causal: bool, least: float
         return lambda: torch_aule.flash_attention(q, k, v, causal=causal)
 
     def key(name):
-        return "reference", f"{name} attention{' causal' if causal else ''}", f"B{batch} H{heads} N{n} D{d}", short(dtype)
+        name = f"{name} attention{' causal' if causal else ''}"
+        return "reference", name, f"B{batch} H{heads} N{n} D{d}", short(dtype)
 
     name = f"{form} {share:g} of blocks" if form == "block-sparse" else form
     target = Target("twin", least, 1.0, twin=key("plain")) if least else None
