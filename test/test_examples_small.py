@@ -1,0 +1,90 @@
+"""The small examples: each runs strict and learns, and its numbers are the CPU's."""
+
+import re
+
+import pytest
+import torch
+
+from helpers import relative_error, run_interpreter, to_device
+from torch_aule.examples import _common, generate, gnn, recommender, vit
+
+
+def run(name, *arguments):
+    """What the example prints, which must end well."""
+    command = ["-m", f"torch_aule.examples.{name}", *arguments]
+    done = run_interpreter(*command, OMP_NUM_THREADS="1", TORCH_AULE_STRICT="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def losses(text):
+    return [float(x) for x in re.search(r"loss ([\d.]+) -> ([\d.]+) in", text).groups()]
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("basic", ["--quick"]),
+        ("vit", ["--steps", "20", "--size", "12"]),
+        ("gnn", ["--nodes", "83", "--steps", "20"]),
+        ("recommender", ["--batch", "37", "--steps", "30"]),
+    ],
+)
+def test_training(name, arguments):
+    """It learns, and after the same steps its loss is the CPU's."""
+    ours, expected = (losses(run(name, *arguments, "--device", device)) for device in ("aule", "cpu"))
+    assert ours[1] < ours[0]
+    assert ours == pytest.approx(expected, rel=2e-2, abs=2e-3)
+
+
+def test_generation():
+    text = run("generate", "--tokens", "9", "--batch", "3")
+    tokens = re.search("tokens: (.*)", text)[1].split()
+    assert len(tokens) == 5 + 9 and "with a cache" in text and "without a cache" in text
+    assert (
+        tokens
+        == re.search("tokens: (.*)", run("generate", "--tokens", "9", "--batch", "3", "--device", "cpu"))[1].split()
+    )
+
+
+@pytest.mark.validated
+@pytest.mark.parametrize("name", ["vit", "gnn", "recommender"])
+def test_gradients(device, name):
+    """Of fresh inputs and weights of odd sizes."""
+    model, inputs = {
+        "vit": lambda: (vit.VisionTransformer(12, 3, 14, 2, 1, 5), (torch.randn(3, 3, 12, 12),)),
+        "gnn": lambda: (gnn.GraphNetwork(5, 7, 2, 3), (torch.randn(11, 5), torch.randint(11, (2, 37)))),
+        "recommender": lambda: (recommender.Recommender(3, 2, 9, 5), (torch.randn(4, 3), torch.randint(9, (4, 2, 3)))),
+    }[name]()
+    error = _common.error_of_training(model.to(device), to_device(inputs))
+    assert 0 < error < _common.LIMIT
+
+
+@pytest.mark.validated
+def test_a_graph_without_edges(device):
+    model = gnn.GraphNetwork(5, 7, 1, 3)
+    x, edges = torch.randn(4, 5), torch.empty(2, 0, dtype=torch.int64)
+    expected = model(x, edges)
+    assert relative_error(model.to(device)(x.to(device), edges.to(device)), expected) < 1e-5
+
+
+@pytest.mark.validated
+def test_the_cache_holds_what_was_computed(device):
+    model = generate.Decoder(vocabulary=17, width=24, heads=3, layers=1, context=13).to(device)
+    start = torch.randint(17, (2, 4), device=device)
+    (with_it, logits), (without, expected) = (generate.generate(model, start, 9, cached) for cached in (True, False))
+    assert logits.shape == (2, 9, 17) and torch.equal(with_it.cpu(), without.cpu())
+    assert relative_error(logits, expected.cpu()) < 1e-4
+
+
+def test_a_wrong_number_is_an_error(capsys):
+    assert _common.verdict(1e-6) == 0 and _common.verdict(1e-2) == 1
+    model = torch.nn.Linear(3, 2)
+    assert _common.error_of_training(model, (torch.randn(4, 3),)) < 1e-5
+    assert _common.relative(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0])) == 0.25
+
+
+def test_the_assistant():
+    pytest.importorskip("torch._inductor")
+    text = run("assistant", "--runs", "2", "--level", "conservative")
+    assert "score " in text and "recommendations" in text and "largest relative difference" in text

@@ -1,0 +1,96 @@
+"""What the small examples share: their start, times, and the comparison with the CPU in float64."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("TORCH_AULE_STRICT", "1")  # before the backend loads: no operator may run on the CPU
+
+import torch
+import torch.nn as nn
+
+LIMIT = 1e-3  # relative to the largest element: what a few layers in float32 differ from float64 by, with room
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Options of every example."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--device", default="aule")
+    return made
+
+
+def begin(device: str) -> torch.device:
+    """Register the device and name it; the program ends with 1 if there is none."""
+    if device != "cpu":
+        import torch_aule  # noqa: F401  registers the device
+
+        if not torch.aule.is_available():
+            print("no Vulkan device: `python -m torch_aule.info` says why", file=sys.stderr)
+            sys.exit(1)
+        print(f"device: {torch.aule.get_device_name(device)}")
+    return torch.device(device)
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def seconds(call: Callable[[], object], device: torch.device, runs: int) -> float:
+    """Median of a call until the device has done it, after two that make the kernels."""
+    times = []
+    for _ in range(runs + 2):
+        synchronize(device)
+        start = time.perf_counter()
+        call()
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[2:])
+
+
+def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference, relative to the largest expected element."""
+    a, e = actual.detach().cpu().double(), expected.detach().cpu().double()
+    return ((a - e).abs().max() / e.abs().max().clamp_min(1e-30)).item()
+
+
+def error_of_training(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> float:
+    """Of the output and of every gradient of its squares' mean, against the CPU in float64: the largest."""
+
+    def run(model, inputs):
+        y = model(*inputs)
+        model.zero_grad()
+        y.square().mean().backward()
+        return [y, *(p.grad for p in model.parameters())]
+
+    reference = copy.deepcopy(model).to("cpu", torch.float64)
+    wide = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in inputs]
+    return max(relative(a, e) for a, e in zip(run(model, inputs), run(reference, wide), strict=True))
+
+
+def verdict(error: float, limit: float = LIMIT) -> int:
+    """Print the error; the exit status."""
+    print(f"largest relative difference from the CPU in float64: {error:.1e} (limit {limit:.0e})")
+    return 0 if error <= limit else 1
+
+
+def train(model: nn.Module, batch: Callable[[], tuple], loss_of: Callable, steps: int, rate: float) -> list[float]:
+    """Losses of some steps of Adam; `batch` gives inputs and targets, `loss_of` takes output and target."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    losses = []
+    for _ in range(steps):
+        *inputs, target = batch()
+        loss = loss_of(model(*inputs), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    values = torch.stack(losses).tolist()
+    print(f"loss {values[0]:.4f} -> {values[-1]:.4f} in {steps} steps")
+    return values
