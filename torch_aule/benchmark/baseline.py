@@ -106,7 +106,7 @@ def serve() -> None:
     warnings.simplefilter("ignore")
     import torch
 
-    from torch_aule.benchmark.cases import GROUPS
+    from torch_aule.benchmark.cases import with_key
 
     gc.freeze()
     runners, blockers, held = {}, {}, []
@@ -122,11 +122,11 @@ def serve() -> None:
                 timing.empty_cache(device)
             return None
         if do == "make":
-            case = next(case for case in GROUPS[key[0]](sizes) if case.key == key)
+            case = with_key(key, sizes)
             device = timing.device_of(name)
             if device not in blockers:
                 blockers[device] = timing.Blocker(device, max(1024, sizes.cold_bytes // 4))
-            context = case.contexts(device)[name]
+            context = case.contexts(name if name in (case.makers or {}) else device)[name]
             runners[name] = timing.runner(case, name, context, settings, blockers)
             return None
         return runners[name].sample() if do == "sample" else runners[name].result()

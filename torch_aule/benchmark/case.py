@@ -15,6 +15,19 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Cases that the command line describes, rather than a list of a group."""
+
+    families: tuple[str, ...] = ()  # of cases/chosen.py
+    kernels: tuple[str, ...] = ()  # of kernels.py
+    sizes: tuple[int, ...] = ()  # empty: the family's own
+    lengths: tuple[int, ...] = ()
+    batches: tuple[int, ...] = ()
+    dtypes: tuple[str, ...] = ()  # torch's names
+    backward: bool = False
+
+
+@dataclass(frozen=True)
 class Sizes:
     """All that a test shrinks to run every case on a software device."""
 
@@ -38,6 +51,7 @@ class Sizes:
     training_steps: int = 1000
     layer_most: tuple[int, int, int] | None = None  # images, channels and extent of layers; None: as they are in models
     gpt2: Gpt2Config = Gpt2Config()
+    wanted: Wanted | None = None
 
 
 GPU = Sizes()
@@ -72,11 +86,16 @@ class Case:
     queued: bool = True  # the GPU's own time; False: the host's pace counts too
     autograd: bool = False  # CUDA then runs in a process of its own: beside aule its autograd does not work
     aule_only: bool = False
+    makers: dict[str, Callable[[str], Callable]] | None = None  # runner -> its own `make`, for other libraries' kernels
+    tolerance: float = 0.0  # relative error of "output" beside a baseline's; 0: it is not held against any
     values: Callable[[str, Callable], dict] | None = None  # (device, call) -> what else is recorded, after the samples
 
     @property
     def key(self) -> tuple[str, str, str, str]:
         return self.group, self.name, self.shapes, self.dtype
+
+    def maker(self, runner: str) -> Callable[[str], Callable]:
+        return (self.makers or {}).get(runner, self.make)
 
     def contexts(self, baseline: str) -> dict[str, Callable]:
         """Runners that a baseline stands for, each with its context: CUDA may have several kernels."""

@@ -11,8 +11,10 @@ import sys
 import torch
 
 from torch_aule.benchmark import compare, plot, record, report, roof, timing
+from torch_aule.benchmark import options as run_options
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
+from torch_aule.benchmark.cases import chosen as described
 
 # Groups with sizes of their own for GPUs.
 LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "reference", "startup",
@@ -40,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
                    help="idle before samples of attention and products (default %(default)s)")  # fmt: skip
     p.add_argument("--small", action="store_true", help="the cases of a software device, also on a GPU")
     p.add_argument("--large", action="store_true", help="the cases of a GPU, also on a software device")
+    run_options.add(p)
     p.add_argument("--revision", help="what is measured, for the record (default: of the git tree around the package)")
 
     p = commands.add_parser("compare", help="hold two records against each other")
@@ -67,6 +70,11 @@ def parser() -> argparse.ArgumentParser:
 
 def chosen(options: argparse.Namespace, gpu: bool) -> list[tuple[Sizes, list[Case]]]:
     """Cases by the sizes they are of. A GPU takes its own list of a group, where there is one."""
+    wanted = run_options.wanted(options, gpu)
+    if wanted is not None:
+        sizes = dataclasses.replace(GPU if gpu else SOFTWARE, wanted=wanted)
+        cases = [case for case in described(sizes) if options.only in " ".join(case.key[1:])]
+        return [(sizes, cases)] if cases else []
     names = [name for name in options.groups.split(",") if name] or list(GROUPS)
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
@@ -93,11 +101,12 @@ def run(options: argparse.Namespace) -> int:
     if not lists:
         print("no case is left; this device may be too small for the groups", file=sys.stderr)
         return 2
-    settings = timing.QUICK if options.quick else timing.Settings()
-    settings = dataclasses.replace(settings, samples=options.samples, rest_s=options.rest)
+    settings = run_options.settings(options)
     about = measuring.environment(settings, options.revision)
     cuda = ["cuda"] if torch.cuda.is_available() and not options.no_cuda else []
     cpu = [] if options.no_cpu else ["cpu"]
+    asked = run_options.baselines(options.providers) if options.providers else None
+    device_roof = run_options.measured_roof(options)
 
     records: list[record.Record] = []
     with contextlib.ExitStack() as stack:
@@ -108,26 +117,34 @@ def run(options: argparse.Namespace) -> int:
 
         def emit(one: record.Record) -> None:
             records.append(one)
-            if not options.markdown:
+            if not options.markdown and not options.quiet:
                 print(one.line(), flush=True)
             if save:
                 print(one.line(), file=save, flush=True)  # at once: what was measured survives a lost device
 
+        stack.enter_context(run_options.memory_limit(options.max_memory))
         strict = torch.aule.is_strict()
         torch.aule.set_strict(True)  # a number must never be the CPU's in disguise
         try:
             for sizes, cases in lists:
                 # At a GPU's sizes the CPU would take hours.
-                measuring.run(cases, about, emit, baselines=cuda if sizes is GPU else cpu + cuda, sizes=sizes,
-                              settings=settings, seconds=options.seconds)  # fmt: skip
+                beside = asked if asked is not None else cpu + cuda if sizes.software else cuda
+                measuring.run(cases, about, emit, baselines=beside, sizes=sizes, settings=settings,
+                              seconds=options.seconds, roof=device_roof, quiet=options.quiet)  # fmt: skip
         finally:
             torch.aule.set_strict(strict)
     if options.markdown:
         print(report.markdown(records))
+    if options.plot:
+        plot.draw(records, options.plot, dims=sorted(set(plot.dims(records))))
+        print(options.plot)
     return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0].startswith("--") and arguments[0] != "--help":
+        arguments.insert(0, "run")  # python -m torch_aule.benchmark --quick
     options = parser().parse_args(arguments)
     if options.command == "run":
         return run(options)

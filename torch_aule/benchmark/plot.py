@@ -36,6 +36,12 @@ def points(records: list[Record], case: str, dim: int, dtype: str) -> Points:
     return found
 
 
+def dims(records: list[Record]) -> list[int]:
+    """Head dims of the attention in a record."""
+    shapes = [re.search(r" D(\d+)", record.shapes) for record in records if record.group == "attention"]
+    return [int(shape[1]) for shape in shapes if shape]
+
+
 def chosen_dtype(records: list[Record]) -> str:
     count = Counter(record.dtype for record in records)
     return "float16" if "float16" in count else count.most_common(1)[0][0]

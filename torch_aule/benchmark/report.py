@@ -6,7 +6,7 @@ import statistics
 
 from torch_aule.benchmark.record import Record, Result
 
-BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU"}
+BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers"}
 TARGETS = {
     "cuda": "{:g} x CUDA's speed", "tflops": "{:g} TFLOPS", "copy": "{:.0%} of x+1",
     "twin": "{:.0%} of the nearest above", "cpu": "at most {:g} x the CPU's time", "us": "at most {:g} us",

@@ -22,7 +22,9 @@ from torch_aule.benchmark.baseline import Child, Remote
 from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases import copy_reference
 from torch_aule.benchmark.record import Record, Run
+from torch_aule.benchmark.roof import Roof
 
+LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module: cases say which have kernels of theirs
 CLOCK_S = 5.0  # a clock is asked for at most this often
 
 
@@ -79,6 +81,8 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
     record = Record(case.group, case.name, case.shapes, case.dtype)
     contexts = {"aule": contextlib.nullcontext}
     for baseline in [] if case.aule_only else baselines:
+        if baseline in LIBRARIES and baseline not in (case.makers or {}):
+            continue
         contexts.update(case.contexts(baseline))
     runners: dict = {}
     for name, context in contexts.items():
@@ -103,7 +107,9 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
     outputs = {name: result.values.pop("output") for name, result in results if "output" in result.values}
     for name, theirs in outputs.items():
         if name != "aule" and "aule" in outputs:
-            record.results[name].values["difference"] = dearest.difference(outputs["aule"], theirs)
+            apart = record.results[name].values["difference"] = dearest.difference(outputs["aule"], theirs)
+            if case.tolerance and not apart <= case.tolerance:
+                record.errors["aule"] = f"differs from {name} by {apart:.2g}, at most {case.tolerance:g} was expected"
     runners.clear()
     gc.collect()
     if child:
@@ -114,9 +120,20 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
     return record
 
 
+def speed_of_light(record: Record, case: Case, roof: Roof) -> None:
+    """Adds `sol`, the least time of the case's bytes and operations over its time on aule."""
+    result = record.results.get("aule")
+    least = roof.least_seconds(case.bytes, case.flops, case.dtype)
+    if result is not None and result.median and least:
+        result.values["sol"] = float(f"{least / result.seconds:.4g}")
+
+
 def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baselines: list[str], sizes: Sizes,
-        settings: timing.Settings, seconds: float = float("inf")) -> list[Record]:  # fmt: skip
+        settings: timing.Settings, seconds: float = float("inf"), roof: Roof | None = None,
+        quiet: bool = False) -> list[Record]:  # fmt: skip
     """All records of `cases`; `emit` gets each as soon as it is measured, so that a crash loses one case only.
+
+    With a `roof` each result says its share of what the device can reach.
 
     The main cases come first; the others are left out once `seconds` have passed.
     """
@@ -124,7 +141,7 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
     if any(case.target and case.target.of == "copy" for case in cases):
         cases = [*copy_reference(sizes), *cases]
     start = time.perf_counter()
-    gpus = [device for device in ("aule", *baselines) if device != "cpu"]
+    gpus = list(dict.fromkeys(timing.device_of(name) for name in ("aule", *baselines) if name != "cpu"))
     blockers = {}
     if any(case.clock == "events" for case in cases):
         blockers = {device: timing.Blocker(device, max(1024, sizes.cold_bytes // 4)) for device in gpus}
@@ -149,6 +166,8 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
             record.run, record.clock_mhz = about, clock()
             if case.name == "x+1" and not copy:
                 copy = max((r.rate for r in record.results.values() if r.rate_unit == "GB/s"), default=0.0)
+            if roof:
+                speed_of_light(record, case, roof)
             targets.judge(record, case.target, by_key, copy)
             emit(record)
     finally:
@@ -156,5 +175,6 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
         if child:
             child.close()
     words = f", {left_out} left out for want of time" if left_out else ""
-    print(f"{len(by_key)} cases in {time.perf_counter() - start:.0f} s{words}", file=sys.stderr)
+    if not quiet:
+        print(f"{len(by_key)} cases in {time.perf_counter() - start:.0f} s{words}", file=sys.stderr)
     return list(by_key.values())

@@ -16,6 +16,7 @@ import torch
 from torch_aule.benchmark.case import Case
 from torch_aule.benchmark.record import Result
 
+ON_CUDA = ("cudnn", "fa2", "xformers")
 FAILURES = (RuntimeError, NotImplementedError, ValueError, AssertionError)
 
 
@@ -30,6 +31,8 @@ class Settings:
     wall_budget_s: float = 4.0  # then no more samples, if there are three
     host_samples: int = 15
     host_calls: int = 2000  # in one sample
+    warmup: int = 0  # calls more than are needed to make pipelines and to estimate the time
+    exact: bool = False  # as many samples as asked for, however long a call takes
 
     @property
     def rounds(self) -> int:
@@ -40,7 +43,7 @@ QUICK = Settings(wall_samples=5, wall_budget_s=1.0, host_samples=7, host_calls=3
 
 
 def device_of(runner: str) -> str:
-    return "cuda" if runner == "cudnn" else runner
+    return "cuda" if runner in ON_CUDA else runner
 
 
 def synchronize(device: str) -> None:
@@ -107,14 +110,18 @@ class Runner:
 
     def __init__(self, case: Case, name: str, context, settings: Settings):
         self.case, self.device, self.context, self.settings = case, device_of(name), context, settings
+        self.make = case.maker(name)
         self.times: list[float] = []  # for one call
         self.values: dict = {}
         self.wanted = settings.wall_samples
         with torch.autograd.enable_grad(), context():
             self.prepare()
+            for _ in range(settings.warmup if case.clock != "once" else 0):
+                self.function()
+            synchronize(self.device)
 
     def prepare(self) -> None:
-        self.function = self.case.make(self.device)
+        self.function = self.make(self.device)
         first = _on_the_host(self.function, self.device, 1)  # pipelines are made here
         _on_the_host(self.function, self.device, 1 if first > 1000 else 2)
 
@@ -137,7 +144,7 @@ class Runner:
 
 class WallRunner(Runner):
     def sample(self) -> None:
-        if len(self.times) < 3 or sum(self.times) < self.settings.wall_budget_s * 1e3:
+        if self.settings.exact or len(self.times) < 3 or sum(self.times) < self.settings.wall_budget_s * 1e3:
             super().sample()
 
 
@@ -147,7 +154,7 @@ class HostRunner(Runner):
     unit = "us"
 
     def prepare(self) -> None:
-        self.function = self.case.make(self.device)
+        self.function = self.make(self.device)
         self.wanted = self.settings.host_samples
         for _ in range(2):
             estimate = _on_the_host(self.function, self.device, min(100, self.settings.host_calls))
@@ -166,7 +173,7 @@ class OnceRunner(Runner):
 
     def prepare(self) -> None:
         self.wanted = 1
-        self.answer = self.case.make(self.device)()
+        self.answer = self.make(self.device)()
 
     def sample(self) -> None:
         pass
@@ -182,7 +189,7 @@ class EventRunner(Runner):
 
     def prepare(self) -> None:
         case, settings = self.case, self.settings
-        self.function = case.make(self.device)
+        self.function = self.make(self.device)
         if case.needed_bytes and self.device == "aule":
             self._peak()
         else:
@@ -195,7 +202,8 @@ class EventRunner(Runner):
         estimate = _between_events(self.function, self.device, 1)
         self.calls = max(1, min(100, round(settings.sample_ms / max(estimate, 1e-3)))) if case.ops == 1 else 1
         self.rest = settings.rest_s if case.flops and self.device != "cpu" else 0.0
-        self.wanted = settings.samples if estimate < 200 else min(settings.samples, 3 if estimate < 1000 else 1)
+        few = min(settings.samples, 3 if estimate < 1000 else 1)
+        self.wanted = settings.samples if settings.exact or estimate < 200 else few
         self.block = None
         if case.queued and self.device in self.blockers and host * 3 > estimate:
             length = host * self.calls * 1.5 + 0.3

@@ -1,8 +1,10 @@
 """The cases, a file for each group: `GROUPS[name](sizes)` lists them."""
 
+from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases.accuracy import accuracy
 from torch_aule.benchmark.cases.attention import attention
 from torch_aule.benchmark.cases.chains import chains
+from torch_aule.benchmark.cases.chosen import chosen
 from torch_aule.benchmark.cases.compiled import compiled
 from torch_aule.benchmark.cases.decode import decode
 from torch_aule.benchmark.cases.dispatch import dispatch
@@ -18,7 +20,7 @@ from torch_aule.benchmark.cases.pointwise import pointwise
 from torch_aule.benchmark.cases.reference import reference
 from torch_aule.benchmark.cases.startup import startup
 
-__all__ = ["GROUPS", "copy_reference"]
+__all__ = ["GROUPS", "chosen", "copy_reference", "with_key"]
 
 GROUPS = {
     "attention": attention,
@@ -39,3 +41,9 @@ GROUPS = {
     "memory": memory,
     "compile": compiled,
 }
+
+
+def with_key(key: tuple[str, str, str, str], sizes: Sizes) -> Case:
+    """The case of that key, of its group or of those that the command line describes."""
+    cases = [*GROUPS[key[0]](sizes)] if key[0] in GROUPS else []
+    return next(case for case in [*chosen(sizes), *cases] if case.key == key)
