@@ -1,4 +1,4 @@
-"""The reference kernels: inputs, bytes and operations of each, for cases and for the scripts of benchmarks/scripts."""
+"""The reference kernels: inputs, bytes and operations of each."""
 
 from __future__ import annotations
 
