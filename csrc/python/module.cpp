@@ -20,5 +20,6 @@ PYBIND11_MODULE(_C, m) {
   bind_kernels(m);
   bind_generated(m);
   bind_graphs(m);
+  bind_scheduler(m);
   bind_distributed(m);
 }

@@ -49,11 +49,13 @@ Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
   const uint64_t bytes = std::max(kRound, round_up(requested, kRound));
   if (bytes < requested)
     vulkan::raise(FailureKind::out_of_memory, c10::str("aule: cannot allocate ", requested, " bytes"));
+  check_quota(bytes, stream);
   Pool& pool = pool_for(bytes, stream);
   Block* block = take_cached(pool, bytes, stream);
   if (block == nullptr) block = new_segment(pool, bytes, stream, stack, lock);
   split(block, bytes, pool);
   block->allocated = true;
+  charge_quota(block, true);
   block->stack = stack;
   block->requested = requested;
   block->last_use = ++tick_;
@@ -71,6 +73,7 @@ void DeviceCache::free(Block* block) {
   std::lock_guard lock(mutex_);
   note(MemoryAction::free_requested, block, stack != nullptr ? stack : block->stack);
   block->allocated = false;
+  charge_quota(block, false);
   block->last_use = ++tick_;
   update(stats_.allocation, *block->pool, -1);
   update(stats_.allocated_bytes, *block->pool, -static_cast<int64_t>(block->bytes));
@@ -117,6 +120,48 @@ void DeviceCache::set_fraction(double fraction) {
 double DeviceCache::fraction() {
   std::lock_guard lock(mutex_);
   return fraction_;
+}
+
+uint64_t DeviceCache::allocated_on(c10::StreamId stream) const {
+  uint64_t bytes = 0;
+  for (const Block* head : segments_)
+    for (const Block* b = head; b != nullptr; b = b->next)
+      if (b->allocated && b->stream == stream) bytes += b->bytes;
+  return bytes;
+}
+
+void DeviceCache::set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  quotas_[stream] = {owner, bytes, allocated_on(stream)};
+}
+
+void DeviceCache::clear_quota(c10::StreamId stream) {
+  std::lock_guard lock(mutex_);
+  quotas_.erase(stream);
+}
+
+uint64_t DeviceCache::bytes_of(c10::StreamId stream) {
+  std::lock_guard lock(mutex_);
+  const auto found = quotas_.find(stream);
+  return found != quotas_.end() ? found->second.used_bytes : allocated_on(stream);
+}
+
+void DeviceCache::check_quota(uint64_t bytes, c10::StreamId stream) {
+  const auto found = quotas_.find(stream);
+  if (found == quotas_.end()) return;
+  const StreamQuota& quota = found->second;
+  if (bytes <= quota.limit_bytes && quota.used_bytes <= quota.limit_bytes - bytes) return;
+  ++stats_.num_ooms;
+  vulkan::raise(FailureKind::out_of_memory,
+                c10::str("aule out of memory. Tried to allocate ", mib(bytes), " in ", quota.owner, ", whose quota is ",
+                         mib(quota.limit_bytes), " and whose tensors hold ", mib(quota.used_bytes)));
+}
+
+void DeviceCache::charge_quota(const Block* block, bool allocated) {
+  const auto found = quotas_.find(block->stream);
+  if (found == quotas_.end()) return;
+  uint64_t& used = found->second.used_bytes;
+  used = allocated ? used + block->bytes : used - block->bytes;
 }
 
 DeviceStats DeviceCache::stats() {

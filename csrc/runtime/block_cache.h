@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "runtime/allocator.h"
@@ -58,6 +59,11 @@ struct PrivatePool {
   int uses = 0;
 };
 
+struct StreamQuota {
+  std::string owner;
+  uint64_t limit_bytes, used_bytes;
+};
+
 struct PendingFree {
   Block* block;
   std::vector<stream::Marker> markers;
@@ -75,6 +81,10 @@ class DeviceCache {
   void set_fraction(double fraction);
   double fraction();
 
+  void set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner);
+  void clear_quota(c10::StreamId stream);
+  uint64_t bytes_of(c10::StreamId stream);
+
   DeviceStats stats();
   void reset(bool peak);
   std::vector<SegmentRow> snapshot(std::vector<MemoryEvent>* events);
@@ -85,6 +95,9 @@ class DeviceCache {
   uint64_t pool_bytes(c10::MempoolId_t id);
 
  private:
+  uint64_t allocated_on(c10::StreamId stream) const;
+  void check_quota(uint64_t bytes, c10::StreamId stream);
+  void charge_quota(const Block* block, bool allocated);
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);
   Block* take_cached(Pool& pool, uint64_t bytes, c10::StreamId stream);
   Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, const CallStack& stack,
@@ -109,6 +122,7 @@ class DeviceCache {
   std::vector<PendingFree> pending_;
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_pools_;
   std::map<c10::StreamId, PrivatePool*> capturing_;
+  std::map<c10::StreamId, StreamQuota> quotas_;
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
   DeviceStats stats_;

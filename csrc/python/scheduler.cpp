@@ -1,0 +1,108 @@
+// The core of the scheduler, and the quotas of streams.
+#include <iterator>
+
+#include "python/bindings.h"
+#include "runtime/allocator.h"
+#include "runtime/scheduler.h"
+
+namespace aule::python {
+namespace {
+
+using runtime::TaskScheduler;
+
+py::dict decision_row(const runtime::Decision& decision) {
+  py::dict row;
+  row["time_us"] = decision.time_us;
+  row["task"] = decision.task;
+  row["verdict"] = runtime::kVerdicts[static_cast<size_t>(decision.verdict)];
+  row["reason"] = runtime::kReasons[static_cast<size_t>(decision.reason)];
+  row["position"] = decision.position;
+  row["estimate_us"] = decision.estimate_us;
+  return row;
+}
+
+py::dict submit(TaskScheduler& scheduler, int qos, std::optional<int> priority, uint64_t memory, double bandwidth,
+                const std::vector<int64_t>& dependencies, int64_t context, int64_t stream, int64_t now_us) {
+  runtime::TaskRequest request;
+  request.qos = static_cast<runtime::QosClass>(qos);
+  request.priority = priority;
+  request.memory_bytes = memory;
+  request.bandwidth = bandwidth;
+  request.dependencies = dependencies;
+  request.context = context;
+  request.stream = stream;
+  return decision_row(scheduler.submit(request, now_us));
+}
+
+py::dict task_stats(const TaskScheduler& scheduler, int64_t task, int64_t now_us) {
+  const auto stats = scheduler.stats(task, now_us);
+  py::dict row;
+  row["state"] = runtime::kTaskStates[static_cast<size_t>(stats.state)];
+  row["policy"] = runtime::kQosPolicies[static_cast<size_t>(stats.qos)].name;
+  row["priority"] = stats.priority;
+  row["wait_us"] = stats.wait_us;
+  row["run_us"] = stats.run_us;
+  row["device_us"] = stats.device_us;
+  return row;
+}
+
+py::dict global_stats(const TaskScheduler& scheduler) {
+  py::dict all;
+  for (size_t i = 0; i < std::size(runtime::kQosPolicies); ++i) {
+    const auto& sums = scheduler.stats(static_cast<runtime::QosClass>(i));
+    py::dict row;
+    row["submitted"] = sums.submitted;
+    row["completed"] = sums.completed;
+    row["failed"] = sums.failed;
+    row["cancelled"] = sums.cancelled;
+    row["rejected"] = sums.rejected;
+    row["wait_us"] = sums.wait_us;
+    row["device_us"] = sums.device_us;
+    all[runtime::kQosPolicies[i].name] = row;
+  }
+  all["waiting"] = scheduler.waiting();
+  all["running"] = scheduler.running();
+  all["committed_bytes"] = scheduler.committed_bytes();
+  all["committed_bandwidth"] = scheduler.committed_bandwidth();
+  return all;
+}
+
+py::list decisions(const TaskScheduler& scheduler) {
+  py::list rows;
+  for (const auto& decision : scheduler.decisions()) rows.append(decision_row(decision));
+  return rows;
+}
+
+}  // namespace
+
+void bind_scheduler(py::module_& m) {
+  py::class_<TaskScheduler>(m, "TaskScheduler")
+      .def(py::init([](uint64_t memory, uint64_t max_queued, uint64_t max_running, int64_t window_us) {
+        return TaskScheduler({memory, max_queued, max_running, window_us});
+      }))
+      .def("add_context", &TaskScheduler::add_context)
+      .def("remove_context", &TaskScheduler::remove_context)
+      .def("set_share", &TaskScheduler::set_share)
+      .def("submit", &submit)
+      .def("next", &TaskScheduler::next)
+      .def("finish", &TaskScheduler::finish)
+      .def("cancel", &TaskScheduler::cancel)
+      .def("forget", &TaskScheduler::forget)
+      .def("stats", &task_stats)
+      .def("global_stats", &global_stats)
+      .def("decisions", &decisions);
+  py::list policies;
+  for (const auto& p : runtime::kQosPolicies)
+    policies.append(py::make_tuple(p.name, p.priority, p.memory_overcommit, p.bandwidth, p.reserves));
+  m.attr("qos_policies") = policies;
+  m.attr("task_states") =
+      py::cast(std::vector<std::string>(std::begin(runtime::kTaskStates), std::end(runtime::kTaskStates)));
+  m.def("set_stream_quota", [](int device, int64_t stream, uint64_t bytes, const std::string& name) {
+    runtime::set_stream_quota(index_of(device), stream, bytes, name);
+  });
+  m.def("clear_stream_quota",
+        [](int device, int64_t stream) { runtime::clear_stream_quota(index_of(device), stream); });
+  m.def("stream_bytes", [](int device, int64_t stream) { return runtime::stream_bytes(index_of(device), stream); });
+}
+
+}  // namespace aule::python
