@@ -49,8 +49,8 @@ def test_kernels(name, constants, expected):
 
 @pytest.mark.parametrize("dim, tile, stages, subgroups, rows", ATTENTION)
 def test_attention_on_matrix_units(dim, tile, stages, subgroups, rows):
-    # dtype, bias, dropout, soft cap, local, state, threshold, ragged, page, ALiBi, rows and keys of a mask's block; m, n,
-    # subgroup and nine words of the layout
+    # dtype, bias, dropout, soft cap, local, state, threshold, ragged, page, ALiBi, rows and keys of a mask's block;
+    # m, n, subgroup and nine words of the layout
     common = [1, 0xFFFFFFFF, 0, 0, 32 * subgroups, 0, 0, 0, 0, 0, 0, 0, 16, 16, 32, 4, 1, 2, 2, 0, 0, 0, 0, 0]
     plan = [dim, dim, tile, rows, 1, stages, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
     actual = NATIVE.shared_bytes("flash_attn_fwd_coopmat<T=float16_t>", [*common, *plan])

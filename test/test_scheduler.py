@@ -1,0 +1,105 @@
+"""torch_aule.scheduler: tasks, contexts and simulation."""
+
+import asyncio
+
+import pytest
+import torch
+
+from torch_aule.scheduler import AdmissionError, Scheduler
+
+
+def test_tasks_run_by_priority_and_give_results(device):
+    s, order = Scheduler(device), []
+    x = torch.randn(64, 64)
+
+    def task(name):
+        def run():
+            order.append(name)
+            return x.to(device) @ x.to(device)
+
+        return run
+
+    low = s.submit(task("low"))
+    high = s.submit(task("high"), policy="guaranteed", memory=1 << 20)
+    last = s.submit(task("last"), priority=1000, after=[low])
+    assert s.stats(last)["state"] == "PENDING"
+    s.run()
+    assert order == ["high", "low", "last"]
+    torch.testing.assert_close(s.result(high).cpu(), x @ x, rtol=1e-4, atol=1e-4)
+    assert s.stats(high)["state"] == "COMPLETED" and s.stats(high)["device_us"] > 0
+    assert s.global_stats()["guaranteed"]["completed"] == 1 and s.step() is None
+
+
+def test_failures_cancellation_and_rejection(device):
+    s = Scheduler(device, memory=1 << 20)
+
+    def bad():
+        raise ValueError("no")
+
+    failing, other = s.submit(bad), s.submit(lambda: 3)
+    dropped = s.submit(lambda: 4)
+    assert s.cancel(dropped) and not s.cancel(dropped)
+    s.run()
+    with pytest.raises(ValueError, match="no"):
+        s.result(failing)
+    assert s.result(other) == 3 and s.stats(dropped)["state"] == "CANCELLED"
+    with pytest.raises(AdmissionError) as caught:
+        s.submit(lambda: 1, memory=1 << 30)
+    assert caught.value.reason == "memory" and s.decisions()[-1]["verdict"] == "reject"
+    with pytest.raises(ValueError, match="expected policy"):
+        s.submit(lambda: 1, policy="mine")
+    with pytest.raises(ValueError, match="share"):
+        s.create_context("a", share=0)
+    with pytest.raises(AdmissionError, match="no room"):
+        s.create_context("a", base_vram=1 << 21)
+
+
+def test_a_context_above_its_quota_fails_alone(device):
+    s, pressed = Scheduler(device), []
+    small = s.create_context("small", max_vram=1 << 16, on_pressure=lambda c: pressed.append(c.name))
+    free = s.create_context("free", qos="burstable")
+    assert small.stream.stream_id != free.stream.stream_id
+    too_much = s.submit(lambda: torch.ones(1 << 18, device=device), context=small)
+    fits = s.submit(lambda: torch.ones(1 << 10, device=device), context=small)
+    large = s.submit(lambda: torch.ones(1 << 18, device=device).sum().item(), context=free)
+    s.run()
+    with pytest.raises(torch.OutOfMemoryError, match="context 'small'"):
+        s.result(too_much)
+    assert s.result(large) == 1 << 18 and s.result(fits).sum().item() == 1 << 10
+    assert pressed == ["small"] and s.stats(large)["policy"] == "burstable"
+    assert small.usage() >= 1 << 12
+    small.close()
+    with small:
+        torch.empty(1 << 18, device=device)
+        assert torch.aule.current_stream() == small.stream
+
+    async def inside():
+        async with free as context:
+            return torch.aule.current_stream() == context.stream
+
+    assert asyncio.run(inside())
+    free.close()
+
+
+@pytest.mark.parametrize("shares", [(0.75, 0.25), (0.5, 0.5), (0.2, 0.6)])
+def test_a_simulation_shares_time_as_asked(shares):
+    """Within 10 %, of work that never ends."""
+    s = Scheduler(simulate=True)
+    contexts = [s.create_context(str(share), share=share) for share in shares]
+    used = [0.0, 0.0]
+
+    def work(i):
+        def run():
+            used[i] += 0.5
+            s.submit(work(i), context=contexts[i])
+            return 0.5
+
+        return run
+
+    for i, context in enumerate(contexts):
+        s.submit(work(i), context=context)
+    while s._simulated_us < 2_000_000:
+        if s.step() is None:
+            s._simulated_us += 100
+    for share, ms in zip(shares, used):
+        assert abs(ms / 2000 - share) <= 0.1 * share
