@@ -1,4 +1,4 @@
-"""The device as a shared resource: tasks wait their turn by class of service, within quotas, and every decision is kept.
+"""The device as a shared resource: tasks wait their turn by class, within quotas, and every decision is kept.
 
 Admission, order, reservation and pacing are decided in C++ (``csrc/runtime/scheduler.h``); here tasks are run, one at a
 time, on the stream of their context. With ``simulate=True`` no device takes part: a task's function says how many
