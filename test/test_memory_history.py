@@ -65,11 +65,12 @@ def test_each_allocation_has_its_free(history, device):
 
 def test_addresses_are_in_their_segments(history, device):
     history(stacks="python")
-    kept = [torch.empty(size, device=device) for size in (3, 700, 3 * MIB)]
+    kept = [torch.empty(size, device=device) for size in (3, 700, 16 * MIB)]
     found = memory._snapshot()
     segments = {s["address"]: s["total_size"] for s in found["segments"]}
     made = {e["addr"]: e["size"] for e in events(found, "segment_alloc")}
-    assert made.items() <= segments.items() and len(made) >= 2
+    # Of small blocks too, unless another test's tensors hold a segment that has room.
+    assert made.items() <= segments.items() and made
     blocks = {b["address"]: b for s in found["segments"] for b in s["blocks"]}
     for x in kept:
         event = next(e for e in events(found, "alloc") if e["addr"] == x.data_ptr())
