@@ -77,7 +77,7 @@ class Context:
 
     def __init__(self, scheduler: Scheduler, identity: int, name: str, policy: str, max_vram: int | None):
         self.name, self.policy, self.stream = name, policy, None
-        self._scheduler, self._id, self._max = scheduler, identity, max_vram
+        self._scheduler, self._id = scheduler, identity
         self._entered: list = []
         if scheduler.simulated:
             return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes, copies, randn, short
+from torch_aule.benchmark.case import Case, Sizes, randn, short
+from torch_aule.benchmark.kernels import KERNELS
 from torch_aule.benchmark.targets import MEMORY_BOUND, Target
 
 BLOCK = 128  # queries and keys of a block
@@ -14,51 +15,11 @@ def _rows(sizes: Sizes) -> tuple[int, int]:
     return (512, 256) if sizes.software else sizes.rows
 
 
-def _diagonal(sizes: Sizes, dtype: torch.dtype, backward: bool) -> Case:
-    rows, width = _rows(sizes)
-
-    def make(device):
-        from torch_aule import functional
-
-        a, b = randn(rows, device=device, dtype=dtype), randn(rows, width, device=device, dtype=dtype)
-        if not backward:
-            return lambda: functional.diagonal_matmul(a, b)
-        wanted = (a.requires_grad_(), b.requires_grad_())
-        out = functional.diagonal_matmul(a, b)
-        grad = torch.randn_like(out)
-        return lambda: torch.autograd.grad(out, wanted, grad, retain_graph=True)
-
-    name = "diagonal_matmul" + ("_backward" if backward else "")
-    moved = float((3 if backward else 2) * rows * width * dtype.itemsize)
-    return Case("reference", name, f"{rows}x{width}", short(dtype), make, bytes=moved, target=MEMORY_BOUND,
-                aule_only=True)  # fmt: skip
-
-
-def _row_sum(sizes: Sizes, dtype: torch.dtype) -> Case:
-    rows, width = _rows(sizes)
-    outputs = width // 2
-    count = copies(sizes, rows * width * dtype.itemsize)
-
-    def make(device):
-        from torch_aule import functional
-
-        xs = [randn(rows, width, device=device, dtype=dtype) for _ in range(count)]
-        weight, bias = randn(outputs, width, device=device, dtype=dtype), randn(outputs, device=device, dtype=dtype)
-        turn = iter(())
-
-        def call():
-            nonlocal turn
-            x = next(turn, None)
-            if x is None:
-                turn = iter(xs)
-                x = next(turn)
-            return functional.fused_linear_rowsum(x, weight, bias)
-
-        return call
-
-    moved = float((rows + outputs) * width * dtype.itemsize)
-    return Case("reference", "fused_linear_rowsum", f"{rows}x{width}, {outputs} outputs", short(dtype), make,
-                bytes=moved, target=MEMORY_BOUND, aule_only=True)  # fmt: skip
+def _kernel(name: str, mode: str, shapes: str, extents: dict[str, int], dtype: torch.dtype) -> Case:
+    kernel = KERNELS[name]
+    label = name if mode == "forward" else f"{name}_{mode}"
+    return Case("reference", label, shapes, short(dtype), lambda device: kernel.make(extents, dtype, mode, device),
+                bytes=kernel.work(extents, dtype, mode)[0], target=MEMORY_BOUND, aule_only=True)  # fmt: skip
 
 
 def _attention(sizes: Sizes, form: str, share: float, causal: bool, least: float | None) -> Case:
@@ -101,8 +62,12 @@ def _attention(sizes: Sizes, form: str, share: float, causal: bool, least: float
 
 def reference(sizes: Sizes) -> list[Case]:
     dtypes = (torch.float32,) if sizes.software else (torch.float32, torch.bfloat16)
-    cases = [_diagonal(sizes, dtype, backward) for dtype in dtypes for backward in (False, True)]
-    cases += [_row_sum(sizes, dtype) for dtype in dtypes]
+    rows, width = _rows(sizes)
+    outputs = width // 2
+    cases = [_kernel("diagonal_matmul", mode, f"{rows}x{width}", {"N": rows, "M": width}, dtype)
+             for dtype in dtypes for mode in ("forward", "backward")]  # fmt: skip
+    cases += [_kernel("fused_linear_rowsum", "forward", f"{rows}x{width}, {outputs} outputs",
+                      {"B": rows, "K": width, "N": outputs}, dtype) for dtype in dtypes]  # fmt: skip
     for causal in (False, True):
         cases.append(_attention(sizes, "plain", 1, causal, None))
         cases += [_attention(sizes, form, 1, causal, 0.9) for form in ("ALiBi", "rotary")]
