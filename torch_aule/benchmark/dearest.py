@@ -18,21 +18,14 @@ def kernels(call: Callable[[], object]) -> dict:
         device_ms: the sum of all commands' times; commands: how many; kernels: of the dearest, name, milliseconds and
         calls, dearest first. Names are without the variant.
     """
+    from torch_aule._profiling import trace  # the process for CUDA has no backend to trace
+
     torch.aule.synchronize()
-    with torch.aule.profiler.profile() as trace:
-        call()
-        torch.aule.synchronize()
-    found: dict[str, list] = {}
-    for event in trace.key_averages():
-        if event.device_type == torch.autograd.DeviceType.PrivateUse1 and not event.is_user_annotation:
-            row = found.setdefault(event.key.split("(")[0].strip(), [0.0, 0])
-            row[0] += event.self_device_time_total / 1e3
-            row[1] += event.count
-    rows = sorted(found.items(), key=lambda item: -item[1][0])
+    taken = trace.take(call, 1, None)
     return {
-        "device_ms": round(sum(ms for _, (ms, _) in rows), 4),
-        "commands": sum(count for _, (_, count) in rows),
-        "kernels": [[name, round(ms, 4), count] for name, (ms, count) in rows[:MOST]],
+        "device_ms": round(taken.device_seconds * 1e3, 4),
+        "commands": round(taken.launches + sum(copy.calls for copy in taken.copies)),
+        "kernels": [[one.name, round(one.seconds * 1e3, 4), round(one.calls)] for one in taken.kernels[:MOST]],
     }
 
 
