@@ -92,3 +92,21 @@ def test_second_gradients_of_complex_cells(kind):
         return state[0] if isinstance(state, tuple) else state
 
     assert torch.autograd.gradgradcheck(run, (x,))
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
+def test_compiled_cells_have_gradients(kind):
+    """The tracer's dispatcher passes through the gradient that is registered beside PyTorch's."""
+    cell = getattr(torch.nn, kind)(5, 7).to("aule")
+    x = torch.randn(3, 5, device="aule")
+
+    def run(x):
+        state = cell(x)
+        return state[0] if isinstance(state, tuple) else state
+
+    results = []
+    for call in (run, torch.compile(run, backend="aot_eager")):
+        own = x.clone().requires_grad_()
+        out = call(own)
+        results.append((out, torch.autograd.grad(out.sum(), own)[0]))
+    assert_close(*results, rtol=1e-6, atol=1e-6)

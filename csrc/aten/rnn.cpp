@@ -1,7 +1,7 @@
 // Rows: recurrent cells.
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/TensorOperators.h>
 
 #include <vector>
 
@@ -50,17 +50,17 @@ Two gru_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, cons
 }
 
 // PyTorch's formula is registered for every backend's autograd key, so that of AutogradOther is the one that the
-// kernels below hide.
+// kernels below hide. What comes before autograd has been passed.
 c10::DispatchKeySet without_ours(c10::DispatchKeySet keys) {
-  return keys.remove(c10::DispatchKey::AutogradFunctionality).add(c10::DispatchKey::AutogradOther);
+  constexpr c10::DispatchKeySet kAfter(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::AutogradFunctionality);
+  return (keys & kAfter).add(c10::DispatchKey::AutogradOther);
 }
 
 Three lstm_cell_autograd(c10::DispatchKeySet keys, const at::Tensor& input_gates, const at::Tensor& hidden_gates,
                          const at::Tensor& cx, const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
   if (cx.is_complex()) return complex_lstm_cell(input_gates, hidden_gates, cx, input_bias, hidden_bias);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("aten::_thnn_fused_lstm_cell", "")
-                             .typed<decltype(lstm_cell)>();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_thnn_fused_lstm_cell", "").typed<decltype(lstm_cell)>();
   return op.redispatch(without_ours(keys), input_gates, hidden_gates, cx, input_bias, hidden_bias);
 }
 
