@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/operators.md"
 BEGIN, END = "<!-- begin: python tools/operators_page.py -->", "<!-- end -->"
 ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_\w+\(\d+,\s*(\w+),\s*(\w+),", re.MULTILINE)
-NAME = re.compile(r'"(?:aten::|aule::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
+NAME = re.compile(r'"(?:aten::|aule::|torchvision::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
 
 
 def registered_in(path: Path) -> set[str]:

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -82,11 +83,13 @@ struct Guarded<fn> {
   }
 };
 
-// An operator's name, "mul.Tensor", as a template argument.
+// An operator's name, "mul.Tensor", as a template argument. Operators of other libraries have theirs before it.
 template <size_t n>
 struct OpName {
   char text[n + 6] = {'a', 't', 'e', 'n', ':', ':'};
-  constexpr OpName(const char (&name)[n]) { std::copy_n(name, n, text + 6); }
+  constexpr OpName(const char (&name)[n]) {
+    std::copy_n(name, n, text + (std::string_view(name).find("::") == std::string_view::npos ? 6 : 0));
+  }
 };
 
 template <class T>

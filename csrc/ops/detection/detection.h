@@ -1,0 +1,33 @@
+// torchvision's operators of object detection: torchvision.ops.nms, roi_align and deform_conv2d, by their schemas.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <tuple>
+
+namespace aule::ops {
+
+constexpr uint64_t kDetectionLocal = 64;  // invocations of a workgroup of the family's kernels, but suppress.comp
+
+// Indices of the boxes [n, 4] that are kept, in falling order of their scores. Waits for their number.
+at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_threshold);
+
+// [regions, channels, pooled_height, pooled_width] of an input [images, channels, height, width] and rois [regions, 5].
+at::Tensor roi_align(const at::Tensor& input, const at::Tensor& rois, double spatial_scale, int64_t pooled_height,
+                     int64_t pooled_width, int64_t sampling_ratio, bool aligned);
+// In deterministic mode, and of float64, summed in order: as the input's gradient of deform_conv2d.
+at::Tensor roi_align_backward(const at::Tensor& grad, const at::Tensor& rois, double spatial_scale,
+                              int64_t pooled_height, int64_t pooled_width, int64_t batch_size, int64_t channels,
+                              int64_t height, int64_t width, int64_t sampling_ratio, bool aligned);
+
+at::Tensor deform_conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& offset,
+                         const at::Tensor& mask, const at::Tensor& bias, int64_t stride_h, int64_t stride_w,
+                         int64_t pad_h, int64_t pad_w, int64_t dilation_h, int64_t dilation_w, int64_t groups,
+                         int64_t offset_groups, bool use_mask);
+// Of input, weight, offset, mask and bias.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> deform_conv2d_backward(
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& offset,
+    const at::Tensor& mask, const at::Tensor& bias, int64_t stride_h, int64_t stride_w, int64_t pad_h, int64_t pad_w,
+    int64_t dilation_h, int64_t dilation_w, int64_t groups, int64_t offset_groups, bool use_mask);
+
+}  // namespace aule::ops

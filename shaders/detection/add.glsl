@@ -1,0 +1,10 @@
+// A term of an element of grad_in: by an atomic, or for itself where one invocation has the plane (ORDERED).
+void add_to(uint64_t i, REAL x) {
+#ifndef C_double
+  if (!ORDERED) {
+    atomic_add(p.grad_in + i * 4, x);
+    return;
+  }
+#endif
+  STORE(p.grad_in, i, REAL_DTYPE, LOAD(p.grad_in, i, REAL_DTYPE) + x);
+}

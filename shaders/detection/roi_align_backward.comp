@@ -1,0 +1,73 @@
+#pragma aule axis C float double
+#pragma aule axis ADD cas native
+#pragma aule feature float64 if C=double
+#pragma aule feature float32_atomic_add if ADD=native
+#pragma aule skip C=double ADD=native
+// grad_in[image of k, c, cell] += weight(k, bin, cell) * grad_out[k, c, bin]: what roi_align.comp has read, scattered.
+// One invocation per element of grad_out, by atomics, in float32. ORDERED: one invocation per plane of grad_in, over
+// the regions `first` to `last`: deterministic, and the form for float64. grad_in has the arithmetic type and holds
+// zeros, or the sums of the regions before. Regions of images that are not there are passed over: the forward has
+// reported them.
+#ifdef ADD_native
+#extension GL_EXT_shader_atomic_float : require
+#endif
+#include "common/dtype.glsl"
+#include "common/atomic_float.glsl"
+layout(local_size_x = 64) in;
+#include "common/indexing.glsl"
+#include "common/real.glsl"
+layout(constant_id = 0) const int DTYPE = 0;
+layout(constant_id = 1) const bool ALIGNED = false;
+layout(constant_id = 2) const bool ORDERED = false;
+struct Params {
+  uint64_t grad_out, rois, grad_in;
+  uint64_t n;      // invocations
+  uint64_t scale;  // bits of the arithmetic type
+  int size[2], pooled[2];  // y, x
+  int images, sampling_ratio;
+  uint channels, first, last;
+};
+#include "common/params.glsl"
+#include "detection/add.glsl"
+#include "detection/roi.glsl"
+
+// The bin's gradient g, to the plane that starts at element `to`.
+void spread(Axis ys, Axis xs, uint64_t to, REAL g) {
+  for (int i = ys.first; i < ys.last; ++i)
+    for (int j = xs.first; j < xs.last; ++j) {
+      REAL y, x;
+      const bool in_y = place_of(ys, 0, i, y), in_x = place_of(xs, 1, j, x);
+      const Corners c = corners_of(y, x, p.size[0], p.size[1]);
+      for (int corner = 0; corner < 4; ++corner)
+        if (in_y && in_x && c.index[corner] >= 0) add_to(to + uint64_t(c.index[corner]), c.weight[corner] * g);
+    }
+}
+
+void spread_bin(Region r, uint64_t of, uint channel, int bin) {
+  const Axis ys = axis_of(r, 0, bin / p.pooled[1]), xs = axis_of(r, 1, bin % p.pooled[1]);
+  const uint64_t to = (uint64_t(r.image) * uint64_t(p.channels) + uint64_t(channel)) * uint64_t(p.size[0]) *
+      uint64_t(p.size[1]);
+  spread(ys, xs, to, LOAD(p.grad_out, of, DTYPE) / REAL(count_of(ys, xs)));
+}
+
+void main() {
+  const uint64_t id = linear_invocation();
+  if (id >= p.n) return;
+  const uint bins = uint(p.pooled[0] * p.pooled[1]);
+  if (ORDERED) {
+    const int image = int(id / uint64_t(p.channels));
+    const uint channel = uint(id - uint64_t(image) * uint64_t(p.channels));
+    for (uint k = p.first; k < p.last; ++k) {
+      const Region r = region_of(k);
+      if (r.image != image) continue;
+      const uint64_t of = (uint64_t(k) * uint64_t(p.channels) + uint64_t(channel)) * uint64_t(bins);
+      for (uint bin = 0u; bin < bins; ++bin) spread_bin(r, of + uint64_t(bin), channel, int(bin));
+    }
+    return;
+  }
+  const uint64_t plane = id / uint64_t(bins);
+  const uint k = uint(plane / uint64_t(p.channels));
+  const Region r = region_of(k);
+  if (r.image < 0 || r.image >= p.images) return;
+  spread_bin(r, id, uint(plane - uint64_t(k) * uint64_t(p.channels)), int(id - plane * uint64_t(bins)));
+}
