@@ -249,3 +249,26 @@ def test_compiled(device, fresh_compiler, program, count):
     assert_verbose_allclose(actual, expected, rtol=1e-4, atol=1e-4)
     for got, want in zip(compiled, eager):
         assert_verbose_allclose(got.grad, want.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["Mixtral", "Qwen3Moe"])
+def test_experts_of_transformers_read_nothing_on_the_host(device, name):
+    """Their default implementation is grouped products, whose offsets stay on the device."""
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=64, hidden_size=32, intermediate_size=64, moe_intermediate_size=32, num_hidden_layers=2, head_dim=8,
+        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, num_experts=4, num_experts_per_tok=2,
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    tokens, mask = torch.randint(64, (2, 16)), torch.zeros(2, 1, 16, 16)  # of four dimensions: it is not looked at
+    with torch.no_grad():
+        expected = model(tokens, attention_mask=mask).logits
+        model.to(device)
+        tokens, mask = tokens.to(device), mask.to(device)
+        torch.aule.synchronize()
+        torch.aule.set_sync_debug_mode("error")
+        try:
+            logits = model(tokens, attention_mask=mask, use_cache=False).logits
+        finally:
+            torch.aule.set_sync_debug_mode("default")
+    assert_verbose_allclose(logits.cpu(), expected, rtol=1e-3, atol=1e-3)
