@@ -26,10 +26,7 @@ shared C column[SIDE];
 const uint ACROSS = LOCAL < 16 ? LOCAL : 16, DOWN = LOCAL / ACROSS;
 uint lane;
 
-// Row and column of element e, of neighbours along the smaller stride.
-uvec2 place_of(uint e) {
-  return abs(p.row) <= abs(p.col) ? uvec2(e % p.n, e / p.n) : uvec2(e / p.n, e % p.n);
-}
+uvec2 place_of(uint e) { return staged_place(e, p.n, p.n, p.row, p.col); }
 int64_t address_of(uint batch, uvec2 at) {
   return int64_t(batch) * p.batch_stride + int64_t(at.x) * p.row + int64_t(at.y) * p.col;
 }

@@ -43,10 +43,7 @@ void put(uint i, uint j, C value) {
 // The first row from `i` on that this invocation owns.
 uint own_row(uint i) { return i + (lane + LOCAL - i % LOCAL) % LOCAL; }
 
-// Row and column of element e, of neighbours along the smaller stride.
-uvec2 place_of(uint e) {
-  return abs(p.row) <= abs(p.col) ? uvec2(e % p.m, e / p.m) : uvec2(e / p.n, e % p.n);
-}
+uvec2 place_of(uint e) { return staged_place(e, p.m, p.n, p.row, p.col); }
 int64_t address_of(uvec2 at) { return start + int64_t(at.x) * p.row + int64_t(at.y) * p.col; }
 void keep(uvec2 at, C value) { panel[at.y * p.m + at.x] = value; }
 

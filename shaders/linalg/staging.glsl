@@ -14,3 +14,8 @@
       if (e < (count)) store; \
     } \
   }
+
+// Row and column of element e of a matrix [rows, columns]: along the smaller stride, so that loads are coalesced.
+uvec2 staged_place(uint e, uint rows, uint columns, int64_t row, int64_t col) {
+  return abs(row) <= abs(col) ? uvec2(e % rows, e / rows) : uvec2(e / columns, e % columns);
+}

@@ -62,10 +62,6 @@ void solve_staged() {
   }
 }
 
-// Element e of neighbours along the smaller stride: row and column.
-uvec2 place_of(uint e, uint rows, uint columns, int64_t row, int64_t col) {
-  return abs(row) < abs(col) ? uvec2(e % rows, e / rows) : uvec2(e / columns, e % columns);
-}
 C load_x(uvec2 at) { return load_number(p.x, x_start + int64_t(at.x) * p.x_row + int64_t(at.y) * p.x_col); }
 C load_l(uvec2 at) { return load_number(p.l, l_start + int64_t(at.x) * p.l_row + int64_t(at.y) * p.l_col); }
 void keep_x(uvec2 at, C value) { staged[at.x * PITCH + at.y] = value; }
@@ -73,8 +69,8 @@ void keep_l(uvec2 at, C value) {  // the other triangle is loaded too, and anyth
   if (at.y <= at.x) rows[at.x * (at.x + 1) / 2 + at.y] = p.conjugates != 0u ? conjugate(value) : value;
 }
 
-#define X_PLACE place_of(e, p.n, count, p.x_row, p.x_col)
-#define L_PLACE place_of(e, p.n, p.n, p.l_row, p.l_col)
+#define X_PLACE staged_place(e, p.n, count, p.x_row, p.x_col)
+#define L_PLACE staged_place(e, p.n, p.n, p.l_row, p.l_col)
 void load_columns(uint count) { STAGE(p.n * count, load_x(X_PLACE), keep_x(X_PLACE, loaded)) }
 void load_triangle() { STAGE(p.n * p.n, load_l(L_PLACE), keep_l(L_PLACE, loaded)) }
 void store_columns(uint count) {
