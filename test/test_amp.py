@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+import torch_aule
 from helpers import assert_close, random_tensor
+from torch_aule import functional
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -38,6 +40,43 @@ def test_autocast_backward(device):
     loss.backward()
     assert layer.weight.grad.dtype == torch.float32
     assert torch.isfinite(layer.weight.grad).all().item()
+
+
+def test_autocast_of_own_functions(device):
+    """Operands of several dtypes, as layers and tables leave them, meet in that of autocast."""
+    q, v = torch.randn(2, 1, 4, 32, 32, device=device)
+    k, lengths = q.half(), torch.tensor([0, 10, 32], device=device, dtype=torch.int32)
+    kept = torch.ones(4, 4, dtype=torch.bool, device=device)
+    cos, sin = functional.precompute_rope_frequencies(32, 32, device=device)
+    layer = torch.nn.Linear(32, 24, device=device)
+    calls = [
+        lambda q, k, v: torch_aule.flash_attention(
+            q, k, v, causal=True, alibi_slopes=functional.alibi_slopes(4, device)
+        ),
+        lambda q, k, v: functional.flash_attention_rope(q, k, v, cos, sin),
+        lambda q, k, v: functional.block_sparse_attention(q, k, v, kept, block_size=8),
+        lambda q, k, v: functional.varlen_attention(
+            q[0, 0][:, None], k[0, 0][:, None], v[0, 0][:, None], lengths, lengths, 22, 22
+        ),
+        lambda q, k, v: functional.fused_linear_rowsum(k, layer.weight.to(q.dtype), layer.bias.to(q.dtype)),
+        lambda q, k, v: functional.diagonal_matmul(k[0, 0, 0], v[0, 0]),
+    ]
+    for call in calls:
+        with torch.autocast("aule", dtype=torch.bfloat16):
+            mixed = call(q, k, v)
+        assert mixed.dtype == torch.bfloat16
+        assert_close(mixed.float(), call(q, k.float(), v), rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("hidden", [64, 20])
+def test_autocast_of_experts(device, hidden):
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 32), torch_aule.MixtureOfExperts(32, hidden, 4, 2)).to(device)
+    x = torch.randn(10, 8, device=device)
+    with torch.autocast("aule", dtype=torch.bfloat16):
+        mixed = layer(x)
+    assert mixed.dtype == torch.bfloat16
+    mixed.float().sum().backward()
+    assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in layer.parameters())
 
 
 def test_unscale(device):

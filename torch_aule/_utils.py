@@ -1,4 +1,4 @@
-"""From whatever a caller names a device with to its index."""
+"""What functions of several modules ask of their arguments: a device's index, operands under autocast."""
 
 from __future__ import annotations
 
@@ -51,3 +51,19 @@ def checked_index(device: DeviceLike) -> int:
         text = f"invalid device aule:{index}: {count} aule device(s) are available{reason}"
         raise RuntimeError(text) if count else VulkanInitError(text)
     return index
+
+
+def autocast_operands(*tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    """Operands in the dtype of ``torch.autocast("aule")`` where that is on, as PyTorch's own products have them.
+
+    float64 and tensors of other devices stay as they are.
+    """
+    if not torch.is_autocast_enabled("aule"):
+        return tensors
+    dtype = torch.get_autocast_dtype("aule")
+
+    def cast(t):
+        eligible = t is not None and t.device.type == "aule" and t.is_floating_point() and t.dtype != torch.float64
+        return t.to(dtype) if eligible else t
+
+    return tuple(map(cast, tensors))

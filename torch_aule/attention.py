@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torch_aule import _C, _attention_cpu
+from torch_aule._utils import autocast_operands
 from torch_aule.errors import InvalidShapeError
 
 __all__ = ["active_attention_variants", "aule_attention", "flash_attention"]
@@ -201,6 +202,8 @@ def flash_attention(
     (q, q_numpy), (k, k_numpy), (v, v_numpy) = _as_tensor(q, "q"), _as_tensor(k, "k"), _as_tensor(v, "v")
     if not q_numpy == k_numpy == v_numpy:
         raise TypeError("flash_attention: expected q, k and v to be all tensors or all NumPy arrays")
+    if out is None:
+        q, k, v = autocast_operands(q, k, v)
     _check(q, k, v, enable_gqa)
     if q.device.type not in ("aule", "cpu"):
         raise RuntimeError(f"flash_attention: expected q on device aule or cpu, but it is on {q.device}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from torch_aule._utils import autocast_operands
 from torch_aule.attention import flash_attention
 from torch_aule.positions import (
     alibi_slopes,
@@ -207,6 +208,7 @@ def varlen_attention(
     Extrapolation", 2022, arXiv:2108.12409.
     """
     left, right = (int(w) for w in window_size)
+    q, k, v = autocast_operands(q, k, v)
     out, lse = torch.ops.aule.varlen_attn(
         q, k, v, cu_seq_q, cu_seq_k, int(max_q), int(max_k), bool(causal), scale, left, right, alibi_slopes
     )
@@ -287,6 +289,7 @@ def block_sparse_attention(
     >>> out = torch_aule.functional.block_sparse_attention(q, k, v, kept, block_size=128)
     """
     op = "block_sparse_attention"
+    q, k, v = autocast_operands(q, k, v)
     if isinstance(block_mask, torch.Tensor):
         if block_size is None:
             raise ValueError(f"{op}: expected block_size beside a block_mask that is a tensor")

@@ -9,6 +9,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from torch_aule._utils import autocast_operands
+
 __all__ = ["MixtureOfExperts", "Route", "moe_topk_route"]
 
 
@@ -129,8 +131,10 @@ class MixtureOfExperts(nn.Module):
         sorted_tokens = tokens[owners]
 
         def product(a, weight):
-            return F.grouped_mm(a, weight, offs=route.offsets)
+            if weight.size(1) % 8 == weight.size(2) % 8 == 0:  # what PyTorch asks of 16-bit operands
+                a, weight = autocast_operands(a, weight)
+            return F.grouped_mm(a.to(weight.dtype), weight, offs=route.offsets)
 
         hidden = F.silu(product(sorted_tokens, self.gate)) * product(sorted_tokens, self.up)
         weighted = product(hidden, self.down) * route.weights.flatten()[route.permutation].unsqueeze(1)
-        return torch.zeros_like(tokens).index_add(0, owners, weighted).view(x.shape)
+        return torch.zeros_like(tokens).index_add(0, owners, weighted.to(tokens.dtype)).view(x.shape)

@@ -8,6 +8,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from torch_aule._utils import autocast_operands
+
 __all__ = [
     "DiagonalMatMul",
     "FusedLinearRowSum",
@@ -34,14 +36,14 @@ def diagonal_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     torch.Tensor
-        ``[n, m]``, contiguous.
+        ``[n, m]``, contiguous; under ``torch.autocast`` of its dtype, as a product.
 
     Raises
     ------
     ValueError, RuntimeError
         For shapes, dtypes or devices that do not fit together.
     """
-    return torch.ops.aule.diagonal_matmul(a, b)
+    return torch.ops.aule.diagonal_matmul(*autocast_operands(a, b))
 
 
 def fused_linear_rowsum(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -62,14 +64,14 @@ def fused_linear_rowsum(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     Returns
     -------
     torch.Tensor
-        ``[...]``, of the dtype of `x`.
+        ``[...]``, of the dtype of `x`; under ``torch.autocast`` of its dtype.
 
     Raises
     ------
     ValueError, RuntimeError
         For shapes, dtypes or devices that do not fit together.
     """
-    return torch.ops.aule.fused_linear_rowsum(x, weight, bias)
+    return torch.ops.aule.fused_linear_rowsum(*autocast_operands(x, weight, bias))
 
 
 def layer_norm(
