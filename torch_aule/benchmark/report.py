@@ -6,7 +6,8 @@ import statistics
 
 from torch_aule.benchmark.record import Record, Result
 
-BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers"}
+BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers",
+             "composed": "composed"}
 TARGETS = {
     "cuda": "{:g} x CUDA's speed", "tflops": "{:g} TFLOPS", "copy": "{:.0%} of x+1",
     "twin": "{:.0%} of the nearest above", "cpu": "at most {:g} x the CPU's time", "us": "at most {:g} us",
