@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +115,9 @@ def test_the_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
 def test_extra_config_is_sorted_json():
     cell = row(extra_config={"b": 1, "a": "x"}).cells()[table.COLUMNS.index("extra_config")]
     assert cell == '{"a": "x", "b": 1}' and json.loads(cell) == {"a": "x", "b": 1}
+
+
+def test_the_example_of_the_page_runs(device):
+    page = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})
