@@ -79,7 +79,8 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
 
     A baseline that needs autograd runs in `child`, unless it is the CPU.
     """
-    record = Record(case.group, case.name, case.shapes, case.dtype)
+    record = Record(case.group, case.name, case.shapes, case.dtype,
+                    flops=case.flops or None, bytes=case.bytes or None)  # fmt: skip
     contexts = {"aule": contextlib.nullcontext}
     for baseline in [] if case.aule_only else baselines:
         if baseline in WITH_MAKERS and baseline not in (case.makers or {}):
