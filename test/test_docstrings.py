@@ -8,6 +8,7 @@ import pytest
 
 MODULES = (
     "torch_aule", "torch_aule.amp", "torch_aule.assistant", "torch_aule.attention", "torch_aule.backend",
+    "torch_aule.benchmark.sweep", "torch_aule.benchmark.table", "torch_aule.benchmark.visualize",
     "torch_aule.build_shaders", "torch_aule.collect_env", "torch_aule.device", "torch_aule.distributed",
     "torch_aule.errors", "torch_aule.experimental", "torch_aule.fallback", "torch_aule.functional",
     "torch_aule.graphs", "torch_aule.info", "torch_aule.integrations", "torch_aule.integrations.comfyui",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -25,6 +25,8 @@ class Wanted:
     batches: tuple[int, ...] = ()
     dtypes: tuple[str, ...] = ()  # torch's names
     backward: bool = False
+    modes: tuple[str, ...] = ()  # of kernels, instead of what `backward` says
+    other: dict[str, int] = field(default_factory=dict)  # further sizes of a kernel, in place of its own
 
 
 @dataclass(frozen=True)

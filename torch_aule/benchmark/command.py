@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import os
 import sys
 
 import torch
 
-from torch_aule.benchmark import compare, plot, record, report, roof, timing
+from torch_aule.benchmark import compare, plot, record, report, roof, summary, timing
 from torch_aule.benchmark import options as run_options
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("report", help="print tables of a record")
     p.add_argument("file")
+    p.add_argument("--json", action="store_true", help="one JSON object instead, each result in the same units")
 
     p = commands.add_parser("roof", help="measure what the device can reach, and keep it for the profiler's report")
     p.add_argument("--device", type=int, default=0, help="index of the aule device")
@@ -156,7 +158,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{len(failed)} case(s) slower or failed", file=sys.stderr)
         return 1 if failed and options.fail_on_regression else 0
     if options.command == "report":
-        print(report.markdown(record.read(options.file)))
+        found = record.read(options.file)
+        print(json.dumps(summary.summary(found), indent=1) if options.json else report.markdown(found))
         return 0
     if options.command == "roof":
         if not torch.aule.is_available():

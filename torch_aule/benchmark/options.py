@@ -20,10 +20,13 @@ DTYPES = {
     "fp8": "float8_e4m3fn",
 }  # fmt: skip
 KNOWN = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-PROVIDERS = {"aule": None, "sdpa_cpu": "cpu", "sdpa_cuda": "cuda", "fa2": "fa2", "xformers": "xformers"}
+PROVIDERS = {
+    "aule": None, "composed": "composed", "cpu": "cpu", "cuda": "cuda", "sdpa_cpu": "cpu", "sdpa_cuda": "cuda",
+    "fa2": "fa2", "xformers": "xformers",
+}  # fmt: skip
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
     try:
         values = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -33,14 +36,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return values
 
 
-def _dtypes(text: str) -> tuple[str, ...]:
+def dtypes(text: str) -> tuple[str, ...]:
     names = tuple(DTYPES.get(part, part) for part in text.split(","))
     if unknown := [name for name in names if name not in KNOWN]:
         raise argparse.ArgumentTypeError(f"no dtype {', '.join(unknown)}; there are {', '.join((*KNOWN, *DTYPES))}")
     return names
 
 
-def _providers(text: str) -> tuple[str, ...]:
+def providers(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if unknown := [name for name in names if name not in PROVIDERS]:
         raise argparse.ArgumentTypeError(f"no provider {', '.join(unknown)}; there are {', '.join(PROVIDERS)}")
@@ -49,21 +52,29 @@ def _providers(text: str) -> tuple[str, ...]:
     return names
 
 
+def pairs(text: str) -> dict[str, str]:
+    """Of ``NAME=VALUE,NAME=VALUE``."""
+    found = [part.partition("=") for part in text.split(",") if part]
+    if not all(name and equals and value for name, equals, value in found):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE between commas, got {text!r}")
+    return {name: value for name, _, value in found}
+
+
 def add(p: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     for name in FAMILIES:
         p.add_argument(f"--{name}", action="store_true", help=f"{name} of the sizes below, instead of the groups")
     p.add_argument("--kernel", action="append", default=[], choices=list(KERNELS), help="the same of this kernel")
-    p.add_argument("--sizes", type=_numbers, default=(), metavar="N,N", help="of products, convolutions and kernels")
-    p.add_argument("--seq-lens", type=_numbers, default=(), metavar="N,N", help="of attention; keys of decoding")
-    p.add_argument("--batches", type=_numbers, default=(), metavar="N,N", help="of attention, decoding, convolutions")
-    p.add_argument("--dtypes", type=_dtypes, default=(), metavar="A,B", help="such as float32,fp16,bf16,fp8")
+    p.add_argument("--sizes", type=numbers, default=(), metavar="N,N", help="of products, convolutions and kernels")
+    p.add_argument("--seq-lens", type=numbers, default=(), metavar="N,N", help="of attention; keys of decoding")
+    p.add_argument("--batches", type=numbers, default=(), metavar="N,N", help="of attention, decoding, convolutions")
+    p.add_argument("--dtypes", type=dtypes, default=(), metavar="A,B", help="such as float32,fp16,bf16,fp8")
     p.add_argument("--fp8", action="store_true", help="float8_e4m3fn products too")
     p.add_argument("--backward", action="store_true", help="gradients too: attention, convolutions, kernels")
     p.add_argument("--warmup", type=int, default=0, metavar="N", help="further calls before a case is timed")
     p.add_argument("--iterations", type=int, metavar="N", help="samples of each case, by whatever clock")
     p.add_argument("--quiet", action="store_true", help="print no JSON lines: for --save, --markdown, --plot")
-    p.add_argument("--providers", type=_providers, metavar="A,B",
+    p.add_argument("--providers", type=providers, metavar="A,B",
                    help=f"of {', '.join(PROVIDERS)}; absent ones are skipped")  # fmt: skip
     p.add_argument("--plot", metavar="PICTURE", help="draw attention (needs matplotlib)")
     p.add_argument("--max-memory", type=float, metavar="GIB", help="a case that needs more of the device fails")
@@ -110,7 +121,7 @@ def baselines(names: tuple[str, ...]) -> list[str]:
             print(f"provider {name} is skipped: {why}", file=sys.stderr)
         elif runner:
             found.append(runner)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def measured_roof(options: argparse.Namespace) -> roof.Roof | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from torch_aule.benchmark import figure as figures
 from torch_aule.benchmark.record import Record
 
 SERIES = {
-    "aule": ("torch_aule (Vulkan)", "#d1495b", "o", 2.4),
-    "cuda": ("CUDA FlashAttention-2", "#2e6f95", "s", 1.6),
-    "cudnn": ("cuDNN attention", "#7a9e3c", "^", 1.6),
-    "cpu": ("PyTorch on the CPU", "#5b6770", "D", 1.6),
-}
+    "aule": "torch_aule (Vulkan)", "cuda": "CUDA FlashAttention-2", "cudnn": "cuDNN attention",
+    "cpu": "PyTorch on the CPU",
+}  # fmt: skip
 PANELS = {
     "sdpa_forward": "forward", "sdpa_forward_causal": "forward, causal",
     "sdpa_backward": "backward", "sdpa_backward_causal": "backward, causal",
@@ -50,13 +49,7 @@ def chosen_dtype(records: list[Record]) -> str:
 def draw(records: list[Record], path: str, dtype: str | None = None, dims: list[int] | None = None,
          marks: dict[str, float] | None = None) -> None:  # fmt: skip
     """Writes the picture to `path`. `marks` are dashed lines in the first panel, in TFLOPS."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise SystemExit("plot needs matplotlib: pip install torch_aule[demo]") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = figures.pyplot()
     records = [record for record in records if record.group == "attention"]
     dtype = dtype or (chosen_dtype(records) if records else "float16")
     series = {(dim, case): points(records, case, dim, dtype) for dim in dims or [64, 128] for case in PANELS}
@@ -71,26 +64,22 @@ def draw(records: list[Record], path: str, dtype: str | None = None, dims: list[
     for (dim, case), found in series.items():
         axis = axes[rows.index(dim)][columns.index(case)]
         for name, values in found.items():
-            label, color, marker, width = SERIES[name]
+            label, (color, marker, width) = SERIES[name], figures.style(name)
             if values:
                 lengths = sorted(values)
                 speeds = [values[n] for n in lengths]
                 (shown[label],) = axis.plot(lengths, speeds, color=color, marker=marker, markersize=5, linewidth=width,
                                             zorder=3 if name == "aule" else 2)  # fmt: skip
     for label, value in (marks or {}).items():
-        shown[label] = axes[0][0].axhline(value, color="#8a5a9e", linestyle="--", linewidth=2.2, clip_on=False)
-        axes[0][0].annotate(f"{label}: {value:g}", (1, value), (-2, 5), ha="right", fontsize=8, color="#8a5a9e",
+        shown[label] = axes[0][0].axhline(value, color=figures.DASHED, linestyle="--", linewidth=2.2, clip_on=False)
+        axes[0][0].annotate(f"{label}: {value:g}", (1, value), (-2, 5), ha="right", fontsize=8, color=figures.DASHED,
                             xycoords=("axes fraction", "data"), textcoords="offset points")  # fmt: skip
     for row, dim in enumerate(rows):
         for column, case in enumerate(columns):
             axis = axes[row][column]
             axis.set_visible((dim, case) in series)
-            axis.set_xscale("log", base=2)
             axis.set_title(f"{PANELS[case]}, D {dim}", fontsize=10)
-            axis.grid(True, color="#e4e4e4", linewidth=0.7)
-            axis.set_axisbelow(True)
-            for side in ("top", "right"):
-                axis.spines[side].set_visible(False)
+            figures.tidy(axis)
             if not any((dim, other) in series for other in columns[:column]):
                 axis.set_ylabel("TFLOPS")
                 axis.tick_params(labelleft=True)
@@ -98,8 +87,8 @@ def draw(records: list[Record], path: str, dtype: str | None = None, dims: list[
                 axis.set_xlabel("sequence length, tokens")
                 axis.tick_params(labelbottom=True)
     lengths = sorted({n for found in series.values() for values in found.values() for n in values})
-    axes[0][0].set_xticks(lengths, [f"{n // 1024}k" if n >= 1024 else str(n) for n in lengths])
-    axes[0][0].xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+    for axis in axes.flat:
+        figures.size_axis(axis, lengths)
     axes[0][0].set_ylim(bottom=0)
     run = records[0].run
     about = [run.driver, run.torch and f"torch {run.torch}", run.revision and f"revision {run.revision}", run.date]

@@ -88,6 +88,8 @@ class Record:
     target: Verdict | None = None
     errors: dict[str, str] = field(default_factory=dict)  # runner -> first line
     note: str | None = None
+    flops: float | None = None  # of what one time is for
+    bytes: float | None = None  # moved by it, at least
     clock_mhz: int | None = None  # of the GPU's multiprocessors, soon after the samples
     run: Run = field(default_factory=Run)
 

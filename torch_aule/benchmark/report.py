@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 
+from torch_aule.benchmark import anchors
 from torch_aule.benchmark.record import Record, Result
 
-BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers"}
+BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers",
+             "composed": "composed"}
 TARGETS = {
     "cuda": "{:g} x CUDA's speed", "tflops": "{:g} TFLOPS", "copy": "{:.0%} of x+1",
     "twin": "{:.0%} of the nearest above", "cpu": "at most {:g} x the CPU's time", "us": "at most {:g} us",
@@ -173,4 +175,4 @@ def markdown(records: list[Record]) -> str:
         out += [*(tables[group](mine) if group in tables else timed_table(group, mine)), ""]
     notes = dict.fromkeys(f"- {record.name}: {record.note}" for record in records if record.note)
     return "\n".join([*out, *notes, *targets_lines(records), *mean_lines(records), *heavy_lines(records),
-                      *kernel_lines(records)]).rstrip()
+                      *anchors.lines(records), *kernel_lines(records)]).rstrip()

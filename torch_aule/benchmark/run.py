@@ -24,7 +24,8 @@ from torch_aule.benchmark.cases import copy_reference
 from torch_aule.benchmark.record import Record, Run
 from torch_aule.benchmark.roof import Roof
 
-LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module: cases say which have kernels of theirs
+LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module
+WITH_MAKERS = (*LIBRARIES, "composed")  # only of the cases that have a maker of theirs
 CLOCK_S = 5.0  # a clock is asked for at most this often
 
 
@@ -78,10 +79,11 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
 
     A baseline that needs autograd runs in `child`, unless it is the CPU.
     """
-    record = Record(case.group, case.name, case.shapes, case.dtype)
+    record = Record(case.group, case.name, case.shapes, case.dtype,
+                    flops=case.flops or None, bytes=case.bytes or None)  # fmt: skip
     contexts = {"aule": contextlib.nullcontext}
     for baseline in [] if case.aule_only else baselines:
-        if baseline in LIBRARIES and baseline not in (case.makers or {}):
+        if baseline in WITH_MAKERS and baseline not in (case.makers or {}):
             continue
         contexts.update(case.contexts(baseline))
     runners: dict = {}
@@ -89,7 +91,7 @@ def run_case(case: Case, baselines: list[str], settings: timing.Settings, blocke
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # scaled_dot_product_attention says why a backend was not taken
-                if child and case.autograd and name not in ("aule", "cpu"):
+                if child and case.autograd and timing.device_of(name) == "cuda":
                     runners[name] = Remote(child, case, name)
                 else:
                     runners[name] = timing.runner(case, name, context, settings, blockers)

@@ -16,7 +16,8 @@ import torch
 from torch_aule.benchmark.case import Case
 from torch_aule.benchmark.record import Result
 
-ON_CUDA = ("cudnn", "fa2", "xformers")
+# Runners that are no devices. `composed` is PyTorch's operators on aule, in place of one kernel.
+DEVICES = {"cudnn": "cuda", "fa2": "cuda", "xformers": "cuda", "composed": "aule"}
 FAILURES = (RuntimeError, NotImplementedError, ValueError, AssertionError)
 
 
@@ -43,7 +44,7 @@ QUICK = Settings(wall_samples=5, wall_budget_s=1.0, host_samples=7, host_calls=3
 
 
 def device_of(runner: str) -> str:
-    return "cuda" if runner in ON_CUDA else runner
+    return DEVICES.get(runner, runner)
 
 
 def synchronize(device: str) -> None:
@@ -54,6 +55,19 @@ def synchronize(device: str) -> None:
 def empty_cache(device: str) -> None:
     if device != "cpu":
         getattr(torch, device).empty_cache()
+
+
+def peak_mib(device: str, function) -> tuple[object, float | None]:
+    """What a call returns, and the most memory that it takes beyond what was held before; None on the CPU."""
+    if device == "cpu":
+        return function(), None
+    module = getattr(torch, device)
+    synchronize(device)
+    before = module.memory_allocated()
+    module.reset_peak_memory_stats()
+    result = function()
+    synchronize(device)
+    return result, round((module.max_memory_allocated() - before) / 2**20, 3)
 
 
 def first_line(error: Exception) -> str:
@@ -137,7 +151,7 @@ class Runner:
         case = self.case
         if case.values:
             with torch.autograd.enable_grad(), self.context():
-                self.values = {**self.values, **case.values(self.device, self.function)}
+                self.values = {**case.values(self.device, self.function), **self.values}
         return Result.of_times([t / case.ops for t in self.times], self.unit, flops=case.flops, moved=case.bytes,
                                calls=self.calls * case.ops, values=self.values)  # fmt: skip
 
@@ -191,7 +205,8 @@ class EventRunner(Runner):
         case, settings = self.case, self.settings
         self.function = self.make(self.device)
         if case.needed_bytes and self.device == "aule":
-            self._peak()
+            _, peak = peak_mib(self.device, self.function)
+            self.values = {"peak_mib": round(peak, 1), "needed_mib": round(case.needed_bytes / 2**20, 1)}
         else:
             self.function()
         synchronize(self.device)
@@ -208,15 +223,6 @@ class EventRunner(Runner):
         if case.queued and self.device in self.blockers and host * 3 > estimate:
             length = host * self.calls * 1.5 + 0.3
             self.block = lambda: self.blockers[self.device](length)
-
-    def _peak(self) -> None:
-        before = torch.aule.memory_allocated()
-        torch.aule.reset_peak_memory_stats()
-        result = self.function()
-        synchronize(self.device)
-        peak = torch.aule.max_memory_allocated() - before
-        self.values = {"peak_mib": round(peak / 2**20, 1), "needed_mib": round(self.case.needed_bytes / 2**20, 1)}
-        del result
 
     def measure(self) -> float:
         time.sleep(self.rest)

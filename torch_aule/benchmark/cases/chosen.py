@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch_aule.benchmark.case import Case, Sizes, Wanted, short
 from torch_aule.benchmark.cases.attention import FLASH_AND_CUDNN
 from torch_aule.benchmark.kernels import KERNELS, seeded
+from torch_aule.benchmark.timing import peak_mib
 
 COMPARED = 1 << 16  # elements of a result that are held against the baseline's
 TOLERANCES = {"float64": 1e-6, "float32": 1e-3, "float16": 1e-2}  # relative, in the Euclidean norm
@@ -18,14 +20,14 @@ CHANNELS = 64
 
 
 def output(device: str, call) -> dict:
-    """`values` of a case: elements of what a call gives, spread over it."""
-    results = call()
+    """`values` of a case: elements of what a call gives, spread over it, and the memory that it takes."""
+    results, peak = peak_mib(device, call)
     results = results if isinstance(results, tuple) else (results,)
     found = []
     for result in results:
         flat = result.detach().flatten()
         found += flat[:: max(1, flat.numel() // COMPARED)].float().cpu().tolist()
-    return {"output": found}
+    return {"output": found, **({} if peak is None else {"peak_mib": peak})}
 
 
 def _case(sizes: Sizes, group: str, name: str, shapes: str, dtype: torch.dtype, make, **more) -> Case:
@@ -179,24 +181,25 @@ def conv(sizes: Sizes, wanted: Wanted) -> list[Case]:
     ]
 
 
-def _kernel(sizes: Sizes, wanted: Wanted, name: str) -> list[Case]:
+def kernel_cases(sizes: Sizes, wanted: Wanted, name: str) -> list[tuple[dict[str, int], str, Case]]:
+    """A kernel's cases, each behind its sizes and its mode."""
     kernel = KERNELS[name]
-    other = {size: 256 for size in kernel.other} if sizes.software else None
+    other = {**({size: 256 for size in kernel.other} if sizes.software else {}), **wanted.other}
+    modes = wanted.modes or (("forward", "backward") if wanted.backward else ("forward",))
+    extents = [kernel.sizes(x, other) for x in wanted.sizes or ((256,) if sizes.software else (1024, 4096, 16384))]
     cases = []
-    for x, dtype in itertools.product(
-        wanted.sizes or ((256,) if sizes.software else (1024, 4096, 16384)), _dtypes(wanted, sizes, False)
-    ):
-        extents = kernel.sizes(x, other)
-        for mode in ("forward", "backward") if wanted.backward else ("forward",):
-            moved, flops = kernel.work(extents, dtype, mode)
+    for extent, dtype, mode in itertools.product(extents, _dtypes(wanted, sizes, False), modes):
+        moved, flops = kernel.work(extent, dtype, mode)
 
-            def make(device, extents=extents, dtype=dtype, mode=mode):
-                return kernel.make(extents, dtype, mode, device)
+        def make(device, extent=extent, dtype=dtype, mode=mode, composed=False):
+            return kernel.make(extent, dtype, mode, device, composed=composed)
 
-            shapes = " ".join(f"{size} {value}" for size, value in extents.items())
-            label = name if mode == "forward" else f"{name}_{mode}"
-            cases.append(_case(sizes, "kernels", label, shapes, dtype, make, bytes=moved, flops=flops,
-                               autograd=mode != "forward"))  # fmt: skip
+        makers = {"composed": functools.partial(make, composed=True)} if kernel.function != kernel.composed else None
+        shapes = " ".join(f"{size} {value}" for size, value in extent.items())
+        label = name if mode == "forward" else f"{name}_{mode}"
+        case = _case(sizes, "kernels", label, shapes, dtype, make, bytes=moved, flops=flops, makers=makers,
+                     autograd=mode != "forward")  # fmt: skip
+        cases.append((extent, mode, case))
     return cases
 
 
@@ -209,4 +212,4 @@ def chosen(sizes: Sizes) -> list[Case]:
     if wanted is None:
         return []
     cases = [case for family in wanted.families for case in FAMILIES[family](sizes, wanted)]
-    return cases + [case for name in wanted.kernels for case in _kernel(sizes, wanted, name)]
+    return cases + [case for name in wanted.kernels for *_, case in kernel_cases(sizes, wanted, name)]
