@@ -9,6 +9,7 @@ import pytest
 MODULES = (
     "torch_aule", "torch_aule.amp", "torch_aule.assistant", "torch_aule.attention", "torch_aule.backend",
     "torch_aule.build_shaders", "torch_aule.collect_env", "torch_aule.device", "torch_aule.distributed",
+    "torch_aule.doctor",
     "torch_aule.errors", "torch_aule.experimental", "torch_aule.fallback", "torch_aule.functional",
     "torch_aule.graphs", "torch_aule.info", "torch_aule.integrations", "torch_aule.integrations.comfyui",
     "torch_aule.kv_cache", "torch_aule.kv_pages", "torch_aule.linear", "torch_aule.memory", "torch_aule.moe",
