@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from helpers import assert_close, needs_shader_compiler
 from torch_aule._assistant import changes, rules, source
+from torch_aule._validation.errors import difference
 from torch_aule.assistant import OptimizationAssistant, Recommendation
 from torch_aule.benchmark.roof import Roof
 
@@ -73,7 +74,7 @@ def test_the_promised_example(device):
     with torch.no_grad():
         assert_close(found.model(x.to(device)), model(x), rtol=1e-4, atol=1e-4)
         limit = 4e-2 if "precision" in kept else 1e-4
-        assert changes.difference([found.applied.model(x.to(device)).cpu()], [model(x)]) <= limit
+        assert difference([found.applied.model(x.to(device)).cpu()], [model(x)]) <= limit
 
 
 @pytest.mark.parametrize("answer", ["", "n", None])
@@ -238,11 +239,11 @@ def test_changes_are_kept_if_they_are_faster(device, monkeypatch, faster):
 
 def test_a_change_that_computes_something_else_is_not_kept(device, monkeypatch):
     model, x = nn.Linear(6, 4).to(device), torch.randn(3, 6, device=device)
-    monkeypatch.setattr(torch, "compile", lambda built, mode=None: nn.Sequential(built, nn.Threshold(0.3, 1.0)))
+    monkeypatch.setattr(torch, "compile", lambda built, mode: nn.Sequential(built, nn.Threshold(0.3, 1.0)))
     (one,) = assistant().apply_recommendations(model, recommended("compile"), sample_input=x).outcomes
     assert not one.kept and one.reason == "outputs differ" and one.error > one.tolerance and one.after_seconds is None
 
-    def refuse(built, mode=None):
+    def refuse(built, mode):
         raise RuntimeError("no compiler\nat all")
 
     monkeypatch.setattr(torch, "compile", refuse)
@@ -262,14 +263,14 @@ def test_random_outputs_cannot_be_compared(device):
 
 def test_difference():
     x = torch.randn(4, 5)
-    assert changes.difference([x], [x.clone()]) == 0 and changes.difference([], []) == 0
-    assert changes.difference([x[:, :4]], [x]) == changes.difference([], [x]) == math.inf
+    assert difference([x], [x.clone()]) == 0 and difference([], []) == 0
+    assert difference([x[:, :4]], [x]) == difference([], [x]) == math.inf
     moved = x.clone()
     moved[1, 2] += 0.5
-    assert changes.difference([moved], [x]) == pytest.approx(0.5 / x.abs().max().item(), rel=1e-5)
+    assert difference([moved], [x]) == pytest.approx(0.5 / x.abs().max().item(), rel=1e-5)
     moved[1, 2] = math.nan
-    assert changes.difference([moved], [x]) == math.inf and changes.difference([moved], [moved.clone()]) == 0
-    assert changes.difference([torch.tensor([3])], [torch.tensor([2])]) == 0.5
+    assert difference([moved], [x]) == math.inf and difference([moved], [moved.clone()]) == 0
+    assert difference([torch.tensor([3])], [torch.tensor([2])]) == 0.5
 
 
 def test_inputs_are_derived_from_the_first_layer(device):

@@ -10,13 +10,14 @@ MODULES = (
     "torch_aule", "torch_aule.amp", "torch_aule.assistant", "torch_aule.attention", "torch_aule.backend",
     "torch_aule.benchmark.sweep", "torch_aule.benchmark.table", "torch_aule.benchmark.visualize",
     "torch_aule.build_shaders", "torch_aule.collect_env", "torch_aule.device", "torch_aule.distributed",
+    "torch_aule.doctor",
     "torch_aule.errors", "torch_aule.experimental", "torch_aule.fallback", "torch_aule.functional",
     "torch_aule.graphs", "torch_aule.info", "torch_aule.integrations", "torch_aule.integrations.comfyui",
     "torch_aule.kv_cache", "torch_aule.kv_pages", "torch_aule.linear", "torch_aule.memory", "torch_aule.moe",
     "torch_aule.objects", "torch_aule.positions", "torch_aule.profiler", "torch_aule.profiling", "torch_aule.random",
     "torch_aule.reference_kernels", "torch_aule.rotary", "torch_aule.scheduler", "torch_aule.sdpa",
     "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry", "torch_aule.testing", "torch_aule.tune",
-    "torch_aule.variants",
+    "torch_aule.validate", "torch_aule.validation", "torch_aule.variants",
 )  # fmt: skip
 ORDER = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "References", "Examples")
 

@@ -1,20 +1,25 @@
 """The small examples: each runs strict and learns, and its numbers are the CPU's."""
 
+import importlib
 import re
 
 import pytest
 import torch
 
-from helpers import relative_error, run_interpreter, to_device
+from helpers import relative_error, run_interpreter, run_python, to_device
 from torch_aule.examples import _common, generate, gnn, recommender, vit
 
 
-def run(name, *arguments):
-    """What the example prints, which must end well."""
-    command = ["-m", f"torch_aule.examples.{name}", *arguments]
-    done = run_interpreter(*command, OMP_NUM_THREADS="1", TORCH_AULE_STRICT="1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def run(device, capsys):
+    """What the example prints, which must end well; it runs here, strict."""
+
+    def program(name, *arguments):
+        assert torch.aule.is_strict()
+        assert importlib.import_module(f"torch_aule.examples.{name}").main([*arguments]) == 0
+        return capsys.readouterr().out
+
+    return program
 
 
 def losses(text):
@@ -30,14 +35,14 @@ def losses(text):
         ("recommender", ["--batch", "37", "--steps", "30"]),
     ],
 )
-def test_training(name, arguments):
+def test_training(run, name, arguments):
     """It learns, and after the same steps its loss is the CPU's."""
     ours, expected = (losses(run(name, *arguments, "--device", device)) for device in ("aule", "cpu"))
     assert ours[1] < ours[0]
     assert ours == pytest.approx(expected, rel=2e-2, abs=2e-3)
 
 
-def test_generation():
+def test_generation(run):
     text = run("generate", "--tokens", "9", "--batch", "3")
     tokens = re.search("tokens: (.*)", text)[1].split()
     assert len(tokens) == 5 + 9 and "with a cache" in text and "without a cache" in text
@@ -84,7 +89,15 @@ def test_a_wrong_number_is_an_error(capsys):
     assert _common.relative(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0])) == 0.25
 
 
-def test_the_assistant():
+def test_the_assistant(run):
     pytest.importorskip("torch._inductor")
     text = run("assistant", "--runs", "2", "--level", "conservative")
     assert "score " in text and "recommendations" in text and "largest relative difference" in text
+
+
+def test_as_a_command():
+    """Without the variable examples are strict by themselves."""
+    done = run_interpreter("-m", "torch_aule.examples.generate", "--tokens", "2", OMP_NUM_THREADS="1")
+    assert done.returncode == 0 and "largest relative difference" in done.stdout, done.stdout + done.stderr
+    code = "from torch_aule.examples import basic; import torch; assert torch.aule.is_strict()"
+    assert run_python(code, TORCH_AULE_STRICT=None).returncode == 0

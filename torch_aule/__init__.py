@@ -73,7 +73,7 @@ _LAZY = {
     "moe_topk_route": "torch_aule.moe",
 }
 
-_MODULES = ("experimental", "functional", "testing")
+_MODULES = ("assistant", "doctor", "experimental", "functional", "profiling", "testing", "validate", "validation")
 
 __all__ = [
     "Aule",

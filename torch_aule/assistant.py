@@ -22,6 +22,7 @@ from torch_aule._assistant import changes, rules, show, source
 from torch_aule._profiling.models import moved
 from torch_aule._profiling.numbers import percent_text
 from torch_aule._utils import DeviceLike, checked_index
+from torch_aule._validation.errors import called, difference, evaluating, host_tensors
 from torch_aule.benchmark import roof as roofs
 from torch_aule.fallback import strict
 
@@ -156,7 +157,7 @@ class Result:
 
 def _called(model: nn.Module, inputs: tuple | dict):
     with torch.no_grad():
-        return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+        return called(model, inputs)
 
 
 def _derived(model: nn.Module) -> tuple[torch.Tensor]:
@@ -321,7 +322,7 @@ class OptimizationAssistant:
         training = any(module.training for module in model.modules())
         inputs = _inputs(model, sample_input, self.device)
         on_host = all(t.device.type == "cpu" for t in (*model.parameters(), *model.buffers()))
-        with changes.evaluating(model):
+        with evaluating(model):
             try:
                 cpu = self._seconds_on_host(model, inputs) if on_host else None
                 here = copy.deepcopy(model).to(self.device) if on_host else model
@@ -427,10 +428,10 @@ class OptimizationAssistant:
             raise ValueError(f"apply_recommendations: expected model on {self.device}, but a part is on {wrong[0]}")
         inputs = _inputs(model, sample_input, self.device)
         state, outcomes = changes.State(model), []
-        with torch.aule.device(self.device), changes.evaluating(model):
-            expected = changes.host_tensors(_called(model, inputs))
-            again = changes.host_tensors(_called(model, inputs))
-            random = changes.difference(again, expected) > changes.tolerance(expected, state)
+        with torch.aule.device(self.device), evaluating(model):
+            expected = host_tensors(_called(model, inputs))
+            again = host_tensors(_called(model, inputs))
+            random = difference(again, expected) > changes.tolerance(expected, state)
             for one in sorted(recs, key=lambda one: (*changes.APPLICABLE, one.type).index(one.type)):
                 if one.type not in changes.APPLICABLE:
                     outcomes.append(Outcome(one.type, False, "it needs a change of the model's source"))
@@ -452,7 +453,7 @@ class OptimizationAssistant:
         limit = changes.tolerance(expected, with_it)
         try:
             built = with_it.built()
-            error = changes.difference(changes.host_tensors(_called(built, inputs)), expected)
+            error = difference(host_tensors(_called(built, inputs)), expected)
             if error > limit:
                 undo()
                 return state, Outcome(one.type, False, "outputs differ", error, limit, before)

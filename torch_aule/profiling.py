@@ -2,8 +2,8 @@
 
     python -m torch_aule.profiling MODEL [--html PAGE]
 
-MODEL is a name that torchvision or transformers knows, with random weights, or ``path.py:factory``, a function that
-returns a model and its inputs.
+MODEL is a name that torchvision or transformers knows, with random weights, or ``path.py:factory`` or
+``module:factory``, a function that returns a model and its inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 import torch.nn as nn
 
 from torch_aule._profiling import memory, trace
-from torch_aule._profiling.models import model_named, moved
+from torch_aule._profiling.models import add_model_options, model_named, moved
 from torch_aule._profiling.numbers import Statistics, bytes_text, statistics_of, table, time_text
 from torch_aule._profiling.report import Report
 from torch_aule._utils import DeviceLike, checked_index
@@ -468,11 +468,8 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status: 0, or 2 without a device.
     """
     parser = argparse.ArgumentParser(prog="python -m torch_aule.profiling", description=__doc__.split("\n\n")[0])
-    parser.add_argument("model", metavar="MODEL", help="of torchvision or transformers, or path.py:factory")
-    parser.add_argument("--batch", type=int, default=1, help="images or sequences (default 1)")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence (default 128)")
-    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="of weights and real inputs")
-    parser.add_argument("--runs", type=int, default=20, help="timed calls (default 20)")
+    parser.add_argument("model", metavar="MODEL", help="of torchvision or transformers, or FILE_OR_MODULE:factory")
+    add_model_options(parser, runs=20)
     parser.add_argument("--html", metavar="PAGE", help="write the report as a page, too")
     parser.add_argument("--device", type=int, default=0, help="index of the aule device")
     options = parser.parse_args(arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import importlib.util
 import runpy
 from collections.abc import Mapping
@@ -38,18 +40,34 @@ def _of_transformers(name: str, batch: int, length: int):
     return model, torch.randint(config.vocab_size, (batch, length))
 
 
+def _imported(name: str) -> dict[str, Any]:
+    try:
+        return vars(importlib.import_module(name))
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"{name} cannot be imported: {error}") from error
+
+
+def add_model_options(parser: argparse.ArgumentParser, runs: int) -> None:
+    """Options of what :func:`model_named` makes, and how often it runs."""
+    parser.add_argument("--batch", type=int, default=1, help="images or sequences (default 1)")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence (default 128)")
+    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="of weights and real inputs")
+    parser.add_argument("--runs", type=int, default=runs, help=f"timed calls (default {runs})")
+
+
 def model_named(text: str, batch: int, length: int):
     """(model, inputs) of what the command line names."""
     path, _, factory = text.rpartition(":")
-    if path.endswith(".py"):
-        made = runpy.run_path(path)
+    if path:
+        made = runpy.run_path(path) if path.endswith(".py") else _imported(path)
         if factory not in made:
             raise SystemExit(f"{path} has no function {factory}")
         return made[factory]()
     found = _of_torchvision(text, batch) or _of_transformers(text, batch, length)
     if found is None:
         raise SystemExit(
-            f"{text}: neither path.py:factory nor a model that an installed torchvision or transformers knows"
+            f"{text}: neither path.py:factory, nor module:factory, nor a model that an installed torchvision or "
+            "transformers knows"
         )
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import os
 import statistics
 import sys
@@ -14,6 +13,9 @@ os.environ.setdefault("TORCH_AULE_STRICT", "1")  # before the backend loads: no 
 
 import torch
 import torch.nn as nn
+
+from torch_aule import validation
+from torch_aule._validation.errors import errors
 
 LIMIT = 1e-3  # relative to the largest element: what a few layers in float32 differ from float64 by, with room
 
@@ -56,22 +58,12 @@ def seconds(call: Callable[[], object], device: torch.device, runs: int) -> floa
 
 def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest difference, relative to the largest expected element."""
-    a, e = actual.detach().cpu().double(), expected.detach().cpu().double()
-    return ((a - e).abs().max() / e.abs().max().clamp_min(1e-30)).item()
+    return errors(actual, expected)[0]
 
 
 def error_of_training(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> float:
-    """Of the output and of every gradient of its squares' mean, against the CPU in float64: the largest."""
-
-    def run(model, inputs):
-        y = model(*inputs)
-        model.zero_grad()
-        y.square().mean().backward()
-        return [y, *(p.grad for p in model.parameters())]
-
-    reference = copy.deepcopy(model).to("cpu", torch.float64)
-    wide = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in inputs]
-    return max(relative(a, e) for a, e in zip(run(model, inputs), run(reference, wide), strict=True))
+    """Of the output and of every gradient, against the CPU in float64: the largest."""
+    return validation.compare(model, inputs, training=True, runs=1).max_error
 
 
 def verdict(error: float, limit: float = LIMIT) -> int:
