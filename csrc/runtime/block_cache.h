@@ -96,8 +96,9 @@ class DeviceCache {
 
  private:
   uint64_t allocated_on(c10::StreamId stream) const;
-  void check_quota(uint64_t bytes, c10::StreamId stream);
-  void charge_quota(const Block* block, bool allocated);
+  // Quotas count what was asked for, in whole blocks' steps, from before the block is looked for.
+  void charge_quota(uint64_t bytes, c10::StreamId stream);  // raises above the limit
+  void refund_quota(uint64_t bytes, c10::StreamId stream);
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);
   Block* take_cached(Pool& pool, uint64_t bytes, c10::StreamId stream);
   Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, const CallStack& stack,
@@ -123,6 +124,7 @@ class DeviceCache {
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_pools_;
   std::map<c10::StreamId, PrivatePool*> capturing_;
   std::map<c10::StreamId, StreamQuota> quotas_;
+  std::map<c10::StreamId, uint64_t> underway_;  // charged, without a block yet
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
   DeviceStats stats_;
