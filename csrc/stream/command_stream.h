@@ -32,6 +32,11 @@ struct Marker {
   int32_t timestamp = -1;  // slot of a timestamp query, -1 without timing
 };
 
+// What a stream has before it: batches submitted and not finished, and the commands in these and recorded since.
+struct StreamLoad {
+  uint64_t batches, commands, limit;  // the limit is of batches
+};
+
 class CommandStream {
  public:
   static constexpr int kDefaultId = 0;
@@ -67,6 +72,9 @@ class CommandStream {
   void wait(uint64_t value);
   void wait_quietly(uint64_t value);  // leaves device errors to the next wait
   void synchronize();
+  // A call that submits beyond the limit (64) waits before it returns, until no more are left than that.
+  void limit_in_flight(uint64_t batches);
+  StreamLoad load();
   bool idle();  // everything recorded so far has completed
 
   // `submit`: also submits the commands recorded before. Not with timing, which would split a measured range.
