@@ -13,7 +13,7 @@ pytestmark = pytest.mark.validated
 def test_an_allocation_above_the_quota_raises_and_others_go_on(device):
     stream = torch.Stream(device="aule:0")
     before = _C.stream_bytes(0, stream.stream_id)
-    _C.set_stream_quota(0, stream.stream_id, before + 4096, "context 'small'")
+    _C.set_stream_quota(0, [stream.stream_id], before + 4096, "context 'small'")
     try:
         with torch.aule.stream(stream):
             kept = torch.ones(512, device=device)
@@ -38,7 +38,7 @@ def test_threads_of_one_stream_never_pass_its_quota_together(device):
     total = torch.aule.mem_get_info()[1]
     slow = torch.randn(256, 256, device=device)
     before = _C.stream_bytes(0, stream.stream_id)
-    _C.set_stream_quota(0, stream.stream_id, before + size, "context 'one'")
+    _C.set_stream_quota(0, [stream.stream_id], before + size, "context 'one'")
     try:
         for _ in range(3):
             with torch.aule.stream(other):
@@ -75,3 +75,21 @@ def test_threads_of_one_stream_never_pass_its_quota_together(device):
     finally:
         torch.aule.set_per_process_memory_fraction(1.0)
         _C.clear_stream_quota(0, stream.stream_id)
+
+
+def test_streams_of_one_owner_share_a_quota(device):
+    first, second = torch.Stream(device="aule:0"), torch.Stream(device="aule:0")
+    ids = [first.stream_id, second.stream_id]
+    held = sum(_C.stream_bytes(0, i) for i in ids)
+    _C.set_stream_quota(0, ids, held + 4096, "partition 'two'")
+    try:
+        with torch.aule.stream(first):
+            kept = torch.ones(512, device=device)
+        with torch.aule.stream(second):
+            with pytest.raises(torch.OutOfMemoryError, match="partition 'two'"):
+                torch.empty(1024, device=device)
+            del kept
+            torch.empty(1024, device=device)
+    finally:
+        for i in ids:
+            _C.clear_stream_quota(0, i)

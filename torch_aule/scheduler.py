@@ -14,87 +14,23 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from torch_aule import _C
+from torch_aule._scheduling.contexts import Context, ContextOptions, Partition
 from torch_aule._scheduling.devices import Device, Simulation
 from torch_aule._scheduling.tasks import AdmissionError, QoS, Task, policy_index
+from torch_aule._scheduling.transfers import SimulatedTransfers
 from torch_aule._utils import DeviceLike, checked_index
+from torch_aule.transfers import TransferEngine
 
-__all__ = ["AdmissionError", "Context", "QoS", "Scheduler", "Task"]
+__all__ = ["AdmissionError", "Context", "Partition", "QoS", "Scheduler", "Task"]
 
 _SIMULATED_BYTES = 16 << 30
 _NO_CONTEXT = -1  # the core's name for tasks of no context, which start one after the other like those of one
 _UNLIMITED = 1 << 62
 
 
-class Context:
-    """A share of the device, made by :meth:`Scheduler.create_context`; ``with`` makes its stream the current one.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        Whose context it is.
-    identity : int
-        The scheduler's name for it.
-    name : str
-        For messages.
-    policy : str
-        Class of service of its tasks.
-    max_vram : int or None
-        Its quota, bytes.
-
-    Attributes
-    ----------
-    name : str
-        As given.
-    policy : str
-        Class of service of its tasks, unless they say otherwise.
-    stream : torch.Stream or None
-        Its own; None in a simulation.
-    """
-
-    def __init__(self, scheduler: Scheduler, identity: int, name: str, policy: str, max_vram: int | None):
-        self.name, self.policy, self.stream = name, policy, None
-        self._scheduler, self._id = scheduler, identity
-        self._entered: list = []
-        if scheduler.simulated:
-            return
-        self.stream = scheduler._own_stream()
-        if max_vram is not None:
-            _C.set_stream_quota(scheduler._index, self.stream.stream_id, max_vram, f"context '{name}'")
-
-    def usage(self) -> int:
-        """Bytes that its tensors hold.
-
-        Returns
-        -------
-        int
-            Of tensors that were allocated on its stream; 0 in a simulation.
-        """
-        return _C.stream_bytes(self._scheduler._index, self.stream.stream_id) if self.stream is not None else 0
-
-    def close(self) -> None:
-        """End its quota and give its reservation back. Its tensors stay."""
-        self._scheduler._close(self)
-
-    def __enter__(self) -> Context:
-        if self.stream is not None:
-            self._entered.append(torch.aule.stream(self.stream))
-            self._entered[-1].__enter__()
-        return self
-
-    def __exit__(self, *failure) -> None:
-        if self.stream is not None:
-            self._entered.pop().__exit__(*failure)
-
-    async def __aenter__(self) -> Context:
-        return self.__enter__()
-
-    async def __aexit__(self, *failure) -> None:
-        self.__exit__(*failure)
-
-
 class _Waiting(NamedTuple):
     function: Callable
-    stream: Any
+    streams: tuple  # one of which it runs on
     ready: torch.Event | None  # on the stream that submitted it
 
 
@@ -146,19 +82,19 @@ class Scheduler:
         self._owners: dict[int, Context] = {}
         self._results: dict[int, Any] = {}
         self._contexts: dict[int, Context] = {}
-        self._pressure: dict[int, Callable[[Context], None]] = {}
+        self._on: dict[int, Any] = {}  # streams of tasks that run
+        self._transfers: Any = None
 
     def now(self) -> int:
         """The scheduler's clock: counted in a simulation, else the host's, microseconds."""
         return self._device.now()
 
-    def _own_stream(self):
-        used = {context.stream.stream_id for context in self._contexts.values()}
-        for _ in range(64):  # PyTorch hands streams of a pool out in turn
-            stream = torch.Stream(device=torch.device("aule", self._index))
-            if stream.stream_id not in used:
-                return stream
-        raise RuntimeError("scheduler: every stream of the device's pool belongs to a context")
+    @property
+    def transfers(self) -> Any:
+        """A :class:`torch_aule.transfers.TransferEngine` that each step moves on; in a simulation, the host copies."""
+        if self._transfers is None:
+            self._transfers = SimulatedTransfers() if self.simulated else TransferEngine(self._index)
+        return self._transfers
 
     def create_context(
         self,
@@ -167,10 +103,13 @@ class Scheduler:
         base_vram: int = 0,
         qos: str = "best_effort",
         share: float = 1.0,
-        max_running: int = 1,
+        bandwidth: float = 1.0,
+        streams: int = 1,
+        max_running: int | None = None,
+        in_flight: int | None = None,
         on_pressure: Callable[[Context], None] | None = None,
     ) -> Context:
-        """A part of the device with a stream, a quota of memory and a share of time of its own.
+        """A part of the device with streams, a quota of memory and shares of time and bandwidth of its own.
 
         Parameters
         ----------
@@ -185,8 +124,14 @@ class Scheduler:
             Class of its tasks.
         share : float, default 1.0
             Of the device's time, at most.
-        max_running : int, default 1
-            Tasks of it that may have started and not ended.
+        bandwidth : float, default 1.0
+            What the shares of bandwidth that its tasks ask for may come to, while they run.
+        streams : int, default 1
+            Streams of its own. A task starts on the one with the fewest.
+        max_running : int, optional
+            Tasks of it that may have started and not ended; default: as many as it has streams.
+        in_flight : int, optional
+            Limit of each stream, see :func:`torch_aule.stream.set_in_flight_limit`.
         on_pressure : callable, optional
             Called with the context when one of its tasks ran out of memory.
 
@@ -200,20 +145,30 @@ class Scheduler:
         AdmissionError
             If there is no room for `base_vram`.
         ValueError
-            If `qos` or `share` is none, or `max_running` is below 1.
+            If `qos` is none, a share is not in (0, 1], or a number is below 1.
+        RuntimeError
+            If too many streams belong to contexts.
         """
         policy_index(qos, "create_context")
         if not 0 < share <= 1:
             raise ValueError(f"create_context: expected share above 0 and at most 1, but got {share}")
+        if streams < 1 or (in_flight is not None and in_flight < 1):
+            raise ValueError(
+                f"create_context: expected streams and in_flight of at least 1, but got {streams} and {in_flight}"
+            )
         identity = max(self._contexts, default=0) + 1
         most = _UNLIMITED if max_vram is None else max_vram
-        if not self._core.add_context(identity, most, base_vram, max_running=max_running):
+        running = streams if max_running is None else max_running
+        if not self._core.add_context(identity, most, base_vram, max_running=running, max_bandwidth=bandwidth):
             raise AdmissionError(f"create_context: no room for {base_vram} bytes of context '{name}'", "memory")
-        context = Context(self, identity, name, qos, max_vram)
+        options = ContextOptions(max_vram, share, bandwidth, streams, in_flight, on_pressure)
+        try:
+            context = Context(self, identity, name, qos, options)
+        except Exception:
+            self._core.remove_context(identity)
+            raise
         self._contexts[identity] = context
         self._core.set_share(identity, share, self.now())
-        if on_pressure is not None:
-            self._pressure[identity] = on_pressure
         return context
 
     def _close(self, context: Context) -> None:
@@ -221,9 +176,7 @@ class Scheduler:
             return
         self._core.remove_context(context._id)  # raises while it has tasks
         del self._contexts[context._id]
-        self._pressure.pop(context._id, None)
-        if context.stream is not None:
-            _C.clear_stream_quota(self._index, context.stream.stream_id)
+        context._release()
 
     def submit(
         self,
@@ -253,7 +206,7 @@ class Scheduler:
         after : iterable of int
             Tasks that must have completed.
         context : Context, optional
-            Whose stream, quota and share it has; default: the current stream.
+            Whose streams, quota and share it has; default: the current stream.
         device_ms : float, optional
             Time on the device that its context is charged when it starts, until what it took is known; default: as the
             context's last tasks took.
@@ -278,12 +231,12 @@ class Scheduler:
         )  # fmt: skip
         if decision["verdict"] == "reject":
             raise AdmissionError(f"scheduler: task rejected: {decision['reason']}", decision["reason"])
-        stream = ready = None
+        streams, ready = (), None
         if not self.simulated:
             current = torch.aule.current_stream(self._index)
-            stream = context.stream if context else current
-            ready = current.record_event() if stream != current else None
-        self._functions[decision["task"]] = _Waiting(fn, stream, ready)
+            streams = context.streams if context else (current,)
+            ready = current.record_event() if streams != (current,) else None
+        self._functions[decision["task"]] = _Waiting(fn, streams, ready)
         if context is not None:
             self._owners[decision["task"]] = context
         return decision["task"]
@@ -304,20 +257,25 @@ class Scheduler:
         return started
 
     def _step(self) -> tuple[list[int], bool]:
+        if self._transfers is not None:
+            self._transfers.advance()
         ended = self._device.poll()
         for done in ended:
             self._results[done.task] = done.error or done.result
             self._core.finish(done.task, done.error is not None, done.device_us, self.now())
             self._owners.pop(done.task, None)
+            self._on.pop(done.task)
             if done.error is not None:
                 self._drop_cancelled()
         started = []
         while (task := self._core.next(self.now())) is not None:
             started.append(task)
-            error = self._device.start(task, *self._functions.pop(task))
-            context = self._owners.get(task)
-            if isinstance(error, torch.OutOfMemoryError) and context is not None and context._id in self._pressure:
-                self._pressure[context._id](context)
+            waiting, context = self._functions.pop(task), self._owners.get(task)
+            busy = list(self._on.values())
+            self._on[task] = min(waiting.streams, key=busy.count, default=None)
+            error = self._device.start(task, waiting.function, self._on[task], waiting.ready)
+            if isinstance(error, torch.OutOfMemoryError) and context is not None and context._options.on_pressure:
+                context._options.on_pressure(context)
         return started, bool(ended or started)
 
     def run(self) -> None:

@@ -141,9 +141,13 @@ uint64_t DeviceCache::allocated_on(c10::StreamId stream) const {
   return bytes;
 }
 
-void DeviceCache::set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner) {
+void DeviceCache::set_quota(const std::vector<c10::StreamId>& streams, uint64_t bytes, const std::string& owner) {
   std::lock_guard lock(mutex_);
-  quotas_[stream] = {owner, bytes, allocated_on(stream) + underway_[stream]};
+  const auto quota = std::make_shared<StreamQuota>(StreamQuota{owner, bytes, 0});
+  for (const c10::StreamId stream : streams) {
+    quota->used_bytes += allocated_on(stream) + underway_[stream];
+    quotas_[stream] = quota;
+  }
 }
 
 void DeviceCache::clear_quota(c10::StreamId stream) {
@@ -153,14 +157,13 @@ void DeviceCache::clear_quota(c10::StreamId stream) {
 
 uint64_t DeviceCache::bytes_of(c10::StreamId stream) {
   std::lock_guard lock(mutex_);
-  const auto found = quotas_.find(stream);
-  return found != quotas_.end() ? found->second.used_bytes : allocated_on(stream);
+  return allocated_on(stream);
 }
 
 void DeviceCache::charge_quota(uint64_t bytes, c10::StreamId stream) {
   const auto found = quotas_.find(stream);
   if (found == quotas_.end()) return;
-  StreamQuota& quota = found->second;
+  StreamQuota& quota = *found->second;
   if (bytes <= quota.limit_bytes && quota.used_bytes <= quota.limit_bytes - bytes) {
     quota.used_bytes += bytes;
     return;
@@ -173,7 +176,7 @@ void DeviceCache::charge_quota(uint64_t bytes, c10::StreamId stream) {
 
 void DeviceCache::refund_quota(uint64_t bytes, c10::StreamId stream) {
   const auto found = quotas_.find(stream);
-  if (found != quotas_.end()) found->second.used_bytes -= bytes;
+  if (found != quotas_.end()) found->second->used_bytes -= bytes;
 }
 
 DeviceStats DeviceCache::stats() {

@@ -81,7 +81,7 @@ class DeviceCache {
   void set_fraction(double fraction);
   double fraction();
 
-  void set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner);
+  void set_quota(const std::vector<c10::StreamId>& streams, uint64_t bytes, const std::string& owner);
   void clear_quota(c10::StreamId stream);
   uint64_t bytes_of(c10::StreamId stream);
 
@@ -123,7 +123,7 @@ class DeviceCache {
   std::vector<PendingFree> pending_;
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_pools_;
   std::map<c10::StreamId, PrivatePool*> capturing_;
-  std::map<c10::StreamId, StreamQuota> quotas_;
+  std::map<c10::StreamId, std::shared_ptr<StreamQuota>> quotas_;  // streams of one owner share one
   std::map<c10::StreamId, uint64_t> underway_;  // charged, without a block yet
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
