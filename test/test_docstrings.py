@@ -16,8 +16,8 @@ MODULES = (
     "torch_aule.kv_cache", "torch_aule.kv_pages", "torch_aule.linear", "torch_aule.memory", "torch_aule.moe",
     "torch_aule.objects", "torch_aule.positions", "torch_aule.profiler", "torch_aule.profiling", "torch_aule.random",
     "torch_aule.reference_kernels", "torch_aule.rotary", "torch_aule.scheduler", "torch_aule.sdpa",
-    "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry", "torch_aule.testing", "torch_aule.tune",
-    "torch_aule.validate", "torch_aule.validation", "torch_aule.variants",
+    "torch_aule.shader", "torch_aule.stream", "torch_aule.telemetry", "torch_aule.testing", "torch_aule.transfers",
+    "torch_aule.tune", "torch_aule.validate", "torch_aule.validation", "torch_aule.variants",
 )  # fmt: skip
 ORDER = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "References", "Examples")
 

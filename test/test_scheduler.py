@@ -27,7 +27,7 @@ def test_tasks_run_by_priority_and_give_results(device):
     assert order == ["high", "low", "last"]
     torch.testing.assert_close(s.result(high).cpu(), x @ x, rtol=1e-4, atol=1e-4)
     assert s.stats(high)["state"] == "COMPLETED" and s.stats(high)["device_us"] > 0
-    assert s.global_stats()["guaranteed"]["completed"] == 1 and s.step() is None
+    assert s.global_stats()["guaranteed"]["completed"] == 1 and s.step() == []
 
 
 def test_failures_cancellation_and_rejection(device):
@@ -98,8 +98,7 @@ def test_a_simulation_shares_time_as_asked(shares):
 
     for i, context in enumerate(contexts):
         s.submit(work(i), context=context)
-    while s._simulated_us < 2_000_000:
-        if s.step() is None:
-            s._simulated_us += 100
+    while s.now() < 2_000_000:
+        s.step()
     for share, ms in zip(shares, used):
         assert abs(ms / 2000 - share) <= 0.1 * share

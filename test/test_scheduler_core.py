@@ -172,3 +172,39 @@ def test_wrong_arguments_raise():
         s.stats(5, 0)
     with pytest.raises(ValueError, match="bandwidth"):
         submit(s, bandwidth=float("nan"))
+
+
+def test_a_context_without_room_holds_no_other_one_up():
+    s = core(memory=1000, running=8)
+    assert s.add_context(1, 500, 0, max_running=1) and s.add_context(2, 500, 0, max_running=2, max_bandwidth=0.3)
+    a, b = (submit(s, context=1)["task"] for _ in range(2))
+    c, d, e = (submit(s, context=2, memory=200)["task"] for _ in range(3))
+    assert [s.next(0) for _ in range(4)] == [a, c, d, None]  # b and e have to wait, each for its own context
+    assert submit(s, context=1)["reason"] == "slots"
+    s.finish(c, False, 1, 1)
+    assert s.next(1) == e and s.next(1) is None
+    s.finish(a, True, 1, 2)
+    assert s.next(2) == b
+    assert submit(s, context=2, bandwidth=0.31)["reason"] == "bandwidth"
+    s.finish(d, False, 1, 3)
+    s.finish(e, False, 1, 3)
+    large, small = (submit(s, context=2, memory=m)["task"] for m in (400, 200))
+    assert s.next(3) == large and s.next(3) is None  # 600 is above this context's quota
+    other = submit(s, context=2, bandwidth=0.3)["task"]
+    s.finish(large, False, 1, 4)
+    assert [s.next(4), s.next(4)] == [small, other]
+    for bad in ({"max_running": 0}, {"max_bandwidth": 0.0}, {"max_bandwidth": 1.1}):
+        with pytest.raises(ValueError, match="max_running|bandwidth"):
+            s.add_context(3, 100, 0, **bad)
+
+
+def test_a_start_is_charged_the_estimate_until_the_time_is_known():
+    s = core(running=8)
+    s.set_share(1, 0.5, 0)  # 5000 us of a window
+    tasks = [s.submit(BEST_EFFORT, None, 0, 0.0, [], 0, 1, 0, device_us=4000) for _ in range(4)]
+    ids = [row["task"] for row in tasks]
+    assert [s.next(0) for _ in range(3)] == [ids[0], ids[1], None]  # 8000 are charged
+    s.finish(ids[0], False, 1000, 0)  # which gives 3000 back, so nothing is owed
+    s.finish(ids[1], False, 4000, 0)
+    submit(s, stream=1)
+    assert s.next(0) is None and s.next(1) == ids[2]

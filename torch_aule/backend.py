@@ -80,6 +80,8 @@ from torch_aule.stream import (
     current_stream,
     default_stream,
     get_stream_from_external,
+    in_flight,
+    set_in_flight_limit,
     set_stream,
     stream,
 )
@@ -135,6 +137,8 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_stream_from_external",
+    "in_flight",
+    "set_in_flight_limit",
     "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",

@@ -1,126 +1,44 @@
 """The device as a shared resource: tasks wait their turn by class, within quotas, and every decision is kept.
 
-Admission, order, reservation and pacing are decided in C++ (``csrc/runtime/scheduler.h``); here tasks are run, one at a
-time, on the stream of their context. With ``simulate=True`` no device takes part: a task's function says how many
-milliseconds it would take, and time is counted, not waited for.
+Admission, order, reservation and pacing are decided in C++ (``csrc/runtime/scheduler.h``); here tasks are started, each
+on the stream of its context, and found ended without waiting for the device. With ``simulate=True`` no device takes
+part: a task's function says how many milliseconds it would take, and time is counted, not waited for.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from torch_aule import _C
+from torch_aule._scheduling.contexts import Context, ContextOptions, Partition
+from torch_aule._scheduling.devices import Device, Simulation
+from torch_aule._scheduling.tasks import AdmissionError, QoS, Task, policy_index
+from torch_aule._scheduling.transfers import SimulatedTransfers
 from torch_aule._utils import DeviceLike, checked_index
+from torch_aule.transfers import TransferEngine
 
-__all__ = ["AdmissionError", "Context", "Scheduler"]
+__all__ = ["AdmissionError", "Context", "Partition", "QoS", "Scheduler", "Task"]
 
-_POLICIES = tuple(row[0] for row in _C.qos_policies)
 _SIMULATED_BYTES = 16 << 30
+_NO_CONTEXT = -1  # the core's name for tasks of no context, which start one after the other like those of one
+_UNLIMITED = 1 << 62
 
 
-class AdmissionError(RuntimeError):
-    """A task or a context that can never run, or for which the queue has no place.
-
-    Parameters
-    ----------
-    message : str
-        What is shown.
-    reason : str
-        See below.
-
-    Attributes
-    ----------
-    reason : str
-        ``"memory"``, ``"bandwidth"``, ``"queue_full"`` or ``"dependencies"``.
-    """
-
-    def __init__(self, message: str, reason: str):
-        super().__init__(message)
-        self.reason = reason
-
-
-def _policy(name: str) -> int:
-    if name not in _POLICIES:
-        raise ValueError(f"scheduler: expected policy one of {', '.join(_POLICIES)}, but got {name!r}")
-    return _POLICIES.index(name)
-
-
-class Context:
-    """A share of the device, made by :meth:`Scheduler.create_context`; ``with`` makes its stream the current one.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        Whose context it is.
-    identity : int
-        The scheduler's name for it.
-    name : str
-        For messages.
-    policy : str
-        Class of service of its tasks.
-    max_vram : int or None
-        Its quota, bytes.
-
-    Attributes
-    ----------
-    name : str
-        As given.
-    policy : str
-        Class of service of its tasks, unless they say otherwise.
-    stream : torch.Stream or None
-        Its own; None in a simulation.
-    """
-
-    def __init__(self, scheduler: Scheduler, identity: int, name: str, policy: str, max_vram: int | None):
-        self.name, self.policy, self.stream = name, policy, None
-        self._scheduler, self._id = scheduler, identity
-        self._entered: list = []
-        if scheduler.simulated:
-            return
-        self.stream = scheduler._own_stream()
-        if max_vram is not None:
-            _C.set_stream_quota(scheduler._index, self.stream.stream_id, max_vram, f"context '{name}'")
-
-    def usage(self) -> int:
-        """Bytes that its tensors hold.
-
-        Returns
-        -------
-        int
-            Of tensors that were allocated on its stream; 0 in a simulation.
-        """
-        return _C.stream_bytes(self._scheduler._index, self.stream.stream_id) if self.stream is not None else 0
-
-    def close(self) -> None:
-        """End its quota and give its reservation back. Its tensors stay."""
-        self._scheduler._close(self)
-
-    def __enter__(self) -> Context:
-        if self.stream is not None:
-            self._entered.append(torch.aule.stream(self.stream))
-            self._entered[-1].__enter__()
-        return self
-
-    def __exit__(self, *failure) -> None:
-        if self.stream is not None:
-            self._entered.pop().__exit__(*failure)
-
-    async def __aenter__(self) -> Context:
-        return self.__enter__()
-
-    async def __aexit__(self, *failure) -> None:
-        self.__exit__(*failure)
+class _Waiting(NamedTuple):
+    function: Callable
+    streams: tuple  # one of which it runs on
+    ready: torch.Event | None  # on the stream that submitted it
 
 
 class Scheduler:
     """Runs functions in the order of their priority, as far as memory, bandwidth and shares of time allow.
 
-    Classes of service: ``"guaranteed"`` (priority 100; estimates up to the memory), ``"burstable"`` (50; 1.5 of it) and
-    ``"best_effort"`` (0; 2.0). The first two hold what they ask for from their submission on.
+    Classes of service: see :class:`QoS`. A task is what its function enqueues on the stream of its context; tasks of
+    different contexts run at the same time. Not for several threads at a time.
 
     Parameters
     ----------
@@ -130,6 +48,8 @@ class Scheduler:
         Bytes that estimates are held against; default: the device's, 16 GiB in a simulation.
     max_queued : int, default 1024
         Tasks that may wait.
+    max_running : int, default 16
+        Tasks that may have started and not ended.
     window_ms : float, default 10
         Over which shares of time are kept.
     simulate : bool, default False
@@ -147,6 +67,7 @@ class Scheduler:
         *,
         memory: int | None = None,
         max_queued: int = 1024,
+        max_running: int = 16,
         window_ms: float = 10.0,
         simulate: bool = False,
     ):
@@ -154,23 +75,26 @@ class Scheduler:
         self._index = 0 if simulate else checked_index(device)
         if memory is None:
             memory = _SIMULATED_BYTES if simulate else torch.aule.mem_get_info(self._index)[1]
-        self._core = _C.TaskScheduler(memory, max_queued, 1, max(1, round(window_ms * 1e3)))
-        self._functions: dict[int, tuple[Callable, Context | None]] = {}
+        self._core = _C.TaskScheduler(memory, max_queued, max_running, max(1, round(window_ms * 1e3)))
+        self._core.add_context(_NO_CONTEXT, _UNLIMITED, 0, max_running=1)
+        self._device = Simulation() if simulate else Device(self._index)
+        self._functions: dict[int, _Waiting] = {}
+        self._owners: dict[int, Context] = {}
         self._results: dict[int, Any] = {}
         self._contexts: dict[int, Context] = {}
-        self._pressure: dict[int, Callable[[Context], None]] = {}
-        self._simulated_us = 0
+        self._on: dict[int, Any] = {}  # streams of tasks that run
+        self._transfers: Any = None
 
-    def _now(self) -> int:
-        return self._simulated_us if self.simulated else time.perf_counter_ns() // 1000
+    def now(self) -> int:
+        """The scheduler's clock: counted in a simulation, else the host's, microseconds."""
+        return self._device.now()
 
-    def _own_stream(self):
-        used = {context.stream.stream_id for context in self._contexts.values()}
-        for _ in range(64):  # PyTorch hands streams of a pool out in turn
-            stream = torch.Stream(device=torch.device("aule", self._index))
-            if stream.stream_id not in used:
-                return stream
-        raise RuntimeError("scheduler: every stream of the device's pool belongs to a context")
+    @property
+    def transfers(self) -> Any:
+        """A :class:`torch_aule.transfers.TransferEngine` that each step moves on; in a simulation, the host copies."""
+        if self._transfers is None:
+            self._transfers = SimulatedTransfers() if self.simulated else TransferEngine(self._index)
+        return self._transfers
 
     def create_context(
         self,
@@ -179,9 +103,13 @@ class Scheduler:
         base_vram: int = 0,
         qos: str = "best_effort",
         share: float = 1.0,
+        bandwidth: float = 1.0,
+        streams: int = 1,
+        max_running: int | None = None,
+        in_flight: int | None = None,
         on_pressure: Callable[[Context], None] | None = None,
     ) -> Context:
-        """A part of the device with a stream, a quota of memory and a share of time of its own.
+        """A part of the device with streams, a quota of memory and shares of time and bandwidth of its own.
 
         Parameters
         ----------
@@ -196,6 +124,14 @@ class Scheduler:
             Class of its tasks.
         share : float, default 1.0
             Of the device's time, at most.
+        bandwidth : float, default 1.0
+            What the shares of bandwidth that its tasks ask for may come to, while they run.
+        streams : int, default 1
+            Streams of its own. A task starts on the one with the fewest.
+        max_running : int, optional
+            Tasks of it that may have started and not ended; default: as many as it has streams.
+        in_flight : int, optional
+            Limit of each stream, see :func:`torch_aule.stream.set_in_flight_limit`.
         on_pressure : callable, optional
             Called with the context when one of its tasks ran out of memory.
 
@@ -209,29 +145,38 @@ class Scheduler:
         AdmissionError
             If there is no room for `base_vram`.
         ValueError
-            If `qos` or `share` is none.
+            If `qos` is none, a share is not in (0, 1], or a number is below 1.
+        RuntimeError
+            If too many streams belong to contexts.
         """
-        _policy(qos)
+        policy_index(qos, "create_context")
         if not 0 < share <= 1:
             raise ValueError(f"create_context: expected share above 0 and at most 1, but got {share}")
+        if streams < 1 or (in_flight is not None and in_flight < 1):
+            raise ValueError(
+                f"create_context: expected streams and in_flight of at least 1, but got {streams} and {in_flight}"
+            )
         identity = max(self._contexts, default=0) + 1
-        most = (1 << 62) if max_vram is None else max_vram
-        if not self._core.add_context(identity, most, base_vram):
+        most = _UNLIMITED if max_vram is None else max_vram
+        running = streams if max_running is None else max_running
+        if not self._core.add_context(identity, most, base_vram, max_running=running, max_bandwidth=bandwidth):
             raise AdmissionError(f"create_context: no room for {base_vram} bytes of context '{name}'", "memory")
-        context = Context(self, identity, name, qos, max_vram)
+        options = ContextOptions(max_vram, share, bandwidth, streams, in_flight, on_pressure)
+        try:
+            context = Context(self, identity, name, qos, options)
+        except Exception:
+            self._core.remove_context(identity)
+            raise
         self._contexts[identity] = context
-        self._core.set_share(identity, share, self._now())
-        if on_pressure is not None:
-            self._pressure[identity] = on_pressure
+        self._core.set_share(identity, share, self.now())
         return context
 
     def _close(self, context: Context) -> None:
-        if self._contexts.pop(context._id, None) is None:
+        if context._id not in self._contexts:
             return
-        self._pressure.pop(context._id, None)
-        self._core.remove_context(context._id)
-        if context.stream is not None:
-            _C.clear_stream_quota(self._index, context.stream.stream_id)
+        self._core.remove_context(context._id)  # raises while it has tasks
+        del self._contexts[context._id]
+        context._release()
 
     def submit(
         self,
@@ -242,8 +187,9 @@ class Scheduler:
         priority: int | None = None,
         after: Iterable[int] = (),
         context: Context | None = None,
+        device_ms: float | None = None,
     ) -> int:
-        """Add a task.
+        """Add a task. On the device it follows the work that the current stream has been given so far.
 
         Parameters
         ----------
@@ -260,7 +206,10 @@ class Scheduler:
         after : iterable of int
             Tasks that must have completed.
         context : Context, optional
-            Whose stream, quota and share it has.
+            Whose streams, quota and share it has; default: the current stream.
+        device_ms : float, optional
+            Time on the device that its context is charged when it starts, until what it took is known; default: as the
+            context's last tasks took.
 
         Returns
         -------
@@ -274,53 +223,60 @@ class Scheduler:
         ValueError
             If `policy` is none.
         """
-        qos = _policy(policy or (context.policy if context else "best_effort"))
-        owner = context._id if context else 0
+        qos = policy_index(policy or (context.policy if context else QoS.BestEffort))
+        owner = context._id if context else _NO_CONTEXT
         decision = self._core.submit(
-            qos, priority, memory or 0, bandwidth or 0.0, list(after), owner, owner, self._now()
-        )
+            qos, priority, memory or 0, bandwidth or 0.0, list(after), owner, owner, self.now(),
+            device_us=round((device_ms or 0.0) * 1e3),
+        )  # fmt: skip
         if decision["verdict"] == "reject":
             raise AdmissionError(f"scheduler: task rejected: {decision['reason']}", decision["reason"])
-        self._functions[decision["task"]] = (fn, context)
+        streams, ready = (), None
+        if not self.simulated:
+            current = torch.aule.current_stream(self._index)
+            streams = context.streams if context else (current,)
+            ready = current.record_event() if streams != (current,) else None
+        self._functions[decision["task"]] = _Waiting(fn, streams, ready)
+        if context is not None:
+            self._owners[decision["task"]] = context
         return decision["task"]
 
-    def step(self) -> int | None:
-        """Run the next task that may start, to its end on the device.
+    def step(self) -> list[int]:
+        """Note which tasks have ended, and start every task that may start. The device is not waited for.
+
+        In a simulation time passes when nothing else has changed: until the next task ends, but at most 1 ms.
 
         Returns
         -------
-        int or None
-            The task; None if none may start now. What it raised is in :meth:`result`.
+        list of int
+            The tasks that were started. What they raise is in :meth:`result`.
         """
-        task = self._core.next(self._now())
-        if task is None:
-            return None
-        fn, context = self._functions.pop(task)
-        failed, device_us = False, 0
-        try:
-            if self.simulated:
-                device_us = max(0, round(float(fn()) * 1e3))
-                self._simulated_us += device_us
-                self._results[task] = None
-            else:
-                device_us = self._run(task, fn, context)
-        except Exception as error:
-            failed = True
-            self._results[task] = error
-            if isinstance(error, torch.OutOfMemoryError) and context is not None and context._id in self._pressure:
-                self._pressure[context._id](context)
-        self._core.finish(task, failed, device_us, self._now())
-        return task
+        started, changed = self._step()
+        if self.simulated and not changed:
+            self._device.rest()
+        return started
 
-    def _run(self, task: int, fn: Callable, context: Context | None) -> int:
-        first, last = (torch.Event(torch.device("aule", self._index), enable_timing=True) for _ in range(2))
-        stream = context.stream if context else torch.aule.current_stream(self._index)
-        with torch.aule.stream(stream):
-            first.record()
-            self._results[task] = fn()
-            last.record()
-        last.synchronize()
-        return round(first.elapsed_time(last) * 1e3)
+    def _step(self) -> tuple[list[int], bool]:
+        if self._transfers is not None:
+            self._transfers.advance()
+        ended = self._device.poll()
+        for done in ended:
+            self._results[done.task] = done.error or done.result
+            self._core.finish(done.task, done.error is not None, done.device_us, self.now())
+            self._owners.pop(done.task, None)
+            self._on.pop(done.task)
+            if done.error is not None:
+                self._drop_cancelled()
+        started = []
+        while (task := self._core.next(self.now())) is not None:
+            started.append(task)
+            waiting, context = self._functions.pop(task), self._owners.get(task)
+            busy = list(self._on.values())
+            self._on[task] = min(waiting.streams, key=busy.count, default=None)
+            error = self._device.start(task, waiting.function, self._on[task], waiting.ready)
+            if isinstance(error, torch.OutOfMemoryError) and context is not None and context._options.on_pressure:
+                context._options.on_pressure(context)
+        return started, bool(ended or started)
 
     def run(self) -> None:
         """Run tasks until none is left; waits where all that are left are over their share of time.
@@ -330,18 +286,18 @@ class Scheduler:
         RuntimeError
             If tasks are left that can never start.
         """
-        idle = 0
-        while self._core.global_stats()["waiting"]:
-            if self.step() is not None:
-                idle = 0
+        idle_since = None
+        while (counts := self._core.global_stats())["waiting"] or counts["running"]:
+            if self._step()[1]:
+                idle_since = None
                 continue
-            idle += 1
-            if idle > 100_000:
+            if counts["running"]:
+                idle_since = None
+            elif idle_since is None:
+                idle_since = self.now()
+            elif self.now() - idle_since > 100_000_000:
                 raise RuntimeError("scheduler: tasks are left that can never start")
-            if self.simulated:
-                self._simulated_us += 1000
-            else:
-                time.sleep(1e-3)
+            self._device.rest()
 
     def cancel(self, task: int) -> bool:
         """Take a task out of the queue.
@@ -354,12 +310,37 @@ class Scheduler:
         Returns
         -------
         bool
-            False if it has run.
+            False if it has started.
         """
-        done = self._core.cancel(task, self._now())
+        done = self._core.cancel(task, self.now())
         if done:
-            self._functions.pop(task, None)
+            self._drop_cancelled()
         return done
+
+    def _drop_cancelled(self) -> None:  # a task that ended, and those that waited for it
+        for task in [t for t in self._functions if self.stats(t)["state"] == "CANCELLED"]:
+            self._functions.pop(task)
+            self._owners.pop(task, None)
+
+    def task(self, task: int) -> Task:
+        """A task as an object.
+
+        Parameters
+        ----------
+        task : int
+            Of :meth:`submit`.
+
+        Returns
+        -------
+        Task
+            Its state, times and what it was submitted with.
+
+        Raises
+        ------
+        IndexError
+            If there is no such task.
+        """
+        return Task(self, task)
 
     def result(self, task: int) -> Any:
         """What a task's function returned.
@@ -372,19 +353,24 @@ class Scheduler:
         Returns
         -------
         object
-            None in a simulation.
+            Ready for the current stream. None in a simulation.
 
         Raises
         ------
         Exception
             What it raised.
         KeyError
-            If it has not run.
+            If it has not ended.
         """
         value = self._results[task]
         if isinstance(value, Exception):
             raise value
-        return value
+        def keep(tensor):  # its memory belongs to its context's stream, and is now used by this one
+            if tensor.device.type == "aule" and tensor.layout == torch.strided and not self.simulated:
+                tensor.record_stream(torch.aule.current_stream(self._index))
+            return tensor
+
+        return tree_map_only(torch.Tensor, keep, value)
 
     def stats(self, task: int) -> dict[str, Any]:
         """State and times of a task.
@@ -397,10 +383,11 @@ class Scheduler:
         Returns
         -------
         dict
-            state (PENDING, QUEUED, RUNNING, COMPLETED, FAILED or CANCELLED), policy, priority, wait_us, run_us (of the
-            host's clock) and device_us, microseconds.
+            state (PENDING, QUEUED, RUNNING, COMPLETED, FAILED or CANCELLED), policy, priority, memory, bandwidth,
+            dependencies, and microseconds: wait_us, run_us (of the host's clock), and device_us, where time that tasks
+            run at once is divided among them.
         """
-        return self._core.stats(task, self._now())
+        return self._core.stats(task, self.now())
 
     def global_stats(self) -> dict[str, Any]:
         """Counts and times of each class, and what is committed.

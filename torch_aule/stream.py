@@ -25,6 +25,8 @@ __all__ = [
     "current_stream",
     "default_stream",
     "get_stream_from_external",
+    "in_flight",
+    "set_in_flight_limit",
     "set_stream",
     "stream",
 ]
@@ -165,6 +167,61 @@ def set_stream(stream: Stream | None) -> None:
 
 def _set_stream_by_id(stream_id: int, device_index: int, device_type: int = _DEVICE_TYPE) -> None:
     _C.set_stream(stream_id, device_index)
+
+
+def _of(stream: Stream | None, what: str) -> Stream:
+    stream = current_stream() if stream is None else stream
+    if stream.device.type != "aule":
+        raise ValueError(f"{what}: expected a stream of an aule device, got one of {stream.device}")
+    return stream
+
+
+def set_in_flight_limit(batches: int, stream: Stream | None = None) -> None:
+    """Limit the batches of commands that a stream has submitted to the device and that are not finished.
+
+    Below the limit the host runs ahead of the device. At the limit commands are gathered in larger batches, and a call
+    that has to submit one more waits before it returns. A replayed graph does not count.
+
+    Parameters
+    ----------
+    batches : int
+        At least 1; 64 unless it was set.
+    stream : torch.Stream, optional
+        Default: the current stream.
+
+    Raises
+    ------
+    ValueError
+        If `batches` is below 1, or the stream belongs to another kind of device.
+    """
+    stream = _of(stream, "set_in_flight_limit")
+    if batches < 1:
+        raise ValueError(f"set_in_flight_limit: expected batches of at least 1, but got {batches}")
+    _C.limit_stream(stream.stream_id, stream.device.index, batches)
+
+
+def in_flight(stream: Stream | None = None) -> dict[str, int]:
+    """What a stream has before it, without waiting.
+
+    Parameters
+    ----------
+    stream : torch.Stream, optional
+        Default: the current stream.
+
+    Returns
+    -------
+    dict
+        ``batches`` that are submitted and not finished, ``commands`` in these and recorded since, and the ``limit`` of
+        batches.
+
+    Raises
+    ------
+    ValueError
+        If the stream belongs to another kind of device.
+    """
+    stream = _of(stream, "in_flight")
+    batches, commands, limit = _C.stream_load(stream.stream_id, stream.device.index)
+    return {"batches": batches, "commands": commands, "limit": limit}
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:

@@ -45,6 +45,7 @@ void bind_kernels(py::module_& m);
 void bind_generated(py::module_& m);  // what generated code calls
 void bind_graphs(py::module_& m);     // graphs, and captured calls of compiled functions
 void bind_scheduler(py::module_& m);  // tasks, and quotas of streams
+void bind_transfers(py::module_& m);  // copies between host and device with priorities
 void bind_distributed(py::module_& m);
 
 }  // namespace aule::python

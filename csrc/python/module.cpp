@@ -21,5 +21,6 @@ PYBIND11_MODULE(_C, m) {
   bind_generated(m);
   bind_graphs(m);
   bind_scheduler(m);
+  bind_transfers(m);
   bind_distributed(m);
 }

@@ -22,7 +22,8 @@ py::dict decision_row(const runtime::Decision& decision) {
 }
 
 py::dict submit(TaskScheduler& scheduler, int qos, std::optional<int> priority, uint64_t memory, double bandwidth,
-                const std::vector<int64_t>& dependencies, int64_t context, int64_t stream, int64_t now_us) {
+                const std::vector<int64_t>& dependencies, int64_t context, int64_t stream, int64_t now_us,
+                int64_t device_us) {
   runtime::TaskRequest request;
   request.qos = static_cast<runtime::QosClass>(qos);
   request.priority = priority;
@@ -31,6 +32,7 @@ py::dict submit(TaskScheduler& scheduler, int qos, std::optional<int> priority, 
   request.dependencies = dependencies;
   request.context = context;
   request.stream = stream;
+  request.device_us = device_us;
   return decision_row(scheduler.submit(request, now_us));
 }
 
@@ -38,11 +40,14 @@ py::dict task_stats(const TaskScheduler& scheduler, int64_t task, int64_t now_us
   const auto stats = scheduler.stats(task, now_us);
   py::dict row;
   row["state"] = runtime::kTaskStates[static_cast<size_t>(stats.state)];
-  row["policy"] = runtime::kQosPolicies[static_cast<size_t>(stats.qos)].name;
+  row["policy"] = runtime::kQosPolicies[static_cast<size_t>(stats.request->qos)].name;
   row["priority"] = stats.priority;
   row["wait_us"] = stats.wait_us;
   row["run_us"] = stats.run_us;
   row["device_us"] = stats.device_us;
+  row["memory"] = stats.request->memory_bytes;
+  row["bandwidth"] = stats.request->bandwidth;
+  row["dependencies"] = stats.request->dependencies;
   return row;
 }
 
@@ -80,10 +85,17 @@ void bind_scheduler(py::module_& m) {
       .def(py::init([](uint64_t memory, uint64_t max_queued, uint64_t max_running, int64_t window_us) {
         return TaskScheduler({memory, max_queued, max_running, window_us});
       }))
-      .def("add_context", &TaskScheduler::add_context)
+      .def(
+          "add_context",
+          [](TaskScheduler& scheduler, int64_t id, uint64_t max_bytes, uint64_t base_bytes, uint64_t max_running,
+             double max_bandwidth) {
+            return scheduler.add_context(id, {max_bytes, base_bytes, max_running, max_bandwidth});
+          },
+          py::arg(), py::arg(), py::arg(), py::arg("max_running") = UINT64_MAX, py::arg("max_bandwidth") = 1.0)
       .def("remove_context", &TaskScheduler::remove_context)
       .def("set_share", &TaskScheduler::set_share)
-      .def("submit", &submit)
+      .def("submit", &submit, py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(),
+           py::arg("device_us") = 0)
       .def("next", &TaskScheduler::next)
       .def("finish", &TaskScheduler::finish)
       .def("cancel", &TaskScheduler::cancel)
@@ -97,8 +109,9 @@ void bind_scheduler(py::module_& m) {
   m.attr("qos_policies") = policies;
   m.attr("task_states") =
       py::cast(std::vector<std::string>(std::begin(runtime::kTaskStates), std::end(runtime::kTaskStates)));
-  m.def("set_stream_quota", [](int device, int64_t stream, uint64_t bytes, const std::string& name) {
-    runtime::set_stream_quota(index_of(device), stream, bytes, name);
+  m.def("set_stream_quota", [](int device, const std::vector<int64_t>& streams, uint64_t bytes,
+                              const std::string& name) {
+    runtime::set_stream_quota(index_of(device), streams, bytes, name);
   });
   m.def("clear_stream_quota",
         [](int device, int64_t stream) { runtime::clear_stream_quota(index_of(device), stream); });

@@ -91,8 +91,9 @@ c10::DeviceAllocator* device_allocator() { return &g_allocator; }
 
 void empty_cache(c10::DeviceIndex device) { cache(device).empty_cache(); }
 void set_memory_fraction(double fraction, c10::DeviceIndex device) { cache(device).set_fraction(fraction); }
-void set_stream_quota(c10::DeviceIndex device, c10::StreamId stream, uint64_t bytes, const std::string& owner) {
-  cache(device).set_quota(stream, bytes, owner);
+void set_stream_quota(c10::DeviceIndex device, const std::vector<c10::StreamId>& streams, uint64_t bytes,
+                      const std::string& owner) {
+  cache(device).set_quota(streams, bytes, owner);
 }
 void clear_stream_quota(c10::DeviceIndex device, c10::StreamId stream) { cache(device).clear_quota(stream); }
 uint64_t stream_bytes(c10::DeviceIndex device, c10::StreamId stream) { return cache(device).bytes_of(stream); }

@@ -38,8 +38,9 @@ void empty_cache(c10::DeviceIndex device);
 void set_memory_fraction(double fraction, c10::DeviceIndex device);  // of the device's total memory; (0, 1]
 double memory_fraction(c10::DeviceIndex device);
 std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device);  // free, total bytes by the driver's budget
-// What a stream's tensors may hold together; an allocation beyond raises an error that names the quota's owner.
-void set_stream_quota(c10::DeviceIndex device, c10::StreamId stream, uint64_t bytes, const std::string& owner);
+// What the streams' tensors may hold together; an allocation beyond raises an error that names the quota's owner.
+void set_stream_quota(c10::DeviceIndex device, const std::vector<c10::StreamId>& streams, uint64_t bytes,
+                      const std::string& owner);
 void clear_stream_quota(c10::DeviceIndex device, c10::StreamId stream);
 uint64_t stream_bytes(c10::DeviceIndex device, c10::StreamId stream);  // of tensors allocated on it
 // `events`, unless null, is set to what is kept of the allocator's history, up to the segments that are returned.

@@ -23,6 +23,7 @@ constexpr double kPressure = 0.95;  // of the driver's budget: from here on cach
 constexpr uint64_t kRoom = 128 << 20;
 
 uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
+uint64_t block_bytes(uint64_t requested) { return std::max(kRound, round_up(requested, kRound)); }
 
 void update(StatArray& stat, const Pool& pool, int64_t by) {
   for (auto type : {StatType::AGGREGATE, pool.small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
@@ -46,16 +47,26 @@ Block* DeviceCache::allocate(uint64_t requested, c10::StreamId stream) {
   const CallStack stack = call_stack(StacksOf::live);
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) process_pending(false);
-  const uint64_t bytes = std::max(kRound, round_up(requested, kRound));
+  const uint64_t bytes = block_bytes(requested);
   if (bytes < requested)
     vulkan::raise(FailureKind::out_of_memory, c10::str("aule: cannot allocate ", requested, " bytes"));
-  check_quota(bytes, stream);
+  charge_quota(bytes, stream);
   Pool& pool = pool_for(bytes, stream);
   Block* block = take_cached(pool, bytes, stream);
-  if (block == nullptr) block = new_segment(pool, bytes, stream, stack, lock);
+  if (block == nullptr) {
+    // A new segment may wait without the lock, where other threads charge quotas and set them.
+    underway_[stream] += bytes;
+    try {
+      block = new_segment(pool, bytes, stream, stack, lock);
+    } catch (...) {
+      underway_[stream] -= bytes;
+      refund_quota(bytes, stream);
+      throw;
+    }
+    underway_[stream] -= bytes;
+  }
   split(block, bytes, pool);
   block->allocated = true;
-  charge_quota(block, true);
   block->stack = stack;
   block->requested = requested;
   block->last_use = ++tick_;
@@ -73,7 +84,7 @@ void DeviceCache::free(Block* block) {
   std::lock_guard lock(mutex_);
   note(MemoryAction::free_requested, block, stack != nullptr ? stack : block->stack);
   block->allocated = false;
-  charge_quota(block, false);
+  refund_quota(block_bytes(block->requested), block->stream);
   block->last_use = ++tick_;
   update(stats_.allocation, *block->pool, -1);
   update(stats_.allocated_bytes, *block->pool, -static_cast<int64_t>(block->bytes));
@@ -126,13 +137,17 @@ uint64_t DeviceCache::allocated_on(c10::StreamId stream) const {
   uint64_t bytes = 0;
   for (const Block* head : segments_)
     for (const Block* b = head; b != nullptr; b = b->next)
-      if (b->allocated && b->stream == stream) bytes += b->bytes;
+      if (b->allocated && b->stream == stream) bytes += block_bytes(b->requested);
   return bytes;
 }
 
-void DeviceCache::set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner) {
+void DeviceCache::set_quota(const std::vector<c10::StreamId>& streams, uint64_t bytes, const std::string& owner) {
   std::lock_guard lock(mutex_);
-  quotas_[stream] = {owner, bytes, allocated_on(stream)};
+  const auto quota = std::make_shared<StreamQuota>(StreamQuota{owner, bytes, 0});
+  for (const c10::StreamId stream : streams) {
+    quota->used_bytes += allocated_on(stream) + underway_[stream];
+    quotas_[stream] = quota;
+  }
 }
 
 void DeviceCache::clear_quota(c10::StreamId stream) {
@@ -142,26 +157,26 @@ void DeviceCache::clear_quota(c10::StreamId stream) {
 
 uint64_t DeviceCache::bytes_of(c10::StreamId stream) {
   std::lock_guard lock(mutex_);
-  const auto found = quotas_.find(stream);
-  return found != quotas_.end() ? found->second.used_bytes : allocated_on(stream);
+  return allocated_on(stream);
 }
 
-void DeviceCache::check_quota(uint64_t bytes, c10::StreamId stream) {
+void DeviceCache::charge_quota(uint64_t bytes, c10::StreamId stream) {
   const auto found = quotas_.find(stream);
   if (found == quotas_.end()) return;
-  const StreamQuota& quota = found->second;
-  if (bytes <= quota.limit_bytes && quota.used_bytes <= quota.limit_bytes - bytes) return;
+  StreamQuota& quota = *found->second;
+  if (bytes <= quota.limit_bytes && quota.used_bytes <= quota.limit_bytes - bytes) {
+    quota.used_bytes += bytes;
+    return;
+  }
   ++stats_.num_ooms;
   vulkan::raise(FailureKind::out_of_memory,
                 c10::str("aule out of memory. Tried to allocate ", mib(bytes), " in ", quota.owner, ", whose quota is ",
                          mib(quota.limit_bytes), " and whose tensors hold ", mib(quota.used_bytes)));
 }
 
-void DeviceCache::charge_quota(const Block* block, bool allocated) {
-  const auto found = quotas_.find(block->stream);
-  if (found == quotas_.end()) return;
-  uint64_t& used = found->second.used_bytes;
-  used = allocated ? used + block->bytes : used - block->bytes;
+void DeviceCache::refund_quota(uint64_t bytes, c10::StreamId stream) {
+  const auto found = quotas_.find(stream);
+  if (found != quotas_.end()) found->second->used_bytes -= bytes;
 }
 
 DeviceStats DeviceCache::stats() {

@@ -81,7 +81,7 @@ class DeviceCache {
   void set_fraction(double fraction);
   double fraction();
 
-  void set_quota(c10::StreamId stream, uint64_t bytes, const std::string& owner);
+  void set_quota(const std::vector<c10::StreamId>& streams, uint64_t bytes, const std::string& owner);
   void clear_quota(c10::StreamId stream);
   uint64_t bytes_of(c10::StreamId stream);
 
@@ -96,8 +96,9 @@ class DeviceCache {
 
  private:
   uint64_t allocated_on(c10::StreamId stream) const;
-  void check_quota(uint64_t bytes, c10::StreamId stream);
-  void charge_quota(const Block* block, bool allocated);
+  // Quotas count what was asked for, in whole blocks' steps, from before the block is looked for.
+  void charge_quota(uint64_t bytes, c10::StreamId stream);  // raises above the limit
+  void refund_quota(uint64_t bytes, c10::StreamId stream);
   Pool& pool_for(uint64_t bytes, c10::StreamId stream);
   Block* take_cached(Pool& pool, uint64_t bytes, c10::StreamId stream);
   Block* new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream, const CallStack& stack,
@@ -122,7 +123,8 @@ class DeviceCache {
   std::vector<PendingFree> pending_;
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_pools_;
   std::map<c10::StreamId, PrivatePool*> capturing_;
-  std::map<c10::StreamId, StreamQuota> quotas_;
+  std::map<c10::StreamId, std::shared_ptr<StreamQuota>> quotas_;  // streams of one owner share one
+  std::map<c10::StreamId, uint64_t> underway_;  // charged, without a block yet
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
   DeviceStats stats_;

@@ -20,11 +20,14 @@ TaskScheduler::TaskScheduler(const SchedulerLimits& limits) : limits_(limits) {
     throw std::invalid_argument("Scheduler: max_queued, max_running and window must be above 0");
 }
 
-bool TaskScheduler::add_context(int64_t id, uint64_t max_bytes, uint64_t base_bytes) {
+bool TaskScheduler::add_context(int64_t id, const ContextLimits& limits) {
   if (id == 0 || contexts_.count(id) != 0) throw std::invalid_argument("Scheduler: the context exists");
-  if (base_bytes > max_bytes) throw std::invalid_argument("Scheduler: base_vram is above max_vram");
-  if (committed_bytes() + base_bytes > limits_.memory_bytes) return false;
-  contexts_[id] = {max_bytes, base_bytes};
+  if (limits.base_bytes > limits.max_bytes) throw std::invalid_argument("Scheduler: base_vram is above max_vram");
+  if (limits.max_running == 0) throw std::invalid_argument("Scheduler: max_running must be above 0");
+  if (!(limits.max_bandwidth > 0 && limits.max_bandwidth <= 1))
+    throw std::invalid_argument("Scheduler: a context's bandwidth must be in (0, 1]");
+  if (committed_bytes() + limits.base_bytes > limits_.memory_bytes) return false;
+  contexts_[id] = {limits};
   return true;
 }
 
@@ -43,22 +46,25 @@ void TaskScheduler::set_share(int64_t stream, double share, int64_t now_us) {
 
 uint64_t TaskScheduler::committed_bytes() const {
   uint64_t bytes = loose_bytes_;
-  for (const auto& [id, context] : contexts_) bytes += std::max(context.base_bytes, context.committed_bytes);
+  for (const auto& [id, context] : contexts_) bytes += std::max(context.limits.base_bytes, context.committed_bytes);
   return bytes;
 }
 
 uint64_t TaskScheduler::growth(const Task& task) const {
   if (task.request.context == 0) return task.request.memory_bytes;
   const Context& context = contexts_.at(task.request.context);
-  return std::max(context.base_bytes, context.committed_bytes + task.request.memory_bytes) -
-         std::max(context.base_bytes, context.committed_bytes);
+  return std::max(context.limits.base_bytes, context.committed_bytes + task.request.memory_bytes) -
+         std::max(context.limits.base_bytes, context.committed_bytes);
 }
 
 Reason TaskScheduler::impossible(const Task& task) const {
   const double limit = policy(task).memory_overcommit * static_cast<double>(limits_.memory_bytes);
   if (static_cast<double>(task.request.memory_bytes) > limit) return Reason::memory;
-  if (task.request.context != 0 && task.request.memory_bytes > contexts_.at(task.request.context).max_bytes)
-    return Reason::memory;
+  if (task.request.context != 0) {
+    const ContextLimits& own = contexts_.at(task.request.context).limits;
+    if (task.request.memory_bytes > own.max_bytes) return Reason::memory;
+    if (task.request.bandwidth > own.max_bandwidth + kRounding) return Reason::bandwidth;
+  }
   return task.request.bandwidth > policy(task).bandwidth + kRounding ? Reason::bandwidth : Reason::none;
 }
 
@@ -67,14 +73,25 @@ Reason TaskScheduler::blocked(const Task& task) const {
   if (task.request.memory_bytes != 0) {
     const double limit = policy(task).memory_overcommit * static_cast<double>(limits_.memory_bytes);
     if (static_cast<double>(committed_bytes() + growth(task)) > limit) return Reason::memory;
-    if (task.request.context != 0) {
-      const Context& context = contexts_.at(task.request.context);
-      if (context.committed_bytes + task.request.memory_bytes > context.max_bytes) return Reason::memory;
-    }
   }
   const bool asks = task.request.bandwidth > 0;
   return asks && bandwidth_ + task.request.bandwidth > policy(task).bandwidth + kRounding ? Reason::bandwidth
                                                                                           : Reason::none;
+}
+
+Reason TaskScheduler::crowded(const Task& task) const {
+  if (task.request.context == 0) return Reason::none;
+  const Context& context = contexts_.at(task.request.context);
+  if (context.running >= context.limits.max_running) return Reason::slots;
+  if (task.committed) return Reason::none;
+  if (context.committed_bytes + task.request.memory_bytes > context.limits.max_bytes) return Reason::memory;
+  const double bandwidth = context.bandwidth + task.request.bandwidth;
+  return task.request.bandwidth > 0 && bandwidth > context.limits.max_bandwidth + kRounding ? Reason::bandwidth
+                                                                                            : Reason::none;
+}
+
+TaskScheduler::Context* TaskScheduler::context_of(const Task& task) {
+  return task.request.context == 0 ? nullptr : &contexts_.at(task.request.context);
 }
 
 Reason TaskScheduler::unmet(const Task& task) const {
@@ -88,9 +105,12 @@ Reason TaskScheduler::unmet(const Task& task) const {
 void TaskScheduler::commit(Task& task, bool on) {
   if (task.committed == on) return;
   task.committed = on;
-  uint64_t& bytes = task.request.context == 0 ? loose_bytes_ : contexts_.at(task.request.context).committed_bytes;
+  Context* context = context_of(task);
+  uint64_t& bytes = context == nullptr ? loose_bytes_ : context->committed_bytes;
   bytes = on ? bytes + task.request.memory_bytes : bytes - task.request.memory_bytes;
-  bandwidth_ = std::max(0.0, bandwidth_ + (on ? task.request.bandwidth : -task.request.bandwidth));
+  const double by = on ? task.request.bandwidth : -task.request.bandwidth;
+  bandwidth_ = std::max(0.0, bandwidth_ + by);
+  if (context != nullptr) context->bandwidth = std::max(0.0, context->bandwidth + by);
 }
 
 // What the reserving classes wait for becomes theirs in the order of the queue, as soon as it fits.
@@ -98,6 +118,8 @@ void TaskScheduler::reserve_waiting() {
   for (const int64_t id : waiting_) {
     Task& task = tasks_.at(id);
     if (!policy(task).reserves || task.committed) continue;
+    const Reason own = crowded(task);  // for a slot it waits with its reservation
+    if (own == Reason::memory || own == Reason::bandwidth) continue;
     if (blocked(task) != Reason::none) return;
     commit(task, true);
   }
@@ -134,6 +156,7 @@ Decision TaskScheduler::submit(const TaskRequest& request, int64_t now_us) {
     decision.reason = unmet(task);
     task.state = decision.reason == Reason::none ? TaskState::queued : TaskState::pending;
     if (decision.reason == Reason::none) decision.reason = blocked(task);
+    if (decision.reason == Reason::none) decision.reason = crowded(task);
     if (decision.reason == Reason::none && running_ >= limits_.max_running) decision.reason = Reason::slots;
     if (decision.reason == Reason::none && paced(request.stream, now_us)) decision.reason = Reason::pacing;
     if (decision.reason == Reason::none && ahead > 0) decision.reason = Reason::order;
@@ -164,23 +187,40 @@ bool TaskScheduler::paced(int64_t stream, int64_t now_us) {
 
 std::optional<int64_t> TaskScheduler::next(int64_t now_us) {
   if (running_ >= limits_.max_running) return std::nullopt;
+  std::vector<int64_t> full;
   for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
     Task& task = tasks_.at(*at);
     if (unmet(task) != Reason::none) continue;
     task.state = TaskState::queued;
+    // Later ones do not overtake one that has to wait for memory, or a large task would wait for ever behind small
+    // ones. Nor do those of its context, where that is what lacks room.
+    const bool behind = std::find(full.begin(), full.end(), task.request.context) != full.end();
+    if (behind) continue;
+    if (crowded(task) != Reason::none) {
+      full.push_back(task.request.context);
+      continue;
+    }
     if (paced(task.request.stream, now_us)) continue;
-    // Later ones do not overtake it, or a large task would wait for ever behind small ones.
     if (blocked(task) != Reason::none) return std::nullopt;
-    commit(task, true);
-    task.state = TaskState::running;
-    task.started_us = now_us;
-    class_of(task).wait_us += now_us - task.submitted_us;
-    ++running_;
     const int64_t id = *at;
     waiting_.erase(at);
+    start(task, now_us);
     return id;
   }
   return std::nullopt;
+}
+
+void TaskScheduler::start(Task& task, int64_t now_us) {
+  commit(task, true);
+  task.state = TaskState::running;
+  task.started_us = now_us;
+  class_of(task).wait_us += now_us - task.submitted_us;
+  ++running_;
+  if (Context* context = context_of(task)) ++context->running;
+  if (const auto pace = paces_.find(task.request.stream); pace != paces_.end()) {
+    task.charged_us = task.request.device_us > 0 ? static_cast<double>(task.request.device_us) : pace->second.mean_us;
+    pace->second.credit_us -= task.charged_us;
+  }
 }
 
 void TaskScheduler::end(int64_t id, TaskState state, int64_t now_us) {
@@ -190,10 +230,12 @@ void TaskScheduler::end(int64_t id, TaskState state, int64_t now_us) {
     ending.pop_back();
     Task& task = tasks_.at(ended);
     if (has_ended(task.state)) continue;
-    if (task.state == TaskState::running)
+    if (task.state == TaskState::running) {
       --running_;
-    else
+      if (Context* context = context_of(task)) --context->running;
+    } else {
       waiting_.erase(std::find(waiting_.begin(), waiting_.end(), ended));
+    }
     task.state = ended == id ? state : TaskState::cancelled;
     task.ended_us = now_us;
     commit(task, false);
@@ -220,8 +262,12 @@ void TaskScheduler::finish(int64_t id, bool failed, int64_t device_us, int64_t n
   const auto run_us = static_cast<double>(now_us - task.started_us);
   mean_run_us_ = mean_run_us_ == 0 ? run_us : (1 - kNewest) * mean_run_us_ + kNewest * run_us;
   paced(task.request.stream, now_us);
-  if (const auto pace = paces_.find(task.request.stream); pace != paces_.end())
-    pace->second.credit_us -= static_cast<double>(device_us);
+  if (const auto found_pace = paces_.find(task.request.stream); found_pace != paces_.end()) {
+    Pace& pace = found_pace->second;
+    const auto took = static_cast<double>(device_us);
+    pace.credit_us += task.charged_us - took;
+    pace.mean_us = pace.mean_us == 0 ? took : (1 - kNewest) * pace.mean_us + kNewest * took;
+  }
   end(id, failed ? TaskState::failed : TaskState::completed, now_us);
 }
 
@@ -241,7 +287,7 @@ TaskStats TaskScheduler::stats(int64_t id, int64_t now_us) const {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) throw std::out_of_range("Scheduler: there is no task " + std::to_string(id));
   const Task& task = found->second;
-  TaskStats stats{task.state, task.request.qos, task.priority, 0, 0, task.device_us};
+  TaskStats stats{task.state, task.priority, 0, 0, task.device_us, &task.request};
   const bool started =  // only what waits is cancelled, and only what ran fails
       task.state == TaskState::running || task.state == TaskState::completed || task.state == TaskState::failed;
   const int64_t until = has_ended(task.state) ? task.ended_us : now_us;

@@ -43,8 +43,15 @@ struct TaskRequest {
   uint64_t memory_bytes = 0;
   double bandwidth = 0;  // share of the device's, 0 to 1
   std::vector<int64_t> dependencies;
-  int64_t context = 0;  // 0: none
-  int64_t stream = 0;   // that pacing counts it for
+  int64_t context = 0;    // 0: none
+  int64_t stream = 0;     // that pacing counts it for
+  int64_t device_us = 0;  // as an estimate; 0: as the stream's last ones took
+};
+
+struct ContextLimits {
+  uint64_t max_bytes, base_bytes;
+  uint64_t max_running = UINT64_MAX;  // of its tasks at the same time
+  double max_bandwidth = 1;           // sum of its tasks' shares
 };
 
 struct Decision {
@@ -57,9 +64,9 @@ struct Decision {
 
 struct TaskStats {
   TaskState state;
-  QosClass qos;
   int priority;
   int64_t wait_us, run_us, device_us;
+  const TaskRequest* request;  // valid until the scheduler's next change
 };
 
 struct ClassStats {
@@ -72,10 +79,11 @@ class TaskScheduler {
   explicit TaskScheduler(const SchedulerLimits& limits);
 
   // A context: its tasks' estimates stay below `max_bytes`; `base_bytes` are its own from now on. False: no room.
-  bool add_context(int64_t id, uint64_t max_bytes, uint64_t base_bytes);
+  bool add_context(int64_t id, const ContextLimits& limits);
   void remove_context(int64_t id);
   // At most `share` of the device's time, over windows: what is not used is kept for one window, what was used in
-  // excess is waited for. 1: as much as there is.
+  // excess is waited for. A task is charged its estimate when it starts, and what it took when it ends. 1: as much as
+  // there is.
   void set_share(int64_t stream, double share, int64_t now_us);
 
   Decision submit(const TaskRequest& request, int64_t now_us);  // its task's id is valid if it was not rejected
@@ -99,25 +107,32 @@ class TaskScheduler {
     int priority;
     TaskState state = TaskState::pending;
     bool committed = false;  // its memory and bandwidth
+    double charged_us = 0;   // to its stream's pace, before it ends
     int64_t submitted_us = 0, started_us = 0, ended_us = 0, device_us = 0;
   };
   struct Context {
-    uint64_t max_bytes, base_bytes, committed_bytes = 0;
+    ContextLimits limits;
+    uint64_t committed_bytes = 0, running = 0;
+    double bandwidth = 0;
   };
   struct Pace {
     double share;
     double credit_us;
     int64_t at_us;
+    double mean_us = 0;  // of its tasks
   };
   const QosPolicy& policy(const Task& task) const { return kQosPolicies[static_cast<size_t>(task.request.qos)]; }
   ClassStats& class_of(const Task& task) { return classes_[static_cast<size_t>(task.request.qos)]; }
   uint64_t growth(const Task& task) const;  // of the committed bytes, were it committed
   Reason impossible(const Task& task) const;
   Reason blocked(const Task& task) const;  // why its estimates do not fit now
+  Reason crowded(const Task& task) const;  // the same of its context, where other contexts' tasks may fit
   Reason unmet(const Task& task) const;
   bool paced(int64_t stream, int64_t now_us);
+  void start(Task& task, int64_t now_us);
   void commit(Task& task, bool on);
   void reserve_waiting();
+  Context* context_of(const Task& task);
   void end(int64_t id, TaskState state, int64_t now_us);
   int64_t estimate(int64_t position) const;
 

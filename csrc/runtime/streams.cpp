@@ -132,6 +132,16 @@ int stream_priority(c10::Stream stream) {
   return stream::CommandStream::has_high_priority(stream.id()) ? highest_stream_priority(stream.device_index()) : 0;
 }
 
+std::array<uint64_t, 3> stream_load(c10::Stream stream) {
+  const auto load = command_stream(stream).load();
+  return {load.batches, load.commands, load.limit};
+}
+
+void limit_stream(c10::Stream stream, uint64_t batches) {
+  TORCH_CHECK_VALUE(batches > 0, "set_in_flight_limit: expected batches of at least 1, but got 0");
+  command_stream(stream).limit_in_flight(batches);
+}
+
 bool is_capturing(c10::DeviceIndex device) { return current_stream(device).capturing(); }
 
 }  // namespace aule::runtime

@@ -3,6 +3,9 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <array>
+#include <cstdint>
+
 #include "stream/interrupts.h"
 
 namespace aule::stream {
@@ -32,6 +35,10 @@ bool is_capturing(c10::DeviceIndex device = -1);  // the current stream, a graph
 // Priorities as torch numbers them: 0, and -1 (high) where the device has queues of both kinds.
 int stream_priority(c10::Stream stream);
 int highest_stream_priority(c10::DeviceIndex device);
+
+// Batches and commands of a stream that have not finished, and its limit of batches: (batches, commands, limit).
+std::array<uint64_t, 3> stream_load(c10::Stream stream);
+void limit_stream(c10::Stream stream, uint64_t batches);
 
 // Throws when this process is a fork of one that used the device.
 void check_not_forked();

@@ -188,6 +188,17 @@ uint64_t CommandStream::flush() {
   return impl_->flush();
 }
 
+void CommandStream::limit_in_flight(uint64_t batches) {
+  if (batches == 0) throw vulkan::Error("a stream's limit of batches in flight must be at least 1");
+  std::lock_guard lock(impl_->mutex);
+  impl_->max_in_flight = batches;
+}
+
+StreamLoad CommandStream::load() {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->load();
+}
+
 void CommandStream::submit_recorded() noexcept {
   try {
     std::lock_guard lock(impl_->mutex);

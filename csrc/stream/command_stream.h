@@ -32,6 +32,11 @@ struct Marker {
   int32_t timestamp = -1;  // slot of a timestamp query, -1 without timing
 };
 
+// What a stream has before it: batches submitted and not finished, and the commands in these and recorded since.
+struct StreamLoad {
+  uint64_t batches, commands, limit;  // the limit is of batches
+};
+
 class CommandStream {
  public:
   static constexpr int kDefaultId = 0;
@@ -40,7 +45,9 @@ class CommandStream {
   static CommandStream& get(int device, int64_t id);
   static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
   static int64_t next_pool_id(int device, int priority);
-  static int64_t private_id() noexcept;  // handed to no program, so never under capture
+  static int64_t private_id() noexcept;  // handed to no program, so never under capture; nor are the next two
+  static int64_t transfer_id(bool to_host) noexcept;
+  static int64_t last_id() noexcept;
   static bool has_high_priority(int64_t id) noexcept;
 
   int device_index() const;
@@ -67,6 +74,9 @@ class CommandStream {
   void wait(uint64_t value);
   void wait_quietly(uint64_t value);  // leaves device errors to the next wait
   void synchronize();
+  // A call that submits beyond the limit (64) waits before it returns, until no more are left than that.
+  void limit_in_flight(uint64_t batches);
+  StreamLoad load();
   bool idle();  // everything recorded so far has completed
 
   // `submit`: also submits the commands recorded before. Not with timing, which would split a measured range.

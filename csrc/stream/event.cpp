@@ -62,7 +62,7 @@ VkQueryPool pool_of(DeviceImpl& d, int32_t slot) {
 
 Marker CommandStream::record(bool timing, bool submit) {
   StreamImpl& s = *impl_;
-  std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   s.d->check_alive();
   Marker marker{this, 0, -1};
   if (timing && !s.capture && s.d->timestamp_bits != 0 && s.d->profile.timestamp_period_ns > 0) {
@@ -75,7 +75,11 @@ Marker CommandStream::record(bool timing, bool submit) {
     ++b.commands;
   }
   marker.value = s.pending();
-  if (submit && !timing && s.current && s.current->commands > 0) s.flush();
+  if (!submit || timing || !s.current || s.current->commands == 0) return marker;
+  s.flush();
+  const uint64_t behind = s.behind();
+  lock.unlock();
+  s.let_device_catch_up(behind);
   return marker;
 }
 

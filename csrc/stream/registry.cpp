@@ -12,7 +12,8 @@ namespace aule::stream {
 namespace {
 
 constexpr int kPoolStreams = 32, kNormalStreams = 24;  // the last eight serve high priority
-constexpr int64_t kPrivateStream = kPoolStreams + 1, kLastStream = kPrivateStream;
+constexpr int64_t kPrivateStream = kPoolStreams + 1, kToDeviceStream = kPrivateStream + 1,
+                  kToHostStream = kToDeviceStream + 1, kLastStream = kToHostStream;
 
 struct DeviceStreams {
   std::mutex mutex;
@@ -103,6 +104,8 @@ int64_t CommandStream::next_pool_id(int device, int priority) {
 }
 
 int64_t CommandStream::private_id() noexcept { return kPrivateStream; }
+int64_t CommandStream::transfer_id(bool to_host) noexcept { return to_host ? kToHostStream : kToDeviceStream; }
+int64_t CommandStream::last_id() noexcept { return kLastStream; }
 
 bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams && id <= kPoolStreams; }
 

@@ -110,6 +110,8 @@ struct Recorded {
   Work work;
 };
 
+constexpr size_t kMaxInFlight = 64;  // batches of a stream, unless the user sets another limit
+
 struct StreamImpl {
   static StreamImpl& of(CommandStream& stream) { return *stream.impl_; }
 
@@ -127,6 +129,7 @@ struct StreamImpl {
   // Staging that the host does not read any more, though the device may still write it: its wait was interrupted.
   std::vector<std::pair<uint64_t, Segment*>> abandoned;
   std::vector<Batch*> spare;
+  size_t max_in_flight = kMaxInFlight;
   Hazards hazards;
   CostModel cost;
   double budget_ns = 0;
@@ -159,7 +162,8 @@ struct StreamImpl {
   void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();
   uint64_t behind() const;  // the value to wait for when too much is in flight, else 0; see let_device_catch_up
-  bool busy();              // true if the device has enough work to hide a submission
+  StreamLoad load();
+  bool busy();  // true if the device has enough work to hide a submission
   uint64_t flush();
   uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
   void upload_recorded();     // submits the upload if the device has other streams, which may need it

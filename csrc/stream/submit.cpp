@@ -19,7 +19,6 @@ constexpr float kMostWorkNs = 4e6f;      // a batch of this much work is submitt
 // The two timestamps around a batch cost the GPU some microseconds, so only some batches of known work are timed.
 constexpr float kWorthTimingNs = 1e6f;
 constexpr uint32_t kTimeEvery = 8;
-constexpr size_t kMaxInFlight = 64;
 // vkWaitSemaphores returns some 0.4 ms after the work has ended (NVIDIA driver 580.159). So the host polls, as CUDA
 // does. After 200 us it yields its core between two polls, and after 20 ms it sleeps.
 constexpr auto kPollTime = std::chrono::microseconds(200), kYieldTime = std::chrono::microseconds(20000);
@@ -96,7 +95,7 @@ void StreamImpl::submit_if_due() {
   const uint32_t n = current->commands;
   const float ns = current->predicted_ns;
   if (n >= submit_after || ns >= kEnoughWorkNs) {
-    if (n < kLargestBatch && ns < kMostWorkNs && busy()) return;
+    if (n < kLargestBatch && ns < kMostWorkNs && (busy() || load().batches >= max_in_flight)) return;
     if (n >= submit_after) submit_after = std::min(submit_after * 2, kLargestBatch);
     flush();
   } else if (n >= kFirstBatch && n % 8 == 0 && poll() == submitted) {
@@ -117,7 +116,18 @@ uint64_t StreamImpl::flush() {
 }
 
 uint64_t StreamImpl::behind() const {
-  return in_flight.size() > kMaxInFlight ? in_flight[in_flight.size() - kMaxInFlight]->value : 0;
+  return in_flight.size() > max_in_flight ? in_flight[in_flight.size() - max_in_flight - 1]->value : 0;
+}
+
+StreamLoad StreamImpl::load() {
+  StreamLoad load{0, current ? current->commands : 0, max_in_flight};
+  const uint64_t done = poll();
+  for (const Batch* b : in_flight) {
+    if (b->value <= done) continue;
+    ++load.batches;
+    load.commands += b->commands;
+  }
+  return load;
 }
 
 uint64_t StreamImpl::submit(Batch& b) {
