@@ -3,11 +3,19 @@
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
+#include "common/float8.glsl"
 #include "common/philox.glsl"
 #include "pointwise/math.glsl"
 #include "pointwise/math_special.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef { uint64_t v; };
+
+// Numbers beyond the largest, as the PyTorch at hand converts them.
+#ifndef AULE_FLOAT8_SATURATES
+#define AULE_FLOAT8_SATURATES true
+#endif
+uint code_of_float8(float x, int format) { return encode_float8(x, format, AULE_FLOAT8_SATURATES); }
+float round_float8(float x, int format) { return decode_float8(code_of_float8(x, format), format); }
 
 #define AULE_LOAD_F32(base, i) F32Ref((base) + uint64_t(i) * 4ul).v
 #define AULE_LOAD_F16(base, i) float(F16Ref((base) + uint64_t(i) * 2ul).v)
@@ -21,6 +29,12 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef {
 #define AULE_LOAD_U16(base, i) int(uint(U16Ref((base) + uint64_t(i) * 2ul).v))
 #define AULE_LOAD_I8(base, i) int(I8Ref((base) + uint64_t(i)).v)
 #define AULE_LOAD_U8(base, i) int(uint(U8Ref((base) + uint64_t(i)).v))
+#define AULE_LOAD_F8(base, i, format) decode_float8(uint(U8Ref((base) + uint64_t(i)).v), format)
+#define AULE_LOAD_E4M3FN(base, i) AULE_LOAD_F8(base, i, E4M3FN)
+#define AULE_LOAD_E5M2(base, i) AULE_LOAD_F8(base, i, E5M2)
+#define AULE_LOAD_E4M3FNUZ(base, i) AULE_LOAD_F8(base, i, E4M3FNUZ)
+#define AULE_LOAD_E5M2FNUZ(base, i) AULE_LOAD_F8(base, i, E5M2FNUZ)
+#define AULE_LOAD_E8M0FNU(base, i) AULE_LOAD_F8(base, i, E8M0FNU)
 #define AULE_LOAD_BOOL(base, i) (uint(U8Ref((base) + uint64_t(i)).v) != 0u)
 
 #define AULE_STORE_F32(base, i, x) F32Ref((base) + uint64_t(i) * 4ul).v = (x)
@@ -35,6 +49,12 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef {
 #define AULE_STORE_U16(base, i, x) U16Ref((base) + uint64_t(i) * 2ul).v = uint16_t(uint(x))
 #define AULE_STORE_I8(base, i, x) I8Ref((base) + uint64_t(i)).v = int8_t(x)
 #define AULE_STORE_U8(base, i, x) U8Ref((base) + uint64_t(i)).v = uint8_t(uint(x))
+#define AULE_STORE_F8(base, i, x, format) U8Ref((base) + uint64_t(i)).v = uint8_t(code_of_float8(x, format))
+#define AULE_STORE_E4M3FN(base, i, x) AULE_STORE_F8(base, i, x, E4M3FN)
+#define AULE_STORE_E5M2(base, i, x) AULE_STORE_F8(base, i, x, E5M2)
+#define AULE_STORE_E4M3FNUZ(base, i, x) AULE_STORE_F8(base, i, x, E4M3FNUZ)
+#define AULE_STORE_E5M2FNUZ(base, i, x) AULE_STORE_F8(base, i, x, E5M2FNUZ)
+#define AULE_STORE_E8M0FNU(base, i, x) AULE_STORE_F8(base, i, x, E8M0FNU)
 #define AULE_STORE_BOOL(base, i, x) U8Ref((base) + uint64_t(i)).v = uint8_t((x) ? 1u : 0u)
 
 // Element i of loaded words, and into words, by the compute type.

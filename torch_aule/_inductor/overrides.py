@@ -12,7 +12,7 @@ from torch._inductor.utils import get_bounds_index_expr, upcast_compute_type
 from torch._inductor.virtualized import V
 
 from torch_aule._inductor.printer import is_real
-from torch_aule._inductor.types import cast, compute_type, literal, wrapped
+from torch_aule._inductor.types import FLOAT8, cast, compute_type, literal, wrapped
 
 __all__ = ["GlslOverrides", "as_dtype", "dtype_of"]
 
@@ -400,6 +400,7 @@ _BITS = {
     torch.bool: ("(uint({}) & 255u)", "({} != 0u)"),
     torch.int64: ("uint64_t({})", "int64_t({})"),
     torch.uint64: ("uint64_t({})", "uint64_t({})"),
+    **{dtype: (f"code_of_float8({{}}, {name})", f"decode_float8({{}}, {name})") for dtype, name in FLOAT8.items()},
 }
 
 

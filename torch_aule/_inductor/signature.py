@@ -7,7 +7,7 @@ from torch._inductor.codegen.common import SizeArg, TensorArg
 from torch._inductor.virtualized import V
 
 from torch_aule._inductor.statements import dtypes_of
-from torch_aule._inductor.types import compute_type
+from torch_aule._inductor.types import FLOAT8_SATURATES, compute_type
 
 __all__ = ["head_of", "is_float_size", "params_of"]
 
@@ -70,5 +70,7 @@ def head_of(kernel, layout) -> list[str]:
         lines += ["#pragma aule feature float32_atomic_add", "#extension GL_EXT_shader_atomic_float : require"]
         lines.append("#define AULE_ATOMIC_FLOAT")
     lines.append(f"#define VEC_ELEMS {max(layout.vec, 4)}")
+    if not FLOAT8_SATURATES:
+        lines.append("#define AULE_FLOAT8_SATURATES false")
     lines.append(f"layout(local_size_x = {layout.form.local}) in;")
     return lines

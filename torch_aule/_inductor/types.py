@@ -1,6 +1,7 @@
 """How dtypes of tensors appear in generated GLSL: the type that is computed in, literals, casts, loads and stores.
 
-bool computes as bool; int8, int16, uint8 and uint16 as int, wrapped after arithmetic; float16 and bfloat16 as float.
+bool computes as bool; int8, int16, uint8 and uint16 as int, wrapped after arithmetic; float16, bfloat16 and float8 as
+float. A conversion to float8 rounds, because PyTorch computes with no such numbers before they are converted again.
 """
 
 from __future__ import annotations
@@ -9,9 +10,22 @@ import math
 
 import torch
 
-__all__ = ["STORAGE", "cast", "compute_type", "literal", "storage_bytes", "wrapped"]
+__all__ = ["FLOAT8", "FLOAT8_SATURATES", "STORAGE", "cast", "compute_type", "literal", "storage_bytes", "wrapped"]
+
+# Dtype -> the name of its format in common/float8.glsl.
+FLOAT8 = {
+    torch.float8_e4m3fn: "E4M3FN",
+    torch.float8_e5m2: "E5M2",
+    torch.float8_e4m3fnuz: "E4M3FNUZ",
+    torch.float8_e5m2fnuz: "E5M2FNUZ",
+    torch.float8_e8m0fnu: "E8M0FNU",
+}
+
+# What this PyTorch makes of numbers beyond e4m3fn's largest: that, and before 2.13 a NaN.
+FLOAT8_SATURATES = torch.tensor(1e6).to(torch.float8_e4m3fn).view(torch.uint8).item() == 0x7E
 
 _COMPUTE = {
+    **dict.fromkeys(FLOAT8, "float"),
     torch.bool: "bool",
     torch.int8: "int",
     torch.int16: "int",
@@ -43,6 +57,7 @@ STORAGE = {
     torch.bfloat16: ("BF16", "AULE_DT_BF16"),
     torch.float32: ("F32", "AULE_DT_F32"),
     torch.float64: ("F64", "AULE_DT_F64"),
+    **{dtype: (name, "") for dtype, name in FLOAT8.items()},
 }
 
 _NARROW = {
@@ -54,7 +69,7 @@ _NARROW = {
 
 
 def compute_type(dtype: torch.dtype) -> str:
-    """The GLSL type in which values of `dtype` are held. NotImplementedError if there is none (complex, float8)."""
+    """The GLSL type in which values of `dtype` are held. NotImplementedError if there is none (complex)."""
     try:
         return _COMPUTE[dtype]
     except KeyError:
@@ -67,7 +82,9 @@ def storage_bytes(dtype: torch.dtype) -> int:
 
 
 def wrapped(text: str, dtype: torch.dtype) -> str:
-    """`text`, the result of arithmetic in int, brought back into the range of a narrow integer."""
+    """`text`, the result of arithmetic in int or float, brought back to the numbers of a narrow dtype."""
+    if dtype in FLOAT8:
+        return f"round_float8({text}, {FLOAT8[dtype]})"
     return f"{_NARROW[dtype]}({text})" if dtype in _NARROW else text
 
 
