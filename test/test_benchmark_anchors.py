@@ -50,7 +50,8 @@ def test_the_json_report_has_each_result_in_the_same_units(tmp_path, capsys):
     }
     one.errors = {"cuda": "lost"}
     path = tmp_path / "a.jsonl"
-    path.write_text(one.line() + "\n" + Record("memory", "loop", results={"aule": Result(values={"held": 1})}).line() + "\n")
+    other = Record("memory", "loop", results={"aule": Result(values={"held": 1})})
+    path.write_text(f"{one.line()}\n{other.line()}\n")
     assert command.main(["report", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["run"]["device"] == "d" and found["run"]["driver"] == "e"
