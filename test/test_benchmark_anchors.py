@@ -34,6 +34,8 @@ def test_products_and_attention_are_printed_beside_what_is_known():
     assert "25% of the measured roof; aim 30: not passed" in lines[4]
     assert report.markdown(records).count("Beside rates of other GPUs, and aims:") == 1
     assert anchors.lines(records[4:7]) == []
+    few = rated("gemm", "linear", "64x64 by 64x64", "float16", 200)
+    assert "fastest" not in "".join(anchors.lines([records[2], few])), "too small to measure the matrix units"
 
 
 def test_sizes_of_the_groups_are_known_too():
@@ -50,7 +52,8 @@ def test_the_json_report_has_each_result_in_the_same_units(tmp_path, capsys):
     }
     one.errors = {"cuda": "lost"}
     path = tmp_path / "a.jsonl"
-    path.write_text(one.line() + "\n" + Record("memory", "loop", results={"aule": Result(values={"held": 1})}).line() + "\n")
+    other = Record("memory", "loop", results={"aule": Result(values={"held": 1})})
+    path.write_text(f"{one.line()}\n{other.line()}\n")
     assert command.main(["report", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["run"]["device"] == "d" and found["run"]["driver"] == "e"

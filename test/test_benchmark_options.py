@@ -78,6 +78,7 @@ def test_memory_limit_fails_the_case_that_needs_more_and_ends(device, tmp_path):
     "arguments",
     [["--sizes", "8"], ["--gemm", "--sizes", "0"], ["--gemm", "--sizes", "a"], ["--gemm", "--dtypes", "f7"],
      ["--gemm", "--providers", "none"], ["--gemm", "--providers", "fa2"], ["--kernel", "none"],
+     ["--gemm", "--fail-on-regression"], ["--gemm", "--compare", "none"],
      ["--gemm", "--iterations", "0"], ["--gemm", "--warmup", "-1"]],
 )  # fmt: skip
 def test_wrong_options_are_refused(device, arguments):
@@ -108,6 +109,31 @@ def test_kernels_agree_with_float64(device, name, mode):
         torch.testing.assert_close(got.cpu().double(), wanted, rtol=2e-3, atol=2e-3)
     with pytest.raises(ValueError, match=f"{name}: no size Z"):
         kernel.sizes(1, {"Z": 1})
+
+
+def test_all_of_them():
+    options = command.parser().parse_args(["run", "--all", "--sizes", "8", "--dtypes", "f32"])
+    (found,) = command.chosen(options, gpu=False)
+    assert {one.group for one in found[1]} == {"gemm", "gemv", "attention", "decode", "conv", "kernels"}
+    assert {one.name for one in found[1] if one.group == "kernels"} == set(kernels.KERNELS)
+
+
+def test_a_run_is_compared_with_a_record(device, tmp_path, capsys):
+    arguments = ["--gemm", "--sizes", "16,24", "--providers", "aule"]
+    found = measured(tmp_path, *arguments)
+    for one in found:  # nothing is so fast
+        ours = one.results["aule"]
+        for name in ("median", "min", "max"):
+            setattr(ours, name, 1e-6)
+        ours.samples = [1e-6] * len(ours.samples)
+    before = tmp_path / "before.jsonl"
+    before.write_text("".join(f"{one.line()}\n" for one in found))
+    options = ["--small", "--iterations", "2", "--quiet", *arguments, "--compare", str(before)]
+    assert command.main(options) == 0
+    told = capsys.readouterr()
+    assert "2 case(s) slower or failed" in told.err and "16x16" in told.out
+    assert command.main([*options, "--fail-on-regression"]) == 1
+    assert command.main([*options, "--fail-on-regression", "--threshold", "1e9"]) == 0
 
 
 def test_described_cases_are_found_by_their_key():

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_aule.benchmark import case, kernels, roof, sweep, table, timing
+from torch_aule.benchmark import baseline, case, dearest, kernels, roof, sweep, table, timing
+from torch_aule.benchmark.cases.chosen import kernel_cases
 
 ROOT = Path(__file__).resolve().parent.parent
 FEW = timing.Settings(samples=2, wall_samples=2, exact=True)
@@ -65,6 +66,25 @@ def test_a_wrong_result_is_no_row(device, monkeypatch):
     assert len(failures) == 1 and "aule: differs from cpu" in failures[0]
 
 
+def test_the_process_for_cuda_makes_the_same_cases(device):
+    """Here on the CPU: the process has no backend, and must not need one."""
+    sizes = small("fused_linear_rowsum", modes=("full",), sizes=(5,))
+    ((extents, mode, one),) = kernel_cases(sizes, sizes.wanted, "fused_linear_rowsum")
+    assert (extents, mode) == ({"B": 9, "K": 9, "N": 5}, "full")
+    child = baseline.Child(sizes, FEW)
+    try:
+        remote = baseline.Remote(child, one, "cpu")
+        remote.sample()
+        result = remote.result()
+    finally:
+        child.close()
+    here = one.make("aule")()
+    assert (
+        result.count == 1
+        and dearest.difference([x for part in here for x in part.flatten().tolist()], result.values["output"]) < 1e-3
+    )
+
+
 def test_rows_are_kept_or_replaced(device, tmp_path, capsys, monkeypatch):
     arguments = ["--folder", str(tmp_path), "--sizes", "8,12", "--config", "M=5", "--modes", "forward",
                  "--iterations", "1", "--providers", "aule", "--small"]  # fmt: skip
@@ -110,3 +130,20 @@ def test_there_is_a_script_for_each_kernel(device, tmp_path):
     assert {row.kernel_operation_mode for row in rows} == set(kernels.MODES)
     assert {row.extra_config["dtype"] for row in rows} == {"bfloat16"}
     assert not torch.cuda.is_available() or "cuda" in {row.kernel_provider for row in rows}
+
+
+def test_a_case_that_does_not_fit_fails_and_the_others_are_kept(device, tmp_path, capsys):
+    torch.aule.empty_cache()
+    arguments = ["--folder", str(tmp_path), "--small", "--modes", "forward", "--sizes", "16,4096", "--config", "M=1024",
+                 "--iterations", "1", "--providers", "aule", "--max-memory", "0.008"]  # fmt: skip
+    assert sweep.main("softmax", arguments) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("softmax M 1024 N 4096 float32: aule: ") and "memory" in told
+    assert {row.x_value for row in table.read(tmp_path / "data" / "softmax.csv")} == {16}
+
+
+def test_without_a_device_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.aule, "is_available", lambda: False)
+    monkeypatch.setattr(torch.aule, "unavailable_reason", lambda: "no driver", raising=False)
+    assert sweep.main("softmax", ["--folder", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "no aule device: no driver\n" and not list(tmp_path.iterdir())

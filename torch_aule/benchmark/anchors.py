@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_aule.benchmark.record import Record
 
 PRODUCTS = ("gemm", "gemv")  # groups
+LEAST = 1024  # rows and columns of a product that measures the matrix units
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,13 @@ def beside(record: Record) -> list[Anchor]:
 
 
 def matrix_peak(records: list[Record], dtype: str) -> float | None:
-    """TFLOPS of the fastest product of a dtype in the records."""
-    results = [r.results["aule"] for r in records if r.group in PRODUCTS and r.dtype == dtype and "aule" in r.results]
+    """TFLOPS of the fastest product of a dtype in the records, of those that can fill a GPU."""
+    results = [
+        r.results["aule"]
+        for r in records
+        if r.group in PRODUCTS and r.dtype == dtype and "aule" in r.results
+        and min(map(int, re.findall(r"\d+", r.shapes)), default=0) >= LEAST
+    ]  # fmt: skip
     return max((result.tflops for result in results if result.tflops), default=None)
 
 

@@ -22,6 +22,21 @@ LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linal
          "chains")
 
 
+def comparison(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--threshold", type=float, default=0.05, help="a change that counts (default %(default)s)")
+    p.add_argument("--fail-on-regression", action="store_true", help="exit 1 if a case is slower, or failed")
+
+
+def compared(before: list[record.Record], after: list[record.Record], options: argparse.Namespace) -> int:
+    """Prints the comparison; 1 if that is what a regression gives, and there is one."""
+    found = compare.compare(before, after, options.threshold)
+    print(found.markdown() if options.markdown else found.text())
+    failed = found.regressions()
+    if failed:
+        print(f"{len(failed)} case(s) slower or failed", file=sys.stderr)
+    return 1 if failed and options.fail_on_regression else 0
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m torch_aule.benchmark", description=__doc__.splitlines()[0])
     top.add_argument("--package-root", metavar="DIR", help="time the torch_aule in DIR with these cases")
@@ -44,13 +59,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--small", action="store_true", help="the cases of a software device, also on a GPU")
     p.add_argument("--large", action="store_true", help="the cases of a GPU, also on a software device")
     run_options.add(p)
+    p.add_argument("--compare", metavar="FILE", help="hold the run against this record, as the command compare does")
+    comparison(p)
     p.add_argument("--revision", help="what is measured, for the record (default: of the git tree around the package)")
 
     p = commands.add_parser("compare", help="hold two records against each other")
     p.add_argument("before")
     p.add_argument("after")
-    p.add_argument("--threshold", type=float, default=0.05, help="a change that counts (default %(default)s)")
-    p.add_argument("--fail-on-regression", action="store_true", help="exit 1 if a case is slower, or failed")
+    comparison(p)
     p.add_argument("--markdown", action="store_true", help="print a table for a page")
 
     p = commands.add_parser("report", help="print tables of a record")
@@ -104,6 +120,9 @@ def run(options: argparse.Namespace) -> int:
         print("no case is left; this device may be too small for the groups", file=sys.stderr)
         return 2
     settings = run_options.settings(options)
+    before = record.read(options.compare) if options.compare else None  # a file that is none ends it now
+    if options.fail_on_regression and before is None:
+        raise SystemExit("--fail-on-regression: expected --compare FILE beside it")
     about = measuring.environment(settings, options.revision)
     cuda = ["cuda"] if torch.cuda.is_available() and not options.no_cuda else []
     cpu = [] if options.no_cpu else ["cpu"]
@@ -140,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         plot.draw(records, options.plot, dims=sorted(set(plot.dims(records))))
         print(options.plot)
-    return 0
+    return compared(before, records, options) if before is not None else 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -151,12 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "run":
         return run(options)
     if options.command == "compare":
-        found = compare.compare(record.read(options.before), record.read(options.after), options.threshold)
-        print(found.markdown() if options.markdown else found.text())
-        failed = found.regressions()
-        if failed:
-            print(f"{len(failed)} case(s) slower or failed", file=sys.stderr)
-        return 1 if failed and options.fail_on_regression else 0
+        return compared(record.read(options.before), record.read(options.after), options)
     if options.command == "report":
         found = record.read(options.file)
         print(json.dumps(summary.summary(found), indent=1) if options.json else report.markdown(found))

@@ -64,6 +64,7 @@ def add(p: argparse.ArgumentParser) -> None:
     """Adds the options to a parser."""
     for name in FAMILIES:
         p.add_argument(f"--{name}", action="store_true", help=f"{name} of the sizes below, instead of the groups")
+    p.add_argument("--all", action="store_true", help="all of these, and all kernels")
     p.add_argument("--kernel", action="append", default=[], choices=list(KERNELS), help="the same of this kernel")
     p.add_argument("--sizes", type=numbers, default=(), metavar="N,N", help="of products, convolutions and kernels")
     p.add_argument("--seq-lens", type=numbers, default=(), metavar="N,N", help="of attention; keys of decoding")
@@ -83,10 +84,11 @@ def add(p: argparse.ArgumentParser) -> None:
 
 def wanted(options: argparse.Namespace, gpu: bool) -> Wanted | None:
     """The described cases; None if no family and no kernel was asked for."""
-    families = tuple(name for name in FAMILIES if getattr(options, name))
-    if options.fp8 and not families and not options.kernel:
+    families = tuple(name for name in FAMILIES if options.all or getattr(options, name))
+    kernels = tuple(KERNELS if options.all else dict.fromkeys(options.kernel))
+    if options.fp8 and not families and not kernels:
         families = ("gemm",)
-    if not families and not options.kernel:
+    if not families and not kernels:
         for name in ("sizes", "seq_lens", "batches", "dtypes", "backward"):
             if getattr(options, name):
                 flags = ", ".join(f"--{family}" for family in FAMILIES)
@@ -95,7 +97,7 @@ def wanted(options: argparse.Namespace, gpu: bool) -> Wanted | None:
     dtypes = options.dtypes
     if options.fp8:
         dtypes = (*(dtypes or (("float16", "bfloat16") if gpu else ("float32",))), "float8_e4m3fn")
-    return Wanted(families, tuple(options.kernel), options.sizes, options.seq_lens, options.batches,
+    return Wanted(families, kernels, options.sizes, options.seq_lens, options.batches,
                   tuple(dict.fromkeys(dtypes)), options.backward)  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 SCHEMA = 1
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -136,12 +137,15 @@ def _without_unknown(fields: dict) -> dict:
 def read(path: str) -> list[Record]:
     """All records of a file. One that is no record ends it with the line's number."""
     records = []
-    with open(path) as file:
-        for number, text in enumerate(file, 1):
-            try:
-                records.append(Record.of_line(text))
-            except ValueError as error:
-                raise SystemExit(f"{path}:{number}: no record of the benchmark: {error}") from None
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}") from None
+    for number, text in enumerate(lines, 1):
+        try:
+            records.append(Record.of_line(text))
+        except ValueError as error:
+            raise SystemExit(f"{path}:{number}: no record of the benchmark: {error}") from None
     return records
 
 
