@@ -15,8 +15,8 @@ def run(device, capsys):
     """What the example prints, which must end well; it runs here, strict."""
 
     def program(name, *arguments):
-        assert torch.aule.is_strict()
-        assert importlib.import_module(f"torch_aule.examples.{name}").main([*arguments]) == 0
+        with torch.aule.strict():
+            assert importlib.import_module(f"torch_aule.examples.{name}").main([*arguments]) == 0
         return capsys.readouterr().out
 
     return program
