@@ -10,6 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import torch_aule
 from helpers import assert_close, needs_shader_compiler
 from torch_aule._assistant import changes, rules, source
 from torch_aule._validation.errors import difference
@@ -56,6 +57,7 @@ def line_of(text: str) -> str:
 def test_the_promised_example(device):
     """Interactive: it lists, asks about each change that it can make, and what it returns computes the same."""
     model = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 128))
+    assert torch_aule.assistant.OptimizationAssistant is OptimizationAssistant
     questions, lines = [], []
     found = assistant(ask=lambda text: questions.append(text) or "y", write=lines.append).optimize_model(
         model, interactive=True

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from helpers import needs_shader_compiler
+from ranks import check_ranks
 from torch_aule import examples, validation
+from torch_aule._validation.errors import errors
 from torch_aule.examples import _levels as levels
 from torch_aule.examples import progressive
 
@@ -50,6 +52,19 @@ def test_float8_weights(device):
     assert found.passed and found.max_error > 1e-4, found
     values, scales = levels.Float8Linear.rounded(torch.zeros(3, 16, device=device))
     assert values.dtype == levels.FLOAT8 and not values.float().any() and scales.isfinite().all()
+
+
+def test_two_processes_share_a_batch(tmp_path):
+    """The mean of their gradients is that of the whole batch."""
+    model, x = levels.network(16, 2, 1), torch.randn(4, 5, 16)
+    torch.save((model, x), tmp_path / "problem.pt")
+    check_ranks("distributed_levels", 2, str(tmp_path))
+    gradients, seconds = torch.load(tmp_path / "result.pt")
+    levels.step(model.double(), x.double())
+    expected = {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
+    least = max(g.abs().max().item() for g in expected.values()) / 100
+    assert gradients.keys() == expected.keys() and seconds > 0
+    assert all(errors(gradients[name], g, least)[0] < 1e-4 for name, g in expected.items())
 
 
 def test_a_level_that_differs_fails(device, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from helpers import relative_error, run_interpreter, run_python, to_device
+from helpers import ROOT, relative_error, run_interpreter, run_python, to_device
 from torch_aule.examples import _common, generate, gnn, recommender, vit
 
 
@@ -15,8 +15,8 @@ def run(device, capsys):
     """What the example prints, which must end well; it runs here, strict."""
 
     def program(name, *arguments):
-        assert torch.aule.is_strict()
-        assert importlib.import_module(f"torch_aule.examples.{name}").main([*arguments]) == 0
+        with torch.aule.strict():
+            assert importlib.import_module(f"torch_aule.examples.{name}").main([*arguments]) == 0
         return capsys.readouterr().out
 
     return program
@@ -101,3 +101,16 @@ def test_as_a_command():
     assert done.returncode == 0 and "largest relative difference" in done.stdout, done.stdout + done.stderr
     code = "from torch_aule.examples import basic; import torch; assert torch.aule.is_strict()"
     assert run_python(code, TORCH_AULE_STRICT=None).returncode == 0
+
+
+def test_the_page():
+    """Every example has its section, with a command that the program takes and a verdict about its numbers."""
+    page = (ROOT / "docs/examples.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## )", page, re.M | re.S))
+    programs = {path.stem for path in (ROOT / "torch_aule/examples").glob("[a-z]*.py")}
+    assert set(sections) == programs
+    for name, text in sections.items():
+        assert f"    python -m torch_aule.examples.{name}" in text
+        options = set(re.findall(r"--[a-z]+", re.search(rf"torch_aule\.examples\.{name}(.*)", text)[1]))
+        source = (ROOT / f"torch_aule/examples/{name}.py").read_text()
+        assert all(f'"{option}"' in source or f'"{option[2:]}"' in source for option in options)

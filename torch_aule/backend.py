@@ -13,6 +13,7 @@ from torch_aule.amp import get_amp_supported_dtype
 from torch_aule.device import (
     _is_in_bad_fork,  # noqa: F401  PyTorch asks for these two by name
     _lazy_init,  # noqa: F401
+    _shutdown,  # noqa: F401  by its name
     current_device,
     device,
     device_count,

@@ -148,6 +148,20 @@ def synchronize(device: DeviceLike = None) -> None:
     _C.synchronize(checked_index(device))
 
 
+def _shutdown() -> None:
+    """Wait for every device that was started, keep its pipelines, and give memory that holds no tensor back.
+
+    Tensors stay, and what is called afterwards works as before. Programs need not call it: pipelines are kept at the
+    end of the process anyway, and the driver takes the rest. Nothing registers it at exit, since waiting for a device
+    that hangs would keep a process that was told to end; ``atexit.register(torch.aule._shutdown)`` does so.
+    """
+    for index in range(_C.device_count() if _C.is_initialized() else 0):
+        if _C.device_properties(index)["created"]:
+            _C.synchronize(index)
+            _C.save_pipelines(index)
+            _C.empty_cache(index)
+
+
 _SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 

@@ -12,4 +12,5 @@ from torch_aule._ops import (  # noqa: F401
     moe,
     reference,
     rotary,
+    skeleton,
 )
