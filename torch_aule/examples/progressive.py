@@ -81,7 +81,7 @@ def run_progressive_optimization_demo(
     Parameters
     ----------
     quick : bool, default False
-        A small model, few calls, and without gradients from L2 to L4.
+        A small model, few calls, and without gradients from L2 to L4. Otherwise a larger one, on a GPU.
     device : str, default "aule"
         Where L1 to L4 run; L5 takes all devices.
     write : callable, optional
@@ -94,7 +94,9 @@ def run_progressive_optimization_demo(
     """
     write, where = write or writer(), torch.device(device)
     size = torch.aule.device_count()
-    width, heads, depth, rows, runs = (64, 2, 1, 48, 2) if quick else (256, 8, 4, 512, 10)
+    software = torch.aule.get_device_properties(where).kind == "cpu"
+    large = (128, 4, 2, 64, 3) if software else (512, 8, 4, 1024, 20)
+    width, heads, depth, rows, runs = (64, 2, 1, 48, 2) if quick else large
     batch = -(-4 // size) * size
     model = levels.network(width, heads, depth).to(where)
     x = torch.randn(batch, rows, width, device=where)
