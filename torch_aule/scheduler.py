@@ -7,6 +7,7 @@ part: a task's function says how many milliseconds it would take, and time is co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -16,25 +17,31 @@ from torch.utils._pytree import tree_map_only
 from torch_aule import _C
 from torch_aule._scheduling.contexts import Context, ContextOptions, Partition
 from torch_aule._scheduling.devices import Device, Simulation
+from torch_aule._scheduling.eviction import Evictable, Evicting
 from torch_aule._scheduling.tasks import AdmissionError, QoS, Task, policy_index
 from torch_aule._scheduling.transfers import SimulatedTransfers
 from torch_aule._utils import DeviceLike, checked_index
 from torch_aule.transfers import TransferEngine
 
-__all__ = ["AdmissionError", "Context", "Partition", "QoS", "Scheduler", "Task"]
+__all__ = ["AdmissionError", "Context", "Evictable", "Partition", "QoS", "Scheduler", "Task"]
 
 _SIMULATED_BYTES = 16 << 30
 _NO_CONTEXT = -1  # the core's name for tasks of no context, which start one after the other like those of one
 _UNLIMITED = 1 << 62
 
 
+def _fail(error: Exception) -> None:
+    raise error
+
+
 class _Waiting(NamedTuple):
     function: Callable
     streams: tuple  # one of which it runs on
-    ready: torch.Event | None  # on the stream that submitted it
+    ready: list  # events of the stream that submitted it
+    uses: tuple[Evictable, ...]
 
 
-class Scheduler:
+class Scheduler(Evicting):
     """Runs functions in the order of their priority, as far as memory, bandwidth and shares of time allow.
 
     Classes of service: see :class:`QoS`. A task is what its function enqueues on the stream of its context; tasks of
@@ -75,6 +82,7 @@ class Scheduler:
         self._index = 0 if simulate else checked_index(device)
         if memory is None:
             memory = _SIMULATED_BYTES if simulate else torch.aule.mem_get_info(self._index)[1]
+        self._memory = memory
         self._core = _C.TaskScheduler(memory, max_queued, max_running, max(1, round(window_ms * 1e3)))
         self._core.add_context(_NO_CONTEXT, _UNLIMITED, 0, max_running=1)
         self._device = Simulation() if simulate else Device(self._index)
@@ -83,7 +91,9 @@ class Scheduler:
         self._results: dict[int, Any] = {}
         self._contexts: dict[int, Context] = {}
         self._on: dict[int, Any] = {}  # streams of tasks that run
+        self._uses: dict[int, tuple[Evictable, ...]] = {}  # of tasks that run
         self._transfers: Any = None
+        self._pool = None
 
     def now(self) -> int:
         """The scheduler's clock: counted in a simulation, else the host's, microseconds."""
@@ -188,6 +198,7 @@ class Scheduler:
         after: Iterable[int] = (),
         context: Context | None = None,
         device_ms: float | None = None,
+        uses: Iterable[Evictable | torch.Tensor] = (),
     ) -> int:
         """Add a task. On the device it follows the work that the current stream has been given so far.
 
@@ -210,6 +221,8 @@ class Scheduler:
         device_ms : float, optional
             Time on the device that its context is charged when it starts, until what it took is known; default: as the
             context's last tasks took.
+        uses : iterable of Evictable or torch.Tensor
+            Registered tensors that it reads or writes: see :meth:`register`.
 
         Returns
         -------
@@ -221,8 +234,9 @@ class Scheduler:
         AdmissionError
             If it can never run, or the queue is full.
         ValueError
-            If `policy` is none.
+            If `policy` is none, or a tensor that it uses is not registered.
         """
+        entries = () if not (uses := tuple(uses)) else self._eviction("submit").find(uses)
         qos = policy_index(policy or (context.policy if context else QoS.BestEffort))
         owner = context._id if context else _NO_CONTEXT
         decision = self._core.submit(
@@ -231,12 +245,12 @@ class Scheduler:
         )  # fmt: skip
         if decision["verdict"] == "reject":
             raise AdmissionError(f"scheduler: task rejected: {decision['reason']}", decision["reason"])
-        streams, ready = (), None
+        streams, ready = (), []
         if not self.simulated:
             current = torch.aule.current_stream(self._index)
             streams = context.streams if context else (current,)
-            ready = current.record_event() if streams != (current,) else None
-        self._functions[decision["task"]] = _Waiting(fn, streams, ready)
+            ready = [current.record_event()] if streams != (current,) else []
+        self._functions[decision["task"]] = _Waiting(fn, streams, ready, entries)
         if context is not None:
             self._owners[decision["task"]] = context
         return decision["task"]
@@ -265,6 +279,8 @@ class Scheduler:
             self._core.finish(done.task, done.error is not None, done.device_us, self.now())
             self._owners.pop(done.task, None)
             self._on.pop(done.task)
+            if uses := self._uses.pop(done.task, None):
+                self._pool.end(done.task, uses)
             if done.error is not None:
                 self._drop_cancelled()
         started = []
@@ -273,10 +289,21 @@ class Scheduler:
             waiting, context = self._functions.pop(task), self._owners.get(task)
             busy = list(self._on.values())
             self._on[task] = min(waiting.streams, key=busy.count, default=None)
-            error = self._device.start(task, waiting.function, self._on[task], waiting.ready)
+            error = self._device.start(task, *self._prepared(task, waiting))
             if isinstance(error, torch.OutOfMemoryError) and context is not None and context._options.on_pressure:
                 context._options.on_pressure(context)
         return started, bool(ended or started)
+
+    def _prepared(self, task: int, waiting: _Waiting) -> tuple[Callable, Any, list]:
+        function, ready = waiting.function, waiting.ready
+        if waiting.uses:
+            try:
+                restored = self._pool.begin(task, waiting.uses)
+                self._uses[task] = waiting.uses
+                ready = ready + [restored] if restored is not None else ready
+            except Exception as error:  # no memory to restore them
+                function = functools.partial(_fail, error)
+        return function, self._on[task], ready
 
     def run(self) -> None:
         """Run tasks until none is left; waits where all that are left are over their share of time.

@@ -154,6 +154,9 @@ class CallTable {
 
 void bind_graphs(py::module_& m) {
   m.def("fresh_pool", &runtime::fresh_pool);
+  m.def("in_a_graph", [](int device, uint64_t address, uint64_t bytes) {
+    return runtime::in_a_graph(index_of(device), address, bytes);
+  });
   m.def("is_capturing", [] { return runtime::is_capturing(); });
   py::class_<runtime::Graph>(m, "Graph")
       .def(py::init<>())

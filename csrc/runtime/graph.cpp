@@ -91,6 +91,10 @@ void Graph::reset() {
   capture_state_.offset = 0;
 }
 
+bool in_a_graph(c10::DeviceIndex device, uint64_t address, uint64_t bytes) {
+  return stream::in_a_graph(device, address, address + bytes);
+}
+
 bool Graph::writes(uint64_t address, uint64_t bytes) const {
   return graph_ != nullptr && stream::writes(*graph_, address, address + bytes);
 }

@@ -19,6 +19,8 @@ class CommandStream;
 namespace aule::runtime {
 
 c10::MempoolId_t fresh_pool();
+// Whether a graph that can still be replayed holds addresses of these bytes; yes while one is captured on the device.
+bool in_a_graph(c10::DeviceIndex device, uint64_t address, uint64_t bytes);
 
 class Graph {
  public:

@@ -1,9 +1,27 @@
 // Graphs: command buffers recorded once and submitted many times. Their parameter blocks stay in chunks that the graph
 // owns. A replay is ordered after and before everything else on its stream by full barriers.
 #include "stream/captured_graph.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/per_device.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
+namespace {
+
+struct LiveGraphs {
+  std::mutex mutex;
+  std::set<const CapturedGraph*> captured;
+  int under_way = 0;
+};
+LiveGraphs& graphs_of(int device) {
+  static const PerDevice<LiveGraphs> all;
+  return all[device];
+}
+
+}  // namespace
 
 void CommandStream::capture_begin() {
   StreamImpl& s = *impl_;
@@ -12,6 +30,11 @@ void CommandStream::capture_begin() {
   if (s.capture) throw vulkan::Error("a graph is already being captured on this stream");
   s.flush();
   s.capture_owner = std::make_shared<CapturedGraph>(s);
+  {
+    LiveGraphs& live = graphs_of(s.d->index);
+    std::lock_guard live_lock(live.mutex);
+    ++live.under_way;
+  }
   s.capture = s.capture_owner.get();
   s.saved_hazards = s.hazards;
   s.hazards.clear();
@@ -26,6 +49,12 @@ std::shared_ptr<CapturedGraph> CommandStream::capture_end() {
   s.capture_owner.reset();
   s.capture = nullptr;
   s.hazards = s.saved_hazards;
+  {
+    LiveGraphs& live = graphs_of(s.d->index);
+    std::lock_guard live_lock(live.mutex);
+    --live.under_way;
+    live.captured.insert(graph.get());
+  }
   end_batch(*s.d, *graph->batches.back());
   return graph;
 }
@@ -78,7 +107,20 @@ void wait_for_replays(CommandStream& stream) {
   if (submitted + kRoom > kMaxReplaysAhead) s.wait_until(submitted + kRoom - kMaxReplaysAhead);
 }
 
+bool in_a_graph(int device, uint64_t begin, uint64_t end) {
+  LiveGraphs& live = graphs_of(device);
+  std::lock_guard lock(live.mutex);
+  if (live.under_way > 0) return true;
+  return std::any_of(live.captured.begin(), live.captured.end(),
+                     [&](const CapturedGraph* graph) { return graph->used.overlaps(begin, end); });
+}
+
 CapturedGraph::~CapturedGraph() {
+  {
+    LiveGraphs& live = graphs_of(stream.d->index);
+    std::lock_guard lock(live.mutex);
+    live.captured.erase(this);
+  }
   try {
     for (const auto& [where, value] : replays) {
       if (!stream.d->lost.load()) where->sleep_until(value);

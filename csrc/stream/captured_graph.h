@@ -10,6 +10,8 @@ class CommandStream;
 
 size_t commands_of(const CapturedGraph& graph);                         // dispatches, copies and fills
 bool writes(const CapturedGraph& graph, uint64_t begin, uint64_t end);  // whether a command writes into the range
+// Whether a graph of the device that can still be replayed holds addresses of the range. Yes while one is captured.
+bool in_a_graph(int device, uint64_t begin, uint64_t end);
 
 // A loop of replays may be this many submissions ahead of the device.
 inline constexpr uint64_t kMaxReplaysAhead = 256;

@@ -19,6 +19,7 @@ void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
   if (need.needed) record_barrier(*d, target().cmd, need.before, need.after);
   if (!capture) return;
   for (size_t i = 0; i < count; ++i) {
+    capture->used.add(accesses[i].begin, accesses[i].end);
     if (accesses[i].write) capture->written.add(accesses[i].begin, accesses[i].end);
   }
 }

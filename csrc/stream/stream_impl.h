@@ -195,7 +195,7 @@ class CapturedGraph {
   ~CapturedGraph();
   StreamImpl& stream;
   std::vector<Batch*> batches;  // ended, except the last while capturing
-  RangeSet written;             // by any of its commands
+  RangeSet written, used;       // by any of its commands; what is written is used
   std::mutex mutex;             // guards replays: the latest one on each stream
   std::vector<std::pair<StreamImpl*, uint64_t>> replays;
 };

@@ -95,7 +95,8 @@ void StreamImpl::submit_if_due() {
   const uint32_t n = current->commands;
   const float ns = current->predicted_ns;
   if (n >= submit_after || ns >= kEnoughWorkNs) {
-    if (n < kLargestBatch && ns < kMostWorkNs && (busy() || load().batches >= max_in_flight)) return;
+    const auto full = [&] { return in_flight.size() >= max_in_flight && load().batches >= max_in_flight; };
+    if (n < kLargestBatch && ns < kMostWorkNs && (busy() || full())) return;
     if (n >= submit_after) submit_after = std::min(submit_after * 2, kLargestBatch);
     flush();
   } else if (n >= kFirstBatch && n % 8 == 0 && poll() == submitted) {

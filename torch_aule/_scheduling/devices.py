@@ -69,13 +69,13 @@ class Device:
     def now(self) -> int:
         return time.perf_counter_ns() // 1000
 
-    def start(self, task: int, function: Callable, stream, ready) -> Exception | None:
-        """Enqueue a task behind `ready`; what it raised. It ends like others: it may have enqueued work before."""
+    def start(self, task: int, function: Callable, stream, ready: list) -> Exception | None:
+        """Enqueue a task behind events; what it raised. It ends like others: it may have enqueued work before."""
         first, last = (torch.Event(self._device, enable_timing=self._timed) for _ in range(2))
         result, error, began = None, None, self.now()
         with torch.aule.stream(stream):
-            if ready is not None:
-                stream.wait_event(ready)
+            for event in ready:
+                stream.wait_event(event)
             first.record(stream)
             try:
                 result = function()
@@ -126,7 +126,7 @@ class Simulation:
     def now(self) -> int:
         return round(self._now)
 
-    def start(self, task: int, function: Callable, stream, ready) -> Exception | None:
+    def start(self, task: int, function: Callable, stream, ready: list) -> Exception | None:
         error = None
         try:
             self._took[task] = max(0.0, float(function()) * 1e3)

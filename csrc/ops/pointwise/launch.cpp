@@ -327,6 +327,7 @@ void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType commo
       continue;
     }
     o.dtype = real_or_complex_dtype_of(t.scalar_type(), entry.name);
+    check_has_memory(t);
     o.address = reinterpret_cast<uint64_t>(iter.data_ptr(k));
     TORCH_INTERNAL_ASSERT((o.dtype != DType::f64 && o.dtype != DType::c128) || c == DType::f64 || c == DType::c128,
                           entry.name, ": float64 operand in ", common, " arithmetic");

@@ -51,6 +51,8 @@ class TensorArgs : public Args {
 
 // Address without registering (only for ranges registered otherwise). Throws for a tensor that is not on aule: a kernel
 // would read host memory as the device's.
-uint64_t address_of(const at::Tensor& t);
+// A storage can be without memory while tensors of it live. A kernel would then write to what lies at their offset.
+void check_has_memory(const at::TensorBase& t);
+uint64_t address_of(const at::Tensor& t);  // checks it
 
 }  // namespace aule::ops

@@ -1,0 +1,165 @@
+"""Registered tensors wait on the host between the tasks that name them."""
+
+import pytest
+import torch
+
+from torch_aule import _C
+from torch_aule.scheduler import Scheduler
+
+pytestmark = pytest.mark.validated
+
+
+def made(device, count=4, shape=(33, 35)):
+    values = [torch.randn(shape) for _ in range(count)]
+    return values, [value.to(device) for value in values]
+
+
+def test_the_least_recently_used_go_and_come_back_with_their_views(device):
+    s = Scheduler(device)
+    values, tensors = made(device)
+    views = [t[3:20, 1:].t() for t in tensors]
+    size = tensors[0].untyped_storage().nbytes()
+    s.enable_eviction(limit=2 * size)
+    entries = [s.register(t) for t in tensors]
+    assert [entry.resident for entry in entries] == [False, False, True, True]
+    assert s.register(views[3]) is entries[3]  # of the same storage
+    task = s.submit(lambda: views[0] * 2 + views[2], uses=[tensors[0], entries[2], views[2]])
+    s.run()
+    torch.testing.assert_close(s.result(task).cpu(), (values[0] * 2 + values[2])[3:20, 1:].t())
+    assert [entry.resident for entry in entries] == [True, False, True, False]
+    change = s.submit(lambda: tensors[1].add_(1), uses=[entries[1]])
+    s.run()
+    s.result(change)
+    assert not entries[0].resident
+    for i, (entry, value) in enumerate(zip(entries, values)):
+        s.release(entry)
+        assert torch.equal(tensors[i].cpu(), value + 1 if i == 1 else value)
+    assert torch.equal(views[1].cpu(), (values[1] + 1)[3:20, 1:].t())
+    row = s.eviction_stats()
+    assert row["resident_bytes"] == 0 and row["spilled"] == row["restored"] >= 5
+    assert row["bytes_spilled"] == row["spilled"] * size
+
+
+def test_memory_is_given_back(device):
+    s = Scheduler(device)
+    s.enable_eviction(limit=0)
+    before = torch.aule.memory_allocated()
+    tensor = torch.ones(1 << 20, device=device)
+    assert torch.aule.memory_allocated() == before + (4 << 20)
+    entry = s.register(tensor)
+    assert torch.aule.memory_allocated() == before and tensor.shape == (1 << 20,) and not entry.resident
+    task = s.submit(lambda: tensor.sum().item(), uses=[entry])
+    s.run()
+    assert s.result(task) == 1 << 20 and entry.resident  # nothing was needed in its place
+
+
+def test_an_operator_on_an_evicted_tensor_raises(device):
+    s = Scheduler(device)
+    s.enable_eviction(limit=0)
+    tensor = torch.randn(5, 7, device=device)
+    view = tensor[2:].t()
+    s.register(tensor)
+    index = torch.tensor([1], device=device)
+    for use in (lambda: tensor + 1, lambda: view.sum(), lambda: tensor.cpu(), lambda: tensor.zero_(),
+                lambda: view @ tensor[2:], lambda: torch.cat([tensor, tensor]), lambda: tensor[index],
+                lambda: tensor.copy_(torch.ones(5, 7)), lambda: tensor.copy_(tensor.t().reshape(5, 7)),
+                lambda: torch.softmax(view, 0), lambda: view.contiguous()):  # fmt: skip
+        with pytest.raises(RuntimeError, match="has no memory|setStorage.*out of bounds"):
+            use()
+    assert tensor[:0].sum().item() == 0
+
+
+def test_what_a_running_task_uses_stays(device):
+    s = Scheduler(device)
+    a, b = s.create_context("a"), s.create_context("b")
+    values, tensors = made(device, 2, (200, 200))
+    s.enable_eviction(limit=tensors[0].untyped_storage().nbytes())
+    first, second = (s.register(t) for t in tensors)
+
+    def slow(x):
+        for _ in range(40):
+            y = x @ x
+        return y
+
+    tasks = [s.submit(lambda: slow(tensors[0]), uses=[first], context=a),
+             s.submit(lambda: slow(tensors[1]), uses=[second], context=b)]  # fmt: skip
+    assert s.step() == tasks and first.resident and second.resident  # above the limit
+    with pytest.raises(RuntimeError, match=f"task {tasks[0]} names"):
+        s.release(first)
+    s.run()
+    for task, value in zip(tasks, values):
+        torch.testing.assert_close(s.result(task).cpu(), value @ value, rtol=1e-3, atol=1e-3)
+    s.register(torch.ones(3, device=device))
+    assert not first.resident and s.eviction_stats()["resident_bytes"] <= second.bytes
+
+
+def test_what_a_graph_has_used_stays(device):
+    s = Scheduler(device)
+    s.enable_eviction(limit=1 << 30)
+    value = torch.randn(6, 5)
+    tensor, other = value.to(device), torch.ones(8, device=device)
+    s.register(tensor)
+    s.register(other)
+    graph = torch.aule.Graph()
+    with torch.aule.graph(graph):
+        out = tensor * 2
+        assert _C.in_a_graph(0, other.data_ptr(), 32)  # yes while one is captured
+    s.enable_eviction(limit=0)
+    entries = [s.register(t) for t in (tensor, other)]
+    assert [entry.resident for entry in entries] == [True, False]
+    graph.replay()
+    torch.testing.assert_close(out.cpu(), value * 2)
+    graph.reset()
+    assert not s.register(tensor).resident
+
+
+def test_no_room_to_restore_fails_the_task_alone(device):
+    s = Scheduler(device)
+    s.enable_eviction(limit=0)
+    large, small = torch.ones(24 << 20, dtype=torch.uint8, device=device), torch.ones(4, device=device)
+    entry, total = s.register(large), torch.aule.mem_get_info()[1]
+    failing = s.submit(lambda: large.sum(), uses=[entry])
+    fine = s.submit(lambda: small + 1)
+    torch.aule.empty_cache()
+    torch.aule.set_per_process_memory_fraction((torch.aule.memory_reserved() + (4 << 20)) / total)
+    try:
+        s.run()
+    finally:
+        torch.aule.set_per_process_memory_fraction(1.0)
+    with pytest.raises(torch.OutOfMemoryError):
+        s.result(failing)
+    assert s.stats(failing)["state"] == "FAILED" and s.result(fine).sum().item() == 8
+    again = s.submit(lambda: large.sum(dtype=torch.int64).item(), uses=[entry])
+    s.run()
+    assert s.result(again) == 24 << 20
+
+
+def test_wrong_arguments_raise(device):
+    s, x = Scheduler(device), torch.ones(3, device=device)
+    for call in (lambda: s.register(x), lambda: s.submit(lambda: 1, uses=[x]), s.eviction_stats):
+        with pytest.raises(RuntimeError, match=r"expected enable_eviction\(\)"):
+            call()
+    with pytest.raises(ValueError, match="limit of at least 0"):
+        s.enable_eviction(-1)
+    s.enable_eviction()
+    for bad in (torch.ones(3), torch.ones(0, device=device), torch.eye(3, device=device).to_sparse()):
+        with pytest.raises(ValueError, match="register: expected"):
+            s.register(bad)
+    with pytest.raises(ValueError, match="submit: expected uses of tensors that were registered"):
+        s.submit(lambda: 1, uses=[x])
+    entry = s.register(x)
+    s.release(entry)
+    with pytest.raises(ValueError, match="once"):
+        s.release(entry)
+
+
+def test_a_simulation_counts():
+    s = Scheduler(simulate=True)
+    s.enable_eviction(limit=100)
+    entries = [s.register(torch.ones(20)) for _ in range(2)]
+    assert [entry.resident for entry in entries] == [False, True]
+    s.submit(lambda: 1, uses=[entries[0]])
+    s.run()
+    assert [entry.resident for entry in entries] == [True, False]
+    assert s.eviction_stats() == {"spilled": 2, "restored": 1, "bytes_spilled": 160, "bytes_restored": 80,
+                                  "resident_bytes": 80}  # fmt: skip
