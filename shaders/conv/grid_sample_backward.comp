@@ -31,16 +31,7 @@ struct Params {
 };
 #include "common/params.glsl"
 #include "conv/grid_sample.glsl"
-
-void add_to(uint64_t i, REAL x) {
-#ifndef C_double
-  if (!ORDERED) {
-    atomic_add(p.grad_in + i * 4, x);
-    return;
-  }
-#endif
-  STORE(p.grad_in, i, REAL_DTYPE, LOAD(p.grad_in, i, REAL_DTYPE) + x);
-}
+#include "common/scattered_sum.glsl"
 
 REAL grad_grid[3] = REAL[3](REAL(0), REAL(0), REAL(0));  // depth, height, width
 

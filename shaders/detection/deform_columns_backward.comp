@@ -28,7 +28,7 @@ struct Params {
   uint channels, offset_groups, first, last;
 };
 #include "common/params.glsl"
-#include "detection/add.glsl"
+#include "common/scattered_sum.glsl"
 #include "detection/deform.glsl"
 
 uint area_of() { return uint(p.out_size[0] * p.out_size[1]); }

@@ -28,7 +28,7 @@ struct Params {
   uint channels, first, last;
 };
 #include "common/params.glsl"
-#include "detection/add.glsl"
+#include "common/scattered_sum.glsl"
 #include "detection/roi.glsl"
 
 // The bin's gradient g, to the plane that starts at element `to`.

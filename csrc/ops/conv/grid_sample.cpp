@@ -1,6 +1,5 @@
 #include "ops/conv/grid_sample.h"
 
-#include <ATen/Context.h>
 #include <ATen/native/GridSamplerUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +11,7 @@
 #include "ops/conv/geometry.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
+#include "ops/tensor/scattered_sum.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -114,9 +114,8 @@ struct Gradients {
 void launch_backward(const Sampling& s, const Gradients& g, bool wants_input, bool wants_grid, bool ordered,
                      uint32_t first = 0, uint32_t last = 0) {
   const DType dtype = dtype_of(s.input, s.op), compute = compute_type(dtype);
-  const bool native = compute == DType::f32 && profile_of(s.input).float32_atomic_add;
-  const auto kernel =
-      kernel::grid_sample_backward(compute, native ? GridSampleBackwardADD::native : GridSampleBackwardADD::cas);
+  const auto kernel = kernel::grid_sample_backward(
+      compute, adds_natively(s.input) ? GridSampleBackwardADD::native : GridSampleBackwardADD::cas);
   check_feature(s, kernel.id);
   TensorArgs args;
   GridSampleBackwardParams p{};
@@ -149,14 +148,13 @@ std::tuple<at::Tensor, at::Tensor> backward(const char* op, int64_t dims, const 
               at::IntArrayRef(s.out_sizes()), ", got ", grad_output.sizes());
   TORCH_CHECK(grad_output.scalar_type() == input.scalar_type(), "expected scalar type ", input.scalar_type(),
               " but found ", grad_output.scalar_type());
-  const bool is_double = input.scalar_type() == at::kDouble;
-  const bool ordered = is_double || at::globalContext().deterministicAlgorithms();
+  const bool ordered = sums_in_order(input);
   const bool empty = s.positions() == 0 || s.channels() == 0;
   const Caps& caps = caps_of(input);
   Gradients g{grad_output.contiguous(), {}, {}};
   if (!empty && (mask[1] || (mask[0] && !ordered)))
     check_walk(op, caps, static_cast<uint64_t>(s.channels()) * s.iterations());
-  if (mask[0]) g.input = at::zeros(input.sizes(), input.options().dtype(is_double ? at::kDouble : at::kFloat));
+  if (mask[0]) g.input = at::zeros(input.sizes(), input.options().dtype(sum_type_of(input)));
   if (mask[1]) g.grid = empty ? at::zeros(grid.sizes(), grid.options()) : at::empty(grid.sizes(), grid.options());
   if (!empty && ordered) {
     if (mask[1]) launch_backward(s, g, false, true, false);

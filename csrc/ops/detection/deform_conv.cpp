@@ -1,5 +1,4 @@
 // Deformable convolution: columns that are read at learned offsets, and a matrix product for each block of images.
-#include <ATen/Context.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -16,6 +15,7 @@
 #include "ops/detection/detection.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
+#include "ops/tensor/scattered_sum.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -167,7 +167,6 @@ struct Grads {
 void launch_backward(const Deformed& d, const at::Tensor& columns, const Grads& g, bool input, bool offset,
                      bool ordered, uint64_t first, uint64_t last) {
   const DType dtype = dtype_of(d.input, d.op), compute = compute_type(dtype);
-  const bool native = compute == DType::f32 && profile_of(d.input).float32_atomic_add;
   TensorArgs args;
   DeformColumnsBackwardParams p{};
   d.fill(p, args);
@@ -179,15 +178,15 @@ void launch_backward(const Deformed& d, const at::Tensor& columns, const Grads& 
   p.last = static_cast<uint32_t>(last);
   p.n = static_cast<uint64_t>(ordered ? d.images() * d.channels() : d.images() * d.offset_groups * d.taps() * d.area());
   launch(current(d.input),
-         kernel::deform_columns_backward(compute,
-                                         native ? DeformColumnsBackwardADD::native : DeformColumnsBackwardADD::cas),
+         kernel::deform_columns_backward(
+             compute, adds_natively(d.input) ? DeformColumnsBackwardADD::native : DeformColumnsBackwardADD::cas),
          {.dtype = dtype, .masked = d.mask.defined(), .wants_input = input, .wants_offset = offset, .ordered = ordered},
          p, args, linear_grid(ceil_div(p.n, kDetectionLocal)));
 }
 
 void columns_backward(const Deformed& d, const at::Tensor& columns, const Grads& g) {
   const Caps& caps = caps_of(d.input);
-  const bool ordered = d.input.scalar_type() == at::kDouble || at::globalContext().deterministicAlgorithms();
+  const bool ordered = sums_in_order(d.input);
   check_walk(d.op, caps, static_cast<uint64_t>(d.channels() / d.offset_groups * 9 + 4));
   launch_backward(d, columns, g, !ordered, true, false, 0, 0);
   const auto cells = static_cast<uint64_t>(d.taps() * d.area());

@@ -1,5 +1,4 @@
 // Averages of regions of images, bin by bin.
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -10,6 +9,7 @@
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
+#include "ops/tensor/scattered_sum.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -97,8 +97,7 @@ at::Tensor roi_align_backward(const at::Tensor& grad, const at::Tensor& rois, do
   if (grad.numel() == 0 || sums.numel() == 0) return sums.to(grad.scalar_type());
   const at::Tensor g = grad.contiguous();
   const DType dtype = dtype_of(g, r.op), compute = compute_type(dtype);
-  const bool ordered = compute == DType::f64 || at::globalContext().deterministicAlgorithms();
-  const bool native = compute == DType::f32 && profile_of(g).float32_atomic_add;
+  const bool ordered = sums_in_order(g);
   const Caps& caps = caps_of(g);
   const auto regions = static_cast<uint64_t>(rois.size(0));
   const auto samples = static_cast<uint64_t>(std::max<int64_t>(1, sampling_ratio));
@@ -114,10 +113,10 @@ at::Tensor roi_align_backward(const at::Tensor& grad, const at::Tensor& rois, do
     p.first = static_cast<uint32_t>(first);
     p.last = static_cast<uint32_t>(last);
     p.n = static_cast<uint64_t>(ordered ? batch_size * channels : g.numel());
-    launch(current(g),
-           kernel::roi_align_backward(compute, native ? RoiAlignBackwardADD::native : RoiAlignBackwardADD::cas),
-           {.dtype = dtype, .aligned = aligned, .ordered = ordered}, p, args,
-           linear_grid(ceil_div(p.n, kDetectionLocal)));
+    launch(
+        current(g),
+        kernel::roi_align_backward(compute, adds_natively(g) ? RoiAlignBackwardADD::native : RoiAlignBackwardADD::cas),
+        {.dtype = dtype, .aligned = aligned, .ordered = ordered}, p, args, linear_grid(ceil_div(p.n, kDetectionLocal)));
     first = last;
   }
   return sums.to(grad.scalar_type());
