@@ -392,6 +392,7 @@ class Scheduler(Evicting):
         value = self._results[task]
         if isinstance(value, Exception):
             raise value
+
         def keep(tensor):  # its memory belongs to its context's stream, and is now used by this one
             if tensor.device.type == "aule" and tensor.layout == torch.strided and not self.simulated:
                 tensor.record_stream(torch.aule.current_stream(self._index))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch_aule.scheduler import Scheduler
 
 _POOL = 32
-_DEFAULT_IN_FLIGHT = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +91,11 @@ class Context:
         self.name, self.policy, self.streams = name, policy, ()
         self._scheduler, self._id, self._options = scheduler, identity, options
         self._entered: list = []
+        self._limits: dict[torch.Stream, int] = {}  # of batches in flight, before this context
         if not scheduler.simulated:
             self.streams = _own_streams(scheduler, options.streams, -1 if policy == QoS.Guaranteed else 0)
             for stream in self.streams if options.in_flight is not None else ():
+                self._limits[stream] = in_flight(stream)["limit"]
                 set_in_flight_limit(options.in_flight, stream)
             if options.max_vram is not None:
                 ids = [stream.stream_id for stream in self.streams]
@@ -155,8 +156,8 @@ class Context:
     def _release(self) -> None:
         for stream in self.streams:
             _C.clear_stream_quota(self._scheduler._index, stream.stream_id)
-            if self._options.in_flight is not None:
-                set_in_flight_limit(_DEFAULT_IN_FLIGHT, stream)
+        for stream, limit in self._limits.items():
+            set_in_flight_limit(limit, stream)
 
     def __enter__(self) -> Context:
         if self.stream is not None:

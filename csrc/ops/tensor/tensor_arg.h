@@ -49,10 +49,10 @@ class TensorArgs : public Args {
   uint64_t read_write(const at::Tensor& t) { return write(t); }
 };
 
-// Address without registering (only for ranges registered otherwise). Throws for a tensor that is not on aule: a kernel
-// would read host memory as the device's.
 // A storage can be without memory while tensors of it live. A kernel would then write to what lies at their offset.
 void check_has_memory(const at::TensorBase& t);
-uint64_t address_of(const at::Tensor& t);  // checks it
+// Address without registering (only for ranges registered otherwise). Throws for a tensor without memory, and for one
+// that is not on aule: a kernel would read host memory as the device's.
+uint64_t address_of(const at::Tensor& t);
 
 }  // namespace aule::ops
