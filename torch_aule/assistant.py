@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from torch_aule._profiling.models import moved
 from torch_aule._profiling.numbers import percent_text
 from torch_aule._utils import DeviceLike, checked_index
 from torch_aule._validation.errors import called, difference, evaluating, host_tensors
+from torch_aule._validation.runs import median_seconds
 from torch_aule.benchmark import roof as roofs
 from torch_aule.fallback import strict
 
@@ -339,12 +339,9 @@ class OptimizationAssistant:
         return self._result(seen, level), inputs
 
     def _seconds_on_host(self, model: nn.Module, inputs: tuple | dict) -> float:
-        host, times = moved(inputs, torch.device("cpu"), None), []
-        for _ in range(self.runs + 1):
-            start = time.perf_counter()
-            _called(model, host)
-            times.append(time.perf_counter() - start)
-        return statistics.median(times[1:])
+        cpu = torch.device("cpu")
+        host = moved(inputs, cpu, None)
+        return median_seconds(lambda: _called(model, host), cpu, self.runs, warm=1)
 
     def _result(self, seen: rules.Seen, level: str) -> Result:
         report, model = seen.report, seen.model

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-
 import torch
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -12,7 +10,7 @@ from torch_aule._profiling.advice import RULES
 from torch_aule._profiling.numbers import percent_text, time_text
 from torch_aule._profiling.report import Report
 from torch_aule._validation.errors import called
-from torch_aule._validation.runs import seconds_of
+from torch_aule._validation.runs import median_seconds
 from torch_aule.fallback import strict
 
 HOST = next(rule.threshold for rule in RULES if rule.name == "host_bound")
@@ -54,10 +52,7 @@ def batch_hint(model: nn.Module, inputs: tuple | dict, runs: int) -> str:
     try:
         for given in (inputs, tree_map(lambda t: torch.cat((t, t)) if isinstance(t, torch.Tensor) else t, inputs)):
             with torch.no_grad(), strict(False):
-                times = [
-                    seconds_of(lambda given=given: called(model, given), tensors[0].device) for _ in range(runs + 2)
-                ]
-            medians.append(statistics.median(times[2:]))
+                medians.append(median_seconds(lambda given=given: called(model, given), tensors[0].device, runs))
     except (RuntimeError, ValueError) as error:  # of the memory, or of a model with a fixed batch
         return f"batch size: twice the batch of {batch} does not run: {(str(error).splitlines() or [''])[0]}"
     gain = 2 * medians[0] / medians[1]

@@ -73,17 +73,22 @@ def _loss(outputs: list[torch.Tensor]) -> torch.Tensor:
     return total
 
 
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
 def seconds_of(call: Callable[[], object], device: torch.device) -> float:
-    _synchronize(device)
+    synchronize(device)
     start = time.perf_counter()
     call()
-    _synchronize(device)
+    synchronize(device)
     return time.perf_counter() - start
+
+
+def median_seconds(call: Callable[[], object], device: torch.device, runs: int, warm: int = 2) -> float:
+    """Of a call until the device has done it, after some that make the kernels."""
+    return statistics.median([seconds_of(call, device) for _ in range(runs + warm)][warm:])
 
 
 def _call(model: nn.Module, inputs, gradients: bool) -> tuple[Any, list[str], Sequence[torch.Tensor | None]]:
@@ -127,8 +132,7 @@ def ran(model: nn.Module, inputs, gradients: bool, runs: int) -> Run:
         before = torch.aule.memory_allocated(device)
         call()
         peak = torch.aule.max_memory_allocated(device) - before
-    times = [seconds_of(call, device) for _ in range(runs)]
-    return Run(outputs, grads, dtypes, statistics.median(times), peak)
+    return Run(outputs, grads, dtypes, median_seconds(call, device, runs, warm=0), peak)
 
 
 def _parts(ours: Run, theirs: Run, computed_in: torch.dtype | None, tolerances: Mapping | None) -> list[Part]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 os.environ.setdefault("TORCH_AULE_STRICT", "1")  # before the backend loads: no operator may run on the CPU
@@ -37,23 +35,6 @@ def begin(device: str) -> torch.device:
             sys.exit(1)
         print(f"device: {torch.aule.get_device_name(device)}")
     return torch.device(device)
-
-
-def synchronize(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
-def seconds(call: Callable[[], object], device: torch.device, runs: int) -> float:
-    """Median of a call until the device has done it, after two that make the kernels."""
-    times = []
-    for _ in range(runs + 2):
-        synchronize(device)
-        start = time.perf_counter()
-        call()
-        synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[2:])
 
 
 def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -6,12 +6,13 @@ import copy
 import functools
 import os
 import tempfile
-import time
 from collections.abc import Callable
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from torch_aule._validation.runs import median_seconds
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 FLOAT8 = torch.float8_e4m3fn
@@ -138,15 +139,9 @@ def _rank(rank: int, size: int, folder: str, runs: int) -> None:
         wrapped, share = DistributedDataParallel(inner), x.chunk(size)[rank].to(device)
         step(wrapped, share)
         gradients = {f"gradient of {name}": p.grad.cpu() for name, p in inner.named_parameters()}
-        times = []
-        for _ in range(runs + 1):
-            torch.aule.synchronize()
-            start = time.perf_counter()
-            step(wrapped, share)
-            torch.aule.synchronize()
-            times.append(time.perf_counter() - start)
+        seconds = median_seconds(lambda: step(wrapped, share), device, runs)
         if rank == 0:
-            torch.save((gradients, sorted(times[1:])[runs // 2]), f"{folder}/result.pt")
+            torch.save((gradients, seconds), f"{folder}/result.pt")
         dist.barrier()
     finally:
         dist.destroy_process_group()

@@ -19,6 +19,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from torch_aule._validation.runs import synchronize
+
 
 class Layer(nn.Module):
     def __init__(self, width: int, heads: int):
@@ -96,7 +98,7 @@ def main(arguments=None) -> int:
         generate(model, start, 2, cached)
         begun = time.perf_counter()
         results[cached] = generate(model, start, options.tokens, cached)
-        common.synchronize(device)
+        synchronize(device)
         rate = options.tokens * options.batch / (time.perf_counter() - begun)
         print(f"{'with' if cached else 'without'} a cache: {rate:.0f} tokens/s")
     codes, logits = next(iter(results.values()))

@@ -22,7 +22,7 @@ from torch_aule import _C, tune, validation
 from torch_aule._assistant.show import writer
 from torch_aule._profiling.numbers import table, time_text
 from torch_aule._shader.compiler import CompilerMissing, find_compiler
-from torch_aule._validation.runs import Run, compared, modes_of, ran
+from torch_aule._validation.runs import Run, compared, median_seconds, modes_of, ran
 from torch_aule.examples import _levels as levels
 
 FLOAT8_TOLERANCE = 0.15  # 4 significant bits in each factor, over a few layers
@@ -67,7 +67,7 @@ def _tuning(dim: int) -> str:
 
 def _of_one_device(model: nn.Module, x: torch.Tensor, runs: int) -> Run:
     """The training step that L5 divides."""
-    seconds = common.seconds(lambda: levels.step(model, x), x.device, runs)
+    seconds = median_seconds(lambda: levels.step(model, x), x.device, runs)
     gradients = {f"gradient of {name}": p.grad.cpu() for name, p in model.named_parameters()}
     model.zero_grad()
     return Run({}, gradients, {x.dtype}, seconds, None)
@@ -127,7 +127,7 @@ def run_progressive_optimization_demo(
     add("L3", "packed sequences", lambda: levels.with_attention(model, levels.varlen))
     add("L4", "SDPA, graphs", lambda: validation.at_level(fused, "graphs"), True, False, note=_tuning(width // heads))
     add("L4", "SDPA, float8 weights", lambda: levels.with_float8_weights(fused), grad=False, limits=rounded,
-        note="float8 weights are for inference, and are not compiled: Inductor's kernels have no float8")  # fmt: skip
+        note="float8 weights are for inference")
     gradients, seconds = levels.data_parallel(fused, x, size, runs)
     parts = compared(
         "DDP", "L1", Run({}, gradients, {x.dtype}, seconds, None), _of_one_device(model, x, runs), None, None

@@ -19,6 +19,8 @@ from torch_aule.examples import _common as common  # isort: skip  (strict mode, 
 import torch
 import torch.nn.functional as F
 
+from torch_aule._validation.runs import synchronize
+
 RATE, WINDOW, HOP = 16000, 400, 160  # samples: a second, a window of 25 ms, a step of 10 ms
 FREQUENCY_LIMIT = 1000.0  # Hz: the mel scale is linear below and logarithmic above
 STEP = 200.0 / 3  # Hz of a mel below the limit
@@ -112,7 +114,7 @@ def main(arguments=None) -> int:
         features = log_mel(audio.to(place), reference.config.num_mel_bins)
         with torch.no_grad():
             tokens = whisper.generate(features, max_new_tokens=options.tokens, do_sample=False, num_beams=1)
-        common.synchronize(place)
+        synchronize(place)
         results[where] = (features, tokens.cpu(), time.perf_counter() - start)
     features, tokens, seconds = results["device"]
     print(f"{audio.shape[1] / RATE:.1f} s of sound in {seconds:.2f} s: features {' x '.join(map(str, features.shape))}")
