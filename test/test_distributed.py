@@ -54,6 +54,23 @@ def test_without_torch_distributed():
     )
 
 
+def test_threads_of_the_host_hold_no_python_objects():
+    """They let go of tensors when they will, also while the interpreter ends, which Python's lock then does not bear."""
+    check_python(
+        "import sys, torch, torch_aule, torch.distributed as dist\n"
+        "dist.init_process_group('aule', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "t, outputs = torch.ones(3), [torch.zeros(3)]\n"
+        "def count(): return [sys.getrefcount(x) for x in (t, outputs[0])]\n"
+        "before = count()\n"
+        "works = [dist.all_reduce(t, async_op=True), dist.broadcast(t, 0, async_op=True)]\n"
+        "works += [dist.all_gather(outputs, t, async_op=True), dist.gather(t, outputs, async_op=True)]\n"
+        "works += [dist.reduce_scatter(outputs[0], [t], async_op=True)]\n"
+        "assert count() == before\n"
+        "for work in works: work.wait()\n"
+        "assert outputs[0].tolist() == t.tolist() == [1, 1, 1]"
+    )
+
+
 def test_registered():
     assert torch.distributed.get_default_backend_for_device("aule") == "aule"
     assert torch.distributed.get_default_backend_for_device("cpu") == "gloo"

@@ -55,6 +55,25 @@ ProcessGroupAule::~ProcessGroupAule() {
   groups().erase(this);
 }
 
+at::Tensor without_python(const at::Tensor& tensor) {
+  // Sums of sparse tensors become new indices and values of the tensor itself.
+  if (!tensor.defined() || tensor.layout() != at::kStrided) return tensor;
+  return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      tensor.unsafeGetTensorImpl()->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+ProcessGroupAule::Tensors without_python(const ProcessGroupAule::Tensors& tensors) {
+  ProcessGroupAule::Tensors own;
+  for (const at::Tensor& t : tensors) own.push_back(without_python(t));
+  return own;
+}
+
+std::vector<ProcessGroupAule::Tensors> without_python(const std::vector<ProcessGroupAule::Tensors>& lists) {
+  std::vector<ProcessGroupAule::Tensors> own;
+  for (const ProcessGroupAule::Tensors& list : lists) own.push_back(without_python(list));
+  return own;
+}
+
 void close_all(std::chrono::milliseconds longest) {
   std::lock_guard lock(g_mutex);
   for (ProcessGroupAule* group : groups()) group->close(longest);
@@ -185,19 +204,19 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_all(const char* name, c1
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  if (!on_device(tensors)) return tracked(host().allreduce(tensors, opts));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::allreduce, tensors, opts);
   check_one("all_reduce", tensors);
   return reduce_all("all_reduce", c10d::OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout);
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allreduce_coalesced(Tensors& tensors,
                                                                      const c10d::AllreduceCoalescedOptions& opts) {
-  if (!on_device(tensors)) return tracked(host().allreduce_coalesced(tensors, opts));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::allreduce_coalesced, tensors, opts);
   return reduce_all("all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout);
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  if (!on_device(tensors)) return tracked(host().reduce(tensors, opts));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::reduce, tensors, opts);
   check_one("reduce", tensors);
   check_results("reduce", tensors);
   const Reduction reduction = reduction_of("reduce", opts.reduceOp, tensors[0].scalar_type(), size_);
@@ -260,7 +279,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter_sums(const char* name, 
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                                 const c10d::ReduceScatterOptions& opts) {
-  if (!on_device(outputs)) return tracked(host().reduce_scatter(outputs, inputs, opts));
+  if (!on_device(outputs)) return on_host(&c10d::Backend::reduce_scatter, outputs, inputs, opts);
   check_one("reduce_scatter", outputs);
   check_one_list("reduce_scatter", inputs, size_);
   return scatter_sums("reduce_scatter", c10d::OpType::REDUCE_SCATTER, outputs, inputs, opts);
@@ -268,13 +287,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter(Tensors& outputs
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                       const c10d::ReduceScatterOptions& opts) {
-  if (!on_device({output})) return tracked(host()._reduce_scatter_base(output, input, opts));
+  if (!on_device({output})) return on_host(&c10d::Backend::_reduce_scatter_base, output, input, opts);
   return scatter_sums("reduce_scatter_tensor", c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {{input}}, opts);
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
-  if (!on_device(outputs)) return tracked(host().reduce_scatter_tensor_coalesced(outputs, inputs, opts));
+  if (!on_device(outputs)) return on_host(&c10d::Backend::reduce_scatter_tensor_coalesced, outputs, inputs, opts);
   TORCH_CHECK(outputs.size() == inputs.size(), "reduce_scatter_tensor_coalesced: expected as many inputs as outputs");
   std::vector<Tensors> summands;
   for (const at::Tensor& t : inputs) summands.push_back({t});

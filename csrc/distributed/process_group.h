@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "distributed/checks.h"
@@ -74,6 +75,8 @@ class ProcessGroupAule final : public c10d::Backend {
                                    std::chrono::milliseconds timeout, int64_t root = 0,
                                    const Reduction* reduction = nullptr);
   WorkPtr tracked(WorkPtr work);
+  template <class... P, class... A>
+  WorkPtr on_host(WorkPtr (c10d::Backend::*collective)(P...), const A&... arguments);  // of host(), without Python
   WorkPtr submit(Call call, c10::Device device);
   WorkPtr reduce_all(const char* name, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
                      std::chrono::milliseconds timeout);
@@ -89,6 +92,22 @@ class ProcessGroupAule final : public c10d::Backend {
   std::atomic<uint64_t> sequence_ = 0;
   std::vector<WorkPtr> coalesced_;
 };
+
+// The same numbers, without the Python object. Gloo's threads let go of tensors after whoever waited for them goes on;
+// if the interpreter ends meanwhile, one that takes a Python object along ends the process (tasks.h has more).
+at::Tensor without_python(const at::Tensor& tensor);
+ProcessGroupAule::Tensors without_python(const ProcessGroupAule::Tensors& tensors);
+std::vector<ProcessGroupAule::Tensors> without_python(const std::vector<ProcessGroupAule::Tensors>& lists);
+template <class T>
+T without_python(const T& other) {
+  return other;
+}
+
+template <class... P, class... A>
+ProcessGroupAule::WorkPtr ProcessGroupAule::on_host(WorkPtr (c10d::Backend::*collective)(P...), const A&... arguments) {
+  std::tuple<A...> own{without_python(arguments)...};
+  return tracked(std::apply([&](A&... a) { return (host().*collective)(a...); }, own));
+}
 
 void close_all(std::chrono::milliseconds longest);  // before the interpreter ends
 

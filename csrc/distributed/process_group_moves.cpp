@@ -61,7 +61,7 @@ std::vector<int64_t> in_bytes(const std::vector<int64_t>& splits, const at::Tens
 }  // namespace
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  if (!on_device(tensors)) return tracked(host().broadcast(tensors, opts));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::broadcast, tensors, opts);
   check_one("broadcast", tensors);
   check_results("broadcast", tensors);
   const Layout layout(place(), tensors, 1);
@@ -81,7 +81,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::broadcast(Tensors& tensors, con
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& opts) {
-  if (!on_device(inputs)) return tracked(host().allgather(outputs, inputs, opts));
+  if (!on_device(inputs)) return on_host(&c10d::Backend::allgather, outputs, inputs, opts);
   check_one("all_gather", inputs);
   check_one_list("all_gather", outputs, size_);
   std::vector<Tensors> lists;
@@ -92,7 +92,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather(std::vector<Tensors>&
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector<Tensors>& lists, Tensors& inputs,
                                                                      const c10d::AllgatherOptions& opts) {
   constexpr const char* kName = "all_gather";
-  if (!on_device(inputs)) return tracked(host().allgather_coalesced(lists, inputs, opts));
+  if (!on_device(inputs)) return on_host(&c10d::Backend::allgather_coalesced, lists, inputs, opts);
   check_tensors(kName, inputs);
   TORCH_CHECK(static_cast<int>(lists.size()) == size_, kName, ": expected outputs for ", size_, " ranks, got ",
               lists.size());
@@ -116,7 +116,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_coalesced(std::vector
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                                  const c10d::AllgatherOptions& opts) {
-  if (!on_device({input})) return tracked(host()._allgather_base(output, input, opts));
+  if (!on_device({input})) return on_host(&c10d::Backend::_allgather_base, output, input, opts);
   Tensors outputs{output}, inputs{input};
   return allgather_into_tensor_coalesced(outputs, inputs, opts);
 }
@@ -124,7 +124,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::_allgather_base(at::Tensor& out
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                                  const c10d::AllgatherOptions& opts) {
   constexpr const char* kName = "all_gather_into_tensor";
-  if (!on_device(inputs)) return tracked(host().allgather_into_tensor_coalesced(outputs, inputs, opts));
+  if (!on_device(inputs)) return on_host(&c10d::Backend::allgather_into_tensor_coalesced, outputs, inputs, opts);
   check_tensors(kName, inputs);
   check_results(kName, outputs);
   TORCH_CHECK(outputs.size() == inputs.size(), kName, ": expected as many outputs as inputs");
@@ -144,7 +144,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::allgather_into_tensor_coalesced
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                         const c10d::GatherOptions& opts) {
-  if (!on_device(inputs)) return tracked(host().gather(outputs, inputs, opts));
+  if (!on_device(inputs)) return on_host(&c10d::Backend::gather, outputs, inputs, opts);
   check_one("gather", inputs);
   check_tensors("gather", inputs);
   const Layout layout(place(), inputs, 1);
@@ -176,7 +176,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::gather(std::vector<Tensors>& ou
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                          const c10d::ScatterOptions& opts) {
-  if (!on_device(outputs)) return tracked(host().scatter(outputs, inputs, opts));
+  if (!on_device(outputs)) return on_host(&c10d::Backend::scatter, outputs, inputs, opts);
   check_one("scatter", outputs);
   check_results("scatter", outputs);
   const Layout layout(place(), outputs, 1);
@@ -211,7 +211,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall_base(at::Tensor& outpu
                                                                std::vector<int64_t>& input_splits,
                                                                const c10d::AllToAllOptions& opts) {
   constexpr const char* kName = "all_to_all_single";
-  if (!on_device({input})) return tracked(host().alltoall_base(output, input, output_splits, input_splits, opts));
+  if (!on_device({input}))
+    return on_host(&c10d::Backend::alltoall_base, output, input, output_splits, input_splits, opts);
   check_tensors(kName, {input, output});
   check_results(kName, {output});
   check_one_dtype(kName, {input, output});
@@ -229,7 +230,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall_base(at::Tensor& outpu
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllToAllOptions& opts) {
-  if (!on_device(inputs)) return tracked(host().alltoall(outputs, inputs, opts));
+  if (!on_device(inputs)) return on_host(&c10d::Backend::alltoall, outputs, inputs, opts);
   TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
               "all_to_all: expected ", size_, " inputs and outputs, got ", inputs.size(), " and ", outputs.size());
   check_tensors("all_to_all", inputs);
@@ -252,7 +253,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::alltoall(Tensors& outputs, Tens
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::send(Tensors& tensors, int to, int tag) {
-  if (!on_device(tensors)) return tracked(host().send(tensors, to, tag));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::send, tensors, to, tag);
   check_one("send", tensors);
   check_tensors("send", tensors);
   const Layout layout(Place::host, tensors, 1);
@@ -281,12 +282,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::receive(Tensors& tensors, c10d:
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::recv(Tensors& tensors, int from, int tag) {
-  if (!on_device(tensors)) return tracked(host().recv(tensors, from, tag));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::recv, tensors, from, tag);
   return receive(tensors, c10d::OpType::RECV, from, tag);
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::recvAnysource(Tensors& tensors, int tag) {
-  if (!on_device(tensors)) return tracked(host().recvAnysource(tensors, tag));
+  if (!on_device(tensors)) return on_host(&c10d::Backend::recvAnysource, tensors, tag);
   return receive(tensors, c10d::OpType::RECVANYSOURCE, -1, tag);
 }
 
