@@ -55,7 +55,7 @@ def test_without_torch_distributed():
 
 
 def test_threads_of_the_host_hold_no_python_objects():
-    """They let go of tensors when they will, also while the interpreter ends, which Python's lock then does not bear."""
+    """They let go of tensors late; Python 3.13 and older ends those that want its lock while it ends itself."""
     check_python(
         "import sys, torch, torch_aule, torch.distributed as dist\n"
         "dist.init_process_group('aule', store=dist.HashStore(), rank=0, world_size=1)\n"
