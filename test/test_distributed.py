@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_program, check_python
 from ranks import check_ranks
 
 
@@ -55,20 +55,7 @@ def test_without_torch_distributed():
 
 
 def test_threads_of_the_host_hold_no_python_objects():
-    """They let go of tensors late; Python 3.13 and older ends those that want its lock while it ends itself."""
-    check_python(
-        "import sys, torch, torch_aule, torch.distributed as dist\n"
-        "dist.init_process_group('aule', store=dist.HashStore(), rank=0, world_size=1)\n"
-        "t, outputs = torch.ones(3), [torch.zeros(3)]\n"
-        "def count(): return [sys.getrefcount(x) for x in (t, outputs[0])]\n"
-        "before = count()\n"
-        "works = [dist.all_reduce(t, async_op=True), dist.broadcast(t, 0, async_op=True)]\n"
-        "works += [dist.all_gather(outputs, t, async_op=True), dist.gather(t, outputs, async_op=True)]\n"
-        "works += [dist.reduce_scatter(outputs[0], [t], async_op=True)]\n"
-        "assert count() == before\n"
-        "for work in works: work.wait()\n"
-        "assert outputs[0].tolist() == t.tolist() == [1, 1, 1]"
-    )
+    check_program("distributed_host_tensors")
 
 
 def test_registered():

@@ -1,6 +1,7 @@
 """The launch object of generated code, and its allocation: values, hazards, graphs, errors, threads, cost."""
 
 import time
+from collections import Counter
 
 import pytest
 import torch
@@ -289,11 +290,11 @@ def test_equal_spirv_is_one_pipeline(device):
         return kernel
 
     held = [prepared("axpb_first", 16)]
-    before = len(_C.active_pipelines(0))
+    before = Counter(_C.active_pipelines(0))  # some go when kernels of earlier tests are collected
     held.append(prepared("axpb_shared", 16))
-    assert len(_C.active_pipelines(0)) == before
+    assert not Counter(_C.active_pipelines(0)) - before
     held.append(prepared("axpb_shared", 56))
-    assert _C.active_pipelines(0)[before:] == ["axpb_shared(56)"]
+    assert Counter(_C.active_pipelines(0)) - before == Counter(["axpb_shared(56)"])
 
 
 def test_shared_memory_follows_constants(device, axpb):

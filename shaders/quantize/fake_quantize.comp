@@ -51,8 +51,9 @@ void main() {
     return;
   }
   const REAL low = REAL(p.quant_min), high = REAL(p.quant_max), scaled = x * REAL(inverse);
-  const REAL q = is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN ? REAL(zero) + roundEven(scaled)
-                                                                    : roundEven(REAL(zero) + scaled);
+  // As PyTorch's CPU, also where x / scale is a half and the zero point odd: gradients round the sum.
+  const REAL q = !GRADIENTS && (is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN) ? REAL(zero) + roundEven(scaled)
+                                                                                    : roundEven(REAL(zero) + scaled);
   const bool inside = q >= low && q <= high;
   const REAL back = ((q > low ? q < high ? q : high : low) - REAL(zero)) * REAL(scale);
   if (!GRADIENTS) {
