@@ -68,6 +68,21 @@ def test_beside_other_terms(family):
     compare(q, k, v, grad, slopes, window=(9, 5), softcap=2.0)
 
 
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (60, 30)}], ids=["all", "causal", "band"])
+@pytest.mark.parametrize("q_len, k_len", [(96, 160), (150, 71)])
+def test_tiles_on_both_sides_of_the_diagonal(family, q_len, k_len, options):
+    """Keys fill the last tile, and not. One key's scores exceed what is near each row by far."""
+    q, k, v, grad = inputs(1, 2, 2, q_len, k_len, 16, 16, torch.float16)
+    k[..., k_len // 3, :] *= 8
+    compare(q, k, v, grad, torch.tensor([0.5, 0.004], device="aule"), **options)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 0.0])
+def test_small_scales(family, scale):
+    q, k, v, grad = inputs(1, 2, 2, 40, 40, 16, 16, torch.float16)
+    compare(q, k, v, grad, torch.tensor([3.0, -0.1], device="aule"), scale=scale)
+
+
 def test_heads_of_many_columns_and_a_workspace():
     q, k, v, grad = inputs(1, 2, 1, 70, 70, 144, 136, torch.float16)
     with torch_aule.tune.override(attention_workspace=16):

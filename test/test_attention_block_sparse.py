@@ -51,6 +51,17 @@ def test_whole_tiles_are_skipped(family, dtype, causal):
     compare(q, k, v, grad, random_mask(1, 2, 3, 4), 64, 64, causal)
 
 
+def test_many_blocks_of_keys(family):
+    """More than the bits of a word; some words without a bit; rows of blocks without a block, and with the last only."""
+    q, k, v, grad = inputs(1, 1, 1, 128, 16 * 150 - 3, 16, 16, torch.float16)
+    mask = torch.zeros(4, 150, dtype=torch.bool)
+    mask[0, torch.tensor([3, 4, 31, 32, 100, 149])] = True
+    mask[2, 149] = mask[3, 0] = mask[3, 95] = True
+    compare(q, k, v, grad, mask.to("aule"), 32, 16)
+    whole = [t[..., : 16 * 149, :] for t in (k, v)]  # no mask of single keys
+    compare(q, *whole, grad, mask[:, :149].contiguous().to("aule"), 32, 16)
+
+
 @pytest.mark.parametrize("blocks", [(16, 48), (5, 7), (128, 8)])
 def test_blocks_that_tiles_do_not_fit(family, blocks):
     q, k, v, grad = inputs(2, 2, 2, 45, 77, 24, 10, torch.float16)

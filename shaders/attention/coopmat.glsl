@@ -36,7 +36,7 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 7) const int B_ROW_BYTES = 128;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 8) const bool ALIGNED = false;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 9) const bool PADDED = false;  // D or DV is more than the head size
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 10) const bool BOUNDED_LEFT = false;
-// Scores are scale * q k with scale > 0: no bias, no soft cap.
+// Scores are scale * q k with scale > 0: no soft cap, no bias but ALiBi's, whose scale is no less than 1e-20.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 11) const bool UNMODIFIED_SCORES = false;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 12) const bool GRAD_BIAS = false;
 // No band, and no tile reaches beyond the last row: no mask.

@@ -1,6 +1,7 @@
 #pragma aule inline
 // What the forwards on cooperative matrices share: scores of a tile, reference maxima, sums of weights and of weighted
-// values. The kernel declares row0, bh, score_scale, dropout, kept and kept_unit.
+// values. The kernel declares row0, bh, score_scale, dropout, kept and kept_unit. EXPONENT_OF(r, c, e) is what is added
+// to a scaled score: minus the row's reference maximum, unless the kernel defines it.
 #ifndef AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 #define AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 // The largest sum of a lane with which no weight exceeds float16: a weight is at most the sum of all.
@@ -16,6 +17,10 @@ MatA q_frag[ROW_BLOCKS * FRAGS];
 Acc s[ROW_BLOCKS * BLOCKS_IN_FLIGHT];
 Acc o[ROW_BLOCKS * FRAGS_V];
 float m[ROW_BLOCKS * LANE_ROWS], l[ROW_BLOCKS * LANE_ROWS];
+
+#ifndef EXPONENT_OF
+#define EXPONENT_OF(r, c, e) -m[(r) * LANE_ROWS + LANE_ROW_OF(e)]
+#endif
 
 // s = Q K^T of the blocks [block, block + BLOCKS_IN_FLIGHT) of the tile.
 void scores(int stage, int block) {
@@ -75,11 +80,11 @@ void weigh(int stage, int block, int key0) {
       uvec4 words;
       if (DROPOUT && !WHOLE_CELLS) words = unit_words(dropout, bh, row0 + r * MAT_M, key0 + c * MAT_N);
       [[unroll]] for (int e = 0; e < ELEMS; e += RUN) {
-        float x = exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e], score_scale, -m[r * LANE_ROWS + LANE_ROW_OF(e)]));
+        float x = exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e], score_scale, EXPONENT_OF(r, c, e)));
         l[r * LANE_ROWS + LANE_ROW_OF(e)] += x;
         if (RUN == 2) {
           const float y =
-              exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e + 1], score_scale, -m[r * LANE_ROWS + LANE_ROW_OF(e + 1)]));
+              exp2(fma(s[r * BLOCKS_IN_FLIGHT + c][e + 1], score_scale, EXPONENT_OF(r, c, e + 1)));
           l[r * LANE_ROWS + LANE_ROW_OF(e + 1)] += y;
           PUT_PAIR(weight[r], e, x, y, kept, CELL_BIT(r, second, e))
         } else {

@@ -26,7 +26,7 @@
   begin = keys_begin(first) / TILE;
   end = (max(keys_end(last), 0) + TILE - 1) / TILE;
   if (BLOCK_MASK) begin = min(kept_tile(bias_base, first, last, begin, end), max(begin, end));
-  const int full_end = BLOCK_MASK ? begin : max(begin, min(end, max(keys_end(first), 0) / TILE));
+  const int full_end = BLOCK_MASK && !UNMASKED ? begin : max(begin, min(end, max(keys_end(first), 0) / TILE));
   const int full_begin = BOUNDED_LEFT && !BLOCK_MASK ?
       clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;
   last_tile = max(end, 1) - 1;

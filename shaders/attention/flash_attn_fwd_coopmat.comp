@@ -10,7 +10,8 @@
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles
 // pass through registers into shared memory. Scores are in log2 units. O and l are sums of P = 2^(s - m), with m the
 // row's reference maximum, sampled from few tiles. If a P may have exceeded float16, the block is computed again with
-// the maxima of all tiles: docs/attention.md, "Sampled maxima". With bias or soft cap, all tiles are sampled.
+// the maxima of all tiles: docs/attention.md, "Sampled maxima". With bias or soft cap, all tiles are sampled; ALiBi's
+// bias is linear on each side of the diagonal, and joins the exponents of tiles that are not.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V |
 //             barrier; a tile of one step: start loads of next K and V | S, exponentials, O += P V | write | barrier
@@ -21,12 +22,21 @@
 #include "attention/coopmat.glsl"
 #include "attention/coopmat_tiles.glsl"
 #include "attention/coopmat_dropout.glsl"
+#define EXPONENT_OF(r, c, e)                                                                                           \
+  (LINEAR_BIAS ? fma(side, float((c) * MAT_N + NIBBLE(ELEM_COLS, e)), from_diagonal[(r) * LANE_ROWS + LANE_ROW_OF(e)]) \
+               : -m[(r) * LANE_ROWS + LANE_ROW_OF(e)])
+const bool LINEAR_BIAS = ALIBI && UNMODIFIED_SCORES;
+float side;                                    // LINEAR_BIAS: by what the exponent grows with the key
+float from_diagonal[ROW_BLOCKS * LANE_ROWS];   // the exponent of a row at this lane's first column, without the score
 #include "attention/coopmat_forward.glsl"
 
 // Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
 int b, h, bh, row0, staging;
 int begin, end, last_tile, begin_tile, visits;  // tiles of keys
 int turn, upcoming;                             // if BLOCK_MASK: how many were visited, and the next visit
+int nearest_tile;                               // LINEAR_BIAS: the first one around the diagonal, but for `begin`
+int mask_chunk = -1;                            // WHOLE_BLOCKS: whose bits `mask_bits` has
+uint mask_bits;
 int block_first, block_last;                    // rows of this workgroup
 uint64_t bias_base;
 float score_scale;
@@ -64,16 +74,66 @@ void hide(int key0) {
   }
 }
 
-// Visits [from, to) of the tiles [begin, end): the first tile, then the others from the last on. Visits of tiles that a
-// block mask drops are passed over; `upcoming` is the next one, which may be after `to`.
-#define TILE_OF(visit) ((visit) == 0 ? begin : end - (visit))
+// LINEAR_BIAS, of tiles of which the bias has its maximum: the bias, in units of scores.
+void bend(int key0) {
+  const float slope = -head_slope / p.scale;
+  const float at = float(key0 + lane_col() - row0 - lane_row() - mask_diagonal());
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+    [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c)
+      [[unroll]] for (int e = 0; e < ELEMS; ++e) {
+        const float step = float(c * MAT_N + NIBBLE(ELEM_COLS, e) - r * MAT_M - NIBBLE(ELEM_ROWS, e));
+        s[r * BLOCKS_IN_FLIGHT + c][e] = fma(slope, abs(at + step), s[r * BLOCKS_IN_FLIGHT + c][e]);
+      }
+}
+void begin_exponents(int key0) {
+  const float at = float(key0 + lane_col() - row0 - lane_row() - mask_diagonal());
+  [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
+    [[unroll]] for (int t = 0; t < LANE_ROWS; ++t)
+      from_diagonal[r * LANE_ROWS + t] =
+          fma(side, at - float(r * MAT_M + NIBBLE(LANE_ROW_OFFSETS, t)), -m[r * LANE_ROWS + t]);
+}
+
+// Tiles that are whole in a block of the mask, of rows that are whole in one: bits of MASK_CHUNK blocks say which ones.
+const bool WHOLE_BLOCKS = BLOCK_MASK && UNMODIFIED_SCORES;
+const int MASK_CHUNK = SUBGROUP < 32 ? SUBGROUP : 32;
+void load_mask_bits(int chunk) {
+  const int bit = lane() % MASK_CHUNK, block = chunk * MASK_CHUNK + bit, last = bias_column_of(last_key());
+  mask_chunk = chunk;
+  mask_bits = keeps_block(bias_base, bias_row_of(block_first), min(block, last)) && block <= last ? 1u << bit : 0u;
+  [[unroll]] for (int step = 1; step < MASK_CHUNK; step *= 2) mask_bits |= subgroupShuffleXor(mask_bits, step);
+}
+
+// Visits are those of the tiles [begin, end): the first tile, then the others from the last on; with a linear bias from
+// the diagonal on, and after the last one from the first on.
+#define FROM_DIAGONAL(visit) (nearest_tile - 1 + (visit))
+#define TILE_OF(visit)                                                                                                 \
+  ((visit) == 0     ? begin                                                                                            \
+   : !LINEAR_BIAS ? end - (visit)                                                                                      \
+                  : FROM_DIAGONAL(visit) - (FROM_DIAGONAL(visit) < end ? 0 : end - begin - 1))
+// `upcoming` := the first visit from `visit` on of a tile that a block mask keeps; `visits` if there is none.
+void find_kept(int visit) {
+  upcoming = visit;
+  bool looks = WHOLE_BLOCKS;
+  [[dont_unroll]] while (looks && upcoming < visits) {
+    const int block = bias_column_of((end - upcoming) * TILE), chunk = block / MASK_CHUNK;
+    if (chunk != mask_chunk) load_mask_bits(chunk);
+    const uint before = mask_bits & 0xffffffffu >> (31 - block % MASK_CHUNK);  // and the block itself
+    const int nearest = before == 0u ? chunk * MASK_CHUNK - 1 : chunk * MASK_CHUNK + findMSB(before);
+    looks = before == 0u;
+    if (nearest != block) upcoming = min(end + 1 - (nearest + 1) * MASK_KEYS / TILE, visits);  // its last tile
+  }
+  [[dont_unroll]] while (!WHOLE_BLOCKS && upcoming < visits && kept_tile(bias_base, block_first, block_last,
+      TILE_OF(upcoming), TILE_OF(upcoming) + 1) != TILE_OF(upcoming)) ++upcoming;
+}
+
+// Visits [from, to) that a block mask keeps; `upcoming` is the next one, which may be after `to`.
 void pass(int from, int to, bool careful) {
   int next;
   [[dont_unroll]] for (int visit = from; visit < to; visit = next) {
     next = visit + 1;
     if (BLOCK_MASK) {
-      [[dont_unroll]] while (next < visits && kept_tile(bias_base, block_first, block_last, TILE_OF(next),
-          TILE_OF(next) + 1) != TILE_OF(next)) ++next;
+      find_kept(next);
+      next = upcoming;
     }
     const int tile = TILE_OF(visit), following = TILE_OF(min(next, visits - 1));
     const int stage = STAGES == 1 ? 0 : (BLOCK_MASK ? turn++ : visit) & 1;
@@ -89,8 +149,10 @@ void pass(int from, int to, bool careful) {
       scores(stage, block);
       if (MOTION_BARRIERS > 1) MOTION_BARRIER
       if (!UNMODIFIED_SCORES) modify(key0);
+      if (careful && LINEAR_BIAS) bend(key0);
       if (careful && !UNMASKED) hide(key0);
       if (careful || !UNMODIFIED_SCORES) rescale();
+      if (LINEAR_BIAS) begin_exponents(key0);
       weigh(stage, block, key0);
       if (MOTION_BARRIERS > 0) MOTION_BARRIER
       if (STAGES == 2 && BLOCKS != BLOCKS_IN_FLIGHT && block + BLOCKS_IN_FLIGHT >= BLOCKS / 2 && block < BLOCKS / 2) {
@@ -101,7 +163,6 @@ void pass(int from, int to, bool careful) {
     if (STAGES == 2 && BLOCKS == BLOCKS_IN_FLIGHT) put_a(stage ^ 1);
     if (STAGES == 2) put_b(stage ^ 1);
     barrier();  // the tile has been read, and with two stages the next one is written
-    if (BLOCK_MASK) upcoming = next;
   }
 }
 
@@ -118,6 +179,24 @@ void load_queries() {
     fetch_b(begin_tile);
     ROWS_TO_FRAGMENTS(q_frag, q_rows, D)
     barrier();  // the fragment staging has been read
+  }
+}
+
+// With a linear bias: all tiles around the diagonal are sampled, since each row has its least bias there, then tiles on
+// its right that all rows see, those that some row sees in part, and tiles on its left.
+void visit_from_diagonal(int last, int full_begin, int full_end, bool all) {
+  const int most = max(end, nearest_tile);
+  const int diagonal_end = clamp((max(last + mask_diagonal(), 0) + TILE - 1) / TILE, nearest_tile, most);
+  const int right_end = clamp(full_end, diagonal_end, most);
+  const int left_begin = BOUNDED_LEFT ? clamp(full_begin, begin + 1, nearest_tile) : begin + 1;
+  const int sampled = all ? visits : min(1 + diagonal_end - nearest_tile, visits);
+  const int right = all ? visits : min(1 + right_end - nearest_tile, visits);
+  const int partial = all ? visits : min(1 + end - nearest_tile + left_begin - (begin + 1), visits);
+  [[dont_unroll]] for (int part = 0; part < 2; ++part) {
+    side = 0.0;
+    pass(part == 0 ? 0 : right, part == 0 ? sampled : partial, true);
+    side = part == 0 ? -head_slope * LOG2E : head_slope * LOG2E;
+    pass(part == 0 ? sampled : partial, part == 0 ? right : visits, false);
   }
 }
 
@@ -143,6 +222,8 @@ void main() {
   begin_tile = min(begin, last_tile);
   visits = end - begin;
   staging = subgroup * STAGING_SIZE;
+  if (LINEAR_BIAS) nearest_tile =
+      clamp(max(block_first + mask_diagonal() + 1, 0) / TILE, begin + 1, max(min(end, full_end), begin + 1));
   load_queries();
 
   // Sampled tiles: the first, where some models' largest scores are, and those that some row sees in part. If there is
@@ -164,9 +245,13 @@ void main() {
     if (BLOCK_MASK && !UNMASKED || attempt == 1) careful = visits;
     turn = upcoming = 0;
     careful = min(careful, visits);  // before the loop it takes 5 % of causal D 64
-    pass(0, careful, true);
-    pass(BLOCK_MASK ? upcoming : careful, seen_whole, false);
-    if (BOUNDED_LEFT) pass(max(careful, seen_whole), visits, true);
+    if (LINEAR_BIAS) {
+      visit_from_diagonal(block_last, full_begin, full_end, attempt == 1);
+    } else {
+      pass(0, careful, true);
+      pass(BLOCK_MASK ? upcoming : careful, seen_whole, false);
+      if (BOUNDED_LEFT) pass(max(careful, seen_whole), visits, true);
+    }
     if (!UNMODIFIED_SCORES) break;
     bool over = false;
     [[unroll]] for (int i = 0; i < ROW_BLOCKS * LANE_ROWS; ++i) over = over || !(l[i] <= MOST);

@@ -203,7 +203,9 @@ void describe_operands(AttentionCall& call) {
   // Of block masks: where tiles of the plan for unmodified scores are whole in blocks, as set_call() finds out.
   constexpr int kTiles = 128;
   const bool whole_blocks = problem.block_mask && call.block_q % kTiles == 0 && call.block_k % kTiles == 0;
-  problem.unmodified_scores = (!call.bias.defined() || whole_blocks) && call.softcap == 0 && call.scale > 0;
+  // Units of ALiBi's bias beside scores that are not scaled yet are finite.
+  const bool positive = call.scale > (call.alibi ? 1e-20F : 0.0F);
+  problem.unmodified_scores = (!call.bias.defined() || call.alibi || whole_blocks) && call.softcap == 0 && positive;
   problem.fits_i32 = fits_i32;
   problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   problem.layout = matrices && fits_i32 ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
@@ -285,7 +287,9 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
   const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
                             call.softcap == 0 && call.scale > 0;
-  spec.unmodified_scores = problem.block_mask ? whole_blocks : problem.unmodified_scores;
+  spec.unmodified_scores = problem.block_mask ? whole_blocks
+                           : call.alibi ? problem.unmodified_scores && pass == AttentionPass::forward && !plan.opaque
+                                        : problem.unmodified_scores;
   spec.grad_bias = operands.grad_bias;
   const bool skips = problem.block_mask && !(whole_blocks && pass == AttentionPass::forward);
   spec.unmasked = !problem.masked && !skips && (dkdv || whole);

@@ -27,7 +27,7 @@ struct AttentionProblem {
   bool masked = false;            // causal or windowed
   bool ragged = false;            // sequences of their own lengths; q_len and k_len are the longest
   bool block_mask = false;        // tiles of blocks that are not kept are skipped
-  bool unmodified_scores = true;  // scores are scale * q k with scale > 0: no bias, no soft cap
+  bool unmodified_scores = true;  // scale * q k with scale > 0: no bias but ALiBi's, no soft cap
   bool fits_i32 = false;          // strides have 32 bits
   bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time
   int64_t num_splits = 0;         // of the keys: 0: the planner chooses; 1: none, whatever the rest of the batch is
