@@ -52,7 +52,7 @@ def test_whole_tiles_are_skipped(family, dtype, causal):
 
 
 def test_many_blocks_of_keys(family):
-    """More than the bits of a word; some words without a bit; rows of blocks without a block, and with the last only."""
+    """More than the bits of a word, words without a bit, rows of blocks without a block, or with the last one only."""
     q, k, v, grad = inputs(1, 1, 1, 128, 16 * 150 - 3, 16, 16, torch.float16)
     mask = torch.zeros(4, 150, dtype=torch.bool)
     mask[0, torch.tensor([3, 4, 31, 32, 100, 149])] = True
