@@ -105,16 +105,22 @@ def test_vocabulary(dtype, override):
         assert (actual.detach().cpu().double() - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
 
 
+def check_silu(actual, x, w, bias, residual):
+    """Roundings are those of both terms: the residual may cancel what was rounded before it."""
+    term = torch.nn.functional.silu(x.double() @ w.double().t() + bias.double())
+    error = (actual.cpu().double() - term - residual.double()).abs()
+    assert (error <= 0.03 + 8e-3 * (term.abs() + residual.double().abs())).all()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("weight_order", ["rows", "columns"])
 def test_epilogue_is_applied_once(weight_order, dtype, override):
     """Bias, activation and a residual, of odd columns: stored where they belong, and copied back."""
     override(aligned_rows="always")
     x, w, bias, residual = (torch.randn(*s).to(dtype) for s in ((37, 40), (51, 40), (51,), (37, 51)))
-    expected = torch.nn.functional.silu(x.double() @ w.double().t() + bias.double()) + residual.double()
     weight = w if weight_order == "rows" else w.t().contiguous().t()
     actual = torch_aule.linear_bias_act(*to_device((x, weight, bias)), "silu", residual=residual.to("aule"))
-    assert_close(actual.double(), expected, rtol=8e-3, atol=0.1)  # what the residual cancels was rounded before
+    check_silu(actual, x, w, bias, residual)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -166,11 +172,10 @@ def test_residual_of_padded_rows(dtype):
     m, k, n = 37, 43, 51
     x, w, bias = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype), torch.randn(n).to(dtype)
     residual = torch.randn(m, n).to(dtype)
-    expected = torch.nn.functional.silu(x.double() @ w.double().t() + bias.double()) + residual.double()
     operands = []
     for t in (x, w, residual):
         _, view, _ = placed(1, *t.shape, *padded("row", t.shape[1]), dtype, float("nan"))
         operands.append(view[0].copy_(t))
     dx, dw, dresidual = operands
     actual = torch_aule.linear_bias_act(dx, dw, bias.to("aule"), "silu", residual=dresidual)
-    assert_close(actual.double(), expected, rtol=8e-3, atol=0.1)  # what the residual cancels was rounded before
+    check_silu(actual, x, w, bias, residual)
