@@ -1,7 +1,8 @@
 #pragma aule inline
 // What the forwards on cooperative matrices share: scores of a tile, reference maxima, sums of weights and of weighted
 // values. The kernel declares row0, bh, score_scale, dropout, kept and kept_unit. EXPONENT_OF(r, c, e) is what is added
-// to a scaled score: minus the row's reference maximum, unless the kernel defines it.
+// to a scaled score: minus the row's reference maximum, unless the kernel defines it, and SCORES_BEGIN(i) what a block's
+// scores are before the products: 0.
 #ifndef AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 #define AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 // The largest sum of a lane with which no weight exceeds float16: a weight is at most the sum of all.
@@ -21,10 +22,13 @@ float m[ROW_BLOCKS * LANE_ROWS], l[ROW_BLOCKS * LANE_ROWS];
 #ifndef EXPONENT_OF
 #define EXPONENT_OF(r, c, e) -m[(r) * LANE_ROWS + LANE_ROW_OF(e)]
 #endif
+#ifndef SCORES_BEGIN
+#define SCORES_BEGIN(i) s[i] = Acc(0.0);
+#endif
 
 // s = Q K^T of the blocks [block, block + BLOCKS_IN_FLIGHT) of the tile.
 void scores(int stage, int block) {
-  [[unroll]] for (int i = 0; i < ROW_BLOCKS * BLOCKS_IN_FLIGHT; ++i) s[i] = Acc(0.0);
+  [[unroll]] for (int i = 0; i < ROW_BLOCKS * BLOCKS_IN_FLIGHT; ++i) { SCORES_BEGIN(i) }
   [[unroll]] for (int d = 0; d < FRAGS; ++d)
     [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c) {
       MatB k;

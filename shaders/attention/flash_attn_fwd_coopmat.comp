@@ -1,6 +1,7 @@
 #pragma aule axis T float16_t bfloat16_t
 #pragma aule feature cooperative_matrix
 #pragma aule feature subgroup_shuffle
+#pragma aule feature subgroup_ballot
 #pragma aule feature float16
 #pragma aule feature bfloat16 if T=bfloat16_t
 #pragma aule params wide
@@ -22,18 +23,23 @@
 #include "attention/coopmat.glsl"
 #include "attention/coopmat_tiles.glsl"
 #include "attention/coopmat_dropout.glsl"
+#define SCORES_BEGIN(i) if (LINEAR_BIAS) s[i] = columns; else s[i] = Acc(0.0);
 #define EXPONENT_OF(r, c, e)                                                                                           \
-  (LINEAR_BIAS ? fma(side, float((c) * MAT_N + NIBBLE(ELEM_COLS, e)), from_diagonal[(r) * LANE_ROWS + LANE_ROW_OF(e)]) \
-               : -m[(r) * LANE_ROWS + LANE_ROW_OF(e)])
+  (!LINEAR_BIAS ? -m[(r) * LANE_ROWS + LANE_ROW_OF(e)]                                                                 \
+   : (c) == 0   ? from_diagonal[(r) * LANE_ROWS + LANE_ROW_OF(e)]                                                      \
+                : fma(side, float((c) * MAT_N), from_diagonal[(r) * LANE_ROWS + LANE_ROW_OF(e)]))
 const bool LINEAR_BIAS = ALIBI && UNMODIFIED_SCORES;
-float side;                                    // LINEAR_BIAS: by what the exponent grows with the key
-float from_diagonal[ROW_BLOCKS * LANE_ROWS];   // the exponent of a row at this lane's first column, without the score
+float side;                                   // LINEAR_BIAS: by what the exponent grows with the key
+Acc columns;                                  // that of a block's columns, from this lane's first on, in units of scores
+float from_diagonal[ROW_BLOCKS * LANE_ROWS];  // the exponent of a row at this lane's first column, without the score
 #include "attention/coopmat_forward.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
 
 // Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
 int b, h, bh, row0, staging;
 int begin, end, last_tile, begin_tile, visits;  // tiles of keys
 int turn, upcoming;                             // if BLOCK_MASK: how many were visited, and the next visit
+int block_end;                                  // WHOLE_BLOCKS: the visit after the last one of that block
 int nearest_tile;                               // LINEAR_BIAS: the first one around the diagonal, but for `begin`
 int mask_chunk = -1;                            // WHOLE_BLOCKS: whose bits `mask_bits` has
 uint mask_bits;
@@ -85,6 +91,10 @@ void bend(int key0) {
         s[r * BLOCKS_IN_FLIGHT + c][e] = fma(slope, abs(at + step), s[r * BLOCKS_IN_FLIGHT + c][e]);
       }
 }
+void lean(float by) {
+  side = by;
+  [[unroll]] for (int e = 0; e < ELEMS; ++e) columns[e] = by / score_scale * float(NIBBLE(ELEM_COLS, e));
+}
 void begin_exponents(int key0) {
   const float at = float(key0 + lane_col() - row0 - lane_row() - mask_diagonal());
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
@@ -97,10 +107,9 @@ void begin_exponents(int key0) {
 const bool WHOLE_BLOCKS = BLOCK_MASK && UNMODIFIED_SCORES;
 const int MASK_CHUNK = SUBGROUP < 32 ? SUBGROUP : 32;
 void load_mask_bits(int chunk) {
-  const int bit = lane() % MASK_CHUNK, block = chunk * MASK_CHUNK + bit, last = bias_column_of(last_key());
+  const int block = chunk * MASK_CHUNK + lane() % MASK_CHUNK, last = bias_column_of(last_key());
   mask_chunk = chunk;
-  mask_bits = keeps_block(bias_base, bias_row_of(block_first), min(block, last)) && block <= last ? 1u << bit : 0u;
-  [[unroll]] for (int step = 1; step < MASK_CHUNK; step *= 2) mask_bits |= subgroupShuffleXor(mask_bits, step);
+  mask_bits = subgroupBallot(keeps_block(bias_base, bias_row_of(block_first), min(block, last)) && block <= last).x;
 }
 
 // Visits are those of the tiles [begin, end): the first tile, then the others from the last on; with a linear bias from
@@ -121,49 +130,58 @@ void find_kept(int visit) {
     const int nearest = before == 0u ? chunk * MASK_CHUNK - 1 : chunk * MASK_CHUNK + findMSB(before);
     looks = before == 0u;
     if (nearest != block) upcoming = min(end + 1 - (nearest + 1) * MASK_KEYS / TILE, visits);  // its last tile
+    block_end = end + 1 - nearest * MASK_KEYS / TILE;
   }
   [[dont_unroll]] while (!WHOLE_BLOCKS && upcoming < visits && kept_tile(bias_base, block_first, block_last,
       TILE_OF(upcoming), TILE_OF(upcoming) + 1) != TILE_OF(upcoming)) ++upcoming;
+  if (!WHOLE_BLOCKS) block_end = upcoming + 1;
 }
 
-// Visits [from, to) that a block mask keeps; `upcoming` is the next one, which may be after `to`.
+// Visits [from, to) that a block mask keeps; `upcoming` is the next one, which may be after `to`. They are made in runs
+// that the mask does not divide: looking for the next tile in the loop over tiles took a quarter of it.
 void pass(int from, int to, bool careful) {
-  int next;
-  [[dont_unroll]] for (int visit = from; visit < to; visit = next) {
-    next = visit + 1;
+  int run = from;
+  [[dont_unroll]] do {
+    int run_end = to;
     if (BLOCK_MASK) {
-      find_kept(next);
-      next = upcoming;
-    }
-    const int tile = TILE_OF(visit), following = TILE_OF(min(next, visits - 1));
-    const int stage = STAGES == 1 ? 0 : (BLOCK_MASK ? turn++ : visit) & 1;
-    if (STAGES == 1) {
-      put_a(0);
-      put_b(0);
-      barrier();  // the tile is written
-    }
-    fetch_a(following);
-    if (STAGES == 1 || BLOCKS == BLOCKS_IN_FLIGHT) fetch_b(following);
-    [[unroll]] for (int block = 0; block < BLOCKS; block += BLOCKS_IN_FLIGHT) {
-      const int key0 = tile * TILE + block * MAT_N;
-      scores(stage, block);
-      if (MOTION_BARRIERS > 1) MOTION_BARRIER
-      if (!UNMODIFIED_SCORES) modify(key0);
-      if (careful && LINEAR_BIAS) bend(key0);
-      if (careful && !UNMASKED) hide(key0);
-      if (careful || !UNMODIFIED_SCORES) rescale();
-      if (LINEAR_BIAS) begin_exponents(key0);
-      weigh(stage, block, key0);
-      if (MOTION_BARRIERS > 0) MOTION_BARRIER
-      if (STAGES == 2 && BLOCKS != BLOCKS_IN_FLIGHT && block + BLOCKS_IN_FLIGHT >= BLOCKS / 2 && block < BLOCKS / 2) {
-        put_a(stage ^ 1);
-        fetch_b(following);
+      if (run < to) {
+        run_end = min(to, block_end);
+        find_kept(run_end);
       }
     }
-    if (STAGES == 2 && BLOCKS == BLOCKS_IN_FLIGHT) put_a(stage ^ 1);
-    if (STAGES == 2) put_b(stage ^ 1);
-    barrier();  // the tile has been read, and with two stages the next one is written
-  }
+    [[dont_unroll]] for (int visit = run; visit < run_end; ++visit) {
+      const int next = BLOCK_MASK && visit + 1 == run_end ? upcoming : visit + 1;
+      const int tile = TILE_OF(visit), following = TILE_OF(min(next, visits - 1));
+      const int stage = STAGES == 1 ? 0 : (BLOCK_MASK ? turn++ : visit) & 1;
+      if (STAGES == 1) {
+        put_a(0);
+        put_b(0);
+        barrier();  // the tile is written
+      }
+      fetch_a(following);
+      if (STAGES == 1 || BLOCKS == BLOCKS_IN_FLIGHT) fetch_b(following);
+      [[unroll]] for (int block = 0; block < BLOCKS; block += BLOCKS_IN_FLIGHT) {
+        const int key0 = tile * TILE + block * MAT_N;
+        scores(stage, block);
+        if (MOTION_BARRIERS > 1) MOTION_BARRIER
+        if (!UNMODIFIED_SCORES) modify(key0);
+        if (careful && LINEAR_BIAS) bend(key0);
+        if (careful && !UNMASKED) hide(key0);
+        if (careful || !UNMODIFIED_SCORES) rescale();
+        if (LINEAR_BIAS) begin_exponents(key0);
+        weigh(stage, block, key0);
+        if (MOTION_BARRIERS > 0) MOTION_BARRIER
+        if (STAGES == 2 && BLOCKS != BLOCKS_IN_FLIGHT && block + BLOCKS_IN_FLIGHT >= BLOCKS / 2 && block < BLOCKS / 2) {
+          put_a(stage ^ 1);
+          fetch_b(following);
+        }
+      }
+      if (STAGES == 2 && BLOCKS == BLOCKS_IN_FLIGHT) put_a(stage ^ 1);
+      if (STAGES == 2) put_b(stage ^ 1);
+      barrier();  // the tile has been read, and with two stages the next one is written
+    }
+    run = upcoming;
+  } while (BLOCK_MASK && run < to);
 }
 
 // The stationary fragments of Q, and the loads of the first tile.
@@ -193,9 +211,9 @@ void visit_from_diagonal(int last, int full_begin, int full_end, bool all) {
   const int right = all ? visits : min(1 + right_end - nearest_tile, visits);
   const int partial = all ? visits : min(1 + end - nearest_tile + left_begin - (begin + 1), visits);
   [[dont_unroll]] for (int part = 0; part < 2; ++part) {
-    side = 0.0;
+    lean(0.0);
     pass(part == 0 ? 0 : right, part == 0 ? sampled : partial, true);
-    side = part == 0 ? -head_slope * LOG2E : head_slope * LOG2E;
+    lean(part == 0 ? -head_slope * LOG2E : head_slope * LOG2E);
     pass(part == 0 ? sampled : partial, part == 0 ? right : visits, false);
   }
 }
@@ -244,6 +262,7 @@ void main() {
     }
     if (BLOCK_MASK && !UNMASKED || attempt == 1) careful = visits;
     turn = upcoming = 0;
+    block_end = 1;  // the first tile is not where the others begin
     careful = min(careful, visits);  // before the loop it takes 5 % of causal D 64
     if (LINEAR_BIAS) {
       visit_from_diagonal(block_last, full_begin, full_end, attempt == 1);

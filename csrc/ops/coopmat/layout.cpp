@@ -77,8 +77,9 @@ MatrixLayout find_layout(int device, DType dtype, const std::vector<uint32_t>& s
   const std::vector<uint32_t> words =
       stated.empty() ? run_probe(device, dtype, shape, static_cast<int>(caps.subgroup_size)) : stated;
   MatrixLayout layout = read_matrix_probe(words, shape.m, shape.n, caps.min_subgroup_size, caps.max_subgroup_size);
-  // Without shuffles, and in subgroups of another size than kernels count with, a known layout is of no use.
-  if (!caps.subgroup_shuffle || layout.subgroup != static_cast<int>(caps.subgroup_size)) {
+  // Without shuffles and ballots, and in subgroups of another size than kernels count with, a known layout is of no
+  // use.
+  if (!caps.subgroup_shuffle || !caps.subgroup_ballot || layout.subgroup != static_cast<int>(caps.subgroup_size)) {
     layout = {.usable = layout.usable,
               .m = layout.m,
               .n = layout.n,
