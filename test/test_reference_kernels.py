@@ -87,6 +87,19 @@ def test_many_rows(device):
     assert_verbose_allclose(actual, F.linear(b, w).sum(-1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("columns", [7, 64, 1030, 2048])
+def test_rows_that_share_a_workgroup(device, columns, dtype):
+    needs(dtype)
+    x, w, bias = (torch.randn(*size, dtype=dtype) for size in ((4099, columns), (2, columns), (2,)))
+    wanted = F.linear(x.double(), w.double(), bias.double()).sum(-1)
+    actual = functional.fused_linear_rowsum(*(t.to(device) for t in (x, w, bias)))
+    assert actual.dtype == dtype
+    roundings = (8 if dtype is torch.float64 else 1) * torch.finfo(dtype).eps
+    scale = x.double().abs() @ w.double().abs().sum(0) + bias.double().abs().sum()
+    assert bool(((actual.cpu().double() - wanted).abs() <= roundings * scale).all())
+
+
 def test_memory_of_a_row_sum(device):
     """Nothing of the size of the layer's output."""
     x, w = torch.randn(1024, 128, device=device), torch.randn(1024, 128, device=device)

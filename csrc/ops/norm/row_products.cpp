@@ -20,6 +20,8 @@ namespace {
 
 enum Kind : int { kScale, kScaleAndDot, kDot };
 
+constexpr int64_t kManyRows = 4096;  // with a quarter as many workgroups, devices are still busy
+
 // What row_products.comp is given; undefined tensors are not used by the kind. x and y: [rows, n], or one row for all.
 struct RowProducts {
   Kind kind;
@@ -57,6 +59,9 @@ void launch_row_products(const char* op, const RowProducts& r) {
   p.n = static_cast<uint32_t>(r.n);
   p.has_shift = r.shift.defined();
   const DType x = dtype(r.x, p.x), y = dtype(r.y, p.y), out = dtype(r.out, p.out_);
+  const int vec = !vec4 ? 0 : has_halves && r.n % 8 == 0 ? 2 : 1;
+  // Loads of y, and barriers, are those of a workgroup: a row of its own would wait for them longer than for x.
+  const int rows = r.kind == kDot && p.y_row == 0 && r.rows >= kManyRows ? 4 : 1;
   const DType arithmetic = sum_type(r.x) == at::kDouble ? DType::f64 : DType::f32;
   launch(current(r.x), kernel::row_products(arithmetic),
          {.x_dtype = x,
@@ -65,11 +70,11 @@ void launch_row_products(const char* op, const RowProducts& r) {
           .out_dtype = out,
           .sum_dtype = r.sums.defined() ? dtype_of(r.sums, op) : DType::f32,
           .kind = static_cast<int>(r.kind),
-          .vec = !vec4                        ? 0
-                 : has_halves && r.n % 8 == 0 ? 2
-                                              : 1,
-          .local = static_cast<int>(local)},
-         p, args, linear_grid(p.rows));
+          .vec = vec,
+          .local = static_cast<int>(local),
+          .rows = rows,
+          .is_full = vec != 0 && r.n % (16 * static_cast<int64_t>(local)) == 0},
+         p, args, linear_grid(ceil_div(p.rows, static_cast<uint64_t>(rows))));
 }
 
 void check_diagonal(const at::Tensor& a, const at::Tensor& b) {
