@@ -236,6 +236,13 @@ def layouts(t: torch.Tensor):
         yield "channels last", t.contiguous(memory_format=torch.channels_last)
 
 
+def lasting_size(on_cpu: int) -> int:
+    """Rows of square float32 matrices whose product takes the device longer than it takes the host to record it."""
+    import torch_aule
+
+    return on_cpu if torch_aule._C.device_properties(0)["kind"] == "cpu" else 2500
+
+
 def launches(function) -> int:
     """How many commands this thread's call records."""
     from torch_aule import _C

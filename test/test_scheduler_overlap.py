@@ -3,15 +3,19 @@
 import pytest
 import torch
 
+from helpers import lasting_size
+from torch_aule._scheduling.devices import Device, _Running
 from torch_aule.scheduler import QoS, Scheduler
 
 pytestmark = pytest.mark.validated
 
 
 def slow(x, times):
+    """For elements of 0.5 on average, the result's are about as large."""
+    y = x
     for _ in range(times):
-        x = x @ x * 0.01
-    return x
+        y = y @ x * (2 / len(x))
+    return y
 
 
 def test_contexts_run_at_the_same_time_and_steps_do_not_wait(device):
@@ -30,6 +34,7 @@ def test_contexts_run_at_the_same_time_and_steps_do_not_wait(device):
     s.run()
     wanted = slow(x.cpu().double(), 40)
     for task in tasks:
+        assert 0.1 < wanted.mean() < 10
         torch.testing.assert_close(s.result(task).cpu().double(), wanted, rtol=1e-3, atol=1e-6)
         assert s.task(task).state == "COMPLETED" and s.stats(task)["device_us"] > 0
     assert s.global_stats()["running"] == 0 and s.step() == []
@@ -78,7 +83,7 @@ def test_two_contexts_of_different_classes_get_their_shares_of_the_device(device
     s = Scheduler(device)
     serving = s.create_context("serving", qos=QoS.Guaranteed, share=share)
     training = s.create_context("training", qos=QoS.BestEffort, share=1 - share)
-    x = torch.rand(128, 128, device=device)
+    x = torch.rand(lasting_size(on_cpu=128), lasting_size(on_cpu=128), device=device)
     sizes = {serving: 4, training: 7}
     for times in sizes.values():
         slow(x, times)
@@ -87,12 +92,45 @@ def test_two_contexts_of_different_classes_get_their_shares_of_the_device(device
     start = s.now()
     while s.now() - start < 1_500_000:
         for context, times in sizes.items():
-            if s.task(latest[context]).state == "COMPLETED" if context in latest else True:
+            if context not in latest or s.task(latest[context]).state != "QUEUED":
                 latest[context] = s.submit(lambda times=times: slow(x, times), context=context)
         s.step()
     s.run()
     used = [s.global_stats()[policy]["device_us"] for policy in ("guaranteed", "best_effort")]
     assert used[0] / sum(used) == pytest.approx(share, rel=0.1)
+
+
+class Mark:
+    """An event that a device reaches at a given time, for devices whose clock the test moves."""
+
+    now = 0.0
+
+    def __init__(self, at):
+        self.at = at
+
+    def query(self):
+        return Mark.now >= self.at
+
+    def synchronize(self):
+        assert self.query()
+
+    def elapsed_time(self, other):
+        assert self.query() and other.query()
+        return (other.at - self.at) / 1e3
+
+
+def test_time_is_divided_with_tasks_that_have_not_ended(device):
+    on = Device(0)
+    on._timed, on._base = True, Mark(0)
+    times = {1: (0, 4000), 2: (1000, 10_000), 3: (8000, 9000), 4: (30_000, 31_000)}
+    on._not_begun = {task: Mark(first) for task, (first, _) in times.items()}
+    on._running = {task: _Running(None, on._not_begun[task], Mark(last), 0, None, None)
+                   for task, (_, last) in times.items()}  # fmt: skip
+    took = {}
+    for Mark.now in (500, 2000, 5000, 6000, 40_000):
+        took |= {ended.task: ended.device_us for ended in on.poll()}
+        assert set(took) == {task for task, (_, last) in times.items() if last <= Mark.now}
+    assert took == {1: 2500, 2: 1500 + 4000 + 500 + 1000, 3: 500, 4: 1000} and not on._not_begun
 
 
 def test_a_simulation_runs_contexts_at_the_same_time():

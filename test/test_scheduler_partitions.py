@@ -3,26 +3,28 @@
 import pytest
 import torch
 
+from helpers import lasting_size
 from torch_aule.scheduler import AdmissionError, QoS, Scheduler
 
 pytestmark = pytest.mark.validated
 
 
 def test_a_partition_says_what_it_has_and_what_it_has_before_it(device):
+    quota = 1 << 28
     s = Scheduler(device)
-    context = s.create_context("two", max_vram=1 << 24, share=0.5, bandwidth=0.4, streams=2, in_flight=3)
+    context = s.create_context("two", max_vram=quota, share=0.5, bandwidth=0.4, streams=2, in_flight=3)
     other = s.create_context("other", qos=QoS.Guaranteed)
     before = context.partition
-    assert (before.memory_quota, before.compute_share, before.bandwidth_share) == (1 << 24, 0.5, 0.4)
+    assert (before.memory_quota, before.compute_share, before.bandwidth_share) == (quota, 0.5, 0.4)
     assert len({stream.stream_id for stream in before.streams + other.streams}) == 3
     assert all(torch.aule.in_flight(stream)["limit"] == 3 for stream in context.streams)
     assert other.stream.priority == torch.aule.Stream.priority_range(device)[1]
-    x = torch.rand(300, 300, device=device)
+    x = torch.rand(lasting_size(on_cpu=300), lasting_size(on_cpu=300), device=device)
 
     def work():
         y = x
         for _ in range(30):
-            y = y @ x * 0.01
+            y = y @ x * (2 / len(x))
         return y
 
     tasks = [s.submit(work, context=context) for _ in range(3)]

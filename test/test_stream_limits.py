@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from helpers import lasting_size
+
 pytestmark = pytest.mark.validated
 
 
@@ -13,9 +15,11 @@ def ahead(stream, limit, device):
     with torch.aule.stream(stream):
         x = torch.rand(sides, sides, device=device)
         y = x.double().cpu()
+        long = torch.rand(lasting_size(on_cpu=16), lasting_size(on_cpu=16), device=device)
         for i in range(60):
             x = x * 0.5 + x @ x * (0.5 / sides)
             if i % 3 == 0:
+                long @ long  # the host is to run ahead
                 torch.Event(device).record()  # which submits
             most = max(most, torch.aule.in_flight(stream)["batches"])
         for _ in range(60):

@@ -65,6 +65,7 @@ class Device:
         self._base.record(torch.aule.current_stream(index))
         self._overlap = _Overlap()
         self._running: dict[int, _Running] = {}
+        self._not_begun: dict[int, torch.Event] = {}  # the first events of tasks that `_overlap` does not know yet
 
     def now(self) -> int:
         return time.perf_counter_ns() // 1000
@@ -82,7 +83,9 @@ class Device:
             except Exception as raised:
                 error = raised
             last.record(stream)
-        if not self._timed:
+        if self._timed:
+            self._not_begun[task] = first
+        else:
             self._overlap.begin(task, began)
         self._running[task] = _Running(function, first, last, began, result, error)
         return error
@@ -98,16 +101,28 @@ class Device:
             except Exception as error:
                 errors[task] = error
         if self._timed:
-            us = {task: [self._base.elapsed_time(e) * 1e3 for e in (r.first, r.last)] for task, r in done}
-            for at, began, task in sorted((at, i == 0, task) for task, both in us.items() for i, at in enumerate(both)):
-                if began:
-                    self._overlap.begin(task, at)
-                else:
-                    us[task] = self._overlap.end(task, at)
+            us = self._divide({task: self._time_of(running.last) for task, running in done})
         else:
             now = self.now()
             us = {task: self._overlap.end(task, now) for task, _ in done}
         return [Ended(task, round(us[task]), r.result, r.error or errors.get(task)) for task, r in done]
+
+    def _time_of(self, event: torch.Event) -> float:
+        return self._base.elapsed_time(event) * 1e3
+
+    def _divide(self, ends: dict[int, float]) -> dict[int, float]:
+        """What each task took that ended at these times. The time before them is shared with those that still run."""
+        latest = max(ends.values(), default=-1.0)
+        begins = {task: self._time_of(first) for task, first in self._not_begun.items() if ends and first.query()}
+        marks = [(at, 0, task) for task, at in begins.items() if at <= latest]
+        took = {}
+        for at, is_end, task in sorted(marks + [(at, 1, task) for task, at in ends.items()]):
+            if is_end:
+                took[task] = self._overlap.end(task, at)
+            else:
+                self._overlap.begin(task, at)
+                del self._not_begun[task]
+        return took
 
     def rest(self) -> None:
         """Between two looks at a device where nothing has changed."""
