@@ -62,6 +62,16 @@ def test_many_blocks_of_keys(family):
     compare(q, *whole, grad, mask[:, :149].contiguous().to("aule"), 32, 16)
 
 
+@pytest.mark.parametrize("blocks", [2048, 2049])
+def test_more_blocks_than_a_list_has(family, blocks):
+    q, k, v, grad = inputs(1, 1, 1, 32, 16 * blocks, 16, 16, torch.float16)
+    mask = random_mask(1, blocks, share=0.02)
+    mask[0, -1] = True
+    out = aule.block_sparse_attention(q, k, v, mask, (32, 16))
+    expected = reference(q, k, v, grad, dense(mask, 32, 16, 32, 16 * blocks))
+    check([out], expected[:1], q.dtype)
+
+
 @pytest.mark.parametrize("blocks", [(16, 48), (5, 7), (128, 8)])
 def test_blocks_that_tiles_do_not_fit(family, blocks):
     q, k, v, grad = inputs(2, 2, 2, 45, 77, 24, 10, torch.float16)

@@ -68,6 +68,8 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 24) const int MOTION_BARRIERS = 0;
 // mantissas of logarithmic distribution. The factor of the result corrects that at no cost. The remaining error has the
 // variance of rounding. Results are rounded to the nearest.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 25) const bool TRUNCATES = false;
+// Forward: how many blocks of a mask a workgroup can list. 0: tiles are not whole in blocks, or it lists none.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 26) const int LISTED = 0;
 #endif
 const float TRUNCATION_BIAS = TRUNCATES ? 1.00282 : 1.0;
 

@@ -1,8 +1,8 @@
 #pragma aule inline
 // What the forwards on cooperative matrices share: scores of a tile, reference maxima, sums of weights and of weighted
 // values. The kernel declares row0, bh, score_scale, dropout, kept and kept_unit. EXPONENT_OF(r, c, e) is what is added
-// to a scaled score: minus the row's reference maximum, unless the kernel defines it, and SCORES_BEGIN(i) what a block's
-// scores are before the products: 0.
+// to a scaled score: minus the row's reference maximum, unless the kernel defines it. SCORES_BEGIN(i) sets a block's
+// scores before the products: to 0, unless the kernel defines it.
 #ifndef AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 #define AULE_ATTENTION_COOPMAT_FORWARD_GLSL
 // The largest sum of a lane with which no weight exceeds float16: a weight is at most the sum of all.

@@ -1,6 +1,9 @@
 // The first statements of main() of the kernels with a block of queries per workgroup: its position and its tiles of
 // keys. Sets bh, b, h, row0, tile_last, a_base, b_base, bias_base, dropout, begin, end, last_tile,
-// block_first and block_last.
+// block_first and block_last. Kernels that list the blocks of a mask (LISTED_BLOCKS) find its first tile themselves.
+#ifndef LISTED_BLOCKS
+#define LISTED_BLOCKS false
+#endif
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
@@ -25,7 +28,7 @@
   block_last = last;
   begin = keys_begin(first) / TILE;
   end = (max(keys_end(last), 0) + TILE - 1) / TILE;
-  if (BLOCK_MASK) begin = min(kept_tile(bias_base, first, last, begin, end), max(begin, end));
+  if (BLOCK_MASK && !LISTED_BLOCKS) begin = min(kept_tile(bias_base, first, last, begin, end), max(begin, end));
   const int full_end = BLOCK_MASK && !UNMASKED ? begin : max(begin, min(end, max(keys_end(first), 0) / TILE));
   const int full_begin = BOUNDED_LEFT && !BLOCK_MASK ?
       clamp((max(last + mask_diagonal() - p.left, 0) + TILE - 1) / TILE, begin, full_end) : begin;

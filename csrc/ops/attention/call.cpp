@@ -265,6 +265,8 @@ Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim) {
   return {2 * seen_pairs(call) * width, problem.dtype};
 }
 
+constexpr int64_t kMostListed = 2048;  // blocks of a mask in a workgroup's list: 8 KiB of shared memory
+
 void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const DsMode& mode) {
   const MatrixLayout l = plan.opaque ? lanes_along_rows(call.problem.layout) : call.problem.layout;
@@ -285,8 +287,15 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   spec.bounded_left = call.left < kUnbounded;
   // Blocks that hold a workgroup's rows and a tile whole are visited or skipped whole: no element asks its mask.
   const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
+  const bool lists = pass == AttentionPass::forward && !plan.opaque;
+  const int64_t blocks = problem.block_mask ? ceil_div(passing, int64_t{tile_side}) : 0;
   const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
-                            call.softcap == 0 && call.scale > 0;
+                            call.softcap == 0 && call.scale > 0 && (!lists || blocks <= kMostListed);
+  if (whole_blocks && lists) {  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups
+    int listed = 8;
+    while (listed < blocks) listed *= 4;
+    spec.listed = listed;
+  }
   spec.unmodified_scores = problem.block_mask ? whole_blocks
                            : call.alibi ? problem.unmodified_scores && pass == AttentionPass::forward && !plan.opaque
                                         : problem.unmodified_scores;
