@@ -265,8 +265,6 @@ Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim) {
   return {2 * seen_pairs(call) * width, problem.dtype};
 }
 
-constexpr int64_t kMostListed = 2048;  // blocks of a mask in a workgroup's list: 8 KiB of shared memory
-
 void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
               const AttentionOperands& operands, const DsMode& mode) {
   const MatrixLayout l = plan.opaque ? lanes_along_rows(call.problem.layout) : call.problem.layout;

@@ -68,6 +68,7 @@ bool fits(const DeviceProfile& profile, const FlashCoopMatPlan& plan, const Atte
           AttentionPass pass) {
   CoopMatSpec spec;
   set_plan(spec, plan, problem.layout);
+  if (problem.block_mask && pass == AttentionPass::forward && !plan.opaque) spec.listed = kMostListed;
   const DType dtype = problem.dtype;
   uint64_t bytes;
   switch (pass) {

@@ -88,6 +88,8 @@ struct FlashSplitKvSharedPlan {
 using AttentionPlan =
     std::variant<FlashSimdPlan, FlashSimtPlan, FlashCoopMatPlan, FlashSplitKvPlan, FlashSplitKvSharedPlan>;
 
+// Blocks of a mask in the list of a workgroup of the forward on matrix units: 8 KiB of shared memory.
+inline constexpr int kMostListed = 2048;
 inline constexpr int64_t kMaxHeadDim = 512;
 
 // Nothing if no kernel fits the device. The override attention_variant asks for one family; one that cannot serve
