@@ -17,12 +17,12 @@ def gemm_opaque(bm, bn, wm, wn, bk):
     return (bm + bn) * (bk + 8) * 2 + bm // wm * (bn // wn) * 16 * 32 * 4
 
 
-def attention_forward(dim, tile, stages, subgroups, rows):
+def attention_forward(dim, tile, stages, subgroups, rows, listed=4):
     # Rows of keys and values are padded by 16 bytes; queries pass a staging of at most 128 columns, 16 rows of each
-    # subgroup. An unused transpose scratch and a flag take 16 bytes each.
+    # subgroup. An unused transpose scratch, a flag and an unused list of blocks take 16 bytes each.
     tiles = stages * tile * 2 * (2 * dim + 16)
     staging = subgroups * 16 * (min(dim, 128) + 8) * 2
-    return max(tiles, staging) + 32
+    return max(tiles, staging) + 32 + 4 * listed
 
 
 GEMM = [16, 16, 128, 128, 256, 64, 64, 64]
@@ -55,6 +55,8 @@ def test_attention_on_matrix_units(dim, tile, stages, subgroups, rows):
     plan = [dim, dim, tile, rows, 1, stages, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
     actual = NATIVE.shared_bytes("flash_attn_fwd_coopmat<T=float16_t>", [*common, *plan])
     assert actual == attention_forward(dim, tile, stages, subgroups, rows)
+    listed = NATIVE.shared_bytes("flash_attn_fwd_coopmat<T=float16_t>", [*common, *plan, 0, 1, *[0] * 8, 512])
+    assert listed == attention_forward(dim, tile, stages, subgroups, rows, 512)
 
 
 def test_more_than_the_device_has_is_refused():

@@ -39,6 +39,7 @@ float from_diagonal[ROW_BLOCKS * LANE_ROWS];  // the exponent of a row at this l
 // Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
 int b, h, bh, row0, staging;
 int begin, end, last_tile, begin_tile, visits;  // tiles of keys
+int careful, seen_whole;        // parts of the visits: divide_visits()
 int turn, upcoming;             // BLOCK_MASK without LISTED_BLOCKS: how many were visited, and the next visit
 int listed_end;                 // LISTED_BLOCKS: the last tile of the blocks in the list, plus one, counted in it
 int nearest_tile;               // LINEAR_BIAS: the first one around the diagonal, but for `begin`
@@ -143,7 +144,7 @@ void find_kept(int visit) {
 
 // Visits [from, to). Of a block mask that is not listed, those that it keeps; `upcoming` is the next one, which may be
 // after `to`.
-void pass(int from, int to, bool careful) {
+void pass(int from, int to, bool sampled) {
   int next;
   [[dont_unroll]] for (int visit = from; visit < to; visit = next) {
     next = visit + 1;
@@ -161,7 +162,7 @@ void pass(int from, int to, bool careful) {
     fetch_a(following);
     if (STAGES == 1 || BLOCKS == BLOCKS_IN_FLIGHT) fetch_b(following);
     if (LINEAR_BIAS) {
-      side = careful ? 0.0 : tile < nearest_tile ? head_slope * LOG2E : -head_slope * LOG2E;
+      side = sampled ? 0.0 : tile < nearest_tile ? head_slope * LOG2E : -head_slope * LOG2E;
       lean = side / score_scale;
     }
     [[unroll]] for (int block = 0; block < BLOCKS; block += BLOCKS_IN_FLIGHT) {
@@ -169,9 +170,9 @@ void pass(int from, int to, bool careful) {
       scores(stage, block);
       if (MOTION_BARRIERS > 1) MOTION_BARRIER
       if (!UNMODIFIED_SCORES) modify(key0);
-      if (careful && LINEAR_BIAS) bend(key0);
-      if (careful && !UNMASKED) hide(key0);
-      if (careful || !UNMODIFIED_SCORES) rescale();
+      if (sampled && LINEAR_BIAS) bend(key0);
+      if (sampled && !UNMASKED) hide(key0);
+      if (sampled || !UNMODIFIED_SCORES) rescale();
       if (LINEAR_BIAS) begin_exponents(key0);
       weigh(stage, block, key0);
       if (MOTION_BARRIERS > 0) MOTION_BARRIER
@@ -209,6 +210,25 @@ void load_queries() {
   }
 }
 
+// Visits [0, careful) are sampled, and those from `seen_whole` on are of tiles that some row sees in part. Sampled are
+// the first tile, where some models' largest scores are, and those that some row sees in part. If there is none of
+// these, the last tile that all rows see, so that each row has a key in a sampled tile. With a linear bias also those
+// around the diagonal, where it is least.
+void divide_visits(int first, int last, int full_begin, int full_end) {
+  careful = UNMASKED ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
+  int left_partial = BOUNDED_LEFT ? max(full_begin - begin - 1, 0) : 0;
+  if (LINEAR_BIAS) {
+    nearest_tile = clamp(max(first + mask_diagonal() + 1, 0) / TILE, begin + 1, max(min(end, full_end), begin + 1));
+    const int right_end = clamp(full_end, nearest_tile, max(end, nearest_tile));
+    const int diagonal_end = (max(last + mask_diagonal(), 0) + TILE - 1) / TILE;
+    right_partial = max(end - right_end, 0);
+    right_full = right_end - nearest_tile;
+    careful = 1 + right_partial + clamp(diagonal_end - nearest_tile, 0, right_full);
+    left_partial = BOUNDED_LEFT ? max(min(full_begin, nearest_tile) - begin - 1, 0) : 0;
+  }
+  seen_whole = visits - left_partial;
+}
+
 #define BY_SUM(r, e) inverse[(r) * LANE_ROWS + LANE_ROW_OF(e)]
 void store_result() {
   const float factor = (DROPOUT ? p.dropout_scale / float(RUN) : 1.0) * TRUNCATION_BIAS;
@@ -231,21 +251,7 @@ void main() {
   staging = subgroup * STAGING_SIZE;
   load_queries();
 
-  // Sampled tiles: the first, where some models' largest scores are, and those that some row sees in part. If there is
-  // none of these, the last tile that all rows see, so that each row has a key in a sampled tile. With a linear bias
-  // also those around the diagonal, where it is least.
-  int careful = UNMASKED ? 1 : 1 + end - max(begin + 1, min(full_end, (keys_end(first) - 1) / TILE));
-  int left_partial = BOUNDED_LEFT ? max(full_begin - begin - 1, 0) : 0;
-  if (LINEAR_BIAS) {
-    nearest_tile = clamp(max(first + mask_diagonal() + 1, 0) / TILE, begin + 1, max(min(end, full_end), begin + 1));
-    const int right_end = clamp(full_end, nearest_tile, max(end, nearest_tile));
-    const int diagonal_end = (max(last + mask_diagonal(), 0) + TILE - 1) / TILE;
-    right_partial = max(end - right_end, 0);
-    right_full = right_end - nearest_tile;
-    careful = 1 + right_partial + clamp(diagonal_end - nearest_tile, 0, right_full);
-    left_partial = BOUNDED_LEFT ? max(min(full_begin, nearest_tile) - begin - 1, 0) : 0;
-  }
-  const int seen_whole = visits - left_partial;
+  divide_visits(first, last, full_begin, full_end);
   overflows[0] = 0.0;
   [[dont_unroll]] for (int attempt = 0; attempt < 2; ++attempt) {
     [[unroll]] for (int i = 0; i < ROW_BLOCKS * FRAGS_V; ++i) o[i] = Acc(0.0);

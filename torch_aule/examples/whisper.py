@@ -125,6 +125,8 @@ def main(arguments=None) -> int:
         print("the CPU chooses other tokens:", *results["cpu"][1][0].tolist(), file=sys.stderr)
         return 1
     wide = copy.deepcopy(reference).double()
+    start = torch.tensor([[reference.config.decoder_start_token_id]])
+    tokens = torch.cat((start, tokens), 1)  # of which there are none if the model ends at once
     with torch.no_grad():
         features = log_mel(audio.double(), reference.config.num_mel_bins)
         expected = wide(features, decoder_input_ids=tokens).logits
