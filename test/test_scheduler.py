@@ -104,3 +104,27 @@ def test_a_simulation_shares_time_as_asked(shares):
         s.step()
     for share, ms in zip(shares, used):
         assert abs(ms / 2000 - share) <= 0.1 * share
+
+
+def test_what_is_forgotten_frees_its_memory(device):
+    s = Scheduler(device)
+    gc.collect()  # of other tests
+    torch.aule.synchronize()
+    before = torch.aule.memory_allocated()
+    first = s.submit(lambda: torch.ones(1 << 16, device=device))
+    second = s.submit(lambda: 7, after=[first])
+    with pytest.raises(ValueError, match=f"task {first} has not ended, it is "):
+        s.forget(first)
+    s.run()
+    assert s.result(first).sum().item() == 1 << 16 and torch.aule.memory_allocated() >= before + 4 * (1 << 16)
+    s.forget(first)
+    torch.aule.synchronize()
+    assert torch.aule.memory_allocated() <= before + 1024 and s.result(second) == 7
+    for forgotten in (s.stats, s.forget):
+        with pytest.raises(IndexError):
+            forgotten(first)
+    with pytest.raises(KeyError):
+        s.result(first)
+    with pytest.raises(AdmissionError):
+        s.submit(lambda: 1, after=[first])
+    assert s.global_stats()["burstable"]["completed"] + s.global_stats()["best_effort"]["completed"] == 2

@@ -400,6 +400,27 @@ class Scheduler(Evicting):
 
         return tree_map_only(torch.Tensor, keep, value)
 
+    def forget(self, task: int) -> None:
+        """Let go of a task that has ended: what it returned, whose memory can be used again, and its record.
+
+        Parameters
+        ----------
+        task : int
+            Of :meth:`submit`. Tasks that wait for it still run; new ones cannot be submitted after it.
+
+        Raises
+        ------
+        ValueError
+            If it has not ended.
+        IndexError
+            If there is no such task, or it has been forgotten.
+        """
+        state = self.stats(task)["state"]
+        if state in ("PENDING", "QUEUED", "RUNNING"):
+            raise ValueError(f"Scheduler.forget: task {task} has not ended, it is {state}")
+        self._results.pop(task, None)
+        self._core.forget(task)
+
     def stats(self, task: int) -> dict[str, Any]:
         """State and times of a task.
 
