@@ -421,7 +421,9 @@ def test_errors(device):
 
 
 def test_dangling_registrations():
-    assert torch._C._dispatch_find_dangling_impls() == []
+    """But for those that wait for `import torchvision`."""
+    dangling = torch._C._dispatch_find_dangling_impls()
+    assert [text for text in dangling if not text.startswith("name: torchvision::")] == []
 
 
 def test_float_rows_in_half(device):
