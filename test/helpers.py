@@ -236,11 +236,12 @@ def layouts(t: torch.Tensor):
         yield "channels last", t.contiguous(memory_format=torch.channels_last)
 
 
-def lasting_size(on_cpu: int) -> int:
-    """Rows of square float32 matrices whose product takes the device longer than it takes the host to record it."""
+def lasting_factor(size_on_cpu: int, device="aule") -> torch.Tensor:
+    """Numbers in [0, 1), a square whose product with itself takes a GPU longer than the host takes to record it."""
     import torch_aule
 
-    return on_cpu if torch_aule._C.device_properties(0)["kind"] == "cpu" else 2500
+    size = size_on_cpu if torch_aule._C.device_properties(0)["kind"] == "cpu" else 2500
+    return torch.rand(size, size, device=device)
 
 
 def launches(function) -> int:

@@ -420,12 +420,6 @@ def test_errors(device):
     assert_close(x + 1, torch.full((3,), 2.0))
 
 
-def test_dangling_registrations():
-    """But for those that wait for `import torchvision`."""
-    dangling = torch._C._dispatch_find_dangling_impls()
-    assert [text for text in dangling if not text.startswith("name: torchvision::")] == []
-
-
 def test_float_rows_in_half(device):
     for dtype in FLOATS:
         x = random_tensor(500, dtype=dtype)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import lasting_size
+from helpers import lasting_factor
 from torch_aule.scheduler import AdmissionError, QoS, Scheduler
 
 pytestmark = pytest.mark.validated
@@ -19,7 +19,7 @@ def test_a_partition_says_what_it_has_and_what_it_has_before_it(device):
     assert len({stream.stream_id for stream in before.streams + other.streams}) == 3
     assert all(torch.aule.in_flight(stream)["limit"] == 3 for stream in context.streams)
     assert other.stream.priority == torch.aule.Stream.priority_range(device)[1]
-    x = torch.rand(lasting_size(on_cpu=300), lasting_size(on_cpu=300), device=device)
+    x = lasting_factor(300, device)
 
     def work():
         y = x

@@ -1,4 +1,4 @@
-"""aule::_test_multiply, from its schema to its gradient; and an end of the device that can begin again."""
+"""aule::_test_multiply, from its schema to its gradient; registrations; a device that ends can begin again."""
 
 import pytest
 import torch
@@ -57,3 +57,10 @@ def test_shutdown_starts_no_device():
         "import torch, torch_aule, atexit; atexit.register(torch.aule._shutdown); x = torch.ones(3, device='aule') * 2"
     )
     assert check_python(code) == ""
+
+
+@pytest.mark.smoke
+def test_dangling_registrations():
+    """But for those that wait for `import torchvision`."""
+    dangling = torch._C._dispatch_find_dangling_impls()
+    assert [text for text in dangling if not text.startswith("name: torchvision::")] == []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import lasting_size
+from helpers import lasting_factor
 
 pytestmark = pytest.mark.validated
 
@@ -15,7 +15,7 @@ def ahead(stream, limit, device):
     with torch.aule.stream(stream):
         x = torch.rand(sides, sides, device=device)
         y = x.double().cpu()
-        long = torch.rand(lasting_size(on_cpu=16), lasting_size(on_cpu=16), device=device)
+        long = lasting_factor(16, device)
         for i in range(60):
             x = x * 0.5 + x @ x * (0.5 / sides)
             if i % 3 == 0:

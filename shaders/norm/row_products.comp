@@ -4,8 +4,8 @@
 //   KIND 0   out = a[row] x[row]
 //   KIND 1   the same, and sums[row] = x[row] . y[row]
 //   KIND 2   sums[row] = x[row] . y[row] + shift
-// Rows are n elements at any start, x_row and y_row apart: 0 where all rows share one. A workgroup has
-// ROWS rows: with one y for all, each of its elements is loaded once for them.
+// Rows are n elements at any start, x_row and y_row apart: 0 where all rows share one. A workgroup has ROWS
+// rows: each element of the y that they share is loaded once for them.
 layout(constant_id = 0) const int X_DTYPE = 0;
 layout(constant_id = 1) const int Y_DTYPE = 0;
 layout(constant_id = 2) const int A_DTYPE = 0;
@@ -14,7 +14,7 @@ layout(constant_id = 4) const int SUM_DTYPE = 0;
 layout(constant_id = 5) const int KIND = 0;
 layout(constant_id = 6) const int VEC = 0;  // rowwise_group.glsl
 layout(constant_id = 7) const int LOCAL = 8;
-layout(constant_id = 8) const int ROWS = 1;  // more than 1 only if KIND is 2 and y_row is 0
+layout(constant_id = 8) const int ROWS = 1;  // at most LOCAL, and 1 unless KIND is 2 and y_row 0
 layout(constant_id = 9) const bool IS_FULL = false;
 layout(local_size_x_id = 7) in;
 #define GROUP 1
@@ -50,10 +50,11 @@ void main() {
   for (uint first = 0u; first < p.n; first += GROUP_ELEMS) {
     V4 kept_x[ROWS][KEPT], kept_y[KEPT];
     [[unroll]] for (int r = 0; r < ROWS; ++r) fetch_vec4s(x[r], lane, X_DTYPE, first, C(0), kept_x[r]);
-    if (KIND != 0) fetch_vec4s(y, lane, Y_DTYPE, first, C(0), kept_y);
-    if (KIND != 0)
+    if (KIND != 0) {
+      fetch_vec4s(y, lane, Y_DTYPE, first, C(0), kept_y);
       [[unroll]] for (int r = 0; r < ROWS; ++r)
         [[unroll]] for (int j = 0; j < KEPT; ++j) sum[r] += sum4(kept_x[r][j] * kept_y[j]);
+    }
     if (KIND != 2) {
       [[unroll]] for (int j = 0; j < KEPT; ++j) kept_x[0][j] *= factor;
       put_vec4s(o, lane, OUT_DTYPE, first, kept_x[0]);

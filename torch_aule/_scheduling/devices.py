@@ -112,11 +112,12 @@ class Device:
 
     def _divide(self, ends: dict[int, float]) -> dict[int, float]:
         """What each task took that ended at these times. The time before them is shared with those that still run."""
-        latest = max(ends.values(), default=-1.0)
-        begins = {task: self._time_of(first) for task, first in self._not_begun.items() if ends and first.query()}
-        marks = [(at, 0, task) for task, at in begins.items() if at <= latest]
-        took = {}
-        for at, is_end, task in sorted(marks + [(at, 1, task) for task, at in ends.items()]):
+        if not ends:
+            return {}
+        begins = {task: self._time_of(first) for task, first in self._not_begun.items() if first.query()}
+        latest, took = max(ends.values()), {}
+        marks = [(at, False, task) for task, at in begins.items() if at <= latest]
+        for at, is_end, task in sorted(marks + [(at, True, task) for task, at in ends.items()]):
             if is_end:
                 took[task] = self._overlap.end(task, at)
             else:

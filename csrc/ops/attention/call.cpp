@@ -285,18 +285,18 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   spec.bounded_left = call.left < kUnbounded;
   // Blocks that hold a workgroup's rows and a tile whole are visited or skipped whole: no element asks its mask.
   const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
-  const bool lists = pass == AttentionPass::forward && !plan.opaque;
+  const bool known_forward = pass == AttentionPass::forward && !plan.opaque;  // flash_attn_fwd_coopmat
   const int64_t blocks = problem.block_mask ? ceil_div(passing, int64_t{tile_side}) : 0;
   const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
-                            call.softcap == 0 && call.scale > 0 && (!lists || blocks <= kMostListed);
-  if (whole_blocks && lists) {  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups
+                            call.softcap == 0 && call.scale > 0 && (!known_forward || blocks <= kMostListed);
+  if (whole_blocks && known_forward) {  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups
     int listed = 8;
     while (listed < blocks) listed *= 4;
     spec.listed = listed;
   }
   spec.unmodified_scores = problem.block_mask ? whole_blocks
-                           : call.alibi ? problem.unmodified_scores && pass == AttentionPass::forward && !plan.opaque
-                                        : problem.unmodified_scores;
+                           : call.alibi       ? problem.unmodified_scores && known_forward
+                                              : problem.unmodified_scores;
   spec.grad_bias = operands.grad_bias;
   const bool skips = problem.block_mask && !(whole_blocks && pass == AttentionPass::forward);
   spec.unmasked = !problem.masked && !skips && (dkdv || whole);

@@ -61,7 +61,7 @@ void launch_row_products(const char* op, const RowProducts& r) {
   const DType x = dtype(r.x, p.x), y = dtype(r.y, p.y), out = dtype(r.out, p.out_);
   const int vec = !vec4 ? 0 : has_halves && r.n % 8 == 0 ? 2 : 1;
   // Loads of y, and barriers, are those of a workgroup: a row of its own would wait for them longer than for x.
-  const int rows = r.kind == kDot && p.y_row == 0 && r.rows >= kManyRows ? 4 : 1;
+  const int rows = r.kind == kDot && p.y_row == 0 && r.rows >= kManyRows && local >= 4 ? 4 : 1;
   const DType arithmetic = sum_type(r.x) == at::kDouble ? DType::f64 : DType::f32;
   launch(current(r.x), kernel::row_products(arithmetic),
          {.x_dtype = x,
