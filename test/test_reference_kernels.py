@@ -95,7 +95,9 @@ def test_rows_that_share_a_workgroup(device, columns, dtype):
     wanted = F.linear(x.double(), w.double(), bias.double()).sum(-1)
     actual = functional.fused_linear_rowsum(*(t.to(device) for t in (x, w, bias)))
     assert actual.dtype == dtype
-    roundings = (8 if dtype is torch.float64 else 1) * torch.finfo(dtype).eps
+    # Seven sums and products round by half an eps of the terms each, halves in float32 and once more at the end; the
+    # worst of 200,000 rows is 1.3 eps in float32. In float64 the reference rounds as well.
+    roundings = {torch.float64: 8, torch.float32: 4}.get(dtype, 1) * torch.finfo(dtype).eps
     scale = x.double().abs() @ w.double().abs().sum(0) + bias.double().abs().sum()
     assert bool(((actual.cpu().double() - wanted).abs() <= roundings * scale).all())
 
