@@ -18,7 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _wo
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from fork_server import show_stacks_of_fatal_signals  # noqa: E402
 from torch_aule import _C, tune  # noqa: E402
+
+show_stacks_of_fatal_signals()
 
 # torch.manual_seed keeps a formatted stack for the day when one of these starts, which takes 1 ms each time.
 for _other in (torch.cuda, torch.xpu, torch.mtia):

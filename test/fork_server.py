@@ -9,6 +9,7 @@ reads at its start (variables, drivers, devices) is read by each program. `helpe
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import importlib
 import json
 import os
@@ -88,6 +89,15 @@ class ForkServer:
             self._process = None
 
 
+def show_stacks_of_fatal_signals() -> None:
+    """Whoever dies by a signal prints the stacks of Python, and of C++ on every thread, to the standard error."""
+    import torch
+
+    if not faulthandler.is_enabled():
+        faulthandler.enable()
+    torch._C._set_print_stack_traces_on_fatal_signal(True)
+
+
 def _become(request: dict) -> None:
     """This fork becomes the program: its streams, variables, arguments and search path."""
     for number, name, flags in (
@@ -138,6 +148,7 @@ def _wait(children: list[int], timeout: float) -> list[int | None]:
 def _serve(modules: list[str]) -> None:
     for name in ("torch", *modules):
         importlib.import_module(name)
+    show_stacks_of_fatal_signals()  # in the forks too
     for line in sys.stdin:
         request = json.loads(line)
         children = []

@@ -269,6 +269,15 @@ def _server() -> ForkServer:
     return ForkServer(interpreter(), ROOT)
 
 
+def keep_what_died(status: int, what: str, output: str) -> None:
+    """Keep what a process that a signal ended has printed, in build/tests/signals.log: its tests may show a part."""
+    folder = ROOT / "build" / "tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "signals.log").open("a") as log:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "")
+        log.write(f"== signal {-status} in {test}: {what}\n{output}\n")
+
+
 def run_interpreter(
     *arguments: str, timeout: float = 120, fresh: bool = False, **env: str | None
 ) -> subprocess.CompletedProcess:
@@ -289,7 +298,10 @@ def run_interpreter(
         done = _server().run(list(arguments), environment, timeout)
     else:
         command = [*interpreter(), *arguments]
+        environment.setdefault("PYTHONFAULTHANDLER", "1")
         done = subprocess.run(command, env=environment, cwd=ROOT, timeout=timeout, capture_output=True, text=True)
+    if done.returncode < 0:
+        keep_what_died(done.returncode, str(done.args), done.stderr)
     assert "[vulkan validation]" not in done.stderr, done.stderr  # as in this process: conftest.py
     return done
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fork_server import ForkServer
-from helpers import PROGRAMS, ROOT, interpreter
+from helpers import PROGRAMS, ROOT, interpreter, keep_what_died
 
 
 class Ended(NamedTuple):
@@ -58,8 +58,13 @@ def run_ranks(program: str, count: int, *arguments: str, timeout: float = 60, **
         name, store = str(PROGRAMS / f"{program}.py"), str(Path(folder, "store"))
         commands = [[name, str(rank), str(count), store, *arguments] for rank in range(count)]
         if hasattr(os, "fork"):
-            return [Ended(*end) for end in _server().run_together(commands, environment, timeout)]
-        return _run_fresh(commands, environment, timeout, Path(folder))
+            ends = [Ended(*end) for end in _server().run_together(commands, environment, timeout)]
+        else:
+            ends = _run_fresh(commands, environment, timeout, Path(folder))
+    for command, end in zip(commands, ends, strict=True):
+        if end.status is not None and end.status < 0:
+            keep_what_died(end.status, str(command), end.output)
+    return ends
 
 
 def _run_fresh(commands: list[list[str]], environment: dict[str, str], timeout: float, folder: Path) -> list[Ended]:

@@ -243,6 +243,15 @@ def test_fork_gives_a_clear_error(device):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_the_ends_of_children_leave_the_device_alone(device):
+    """Handlers of C libraries run at the end of the parent alone: a driver's would end the parent's device."""
+    lines = check_program("device_fork_exits").splitlines()
+    assert lines[-2:] == ["the parent is right", "a destructor ran"] and lines.count("a destructor ran") == 1
+    assert lines.count("a child's last line") == 4
+    assert lines.count("and C's") >= 3  # multiprocessing need not write what C has in its buffer
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_counting_devices_does_not_poison_fork(device):
     check_program("device_fork_after_counting")
 

@@ -59,6 +59,18 @@ def test_every_job_says_what_it_runs():
         assert len({job.name for job in jobs}) == len(jobs)
 
 
+def test_files_without_a_row_are_named(monkeypatch, capsys):
+    kept = table.Times(files={"plain": {"test_a.py": 1.0}}, cold_files={"validated": {"test_b.py": 2.0}})
+    assert run_tests.files_without_times(kept, ["test_a.py", "test_b.py", "test_c.py"]) == ["test_c.py"]
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--check"])
+    monkeypatch.setattr(table, "read", lambda: kept)
+    assert run_tests.main() == 1
+    assert "without a row in test/times.txt" in capsys.readouterr().out
+    everything = {path.name: 1.0 for path in (ROOT / "test").glob("test_*.py")}
+    monkeypatch.setattr(table, "read", lambda: table.Times(files={"plain": everything}))
+    assert run_tests.main() == 0 and capsys.readouterr().out == ""
+
+
 def test_times_of_a_run_are_kept(tmp_path, capsys):
     (tmp_path / "plain-1.xml").write_text(REPORT)
     jobs = {"plain-1": ("plain", 12.0), "plain-2": ("plain", 10.0), "chips": ("chips", 50.0)}

@@ -3,6 +3,7 @@
     python3 tools/run_tests.py             what `make test` does: set up, build, test
     python3 tools/run_tests.py --long      nightly: the long form of tests, and every test under the validation layers
     python3 tools/run_tests.py --write     afterwards, where all passed: this run's row and columns in test/times.txt
+    python3 tools/run_tests.py --check     runs nothing: fails if a file of tests has no row in test/times.txt
 
 A job is one process: pytest over a shard of files, or a compiler. Its output is build/tests/JOB.log, shown when the job
 failed; the times of its tests are build/tests/JOB.xml. Shards are balanced by test/times.txt.
@@ -116,6 +117,20 @@ def shards(files: dict[str, float], count: int) -> list[tuple[float, list[str]]]
     return [part for part in parts if part[1]]
 
 
+def files_without_times(kept: test_times.Times, names: list[str]) -> list[str]:
+    """Of these files of tests those that the table does not know: the queue cannot tell how long their shard takes."""
+    known = {name for of_passes in (kept.files, kept.cold_files) for files in of_passes.values() for name in files}
+    return [name for name in names if name not in known]
+
+
+def report_files_without_times(kept: test_times.Times) -> bool:
+    """Names the files that have no row, and returns whether there are any."""
+    missing = files_without_times(kept, [path.name for path in sorted((ROOT / "test").glob("test_*.py"))])
+    if missing:
+        print(f"== without a row in test/times.txt, which --write adds: {', '.join(missing)}", flush=True)
+    return bool(missing)
+
+
 def jobs_of(one: Pass, kept: test_times.Times, common: dict[str, str], cold: bool = False) -> list[Job]:
     known = kept.of_files(one.name, cold)
     files = {name: known.get(name, test_times.UNKNOWN_SECONDS) for name in files_with(one.marks)}
@@ -223,7 +238,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--long", action="store_true", help="everything under validation, the long form of tests")
     parser.add_argument("--write", action="store_true", help="keep this run's times in test/times.txt")
+    parser.add_argument("--check", action="store_true", help="only that each file of tests has its row there")
     options = parser.parse_args()
+    kept = test_times.read()
+    unknown = report_files_without_times(kept)
+    if options.check:
+        return int(unknown)
 
     began = time.monotonic()
     ready = set_up()
@@ -232,7 +252,6 @@ def main() -> int:
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     cold = caches_are_cold()
-    kept = test_times.read()
     slots = int(os.environ.get("TORCH_AULE_TEST_JOBS", "2"))
     cores = os.cpu_count() or 1
     common = {**STRICT, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // slots)))}

@@ -1,9 +1,15 @@
 #include "vulkan/instance.h"
 
+#if defined(__linux__) && defined(__GLIBC__)
+#include <pthread.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <mutex>
 
 #include "core/environment.h"
@@ -49,8 +55,28 @@ bool has_extension(const Functions& vk, const char* layer, const char* name) {
   return false;
 }
 
+#if defined(__linux__) && defined(__GLIBC__)
+void leave(int status, void*) {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+// A forked child shares the driver's open files. If it ran the driver's destructors at its exit, they would free what
+// the parent has on the device: NVIDIA's driver then gives the parent wrong results without an error. Handlers run in
+// the reverse order of their registration, so one that the child registers first of all runs before each of the
+// parent's, and ends the process there. Handlers that the child registers later have run by then.
+void keep_drivers_from_ending_in_forks() {
+  pthread_atfork(nullptr, nullptr, [] { on_exit(leave, nullptr); });
+}
+#else
+void keep_drivers_from_ending_in_forks() {}  // exit handlers learn no status elsewhere; Windows has no forks
+#endif
+
 Instance* create() {
   auto* made = new Instance;
+  keep_drivers_from_ending_in_forks();
   made->vk = loader();
   auto& vk = made->vk;
   uint32_t version = VK_API_VERSION_1_0;
