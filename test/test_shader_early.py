@@ -1,12 +1,13 @@
 """Kernels of generated code are ready early: unused functions left out, nothing compiled twice, threads that begin."""
 
 import os
+import re
 import time
 
 import pytest
 import torch
 
-from helpers import check_program, check_python, needs_shader_compiler, run_program
+from helpers import ROOT, check_program, check_python, needs_shader_compiler, run_program
 from torch_aule import _C
 from torch_aule._shader import ShaderError, compile_generated, generated, runtime
 from torch_aule._shader.compiler import find_compiler
@@ -189,6 +190,22 @@ def test_the_driver_s_cache_is_kept_soon(tmp_path):
     """A process that is killed after its kernels were compiled has kept them."""
     source = SOURCE.replace("VALUE", "exp_(p.a) * 7.0")
     assert run_program("shader_early_killed", source, TORCH_AULE_CACHE_DIR=str(tmp_path)).stdout.strip() == "1"
+
+
+def test_a_process_that_ends_waits_for_what_is_being_saved():
+    """A thread that wants Python's lock once the interpreter has ended is unwound through C++, which aborts."""
+    assert check_program("shader_early_saving") == "the last line\n"
+
+
+def test_no_thread_of_ours_is_a_daemon():
+    """The interpreter does not wait for daemons, and they release its lock in C++ as every thread does."""
+    for path in (ROOT / "torch_aule").rglob("*.py"):
+        assert not re.search(r"daemon\s*=\s*True", path.read_text()), path
+
+
+def test_nothing_is_saved_later_once_the_process_ends():
+    program = "import threading; from torch_aule._shader import generated; generated._at_exit();"
+    assert check_python(program + "generated._save_soon(0); print(threading.active_count())") == "1\n"
 
 
 def test_what_has_not_begun_is_not_awaited_at_exit():

@@ -175,23 +175,31 @@ def _in_background(make: Callable[[], _C.GeneratedKernel], device_index: int) ->
 
 _count = threading.Lock()
 _saver: threading.Timer | None = None
+_ending = False
 SAVE_AFTER_SECONDS = 2.0
 
 
 def _save_soon(device_index: int) -> None:
-    """Keeps the driver's cache on disk once no kernel has come for a while: a killed process should not lose it."""
+    """Keeps the driver's cache on disk once no kernel has come for a while: a killed process should not lose it.
+
+    The thread is no daemon, so the interpreter waits for a save that has begun. It works without the interpreter's
+    lock, and a thread that asks for that lock after the interpreter's end is unwound through C++, which aborts.
+    """
     global _saver
     if _saver is not None:
         _saver.cancel()
-    _saver = threading.Timer(SAVE_AFTER_SECONDS, _C.save_pipelines, (device_index,))
-    _saver.daemon = True
-    _saver.start()
+    if not _ending:
+        _saver = threading.Timer(SAVE_AFTER_SECONDS, _C.save_pipelines, (device_index,))
+        _saver.start()
 
 
 def _at_exit() -> None:
     """What has not begun is for nobody any more."""
-    if _saver is not None:
-        _saver.cancel()  # the driver's cache is written at exit
+    global _ending
+    with _count:
+        _ending = True
+        if _saver is not None:
+            _saver.cancel()  # the driver's cache is written at exit
     if _pool is not None:
         _pool.shutdown(wait=False, cancel_futures=True)
 
