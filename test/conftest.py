@@ -55,8 +55,44 @@ def _files_with(mark):
 def pytest_ignore_collect(collection_path, config):
     """With `-m SUITE` only the files that name it are imported: importing all takes as long as some suites run."""
     suite = config.getoption("markexpr")
-    files = _files_with(suite) if suite.isidentifier() else ()
+    files = _files_with("validated" if suite == "layered" else suite) if suite.isidentifier() else ()
     return True if files and collection_path.suffix == ".py" and collection_path not in files else None
+
+
+LAYERED_SETS = 4  # of the parameters of a test marked `validated`: under the layers in `make test`
+
+
+def _spread(items, count):
+    """`count` of the items, the first and the last among them, at about equal distances."""
+    if count >= len(items):
+        return items
+    return [items[round(i * (len(items) - 1) / max(count - 1, 1))] for i in range(count)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Marks `layered` what a validated pass runs. `make test` (TORCH_AULE_TEST_SAMPLED) takes a sample of parameters:
+
+    of tests marked `validated` some sets have the layers and the others run without, of tests marked `sampled(count)`
+    only so many sets run. Without that variable, at night or by hand, every set does both.
+    """
+    whole = os.environ.get("TORCH_AULE_TEST_SAMPLED", "0") in ("", "0")
+    functions, left_out = {}, set()
+    for item in items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for sets in functions.values():
+        validated, sampled = (sets[0].get_closest_marker(name) for name in ("validated", "sampled"))
+        if sampled and not whole:
+            kept = _spread(sets, sampled.args[0])
+            left_out |= {item.nodeid for item in sets} - {item.nodeid for item in kept}
+            sets = kept
+        if validated:
+            every = whole or validated.kwargs.get("every")
+            for item in sets if every else _spread(sets, LAYERED_SETS):
+                item.add_marker("layered")
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+        items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +117,32 @@ def override():
     """`override(attention_variant="simt")`: until the test ends, plans are made so (torch_aule.tune.override)."""
     with ExitStack() as stack:
         yield lambda **values: stack.enter_context(tune.override(**values))
+
+
+# A processor's driver compiles kernels on matrices for minutes where they have masks or biases: at night. In `make test`
+# each form has one test with `matrix_family`; the kernels without matrices are those of the installed driver.
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.current_long) for name in ("simd", "simt", "coopmat", "coopmat_opaque")]
+)
+def attention_family(request, override):
+    """Attention with one family of kernels."""
+    return _attention_family(request.param, override)
+
+
+@pytest.fixture(params=["coopmat", "coopmat_opaque"])
+def matrix_family(request, override):
+    """Attention with one family of kernels on cooperative matrices."""
+    return _attention_family(request.param, override)
+
+
+def _attention_family(name, override):
+    from matrix_units import ON_CPU, SMALL_SHAPES, has_matrices
+
+    what = {"coopmat": "known", "coopmat_opaque": "usable"}.get(name)
+    if what and not has_matrices(torch.float16, what):
+        pytest.skip("the device has no such cooperative matrices")
+    override(attention_variant=name, **(SMALL_SHAPES if ON_CPU and what == "known" else {}))
+    return name
 
 
 @pytest.fixture

@@ -5,6 +5,12 @@ import torch
 
 import torch_aule
 
+# Tiles that the compiler of a software device can take.
+SMALL_SHAPES = {
+    "attention_shape": "2,1,16,1,1",
+    "attention_shape_dq": "2,2,16,1,2",
+    "attention_shape_dkdv": "2,1,16,1,1",
+}
 ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
 
 

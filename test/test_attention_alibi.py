@@ -10,22 +10,9 @@ import torch_aule
 import torch_aule.tune
 from attention_reference import DECODE, check, inputs, reference
 from helpers import FLOATS
-from matrix_units import ON_CPU, has_matrices
 from torch_aule import functional as aule
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
-
-SMALL = {"attention_shape": "2,1,16,1,1", "attention_shape_dq": "2,2,16,1,2", "attention_shape_dkdv": "2,1,16,1,1"}
-
-
-@pytest.fixture(params=["simd", "simt", "coopmat", "coopmat_opaque"])
-def family(request, override):
-    """Plans with one family of kernels; with a small shape of those on matrices where a CPU compiles them."""
-    what = {"coopmat": "known", "coopmat_opaque": "usable"}.get(request.param)
-    if what and not has_matrices(torch.float16, what):
-        pytest.skip("the device has no such cooperative matrices")
-    override(attention_variant=request.param, **(SMALL if ON_CPU and what == "known" else {}))
-    return request.param
 
 
 def bias_of(slopes, q_len, k_len, bottom_right=False):
@@ -53,14 +40,19 @@ def compare(q, k, v, grad, slopes, bottom_right=False, **options):
     check(run(q, k, v, grad, slopes, causal_bottom_right=bottom_right, **options), expected[:4], q.dtype)
 
 
+def test_on_matrices(matrix_family):
+    q, k, v, grad = inputs(1, 2, 1, 40, 40, 16, 16, torch.float16)
+    compare(q, k, v, grad, torch.tensor([0.5, 0.004], device="aule"))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_families(family, causal, dtype):
+def test_families(attention_family, causal, dtype):
     q, k, v, grad = inputs(2, 4, 2, 37, 53, 40, 24, dtype)
     compare(q, k, v, grad, aule.alibi_slopes(4, device="aule"), causal=causal)
 
 
-def test_beside_other_terms(family):
+def test_beside_other_terms(attention_family):
     """A window, a soft cap, the other corner, and slopes for each batch element."""
     q, k, v, grad = inputs(2, 3, 3, 41, 29, 16, 16, torch.float16)
     slopes = torch.rand(2, 3, device="aule")
@@ -70,7 +62,7 @@ def test_beside_other_terms(family):
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (60, 30)}], ids=["all", "causal", "band"])
 @pytest.mark.parametrize("q_len, k_len", [(96, 160), (150, 71)])
-def test_tiles_on_both_sides_of_the_diagonal(family, q_len, k_len, options):
+def test_tiles_on_both_sides_of_the_diagonal(attention_family, q_len, k_len, options):
     """Keys fill the last tile, and not. One key's scores exceed what is near each row by far."""
     q, k, v, grad = inputs(1, 2, 2, q_len, k_len, 16, 16, torch.float16)
     k[..., k_len // 3, :] *= 8
@@ -78,7 +70,7 @@ def test_tiles_on_both_sides_of_the_diagonal(family, q_len, k_len, options):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 0.0])
-def test_small_scales(family, scale):
+def test_small_scales(attention_family, scale):
     q, k, v, grad = inputs(1, 2, 2, 40, 40, 16, 16, torch.float16)
     compare(q, k, v, grad, torch.tensor([3.0, -0.1], device="aule"), scale=scale)
 
@@ -153,7 +145,7 @@ def packed(lengths_q, lengths_k, heads, kv_heads, dim, dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_packed_sequences(family, dtype):
+def test_packed_sequences(attention_family, dtype):
     lengths_q, lengths_k = [7, 0, 33, 1], [12, 3, 40, 0]
     q, k, v, cu_q, cu_k = packed(lengths_q, lengths_k, 4, 2, 32, dtype)
     slopes = torch.rand(4, 4)

@@ -8,22 +8,9 @@ import torch
 
 from attention_reference import check, inputs, reference
 from helpers import FLOATS
-from matrix_units import ON_CPU, has_matrices
 from torch_aule import functional as aule
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
-
-SMALL = {"attention_shape": "2,1,16,1,1", "attention_shape_dq": "2,2,16,1,2", "attention_shape_dkdv": "2,1,16,1,1"}
-
-
-@pytest.fixture(params=["simd", "simt", "coopmat", "coopmat_opaque"])
-def family(request, override):
-    """Plans with one family of kernels; with a small shape of those on matrices where a CPU compiles them."""
-    what = {"coopmat": "known", "coopmat_opaque": "usable"}.get(request.param)
-    if what and not has_matrices(torch.float16, what):
-        pytest.skip("the device has no such cooperative matrices")
-    override(attention_variant=request.param, **(SMALL if ON_CPU and what == "known" else {}))
-    return request.param
 
 
 def dense(mask, block_q, block_k, q_len, k_len):
@@ -43,15 +30,21 @@ def random_mask(*shape, share=0.4):
     return (torch.rand(shape) < share).to("aule")
 
 
+def test_on_matrices(matrix_family):
+    q, k, v, grad = inputs(1, 1, 1, 32, 48, 16, 16, torch.float16)
+    mask = torch.tensor([[True, False, True], [False, True, False]], device="aule")
+    compare(q, k, v, grad, mask, 16, 16)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_whole_tiles_are_skipped(family, dtype, causal):
+def test_whole_tiles_are_skipped(attention_family, dtype, causal):
     """Blocks of 64, into which the tiles of a software device fit; each head has its own mask."""
     q, k, v, grad = inputs(1, 2, 1, 150, 200, 16, 16, dtype)
     compare(q, k, v, grad, random_mask(1, 2, 3, 4), 64, 64, causal)
 
 
-def test_many_blocks_of_keys(family):
+def test_many_blocks_of_keys(attention_family):
     """More than the bits of a word, words without a bit, rows of blocks without a block, or with the last one only."""
     q, k, v, grad = inputs(1, 1, 1, 128, 16 * 150 - 3, 16, 16, torch.float16)
     mask = torch.zeros(4, 150, dtype=torch.bool)
@@ -63,7 +56,7 @@ def test_many_blocks_of_keys(family):
 
 
 @pytest.mark.parametrize("blocks", [2048, 2049])
-def test_more_blocks_than_a_list_has(family, blocks):
+def test_more_blocks_than_a_list_has(attention_family, blocks):
     q, k, v, grad = inputs(1, 1, 1, 32, 16 * blocks, 16, 16, torch.float16)
     mask = random_mask(1, blocks, share=0.02)
     mask[0, -1] = True
@@ -73,14 +66,14 @@ def test_more_blocks_than_a_list_has(family, blocks):
 
 
 @pytest.mark.parametrize("blocks", [(16, 48), (5, 7), (128, 8)])
-def test_blocks_that_tiles_do_not_fit(family, blocks):
+def test_blocks_that_tiles_do_not_fit(attention_family, blocks):
     q, k, v, grad = inputs(2, 2, 2, 45, 77, 24, 10, torch.float16)
     mask = random_mask(2, 1, -(-45 // blocks[0]), -(-77 // blocks[1]))
     compare(q, k, v, grad, mask, *blocks, causal=False, scale=0.3)
     compare(q, k, v, grad, mask, *blocks, causal=True)
 
 
-def test_window_and_global_blocks(family):
+def test_window_and_global_blocks(attention_family):
     """The pattern of sparse transformers: neighbours, and first blocks that all see."""
     q, k, v, grad = inputs(1, 2, 2, 192, 192, 16, 16)
     mask = torch.ones(6, 6, dtype=torch.bool).triu(-1).tril(1)
@@ -88,7 +81,7 @@ def test_window_and_global_blocks(family):
     compare(q, k, v, grad, mask.to("aule"), 32, 32)
 
 
-def test_nothing_or_all_kept(family):
+def test_nothing_or_all_kept(attention_family):
     q, k, v, grad = inputs(1, 2, 1, 40, 70, 8, 8)
     compare(q, k, v, grad, torch.ones(2, 3, dtype=torch.bool, device="aule"), 32, 32, causal=True)
     compare(q, k, v, grad, torch.zeros(2, 3, dtype=torch.bool, device="aule"), 32, 32)
@@ -98,7 +91,7 @@ def test_nothing_or_all_kept(family):
     assert not out.any() and (lse == -torch.inf).all()
 
 
-def test_wide_heads_and_groups(family):
+def test_wide_heads_and_groups(attention_family):
     q, k, v, grad = inputs(1, 4, 1, 33, 65, 144, 120, torch.float16)
     compare(q, k, v, grad, random_mask(1, 4, 3, 3, share=0.6), 16, 32)
 

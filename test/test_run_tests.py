@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from helpers import ROOT, check_python, run_python
+from helpers import ROOT, check_python, run_interpreter, run_python
 
 sys.path.insert(0, str(ROOT / "tools"))
 import run_tests  # noqa: E402
@@ -39,7 +39,7 @@ def test_every_mark_of_a_pass_is_described_and_used(long):
     for one in run_tests.passes(long):
         for mark in re.findall(r"\w+", one.marks):
             if mark not in ("and", "not"):
-                assert f'"{mark}: ' in described, mark
+                assert re.search(rf'"{mark}(\(.*?\))?: ', described), mark
                 assert run_tests.files_with(mark), mark
         assert run_tests.files_with(one.marks)
 
@@ -57,6 +57,47 @@ def test_every_job_says_what_it_runs():
         files = [word.removeprefix("test/") for job in jobs for word in job.command if word.startswith("test/")]
         assert sorted(files) == run_tests.files_with(one.marks)
         assert len({job.name for job in jobs}) == len(jobs)
+
+
+SETS = """
+import pytest
+
+@pytest.mark.validated
+@pytest.mark.parametrize("i", range(9))
+def test_some(i): pass
+
+@pytest.mark.validated(every=True)
+@pytest.mark.parametrize("i", range(9))
+def test_every(i): pass
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("i", range(9))
+def test_few(i): pass
+
+def test_plain(): pass
+"""
+
+
+@pytest.mark.parametrize("sampled", ["1", None])
+def test_samples_of_parameters(tmp_path, sampled):
+    """Whatever a run leaves out, each set that runs does so in one of the two passes."""
+    (tmp_path / "conftest.py").write_text((ROOT / "test" / "conftest.py").read_text())
+    (tmp_path / "test_sets.py").write_text(SETS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = validated\n  sampled\n  layered\n")
+    seen = {}
+    for marks in ("layered", "not layered"):
+        options = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", marks, str(tmp_path)]
+        printed = run_interpreter("-m", "pytest", *options, TORCH_AULE_TEST_SAMPLED=sampled).stdout
+        seen[marks] = re.findall(r"::(\w+)(?:\[(\d)\])?", printed)
+    names = [name for name, _ in seen["layered"]]
+    assert names == ["test_some"] * (4 if sampled else 9) + ["test_every"] * 9
+    others = {name: [i for other, i in seen["not layered"] if other == name] for name, _ in seen["not layered"]}
+    assert others.pop("test_plain") == [""]
+    if sampled:
+        assert [i for name, i in seen["layered"] if name == "test_some"] == list("0358")
+        assert others == {"test_some": list("12467"), "test_few": list("048")}
+    else:
+        assert others == {"test_few": list("012345678")}
 
 
 def test_files_without_a_row_are_named(monkeypatch, capsys):
