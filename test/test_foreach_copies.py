@@ -126,7 +126,7 @@ def test_foreach_copy_where_the_order_shows(device):
     assert_close(here[1], torch.arange(4.0))
     with pytest.raises(RuntimeError, match="same number"):
         torch._foreach_copy_(here, [a])
-    with pytest.raises(RuntimeError, match="expand"):
+    with pytest.raises(RuntimeError, match="must match the size"):
         torch._foreach_copy_([torch.zeros(3, device=device)] * 2, [b, b])
 
 

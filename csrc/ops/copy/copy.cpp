@@ -1,6 +1,8 @@
 #include "ops/copy/copy.h"
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -13,6 +15,7 @@
 #include "ops/copy/kernels.h"
 #include "ops/copy/storage_types.h"
 #include "ops/fallback_report.h"
+#include "ops/tensor/overlap.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -85,6 +88,31 @@ void on_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
 }
 
+// What TensorIterator refuses where PyTorch copies, which asks other devices before it makes one.
+void check_copy(const at::Tensor& src, const at::Tensor& dst) {
+  if (C10_UNLIKELY(dst.sizes() != src.sizes())) {
+    const at::DimVector shape = at::infer_size_dimvector(dst.sizes(), src.sizes());
+    TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ",
+                at::IntArrayRef(shape));
+  }
+  at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, src);
+}
+
+// On one device. What check_copy() lets pass may still share memory: tensors with gaps, and those that repeat elements.
+// Invocations come in no order, so such a source is copied first.
+void within_device(const at::Tensor& src, const at::Tensor& dst) {
+  const at::Tensor broadcast = src.expand(dst.sizes());
+  if (C10_LIKELY(!may_meet(dst, src))) return on_device(broadcast, dst);
+  if (same_places(broadcast, dst)) {
+    if (src.dtype() == dst.dtype() && src.is_conj() == dst.is_conj() && src.is_neg() == dst.is_neg()) return;
+    return on_device(broadcast, dst);
+  }
+  const at::Tensor apart = at::empty(src.sizes(), src.options());
+  copy_strided(apart, src);
+  on_device(apart.expand(dst.sizes()), dst);
+}
+
 // Only the source's own elements are sent. Their device makes them dense; the target converts and broadcasts them.
 void between_devices(const at::Tensor& src, const at::Tensor& dst) {
   at::Tensor dense = src;
@@ -107,6 +135,7 @@ void between_devices(const at::Tensor& src, const at::Tensor& dst) {
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: expected defined tensors");
+  check_copy(self, dst);
   if (dst.numel() == 0) return dst;
   // The host resolves conjugate and negative bits of its tensors. Those of device tensors are resolved by copy kernels.
   if (self.is_cpu() && has_bits(self)) return copy_from(self.resolve_conj().resolve_neg(), dst, non_blocking);
@@ -117,7 +146,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   }
   if (on_aule(self) && on_aule(dst)) {
     if (self.device() == dst.device()) {
-      on_device(self.expand(dst.sizes()), dst);
+      within_device(self, dst);
     } else {
       between_devices(self, dst);
     }

@@ -5,6 +5,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/alias.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
 
@@ -287,7 +288,9 @@ at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
   } else if (self.numel() == 1 && self.is_alias_of(value)) {
     return self;
   } else {
-    copy_strided(self, value.expand(self.sizes()));
+    // In `x.fill_(x[0].conj())` an invocation writes what others read.
+    const at::Tensor apart = self.is_alias_of(value) ? value.clone() : value;
+    copy_strided(self, apart.expand(self.sizes()));
   }
   return self;
 }

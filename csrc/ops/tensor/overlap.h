@@ -1,4 +1,4 @@
-// Whether operands of one command share memory, for kernels that take many tensors in no order.
+// Whether tensors share memory: operands of one command in no order, and the two sides of a copy.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -13,5 +13,12 @@ struct ByteRange {
 ByteRange range_of(const at::Tensor& t);
 // True if none of `written` meets another of them, and none of `read` meets any of them.
 bool apart(std::vector<ByteRange> written, const std::vector<ByteRange>& read);
+
+// False if `a` and `b` have no byte in common: two slices of the columns of a matrix have none, although their ranges
+// cross. True if they have, or if it takes too many steps to tell.
+bool may_meet(const at::Tensor& a, const at::Tensor& b);
+// True if elements of one index lie at one place. Then a kernel that goes element by element may read one and write the
+// other.
+bool same_places(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace aule::ops
