@@ -94,6 +94,7 @@ ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& 
   FIELD(masked);
   FIELD(ragged);
   FIELD(block_mask);
+  FIELD(float_bias);
   FIELD(unmodified_scores);
   FIELD(fits_i32);
   FIELD(vec16b);

@@ -19,7 +19,7 @@ layout(local_size_x_id = 4) in;
 #else
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
-  uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: {logsumexp, delta} per query row
+  uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: STATS_BYTES
   uint64_t grad_logsumexp;                                                // 0: none
   uint64_t partial;                         // of the splits of flash_attn_splitkv_shared, float32
   uint64_t seed, offset, state;
@@ -168,6 +168,15 @@ int next_kept_query(uint64_t head, int key, int key_last, int at, int end) {
   return end;
 }
 #endif
+// What the backward has of each query row: {logsumexp, delta}. Beside a bias of numbers it is {hi, delta, lo, unused}:
+// the log-sum-exp is hi + lo, of which lo has what the float32 hi has no bits for (flash_attn_bwd_row_sums.comp).
+const bool TWO_PARTS = BIAS_DTYPE >= 0 && BIAS_DTYPE != AULE_DT_BOOL && !ALIBI;
+const int STATS_BYTES = TWO_PARTS ? 16 : 8;
+float below_logsumexp(float x, float hi, float lo) {
+  if (!TWO_PARTS) return x - hi;
+  precise float y = (x - hi) - lo;  // in that order: hi - lo would be hi again
+  return y;
+}
 uint64_t bias_bytes() { return BIAS_DTYPE == AULE_DT_BOOL ? 1 : (BIAS_DTYPE == AULE_DT_F32 ? 4 : 2); }
 
 // Drivers compute tanh from exp, which overflows. Beyond 15 it is 1 in float32, so the argument is clamped.

@@ -172,6 +172,12 @@ float modified_score(float s, uint64_t bias_at, int row, int key) {
   }
   return max(x * LOG2E, LOWEST);
 }
+// The same below a row's log-sum-exp, the exponent of P.
+float modified_exponent(float s, uint64_t bias_at, int row, int key, float hi, float lo) {
+  return min(below_logsumexp(modified_score(s, bias_at, row, key), hi, lo), 0.0);
+}
+// hi of a row in log2 units: what modified_score() makes of a score of that size.
+float logsumexp_in_log2(float hi) { return TWO_PARTS ? max(hi * LOG2E, LOWEST) : hi * LOG2E; }
 // Derivative of the soft cap by its argument.
 float softcap_slope(float s) {
   const float t = capped_tanh(s * p.scale / p.softcap);

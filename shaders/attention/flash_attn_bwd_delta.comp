@@ -46,7 +46,9 @@ void main() {
   if (lane == 0 && index < rows) {
     if (p.grad_logsumexp != uint64_t(0)) sum -= F32Ref(p.grad_logsumexp + uint64_t(index) * 4).v;
     float lse = F32Ref(p.logsumexp + uint64_t(index) * 4).v;
-    F32Ref(p.stats + uint64_t(index) * 8).v = lse == NEG_INF ? POS_INF : lse;
-    F32Ref(p.stats + uint64_t(index) * 8 + 4).v = sum;
+    const uint64_t stats = p.stats + uint64_t(index) * STATS_BYTES;
+    F32Ref(stats).v = lse == NEG_INF ? POS_INF : lse;
+    F32Ref(stats + 4).v = sum;
+    if (TWO_PARTS) F32Ref(stats + 8).v = 0.0;
   }
 }

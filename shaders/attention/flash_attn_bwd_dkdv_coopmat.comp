@@ -26,12 +26,15 @@ const int MESSAGE_SIZE = MAT_M * MAT_N / 4;
 #include "attention/coopmat_elements.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
-shared vec2 row_stats[STAGES * TILE];  // {log-sum-exp in log2 units, delta} of the tile's queries
+// {log-sum-exp in log2 units, delta} of the tile's queries; then the second parts of the log-sum-exp if TWO_PARTS.
+const int STATS_OF_TILES = STAGES * TILE;
+shared vec2 row_stats[TWO_PARTS ? 2 * STATS_OF_TILES : STATS_OF_TILES];
 
 MatA k_frag[ROW_BLOCKS * FRAGS], v_frag[ROW_BLOCKS * FRAGS_V];
 Elements s[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT], dp[ROW_BLOCKS];
 Acc dk[ROW_BLOCKS * FRAGS], dv[ROW_BLOCKS * FRAGS_V];
 vec2 next_stats[STATS_LOADS];
+float next_lo[STATS_LOADS];
 
 // Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
 int b, h, bh, kv_h, row0, role, staging;
@@ -46,18 +49,24 @@ void fetch_stats(int tile) {
   [[unroll]] for (int i = 0; i < STATS_LOADS; ++i) {
     const int row = tile * TILE + int(gl_LocalInvocationIndex) + i * LOCAL;
     next_stats[i] = vec2(POS_INF, 0.0);
+    next_lo[i] = 0.0;
     if (row <= tile_last) {
-      const uint64_t stats = stats_base + uint64_t(uint(row)) * 8;
-      next_stats[i] = vec2(F32Ref(stats).v * LOG2E, F32Ref(stats + 4).v * dropout_unscale());
+      const uint64_t stats = stats_base + uint64_t(uint(row)) * STATS_BYTES;
+      next_stats[i] = vec2(logsumexp_in_log2(F32Ref(stats).v), F32Ref(stats + 4).v * dropout_unscale());
+      if (TWO_PARTS) next_lo[i] = F32Ref(stats + 8).v * LOG2E;
     }
   }
 }
 void put_stats(int stage) {
   [[unroll]] for (int i = 0; i < STATS_LOADS; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
-    if (e < TILE) row_stats[stage * TILE + e] = next_stats[i];
+    if (e < TILE) {
+      row_stats[stage * TILE + e] = next_stats[i];
+      if (TWO_PARTS) row_stats[STATS_OF_TILES + stage * TILE + e].x = next_lo[i];
+    }
   }
 }
+float lo_at(int e) { return TWO_PARTS ? row_stats[STATS_OF_TILES + e].x : 0.0; }
 
 void products(int stage, int block) {
   DECLARE_SUMS
@@ -102,8 +111,9 @@ void accumulate(int stage, int block, int query0, int then, bool masked) {
         x = fma(s[r][e], (p.scale * LOG2E), -stats.x);
       } else {
         if (SOFTCAP) slope = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0), query, key) - stats.x, 0.0);
+        x = modified_exponent(s[r][e], BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(query, tile_last), min(key, last_key())) : uint64_t(0), query, key, stats.x,
+            lo_at(stage * TILE + block * MAT_N + column));
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < least[LANE_ROW_OF(e)];
@@ -177,8 +187,8 @@ void send(int stage, int block, int i, int side, int query0, bool masked) {
         x = fma(score, (p.scale * LOG2E), -logsumexp);
       } else {
         if (SOFTCAP) slope = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DTYPE >= 0 ? bias_at(bias_base, min(query, tile_last),
-            min(key, last_key())) : uint64_t(0), query, key) - logsumexp, 0.0);
+        x = modified_exponent(score, BIAS_DTYPE >= 0 ? bias_at(bias_base, min(query, tile_last),
+            min(key, last_key())) : uint64_t(0), query, key, logsumexp, lo_at(stage * TILE + block * MAT_N + column));
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) < diagonal + NIBBLE(LANE_ROW_OFFSETS, LANE_ROW_OF(e)) - p.right;
@@ -347,7 +357,7 @@ void main() {
     bh = b * p.heads + h;
     a_base = query_rows(p.query, p.query_stride, b, h);
     b_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
-    stats_base = p.stats + uint64_t(stats_index(bh, 0)) * 8;
+    stats_base = p.stats + uint64_t(stats_index(bh, 0)) * STATS_BYTES;
     if (BIAS_DTYPE >= 0) bias_base = bias_head(b, h);
     if (ALIBI) head_slope = F32Ref(bias_base).v;
     if (WRITES_DS) {

@@ -68,7 +68,7 @@ void begin_queries() {
   g_head = uint64_t(p.grad_out_stride[1] * ELEM_BYTES);
   bh0 = b * p.heads + kv_h * share;
   all_stats = p.stats;
-  stats = all_stats + uint64_t(stats_index(bh0, begin)) * 8;
+  stats = all_stats + uint64_t(stats_index(bh0, begin)) * STATS_BYTES;
   bias_q = p.bias_stride[2];
   bias_h = p.bias_stride[1];
   if (BIAS_DTYPE >= 0) {
@@ -104,6 +104,7 @@ void products() {
 // P and dS.
 void score_gradients() {
   vec2 stat = uintBitsToFloat(unpackUint2x32(PairRef(stats).v));  // {logsumexp, delta}
+  const float lo = TWO_PARTS ? F32Ref(stats + 8).v : 0.0;
   if (DROPOUT && (row == begin || (row & 31) == 0)) {
     [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_column(dropout, bh0 + head, uint(row) / 32u, key0 + r);
   }
@@ -118,7 +119,7 @@ void score_gradients() {
     if (asks_elements(MASK_KEYS)) x += load_bias(bias_base[r] + bias_bytes() *
         uint64_t(int64_t(head) * bias_h + int64_t(BLOCK_MASK ? bias_row_of(row) : row - begin) * bias_q), seen);
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
-    float prob = visible ? exp(x - stat.x) : 0.0;
+    float prob = visible ? exp(below_logsumexp(x, stat.x, lo)) : 0.0;
     float gp = dp[r];
     weight[r] = prob;
     if (DROPOUT) {
@@ -154,12 +155,12 @@ void next_query() {
   row += 1;
   q_row += q_step;
   g_row += g_step;
-  stats += 8;
+  stats += STATS_BYTES;
   bool next = row == end;  // of the group, the next head
   head = next ? head + 1 : head;
   q_row = next ? q_base + uint64_t(head) * q_head : q_row;
   g_row = next ? g_base + uint64_t(head) * g_head : g_row;
-  stats = next ? all_stats + uint64_t(stats_index(bh0 + head, begin)) * 8 : stats;
+  stats = next ? all_stats + uint64_t(stats_index(bh0 + head, begin)) * STATS_BYTES : stats;
   row = next ? begin : row;
 }
 
@@ -218,7 +219,7 @@ void main() {
       row += passed;
       q_row += q_step * uint64_t(uint(passed));
       g_row += g_step * uint64_t(uint(passed));
-      stats += uint64_t(uint(passed)) * 8;
+      stats += uint64_t(uint(passed)) * STATS_BYTES;
       step -= passed;
       if (to >= end) {  // nothing more of this head
         next_query();

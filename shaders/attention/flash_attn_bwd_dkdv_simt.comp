@@ -14,7 +14,7 @@
 struct Weights {
   int key0, query0, end, bh;
   uint64_t bias;
-  float lse[C], delta[C];
+  float lse[C], lo[C], delta[C];
   KeptTile kept;
 };
 
@@ -30,7 +30,7 @@ void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whol
           uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
           int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
-      float prob = visible ? power(x - w.lse[j]) : 0.0, gp = dp.v[i * C + j], kept = prob;
+      float prob = visible ? power(below_logsumexp(x, w.lse[j], w.lo[j])) : 0.0, gp = dp.v[i * C + j], kept = prob;
       if (DROPOUT) {
         const bool keep = kept_at(w.kept, i, j);
         gp = keep ? gp * p.dropout_scale : 0.0;
@@ -94,8 +94,10 @@ void main() {
       if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
       [[unroll]] for (int j = 0; j < C; ++j) {
         int row = min(query0 + tx() + TX * j, query_count() - 1);
-        const vec2 stats = uintBitsToFloat(U32x2Ref(p.stats + uint64_t(stats_index(w.bh, row)) * 8).v);
+        const uint64_t at = p.stats + uint64_t(stats_index(w.bh, row)) * STATS_BYTES;
+        const vec2 stats = uintBitsToFloat(U32x2Ref(at).v);
         w.lse[j] = stats.x * UNIT;
+        w.lo[j] = TWO_PARTS ? F32Ref(at + 8).v : 0.0;
         w.delta[j] = stats.y;
       }
       ScoreTile s, dp;

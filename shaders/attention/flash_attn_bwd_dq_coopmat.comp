@@ -31,7 +31,7 @@ MatA q_frag[ROW_BLOCKS * FRAGS], g_frag[ROW_BLOCKS * FRAGS_V];
 Elements s[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT], dp[ROW_BLOCKS];
 Elements slope[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT];
 Acc dq[ROW_BLOCKS * ROLE_FRAGS];
-float lse[ROW_BLOCKS * LANE_ROWS], delta[ROW_BLOCKS * LANE_ROWS];
+float lse[ROW_BLOCKS * LANE_ROWS], lo[ROW_BLOCKS * LANE_ROWS], delta[ROW_BLOCKS * LANE_ROWS];
 
 // Uniform in this workgroup, but for row0, role and staging, which are the subgroup's.
 int b, h, bh, row0, role, staging;
@@ -81,8 +81,8 @@ void weigh(int block, int key0, bool masked) {
         x = fma(s[r][e], p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[r][e] = softcap_slope(s[r][e]);
-        x = min(modified_score(s[r][e], BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key) - lse[t], 0.0);
+        x = modified_exponent(s[r][e], BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key, lse[t], lo[t]);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > most[LANE_ROW_OF(e)];
@@ -152,8 +152,8 @@ void send(int stage, int block, int i, int key0, bool masked, bool summed) {
         x = fma(score, p.scale * LOG2E, -lse[t]);
       } else {
         if (SOFTCAP) slope[i * ROW_BLOCKS + r][e] = softcap_slope(score);
-        x = min(modified_score(score, BIAS_DTYPE >= 0 ?
-            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key) - lse[t], 0.0);
+        x = modified_exponent(score, BIAS_DTYPE >= 0 ?
+            bias_at(bias_base, min(row, last_query()), min(key, tile_last)) : uint64_t(0), row, key, lse[t], lo[t]);
       }
       if (masked) {
         bool hidden = NIBBLE(ELEM_COLS, e) > min(beyond, diagonal + NIBBLE(LANE_ROW_OFFSETS, LANE_ROW_OF(e)) + p.right);
@@ -261,8 +261,8 @@ void sum_delta(int from, int to) {
       const float whole = row_sum(sum[r * LANE_ROWS + t]) * (DROPOUT ? p.dropout_scale : 1.0) +
           delta_of_logsumexp(index);
       delta[r * LANE_ROWS + t] = whole * dropout_unscale();
-      if (lane() % LANES_PER_ROW == 0 && role == 0 && row < query_count()) F32Ref(p.stats + uint64_t(index) * 8 + 4).v =
-          whole;
+      if (lane() % LANES_PER_ROW == 0 && role == 0 && row < query_count())
+        F32Ref(p.stats + uint64_t(index) * STATS_BYTES + 4).v = whole;
     }
 }
 
@@ -350,8 +350,9 @@ void main() {
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
     [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
       const int row = min(row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t), last_query());
-      const uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * 8;
-      lse[r * LANE_ROWS + t] = F32Ref(stats).v * LOG2E;
+      const uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * STATS_BYTES;
+      lse[r * LANE_ROWS + t] = logsumexp_in_log2(F32Ref(stats).v);
+      lo[r * LANE_ROWS + t] = TWO_PARTS ? F32Ref(stats + 8).v * LOG2E : 0.0;
       delta[r * LANE_ROWS + t] = F32Ref(stats + 4).v * dropout_unscale();
     }
   if (sums) {

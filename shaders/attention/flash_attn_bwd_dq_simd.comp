@@ -14,7 +14,7 @@ int b, h, bh, kv_h;
 int first, row0;  // the block's first query, this lane's
 int q_len, k_len, d_qk, d_v, diagonal, left, right;
 float softcap, dropout_scale;
-float q[R * DP], dq[R * DP], g[R * DVP], lse[R], delta[R];  // g: dO
+float q[R * DP], dq[R * DP], g[R * DVP], lse[R], lo[R], delta[R];  // g: dO
 
 // The key that passes, the rows of K and V that it has, and each row's bias.
 int begin, end, step, key;
@@ -48,9 +48,10 @@ void load_queries() {
       g[r * DVP + d] = x.x;
       g[r * DVP + d + 1] = x.y;
     }
-    uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * 8;
+    uint64_t stats = p.stats + uint64_t(stats_index(bh, row)) * STATS_BYTES;
     lse[r] = F32Ref(stats).v;
     delta[r] = F32Ref(stats + 4).v;
+    lo[r] = TWO_PARTS ? F32Ref(stats + 8).v : 0.0;
   }
 }
 
@@ -121,7 +122,7 @@ void score_gradients() {
       if (!BLOCK_MASK) bias_row[r] += bias_step;
     }
     bool visible = seen >= -left && seen <= right && x > NEG_INF;
-    float prob = visible ? exp(x - lse[r]) : 0.0;
+    float prob = visible ? exp(below_logsumexp(x, lse[r], lo[r])) : 0.0;
     float gp = dp[r];
     if (DROPOUT) gp = (kept[r] >> (key & 31) & 1u) != 0u ? gp * dropout_scale : 0.0;
     float ds = prob * (gp - delta[r]);
@@ -164,7 +165,7 @@ void next_key() {
 void store_delta() {
   if (again) {
     [[unroll]] for (int r = 0; r < R; ++r)
-      if (row0 + r < q_len) F32Ref(p.stats + uint64_t(stats_index(bh, row0 + r)) * 8 + 4).v = delta[r];
+      if (row0 + r < q_len) F32Ref(p.stats + uint64_t(stats_index(bh, row0 + r)) * STATS_BYTES + 4).v = delta[r];
   }
 }
 

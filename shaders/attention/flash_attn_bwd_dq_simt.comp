@@ -11,7 +11,7 @@
 struct Weights {
   int first, row0, key0, end, bh, column, pass;
   uint64_t bias;
-  RowFactor lse, delta;
+  RowFactor lse, lo, delta;
 };
 
 // Scores become dS, and P * dP is added to `sum`. `whole`: every row sees every key of the tile.
@@ -27,7 +27,7 @@ void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, ino
           uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
           int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
-      const float prob = visible ? power(x - w.lse.v[i]) : 0.0;
+      const float prob = visible ? power(below_logsumexp(x, w.lse.v[i], w.lo.v[i])) : 0.0;
       float gp = dp.v[i * C + j];
       if (DROPOUT) {
         gp = is_kept(w.first, ty() * R + i, w.key0, tx() + TX * j, false) ? gp * p.dropout_scale : 0.0;
@@ -75,9 +75,10 @@ void main() {
   RowFactor sum;
   [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dq.v[i] = 0.0;
   [[unroll]] for (int i = 0; i < R; ++i) {
-    uint64_t stats = p.stats + uint64_t(stats_index(bh, min(row0 + i, q_len - 1))) * 8;
+    uint64_t stats = p.stats + uint64_t(stats_index(bh, min(row0 + i, q_len - 1))) * STATS_BYTES;
     w.lse.v[i] = F32Ref(stats).v * UNIT;
     w.delta.v[i] = F32Ref(stats + 4).v;
+    w.lo.v[i] = TWO_PARTS ? F32Ref(stats + 8).v : 0.0;
     sum.v[i] = 0.0;
   }
 
@@ -108,7 +109,8 @@ void main() {
       [[unroll]] for (int i = 0; i < R; ++i) {
         int64_t index = stats_index(bh, min(row0 + i, q_len - 1));
         w.delta.v[i] = delta_of_logsumexp(index) + sum.v[i];
-        if (tx() == 0 && column == 0 && row0 + i < q_len) F32Ref(p.stats + uint64_t(index) * 8 + 4).v = w.delta.v[i];
+        if (tx() == 0 && column == 0 && row0 + i < q_len)
+          F32Ref(p.stats + uint64_t(index) * STATS_BYTES + 4).v = w.delta.v[i];
       }
     }
   }

@@ -12,7 +12,7 @@ namespace aule::ops {
 namespace {
 
 struct Backward : AttentionBackward {
-  at::Tensor stats;  // float32 {logsumexp, delta} per query row
+  at::Tensor stats;  // float32 {logsumexp, delta} per query row, or four numbers (TWO_PARTS in attention.glsl)
 };
 
 template <class Params>
@@ -37,9 +37,26 @@ void launch_delta(const Backward& b, int lanes) {
   p.logsumexp = args.read(b.logsumexp);
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
-  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes),
-         {.dtype = problem.dtype, .local = local, .vec8 = vec8}, p, args,
+  FlashAttnBwdDeltaSpec spec{.dtype = problem.dtype, .local = local, .vec8 = vec8};
+  if (problem.float_bias) spec.bias_dtype = DType::f32;  // of any dtype: the stats have room for two parts
+  launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), spec, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
+}
+
+// The second part of large log-sum-exps, before the passes that take both.
+void launch_row_sums(const Backward& b) {
+  constexpr uint64_t kLocal = 64, kLanes = 8;
+  const auto& problem = b.call.problem;
+  TensorArgs args;
+  auto p = attention_params<FlashAttnBwdRowSumsParams>(b.call, args,
+                                                       static_cast<uint32_t>(problem.batch * problem.heads));
+  p.stats = args.read_write(b.stats);
+  auto spec = attention_spec<FlashAttnBwdRowSumsSpec>(b.call);
+  spec.local = kLocal;
+  spec.vec8 = problem.dtype != DType::f32 && multiples_of(8, {&b.call.query, &b.call.key});
+  const auto rows = static_cast<uint64_t>(problem.batch * problem.heads * problem.q_len);
+  launch(current(b.call.query), kernel::flash_attn_bwd_row_sums(), spec, p, args,
+         linear_grid(ceil_div(rows, kLocal / kLanes)));
 }
 
 template <class Params, class Spec, class Plan>
@@ -162,8 +179,10 @@ void launch_backward_block(const AttentionBackward& backward) {
   const DType dtype = call.problem.dtype;
   const AttentionPlan &dq = plan_of(call, AttentionPass::dq), &dkdv = plan_of(call, AttentionPass::dkdv);
   const auto sizes = call.query.sizes();
-  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat))};
+  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], call.problem.float_bias ? 4 : 2},
+                                       call.query.options().dtype(at::kFloat))};
   launch_delta(b, std::holds_alternative<FlashSimdPlan>(dq) ? 1 : 8);
+  if (call.problem.float_bias && b.whole_rows) launch_row_sums(b);
   const auto *dq_coopmat = std::get_if<FlashCoopMatPlan>(&dq), *dkdv_coopmat = std::get_if<FlashCoopMatPlan>(&dkdv);
   if (dq_coopmat != nullptr && dkdv_coopmat != nullptr && launch_with_ds_workspace(b, *dq_coopmat, *dkdv_coopmat))
     return;

@@ -206,6 +206,7 @@ void describe_operands(AttentionCall& call) {
   // Units of ALiBi's bias beside scores that are not scaled yet are finite.
   const bool positive = call.scale > (call.alibi ? 1e-20F : 0.0F);
   problem.unmodified_scores = (!call.bias.defined() || call.alibi || whole_blocks) && call.softcap == 0 && positive;
+  problem.float_bias = call.bias.defined() && !call.alibi && call.bias.scalar_type() != at::kBool;
   problem.fits_i32 = fits_i32;
   problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   problem.layout = matrices && fits_i32 ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};

@@ -224,6 +224,7 @@ struct AttentionBackward {
   const AttentionCall& call;
   at::Tensor grad_out, out, logsumexp, grad_logsumexp;     // the last may be undefined
   at::Tensor grad_query, grad_key, grad_value, grad_bias;  // grad_bias: zeroed float32 [B, H, Lq, Lk], or undefined
+  bool whole_rows = true;                                  // false: the log-sum-exps are of more keys than the call's
 };
 void launch_backward(const AttentionBackward& backward);
 

@@ -182,6 +182,7 @@ void backward_in_blocks(const AttentionBackward& b, const AttentionBlocks& block
     block.grad_key = at::empty(part.key.sizes(), floats);
     block.grad_value = at::empty(part.value.sizes(), floats);
     if (b.grad_bias.defined()) block.grad_bias = at::zeros({batch, heads, queries, keys}, floats);
+    block.whole_rows = keys == call.problem.k_len;
     launch_backward_block(block);
     rows(grad_query).add_(block.grad_query);
     grad_key.narrow(2, k0, keys).add_(block.grad_key);

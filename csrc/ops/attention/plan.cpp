@@ -69,6 +69,7 @@ bool fits(const DeviceProfile& profile, const FlashCoopMatPlan& plan, const Atte
   CoopMatSpec spec;
   set_plan(spec, plan, problem.layout);
   if (problem.block_mask && pass == AttentionPass::forward && !plan.opaque) spec.listed = kMostListed;
+  if (problem.float_bias) spec.bias_dtype = DType::f32;
   const DType dtype = problem.dtype;
   uint64_t bytes;
   switch (pass) {

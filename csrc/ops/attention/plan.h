@@ -27,6 +27,7 @@ struct AttentionProblem {
   bool masked = false;            // causal or windowed
   bool ragged = false;            // sequences of their own lengths; q_len and k_len are the longest
   bool block_mask = false;        // tiles of blocks that are not kept are skipped
+  bool float_bias = false;        // of numbers, but not ALiBi's: the backward has two numbers of each log-sum-exp
   bool unmodified_scores = true;  // scale * q k with scale > 0: no bias but ALiBi's, no soft cap
   bool fits_i32 = false;          // strides have 32 bits
   bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time
