@@ -245,7 +245,7 @@ class Scheduler(Evicting):
         if not callable(fn):
             raise TypeError(f"submit: expected a function of no arguments, but got {fn!r}")
         if context is not None and not (isinstance(context, Context) and self._contexts.get(context._id) is context):
-            raise ValueError(f"submit: expected an open context of this scheduler's create_context, but got {context!r}")
+            raise ValueError(f"submit: expected an open context of this scheduler, but got {context!r}")
         for name, number in (("memory", memory), ("bandwidth", bandwidth), ("device_ms", device_ms)):
             if number is not None and not number >= 0:
                 raise ValueError(f"submit: expected {name} of at least 0, but got {number}")
@@ -359,8 +359,7 @@ class Scheduler(Evicting):
             If the device has no room for all registered tensors. Those that found none still wait on the host.
         """
         self._refuse_in_a_task("close")
-        counts = self._core.global_stats()
-        if left := counts["waiting"] + counts["running"]:
+        if left := sum(self._core.global_stats()[state] for state in ("waiting", "running")):
             raise RuntimeError(f"Scheduler.close: {left} tasks have not ended: run() or cancel() them")
         for context in list(self._contexts.values()):
             context.close()
