@@ -1,5 +1,6 @@
 """torch_aule.assistant: what it finds in models, what it predicts, and what it does to them."""
 
+import dataclasses
 import inspect
 import math
 import re
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 import torch_aule
 from helpers import assert_close, needs_shader_compiler
 from torch_aule._assistant import changes, rules, source
+from torch_aule._profiling.numbers import count_text
 from torch_aule._validation.errors import difference
 from torch_aule.assistant import OptimizationAssistant, Recommendation
 from torch_aule.benchmark.roof import Roof
@@ -302,6 +304,27 @@ def test_errors(device):
         OptimizationAssistant(runs=0)
     with pytest.raises(ValueError, match="apply_recommendations: expected model on aule:0, but a part is on cpu"):
         assistant().apply_recommendations(nn.Linear(2, 2), [])
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(3, 2))])
+def test_modules_of_torchscript_are_refused_in_one_sentence(device, make):
+    scripted = make(nn.Linear(2, 2))
+    for model, where in ((scripted, "model"), (nn.Sequential(nn.ReLU(), scripted), "its part '1'")):
+        for call in (lambda m=model: assistant().optimize_model(m, torch.ones(3, 2)),
+                     lambda m=model: assistant().apply_recommendations(m.to(device), [])):  # fmt: skip
+            with pytest.raises(TypeError, match=f": {where} is a ScriptModule.*; give the module"):
+                call()
+
+
+def test_one_is_singular(device):
+    model = Attention(drop=0.0).to(device)
+    found = assistant().optimize_model(model, torch.randn(2, 5, 24, device=device), optimization_level="balanced")
+    (attention,) = [one for one in found.recommendations if one.type == "attention"]
+    assert attention.finding.startswith("softmax(q k^T) v is written out in 1 place: ")
+    one, two = (dataclasses.replace(found, recommendations=[attention] * n) for n in (1, 2))
+    assert "\n1 recommendation\n" in str(one) and "\n2 recommendations\n" in str(two)
+    assert [count_text(n, "launch", "launches") for n in (0, 1, 1.0, 1.5, 2)] == [
+        "0 launches", "1 launch", "1 launch", "1.5 launches", "2 launches"]  # fmt: skip
 
 
 def test_the_page(device, capsys):

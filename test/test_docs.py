@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -122,21 +123,45 @@ def test_the_page_of_environment_variables_is_complete():
     assert written - read == set(), "in docs/environment.md and nowhere else"
 
 
+def is_quoted_from(block: list[str], source: list[str]) -> bool:
+    """Whether the lines are the source's, in its order and indented among each other as there; some may be left out."""
+    block = textwrap.dedent("\n".join(block)).split("\n")
+    for start, line in enumerate(source):
+        if line.lstrip() != block[0]:
+            continue
+        indent = line[: len(line) - len(block[0])]
+        rest = iter(source[start:])
+        if all(any(other == (indent + quoted).rstrip() for other in rest) for quoted in block):
+            return True
+    return False
+
+
+def test_the_comparison_of_quoted_lines():
+    source = ["class A:", "    def f(x):", "        y = x", "        return y", "    z = 1"]
+    for right in (["def f(x):", "    return y"], ["    return y"], ["class A:", "    z = 1"], source):
+        assert is_quoted_from(right, source)
+    for wrong in (["def f(x):", "return y"], ["return y", "y = x"], ["def f(x):", "        y = x"], ["return"]):
+        assert not is_quoted_from(wrong, source)
+
+
 @pytest.mark.parametrize("page", QUOTING, ids=[page.stem for page in QUOTING])
 def test_quoted_lines_are_those_of_the_sources(page):
     """An indented block belongs to the source that a paragraph before it, under the same heading, begins with."""
-    wrong, quoted, source, before = [], 0, None, ""
-    for line in page.read_text().splitlines():
+    wrong, quoted, source, before, block = [], 0, None, "", []
+    for line in [*page.read_text().splitlines(), "## "]:
+        if line.startswith("    ") and source is not None:
+            quoted += 1
+            block.append(line)
+        elif block:
+            wrong += [] if is_quoted_from(block, source) else ["\n".join(block)]
+            block = []
         if line.startswith("## "):
             source = None
         elif not line.startswith("    "):
             named = re.match(r"`([\w/]+\.(?:comp|glsl|cpp|h|def|py))`", line)
-            source = (ROOT / named[1]).read_text() if named and not before else source
-        elif source is not None:
-            quoted += 1
-            wrong += [] if line.strip() in source else [line]
+            source = (ROOT / named[1]).read_text().splitlines() if named and not before else source
         before = line
-    assert quoted > 4 and not wrong, "\n".join(wrong)
+    assert quoted > 4 and not wrong, "\n\n".join(wrong)
 
 
 def links(page):

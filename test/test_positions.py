@@ -159,8 +159,8 @@ def composed(q, k, v, cos, sin, causal, scale, window):
     scores = turn(q) @ k.mT * (q.size(-1) ** -0.5 if scale is None else scale)
     seen = torch.arange(k.size(-2)) - torch.arange(q.size(-2))[:, None]
     hidden = (seen > 0) if causal else torch.zeros_like(seen, dtype=torch.bool)
-    if window >= 0:
-        hidden |= seen.abs() > window
+    if window >= 0:  # with causal that many keys, the query's own among them, else half of the number on each side
+        hidden |= seen.abs() > (window - 1 if causal else window // 2)
     return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
 
 
@@ -185,10 +185,22 @@ def test_flash_attention_rope(dtype, causal, window):
     for a, e in zip(here, wide):
         close(a.grad, e.grad, dtype)
     turned = aule.apply_rope_separate(*here[:2], cos, sin)
-    by_hand = torch_aule.flash_attention(
-        *turned, here[2], causal, scale, window_size=(window, -1 if causal else window)
-    )
-    assert torch.equal(out, by_hand)
+    assert torch.equal(out, torch_aule.flash_attention(*turned, here[2], causal, scale, window_size=window))
+
+
+@pytest.mark.parametrize("causal, window, sees", [(True, 4, [1, 2, 3, 4, 4, 4, 4]), (True, 1, [1] * 7),
+                                                  (False, 4, [3, 4, 5, 5, 5, 4, 3]), (False, 1, [1] * 7),
+                                                  (True, -1, [1, 2, 3, 4, 5, 6, 7]), (False, -1, [7] * 7)])  # fmt: skip
+def test_a_window_is_the_number_of_keys_that_a_query_sees(causal, window, sees):
+    """Queries of zeros give each visible key the same weight, and rows of the unit matrix show which ones they are."""
+    q, v = torch.zeros(1, 1, 7, 8), torch.eye(7)[None, None]
+    here, values = q.to("aule"), torch.nn.functional.pad(v, (0, 1)).to("aule")
+    cos, sin = aule.precompute_rope_frequencies(7, 8, device="aule")
+    for out in (torch_aule.flash_attention(here, here, values, causal=causal, window_size=window),
+                aule.flash_attention_rope(here, here, values, cos, sin, causal=causal, window_size=window)):  # fmt: skip
+        assert (out[0, 0] > 0).sum(-1).tolist() == sees
+    with pytest.raises(ValueError, match="flash_attention_rope: expected window_size of -1 or at least 1"):
+        aule.flash_attention_rope(here, here, values, cos, sin, window_size=0)
 
 
 @pytest.mark.parametrize("shape", [(3, 9, 8), (0, 2, 5, 8), (2, 2, 0, 8)])

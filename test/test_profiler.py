@@ -48,6 +48,19 @@ def test_times(device):
     assert 0 < totals[0] < totals[1]
 
 
+def test_rows_are_sorted_by_the_name_of_the_device(device):
+    """As PyTorch takes the names of its own devices for that of any."""
+    x = torch.randn(200, 200, device=device)
+    (x @ x).exp().sum().item()
+    p = profiled(lambda: (x @ x).exp().sum())
+    for rows in (p.key_averages(), p.events()):
+        for name in ("device_time_total", "self_device_time_total", "device_time", "self_device_memory_usage"):
+            ours = name.replace("device", "aule")
+            assert rows.table(sort_by=ours) == rows.table(sort_by=name)
+            assert [getattr(row, ours) for row in rows] == [getattr(row, name) for row in rows]
+    assert any(row.aule_time_total > 0 for row in p.key_averages())
+
+
 def test_parents(device, tmp_path):
     """Each kernel belongs to the operator that recorded it, in backward threads too."""
     net = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).to(device)

@@ -87,7 +87,7 @@ def test_a_context_above_its_quota_fails_alone(device):
 def test_a_simulation_shares_time_as_asked(shares):
     """Within 10 %, of work that never ends."""
     s = Scheduler(simulate=True)
-    contexts = [s.create_context(str(share), share=share) for share in shares]
+    contexts = [s.create_context(str(i), share=share) for i, share in enumerate(shares)]
     used = [0.0, 0.0]
 
     def work(i):
@@ -128,3 +128,37 @@ def test_what_is_forgotten_frees_its_memory(device):
     with pytest.raises(AdmissionError):
         s.submit(lambda: 1, after=[first])
     assert s.global_stats()["burstable"]["completed"] + s.global_stats()["best_effort"]["completed"] == 2
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+def test_a_task_that_waits_for_itself_is_told(device, simulate):
+    s = Scheduler(None if simulate else device, simulate=simulate)
+    task, closing = s.submit(lambda: s.run()), s.submit(lambda: s.close())
+    s.run()
+    for name, mine in (("run", task), ("close", closing)):
+        with pytest.raises(RuntimeError, match=rf"Scheduler\.{name}: task {mine} called it"):
+            s.result(mine)
+    s.run()  # from outside it may
+
+
+def test_wrong_arguments_are_refused_at_once(device):
+    s, other = Scheduler(device), Scheduler(device)
+    context, foreign, closed = s.create_context("a"), other.create_context("a"), s.create_context("b")
+    closed.close()
+    for bad in (5, None, "f"):
+        with pytest.raises(TypeError, match="submit: expected a function"):
+            s.submit(bad)
+    for bad in ("a", 1, foreign, closed):
+        with pytest.raises(ValueError, match="submit: expected an open context of this scheduler"):
+            s.submit(lambda: 1, context=bad)
+    for name in ("memory", "bandwidth", "device_ms"):
+        with pytest.raises(ValueError, match=f"submit: expected {name} of at least 0, but got -1"):
+            s.submit(lambda: 1, **{name: -1})
+    for bad in ("a", 7, None):
+        with pytest.raises(ValueError, match="create_context: expected a name that no open context has"):
+            s.create_context(bad)
+    assert s.global_stats()["waiting"] == 0 and s.submit(lambda: 1, context=context)
+    s.run()
+    s.create_context("b")
+    s.close()
+    s.create_context("a").close()

@@ -86,7 +86,7 @@ def register() -> None:
 
     torch.utils.rename_privateuse1_backend(NAME)
     importlib.import_module("torch_aule.errors")._register(extension)
-    from torch_aule import _data_parallel, _dlpack, _nested, _printing, _sharing, backend, distributed
+    from torch_aule import _data_parallel, _dlpack, _nested, _printing, _profiler_names, _sharing, backend, distributed
 
     torch._register_device_module(NAME, backend)
     for part in ("amp", "graphs", "memory", "random"):
@@ -96,6 +96,7 @@ def register() -> None:
     _dlpack.install(NAME)
     _nested.install(NAME)
     _printing.install(NAME)
+    _profiler_names.install(NAME)
     _sharing.install()
     distributed._install()
     importlib.import_module("torch_aule._ops")

@@ -155,6 +155,17 @@ class Result:
         return "\n".join(show.result_lines(self))
 
 
+def _refuse_script(function: str, model: nn.Module) -> None:
+    """Modules of TorchScript take no hooks, and Dynamo does not look into them."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"its part {name!r}" if name else "model"
+            raise TypeError(
+                f"{function}: {where} is a ScriptModule, whose source cannot be looked at; give the module that "
+                "torch.jit made it of"
+            )
+
+
 def _called(model: nn.Module, inputs: tuple | dict):
     with torch.no_grad():
         return called(model, inputs)
@@ -291,12 +302,13 @@ class OptimizationAssistant:
         Raises
         ------
         TypeError
-            If `model` is no module.
+            If `model` is no module, or it or a part of it is a ScriptModule.
         ValueError
             If the level is none of these, no input can be derived, or the model does not run with the one derived.
         """
         if not isinstance(model, nn.Module):
             raise TypeError(f"optimize_model: expected model to be a torch.nn.Module, got {type(model).__name__}")
+        _refuse_script("optimize_model", model)
         if optimization_level not in rules.LEVELS:
             expected = ", ".join(rules.LEVELS)
             raise ValueError(f"optimize_model: expected optimization_level to be one of {expected}, got "
@@ -417,9 +429,12 @@ class OptimizationAssistant:
 
         Raises
         ------
+        TypeError
+            If `model` or a part of it is a ScriptModule.
         ValueError
             If the model is not on the device, or no input can be derived.
         """
+        _refuse_script("apply_recommendations", model)
         wrong = [t.device for t in (*model.parameters(), *model.buffers()) if t.device != self.device]
         if wrong:
             raise ValueError(f"apply_recommendations: expected model on {self.device}, but a part is on {wrong[0]}")

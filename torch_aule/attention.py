@@ -83,7 +83,10 @@ def _check_out(out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Ten
 
 
 def window_sides(function: str, window_size, causal: bool) -> tuple[int, int]:
-    """Keys to the left and to the right of a query's own, from a pair, or from a number of keys that it sees."""
+    """Keys to the left and to the right of a query's own, from a pair of these, or from a number of keys that it sees.
+
+    A number counts the query's own key, a pair does not: with `causal` 4 is (3, 0).
+    """
     if isinstance(window_size, int) and not isinstance(window_size, bool):
         if window_size < 0:
             return -1, -1
@@ -156,8 +159,9 @@ def flash_attention(
     attn_mask : same kind as `q`, optional
         Bool (True: visible) or float (added to the scores), broadcastable to ``[batch, heads, q_len, k_len]``.
     window_size : (int, int) or int, default (-1, -1)
-        Keys visible to the left and to the right of the query's own position; -1 means all. One number is how many keys
-        a query sees: with `causal` the last ones up to its own, else its own and half of the number on each side.
+        Keys visible to the left and to the right of the query's own position, beside its own, as flash-attn counts
+        them; -1 means all. One number is how many keys a query sees: with `causal` the last ones up to its own, so that
+        4 is ``(3, 0)``, else its own and half of the number on each side.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
     enable_gqa : bool, optional

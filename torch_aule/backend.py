@@ -213,8 +213,6 @@ def __getattr__(name: str):
         from torch_aule.shader import compile_shader
 
         return compile_shader
-    if name == "_initialized":  # torch.utils.checkpoint keeps random state only for a device that says so
-        return is_initialized()
     if name in ("available_variants", "set_kernel_variant"):
         from torch_aule import variants
 

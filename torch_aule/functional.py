@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_aule._utils import autocast_operands
-from torch_aule.attention import flash_attention
+from torch_aule.attention import flash_attention, window_sides
 from torch_aule.positions import (
     alibi_slopes,
     apply_pope,
@@ -113,7 +113,8 @@ def flash_attention_rope(
     scale : float, optional
         Factor of the scores, ``1 / sqrt(head_dim)`` by default.
     window_size : int, default -1
-        Keys visible to the left of the query's own position, and without `causal` to its right; -1 means all.
+        How many keys a query sees, as :func:`torch_aule.flash_attention` counts them: with `causal` the last ones up to
+        its own, so that 4 are 3 and its own; else its own and half of the number on each side. -1 means all.
 
     Returns
     -------
@@ -143,9 +144,10 @@ def flash_attention_rope(
             raise RuntimeError(f"{op}: expected {name} on device aule, but it is on {t.device}")
     if isinstance(window_size, bool) or not isinstance(window_size, int):
         raise TypeError(f"{op}: expected window_size to be an int, but got {window_size!r}")
+    sides = window_sides(op, window_size, causal)
     cos, sin = (_table(op, name, t, q) for name, t in (("cos", cos), ("sin", sin)))
     q, k = rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
-    return flash_attention(q, k, v, causal, scale, window_size=(window_size, -1 if causal else window_size))
+    return flash_attention(q, k, v, causal, scale, window_size=sides)
 
 
 def varlen_attention(

@@ -94,6 +94,7 @@ class Scheduler(Evicting):
         self._uses: dict[int, tuple[Evictable, ...]] = {}  # of tasks that run
         self._transfers: Any = None
         self._pool = None
+        self._starting: int | None = None  # the task whose function is being called
 
     def now(self) -> int:
         """The scheduler's clock: counted in a simulation, else the host's, microseconds."""
@@ -124,7 +125,7 @@ class Scheduler(Evicting):
         Parameters
         ----------
         name : str
-            For messages.
+            For messages. No two open contexts have the same.
         max_vram : int, optional
             Bytes that its tensors may hold; an allocation above raises ``torch.OutOfMemoryError``, and other contexts
             go on. Default: no quota.
@@ -155,11 +156,13 @@ class Scheduler(Evicting):
         AdmissionError
             If there is no room for `base_vram`.
         ValueError
-            If `qos` is none, a share is not in (0, 1], or a number is below 1.
+            If `qos` is none, `name` is taken, a share is not in (0, 1], or a number is below 1.
         RuntimeError
             If too many streams belong to contexts.
         """
         policy_index(qos, "create_context")
+        if not isinstance(name, str) or any(name == other.name for other in self._contexts.values()):
+            raise ValueError(f"create_context: expected a name that no open context has, but got {name!r}")
         if not 0 < share <= 1:
             raise ValueError(f"create_context: expected share above 0 and at most 1, but got {share}")
         if streams < 1 or (in_flight is not None and in_flight < 1):
@@ -233,9 +236,19 @@ class Scheduler(Evicting):
         ------
         AdmissionError
             If it can never run, or the queue is full.
+        TypeError
+            If `fn` cannot be called.
         ValueError
-            If `policy` is none, or a tensor that it uses is not registered.
+            If `policy` is none, `context` is no open context of this scheduler, an estimate is below 0, or a tensor
+            that it uses is not registered.
         """
+        if not callable(fn):
+            raise TypeError(f"submit: expected a function of no arguments, but got {fn!r}")
+        if context is not None and not (isinstance(context, Context) and self._contexts.get(context._id) is context):
+            raise ValueError(f"submit: expected an open context of this scheduler, but got {context!r}")
+        for name, number in (("memory", memory), ("bandwidth", bandwidth), ("device_ms", device_ms)):
+            if number is not None and not number >= 0:
+                raise ValueError(f"submit: expected {name} of at least 0, but got {number}")
         entries = () if not (uses := tuple(uses)) else self._eviction("submit").find(uses)
         qos = policy_index(policy or (context.policy if context else QoS.BestEffort))
         owner = context._id if context else _NO_CONTEXT
@@ -289,7 +302,11 @@ class Scheduler(Evicting):
             waiting, context = self._functions.pop(task), self._owners.get(task)
             busy = list(self._on.values())
             self._on[task] = min(waiting.streams, key=busy.count, default=None)
-            error = self._device.start(task, *self._prepared(task, waiting))
+            self._starting = task
+            try:
+                error = self._device.start(task, *self._prepared(task, waiting))
+            finally:
+                self._starting = None
             if isinstance(error, torch.OutOfMemoryError) and context is not None and context._options.on_pressure:
                 context._options.on_pressure(context)
         return started, bool(ended or started)
@@ -311,8 +328,9 @@ class Scheduler(Evicting):
         Raises
         ------
         RuntimeError
-            If tasks are left that can never start.
+            If tasks are left that can never start, or if a task calls it.
         """
+        self._refuse_in_a_task("run")
         idle_since = None
         while (counts := self._core.global_stats())["waiting"] or counts["running"]:
             if self._step()[1]:
@@ -325,6 +343,28 @@ class Scheduler(Evicting):
             elif self.now() - idle_since > 100_000_000:
                 raise RuntimeError("scheduler: tasks are left that can never start")
             self._device.rest()
+
+    def _refuse_in_a_task(self, what: str) -> None:
+        if self._starting is not None:
+            raise RuntimeError(f"Scheduler.{what}: task {self._starting} called it, and would wait for its own end")
+
+    def close(self) -> None:
+        """Bring registered tensors back, and close the contexts. A scheduler that is gone has brought them back too.
+
+        Raises
+        ------
+        RuntimeError
+            If tasks have not ended.
+        torch.OutOfMemoryError
+            If the device has no room for all registered tensors. Those that found none still wait on the host.
+        """
+        self._refuse_in_a_task("close")
+        if left := sum(self._core.global_stats()[state] for state in ("waiting", "running")):
+            raise RuntimeError(f"Scheduler.close: {left} tasks have not ended: run() or cancel() them")
+        for context in list(self._contexts.values()):
+            context.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def cancel(self, task: int) -> bool:
         """Take a task out of the queue.

@@ -1,4 +1,6 @@
 // The core of the scheduler, and the quotas of streams.
+#include <c10/core/DeviceGuard.h>
+
 #include <iterator>
 
 #include "python/bindings.h"
@@ -78,6 +80,23 @@ py::list decisions(const TaskScheduler& scheduler) {
   return rows;
 }
 
+// What waits on the host keeps its size, so that nothing takes it for a storage to be grown. Whoever asks for its
+// address, or resizes it, by whatever road, is told why there is none.
+void release_storage(const at::Tensor& tensor) {
+  c10::StorageImpl* impl = tensor.storage().unsafeGetStorageImpl();
+  impl->set_data_ptr_noswap(c10::DataPtr(nullptr, impl->device()));
+  impl->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "aule: the tensor's storage has no memory, its values wait on the host (torch_aule.scheduler): use it in a task "
+      "that names it in its `uses`, or release it");
+}
+
+void restore_storage(const at::Tensor& tensor) {
+  c10::StorageImpl* impl = tensor.storage().unsafeGetStorageImpl();
+  const c10::DeviceGuard guard(impl->device());
+  impl->set_data_ptr_noswap(impl->allocator()->allocate(impl->nbytes()));
+  impl->clear_data_ptr_access_error_msg_();
+}
+
 }  // namespace
 
 void bind_scheduler(py::module_& m) {
@@ -115,6 +134,8 @@ void bind_scheduler(py::module_& m) {
   });
   m.def("clear_stream_quota",
         [](int device, int64_t stream) { runtime::clear_stream_quota(index_of(device), stream); });
+  m.def("release_storage", &release_storage);
+  m.def("restore_storage", &restore_storage);
   m.def("stream_bytes", [](int device, int64_t stream) { return runtime::stream_bytes(index_of(device), stream); });
 }
 

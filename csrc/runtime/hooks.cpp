@@ -46,11 +46,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
     TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+    const void* old = storage.data();  // refuses a storage whose values wait on the host
     const c10::DeviceIndex before = exchange_device(storage.device().index());
     c10::DataPtr fresh = bytes == 0 ? c10::DataPtr(nullptr, storage.device()) : device_allocator()->allocate(bytes);
     const size_t keep = std::min(bytes, storage.nbytes());
     if (keep != 0) {
-      current_stream().copy(reinterpret_cast<uint64_t>(fresh.get()), reinterpret_cast<uint64_t>(storage.data()), keep);
+      current_stream().copy(reinterpret_cast<uint64_t>(fresh.get()), reinterpret_cast<uint64_t>(old), keep);
     }
     impl->set_data_ptr_noswap(std::move(fresh));
     impl->set_nbytes(bytes);

@@ -9,6 +9,7 @@ import torch
 import torch.nn as nn
 
 from torch_aule._assistant.source import Source
+from torch_aule._profiling.numbers import count_text
 from torch_aule._profiling.report import Report
 
 LEVELS = ("conservative", "balanced", "aggressive")
@@ -98,7 +99,7 @@ def _synchronisation(s: Seen):
     if not places and (s.report.trace.waits < 1 or s.report.on_cpu):
         return None
     where = f" at {', '.join(places[:3])}" if places else ""
-    found = f"the host waits for the device {s.report.trace.waits:.3g} times in a call{where}"
+    found = f"the host waits for the device {count_text(s.report.trace.waits, 'time')} in a call{where}"
     return found, max(s.device, s.wall - s.report.trace.wait_seconds)
 
 
@@ -116,14 +117,14 @@ def _breaks(s: Seen):
     if not s.source.breaks:
         return None
     first = s.source.breaks[0]
-    found = f"{len(s.source.breaks)} graph breaks, the first at {first.place}: {first.reason}"
+    found = f"{count_text(len(s.source.breaks), 'graph break')}, the first at {first.place}: {first.reason}"
     return found, _after_compile(s)
 
 
 def _compile(s: Seen):
     if s.compiled or s.source.failure:
         return None
-    return f"{s.report.trace.launches:.0f} kernels in a call, none of them compiled", _after_compile(s)
+    return f"{count_text(round(s.report.trace.launches), 'kernel')} in a call, none of them compiled", _after_compile(s)
 
 
 def _attention(s: Seen):
@@ -133,7 +134,8 @@ def _attention(s: Seen):
     taken = min(s.seconds(("aten::bmm", "aten::baddbmm", "softmax")), s.device)
     least = sum(one.least_seconds(s.report.roof) for one in found)
     places = ", ".join(sorted({one.place for one in found})[:3])
-    return f"softmax(q k^T) v is written out in {len(found)} places: {places}", s.wall - max(0.0, taken - least)
+    count = count_text(len(found), "place")
+    return f"softmax(q k^T) v is written out in {count}: {places}", s.wall - max(0.0, taken - least)
 
 
 def _convolutions(model: nn.Module) -> list[nn.Conv2d]:
@@ -146,7 +148,8 @@ def _layout(s: Seen):
         return None
     kernels = [k for k in s.report.trace.kernels if "conv" in k.operator and k.roof_seconds]
     saved = sum(max(0.0, k.seconds - k.roof_seconds) for k in kernels)
-    return f"{len(planes)} convolutions have weights as planes", s.wall - min(saved, s.device)
+    count = count_text(len(planes), "convolution has", "convolutions have")
+    return f"{count} weights as planes", s.wall - min(saved, s.device)
 
 
 def faster_dtype(report: Report) -> torch.dtype | None:

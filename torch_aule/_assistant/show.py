@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from torch_aule._profiling.numbers import bytes_text, time_text
+from torch_aule._profiling.numbers import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from torch_aule.assistant import Outcome, Recommendation, Result
@@ -44,7 +44,7 @@ def result_lines(result: Result) -> list[str]:
         *(f"  - {text}" for text in result.bottlenecks),
         *(f"note: {text}" for text in result.notes),
         "",
-        f"{len(result.recommendations)} recommendations",
+        count_text(len(result.recommendations), "recommendation"),
     ]
     for number, one in enumerate(result.recommendations, 1):
         lines += recommendation_lines(number, one)

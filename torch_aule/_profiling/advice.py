@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch_aule._profiling.numbers import bytes_text, percent_text, time_text
+from torch_aule._profiling.numbers import bytes_text, count_text, percent_text, time_text
 
 if TYPE_CHECKING:
     from torch_aule._profiling.report import Report
@@ -69,7 +69,7 @@ def _on_the_cpu(r: Report):
 def _waits(r: Report):
     return (
         r.trace.waits,
-        f"the host waits for the device {r.trace.waits:.3g} times in a call",
+        f"the host waits for the device {count_text(r.trace.waits, 'time')} in a call",
         "look for .item(), .cpu(), bool(tensor) and masks as indices; "
         'torch.aule.set_sync_debug_mode("warn") names their lines',
     )
@@ -88,7 +88,7 @@ def _small_kernels(r: Report):
     mean = sum(k.seconds for k in r.trace.kernels) / r.trace.launches
     if mean > SMALL_KERNEL_S:
         return None
-    finding = f"{r.trace.launches:.0f} launches of {time_text(mean)} on the average"
+    finding = f"{count_text(round(r.trace.launches), 'launch', 'launches')} of {time_text(mean)} on the average"
     return r.trace.launches, finding, "torch.compile(model), which makes one kernel of several operators"
 
 

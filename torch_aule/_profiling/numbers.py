@@ -61,6 +61,12 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def count_text(count: float, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 kernel, 2 kernels; three digits of what is no whole number."""
+    text = f"{count:.0f}" if count == round(count) else f"{count:.3g}"
+    return f"{text} {noun if text == '1' else plural or noun + 's'}"
+
+
 def percent_text(share: float | None) -> str:
     """A share of 1; ``"-"`` if unknown."""
     return "-" if share is None else f"{100 * share:.1f} %"

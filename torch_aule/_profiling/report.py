@@ -9,7 +9,7 @@ from pathlib import Path
 from torch_aule._profiling import page
 from torch_aule._profiling.advice import Advice, advise
 from torch_aule._profiling.memory import Memory
-from torch_aule._profiling.numbers import Statistics, bytes_text, percent_text, table, time_text
+from torch_aule._profiling.numbers import Statistics, bytes_text, count_text, percent_text, table, time_text
 from torch_aule._profiling.trace import Kernel, Trace
 from torch_aule.benchmark.roof import Roof
 from torch_aule.fallback import FallbackEntry
@@ -114,7 +114,8 @@ class Report:
              f"{s.cv:.1f} %", s.stability]
             for name, s in (("call, until the device is done", self.wall), ("the host's part", self.issue))
         ]  # fmt: skip
-        busy = f"the device worked {time_text(trace.device_seconds)} in a call, {trace.launches:.0f} kernels"
+        launches = count_text(round(trace.launches), "kernel")
+        busy = f"the device worked {time_text(trace.device_seconds)} in a call, {launches}"
         held = [
             ["in tensors before", bytes_text(memory.before)],
             ["at the peak", bytes_text(memory.peak)],
@@ -133,7 +134,8 @@ class Report:
         head = ["kernel", "operator", "calls", "time", "share", "GB/s", "TFLOPS", "of the roof"]
         sources = sorted({f"{k.name}: {k.source}" for k in self.dearest if k.source})
         copies = [[c.kind, f"{c.calls:.0f}", bytes_text(c.bytes), time_text(c.seconds)] for c in trace.copies]
-        waits = f"within a call {trace.waits:.3g} waits for the device, and {trace.submits:.3g} submissions"
+        submits = count_text(trace.submits, "submission")
+        waits = f"within a call {count_text(trace.waits, 'wait')} for the device, and {submits}"
         advice = [
             f"{one.finding}. {one.advice}. ({one.reason}; {one.value:.3g}, from {one.threshold:g})"
             for one in self.advice

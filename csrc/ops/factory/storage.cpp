@@ -92,8 +92,9 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::opt
     auto* impl = self.unsafeGetTensorImpl();
     const size_t need = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(),
                                                                    static_cast<size_t>(self.storage_offset()));
+    // First what may fail: a tensor must not be larger than its storage.
+    if (c10::multiply_integers(size) > 0) grow_storage(self, need);
     impl->set_sizes_contiguous(size);
-    if (self.numel() > 0) grow_storage(self, need);
   }
   if (memory_format.has_value()) {
     TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "resize_: unsupported memory format ", *memory_format);
@@ -108,18 +109,24 @@ at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
 }
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                       at::IntArrayRef size, at::IntArrayRef stride) {
+  const at::Storage before = self.storage();
   at::native::checkSetStorage(self, source, storage_offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
+  const size_t need = stride.data() == nullptr ? at::detail::computeStorageNbytesContiguous(
+                                                     size, self.dtype().itemsize(), static_cast<size_t>(storage_offset))
+                                               : at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(),
+                                                                                  static_cast<size_t>(storage_offset));
+  try {
+    if (c10::multiply_integers(size) > 0) grow_storage(self, need);
+  } catch (...) {
+    impl->set_storage_keep_dtype(before);  // with the sizes that fit it
+    throw;
+  }
   impl->set_storage_offset(storage_offset);
   if (stride.data() == nullptr)
     impl->set_sizes_contiguous(size);
   else
     impl->set_sizes_and_strides(size, stride);
-  const size_t need = stride.data() == nullptr ? at::detail::computeStorageNbytesContiguous(
-                                                     size, self.dtype().itemsize(), static_cast<size_t>(storage_offset))
-                                               : at::detail::computeStorageNbytes(size, stride, self.dtype().itemsize(),
-                                                                                  static_cast<size_t>(storage_offset));
-  if (self.numel() > 0) grow_storage(self, need);
   return self;
 }
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {

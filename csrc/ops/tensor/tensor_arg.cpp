@@ -85,12 +85,13 @@ void check_same_device(const char* op, std::initializer_list<const at::Tensor*> 
 
 void check_has_memory(const at::TensorBase& t) {
   TORCH_CHECK(t.numel() == 0 || t.storage().data() != nullptr, "aule: a tensor of sizes ", t.sizes(),
-              " has no memory: its storage was resized to 0 bytes, or evicted (torch_aule.scheduler)");
+              " has no memory: its storage was resized to 0 bytes");
 }
 
 uint64_t address_of(const at::Tensor& t) {
   TORCH_CHECK(is_ours(t),
               two_devices(c10::Device(c10::DeviceType::PrivateUse1, runtime::current_device()), t.device()));
+  if (t.numel() == 0) return 0;  // whether its storage has memory or not
   check_has_memory(t);
   return reinterpret_cast<uint64_t>(t.const_data_ptr());
 }
