@@ -80,21 +80,35 @@ py::list decisions(const TaskScheduler& scheduler) {
   return rows;
 }
 
+// Whether Torch can take back what makes a storage refuse its address (2.13 can, 2.11 cannot).
+template <typename Impl>
+constexpr bool kForgetsErrors = requires(Impl* impl) { impl->clear_data_ptr_access_error_msg_(); };
+
+template <typename Impl>
+void refuse_address(Impl* impl) {
+  if constexpr (kForgetsErrors<Impl>)
+    impl->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "aule: the tensor's storage has no memory, its values wait on the host (torch_aule.scheduler): use it in a "
+        "task that names it in its `uses`, or release it");
+}
+template <typename Impl>
+void give_address(Impl* impl) {
+  if constexpr (kForgetsErrors<Impl>) impl->clear_data_ptr_access_error_msg_();
+}
+
 // What waits on the host keeps its size, so that nothing takes it for a storage to be grown. Whoever asks for its
-// address, or resizes it, by whatever road, is told why there is none.
+// address, or resizes it, by whatever road, is told why there is none; with an older Torch operators are.
 void release_storage(const at::Tensor& tensor) {
   c10::StorageImpl* impl = tensor.storage().unsafeGetStorageImpl();
   impl->set_data_ptr_noswap(c10::DataPtr(nullptr, impl->device()));
-  impl->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "aule: the tensor's storage has no memory, its values wait on the host (torch_aule.scheduler): use it in a task "
-      "that names it in its `uses`, or release it");
+  refuse_address(impl);
 }
 
 void restore_storage(const at::Tensor& tensor) {
   c10::StorageImpl* impl = tensor.storage().unsafeGetStorageImpl();
   const c10::DeviceGuard guard(impl->device());
   impl->set_data_ptr_noswap(impl->allocator()->allocate(impl->nbytes()));
-  impl->clear_data_ptr_access_error_msg_();
+  give_address(impl);
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
     TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
-    const void* old = storage.data();  // refuses a storage whose values wait on the host
+    const void* old = storage.data();  // of newer Torch refuses a storage whose values wait on the host
+    TORCH_CHECK(old != nullptr || storage.nbytes() == 0,
+                "aule: the values of this storage wait on the host (torch_aule.scheduler): it cannot be resized");
     const c10::DeviceIndex before = exchange_device(storage.device().index());
     c10::DataPtr fresh = bytes == 0 ? c10::DataPtr(nullptr, storage.device()) : device_allocator()->allocate(bytes);
     const size_t keep = std::min(bytes, storage.nbytes());

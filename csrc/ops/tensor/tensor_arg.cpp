@@ -85,7 +85,8 @@ void check_same_device(const char* op, std::initializer_list<const at::Tensor*> 
 
 void check_has_memory(const at::TensorBase& t) {
   TORCH_CHECK(t.numel() == 0 || t.storage().data() != nullptr, "aule: a tensor of sizes ", t.sizes(),
-              " has no memory: its storage was resized to 0 bytes");
+              " has no memory: its storage was resized to 0 bytes, or its values wait on the host "
+              "(torch_aule.scheduler)");
 }
 
 uint64_t address_of(const at::Tensor& t) {
