@@ -133,10 +133,10 @@ ops::Operand operand(const T& value) {
   return {};
 }
 
-// fn with the device guard and PyTorch's checks of devices and of memory that operands share. A call that it declines by c10::NotImplementedError (for a
-// dtype without arithmetic, say) runs on the CPU as a whole, or is an error in strict mode. A kernel must decline
-// before it writes to an argument. After work was recorded the error is thrown on, because an in-place operator must
-// not be applied twice.
+// fn with the device guard and PyTorch's checks of devices and of memory that operands share. A call that it declines
+// by c10::NotImplementedError (for a dtype without arithmetic, say) runs on the CPU as a whole, or is an error in
+// strict mode. A kernel must decline before it writes to an argument. After work was recorded the error is thrown on,
+// because an in-place operator must not be applied twice.
 template <auto fn, OpName name>
 struct Kernel;
 template <class R, class... A, R (*fn)(A...), OpName name>
