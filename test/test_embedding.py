@@ -100,6 +100,29 @@ def test_embedding_bag(mode, padding_idx):
         assert_close(b.grad, a.grad)
 
 
+@pytest.mark.parametrize("padding_idx", [None, 2])
+def test_embedding_bag_of_sparse_gradients(padding_idx):
+    weight, index, scale = torch.randn(9, 5), torch.randint(0, 9, (14,)), torch.rand(14)
+    offsets = torch.tensor([0, 3, 3, 10])
+    for mode, scales in (("sum", None), ("mean", None), ("sum", scale)):
+        kwargs = {"mode": mode, "padding_idx": padding_idx, "sparse": True}
+        a, b = weight.clone().requires_grad_(), weight.to("aule").requires_grad_()
+        ya = F.embedding_bag(index, a, offsets, per_sample_weights=scales, **kwargs)
+        yb = F.embedding_bag(index.to("aule"), b, offsets.to("aule"), **kwargs,
+                             per_sample_weights=None if scales is None else scales.to("aule"))  # fmt: skip
+        assert_close(yb, ya)
+        g = torch.randn_like(ya)
+        ya.backward(g)
+        yb.backward(g.to("aule"))
+        assert b.grad.layout == torch.sparse_coo
+        assert_close(b.grad.to_dense(), a.grad.to_dense())
+    bag = torch.nn.EmbeddingBag(9, 5, sparse=True, mode="sum").to("aule")
+    bag(index.to("aule"), offsets.to("aule")).sum().backward()
+    before = bag.weight.detach().clone()
+    torch.optim.SGD(bag.parameters(), 0.5).step()
+    assert_close(bag.weight.detach(), before - 0.5 * bag.weight.grad.to_dense())
+
+
 def test_embedding_bag_scale_grad_by_freq():
     # The CPU divides by other rows' counts here, so the reference is the plain gradient over the count.
     index, offsets = torch.tensor([4, 4, 0, 4, 2, 0]), torch.tensor([0, 2])

@@ -361,7 +361,7 @@ def test_user_errors():
         x[i, i, i]
     with pytest.raises(IndexError, match="shape mismatch"):
         x[torch.zeros(2, dtype=torch.long, device="aule"), torch.zeros(3, dtype=torch.long, device="aule")]
-    with pytest.raises(RuntimeError, match="share memory|internal overlap"):
+    with pytest.raises(RuntimeError, match="share memory|single memory location"):
         x[:1].expand(4, 5).index_put_((i[0],), x[:1], accumulate=True)
 
 
@@ -379,3 +379,41 @@ def test_an_empty_index_may_have_any_dtype(dtype):
     assert_close_to_cpu(lambda x, i: x.scatter_add(0, i, torch.empty_like(i, dtype=x.dtype)), line, wide)
     with pytest.raises(RuntimeError, match="index"):
         x.to("aule").gather(0, torch.zeros(1, 1, dtype=dtype, device="aule"))
+
+
+@pytest.mark.parametrize("value", [True, 3, -0.5, 1e-40, float("nan"), 2j])
+def test_assertions_hold(device, value):
+    x = torch.tensor([value, 0], device=device)
+    for condition in (x[0], x[:1], x[:1].view(1, 1)):
+        torch._assert_async(condition)
+        torch._assert_async(condition, "no")
+    token = torch.zeros(1, device=device)
+    assert_close(torch.ops.aten._functional_assert_async.msg(x[0], "no", token), torch.zeros(1))
+    torch.aule.synchronize()
+
+
+@pytest.mark.parametrize("zero", [False, 0, 0.0, -0.0, 0j])
+def test_assertions_are_reported_at_the_next_synchronization(device, zero):
+    condition = torch.tensor([1, zero], device=device)[1]
+    calls = {
+        "_assert_async": lambda: torch._assert_async(condition),
+        "too big": lambda: torch._assert_async(condition, "too big"),
+        "as a function": lambda: torch.ops.aten._functional_assert_async.msg(condition, "as a function", condition),
+    }
+    for text, call in calls.items():
+        call()
+        with pytest.raises(RuntimeError, match=f"{text}: assertion failed on the device"):
+            torch.aule.synchronize()
+        torch.aule.synchronize()
+    for wrong in (torch.ones(2, device=device), torch.ones(0, device=device)):
+        with pytest.raises(RuntimeError, match="ambiguous"):
+            torch._assert_async(wrong)
+
+
+def test_texts_of_assertions_are_not_kept_without_end(device):
+    zero = torch.zeros((), device=device)
+    for i in range(300):
+        torch._assert_async(zero + 1, f"step {i}")
+    torch._assert_async(zero, "step 299")
+    with pytest.raises(RuntimeError, match="_assert_async|step 299"):
+        torch.aule.synchronize()

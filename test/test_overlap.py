@@ -82,6 +82,46 @@ def test_a_copy_that_may_be_in_place_equals_the_cpus(device, name):
 def test_a_fill_by_a_conjugate_of_an_element(device):
     z = square(device) * (2 + 1j)
     assert torch.equal(z.fill_(z[1, 1].conj()).cpu(), torch.full((3, 3), 8 - 4j))
+    assert z[0, 0].fill_(z[0, 0].conj()).item() == 8 + 4j
+    x = torch.tensor([1.0, 2.0], device=device)
+    assert x[:1].fill_(x[1]).tolist() == [2.0]
+
+
+def test_repeated_elements_may_be_filled(device):
+    for where in ("cpu", device):
+        x = torch.ones(1, 3, device=where)
+        assert x.expand(2, 3).fill_(2).tolist() == [[2.0] * 3] * 2 and x.tolist() == [[2.0] * 3]
+        assert not x.expand(2, 3).zero_().any()
+
+
+SCANS = (torch.cumsum, torch.cumprod, torch.logcumsumexp, torch.cummax, torch.cummin)
+
+
+@pytest.mark.parametrize("scan", SCANS, ids=lambda f: f.__name__)
+def test_scans(device, scan):
+    """PyTorch's CPU gets the last two wrong where `out` crosses the input."""
+    x = torch.rand(6, device=device)
+    expected = scan(x[:-1], 0)
+    if isinstance(expected, torch.Tensor):
+        with pytest.raises(RuntimeError, match=REFUSED):
+            scan(x[:-1], 0, out=x[1:])
+        with pytest.raises(RuntimeError, match=REFUSED):
+            scan(x, 0, out=torch.zeros(1, device=device).expand(6))
+    else:
+        scan(x[:-1], 0, out=(x[1:], torch.empty(5, dtype=torch.int64, device=device)))
+        assert torch.equal(x[1:], expected.values)
+
+
+@pytest.mark.parametrize("update", [torch.Tensor.sub_, torch.Tensor.mul_, torch.Tensor.copysign_])
+def test_columns_that_cross(device, update):
+    """The operand is read as it was, where PyTorch's CPU reads some of what it has written."""
+    x = torch.randn(5, 4)
+    for written, read in ((slice(1, 4), slice(0, 3)), (slice(0, 3), slice(1, 4)), (slice(0, 4), slice(1, 2))):
+        d = x.to(device)
+        update(d[:, written], d[:, read])
+        expected = x.clone()
+        update(expected[:, written], x[:, read])
+        assert torch.equal(d.cpu(), expected)
 
 
 def places(t):

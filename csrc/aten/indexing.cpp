@@ -28,5 +28,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("put_", ops::put_));
   m.impl(ROW("_index_put_impl_", ops::index_put_impl_));
   m.impl(ROW("masked_scatter_", ops::masked_scatter_));
+
+  m.impl(ROW("_assert_async", ops::assert_async));
+  m.impl(ROW("_assert_async.msg", ops::assert_async_msg));
+  m.impl(ROW("_functional_assert_async.msg", ops::functional_assert_async_msg));
 }
 }  // namespace aule

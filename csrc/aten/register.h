@@ -21,6 +21,7 @@
 
 #include "ops/fallback.h"
 #include "ops/tensor/one_device.h"
+#include "ops/tensor/overlap.h"
 
 namespace aule::aten {
 
@@ -124,10 +125,18 @@ struct Results<std::tuple<T...>> {
   }
 };
 
-// fn with the device guard and PyTorch's check of devices. A call that it declines by c10::NotImplementedError (for a
-// dtype without arithmetic, say) runs on the CPU as a whole, or is an error in strict mode. A kernel must decline
-// before it writes to an argument. After work was recorded the error is thrown on, because an in-place operator must
-// not be applied twice.
+// A tensor among the arguments of a call, as reads_what_it_writes() takes it.
+template <class A, class T>
+ops::Operand operand(const T& value) {
+  if constexpr (std::is_same_v<T, at::Tensor>) return {&value, is_written<A>};
+  if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) return {value.has_value() ? &*value : nullptr, false};
+  return {};
+}
+
+// fn with the device guard and PyTorch's checks of devices and of memory that operands share. A call that it declines
+// by c10::NotImplementedError (for a dtype without arithmetic, say) runs on the CPU as a whole, or is an error in
+// strict mode. A kernel must decline before it writes to an argument. After work was recorded the error is thrown on,
+// because an in-place operator must not be applied twice.
 template <auto fn, OpName name>
 struct Kernel;
 template <class R, class... A, R (*fn)(A...), OpName name>
@@ -138,6 +147,8 @@ struct Kernel<fn, name> {
     const std::optional<c10::Device> device = first_device(args...);
     c10::OptionalDeviceGuard guard(device);
     if (device.has_value() && (is_elsewhere(*device, args) || ...)) ops::check_one_device(name.text, boxed(args...));
+    if constexpr ((is_written<A> || ...))
+      if (ops::reads_what_it_writes(name.text, {operand<A>(args)...})) return boxed_by(ops::run_with_copies, args...);
     const uint64_t recorded = kWrites ? ops::recorded_commands() : 0;
     try {
       return fn(args...);
@@ -147,9 +158,12 @@ struct Kernel<fn, name> {
     return on_cpu(args...);
   }
 
-  static R on_cpu(A... args) {
+  static R on_cpu(A... args) { return boxed_by(ops::cpu_fallback, args...); }
+
+ private:
+  static R boxed_by(void (*run)(const char*, torch::jit::Stack*), A... args) {
     torch::jit::Stack stack = boxed(args...);
-    ops::cpu_fallback(name.text, &stack);
+    run(name.text, &stack);
     if constexpr (std::is_same_v<R, at::Tensor&>) {
       return *written<1>(args...).front();
     } else if constexpr (returns_references<R>) {
@@ -159,7 +173,6 @@ struct Kernel<fn, name> {
     }
   }
 
- private:
   static torch::jit::Stack boxed(A... args) {
     torch::jit::Stack stack;
     stack.reserve(sizeof...(A));

@@ -2,7 +2,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/clone.h>
@@ -274,7 +273,6 @@ void fill_kernel(const at::Tensor& dst, const at::Scalar& value) {
 void fill_zero(const at::Tensor& dst) { fill_bits(dst, {}); }
 
 at::Tensor& fill__scalar(at::Tensor& self, const at::Scalar& value) {
-  at::assert_no_internal_overlap(self);
   fill_kernel(self, value);
   return self;
 }
@@ -282,13 +280,9 @@ at::Tensor& fill__scalar(at::Tensor& self, const at::Scalar& value) {
 at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_: expected a 0-dimensional value tensor, got one with ", value.dim(),
               " dimensions");
-  at::assert_no_internal_overlap(self);
   if (value.device() != self.device()) {
     fill_kernel(self, value.item());
-  } else if (self.numel() == 1 && self.is_alias_of(value)) {
-    return self;
   } else {
-    // In `x.fill_(x[0].conj())` an invocation writes what others read.
     const at::Tensor apart = self.is_alias_of(value) ? value.clone() : value;
     copy_strided(self, apart.expand(self.sizes()));
   }
@@ -296,7 +290,6 @@ at::Tensor& fill__tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero_(at::Tensor& self) {
-  at::assert_no_internal_overlap(self);
   fill_zero(self);
   return self;
 }

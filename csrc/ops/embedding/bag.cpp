@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/clamp_min.h>
+#include <ATen/ops/embedding_sparse_backward.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_select.h>
@@ -24,8 +25,8 @@ namespace aule::ops {
 namespace {
 constexpr int64_t kMean = 1, kMax = 2;
 
-// The gradient of every entry: the row of its bag, or 0 if it has no bag.
-at::Tensor entry_gradients(const at::Tensor& grad, const at::Tensor& offset2bag) {
+// For every entry the row of its bag, or 0 if it has no bag.
+at::Tensor rows_for_entries(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return at::index_select(grad, 0, at::clamp_min(offset2bag, 0)).masked_fill(offset2bag.lt(0).unsqueeze(1), 0);
 }
 
@@ -137,6 +138,17 @@ BagResult run_bags(const Bags& b) {
     max_index = part_max.gather(0, at::clamp_min(best_part, 0).to(at::kLong)).masked_fill(best_part.lt(0), -1);
   return {output.to(b.weight.scalar_type()), bag_of, bag_size, max_index};
 }
+
+// Of the output's gradient, what an entry's row of the weight gets.
+at::Tensor entry_gradients(const at::Tensor& grad, const at::Tensor& offset2bag, const at::Tensor& bag_size,
+                           int64_t mode, const std::optional<at::Tensor>& per_sample_weights) {
+  at::Tensor source = grad;
+  if (mode == kMean) source = source.div(at::clamp_min(bag_size, 1).unsqueeze(1));
+  source = rows_for_entries(source, offset2bag);
+  if (per_sample_weights.has_value() && per_sample_weights->defined())
+    source = source.mul(per_sample_weights->unsqueeze(1));
+  return source.to(grad.scalar_type());
+}
 }  // namespace
 
 BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg, const at::Tensor& offsets_arg,
@@ -149,7 +161,7 @@ BagResult embedding_bag(const at::Tensor& weight, const at::Tensor& indices_arg,
   check_index_dtype(op, offsets_arg);
   TORCH_CHECK(weight.dim() == 2 && indices_arg.dim() == 1 && offsets_arg.dim() == 1, op,
               ": expected a 2-D weight, 1-D indices and 1-D offsets");
-  TORCH_CHECK(!sparse, op, ": sparse gradients are not supported on aule");
+  TORCH_CHECK(!sparse || mode != kMax, op, ": mode 'max' has no sparse gradients");
   const bool scaled = per_sample_weights.has_value() && per_sample_weights->defined();
   TORCH_CHECK(!scaled || (mode == 0 && per_sample_weights->scalar_type() == weight.scalar_type() &&
                           per_sample_weights->sizes() == indices_arg.sizes()),
@@ -177,13 +189,8 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor
     return at::zeros({num_weights, grad.size(1)}, grad.options())
         .scatter_add_(0, at::clamp_min(maximum_indices, 0), source);
   }
-  at::Tensor source = grad;
-  if (mode == kMean) source = source.div(at::clamp_min(bag_size, 1).unsqueeze(1));
-  source = entry_gradients(source, offset2bag);
-  if (per_sample_weights.has_value() && per_sample_weights->defined())
-    source = source.mul(per_sample_weights->unsqueeze(1));
-  return ops::embedding_dense_backward(source.to(grad.scalar_type()), indices, num_weights, padding_idx,
-                                       scale_grad_by_freq);
+  return ops::embedding_dense_backward(entry_gradients(grad, offset2bag, bag_size, mode, per_sample_weights), indices,
+                                       num_weights, padding_idx, scale_grad_by_freq);
 }
 
 at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indices, const at::Tensor& /*offsets*/,
@@ -191,7 +198,9 @@ at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indi
                                   const at::Tensor& maximum_indices, int64_t num_weights, bool scale_grad_by_freq,
                                   int64_t mode, bool sparse, const std::optional<at::Tensor>& per_sample_weights,
                                   int64_t padding_idx) {
-  TORCH_CHECK(!sparse, "embedding_bag: sparse gradients are not supported on aule");
+  if (sparse)
+    return at::embedding_sparse_backward(entry_gradients(grad, offset2bag, bag_size, mode, per_sample_weights), indices,
+                                         num_weights, padding_idx, scale_grad_by_freq);
   return embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights,
                                       scale_grad_by_freq, mode, per_sample_weights, padding_idx);
 }
@@ -200,7 +209,7 @@ at::Tensor embedding_bag_per_sample_weights_backward(const at::Tensor& grad, con
                                                      const at::Tensor& indices, const at::Tensor& /*offsets*/,
                                                      const at::Tensor& offset2bag, int64_t mode, int64_t padding_idx) {
   TORCH_CHECK(mode == 0, "embedding_bag: per_sample_weights have a gradient in mode 'sum' only");
-  const at::Tensor products = entry_gradients(grad, offset2bag).mul(at::index_select(weight, 0, indices));
+  const at::Tensor products = rows_for_entries(grad, offset2bag).mul(at::index_select(weight, 0, indices));
   const at::Tensor sums = products.sum(1);
   return padding_idx >= 0 ? sums.masked_fill(indices.eq(padding_idx), 0) : sums;
 }

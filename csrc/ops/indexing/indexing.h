@@ -30,6 +30,12 @@ at::Tensor& index_put_impl_(at::Tensor& self, const c10::List<std::optional<at::
                             const at::Tensor& values, bool accumulate, bool unsafe);
 at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::Tensor& source);
 
+// indexing/assert.cpp
+void assert_async(const at::Tensor& self);
+void assert_async_msg(const at::Tensor& self, c10::string_view assert_msg);
+at::Tensor functional_assert_async_msg(const at::Tensor& self, c10::string_view assert_msg,
+                                       const at::Tensor& dep_token);
+
 // indexing/scatter.cpp
 at::Tensor& scatter_src_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
                             at::Tensor& out);

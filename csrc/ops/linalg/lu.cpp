@@ -199,8 +199,8 @@ void lu_solve(const at::Tensor& lu, const at::Tensor& pivots, const at::Tensor& 
 }
 
 void unpack_pivots(at::TensorIterator& iter, int64_t pivots, int64_t rows) {
-  if (iter.numel() == 0) return;
   const at::Tensor permutation = iter.output(0), given = iter.input(0);
+  if (permutation.numel() == 0) return;  // the iterator counts matrices, which may have no rows
   const int64_t batch = permutation.numel() / rows;
   find_permutation(given.view({batch, pivots}), 0, false, permutation.view({batch, rows}));
 }

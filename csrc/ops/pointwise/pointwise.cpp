@@ -194,7 +194,13 @@ at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const
   const c10::ScalarType common = at::result_type(self, other);
   TORCH_CHECK(!out.defined() || out.scalar_type() == common, "where: expected out to have dtype ", common, ", but got ",
               out.defined() ? out.scalar_type() : common);
-  const at::Tensor& ours = !condition.is_cpu() ? condition : self.is_cpu() ? other : self;
+  const at::Tensor& ours = out.defined() ? out : !condition.is_cpu() ? condition : self.is_cpu() ? other : self;
+  // TensorIterator takes one number of the host.
+  const auto is_number = [](const at::Tensor& t) { return t.is_cpu() && t.dim() == 0; };
+  if (is_number(condition) + is_number(self) + is_number(other) > 1) {
+    const auto moved = [&](const at::Tensor& t) { return is_number(t) ? t.to(ours.options().dtype(common)) : t; };
+    return where_out(is_number(condition) ? condition.to(ours.device()) : condition, moved(self), other, out);
+  }
   if (common == at::kComplexDouble && !profile_of(ours).float64)
     return where_by_parts(condition.to(ours.device()), self, other, out);
   at::Tensor a_storage, b_storage;

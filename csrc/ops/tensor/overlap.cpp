@@ -1,10 +1,15 @@
 #include "ops/tensor/overlap.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/clone.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
+#include "ops/tensor/one_device.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -58,6 +63,29 @@ class SumSearch {
   int steps_ = 0;
 };
 
+// Repeated elements get one value.
+bool writes_one_value(std::string_view op) {
+  return op == "aten::fill_.Scalar" || op == "aten::fill_.Tensor" || op == "aten::zero_";
+}
+
+// Operators that PyTorch's CPU runs although part of an operand is what they write.
+bool takes_parts(std::string_view op) {
+  static constexpr std::string_view kPrefixes[] = {
+      "aten::linalg_", "aten::_linalg_", "aten::cholesky", "aten::triangular_solve", "aten::geqrf", "aten::ormqr",
+      "aten::lu_unpack", "aten::mm.", "aten::addmm", "aten::_addmm", "aten::bmm", "aten::baddbmm", "aten::addbmm",
+      "aten::addmv", "aten::_int_mm", "aten::_scaled_mm", "aten::_softmax.", "aten::_log_softmax.", "aten::_cummax",
+      "aten::_cummin", "aten::avg_pool2d.", "aten::avg_pool3d.", "aten::fill_.",
+  };
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view p) { return op.starts_with(p); });
+}
+
+bool has_elements(const at::Tensor& t) { return t.defined() && t.layout() == at::kStrided && t.numel() > 0; }
+
+// Both have elements, and `written` is on aule.
+bool crosses(const at::Tensor& written, const at::Tensor& read) {
+  return read.device() == written.device() && may_meet(written, read) && !same_places(written, read);
+}
+
 }  // namespace
 
 ByteRange range_of(const at::Tensor& t) {
@@ -108,6 +136,47 @@ bool same_places(const at::Tensor& a, const at::Tensor& b) {
   for (int64_t d = 0; d < a.dim(); ++d)
     if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;
   return true;
+}
+
+bool reads_what_it_writes(const char* op, std::initializer_list<Operand> operands) {
+  bool meets = false;
+  for (const Operand& w : operands) {
+    if (!w.written || !has_elements(*w.tensor) || w.tensor->device().type() != c10::DeviceType::PrivateUse1) continue;
+    const at::Tensor& written = *w.tensor;
+    if (!written.is_non_overlapping_and_dense() && !writes_one_value(op)) at::assert_no_internal_overlap(written);
+    for (const Operand& r : operands) {
+      if (r.written || r.tensor == nullptr || !has_elements(*r.tensor)) continue;
+      switch (at::get_overlap_status(written, *r.tensor)) {
+        case at::MemOverlapStatus::Partial:
+          if (!takes_parts(op)) at::assert_no_partial_overlap(written, *r.tensor);
+          [[fallthrough]];
+        case at::MemOverlapStatus::TooHard: meets = meets || crosses(written, *r.tensor); break;
+        default: break;
+      }
+    }
+  }
+  return meets;
+}
+
+void run_with_copies(const char* op, torch::jit::Stack* stack) {
+  const c10::OperatorHandle handle = find_operator(op);
+  const auto& arguments = handle.schema().arguments();
+  const size_t first = stack->size() - arguments.size();
+  const auto is_written = [&](size_t i) {
+    return arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = (*stack)[first + i];
+    if (is_written(i) || !value.isTensor() || !has_elements(value.toTensor())) continue;
+    for (size_t k = 0; k < arguments.size(); ++k) {
+      const c10::IValue& other = (*stack)[first + k];
+      if (!is_written(k) || !other.isTensor() || !has_elements(other.toTensor())) continue;
+      if (!crosses(other.toTensor(), value.toTensor())) continue;
+      value = value.toTensor().clone();
+      break;
+    }
+  }
+  handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
 }
 
 }  // namespace aule::ops
