@@ -114,7 +114,7 @@ def test_families(family, dtype, k_len):
 @pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_masks_of_the_operands_dtype(family, dtype):
-    compare((1, 2, 2, 11, 130, 16, 16), dtype, mixed_mask(11, 130, dtype))
+    compare((1, 2, 2, 11, 130, 21, 16), dtype, mixed_mask(11, 130, dtype))
 
 
 @pytest.mark.current_long
