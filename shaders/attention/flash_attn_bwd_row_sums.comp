@@ -7,7 +7,7 @@
 // what their log-sum-exp lost is 2^-17 at most. Deterministic. What it costs: docs/ladders/flash_attn_bwd_row_sums.md
 #include "attention/attention.glsl"
 
-// 16-bit rows are aligned: 16 bytes a load.
+// Rows are aligned and whole in eight elements: 16 bytes a load.
 layout(constant_id = FAMILY_CONSTANTS) const bool VEC8 = false;
 const float LARGE = 256.0;
 const int LANES = 8;
@@ -19,7 +19,10 @@ float product(uint64_t a, uint64_t b) {
   [[dont_unroll]] for (int d = 0; d < dim; d += 64) {  // the iterations of a key count where a driver ends long loops
     [[unroll]] for (int e = d; e < d + 64; e += 8) {
       if (VEC8) {
-        if (e < dim) {
+        if (e < dim && DTYPE == AULE_DT_F32) {
+          [[unroll]] for (int i = e * 4; i < e * 4 + 32; i += 16)
+            sum += dot(F32x4Ref(a + uint64_t(i)).v, F32x4Ref(b + uint64_t(i)).v);
+        } else if (e < dim) {
           const uvec4 x = Vec16bRef(a + uint64_t(e) * 2).v, y = Vec16bRef(b + uint64_t(e) * 2).v;
           [[unroll]] for (int i = 0; i < 4; ++i) sum += dot(pair(x[i]), pair(y[i]));
         }

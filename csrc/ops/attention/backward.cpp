@@ -53,7 +53,7 @@ void launch_row_sums(const Backward& b) {
   p.stats = args.read_write(b.stats);
   auto spec = attention_spec<FlashAttnBwdRowSumsSpec>(b.call);
   spec.local = kLocal;
-  spec.vec8 = problem.dtype != DType::f32 && multiples_of(8, {&b.call.query, &b.call.key});
+  spec.vec8 = multiples_of(8, {&b.call.query, &b.call.key});
   const auto rows = static_cast<uint64_t>(problem.batch * problem.heads * problem.q_len);
   launch(current(b.call.query), kernel::flash_attn_bwd_row_sums(), spec, p, args,
          linear_grid(ceil_div(rows, kLocal / kLanes)));
