@@ -1,9 +1,12 @@
 """transformers' continuous batching moves between streams as it would on CUDA, and gives the CPU's tokens."""
 
+import functools
 import os
 
 import pytest
 import torch
+
+import torch_aule.integrations
 
 transformers = pytest.importorskip("transformers", reason="needs transformers, of the test extra")
 
@@ -17,15 +20,41 @@ def generated(model, prompts, config, batching):
     return [by_prompt[tuple(p)] for p in prompts]
 
 
-def batching():
-    """A small cache: without these numbers it takes most of the machine's memory."""
+def batching(**more):
+    """A small cache: without these numbers it takes most of the device's memory."""
+    size = {"num_blocks": 16} if "max_memory_percent" not in more else {}
     return transformers.ContinuousBatchingConfig(
-        num_blocks=16, page_size=16, max_batch_tokens=64, max_requests_per_batch=4, use_cuda_graph=False
+        **size, page_size=16, max_batch_tokens=64, max_requests_per_batch=4, use_cuda_graph=False, **more
     )
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="beside CUDA transformers takes its streams from there")
-def test_generate_batch_gives_the_tokens_of_the_cpu(device):
+beside_cuda = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="beside CUDA transformers takes its streams from there"
+)
+
+
+@beside_cuda
+def test_the_cache_is_planned_by_the_memory_of_the_device(device):
+    from transformers.generation.continuous_batching import cache, utils
+
+    held = torch.empty(1 << 20, device=device)
+    found, total, reserved, allocated = utils.get_device_and_memory_breakdown()
+    free, all_of_it = torch.aule.mem_get_info()
+    assert found == torch.device(device.type, 0) and total == all_of_it and allocated == total - free
+    assert reserved == torch.aule.memory_reserved() >= held.nbytes
+    assert cache.get_device_and_memory_breakdown is utils.get_device_and_memory_breakdown
+    torch_aule.integrations.disable("transformers.batching_memory")
+    try:
+        assert utils.get_device_and_memory_breakdown()[0].type == "cpu"
+    finally:
+        torch_aule.integrations.enable("transformers.batching_memory")
+    assert cache.get_device_and_memory_breakdown()[0].type == "aule"
+
+
+@beside_cuda
+@pytest.mark.parametrize("how_batched", [{}, {"use_async_batching": True}, {"max_memory_percent": 1e-3}],
+                         ids=["", "asynchronous", "without a size"])  # fmt: skip
+def test_generate_batch_gives_the_tokens_of_the_cpu(device, how_batched):
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=128, eos_token_id=None, bos_token_id=None, pad_token_id=0,
@@ -37,5 +66,6 @@ def test_generate_batch_gives_the_tokens_of_the_cpu(device):
     expected = generated(model, prompts, how, batching)
     assert [len(tokens) for tokens in expected] == [8, 8, 8]
     model.to(device)
-    wrong = sum(generated(model, prompts, how, batching) != expected for _ in range(REPEATS))
+    repeated = functools.partial(batching, **how_batched)
+    wrong = sum(generated(model, prompts, how, repeated) != expected for _ in range(REPEATS))
     assert wrong == 0, f"{wrong} of {REPEATS} runs differ from the CPU"

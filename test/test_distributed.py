@@ -14,6 +14,11 @@ def test_collectives(ranks, backend):
     check_ranks("distributed_collectives", ranks, backend)
 
 
+@pytest.mark.parametrize("shm", ["0", "1"], ids=["shared", "gloo"])
+def test_complex_numbers_and_refusals(shm):
+    check_ranks("distributed_collectives", 2, "aule", "complex", TORCH_AULE_DISABLE_SHM=shm)
+
+
 def test_groups():
     """With no backend named."""
     check_ranks("distributed_groups", 3)

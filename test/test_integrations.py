@@ -1,8 +1,12 @@
 """accelerate, transformers, safetensors, peft and diffusers choose and use the device, on tiny random models."""
 
+import contextlib
 import copy
 import importlib
 import logging
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -435,6 +439,34 @@ def test_beside_cuda(monkeypatch):
         integrations.enable("accelerate", "transformers")
     accelerate.state.AcceleratorState._reset_state(True)
     assert accelerate.state.PartialState().device.type == "aule"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("words, wanted", [("--num_processes 3", 3), ("--num-processes=2 a.py", 2), ("a.py", 4),
+                                           ("--num_processes 1", None)])  # fmt: skip
+def test_a_launched_script_tells_that_it_is_alone(monkeypatch, words, wanted):
+    """On a machine with four devices, started by a launcher that had no hooks."""
+    program = [sys.executable, "-c", "print(flush=True); input()", *words.split()]
+    launcher = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    launcher.stdout.readline()  # it has its command line now
+    try:
+        monkeypatch.setattr("os.getppid", lambda: launcher.pid)
+        monkeypatch.setattr(torch.aule, "device_count", lambda: 4)
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+        monkeypatch.delenv("LOCAL_RANK", raising=False)
+        told = pytest.warns(UserWarning, match=f"started one process, not {wanted},.*give it --multi_gpu beside")
+        with told if wanted else contextlib.nullcontext():
+            integrations.accelerate._tell_of_one_process()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name, value in (("LOCAL_RANK", "0"), ("ACCELERATE_USE_CPU", "True")):
+                with monkeypatch.context() as patch:
+                    patch.setenv(name, value)
+                    integrations.accelerate._tell_of_one_process()
+            monkeypatch.delenv("ACCELERATE_MIXED_PRECISION")
+            integrations.accelerate._tell_of_one_process()
+    finally:
+        launcher.communicate(b"\n")
 
 
 @pytest.mark.parametrize("name", ["integrations_switch", "integrations_lazy"])

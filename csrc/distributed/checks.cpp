@@ -18,6 +18,11 @@ void check_tensors(const char* name, const std::vector<at::Tensor>& tensors) {
   }
 }
 
+void check_on_host(const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor.defined() || tensor.device().type() != c10::DeviceType::PrivateUse1,
+              "a collective of tensors of the CPU: expected tensors of one device, got cpu and ", tensor.device());
+}
+
 void check_results(const char* name, const std::vector<at::Tensor>& tensors) {
   check_tensors(name, tensors);
   for (const at::Tensor& t : tensors)
@@ -48,17 +53,25 @@ void check_one_dtype(const char* name, const std::vector<at::Tensor>& tensors) {
 
 Reduction reduction_of(const char* name, const c10d::ReduceOp& op, at::ScalarType dtype, int ranks) {
   using Op = c10d::ReduceOp;
-  Reduction r{op, dtype, std::nullopt};
-  const bool floating = at::isFloatingType(dtype);
-  TORCH_CHECK(floating || at::isIntegralType(dtype, /*includeBool=*/true), name, ": cannot reduce tensors of ", dtype);
+  Reduction r{op, dtype, dtype, std::nullopt};
+  const bool floating =
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;  // no float8
+  const bool integral = dtype == at::kBool || dtype == at::kByte || dtype == at::kChar || dtype == at::kShort ||
+                        dtype == at::kInt || dtype == at::kLong;  // gloo has no wider unsigned ones
+  TORCH_CHECK(floating || integral || at::isComplexType(dtype), name, ": cannot reduce tensors of ", dtype);
+  if (at::isComplexType(dtype)) {
+    TORCH_CHECK(r.op == Op::SUM || (dtype != at::kComplexHalf && (r.op == Op::AVG || r.op == Op::PREMUL_SUM)), name,
+                ": of tensors of ", dtype, " there is ", dtype == at::kComplexHalf ? "SUM only" : "SUM and AVG only");
+    r.numbers = c10::toRealValueType(dtype);
+  }
   if (dtype == at::kBool) {  // gloo would add the bytes; as nccl's, a sum is "any"
     TORCH_CHECK(r.op != Op::AVG && r.op != Op::PREMUL_SUM, name, ": AVG and PREMUL_SUM are of numbers, got bool");
-    r.dtype = at::kByte;
+    r.dtype = r.numbers = at::kByte;
     if (r.op == Op::SUM) r.op = Op::MAX;
   }
-  if (dtype == at::kShort) r.dtype = at::kInt;  // gloo has no 16-bit integers
+  if (dtype == at::kShort) r.dtype = r.numbers = at::kInt;  // gloo has no 16-bit integers
   if (r.op == Op::BAND || r.op == Op::BOR || r.op == Op::BXOR)
-    TORCH_CHECK(!floating, name, ": BAND, BOR and BXOR are of integers, got ", dtype);
+    TORCH_CHECK(integral, name, ": BAND, BOR and BXOR are of integers, got ", dtype);
   if (r.op == Op::AVG) {
     r.op = Op::SUM;
     r.divisor = ranks;

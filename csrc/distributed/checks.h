@@ -18,10 +18,20 @@ void check_one_list(const char* name, const std::vector<std::vector<at::Tensor>>
 void check_elements(const char* name, const at::Tensor& of, int64_t expected, at::ScalarType dtype);
 void check_one_dtype(const char* name, const std::vector<at::Tensor>& tensors);
 
-// A reduction as gloo's one over `dtype`, with what is done before and after it on the device.
+// Of what a collective of the CPU's tensors was given: none of them may be the device's. Options are no tensors.
+void check_on_host(const at::Tensor& tensor);
+template <class T>
+void check_on_host(const T&) {}
+template <class T>
+void check_on_host(const std::vector<T>& list) {
+  for (const T& one : list) check_on_host(one);
+}
+
+// A reduction as gloo's one over `numbers`, with what is done before and after it on the device.
 struct Reduction {
   c10d::ReduceOp::RedOpType op;
-  at::ScalarType dtype;
+  at::ScalarType dtype;    // of the buffers' elements
+  at::ScalarType numbers;  // what they are added as: a complex one as two real ones
   std::optional<Factor> factor;
   int64_t divisor = 1;
 };

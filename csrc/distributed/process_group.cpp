@@ -22,7 +22,7 @@ std::set<ProcessGroupAule*>& groups() {
 std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> reducing(const at::Tensor& buffer,
                                                                        const Reduction& reduction,
                                                                        std::chrono::milliseconds timeout) {
-  return [numbers = buffer.view(reduction.dtype), op = reduction.op,
+  return [numbers = buffer.view(reduction.numbers), op = reduction.op,
           timeout](c10d::Backend& gloo) -> c10::intrusive_ptr<c10d::Work> {
     if (numbers.numel() == 0) return {};
     std::vector<at::Tensor> one{numbers};
@@ -128,6 +128,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device device) {
+  for (const auto* parts : {&call.reads, &call.writes})  // before the other ranks could wait for this one
+    for (const Part& part : *parts)
+      TORCH_CHECK(part.tensor.device() == device, call.name, ": expected tensors of one device, got ", device, " and ",
+                  part.tensor.device());
   Lane& lane = this->lane();
   if (!device.is_cpu()) {
     TORCH_CHECK(!runtime::is_capturing(device.index()), call.name, ": collectives cannot be captured into a graph");
@@ -151,7 +155,7 @@ std::optional<Exchange> ProcessGroupAule::exchange(Exchange::Kind kind, at::Tens
              .timeout = timeout <= kNoTimeout ? getBackendOptions()->timeout : timeout};
   if (reduction != nullptr) {
     e.op = reduction->op;
-    e.dtype = reduction->dtype;
+    e.dtype = reduction->numbers;
   }
   return e;
 }
@@ -232,7 +236,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::reduce(Tensors& tensors, const 
   call.exchange =
       exchange(Exchange::Kind::reduce, buffer, buffer, layout.block_bytes(), opts.timeout, opts.rootRank, &reduction);
   if (!call.exchange)
-    call.start = [numbers = buffer.view(reduction.dtype), reduction, opts](c10d::Backend& gloo) -> WorkPtr {
+    call.start = [numbers = buffer.view(reduction.numbers), reduction, opts](c10d::Backend& gloo) -> WorkPtr {
       if (numbers.numel() == 0) return {};
       Tensors one{numbers};
       c10d::ReduceOptions options = opts;

@@ -105,6 +105,7 @@ T without_python(const T& other) {
 
 template <class... P, class... A>
 ProcessGroupAule::WorkPtr ProcessGroupAule::on_host(WorkPtr (c10d::Backend::*collective)(P...), const A&... arguments) {
+  (check_on_host(arguments), ...);
   std::tuple<A...> own{without_python(arguments)...};
   return tracked(std::apply([&](A&... a) { return (host().*collective)(a...); }, own));
 }

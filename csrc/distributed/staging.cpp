@@ -42,8 +42,8 @@ void unpack(const Part& part, int64_t divisor) {
     if (!direct) tensor.copy_(flat.view(tensor.sizes()));
   }
   if (divisor == 1) return;
-  at::Tensor(tensor).div_(divisor, at::isFloatingType(tensor.scalar_type()) ? std::nullopt
-                                                                            : std::optional<c10::string_view>("trunc"));
+  const bool cut = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+  at::Tensor(tensor).div_(divisor, cut ? std::optional<c10::string_view>("trunc") : std::nullopt);
 }
 
 }  // namespace aule::distributed

@@ -218,9 +218,93 @@ def reductions():
         refused(lambda t=t, op=op: dist.all_reduce(t.to(device), op=getattr(dist.ReduceOp, op)), "all_reduce:")
 
 
+def complex_reductions():
+    """SUM and AVG, as on the CPU, in layouts and of a conjugate."""
+
+    def alike(actual, expected, what, exact=True):
+        if expected.dtype == torch.complex32:  # the CPU compares none
+            assert actual.dtype == torch.complex32, (what, actual.dtype)
+            actual, expected = actual.cpu().to(torch.complex64), expected.to(torch.complex64)
+        same(actual, expected, what, exact)
+
+    for dtype in (torch.complex64, torch.complex128, torch.complex32):
+
+        def value_of(r, salt=0, dtype=dtype):
+            return torch.complex(value(r, torch.float64, salt), value(r, torch.float64, salt + 9)).to(dtype)
+
+        def total(salt=0, op="SUM"):
+            wide = sum(value_of(r, salt).to(torch.complex128) for r in range(size))
+            return (wide / size if op == "AVG" else wide).to(dtype)
+
+        for op in ("SUM", "AVG") if dtype != torch.complex32 else ("SUM",):
+            exact, reduce_op = op == "SUM", getattr(dist.ReduceOp, op)
+            for layout in LAYOUTS if dtype == torch.complex64 else LAYOUTS[1:2]:
+                t = placed(value_of(rank), layout)
+                dist.reduce(t, dst=1, op=reduce_op)
+                alike(t, total(op=op) if rank == 1 else value_of(rank), f"reduce {op} {dtype} {layout}", exact)
+                t = placed(value_of(rank), layout)
+                dist.all_reduce(t, op=reduce_op)
+                alike(t, total(op=op), f"all_reduce {op} {dtype} {layout}", exact)
+                output = placed(torch.full(SHAPE, FILL, dtype=dtype), layout)
+                dist.reduce_scatter(output, [placed(value_of(rank, s), layout) for s in range(size)], op=reduce_op)
+                alike(output, total(rank, op), f"reduce_scatter {op} {dtype} {layout}", exact)
+                output = torch.empty(4, 3, dtype=dtype, device=device)
+                dist.reduce_scatter_tensor(output, placed(value_of(rank), layout), op=reduce_op)
+                alike(output, total(op=op).chunk(size)[rank], f"reduce_scatter_tensor {op} {dtype} {layout}", exact)
+        if dtype != torch.complex32:
+            t = value_of(rank).to(device)
+            dist.reduce(t.conj() if rank == 0 else t, dst=1)  # of one rank alone
+            if rank == 1:
+                expected = total() - value_of(0) + value_of(0).conj()
+                alike(t, expected, f"reduce of a conjugate {dtype}")
+
+
+def refusals():
+    """Each names the collective, before anything is sent: the group goes on."""
+
+    def on_device(dtype=torch.float32, shape=SHAPE):
+        return torch.ones(shape).to(dtype).to(device)
+
+    for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2):
+        t = torch.zeros(SHAPE).to(dtype).to(device)
+        for name, call in (("all_reduce", lambda t: dist.all_reduce(t)), ("reduce", lambda t: dist.reduce(t, dst=0)),
+                           ("reduce_scatter", lambda t: dist.reduce_scatter(t, [t] * size)),
+                           ("reduce_scatter_tensor", lambda t: dist.reduce_scatter_tensor(t[:4], t))):  # fmt: skip
+            refused(lambda: call(t), f"{name}: cannot reduce tensors of")  # noqa: B023
+    for op in ("PRODUCT", "MAX", "BAND"):
+        t = on_device(torch.complex64)
+        refused(lambda: dist.reduce(t, dst=0, op=getattr(dist.ReduceOp, op)), "there is SUM and AVG only")  # noqa: B023
+    refused(lambda: dist.reduce(on_device(torch.complex32), dst=0, op=dist.ReduceOp.AVG), "there is SUM only")
+    ours, theirs = on_device(), torch.ones(SHAPE)
+    one_device = "expected tensors of one device, got"
+    rows = (SHAPE[0] * size, SHAPE[1])
+    for call in (lambda: dist.all_gather([theirs] * size, ours),
+                 lambda: dist.all_gather_into_tensor(torch.ones(rows), ours),
+                 lambda: dist.reduce_scatter(ours, [theirs] * size),
+                 lambda: dist.reduce_scatter_tensor(on_device(shape=(4, 3)), theirs),
+                 lambda: dist.all_to_all([theirs] * size, [ours] * size),
+                 lambda: dist.all_to_all_single(theirs, ours),
+                 lambda: dist.all_gather([ours] * size, theirs),
+                 lambda: dist.all_gather_into_tensor(on_device(shape=rows), theirs),
+                 lambda: dist.reduce_scatter(theirs, [ours] * size),
+                 lambda: dist.all_to_all([ours] * size, [theirs] * size)):  # fmt: skip
+        refused(call, one_device)
+    if rank == 1:  # the others would wait for it
+        refused(lambda: dist.gather(ours, [theirs] * size, dst=1), f"gather: {one_device}")
+        refused(lambda: dist.scatter(ours, [theirs] * size, src=1), f"scatter: {one_device}")
+    dist.barrier()
+    dist.all_reduce(ours)
+    same(ours, torch.full(SHAPE, float(size)), "after refusals")
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", FutureWarning)  # of names that newer versions of PyTorch have in two forms
     start(sys.argv[4])
+    if sys.argv[5:] == ["complex"]:
+        refusals()
+        complex_reductions()
+        dist.destroy_process_group()
+        sys.exit()
     # Three ranks need not do again all that two did.
     dtypes = DTYPES if size == 2 or os.environ.get("TORCH_AULE_LONG_TESTS") else [torch.float32, torch.bool]
     for dtype in dtypes:

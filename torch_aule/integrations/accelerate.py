@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from pathlib import Path
 from types import FunctionType, ModuleType
 
 import torch
@@ -40,6 +42,34 @@ def _default_device(state: ModuleType, patches: Patches) -> None:
     patches.set(owner, "default_device", property(default_device, own.fset, own.fdel, own.__doc__))
 
 
+def _asked_processes() -> int | None:
+    """What the command line of the launcher that started this process has after --num_processes, if it can be read."""
+    try:
+        words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = None
+    for word, following in zip(words, [*words[1:], ""]):
+        name, equals, value = word.replace("-", "_").partition("=")
+        if name == "__num_processes":
+            found = value if equals else following
+    return int(found) if found is not None and found.isdecimal() else None
+
+
+def _tell_of_one_process() -> None:
+    """A launcher without the hooks knows no aule devices, and starts one process. The launched script notices."""
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ and "LOCAL_RANK" not in os.environ
+    if not launched or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not aule_is_default():
+        return
+    wanted = _asked_processes() or torch.aule.device_count()
+    if wanted > 1:
+        warnings.warn(
+            f"torch_aule: accelerate's launcher started one process, not {wanted}, because it does not know aule "
+            "devices: give it --multi_gpu beside --num_processes, or install torch_aule and take `accelerate launch`",
+            stacklevel=2,
+        )
+
+
 def _processes(state: ModuleType, patches: Patches) -> None:
     """Without this a launched script would train on its own in each process: accelerate knows backends by device."""
     owner = attribute(state, "PartialState", type)
@@ -47,6 +77,7 @@ def _processes(state: ModuleType, patches: Patches) -> None:
     place = attribute(owner, "set_device", FunctionType)
     parameters_of(prepare, "cpu", "sagemaker_dp", "backend")
     kinds = attribute(state, "DistributedType", type)
+    _tell_of_one_process()
 
     @wrap(prepare)
     def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):

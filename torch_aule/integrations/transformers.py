@@ -9,6 +9,7 @@ from types import FunctionType, ModuleType
 import torch
 
 from torch_aule.integrations._patch import (
+    NotAsExpected,
     Patches,
     attribute,
     aule_is_default,
@@ -155,6 +156,43 @@ def _offloaded_cache(cache_utils: ModuleType, patches: Patches) -> None:
     patches.set(owner, "update", update)
 
 
+def _batching_memory(utils: ModuleType, patches: Patches) -> None:
+    """generate_batch plans its cache by it. Where transformers knows no accelerator, it has the host's memory."""
+    own = attribute(utils, "get_device_and_memory_breakdown", FunctionType)
+
+    @wrap(own)
+    def get_device_and_memory_breakdown():
+        if not aule_is_default():
+            return own()
+        device = torch.device("aule", torch.aule.current_device())
+        torch.aule.empty_cache()
+        torch.aule.synchronize(device)
+        free, total = torch.aule.mem_get_info(device)
+        return device, total, torch.aule.memory_reserved(device), total - free
+
+    patches.rebind(own, get_device_and_memory_breakdown)
+
+
+def _batching_streams(input_outputs: ModuleType, patches: Patches) -> None:
+    owner = attribute(input_outputs, "ContinuousBatchingAsyncIOs", type)
+    known = attribute(owner, "_supported_device_types", tuple)
+    if "aule" in known:
+        raise NotAsExpected("not needed: this version takes the device itself")
+    init, reset = (attribute(owner, name, FunctionType) for name in ("__init__", "reset"))
+
+    def behind_all(own):  # they fill tensors on the current stream, and its streams, which use them next, do not wait
+        @wrap(own)
+        def method(self, *args, **kwargs):
+            own(self, *args, **kwargs)
+            torch.accelerator.synchronize()
+
+        return method
+
+    patches.set(owner, "_supported_device_types", (*known, "aule"))
+    patches.set(owner, "__init__", behind_all(init))
+    patches.set(owner, "reset", behind_all(reset))
+
+
 HOOKS = [
     Hook(
         "transformers", "trainer_device", "transformers.training_args",
@@ -185,5 +223,14 @@ HOOKS = [
     Hook(
         "transformers", "offloaded_cache", "transformers.cache_utils",
         "a cache that offloads its layers waits for streams of aule, not of CUDA", _offloaded_cache,
+    ),
+    Hook(
+        "transformers", "batching_memory", "transformers.generation.continuous_batching.utils",
+        "generate_batch without a size plans its cache by the free memory of aule, not of the host", _batching_memory,
+        chooses_device=True,
+    ),
+    Hook(
+        "transformers", "batching_streams", "transformers.generation.continuous_batching.input_outputs",
+        "generate_batch takes use_async_batching=True on aule", _batching_streams,
     ),
 ]  # fmt: skip
