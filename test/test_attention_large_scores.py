@@ -10,23 +10,10 @@ from torch._dynamo.utils import counters
 import torch_aule.tune
 from attention_reference import NAMES, inputs, run
 from helpers import FLOATS, needs_shader_compiler
-from matrix_units import ON_CPU, has_matrices
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
-
-SMALL = {"attention_shape": "2,1,16,1,1", "attention_shape_dq": "2,2,16,1,2", "attention_shape_dkdv": "2,1,16,1,1"}
 # Of a result. NVIDIA's conversion to bfloat16 truncates, so that is a whole last place.
 ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-
-
-@pytest.fixture(params=["simd", "simt", "coopmat", "coopmat_opaque"])
-def family(request, override):
-    """Plans with one family of kernels; with a small shape of those on matrices where a CPU compiles them."""
-    what = {"coopmat": "known", "coopmat_opaque": "usable"}.get(request.param)
-    if what and not has_matrices(torch.float16, what):
-        pytest.skip("the device has no such cooperative matrices")
-    override(attention_variant=request.param, **(SMALL if ON_CPU and what == "known" else {}))
-    return request.param
 
 
 def expected(q, k, v, grad, bias, visible=None, softcap=0.0):
@@ -106,19 +93,19 @@ def compare(sizes, dtype, bias, **options):
 
 
 @pytest.mark.parametrize("dtype, k_len", [(torch.float32, 150), (torch.float16, 40), (torch.bfloat16, 150)])
-def test_families(family, dtype, k_len):
+def test_families(attention_family, dtype, k_len):
     """Of 16 bits, few keys, of which dQ sums delta again, and more."""
     compare((2, 4, 2, 19, k_len, 24, 16), dtype, mixed_mask(19, k_len))
 
 
 @pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_masks_of_the_operands_dtype(family, dtype):
+def test_masks_of_the_operands_dtype(attention_family, dtype):
     compare((1, 2, 2, 11, 130, 21, 16), dtype, mixed_mask(11, 130, dtype))
 
 
 @pytest.mark.current_long
-def test_beside_other_terms(family):
+def test_beside_other_terms(attention_family):
     compare((1, 2, 1, 40, 53, 16, 16), torch.float16, mixed_mask(40, 53), window=(9, 5), softcap=2.0)
 
 
@@ -155,7 +142,7 @@ def test_hand_written_attention_that_is_compiled(dtype, fresh_compiler):
     check([out, *(t.grad for t in leaves)], wanted)
 
 
-@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min, 1e8])
+@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min, 1e6])
 def test_a_thousand_keys(low):
     q, k, v, grad = inputs(1, 1, 1, 5, 1000, 8, 8)
     bias = torch.zeros(1, 1, 5, 1000)

@@ -114,6 +114,7 @@ void restore_storage(const at::Tensor& tensor) {
 }  // namespace
 
 void bind_scheduler(py::module_& m) {
+  m.attr("evicted_storages_refuse") = kForgetsErrors<c10::StorageImpl>;
   py::class_<TaskScheduler>(m, "TaskScheduler")
       .def(py::init([](uint64_t memory, uint64_t max_queued, uint64_t max_running, int64_t window_us) {
         return TaskScheduler({memory, max_queued, max_running, window_us});
