@@ -122,14 +122,19 @@ def override():
 # A processor's driver compiles kernels on matrices for minutes where they have masks or biases: at night. In `make test`
 # each form has one test with `matrix_family`; the kernels without matrices are those of the installed driver.
 @pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.current_long) for name in ("simd", "simt", "coopmat", "coopmat_opaque")]
+    params=[
+        pytest.param(name, marks=[pytest.mark.current_lavapipe, pytest.mark.current_long])
+        for name in ("simd", "simt", "coopmat", "coopmat_opaque")
+    ]
 )
 def attention_family(request, override):
     """Attention with one family of kernels."""
     return _attention_family(request.param, override)
 
 
-@pytest.fixture(params=["coopmat", "coopmat_opaque"])
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.current_lavapipe) for name in ("coopmat", "coopmat_opaque")]
+)
 def matrix_family(request, override):
     """Attention with one family of kernels on cooperative matrices."""
     return _attention_family(request.param, override)

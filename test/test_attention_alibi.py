@@ -12,7 +12,7 @@ from attention_reference import DECODE, check, inputs, reference
 from helpers import FLOATS
 from torch_aule import functional as aule
 
-pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
+pytestmark = pytest.mark.validated  # conftest.py: `attention_family` is marked pytest.mark.current_lavapipe
 
 
 def bias_of(slopes, q_len, k_len, bottom_right=False):
@@ -110,9 +110,12 @@ def test_long_keys_are_cut():
     check([whole], expected[:1], torch.float32)
 
 
+@pytest.mark.current_lavapipe
 @pytest.mark.parametrize("variant", DECODE)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, *(pytest.param(d, marks=pytest.mark.current_long) for d in FLOATS if d != torch.float16)]
+)
+@pytest.mark.parametrize("paged", [False, pytest.param(True, marks=pytest.mark.current_long)])
 def test_decoding(variant, dtype, paged):
     batch, heads, kv_heads, dim, lengths = 3, 4, 2, 24, [5, 70, 33]
     q = torch.randn(batch, 2, heads, dim).to(dtype)

@@ -10,7 +10,7 @@ from attention_reference import check, inputs, reference
 from helpers import FLOATS
 from torch_aule import functional as aule
 
-pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
+pytestmark = pytest.mark.validated  # conftest.py: `attention_family` is marked pytest.mark.current_lavapipe
 
 
 def dense(mask, block_q, block_k, q_len, k_len):

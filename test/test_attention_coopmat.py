@@ -35,6 +35,7 @@ def compare(dtype, sizes, bias=None, **options):
     check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
 
 
+@pytest.mark.current_long
 def test_ragged_lengths_in_groups(dtype):
     compare(dtype, (2, 4, 2, 45, 77, 16, 16))
 
@@ -50,21 +51,25 @@ def test_causal(dtype):
     compare(dtype, (1, 1, 1, 71, 40, 16, 16), causal=True, bottom_right=True)  # rows that see nothing
 
 
+@pytest.mark.current_long
 def test_window(dtype):
     compare(dtype, (1, 2, 1, 90, 90, 16, 16), window=(20, 3))
     compare(dtype, (1, 2, 1, 90, 90, 16, 16), window=(33, -1))
 
 
+@pytest.mark.current_long
 def test_padded_and_unaligned_head_sizes(dtype):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11), causal=True)
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("kind", ["float", "bool"])
 def test_bias(dtype, kind):
     mask = torch.randn(1, 2, 37, 50) if kind == "float" else torch.rand(37, 50) > 0.3
     compare(dtype, (1, 2, 1, 37, 50, 16, 16), bias=mask.to("aule"))
 
 
+@pytest.mark.current_long
 def test_softcap_and_scale(dtype):
     compare(dtype, (1, 1, 1, 37, 50, 16, 16), softcap=2.0, scale=-0.4)
 
@@ -87,7 +92,7 @@ def test_a_rescale_after_small_scores(dtype):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("shape", [SMALL_SHAPE, TWO_STAGES])
+@pytest.mark.parametrize("shape", [pytest.param(SMALL_SHAPE, marks=pytest.mark.current_long), TWO_STAGES])
 def test_scores_that_outgrow_the_first_tile(dtype, causal, shape, override):
     """A key in none of the tiles whose maxima the forward looks at, far above them for some rows, then for all.
 
@@ -125,6 +130,7 @@ def test_a_row_without_numbers_leaves_the_others_alone(dtype):
     assert float((out.cpu().double() - expected)[..., rest, :].abs().max()) < 1e-2
 
 
+@pytest.mark.current_long
 def test_dropout(dtype, override):
     check_dropout(override, "coopmat", (1, 2, 2, 37, 50, 16, 16), dtype)
 
@@ -155,6 +161,7 @@ def test_the_output_s_rounding_stays_out_of_the_gradients(dtype):
     torch.testing.assert_close(k.grad.cpu(), q.detach().cpu() / 4, rtol=2**-7, atol=1e-3)
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize("dim", [16, pytest.param(48, marks=pytest.mark.current_long)])
 def test_strides(dtype, dim):
     base = torch.randn(2, 48, 3, 4, dim).to(dtype).to("aule")  # [B, L, 3, H, D]: one projection for all three
@@ -163,6 +170,7 @@ def test_strides(dtype, dim):
     check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
 
 
+@pytest.mark.current_long
 def test_accumulators_that_are_no_operands(dtype, override):
     """As on GPUs that keep A operands and accumulators in different lanes: all pass through shared memory."""
     override(attention_acc_is_a_operand=False)
@@ -171,7 +179,11 @@ def test_accumulators_that_are_no_operands(dtype, override):
 
 
 @pytest.mark.parametrize(
-    "shape", ["2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,1,32,2,2", "2,2,8,1,1", "2,1,16,1,2,0,2"]
+    "shape",
+    [
+        *("2,1,8,1,2", "2,1,16,2,2", "2,1,16,1,2", "2,2,8,1,1", "2,1,16,1,2,0,2"),
+        pytest.param("2,1,32,2,2", marks=pytest.mark.current_long),
+    ],
 )
 def test_every_order_of_loads(dtype, shape, override):
     """The next tile is written behind the first half of this one, or in the middle of its only step."""
@@ -183,6 +195,7 @@ def test_every_order_of_loads(dtype, shape, override):
     compare(dtype, (1, 1, 1, 40, 64, 16, 16))
 
 
+@pytest.mark.current_long
 @pytest.mark.parametrize(
     "dq, dkdv",
     [("2,1,16,1,1", "2,1,16,1,2"), pytest.param("4,1,32,2,1", "4,1,32,1,1", marks=pytest.mark.current_long)],
@@ -195,6 +208,7 @@ def test_heads_shared_by_two_subgroups(dtype, dq, dkdv, override):
     compare(dtype, (1, 4, 2, 45, 77, 20, 24), causal=True, bottom_right=True)
 
 
+@pytest.mark.current_long
 def test_what_two_subgroups_tell_each_other(dtype, override):
     """P times the soft cap's slope, and which elements dropout keeps."""
     override(attention_role_split=2)
@@ -230,6 +244,7 @@ def test_ds_workspace(dtype, mib, override):
     check(result, reference(q, k, v, grad), dtype)
 
 
+@pytest.mark.current_long
 def test_ds_workspace_causal(dtype, override):
     """Where blocks of keys and queries are alike and neither has more rows, what nobody sees has no place."""
     override(attention_workspace=64)

@@ -25,6 +25,7 @@ def compare(dtype, sizes, bias=None, **options):
     check(run(q, k, v, grad, bias, **options), reference(q, k, v, grad, bias, **options), dtype)
 
 
+@pytest.mark.current_long
 def test_groups_of_ragged_lengths_causal(dtype):
     compare(dtype, (2, 4, 2, 45, 77, 16, 16), causal=True, bottom_right=True)
 
@@ -34,10 +35,12 @@ def test_whole_tiles(dtype):
     compare(dtype, (1, 2, 1, 64, 128, 16, 16))
 
 
+@pytest.mark.current_long
 def test_a_window_that_moves_some_subgroups_only(dtype):
     compare(dtype, (1, 2, 2, 75, 75, 16, 16), causal=True, window=(9, -1))
 
 
+@pytest.mark.current_long
 def test_padded_heads_with_bias_and_softcap(dtype):
     bias = torch.randn(1, 2, 37, 50, device="aule")
     compare(dtype, (1, 2, 2, 37, 50, 12, 11), bias=bias, softcap=3.0)

@@ -11,7 +11,7 @@ import torch_aule.tune
 from attention_reference import NAMES, inputs, run
 from helpers import FLOATS, needs_shader_compiler
 
-pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
+pytestmark = pytest.mark.validated  # conftest.py: `attention_family` is marked pytest.mark.current_lavapipe
 # Of a result. NVIDIA's conversion to bfloat16 truncates, so that is a whole last place.
 ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 

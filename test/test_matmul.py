@@ -272,6 +272,7 @@ def test_few_rows(m, dtype):
     check(torch.bmm, random_tensor(3, m, 40, dtype=dtype), random_tensor(3, 40, 24, dtype=dtype), dtype=dtype)
 
 
+@pytest.mark.current_long
 def test_large_tiles_and_wide_vectors():
     """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
     check_program(

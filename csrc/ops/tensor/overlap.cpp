@@ -81,6 +81,21 @@ bool takes_parts(std::string_view op) {
 
 bool has_elements(const at::Tensor& t) { return t.defined() && t.layout() == at::kStrided && t.numel() > 0; }
 
+// Most calls: what they write is whole, and its storage is no other operand's.
+bool are_plainly_apart(std::initializer_list<Operand> operands) {
+  for (const Operand& w : operands) {
+    if (!w.written || !w.tensor->defined()) continue;
+    const c10::TensorImpl* written = w.tensor->unsafeGetTensorImpl();
+    if (!written->has_storage() || !written->is_non_overlapping_and_dense()) return false;
+    for (const Operand& r : operands) {
+      if (r.written || r.tensor == nullptr || r.tensor->unsafeGetTensorImpl() == written) continue;
+      const c10::TensorImpl* read = r.tensor->unsafeGetTensorImpl();
+      if (read->has_storage() && written->unsafe_storage().is_alias_of(read->unsafe_storage())) return false;
+    }
+  }
+  return true;
+}
+
 // Both have elements, and `written` is on aule.
 bool crosses(const at::Tensor& written, const at::Tensor& read) {
   return read.device() == written.device() && may_meet(written, read) && !same_places(written, read);
@@ -139,6 +154,7 @@ bool same_places(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool reads_what_it_writes(const char* op, std::initializer_list<Operand> operands) {
+  if (are_plainly_apart(operands)) return false;
   bool meets = false;
   for (const Operand& w : operands) {
     if (!w.written || !has_elements(*w.tensor) || w.tensor->device().type() != c10::DeviceType::PrivateUse1) continue;
