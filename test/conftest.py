@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gc
 import os
+import random
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -108,6 +109,7 @@ def seeded():
     """Inputs are fresh for each test and each run; the seed is printed with a failing test and can be set."""
     seed = int(os.environ.get("TORCH_AULE_TEST_SEED", "0")) or torch.seed() % 2**31
     torch.manual_seed(seed)
+    random.seed(seed)  # PyTorch's operator database draws from it
     print(f"TORCH_AULE_TEST_SEED={seed}")
     yield
 

@@ -229,6 +229,7 @@ def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> 
         try:
             args, actual = call(_move)
             settle_ties(op, sample, actual, expected)
+            settle_saturation(op, sample, actual, expected)
             statistics = op.name in STATISTICS
             made = phase_free if not backward and op.name in SPECTRA else lambda _, result: result
             found = compare(
@@ -294,6 +295,16 @@ def settle_ties(op, sample, actual, expected) -> None:
         same = sample.input.gather(dim, a_index) == sample.input.gather(dim, e_index)
         if same.all() and (not keeps or all_different(a_index, dim)):
             e.copy_(a.cpu())
+
+
+def settle_saturation(op, sample, actual, expected) -> None:
+    """Products beyond the largest float8 are that number here and in cuBLAS; on some processors PyTorch gives NaN."""
+    if op.name != "torch._scaled_mm" or not expected.numel():
+        return
+    product = sample.input.double() @ sample.args[0].double() * sample.args[1].double() * sample.args[2].double()
+    ours, theirs, largest = actual.cpu().float(), expected.float(), torch.finfo(expected.dtype).max
+    settled = theirs.isnan() & (product.abs() > largest) & (ours == largest * product.sign())
+    expected.copy_(torch.where(settled, ours, theirs).to(expected.dtype))
 
 
 def all_different(index: torch.Tensor, dim: int) -> bool:

@@ -130,6 +130,14 @@ def scaled(a, b, sa, sb):
     return (a.double() * sa.double()) @ (b.double() * sb.double())
 
 
+def test_products_beyond_the_largest_float8(device):
+    """They are the largest number, as in cuBLAS."""
+    signs, one = torch.tensor([1.0, -1.0]).repeat(8), torch.ones((), device=device)
+    a, b = (t.to(torch.float8_e4m3fn) for t in (torch.eye(16) * 300, torch.diag(signs * 300)))
+    product = torch._scaled_mm(*to_device((a, b.t())), one, one, out_dtype=torch.float8_e4m3fn)
+    assert torch.equal(product.cpu().float(), torch.diag(signs * 448))
+
+
 @pytest.mark.parametrize("kinds", itertools.product(FLOAT8[:2], FLOAT8[:2]), ids=str)
 @pytest.mark.parametrize("m, k, n", [(16, 32, 48), (15, 16, 32), (1, 272, 16), (33, 64, 80)])
 def test_scaled_products(device, kinds, m, k, n):

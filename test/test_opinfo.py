@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import skips
-from opinfo_runner import ENTRIES, has_direction, run_entry
+from opinfo_runner import ENTRIES, has_direction, pick_samples, run_entry, settle_saturation
 
 SAMPLES = 4
 
@@ -104,6 +104,20 @@ def test_other_dtypes(device, dtype, name):
     if dtype == torch.float64 and not torch.aule.get_device_properties().float64:
         pytest.skip("the device has no float64")
     check(name, run_entry(ENTRIES[name], dtype, limit=2), {}, {})
+
+
+def test_only_products_beyond_the_largest_float8_are_settled():
+    op = ENTRIES["torch._scaled_mm"]
+    sample = pick_samples(op, torch.float8_e4m3fn, 1, False)[0]
+    one = torch.ones(())
+    sample.args = ((torch.eye(16) * 30).to(torch.float8_e4m3fn), one, one)
+    sample.input = torch.diag(torch.tensor([30.0, -30.0, 1.0]).repeat(6)[:16]).to(torch.float8_e4m3fn)
+    ours = torch.diag(torch.tensor([448.0, -448.0, 30.0]).repeat(6)[:16]).to(torch.float8_e4m3fn)
+    theirs = torch.full((16, 16), torch.nan).to(torch.float8_e4m3fn)
+    settle_saturation(op, sample, ours, theirs)
+    settled = (ours.float().abs() == 448).float()
+    assert torch.equal(theirs.float().isnan(), settled == 0)
+    assert torch.equal(theirs.float().nan_to_num(0.0), ours.float() * settled)
 
 
 def check_form(name: str, outcome) -> None:
