@@ -76,6 +76,7 @@ def test_choice_is_4_and_0():
     assert torch._fused_sdp_choice(wide, wide, wide) == 0
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("batch", [(2,), ()])
 @pytest.mark.parametrize("mask", [None, (5, 5), (2, 1, 5), (2, 2, 5, 5), (1, 2, 5, 5)])
 @pytest.mark.parametrize("in_dims", [(0, 0, 0, 0), (1, None, None, None), (None, 0, 1, 0), (None, None, None, 1)])

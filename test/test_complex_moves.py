@@ -76,6 +76,7 @@ def operands(dtype):
     return a, b, torch.tensor([4, 0, 2]), torch.rand(5, 7) < 0.5
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", [*MOVES, *WIDE])
 def test_move(device, name, dtype):

@@ -17,6 +17,7 @@ def resize(mode, size, align=False):
     return lambda x: getattr(torch.ops.aten, name)(x, list(size), align)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size, out", SIZES)
@@ -26,6 +27,7 @@ def test_against_float64(size, out, mode, align, dtype):
     assert_close_to_float64(resize(mode, out, align), x, dtype=dtype, gradients=True)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("size, out", [*SIZES, ((96, 130), (33, 41)), ((50, 60), (224, 224))])

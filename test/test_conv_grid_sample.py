@@ -35,6 +35,7 @@ def sampler(mode, padding, align):
     return lambda x, grid: F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=align)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("align", [True, False])
 @pytest.mark.parametrize("padding", PADDINGS)

@@ -50,6 +50,7 @@ def in_format(t, name):
     return t.contiguous(memory_format=FORMATS[name]) if t.dim() == 4 else t
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("order", FORMATS)
 @pytest.mark.parametrize("case", CASES)

@@ -89,6 +89,7 @@ def without_bias(function):
     return lambda x, w: function(x, w, None)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_convolution(device, name, dtype):

@@ -67,6 +67,7 @@ def test_views_with_bits(device, dtype, view):
     assert e.flatten()[-1].item() == a.flatten()[-1].item()
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
 @pytest.mark.parametrize("view", [v for v in VIEWS if v != "expand"])
 @pytest.mark.parametrize("source", ["host", "device", "device with bits"])
@@ -98,6 +99,7 @@ def test_negative_bit_of_reals(device, dtype):
     same_bits(d._neg_view().to(torch.float32), (-x).to(torch.float32))
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("to", [*COMPLEX, *REALS, torch.int64, torch.int32, torch.uint8, torch.bool], ids=str)
 @pytest.mark.parametrize("dtype", [*COMPLEX, torch.float32, torch.float64, torch.int64, torch.bool], ids=str)
 def test_conversions_of_complex(device, dtype, to):

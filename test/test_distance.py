@@ -16,6 +16,7 @@ def cdist(p, mode=NO_PRODUCT):
     return lambda x, y: torch.cdist(x, y, p, compute_mode=mode)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("features", [1, 5, 37])
@@ -69,6 +70,7 @@ def test_equal_points(p):
         assert relative_error(actual, expected, 1.0) < 1e-4
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("points", [2, 3, 8, 21])

@@ -185,6 +185,7 @@ def test_deterministic_writes_keep_the_last():
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.float64])
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])

@@ -36,6 +36,7 @@ def check(a: torch.Tensor, upper: bool = False) -> None:
     assert_small(product - wide(a).resolve_conj(), norm(wide(a)), a.shape[-1], eps(a))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 16, 31, 32, 33, 40, 41, 56, 57, 80, 81, 130])
 def test_sizes(device, n, dtype):

@@ -49,6 +49,7 @@ def check(a: torch.Tensor, spread: float | None = 1.0) -> None:
             assert (farthest(found, expected) <= spread * rounding(a, n) * scale.amax()).all()
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 33])
 def test_sizes(n, dtype):
     check(torch.randn(n, n, dtype=dtype), spread=50)

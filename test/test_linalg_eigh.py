@@ -45,6 +45,7 @@ def check_eigh(a: torch.Tensor, uplo: str = "L", values_alone: bool = True) -> N
         near(torch.linalg.eigvalsh(like_strided(a), UPLO=uplo), expected, scale, rounding(a, n))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33, 48, 64])
 def test_small(n, dtype):
     check_eigh(hermitian(n, n, dtype=dtype))

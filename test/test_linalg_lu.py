@@ -24,6 +24,7 @@ def check(a: torch.Tensor) -> None:
     assert_small(product - wide(a).resolve_conj(), scale, max(m, n), eps(a))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 15, 16, 17, 33, 40, 41, 56, 65, 80, 81, 128, 150])
 def test_sizes(device, n, dtype):

@@ -42,6 +42,7 @@ def check_qr(a: torch.Tensor, mode: str = "reduced") -> None:
 SHAPES = [(1, 1), (2, 2), (3, 5), (5, 3), (1, 7), (7, 1), (16, 16), (31, 33), (33, 31), (64, 64), (100, 7), (7, 100)]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(shape, mode, dtype):

@@ -38,6 +38,7 @@ def check_svd(a: torch.Tensor, full_matrices: bool = False) -> None:
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 3), (3, 7), (1, 9), (9, 1), (16, 16), (33, 31), (48, 64), (90, 20)]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("full_matrices", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(shape, full_matrices, dtype):

@@ -37,6 +37,7 @@ def check(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool = True, unit
     assert_small(product - wide(b), norm(t) * norm(solution) * (1 if left else n), n, eps(b))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 9, 16, 31, 32, 33, 64, 65, 100, 150])
 def test_sizes(device, n, dtype):

@@ -20,6 +20,7 @@ def targets(rows, classes):
     return lists
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("p", [1, 2])

@@ -55,6 +55,7 @@ def test_thin(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.current_long
 @pytest.mark.parametrize("a", ["n", "t", "step"])
 @pytest.mark.parametrize("b", ["n", "t", "offset"])

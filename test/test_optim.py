@@ -192,6 +192,7 @@ IN_PLACE = {
 }
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", IN_PLACE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_foreach_in_place(device, name, dtype):
@@ -236,6 +237,7 @@ FRESH = {
 }
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", FRESH)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32])
 def test_foreach_of_new_tensors(device, name, dtype):

@@ -71,6 +71,7 @@ def runs(call):
     return True
 
 
+@pytest.mark.sampled(90)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", entries(lambda op: op.supports_out and op.name not in LEAVES))
 def test_results(device, name):
@@ -104,6 +105,7 @@ def test_results(device, name):
                             (x.clone(), torch.empty_like(r)), (read, written))  # fmt: skip
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", entries(lambda op: op.inplace_variant is not None))
 def test_in_place(device, name):

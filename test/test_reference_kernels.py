@@ -58,6 +58,7 @@ def test_diagonal_matmul(device, shape, dtype):
     both(functional.diagonal_matmul, lambda a, b: torch.diag(a) @ b, dtype, (n,), (n, m), terms=m)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", ROWSUM)

@@ -46,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(installed, case, dtype):

@@ -22,6 +22,7 @@ def mostly_zero(*sizes, dtype=torch.float32):
     return torch.where(torch.rand(sizes) < 0.3, torch.randn(sizes), torch.zeros(())).to(dtype)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTS, torch.bool, torch.float64], ids=str)
 @pytest.mark.parametrize("sizes", [(7,), (5, 9), (3, 4, 5)], ids=str)
 @pytest.mark.parametrize("dense", [(), (2,)], ids=str)

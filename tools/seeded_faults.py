@@ -29,8 +29,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FAULTS = ROOT / "test/faults"
 TEST_TIMEOUT_S = 300
-# As tools/run_tests.py has it: strict, and no kernel that an earlier run compiled.
+# As tools/run_tests.py has it: strict, no kernel that an earlier run compiled, and the sample of `make test`.
 ENVIRONMENT = {
+    "TORCH_AULE_TEST_SAMPLED": "1",
     "TORCH_AULE_STRICT": "1",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
