@@ -382,7 +382,7 @@ def test_an_empty_index_may_have_any_dtype(dtype):
         x.to("aule").gather(0, torch.zeros(1, 1, dtype=dtype, device="aule"))
 
 
-@pytest.mark.parametrize("value", [True, 3, -0.5, 1e-40, float("nan"), 2j])
+@pytest.mark.parametrize("value", [True, 3, -0.5, 1e-30, float("nan"), 2j])
 def test_assertions_hold(device, value):
     x = torch.tensor([value, 0], device=device)
     for condition in (x[0], x[:1], x[:1].view(1, 1)):
