@@ -69,6 +69,7 @@ def test_accelerate_launch(tmp_path, installed):
     assert two == pytest.approx(one, rel=1e-5)
 
 
+@pytest.mark.sampled(0)
 def test_trainer(tmp_path, installed):
     """By torchrun, and by accelerate with a configuration."""
     pytest.importorskip("transformers")

@@ -463,6 +463,7 @@ def test_multinomial_passes_over_many_zeros(device):
 HEAVY = "long_kernels or many_windows or by_tiles or queries_and_keys or both_directions or long_bags"
 
 
+@pytest.mark.sampled(0)
 def test_kernels_that_are_slow_at_such_sizes_with_a_small_limit(device):
     """Planners told of a small limit cut more often, and reach the kernels that are too slow at the real one."""
     if SMALL:

@@ -13,6 +13,7 @@ COUNT = int(os.environ.get("TORCH_AULE_RANDOM_PROGRAMS", "80"))
 PARTS = 8
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.timeout(max(300, COUNT))
 def test_programs_give_what_the_cpu_gives(device, part):

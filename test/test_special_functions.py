@@ -111,6 +111,7 @@ def worst(function, reference, scale, dtype, *inputs):
     return most
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.validated
 @pytest.mark.parametrize("dtype", [torch.float32, FLOAT64], ids=str)
 @pytest.mark.parametrize("name", UNARY)
@@ -183,6 +184,7 @@ def test_polynomials(device, name):
 KINDS = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*KINDS, *(n for n in POLYNOMIALS if n not in KINDS)])
 def test_polynomials_like_the_cpu(device, name):
     function = getattr(special, name)
