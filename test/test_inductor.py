@@ -47,6 +47,7 @@ def compiled_like_eager(f, *args, tolerance=2e-5, dynamic=None, kernels=None):
         assert_close(a, e.cpu(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(64, 256), (7, 33), (1,), (3, 0, 5)])
 def test_chain_of_pointwise_operators(device, dtype, shape):
@@ -58,6 +59,7 @@ def test_chain_of_pointwise_operators(device, dtype, shape):
     compiled_like_eager(f, x, y, tolerance=TOLERANCE[dtype], kernels=1)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 256, 1023, 1024, 4097, 70000])
 @pytest.mark.parametrize("rows", [1, 7])
 def test_rows(device, forms, n, rows):

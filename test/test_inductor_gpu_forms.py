@@ -43,6 +43,7 @@ def norm_gradients(g, x, mean, rstd):
     return (g * normal).sum(0), g.sum(0)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("rows, columns", [(9, 8), (37, 64), (300, 20), (5001, 64), (64, 1536)])
 def test_sums_of_columns(device, dtype, rows, columns):
@@ -248,6 +249,7 @@ def test_gradient_of_padded_logits(device):
         assert_close(a.grad.float(), e.grad, rtol=0.03, atol=0.03 * e.grad.abs().max().item())
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 @pytest.mark.parametrize("offset", range(1, 9))
 def test_vectors_that_begin_anywhere(device, dtype, offset):

@@ -76,6 +76,7 @@ def operands(dtype, rows, k, n, device):
     return [t.to(dtype).to(device) for t in (x, w, b, r)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name != "none"])
 def test_linear_and_activation_are_one_call(device, as_gpu, dtype, activation):
@@ -89,6 +90,7 @@ def test_linear_and_activation_are_one_call(device, as_gpu, dtype, activation):
     close_to_float64(result, f, *args)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_residual_is_part_of_the_call(device, as_gpu, dtype, activation):

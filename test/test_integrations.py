@@ -353,6 +353,7 @@ def test_grouped_queries_are_not_repeated(device, monkeypatch):
     assert not sdpa_attention.use_gqa_in_sdpa(mask, torch.empty(1, 2, 3, 8), torch.empty(1, 2, 3, 8)), "the CPU's way"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "config, words, expected",
     [

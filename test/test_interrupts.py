@@ -31,6 +31,7 @@ WAITS = [
 UNDIVIDED = {"TORCH_AULE_TIME_BUDGET_MS": "100000"}  # else what may be in flight takes a second
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_ends_with_keyboard_interrupt(wait):
     assert float(check_program("interrupted", wait, timeout=300, **UNDIVIDED)) < 2
