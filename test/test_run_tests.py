@@ -63,11 +63,11 @@ SETS = """
 import pytest
 
 @pytest.mark.validated
-@pytest.mark.parametrize("i", range(9))
+@pytest.mark.parametrize("i", range(30))
 def test_some(i): pass
 
 @pytest.mark.validated(every=True)
-@pytest.mark.parametrize("i", range(9))
+@pytest.mark.parametrize("i", range(30))
 def test_every(i): pass
 
 @pytest.mark.sampled(3)
@@ -87,15 +87,17 @@ def test_samples_of_parameters(tmp_path, sampled):
     seen = {}
     for marks in ("layered", "not layered"):
         options = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", marks, str(tmp_path)]
-        printed = run_interpreter("-m", "pytest", *options, TORCH_AULE_TEST_SAMPLED=sampled).stdout
-        seen[marks] = re.findall(r"::(\w+)(?:\[(\d)\])?", printed)
+        printed = run_interpreter("-m", "pytest", *options, timeout=140, TORCH_AULE_TEST_SAMPLED=sampled).stdout
+        seen[marks] = re.findall(r"::(\w+)(?:\[(\d+)\])?", printed)
     names = [name for name, _ in seen["layered"]]
-    assert names == ["test_some"] * (4 if sampled else 9) + ["test_every"] * 9
+    assert names == ["test_some"] * (12 if sampled else 30) + ["test_every"] * 30
     others = {name: [i for other, i in seen["not layered"] if other == name] for name, _ in seen["not layered"]}
     assert others.pop("test_plain") == [""]
     if sampled:
-        assert [i for name, i in seen["layered"] if name == "test_some"] == list("0358")
-        assert others == {"test_some": list("12467"), "test_few": list("048")}
+        layered = [i for name, i in seen["layered"] if name == "test_some"]
+        assert layered[0] == "0" and layered[-1] == "29"
+        assert sorted([*layered, *others["test_some"]], key=int) == [str(i) for i in range(30)]
+        assert others["test_few"] == list("048") and len(others) == 2
     else:
         assert others == {"test_few": list("012345678")}
 
