@@ -100,7 +100,7 @@ def test_whoever_reaches_the_storage_of_an_evicted_tensor_is_told(device):
                 lambda: torch.save({"w": leaf}, io.BytesIO()), alias, lambda: alias(2 * size), lambda: tensor.cpu(),
                 lambda: tensor.resize_(6, 7), lambda: bytes_.resize_(4 * size), lambda: bytes_.resize_(0),
                 bytes_.cpu, bytes_.clone, lambda: bytes_.fill_(0), lambda: bytes_[0], bytes_.tolist, bytes_.data_ptr,
-                lambda: bytes_.copy_(torch.UntypedStorage(size)), bytes_.share_memory_, tensor.data_ptr,
+                lambda: bytes_.copy_(torch.UntypedStorage(size)), tensor.data_ptr,
                 lambda: torch.utils.dlpack.to_dlpack(tensor), lambda: torch.from_dlpack(tensor), tensor.tolist,
                 lambda: tensor.data.clone(), lambda: tensor.numpy(force=True), lambda: repr(tensor),
                 lambda: pickle.loads(ForkingPickler.dumps(tensor)), lambda: leaf.data.cpu()):  # fmt: skip

@@ -32,6 +32,17 @@ struct Params {
 };
 #include "common/params.glsl"
 
+#ifdef C_double
+// The lavapipe of Mesa 22.3 cuts halves off in roundEven of doubles, on processors without AVX-512.
+REAL half_even(REAL x) {
+  const REAL whole = trunc(x), rest = abs(x - whole), half_whole = trunc(whole * REAL(0.5));
+  const bool away = rest > REAL(0.5) || (rest == REAL(0.5) && half_whole * REAL(2) != whole);
+  return away ? whole + sign(x) : whole;
+}
+#else
+#define half_even roundEven
+#endif
+
 void main() {
   const uint64_t i = linear_invocation();
   if (i >= p.n) return;
@@ -52,8 +63,8 @@ void main() {
   }
   const REAL low = REAL(p.quant_min), high = REAL(p.quant_max), scaled = x * REAL(inverse);
   // As PyTorch's CPU, also where x / scale is a half and the zero point odd: gradients round the sum.
-  const REAL q = !GRADIENTS && (is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN) ? REAL(zero) + roundEven(scaled)
-                                                                                    : roundEven(REAL(zero) + scaled);
+  const REAL q = !GRADIENTS && (is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN) ? REAL(zero) + half_even(scaled)
+                                                                                    : half_even(REAL(zero) + scaled);
   const bool inside = q >= low && q <= high;
   const REAL back = ((q > low ? q < high ? q : high : low) - REAL(zero)) * REAL(scale);
   if (!GRADIENTS) {

@@ -90,7 +90,9 @@ bool are_plainly_apart(std::initializer_list<Operand> operands) {
     for (const Operand& r : operands) {
       if (r.written || r.tensor == nullptr || r.tensor->unsafeGetTensorImpl() == written) continue;
       const c10::TensorImpl* read = r.tensor->unsafeGetTensorImpl();
-      if (read->has_storage() && written->unsafe_storage().is_alias_of(read->unsafe_storage())) return false;
+      if (read->has_storage() &&
+          written->unsafe_storage().unsafeGetStorageImpl() == read->unsafe_storage().unsafeGetStorageImpl())
+        return false;
     }
   }
   return true;
