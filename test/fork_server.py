@@ -95,7 +95,9 @@ def show_stacks_of_fatal_signals() -> None:
 
     if not faulthandler.is_enabled():
         faulthandler.enable()
+    interrupt = signal.getsignal(signal.SIGINT)
     torch._C._set_print_stack_traces_on_fatal_signal(True)
+    signal.signal(signal.SIGINT, interrupt)  # which PyTorch counts as fatal, and Python does not
 
 
 def _become(request: dict) -> None:
