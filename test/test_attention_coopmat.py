@@ -11,11 +11,10 @@ import torch
 
 import torch_aule
 from attention_reference import assert_near, check, check_dropout, inputs, reference, run
-from matrix_units import ON_CPU, matrix_dtypes
+from matrix_units import ON_CPU, SMALL_SHAPES, matrix_dtypes
 from torch_aule.attention import active_attention_variants
 
-SMALL_SHAPE = "2,1,16,1,1"
-TWO_STAGES = "2,2,16,1,2"
+SMALL_SHAPE, TWO_STAGES = SMALL_SHAPES["attention_shape"], SMALL_SHAPES["attention_shape_dq"]
 
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.parametrize("dtype", matrix_dtypes("known"))]
@@ -25,8 +24,7 @@ pytestmark = [pytest.mark.current_lavapipe, pytest.mark.parametrize("dtype", mat
 def coopmat_family(override):
     override(attention_variant="coopmat")
     if ON_CPU:
-        for suffix, shape in (("", SMALL_SHAPE), ("_DQ", TWO_STAGES), ("_DKDV", SMALL_SHAPE)):
-            override(**{"attention_shape" + suffix.lower(): shape})
+        override(**SMALL_SHAPES)
 
 
 def compare(dtype, sizes, bias=None, **options):
