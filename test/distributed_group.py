@@ -14,7 +14,7 @@ rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 device = torch.device("aule", rank)
 
 
-def start(backend: str | None = "aule", seconds: float = 20) -> None:
+def start(backend: str | None = "aule", seconds: float = 120) -> None:
     torch.aule.set_device(device)
     dist.init_process_group(
         backend,

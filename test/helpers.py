@@ -279,7 +279,7 @@ def keep_what_died(status: int, what: str, output: str) -> None:
 
 
 def run_interpreter(
-    *arguments: str, timeout: float = 120, fresh: bool = False, **env: str | None
+    *arguments: str, timeout: float = 600, fresh: bool = False, **env: str | None
 ) -> subprocess.CompletedProcess:
     """Run an interpreter that has no torch_aule; keyword arguments set environment variables (None removes one).
 

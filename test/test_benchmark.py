@@ -398,7 +398,7 @@ def test_another_build_is_timed_by_these_cases(device, tmp_path):
     # It starts `python torch_aule/benchmark --package-root ...`, which can also be called.
     command_line = [sys.executable, "-m", "torch_aule.benchmark", "--package-root", str(tmp_path), "run", "--groups",
                     "accuracy", "--only", "gelu", "--small", "--save", str(path)]  # fmt: skip
-    done = subprocess.run(command_line, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = record.read(str(path))
     assert len(found) == 3 and {x.run.torch_aule for x in found} == {"0.0.1.other"}

@@ -133,7 +133,7 @@ def test_wrappers_measure_and_draw(device, tmp_path):
                "--iterations", "2", "--providers", "aule"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "FOLDER": str(tmp_path), "BW": "2",
                    "MODES": "forward full"}  # fmt: skip
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     rows = table.read(tmp_path / "data" / "softmax.csv")
     assert {one.kernel_operation_mode for one in rows} == {"forward", "full"}

@@ -41,7 +41,7 @@ def program(tmp_path_factory):
         "-Wl,--disable-new-dtags",  # the search path is also that of libraries that libraries need
         *(f"-Wl,-rpath,{folder}" for folder in search), "-o", str(target),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return target
 
@@ -57,7 +57,7 @@ def reference(q, k, v, causal, scale):
 def run(program, tmp_path, **environment):
     return subprocess.run(
         [str(program), str(tmp_path / "in"), str(tmp_path / "out")],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 

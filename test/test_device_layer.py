@@ -101,7 +101,7 @@ def run(tmp_path_factory):
             env={**os.environ, **own, **env},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             restore_signals=False,
             **options,
         )

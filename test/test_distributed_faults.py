@@ -15,7 +15,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
     "how", ["killed", "killed in all_reduce", "killed in backward", "killed, not destroyed", "hangs", "never comes"]
 )
 def test_lost_rank(how):
-    *others, lost = run_ranks("distributed_lost_rank", 2, how, timeout=40)
+    *others, lost = run_ranks("distributed_lost_rank", 2, how)
     assert [end.status for end in others] == [0], others
     assert lost.status == (0 if how == "hangs" else -9), lost
 
@@ -23,7 +23,7 @@ def test_lost_rank(how):
 @linux
 @pytest.mark.parametrize("how", ["destroyed and aborted", "left", "left by both"])
 def test_pending(how):
-    check_ranks("distributed_pending", 2, how, timeout=40)
+    check_ranks("distributed_pending", 2, how)
 
 
 @posix

@@ -116,7 +116,7 @@ def faulty_loader(tmp_path_factory):
         str(library),
         "-ldl",
     ]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=600)
     return library
 
 

@@ -34,7 +34,7 @@ UNDIVIDED = {"TORCH_AULE_TIME_BUDGET_MS": "100000"}  # else what may be in fligh
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_ends_with_keyboard_interrupt(wait):
-    assert float(check_program("interrupted", wait, timeout=300, **UNDIVIDED)) < 2
+    assert float(check_program("interrupted", wait, **UNDIVIDED)) < 2
 
 
 @pytest.mark.parametrize("program", ["handled_during_a_wait", "interrupted_beside_a_thread"])

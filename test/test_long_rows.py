@@ -264,4 +264,4 @@ def test_plans_for_small_limits():
     # Gradients of resampling are refused there: a cell of 750 outputs cannot be cut.
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not resampling", str(ROOT / "test" / "test_long_rows.py")]
     code = f"import pytest, sys\nsys.exit(pytest.main({options!r}))"
-    check_python(code, TORCH_AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007", timeout=280)
+    check_python(code, TORCH_AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007")

@@ -252,5 +252,5 @@ def test_a_history_that_is_kept_to_the_end():
         "x = torch.ones(5, device='aule')\n"
         "torch.kept = [x]\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -232,11 +232,11 @@ def test_command(device, tmp_path):
     source.write_text("import torch\n\ndef factory():\n    return torch.nn.Linear(5, 3), torch.randn(2, 5)\n")
     out = tmp_path / "page.html"
     command = [sys.executable, "-m", "torch_aule.profiling", f"{source}:factory", "--html", str(out), "--runs", "2"]
-    done = subprocess.run([*command, "--dtype", "float16"], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, "--dtype", "float16"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "2x5 float16" in done.stdout and "dearest kernels" in done.stdout and "<svg" in out.read_text()
     for name, text in ((f"{source}:other", "no function other"), ("no_such_model", "neither")):
-        done = subprocess.run([*command[:3], name], capture_output=True, text=True, timeout=240)
+        done = subprocess.run([*command[:3], name], capture_output=True, text=True, timeout=600)
         assert done.returncode == 1 and text in done.stderr
 
 
