@@ -109,6 +109,18 @@ def test_gradients_one_at_a_time(dims, mask):
         assert relative_error(a, e) < 3e-5 if wanted else a is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_nearest_takes_the_even_of_two(dtype):
+    """Positions of the grid half-way between two cells, exactly."""
+    x = torch.randn(1, 2, 9, 17, dtype=dtype)
+    columns = (torch.arange(16) + 0.5) / 8 - 1
+    rows = (torch.arange(8) + 0.5) / 4 - 1
+    grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1)[None].to(dtype)
+    cells = [torch.arange(n) + torch.arange(n) % 2 for n in (8, 16)]  # 0, 2, 2, 4, 4, ...
+    actual = F.grid_sample(x.to("aule"), grid.to("aule"), mode="nearest", align_corners=True)
+    assert torch.equal(actual.cpu(), x[:, :, cells[0]][:, :, :, cells[1]])
+
+
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 def test_infinite_and_huge_positions(mode, padding):

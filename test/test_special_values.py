@@ -40,6 +40,21 @@ def assert_bits_equal(actual, expected):
 
 @in_both_forms
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_halves_round_to_even(device, dtype, is_compiled):
+    """Python's round is the reference. Beside halves, their neighbours, and numbers without a fraction."""
+    halves = torch.cat([torch.arange(-40, 40), torch.randint(-(2**22), 2**22, (1000,))]).to(dtype) + 0.5
+    up, down = (torch.nextafter(halves, torch.tensor(end, dtype=dtype)) for end in (math.inf, -math.inf))
+    digits = 53 if dtype == torch.float64 else 24
+    whole = torch.randint(2 ** (digits - 1), 2**digits, (100,)).to(dtype)  # the next numbers are 1 apart, or 2
+    x = torch.cat([halves, up, down, whole, -whole, whole * 2.0**60, torch.tensor([0.0, -0.0, -0.2], dtype=dtype)])
+    expected = torch.tensor([round(value) for value in x.tolist()], dtype=dtype).copysign(x)
+    assert_bits_equal(formed(torch.round, is_compiled)(x.to(device)), expected)
+    ends = torch.tensor([math.inf, -math.inf, math.nan], dtype=dtype)
+    assert_bits_equal(formed(torch.round, is_compiled)(ends.to(device)), ends)
+
+
+@in_both_forms
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_remainders_are_exact(device, dtype, is_compiled):
     """math.fmod is the reference: the CPU's operator is NaN for large quotients."""
     near = torch.randn(2, 500, dtype=dtype)

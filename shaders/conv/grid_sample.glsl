@@ -1,6 +1,7 @@
 // The cells that a position of a grid reads, along one axis: for grid_sample.comp and grid_sample_backward.comp, which
 // have declared Params and the constants. The weight of a cell is the product of its axes' weights.
 #include "common/float_bits.glsl"
+#include "common/half_even.glsl"
 #include "common/real.glsl"
 
 struct Taps {
@@ -75,7 +76,7 @@ Taps taps_of(int d, uint64_t position) {
   if (MODE != BICUBIC && PADDING != ZEROS) x = padded(x, size, sign);
   slope *= sign;
   if (MODE == NEAREST) {
-    t.index[0] = checked(int(roundEven(x)), size);
+    t.index[0] = checked(int(half_even(x)), size);
     return t;
   }
   const REAL low = floor(x), f = x - low;

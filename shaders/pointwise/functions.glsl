@@ -28,6 +28,7 @@ double divide(double x, double y) { return x / y; }
 #endif
 
 #ifdef AULE_REAL
+#include "common/half_even.glsl"
 // GLSL's min and max may drop NaN, and drivers make them of comparisons. A sum of absolute values is NaN if one of them
 // is. By mix() and not by || and ?:, of which compilers make branches.
 T max_(T x, T y) {
@@ -44,7 +45,7 @@ T fmin_(T x, T y) { return is_nan(x) || (!is_nan(y) && y < x) ? y : x; }
 T ceil_(T x) { return with_sign(ceil(x), x); }
 T floor_(T x) { return with_sign(floor(x), x); }
 T trunc_(T x) { return with_sign(trunc(x), x); }
-T round_(T x) { return with_sign(roundEven(x), x); }
+T round_(T x) { return with_sign(half_even(x), x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
 T div_trunc(T x, T y) { return trunc_(divide(x, y)); }
 

@@ -8,6 +8,7 @@
 layout(local_size_x = 128) in;
 #include "common/dtype.glsl"
 #include "common/float_bits.glsl"
+#include "common/half_even.glsl"
 #include "common/indexing.glsl"
 #include "common/real.glsl"
 
@@ -31,17 +32,6 @@ struct Params {
   float scale, inverse, zero_point, quant_min, quant_max, factor;  // inverse: of scale
 };
 #include "common/params.glsl"
-
-#ifdef C_double
-// The lavapipe of Mesa 22.3 cuts halves off in roundEven of doubles, on processors without AVX-512.
-REAL half_even(REAL x) {
-  const REAL whole = trunc(x), rest = abs(x - whole), half_whole = trunc(whole * REAL(0.5));
-  const bool away = rest > REAL(0.5) || (rest == REAL(0.5) && half_whole * REAL(2) != whole);
-  return away ? whole + sign(x) : whole;
-}
-#else
-#define half_even roundEven
-#endif
 
 void main() {
   const uint64_t i = linear_invocation();
