@@ -11,6 +11,7 @@
 #include "added_kernels.h"
 #include "device_memory.h"
 #include "fixture.h"
+#include "integers.h"
 #include "kernels/pipelines.h"
 #include "long_loops.h"
 #include "stream/cost.h"
@@ -471,7 +472,7 @@ int main(int argc, char** argv) {
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible),
       TEST(cache), TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards),
       TEST(costs), TEST(long_loops), TEST(queues), TEST(added_kernels),
-      TEST(barriers),
+      TEST(barriers), TEST(integers),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);
