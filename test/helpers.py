@@ -269,6 +269,17 @@ def _server() -> ForkServer:
     return ForkServer(interpreter(), ROOT)
 
 
+def without(*names: str) -> dict[str, str]:
+    """The environment of a process that does without these switches or capabilities, and what this one does without."""
+    inherited = os.environ.get("TORCH_AULE_DISABLE", "")
+    return {"TORCH_AULE_DISABLE": ",".join(filter(None, [inherited, *names]))}
+
+
+def does_without(name: str) -> bool:
+    """Whether TORCH_AULE_DISABLE names it."""
+    return name in os.environ.get("TORCH_AULE_DISABLE", "").split(",")
+
+
 def keep_what_died(status: int, what: str, output: str) -> None:
     """Keep what a process that a signal ended has printed, in build/tests/signals.log: its tests may show a part."""
     folder = ROOT / "build" / "tests"
@@ -293,8 +304,10 @@ def run_interpreter(
             environment[name] = value
     folders = [str(ROOT), str(ROOT / "test"), environment.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-    forked = not fresh and hasattr(os, "fork") and (arguments[0] == "-c" or arguments[0].endswith(".py"))
-    if forked and all(name.startswith("TORCH_AULE_") for name in env):  # torch's own are read by its import
+    forked = not fresh and hasattr(os, "fork") and (arguments[0] in ("-c", "-m") or arguments[0].endswith(".py"))
+    # What is not ours or the loader's is read by the import of torch.
+    others = {name for name in env if not name.startswith(("TORCH_AULE_", "VK_"))}
+    if forked and all(environment.get(name) == os.environ.get(name) for name in others):
         done = _server().run(list(arguments), environment, timeout)
     else:
         command = [*interpreter(), *arguments]

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, check_program
+from helpers import assert_close, check_program, without
 
 pytestmark = pytest.mark.validated
 
@@ -120,7 +120,7 @@ def test_convolution_layouts_and_empty():
 @pytest.mark.without_shuffles
 def test_convolution_in_tiles():
     """The kernel of devices with real shared memory: float32, and where there are matrix units float16, and pieces."""
-    check_program("conv_in_tiles", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1", TORCH_AULE_FLOAT32_PIECES="float16")
+    check_program("conv_in_tiles", TORCH_AULE_OVERRIDES="float32_pieces=float16", **without("subgroup_shuffle"))
 
 
 @pytest.mark.without_shuffles

@@ -4,7 +4,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, assert_close, assert_close_to_float64, check_program, layouts, like_strided, relative_error
+from helpers import (
+    FLOATS,
+    assert_close,
+    assert_close_to_float64,
+    check_program,
+    layouts,
+    like_strided,
+    relative_error,
+    without,
+)
 
 pytestmark = pytest.mark.validated
 
@@ -44,7 +53,7 @@ def test_bytes_as_on_the_cpu(size, out, channels, mode):
 
 def test_bytes_without_float64():
     """Weights are rounded from float32: few results differ from the CPU's, by one or two."""
-    check_program("conv_antialias_bytes", TORCH_AULE_DISABLE_FLOAT64="1")
+    check_program("conv_antialias_bytes", **without("float64"))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, assert_close_to_float64, check_program, launches, layouts, relative_error
+from helpers import FLOATS, assert_close_to_float64, check_program, launches, layouts, relative_error, without
 
 pytestmark = pytest.mark.validated
 
@@ -141,4 +141,4 @@ def test_infinite_and_nan_values_stay_in_their_windows():
 
 
 def test_kernels_of_gpus():
-    check_program("gpu_grouped_conv", TORCH_AULE_DISABLE_CPU_KERNELS="1")
+    check_program("gpu_grouped_conv", **without("cpu_kernels"))

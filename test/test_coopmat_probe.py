@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_aule
-from helpers import check_program
+from helpers import check_program, without
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import matrix_probes  # noqa: E402
@@ -153,4 +153,4 @@ def test_a_layout_in_use_cannot_be_stated():
 def test_a_device_whose_probe_says_nothing_computes_without_matrix_units(count):
     """As a GPU, so that the planners ask for matrices at all where the device is a CPU."""
     seed = str(torch.randint(1 << 30, ()).item())
-    check_program("coopmat_silent_probe", str(count), seed, TORCH_AULE_DISABLE_CPU_KERNELS="1")
+    check_program("coopmat_silent_probe", str(count), seed, **without("cpu_kernels"))

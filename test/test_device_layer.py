@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from helpers import without
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GEN = ROOT / "build" / "gen"
 WORK = ROOT / "build" / "test_device_layer"
@@ -27,6 +29,7 @@ ON_DEVICE = [
     "barriers",
     "hazards",
     "costs",
+    "integers",
     "queues",
     "dispatch",
     "chain",
@@ -129,7 +132,7 @@ def test_everything_under_synchronisation_validation(run):
 
 @pytest.mark.skipif(not have_validation(), reason="the Khronos validation layer is not installed")
 def test_staging_under_synchronisation_validation(run):
-    run("dispatch", "chain", "copies", "big_copies", TORCH_AULE_VALIDATION="1", TORCH_AULE_DISABLE_UNIFIED_MEMORY="1")
+    run("dispatch", "chain", "copies", "big_copies", TORCH_AULE_VALIDATION="1", **without("unified_memory"))
 
 
 def test_long_dispatches_are_cut(run):
@@ -137,7 +140,7 @@ def test_long_dispatches_are_cut(run):
 
 
 def test_without_timestamps(run):
-    run("cut", "chain", "streams", TORCH_AULE_DISABLE_TIMESTAMPS="1")
+    run("cut", "chain", "streams", **without("timestamps"))
 
 
 def test_two_devices_on_one(run):
@@ -213,7 +216,7 @@ def test_full_disk(run, tmp_path):
 
 
 def test_pipeline_cache_can_be_turned_off(run, tmp_path):
-    run("cache", TORCH_AULE_CACHE_DIR=str(tmp_path), TORCH_AULE_PIPELINE_CACHE="0")
+    run("cache", TORCH_AULE_CACHE_DIR=str(tmp_path), **without("pipeline_cache"))
     assert not any(tmp_path.iterdir())
 
 

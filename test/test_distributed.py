@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from helpers import check_program, check_python
+from helpers import check_program, check_python, without
 from ranks import check_ranks
 
 
@@ -14,9 +14,9 @@ def test_collectives(ranks, backend):
     check_ranks("distributed_collectives", ranks, backend)
 
 
-@pytest.mark.parametrize("shm", ["0", "1"], ids=["shared", "gloo"])
-def test_complex_numbers_and_refusals(shm):
-    check_ranks("distributed_collectives", 2, "aule", "complex", TORCH_AULE_DISABLE_SHM=shm)
+@pytest.mark.parametrize("off", [[], ["shm"]], ids=["shared", "gloo"])
+def test_complex_numbers_and_refusals(off):
+    check_ranks("distributed_collectives", 2, "aule", "complex", **without(*off))
 
 
 def test_groups():

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from helpers import without
 from ranks import check_ranks
 
 SMALL = {"TORCH_AULE_SHM_SLOT_KIB": "256"}  # many rounds of small tensors
@@ -16,12 +17,12 @@ def test_shared(ranks):
 
 def test_copied_through_a_second_buffer():
     """Of a device that cannot import memory of the host."""
-    check_ranks("distributed_shared", 3, TORCH_AULE_DISABLE_EXTERNAL_MEMORY_HOST="1", **SMALL)
+    check_ranks("distributed_shared", 3, **without("external_memory_host"), **SMALL)
 
 
 def test_not_shared():
     """The same by gloo."""
-    check_ranks("distributed_shared", 2, TORCH_AULE_DISABLE_SHM="1")
+    check_ranks("distributed_shared", 2, **without("shm"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="by gloo, ranks that call different things end at std::terminate")

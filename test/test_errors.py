@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import torch_aule
-from helpers import check_program
+from helpers import check_program, without
 from torch_aule import _C, errors
 from torch_aule.attention import flash_attention
 
@@ -126,7 +126,7 @@ def test_faults_of_a_driver(device, faulty_loader, fault):
         "faulty_loader_errors",
         TORCH_AULE_VULKAN_LIBRARY=str(faulty_loader),
         AULE_TEST_FAULT=fault,
-        TORCH_AULE_PIPELINE_CACHE="0",
+        **without("pipeline_cache"),
     )
 
 

@@ -1,13 +1,12 @@
 """Dtypes that kernels decline: the CPU computes the operator whole, warned and counted, or strict mode refuses it."""
 
-import os
 import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import INTS, assert_close, run_interpreter
+from helpers import INTS, assert_close, does_without, run_interpreter, without
 
 
 def quietly(function, *args):
@@ -52,14 +51,14 @@ WITHOUT_FLOAT64 = {
     "eigvals": (torch.complex128, lambda x: torch.linalg.eigvals(x[:, :4] @ x[:, :4].mH).real.sort()[0]),
     "conv": (torch.complex128, lambda x: F.conv1d(x[None], x[:, None], groups=4)),
 }
-HERE = os.environ.get("TORCH_AULE_DISABLE_FLOAT64") == "1"
+HERE = does_without("float64")
 DECLINED = ALWAYS | (WITHOUT_FLOAT64 if HERE else {})
 
 
 @pytest.mark.skipif(HERE, reason="starts the others")
 def test_in_a_process_without_float64():
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "kernel_declines or strict_mode", __file__]
-    done = run_interpreter(*arguments, timeout=600, TORCH_AULE_DISABLE_FLOAT64="1")
+    done = run_interpreter(*arguments, timeout=600, **without("float64"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -4,6 +4,7 @@ import pytest
 
 import family_plans
 import plan_table
+from helpers import without
 
 TABLE = family_plans.read_table()
 
@@ -34,6 +35,6 @@ def test_plans_ask_no_device():
         "family_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_DISABLE_CPU_KERNELS="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **without("cpu_kernels"),
     )

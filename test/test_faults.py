@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from helpers import check_program, check_python, run_program, run_python
+from helpers import check_program, check_python, run_program, run_python, without
 from torch_aule import _C
 
 pytestmark = pytest.mark.validated
@@ -216,4 +216,4 @@ def test_a_reported_error_does_not_cut_waiting_short(device):
 
 def test_capability_switches():
     code = HEAD + WORK + "assert not torch.aule.get_device_properties().float64\n"
-    check_python(code, TORCH_AULE_DISABLE_FLOAT64="1")
+    check_python(code, **without("float64"))

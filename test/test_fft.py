@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from helpers import assert_close, check_program, layouts, like_strided
+from helpers import assert_close, check_program, layouts, like_strided, without
 from torch_aule import _C
 
 pytestmark = pytest.mark.validated
@@ -311,7 +311,7 @@ def test_many_tables_under_one_capture(device):
 
 
 def test_kernels_of_gpus():
-    check_program("gpu_fft", TORCH_AULE_DISABLE_CPU_KERNELS="1")
+    check_program("gpu_fft", **without("cpu_kernels"))
 
 
 def test_a_transform_is_few_commands(device):

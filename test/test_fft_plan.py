@@ -7,6 +7,7 @@ import pytest
 
 import fft_plans
 import plan_table
+from helpers import without
 
 TABLE = fft_plans.read_table()
 
@@ -46,5 +47,5 @@ def test_radices_make_the_length(device):
 def test_plans_ask_no_device():
     line = "c2c f32 4096"
     plan_table.check_asks_no_device(
-        "fft_plans", line, TABLE[line]["h200"], TORCH_AULE_DISABLE_CPU_KERNELS="1", TORCH_AULE_DISABLE_FLOAT64="1"
+        "fft_plans", line, TABLE[line]["h200"], **without("cpu_kernels", "float64")
     )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import assert_close, check_program, launches, layouts, like_strided, random_tensor
+from helpers import assert_close, check_program, launches, layouts, like_strided, random_tensor, without
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 
@@ -238,4 +238,4 @@ def test_cat_of_many_tensors(device):
 
 
 def test_forms_of_gpus():
-    check_program("gpu_lists", TORCH_AULE_DISABLE_CPU_KERNELS="1")
+    check_program("gpu_lists", **without("cpu_kernels"))

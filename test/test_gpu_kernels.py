@@ -2,12 +2,11 @@
 
 import pytest
 
-from helpers import check_program
+from helpers import check_program, without
 
 
 def check(name, subgroups=True):
-    off = None if subgroups else "1"
-    check_program(name, TORCH_AULE_DISABLE_CPU_KERNELS="1", TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC=off)
+    check_program(name, **without("cpu_kernels", *([] if subgroups else ["subgroup_arithmetic"])))
 
 
 @pytest.mark.parametrize("subgroups", [True, False])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import assert_close, check_program
+from helpers import assert_close, check_program, without
 
 transformers = pytest.importorskip("transformers")
 accelerate = pytest.importorskip("accelerate")
@@ -482,4 +482,4 @@ def test_off_by_the_environment(wish):
 
 def test_diffusers_without_float64():
     pytest.importorskip("diffusers")
-    check_program("integrations_float64", TORCH_AULE_DISABLE_FLOAT64="1")
+    check_program("integrations_float64", **without("float64"))

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from helpers import assert_close, check_program, layouts
+from helpers import assert_close, check_program, layouts, without
 from linalg_reference import DTYPES, assert_gradients, assert_small, eps, needs, norm, on_device, wide
 
 pytestmark = pytest.mark.validated
@@ -242,4 +242,4 @@ def test_gradients_by_differences(device):
 
 
 def test_kernels_of_gpus():
-    check_program("gpu_linalg", TORCH_AULE_DISABLE_CPU_KERNELS="1")
+    check_program("gpu_linalg", **without("cpu_kernels"))

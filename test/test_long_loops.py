@@ -4,7 +4,7 @@ another one. A kernel that the driver cut all the same is an error."""
 import pytest
 import torch
 
-from helpers import check_program, check_python
+from helpers import check_program, check_python, without
 from torch_aule import _C
 
 pytestmark = pytest.mark.validated
@@ -61,10 +61,10 @@ def test_the_guard_understands_every_kernel():
     assert sum(loops > 0 for _, loops, _ in rows) > len(rows) / 2
 
 
-@pytest.mark.parametrize("unified", ["0", "1"])
-def test_what_the_driver_cuts_is_an_error(device, unified):
+@pytest.mark.parametrize("off", [[], ["unified_memory"]], ids=["unified", "staged"])
+def test_what_the_driver_cuts_is_an_error(device, off):
     """Planners are told that there is no limit; the guard knows better."""
-    check_program("long_loops_cut", TORCH_AULE_MAX_LOOP_ITERATIONS="0", TORCH_AULE_DISABLE_UNIFIED_MEMORY=unified)
+    check_program("long_loops_cut", TORCH_AULE_MAX_LOOP_ITERATIONS="0", **without(*off))
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():

@@ -15,6 +15,7 @@ from helpers import (
     random_tensor,
     relative_error,
     to_device,
+    without,
 )
 
 pytestmark = pytest.mark.current_lavapipe
@@ -55,7 +56,7 @@ def test_thin(m, k, n):
     check(torch.mm, random_tensor(m, k), random_tensor(n, k).t())
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.current_long
 @pytest.mark.parametrize("a", ["n", "t", "step"])
 @pytest.mark.parametrize("b", ["n", "t", "offset"])
@@ -208,9 +209,10 @@ def test_bad_arguments():
 @pytest.mark.validated
 def test_kernels_of_other_devices():
     """The shared-memory and matrix-vector kernels, which lavapipe is never given otherwise."""
-    check_program("matmul_other_devices", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_program("matmul_other_devices", **without("subgroup_shuffle"))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.without_shuffles
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
@@ -240,6 +242,7 @@ def test_matrix_units(m, k, n, kind, dtype):
     assert_close(out.double(), expected, rtol=8e-3 if dtype == torch.bfloat16 else 1e-3, atol=TOLERANCE[dtype])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.without_shuffles
 @pytest.mark.parametrize("kind", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("m,k,n", [(64, 300, 400), (33, 257, 129), (300, 1000, 40)])
@@ -255,6 +258,7 @@ def test_float32_splits(m, k, n, kind):
     assert relative_error(out, expected) < RELATIVE_TOLERANCES[torch.float32]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.current_long
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("m", [1, 3, 7, 16])
@@ -273,13 +277,14 @@ def test_few_rows(m, dtype):
     check(torch.bmm, random_tensor(3, m, 40, dtype=dtype), random_tensor(3, 40, 24, dtype=dtype), dtype=dtype)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.current_long
 def test_large_tiles_and_wide_vectors():
     """The kernels of devices with real shared memory that lavapipe is given only without shuffles."""
     check_program(
         "matmul_large_tiles",
         timeout=400,  # NVIDIA's compiler takes 3 s for each of eight pipelines, more where all cores compile
-        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
+        **without("subgroup_shuffle"),
     )
 
 
@@ -320,7 +325,7 @@ def test_int8():
 @pytest.mark.validated
 def test_int8_kernels_of_other_devices():
     """Packed dot products, and matrix units where lavapipe has them (tools/run_tests.py)."""
-    check_program("matmul_int8", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_program("matmul_int8", **without("subgroup_shuffle"))
 
 
 @pytest.mark.validated
@@ -328,6 +333,6 @@ def test_lower_precision():
     """Products of 16-bit pieces, where the device has matrix units for them: float16 pieces on lavapipe."""
     check_program(
         "matmul_lower_precision",
-        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
-        TORCH_AULE_FLOAT32_PIECES="float16",
+        TORCH_AULE_OVERRIDES="float32_pieces=float16",
+        **without("subgroup_shuffle"),
     )

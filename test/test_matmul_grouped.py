@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, needs_shader_compiler, relative_error
+from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, needs_shader_compiler, relative_error, without
 
 pytestmark = pytest.mark.validated
 
@@ -152,7 +152,7 @@ def test_mixture_of_experts(device):
 
 
 def test_tiles_in_shared_memory(device):
-    check_program("grouped_products", TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1", TORCH_AULE_STRICT="1")
+    check_program("grouped_products", TORCH_AULE_STRICT="1", **without("subgroup_shuffle"))
 
 
 def test_compiled(device):

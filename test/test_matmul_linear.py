@@ -1,14 +1,13 @@
 """aule::linear_bias_act and _addmm_activation: products with their epilogue, against float64."""
 
 import math
-import os
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import torch_aule
-from helpers import FLOATS, check_program, random_tensor
+from helpers import FLOATS, check_program, does_without, random_tensor, without
 
 linear_bias_act = torch.ops.aule.linear_bias_act
 ACTIVATIONS = {
@@ -22,7 +21,7 @@ ACTIVATIONS = {
 EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 # Software devices apply the epilogue by kernels of its own, so that what they pass on is rounded too.
 ON_CPU = torch_aule._C.device_properties(0)["kind"] == "cpu"
-FUSED = os.environ.get("TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE") == "1" or not ON_CPU
+FUSED = does_without("subgroup_shuffle") or not ON_CPU
 # m, k, n: square tiles, odd ones, few rows with and without aligned loads, k that is cut, one sum.
 SIZES = [(64, 64, 64), (37, 19, 45), (1, 64, 128), (3, 7, 5), (32, 2048, 40), (6, 128, 72), (1, 1, 1), (130, 72, 136)]
 CASES = [(dtype, activation) for dtype in FLOATS for activation in ACTIVATIONS]
@@ -193,6 +192,6 @@ def test_kernels_of_gpus():
         "matmul_linear_of_gpus",
         __file__,
         timeout=600,
-        TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1",
         TORCH_AULE_STRICT="1",
+        **without("subgroup_shuffle"),
     )

@@ -4,6 +4,7 @@ import pytest
 
 import matmul_plans
 import plan_table
+from helpers import without
 
 TABLE = matmul_plans.read_table()
 
@@ -26,6 +27,6 @@ def test_plans_ask_no_device():
         "matmul_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_DISABLE_COOPERATIVE_MATRIX="1",
-        TORCH_AULE_FLOAT32_PIECES="float16",
+        TORCH_AULE_OVERRIDES="float32_pieces=float16",
+        **without("cooperative_matrix"),
     )

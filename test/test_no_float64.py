@@ -1,19 +1,18 @@
 """A device without float64, as Intel Arc and Apple: float64 is moved, converted, compared and printed by integer code.
 
-The tests run in a process of their own, where TORCH_AULE_DISABLE_FLOAT64=1 stands for such a device.
+The tests run in a process of their own, where TORCH_AULE_DISABLE=float64 stands for such a device.
 """
 
 import copy
-import os
 
 import numpy as np
 import pytest
 import torch
 import torch.nn as nn
 
-from helpers import run_interpreter
+from helpers import does_without, run_interpreter, without
 
-HERE = os.environ.get("TORCH_AULE_DISABLE_FLOAT64") == "1"
+HERE = does_without("float64")
 without_float64 = pytest.mark.skipif(not HERE, reason="runs in the process that the first test starts")
 N = 20_000
 
@@ -22,7 +21,7 @@ N = 20_000
 @pytest.mark.skipif(HERE, reason="starts the others")
 def test_in_a_process_without_float64():
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", __file__]
-    done = run_interpreter(*arguments, timeout=600, TORCH_AULE_DISABLE_FLOAT64="1")
+    done = run_interpreter(*arguments, timeout=600, **without("float64"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

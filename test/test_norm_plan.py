@@ -4,6 +4,7 @@ import pytest
 
 import norm_plans
 import plan_table
+from helpers import without
 
 TABLE = norm_plans.read_table()
 
@@ -43,7 +44,6 @@ def test_plans_ask_no_device():
         "norm_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_DISABLE_CPU_KERNELS="1",
-        TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **without("cpu_kernels", "subgroup_arithmetic"),
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributions import Beta, Dirichlet, Gamma
 
-from helpers import FLOATS, assert_close, check_program, layouts, like_strided, relative_error
+from helpers import FLOATS, assert_close, check_program, layouts, like_strided, relative_error, without
 
 pytestmark = pytest.mark.validated
 
@@ -153,7 +153,7 @@ def test_distributions_are_differentiable():
 
 
 def test_gradient_without_float64():
-    check_program("random_gamma_grad", TORCH_AULE_DISABLE_FLOAT64="1")
+    check_program("random_gamma_grad", **without("float64"))
 
 
 def test_strides_of_gradients():

@@ -4,6 +4,7 @@ import pytest
 
 import plan_table
 import reduce_plans
+from helpers import without
 
 TABLE = reduce_plans.read_table()
 
@@ -30,6 +31,6 @@ def test_plans_ask_no_device():
         "reduce_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_DISABLE_CPU_KERNELS="1",
         TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **without("cpu_kernels"),
     )

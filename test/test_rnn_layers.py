@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, launches, relative_error, to_device
+from helpers import FLOATS, RELATIVE_TOLERANCES, check_program, launches, relative_error, to_device, without
 
 KINDS = {
     "lstm": (nn.LSTM, {}),
@@ -350,7 +350,7 @@ def test_empty_batch_and_refusals():
 @pytest.mark.validated
 def test_kernels_of_gpus():
     """The product with splits of k and workgroups that keep their sequences, which lavapipe is not given otherwise."""
-    check_program("rnn_of_gpus", __file__, TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE="1")
+    check_program("rnn_of_gpus", __file__, **without("subgroup_shuffle"))
 
 
 @pytest.mark.without_shuffles

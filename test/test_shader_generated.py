@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from helpers import check_program, check_replays, in_threads, needs_shader_compiler
+from helpers import check_program, check_replays, in_threads, needs_shader_compiler, without
 from torch_aule import _C
 from torch_aule._shader import ShaderError, compile_generated
 
@@ -256,7 +256,7 @@ def test_sources_that_do_not_fit():
 
 
 def test_a_feature_that_the_device_lacks():
-    printed = check_program("shader_generated_feature", SHOW, TORCH_AULE_DISABLE_FLOAT64="1")
+    printed = check_program("shader_generated_feature", SHOW, **without("float64"))
     assert printed.count("doubles needs features") == 2
 
 

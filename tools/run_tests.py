@@ -89,7 +89,7 @@ def passes(long: bool) -> list[Pass]:
     # Each process adds a line for each kernel that it launches.
     logged = {**everywhere, **validation, "TORCH_AULE_KERNEL_LOG": str(OUT / "kernels.log")}
     current = "current_lavapipe" if long else "current_lavapipe and not current_long"
-    no_shuffles = {"TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE": "1"}
+    no_shuffles = {"TORCH_AULE_DISABLE": "subgroup_shuffle"}
     return [
         Pass("plain", "not layered", everywhere, shards=8),
         Pass("validated", "layered", logged, shards=3),

@@ -72,8 +72,8 @@ def _text(value) -> str:
 def override(**values):
     """Context in which kernels are planned otherwise, for measurements and tests.
 
-    The settings are the process's, not the thread's, and those of the environment variables of the same names
-    (docs/environment.md) are their beginning.
+    The settings are the process's, not the thread's. They begin as the variable ``TORCH_AULE_OVERRIDES`` says
+    (docs/environment.md).
 
     Parameters
     ----------

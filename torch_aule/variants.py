@@ -24,7 +24,7 @@ def _kernel(op: str, kernel: str) -> tuple[str, tuple[str, ...]]:
 
 
 def set_kernel_variant(kernel: str, name: str | None) -> None:
-    """Plan a kernel with one family alone, as ``TORCH_AULE_ATTENTION_VARIANT`` does from the start.
+    """Plan a kernel with one family alone, as ``attention_variant`` in ``TORCH_AULE_OVERRIDES`` does from the start.
 
     The setting is the process's. Calls that the family cannot serve take another one, as they do with the variable.
     :func:`torch_aule.tune.override` sets it for a block.

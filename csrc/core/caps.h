@@ -1,5 +1,5 @@
 // What one device can do, as plain data. Filled by csrc/vulkan/physical.cpp. Capabilities are rows of
-// core/capabilities.def; the environment variable TORCH_AULE_DISABLE_<NAME>=1 turns one off, so that every fallback can
+// core/capabilities.def; the environment variable TORCH_AULE_DISABLE=<name> turns one off, so that every fallback can
 // be tested anywhere.
 #pragma once
 #include <cstdint>

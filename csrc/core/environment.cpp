@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace aule {
@@ -84,12 +85,32 @@ void read(const char* name, T& value) {
     std::fprintf(stderr, "[aule] %s is ignored: it has no meaning as '%s' (docs/environment.md)\n", name, text);
 }
 
-bool is_disabled(std::string capability) {
-  std::transform(capability.begin(), capability.end(), capability.begin(),
-                 [](unsigned char c) { return std::toupper(c); });
-  bool flag = false;
-  read(("TORCH_AULE_DISABLE_" + capability).c_str(), flag);
-  return flag;
+// The parts of a text between commas, without spaces around them and without empty ones.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const size_t first = text.find_first_not_of(' ', at), last = text.find_last_not_of(' ', comma - 1);
+    if (first < comma) parts.push_back(text.substr(first, last - first + 1));
+    at = comma + 1;
+  }
+  return parts;
+}
+
+void read_disabled(const std::string& text, Environment& e) {
+  for (std::string name : parts_of(text)) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    bool known = false;
+#define AULE_NAME(which) \
+  if (name == #which) known = e.disabled.which = true;
+    AULE_SWITCHES(AULE_NAME)
+#define AULE_CAPABILITY(which, lack) AULE_NAME(which)
+#include "core/capabilities.def"
+#undef AULE_NAME
+    if (!known)
+      std::fprintf(stderr, "[aule] TORCH_AULE_DISABLE: '%s' is ignored, nothing has this name (docs/environment.md)\n",
+                   name.c_str());
+  }
 }
 
 Environment parse_environment() {
@@ -97,16 +118,31 @@ Environment parse_environment() {
 #define AULE_READ(type, member, otherwise, variable) read(variable, e.member);
   AULE_ENVIRONMENT(AULE_READ)
 #undef AULE_READ
-#define AULE_CAPABILITY(name, lack) e.disabled.name = is_disabled(#name);
-#include "core/capabilities.def"
+  if (e.disable.has_value()) read_disabled(*e.disable, e);
   return e;
 }
 
-Overrides parse_overrides() {
+// "attention_shape=4,1,32,aligned_rows=never": a part without a name belongs to the value before it.
+Overrides parse_overrides(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const std::string& part : parts_of(text)) {
+    const size_t equals = part.find('=');
+    if (equals != std::string::npos)
+      settings.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    else if (settings.empty())
+      settings.emplace_back(part, "");
+    else
+      settings.back().second += ',' + part;
+  }
   Overrides o;
-#define AULE_READ(type, member, otherwise, variable) read(variable, o.member);
-  AULE_OVERRIDES(AULE_READ)
-#undef AULE_READ
+  for (const auto& [name, value] : settings) {
+    try {
+      set_override(o, name, value);
+    } catch (const std::invalid_argument& error) {
+      std::fprintf(stderr, "[aule] TORCH_AULE_OVERRIDES: %s is ignored: %s (docs/environment.md)\n", name.c_str(),
+                   error.what());
+    }
+  }
   return o;
 }
 
@@ -116,7 +152,7 @@ struct Published {
   std::vector<std::unique_ptr<const Overrides>> all;
   std::atomic<const Overrides*> current{nullptr};
 
-  Published() { publish(parse_overrides()); }
+  Published() { publish(parse_overrides(environment().overrides.value_or(""))); }
   void publish(const Overrides& wanted) {
     std::lock_guard lock(mutex);
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& o) { return *o == wanted; });
@@ -141,14 +177,13 @@ void set_overrides(const Overrides& wanted) { published().publish(wanted); }
 
 void set_override(Overrides& overrides, const std::string& member, const std::string& text) {
   static const Overrides defaults;
-#define AULE_SET(type, name, otherwise, variable)                                                                 \
-  if (member == #name) {                                                                                          \
-    if (text.empty())                                                                                             \
-      overrides.name = defaults.name;                                                                             \
-    else if (!parse(text, overrides.name))                                                                        \
-      throw std::invalid_argument("override " + member + ": expected what " variable " takes, but got '" + text + \
-                                  "'");                                                                           \
-    return;                                                                                                       \
+#define AULE_SET(type, name, otherwise)                                                                      \
+  if (member == #name) {                                                                                     \
+    if (text.empty())                                                                                        \
+      overrides.name = defaults.name;                                                                        \
+    else if (!parse(text, overrides.name))                                                                   \
+      throw std::invalid_argument("override " + member + ": '" + text + "' is no value of it");              \
+    return;                                                                                                  \
   }
   AULE_OVERRIDES(AULE_SET)
 #undef AULE_SET

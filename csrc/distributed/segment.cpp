@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/environment.h"
-#include "distributed/aligned.h"
+#include "core/integer.h"
 
 #ifdef __linux__
 #include <fcntl.h>
@@ -43,7 +43,7 @@ struct alignas(128) SharedSegment::Rank {
 };
 
 int64_t SharedSegment::slots_begin(int ranks) {
-  return aligned(static_cast<int64_t>(sizeof(Rank)) * (ranks + 1), kPage);  // the first place has the magic number
+  return round_up(static_cast<int64_t>(sizeof(Rank)) * (ranks + 1), kPage);  // the first place has the magic number
 }
 
 SharedSegment::Rank& SharedSegment::state(int rank) const { return reinterpret_cast<Rank*>(base_)[rank + 1]; }
@@ -82,7 +82,7 @@ int64_t slot_bytes_for(int fd, int ranks) {
   if (fstatvfs(fd, &room) != 0) return 0;
   const auto free = static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
   const auto most = static_cast<int64_t>(environment().shm_slot_kib) << 10;
-  for (int64_t slot = aligned(most, kPage); slot >= std::min(most, kLeastSlot); slot = slot / 2 / kPage * kPage)
+  for (int64_t slot = round_up(most, kPage); slot >= std::min(most, kLeastSlot); slot = slot / 2 / kPage * kPage)
     if (slot * SharedSegment::kSlots * ranks <= std::min(kMost, free / 2)) return slot;
   return 0;
 }
@@ -90,7 +90,7 @@ int64_t slot_bytes_for(int fd, int ranks) {
 }  // namespace
 
 std::shared_ptr<SharedSegment> SharedSegment::create(int ranks) {
-  if (environment().disable_shm || ranks > kMostRanks) return nullptr;
+  if (environment().disabled.shm || ranks > kMostRanks) return nullptr;
   std::random_device random;
   const std::string name = "/torch_aule_" + std::to_string(getpid()) + "_" + std::to_string(random());
   const int fd = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
@@ -111,7 +111,7 @@ std::shared_ptr<SharedSegment> SharedSegment::create(int ranks) {
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::open(const std::string& name, int rank, int ranks) {
-  if (environment().disable_shm) return nullptr;
+  if (environment().disabled.shm) return nullptr;
   const int fd = shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) return nullptr;  // another host's, or another container's
   struct stat status{};
@@ -156,7 +156,7 @@ void SharedSegment::unlink() {
 void SharedSegment::reserve() {
   const int error = posix_fallocate(fd_, 0, total_bytes());
   TORCH_CHECK_WITH(DistBackendError, error == 0, "no room for ", total_bytes() >> 20, " MiB of shared memory (errno ",
-                   error, "): give /dev/shm more (docker run --shm-size), or set TORCH_AULE_DISABLE_SHM=1");
+                   error, "): give /dev/shm more (docker run --shm-size), or set TORCH_AULE_DISABLE=shm");
 }
 
 void SharedSegment::publish(uint32_t round, const Header& header) {

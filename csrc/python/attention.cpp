@@ -186,6 +186,7 @@ void bind_attention(py::module_& m) {
   m.def("sequences_plan", &plan_sequences);
   py::class_<Overrides>(m, "Overrides")
       .def(py::init<>())
+      .def("__eq__", [](const Overrides& self, const Overrides& other) { return self == other; })
       .def("set", [](Overrides& self, const std::string& member, const std::string& text) {
         set_override(self, member, text);
       });

@@ -21,7 +21,8 @@ void bind_kernels(py::module_& m) {
   m.def("keep_pipeline_statistics", &runtime::keep_pipeline_statistics);
   m.def("active_pipelines", [](int device) { return runtime::active_pipelines(index_of(device)); });
   m.def("save_pipelines", torch::wrap_pybind_function_no_gil([](int device) { runtime::save_pipelines(device); }));
-  m.def("cache_directory", [] { return environment().pipeline_cache ? cache_directory().string() : std::string(); });
+  m.def("cache_directory",
+        [] { return environment().disabled.pipeline_cache ? std::string() : cache_directory().string(); });
 }
 
 }  // namespace aule::python

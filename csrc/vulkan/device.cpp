@@ -66,7 +66,7 @@ std::unique_ptr<DeviceImpl> create(int index) {
   impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
   std::memset(impl->error_record->mapped, 0, 256);
   if (physical.software) set_loop_limit(impl->profile, probe_loop_limit(*impl));
-  if (impl->profile.driver_loop_limit != 0 && !environment().disable_loop_guard)
+  if (impl->profile.driver_loop_limit != 0 && !environment().disabled.loop_guard)
     impl->loop_guard = std::make_unique<LoopGuard>(*impl);
   impl->pipelines = std::make_unique<PipelineStore>(*impl);
   return impl;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/environment.h"
+#include "core/integer.h"
 #include "vulkan/instance.h"
 
 namespace aule::vulkan {
@@ -42,7 +43,7 @@ void drop_dependents(Caps& caps) {
 
 void FeatureChain::add(VkStructureType type, size_t bytes) {
   if (find<VkBaseOutStructure>(type) != nullptr) return;
-  auto block = std::make_unique<uint64_t[]>((bytes + 7) / 8);
+  auto block = std::make_unique<uint64_t[]>(ceil_div(bytes, 8));
   auto* head = reinterpret_cast<VkBaseOutStructure*>(block.get());
   head->sType = type;
   if (!blocks_.empty()) reinterpret_cast<VkBaseOutStructure*>(blocks_.back().get())->pNext = head;
@@ -109,10 +110,9 @@ void apply_disable_switches(Caps& caps) {
   const Environment& e = environment();
 #define AULE_CAPABILITY(name, lack) caps.name = caps.name && !e.disabled.name;
 #include "core/capabilities.def"
-  if (e.disable_coopmat) caps.cooperative_matrix = false;  // another name
-  if (e.disable_timestamps) caps.timestamp_period_ns = 0;
+  if (e.disabled.timestamps) caps.timestamp_period_ns = 0;
   // A software device then takes the kernels for GPUs.
-  if (e.disable_cpu_kernels && caps.is_software()) caps.kind = Caps::Kind::other;
+  if (e.disabled.cpu_kernels && caps.is_software()) caps.kind = Caps::Kind::other;
   drop_dependents(caps);
 }
 

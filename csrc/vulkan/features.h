@@ -34,7 +34,7 @@ class FeatureChain {
 std::string read_features(const Instance& instance, PhysicalDevice& device);
 // Sets in `chain` what the profile says is on, and lists the extensions to enable.
 std::vector<const char*> enable_features(const PhysicalDevice& device, FeatureChain& chain);
-// TORCH_AULE_DISABLE_<NAME>=1 turns a capability off, so that its fallback can be tested anywhere.
+// TORCH_AULE_DISABLE=<name> turns a capability off, so that its fallback can be tested anywhere.
 void apply_disable_switches(Caps& caps);
 
 }  // namespace aule::vulkan

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/integer.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
 
@@ -257,7 +258,7 @@ MemoryPool::~MemoryPool() = default;
 
 Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
   impl_->device.check_alive();
-  bytes = (std::max<uint64_t>(bytes, 1) + 255) / 256 * 256;
+  bytes = round_up(std::max<uint64_t>(bytes, 1), 256);
   SegmentState* s = nullptr;
   try {
     s = impl_->create(kind, bytes);

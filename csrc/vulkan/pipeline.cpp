@@ -140,7 +140,7 @@ PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::m
   VK_CHECK(device.vk.vkCreatePipelineLayout(device.handle, &layout, nullptr, &layout_));
 
   std::string initial;
-  if (const fs::path dir = cache_directory(); environment().pipeline_cache && !dir.empty()) {
+  if (const fs::path dir = cache_directory(); !environment().disabled.pipeline_cache && !dir.empty()) {
     disk_->file = dir / pipeline_file_name(device.profile);
     initial = disk_->read();
   }

@@ -1,11 +1,10 @@
 """The cross entropy and its gradients, by kernels of GPUs."""
 
-import os
-
 import torch
 import torch.nn.functional as F
 
 import torch_aule  # noqa: F401
+from helpers import does_without
 
 
 def error(a, b):
@@ -14,7 +13,7 @@ def error(a, b):
 
 
 TYPES = ((torch.float32, 2e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2))
-for dtype, tolerance in TYPES[: 1 if "TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+for dtype, tolerance in TYPES[: 1 if does_without("subgroup_arithmetic") else 3]:
     # The last is of more rows than workgroups.
     for rows, n in ((7, 1003), (1, 8), (300, 50), (5, 9000), (3, 13), (5000, 21)):
         for reduction in ("mean", "sum", "none")[: 3 if dtype is torch.float32 else 1]:

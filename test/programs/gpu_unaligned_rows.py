@@ -1,10 +1,9 @@
 """Softmax of rows that begin anywhere in a block of 16 bytes, by kernels of GPUs."""
 
-import os
-
 import torch
 
 import torch_aule  # noqa: F401
+from helpers import does_without
 
 torch.manual_seed(1)
 A = torch.ops.aten
@@ -17,7 +16,7 @@ def error(a, b):
 
 
 TYPES = ((torch.float16, 1e-3), (torch.float32, 3e-6), (torch.bfloat16, 8e-3))
-for dtype, tolerance in TYPES[: 1 if "TORCH_AULE_DISABLE_SUBGROUP_ARITHMETIC" in os.environ else 3]:
+for dtype, tolerance in TYPES[: 1 if does_without("subgroup_arithmetic") else 3]:
     # Rows that begin anywhere in a block of 16 bytes: in registers, and in several chunks.
     for rows, n in ((9, 257), (3, 1029), (2, 33001))[: 3 if dtype is torch.float16 else 2]:
         x, g = torch.randn(rows, n).to(dtype), torch.randn(rows, n).to(dtype)
