@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/integer.h"
 
 namespace aule {
 
@@ -55,7 +56,6 @@ struct Grid {
   uint64_t groups() const { return uint64_t{x} * y * z + tail; }
 };
 
-inline uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 // Exactly `groups` workgroups, as rows that are under the device's limit of 65535. The shader's linear id is
 // gl_WorkGroupID.y * 32768 + gl_WorkGroupID.x (linear_group() in common/indexing.glsl). Where the last row is shorter,
 // it is a dispatch of its own, so that no kernel meets a workgroup past the last one.

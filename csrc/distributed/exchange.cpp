@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "distributed/aligned.h"
+#include "core/integer.h"
 #include "runtime/streams.h"
 
 namespace aule::distributed {
@@ -65,7 +65,7 @@ struct Piece {
 
 // Element boundaries of `bytes` in as many blocks as there are ranks; the last ones may be shorter, or empty.
 std::vector<Piece> blocks_of(int64_t bytes, int64_t ranks, int64_t element) {
-  const int64_t block = (bytes / element + ranks - 1) / ranks * element;
+  const int64_t block = ceil_div(bytes / element, ranks) * element;
   std::vector<Piece> pieces;
   for (int64_t i = 0; i < ranks; ++i) {
     const int64_t begin = std::min(bytes, i * block);
@@ -230,13 +230,13 @@ void SharedExchange::passes(const Exchange& e) {
 void SharedExchange::pass(const Pass& pass) {
   // Of a block in one round: a quarter of it, so that copies to the host and from there overlap, but not in small bits.
   const int64_t most = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
-  const int64_t quarter = aligned(pass.longest / 4 + 1, kAlign);
+  const int64_t quarter = round_up(pass.longest / 4 + 1, kAlign);
   const int64_t pitch = std::min(most, std::max(quarter, kSmallRound));
   // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
-  const int64_t rounds = std::max<int64_t>(1, (pass.longest + pitch - 1) / pitch);
+  const int64_t rounds = std::max<int64_t>(1, ceil_div(pass.longest, pitch));
   if (pass.op && !pass.sources.empty()) {
     const auto options = at::TensorOptions(at::kByte).device(stream_->device());
-    const int64_t bytes = std::min(pitch, aligned(pass.longest + 1, kAlign));
+    const int64_t bytes = std::min(pitch, round_up(pass.longest + 1, kAlign));
     if (!imported()) others_ = at::empty({static_cast<int64_t>(pass.sources.size()), bytes}, options);
     if (ranks_ > 2 && rank_ != 0) sum_ = at::empty({bytes}, options);
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "distributed/aligned.h"
+#include "core/integer.h"
 #include "runtime/host_allocator.h"
 
 namespace aule::distributed {
@@ -17,10 +17,10 @@ Layout::Layout(Place place, const std::vector<at::Tensor>& tensors, int64_t shar
     elements_.push_back(t.numel() / shares);
     const auto size = static_cast<int64_t>(c10::elementSize(dtypes_.back()));
     largest = std::max(largest, size);
-    offsets_.push_back(aligned(block_bytes_, size));
+    offsets_.push_back(round_up(block_bytes_, size));
     block_bytes_ = offsets_.back() + elements_.back() * size;
   }
-  block_bytes_ = aligned(block_bytes_, largest);
+  block_bytes_ = round_up(block_bytes_, largest);
 }
 
 at::Tensor Layout::buffer(int64_t blocks) const {

@@ -1,4 +1,5 @@
 #include "kernels/shared_memory.h"
+#include "core/integer.h"
 
 #include <algorithm>
 #include <limits>
@@ -143,10 +144,10 @@ struct SharedMemoryReader {
           const auto found = types.find(member);
           if (found == types.end() || !found->second.lengths.empty()) return;
           t.align = std::max(t.align, found->second.align);
-          t.bytes = (t.bytes + found->second.align - 1) / found->second.align * found->second.align;
+          t.bytes = round_up(t.bytes, found->second.align);
           t.bytes += found->second.bytes;
         }
-        t.bytes = (t.bytes + t.align - 1) / t.align * t.align;
+        t.bytes = round_up(t.bytes, t.align);
     }
     types[w[1]] = t;
   }
@@ -225,7 +226,7 @@ uint64_t SharedMemory::bytes(std::span<const uint32_t> constants) const {
       if (values[length] > uint32_t{1} << 30) return kNone;  // below zero, too
       bytes = std::min(bytes * values[length], uint64_t{1} << 40);
     }
-    total += (bytes + 15) / 16 * 16;
+    total += round_up(bytes, 16);
   }
   return total;
 }

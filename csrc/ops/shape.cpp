@@ -99,7 +99,7 @@ at::Tensor& chunk_cat_out(at::TensorList tensors, int64_t dim, int64_t num_chunk
   const DType dst_dtype = same ? raw_dtype_of(out) : dtype_of(out, op);
   const DType src_dtype = same ? dst_dtype : dtype_of(tensors[0], op);
   const auto width_of = [&](const at::Tensor& t) {
-    return (t.size(dim) + num_chunks - 1) / num_chunks * c10::multiply_integers(t.sizes().slice(dim + 1));
+    return ceil_div(t.size(dim), num_chunks) * c10::multiply_integers(t.sizes().slice(dim + 1));
   };
   int64_t total = 0;
   for (const at::Tensor& t : tensors) total += width_of(t);
@@ -325,7 +325,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   const auto kernel = kernel::unfold_backward(compute_type(dtype));
   TORCH_CHECK_NOT_IMPLEMENTED(supports(out.device().index(), kernel.id), op, ": this device has no float64 arithmetic");
   // An invocation adds up all windows with its element.
-  check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), (size + step - 1) / step));
+  check_walk(op, caps_of(out), std::min<int64_t>(dense.size(dim), ceil_div(size, step)));
   int64_t inner = 1;
   for (size_t d = dim + 1; d < input_sizes.size(); ++d) inner *= input_sizes[d];
   auto& stream = current(out);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/integer.h"
 #include "stream/interrupts.h"
 #include "vulkan/check.h"
 #include "vulkan/device.h"
@@ -22,7 +23,6 @@ constexpr double kPressure = 0.95;  // of the driver's budget: from here on cach
 // on some devices, and cannot have cached segments given back.
 constexpr uint64_t kRoom = 128 << 20;
 
-uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 uint64_t block_bytes(uint64_t requested) { return std::max(kRound, round_up(requested, kRound)); }
 
 void update(StatArray& stat, const Pool& pool, int64_t by) {

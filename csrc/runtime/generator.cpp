@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/integer.h"
 #include "core/per_device.h"
 #include "runtime/generator_impl.h"
 #include "runtime/streams.h"
@@ -69,7 +70,7 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 }
 
 PhiloxState GeneratorImpl::take(uint64_t increment) {
-  increment = (increment + 3) / 4 * 4;
+  increment = round_up(increment, 4);
   if (capture_ != nullptr && capture_->stream == &current_stream(device().index())) {
     PhiloxState state{0, capture_->offset, capture_->state_address};
     capture_->offset += increment;

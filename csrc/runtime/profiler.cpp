@@ -236,7 +236,7 @@ class Session final : public libkineto::IActivityProfilerSession {
       row.addMetadata("bytes", entry.bytes);
       const auto ns = static_cast<double>(entry.end_ns - entry.begin_ns);
       if (entry.flops > 0) {
-        row.addMetadata("flops", fmt::format("{:.0f}", entry.flops));
+        row.addMetadata("flops", fmt::format("{:.12g}", entry.flops));
         row.addMetadataQuoted("flops of", dtype_name(entry.dtype));
         if (ns > 0) row.addMetadata("arithmetic (TFLOPS)", fmt::format("{:.4f}", entry.flops / ns * 1e-3));
       }

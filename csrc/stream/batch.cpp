@@ -1,6 +1,7 @@
 // Command buffers and the memory they carry.
 #include <cstring>
 
+#include "core/integer.h"
 #include "core/per_device.h"
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
@@ -47,7 +48,7 @@ void give_chunk(DeviceImpl& d, Segment* chunk) {
 }
 
 Piece Ring::take(DeviceImpl& d, uint64_t bytes) {
-  uint64_t at = (used_ + 15) / 16 * 16;
+  uint64_t at = round_up(used_, 16);
   if (chunks_.empty() || at + bytes > chunks_.back()->bytes) {
     uint64_t size = bytes <= chunk_bytes_ ? chunk_bytes_ : kBigStagingChunk;
     if (bytes > size) throw vulkan::Error("a ring piece of " + std::to_string(bytes) + " bytes is too large");

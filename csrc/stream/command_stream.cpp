@@ -144,7 +144,7 @@ void StreamImpl::record_in_parts(const Recorded& r) {
     const float share = static_cast<float>(part[axis]) / static_cast<float>(length);
     split_before(r.predicted_ns * share);
     Work its_work = r.work;
-    its_work.flops *= static_cast<double>(share);
+    its_work.flops *= static_cast<double>(part[axis]) / static_cast<double>(length);
     record({r.pipeline, r.params, r.params_bytes, Grid{base[0], base[1], base[2]}, Grid{part[0], part[1], part[2]},
             static_cast<uint64_t>(static_cast<double>(r.bytes) * share), r.predicted_ns * share, its_work});
     if (!capture) flush();

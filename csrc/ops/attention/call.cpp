@@ -94,9 +94,8 @@ at::Tensor expanded_blocks(const char* op, const AttentionFlags& flags, const at
   TORCH_CHECK(mask.scalar_type() == at::kBool, op, ": expected block_mask of dtype bool, but got ", mask.scalar_type());
   TORCH_CHECK(flags.block_q >= 1 && flags.block_k >= 1 && flags.block_q <= kMaxLength && flags.block_k <= kMaxLength,
               op, ": expected block_q and block_k of at least 1, but got ", flags.block_q, " and ", flags.block_k);
-  const auto blocks = [](int64_t rows, int64_t block) { return (rows + block - 1) / block; };
-  const std::array<int64_t, 4> full{problem.batch, problem.heads, blocks(problem.q_len, flags.block_q),
-                                    blocks(problem.k_len, flags.block_k)};
+  const std::array<int64_t, 4> full{problem.batch, problem.heads, ceil_div(problem.q_len, flags.block_q),
+                                    ceil_div(problem.k_len, flags.block_k)};
   bool fits = mask.dim() >= 2 && mask.dim() <= 4 && mask.size(-2) == full[2] && mask.size(-1) == full[3];
   for (int64_t i = 3; fits && i <= mask.dim(); ++i) fits = mask.size(-i) == 1 || mask.size(-i) == full[4 - i];
   TORCH_CHECK(fits, op, ": expected block_mask of shape [.., ", full[2], ", ", full[3], "], a value for each ",

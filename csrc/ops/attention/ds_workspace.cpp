@@ -25,7 +25,6 @@ int64_t most_bytes(double mib, int64_t failed) {
   return failed == 0 ? bytes : std::min(bytes, failed / 2);
 }
 
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 bool in_pairs(const MatrixLayout& layout) {
   constexpr uint32_t kEven = 0x0f0f0f0f;
@@ -90,8 +89,8 @@ std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, c
   workspace.halves = 2 * workspace.head_bytes <= budget && workspace.head_bytes * heads > budget ? 2 : 1;
   const int64_t room = budget / workspace.halves / workspace.head_bytes;
   if (room == 0) return {};
-  const int64_t chunks = (heads + room - 1) / room;
-  workspace.heads = (heads + chunks - 1) / chunks;  // of equal size, so the last is not small
+  const int64_t chunks = ceil_div(heads, room);
+  workspace.heads = ceil_div(heads, chunks);  // of equal size, so the last is not small
   return workspace;
 }
 

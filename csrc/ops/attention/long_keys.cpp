@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-uint64_t parts(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // Iterations that the family simt makes for one tile of columns (simt.glsl), with the smallest workgroup.
 uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
@@ -26,13 +25,14 @@ uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, A
   const uint64_t lanes = count(tiles.lanes), columns = count(tiles.columns), depth = count(tiles.depth),
                  strip = count(tiles.strip), stages = count(tiles.stages), unroll_scores = count(tiles.unroll_scores),
                  unroll_result = count(tiles.unroll_result), local = 4 * lanes, rows = count(tiles.rows);
-  const uint64_t chunks = depth / 4, loads = parts(4 * rows * chunks, local) + parts(columns * lanes * chunks, local);
+  const uint64_t chunks = depth / 4,
+                 loads = ceil_div(4 * rows * chunks, local) + ceil_div(columns * lanes * chunks, local);
   const uint64_t step = 1 + chunks / unroll_scores + (stages == 1 ? loads : 0);
   const uint64_t wide = strip * lanes,
-                 strip_loads = parts(wide * static_cast<uint64_t>(plan.result_columns) / 4, local);
+                 strip_loads = ceil_div(wide * static_cast<uint64_t>(plan.result_columns) / 4, local);
   const uint64_t result = columns / strip * (1 + wide / unroll_result + (stages == 1 ? strip_loads : 0));
-  const uint64_t scores = parts(static_cast<uint64_t>(problem.head_dim), depth) * step,
-                 values = parts(static_cast<uint64_t>(problem.v_dim), depth) * step;
+  const uint64_t scores = ceil_div(static_cast<uint64_t>(problem.head_dim), depth) * step,
+                 values = ceil_div(static_cast<uint64_t>(problem.v_dim), depth) * step;
   switch (pass) {
     case AttentionPass::forward: return 1 + scores + result;
     case AttentionPass::dq: return 1 + scores + values + result;
@@ -49,7 +49,7 @@ uint64_t walk(const BlocksProblem& problem, AttentionPass pass, uint64_t length)
   uint64_t iterations = length;
   if (const auto* simt = std::get_if<FlashSimtPlan>(&plan_of(problem, pass))) {
     const auto width = static_cast<uint64_t>(simt->shape.lanes * simt->shape.columns);
-    iterations = (parts(length, width) + 1) * tile_walk(*simt, problem.attention, pass);
+    iterations = (ceil_div(length, width) + 1) * tile_walk(*simt, problem.attention, pass);
   }
   if (problem.attention.block_mask) iterations *= 2;  // the mask is read on the way
   return problem.has_dropout ? iterations + iterations / 2 + 64 : iterations;
@@ -78,7 +78,7 @@ std::optional<int64_t> rows_within(const Caps& caps, const BlocksProblem& proble
     if (seen < all && fits(seen)) return all;
   }
   int64_t rows = all;
-  while (rows > 1 && !fits(rows)) rows = (rows + 1) / 2;
+  while (rows > 1 && !fits(rows)) rows = ceil_div(rows, 2);
   if (!fits(rows)) return {};
   return rows;
 }
@@ -233,7 +233,7 @@ at::Tensor rows_of(const AttentionCall& call, const at::Tensor& cache, const Seq
     const at::Tensor own = cache.size(0) == 1 ? cache : cache.narrow(0, s.batch, 1);
     return own.narrow(2, s.first_key, s.keys);
   }
-  const int64_t rows = cache.size(2), count = (s.keys + rows - 1) / rows;
+  const int64_t rows = cache.size(2), count = ceil_div(s.keys, rows);
   const at::Tensor list = pages.select(0, s.batch).narrow(0, 0, count).clamp(0, cache.size(0) - 1);
   return at::index_select(cache, 0, list)
       .transpose(0, 1)
@@ -268,8 +268,8 @@ std::optional<AttentionBlocks> plan_blocks(const Caps& caps, const BlocksProblem
   if (!forward || !dq || !dkdv) return {};
   AttentionBlocks blocks{*dkdv, std::min(*forward, *dq), 1};
   blocks.count =
-      static_cast<int64_t>(parts(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(blocks.queries)) *
-                           parts(static_cast<uint64_t>(problem.k_len), static_cast<uint64_t>(blocks.keys)));
+      static_cast<int64_t>(ceil_div(static_cast<uint64_t>(problem.q_len), static_cast<uint64_t>(blocks.queries)) *
+                           ceil_div(static_cast<uint64_t>(problem.k_len), static_cast<uint64_t>(blocks.keys)));
   return blocks;
 }
 

@@ -10,8 +10,6 @@
 namespace aule::ops {
 namespace {
 
-int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
-
 // A lane's rows are in registers, which are the stack of the driver's code: 16 KiB of it is half a first-level cache.
 // Small problems take one row per lane, because that pipeline compiles four times faster.
 std::optional<AttentionPlan> plan_simd(const DeviceProfile& profile, const AttentionProblem& problem,
@@ -20,8 +18,8 @@ std::optional<AttentionPlan> plan_simd(const DeviceProfile& profile, const Atten
   if (!lanes || !profile.subgroup_shuffle || problem.head_dim > 128 || problem.v_dim > 128) return {};
   FlashSimdPlan plan;
   plan.local = static_cast<int>(profile.subgroup_size);
-  plan.dim = round_up(problem.head_dim, 2 * plan.local);
-  plan.v_dim = round_up(problem.v_dim, 2 * plan.local);
+  plan.dim = narrow<int>(round_up(problem.head_dim, 2 * plan.local));
+  plan.v_dim = narrow<int>(round_up(problem.v_dim, 2 * plan.local));
   const int vectors = pass == AttentionPass::forward ? plan.dim + plan.v_dim
                       : pass == AttentionPass::dq    ? 2 * plan.dim + plan.v_dim
                                                      : 2 * (plan.dim + plan.v_dim);
@@ -45,7 +43,7 @@ std::optional<AttentionPlan> plan_simt(const DeviceProfile& profile, const Atten
   const SimtShape& s = *shape;
   FlashSimtPlan plan{s};
   plan.result_columns = simt_columns(s, dim);
-  plan.result_parts = static_cast<int>((dim + plan.result_columns - 1) / plan.result_columns);
+  plan.result_parts = narrow<int>(ceil_div(dim, plan.result_columns));
   plan.block = s.local / s.lanes * s.rows;
   // For every subgroup size that the driver may choose: Adreno reports 128 and compiles for 64.
   plan.shuffles = profile.subgroup_shuffle && static_cast<int>(profile.min_subgroup_size) >= s.lanes &&
@@ -58,8 +56,8 @@ int lane_elements(const MatrixLayout& layout) { return layout.m * layout.n / lay
 
 // For `plan.role_split` subgroups side by side. Two run the same code, one for query and key, one for value.
 void pad_heads(FlashCoopMatPlan& plan, const AttentionProblem& problem) {
-  plan.dim = round_up(problem.head_dim, 16 * plan.role_split);
-  plan.v_dim = round_up(problem.v_dim, 16 * plan.role_split);
+  plan.dim = narrow<int>(round_up(problem.head_dim, 16 * plan.role_split));
+  plan.v_dim = narrow<int>(round_up(problem.v_dim, 16 * plan.role_split));
   if (plan.role_split == 2) plan.dim = plan.v_dim = std::max(plan.dim, plan.v_dim);
 }
 
@@ -88,7 +86,7 @@ std::optional<AttentionPlan> plan_coopmat(const DeviceProfile& profile, const At
   const MatrixLayout& layout = problem.layout;
   if (!layout.known || profile.max_push_constant_bytes < 256) return {};
   const auto widest = static_cast<int>(std::max(problem.head_dim, problem.v_dim));
-  const CoopMatEntry entry = coopmat_entry(profile, problem, pass, round_up(widest, 16), overrides);
+  const CoopMatEntry entry = coopmat_entry(profile, problem, pass, narrow<int>(round_up(widest, 16)), overrides);
   if (entry.dim == 0) return {};
   FlashCoopMatPlan plan;
   // Two operands and the accumulators of 16 rows fill the registers at 128 columns of a subgroup.
@@ -172,8 +170,8 @@ std::optional<AttentionPlan> plan_splitkv_shared(const DeviceProfile& profile, c
 int splitkv_splits(int64_t groups, int64_t steps, int64_t processors) {
   int64_t best = 1, least = std::numeric_limits<int64_t>::max();
   for (int64_t splits = 1; splits <= std::min(steps, processors); ++splits) {
-    const int64_t rounds = (groups * splits + processors - 1) / processors;
-    const int64_t cost = rounds * ((steps + splits - 1) / splits + 2 + (splits > 1 ? 1 + splits / 24 : 0));
+    const int64_t rounds = ceil_div(groups * splits, processors);
+    const int64_t cost = rounds * (ceil_div(steps, splits) + 2 + (splits > 1 ? 1 + splits / 24 : 0));
     if (cost < least) {
       least = cost;
       best = splits;
@@ -196,7 +194,7 @@ std::optional<AttentionPlan> plan_splitkv(const DeviceProfile& profile, const At
   plan.rows = 1;
   while (plan.rows < rows && plan.rows < 4) plan.rows *= 2;
   while (plan.rows * plan.subgroups < rows) plan.subgroups *= 2;
-  const auto vec8s = static_cast<int>((std::max(problem.head_dim, problem.v_dim) + 7) / 8);
+  const auto vec8s = static_cast<int>(ceil_div(std::max(problem.head_dim, problem.v_dim), 8));
   plan.lanes = plan.rows;
   while (plan.lanes < vec8s && plan.lanes < cluster) plan.lanes *= 2;
   // A CPU's compiler likes small workgroups.
@@ -221,7 +219,7 @@ std::optional<AttentionPlan> plan_splitkv(const DeviceProfile& profile, const At
       plan.local % (cluster * plan.subgroups) != 0)
     return {};
   const int64_t step = plan.local / plan.lanes / plan.subgroups * plan.keys_per_lane;
-  const int64_t steps = std::max<int64_t>((problem.k_len + step - 1) / step, 1);
+  const int64_t steps = std::max<int64_t>(ceil_div(problem.k_len, step), 1);
   plan.splits = problem.num_splits > 0 ? static_cast<int>(std::min({problem.num_splits, steps, int64_t{512}}))
                                        : splitkv_splits(groups, steps, profile.multiprocessors);
   return plan;
@@ -334,8 +332,8 @@ void set_plan(SimtSpec& spec, const SimtShape& shape, int result_columns) {
 void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem) {
   spec.local = plan.local;
   spec.rows = plan.rows;
-  spec.vec8s = (problem.head_dim + 7) / 8;
-  spec.vec8s_v = (problem.v_dim + 7) / 8;
+  spec.vec8s = ceil_div(problem.head_dim, 8);
+  spec.vec8s_v = ceil_div(problem.v_dim, 8);
 }
 
 void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,
@@ -343,8 +341,8 @@ void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const At
   spec.local = plan.local;
   spec.members = problem.heads / problem.kv_heads;
   spec.queries = problem.q_len;
-  spec.vec8s = (problem.head_dim + 7) / 8;
-  spec.vec8s_v = (problem.v_dim + 7) / 8;
+  spec.vec8s = ceil_div(problem.head_dim, 8);
+  spec.vec8s_v = ceil_div(problem.v_dim, 8);
   spec.cluster = cluster;
   spec.lanes = plan.lanes;
   spec.keys = plan.keys_per_lane;

@@ -13,7 +13,7 @@
 namespace aule::ops {
 namespace {
 
-int vec8s(int64_t columns) { return static_cast<int>((columns + 7) / 8); }
+int vec8s(int64_t columns) { return static_cast<int>(ceil_div(columns, 8)); }
 
 // `count` zeros, zero again after the kernel: one tensor for all calls on a stream, since they run one after the other
 // there. A captured graph may run on any stream, so each call in one has its own.
@@ -38,7 +38,7 @@ void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPl
   const int64_t split_groups = problem.batch * problem.kv_heads * plan.splits,
                 rows = problem.heads / problem.kv_heads * problem.q_len;
   const auto float_options = call.query.options().dtype(at::kFloat);
-  const int64_t pitch = (problem.v_dim + 7) / 8 * 8;
+  const int64_t pitch = round_up(problem.v_dim, 8);
   const at::Tensor partial = at::empty({split_groups, rows, pitch}, float_options),
                    stats = at::empty({split_groups, rows, 2}, float_options);
   auto& stream = current(call.query);

@@ -150,7 +150,7 @@ FamilyLimits family_limits(const DeviceProfile& profile) { return tuning_of(prof
 
 int simt_columns(const SimtShape& shape, int64_t dim) {
   const int64_t step = 4 * shape.lanes;
-  return static_cast<int>(std::min((dim + step - 1) / step * step, int64_t{shape.most}));
+  return static_cast<int>(std::min(round_up(dim, step), int64_t{shape.most}));
 }
 
 std::optional<SimtShape> simt_shape(const DeviceProfile& profile, AttentionPass pass, int64_t dim, int64_t length,

@@ -24,11 +24,11 @@ std::optional<BlocksPlan> blocks_plan(const ConvGeometry& g, DType dtype, ConvPa
   plan.g.stride = ones;
   plan.g.pad = {0, 0, 0};
   for (size_t d = 0; d < 3; ++d) {
-    plan.g.kernel[d] = (g.kernel[d] + g.stride[d] - 1) / g.stride[d];
+    plan.g.kernel[d] = ceil_div(g.kernel[d], g.stride[d]);
     plan.g.size[d] = g.out_size[d] + plan.g.kernel[d] - 1;
   }
   const auto vec = static_cast<int64_t>(16 / dtype_size(dtype));
-  const auto padded = [&](int64_t n) { return (n + vec - 1) / vec * vec; };
+  const auto padded = [&](int64_t n) { return round_up(n, vec); };
   plan.padded = padded(channels * ConvGeometry::volume(g.stride));
   // What is summed over, of blocks and of taps, with what only fills 16 bytes.
   if (plan.g.taps() * plan.padded > g.taps() * padded(channels)) return std::nullopt;

@@ -94,7 +94,7 @@ at::Tensor sample(const char* op, int64_t dims, const at::Tensor& input, const a
   const uint64_t range =
       std::min<uint64_t>(ceil_div(p.channels, wanted), std::max<uint64_t>(1, longest_walk(caps) / s.iterations()));
   p.range = static_cast<uint32_t>(range);
-  p.ranges = static_cast<uint32_t>(ceil_div(p.channels, range));
+  p.ranges = narrow<uint32_t>(ceil_div(p.channels, range));
   p.n = static_cast<uint64_t>(s.positions()) * p.ranges;
   launch(current(input), kernel,
          {.dtype = dtype,

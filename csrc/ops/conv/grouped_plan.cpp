@@ -47,7 +47,6 @@ int span_of(const GroupedConvProblem& p, const GroupedConvPlan& plan) {
   return (plan.results - 1) * p.g.stride[2] + reach + 1;
 }
 
-int64_t quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Elements from an address that allows every access.
 int64_t start_of(const GroupedConvProblem& p) { return static_cast<int64_t>(p.addresses / dtype_size(p.dtype) % 16); }
@@ -55,7 +54,7 @@ int64_t start_of(const GroupedConvProblem& p) { return static_cast<int64_t>(p.ad
 // How many vectors of `bytes` lie side by side in a workgroup: at most 128 bytes, and few lanes idle.
 int lanes_for(int64_t vectors, int bytes, int most) {
   int lanes = std::min(most, 128 / bytes);
-  while (lanes > 1 && quotient(vectors, lanes) * lanes - vectors > vectors / 8) lanes /= 2;
+  while (lanes > 1 && ceil_div(vectors, lanes) * lanes - vectors > vectors / 8) lanes /= 2;
   return lanes;
 }
 
@@ -64,7 +63,7 @@ int weight_results(const GroupedConvProblem& p, int64_t width) {
   if (!p.channels_last && width % 4 == 0) return width % 8 == 0 ? 8 : 4;
   int best = 8;
   for (int results = 7; results >= 4; --results) {
-    if (quotient(width, results) * results < quotient(width, best) * best) best = results;
+    if (ceil_div(width, results) * results < ceil_div(width, best) * best) best = results;
   }
   return best;
 }
@@ -78,7 +77,7 @@ void choose_channels(const GroupedConvProblem& p, GroupedConvPlan& plan, int64_t
   while (plan.channels > 4 && plan.channels * p.g.kernel[2] > kMostTaps * 4) plan.channels /= 2;
   const int64_t own = plan.sums ? 1 : plan.channels, vectors = channels / own;
   plan.lanes = lanes_for(vectors, static_cast<int>(own) * size, 64);
-  plan.blocks = ceil_div(static_cast<uint64_t>(vectors), static_cast<uint64_t>(plan.lanes));
+  plan.blocks = narrow<uint32_t>(ceil_div(vectors, plan.lanes));
 }
 
 }  // namespace
@@ -109,7 +108,7 @@ std::optional<GroupedConvPlan> grouped_conv_plan(const DeviceProfile& profile, c
   const uint64_t parts = ceil_div(static_cast<uint64_t>(g.kernel[2]), static_cast<uint64_t>(plan.taps_x));
   if (!may_walk(profile, static_cast<uint64_t>(summed) * (1 + static_cast<uint64_t>(g.kernel[1]) * (1 + parts))))
     return std::nullopt;
-  plan.strips = ceil_div(static_cast<uint64_t>(result[2]), static_cast<uint64_t>(plan.results));
+  plan.strips = narrow<uint32_t>(ceil_div(result[2], plan.results));
   const int64_t positions = p.images * result[1] * plan.strips * (p.channels_last ? 1 : channels);
   const int64_t invocations = positions * plan.blocks * plan.lanes;
   if (positions >= kLimit || invocations >= kLimit * 64) return std::nullopt;
@@ -136,9 +135,9 @@ std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profil
   const bool whole = g.kernel[2] <= kMostTaps && g.kernel[2] * plan.channels <= kMostSums;
   plan.taps_x = whole ? g.kernel[2] : kSomeTaps;
   const int most_rows = std::clamp(kMostSums / (plan.taps_x * plan.channels), 1, g.kernel[1]);
-  const int blocks_y = static_cast<int>(quotient(g.kernel[1], most_rows));
-  plan.rows = static_cast<int>(quotient(g.kernel[1], blocks_y));
-  const int64_t tap_blocks = blocks_y * quotient(g.kernel[2], plan.taps_x);
+  const int blocks_y = narrow<int>(ceil_div(g.kernel[1], most_rows));
+  plan.rows = narrow<int>(ceil_div(g.kernel[1], blocks_y));
+  const int64_t tap_blocks = blocks_y * ceil_div(g.kernel[2], plan.taps_x);
   plan.results = weight_results(p, width);
   plan.whole_strips = width % plan.results == 0;
   if ((plan.results - 1) * stride + (plan.taps_x - 1) * g.dilation[2] + 1 > kMostSpan) return std::nullopt;
@@ -146,7 +145,7 @@ std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profil
     if (whole) plan.block = common_block(16 / size, {g.size[2], int64_t{plan.results} * stride, start});
     plan.gradient_block = common_block(16 / size, {width, plan.results, start});
   }
-  plan.strips = static_cast<uint32_t>(quotient(width, plan.results));
+  plan.strips = narrow<uint32_t>(ceil_div(width, plan.results));
   const int64_t positions = p.images * g.out_size[1] * plan.strips;
   if (positions >= kLimit) return std::nullopt;
   plan.positions = static_cast<uint32_t>(positions);
@@ -167,17 +166,17 @@ std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profil
       plan.positions_at_once *= 2;
   }
   plan.local = static_cast<uint32_t>(plan.lanes * plan.tap_blocks * plan.positions_at_once);
-  plan.lane_blocks = static_cast<uint32_t>(quotient(vectors, plan.lanes));
-  plan.tap_groups = static_cast<uint32_t>(quotient(tap_blocks, plan.tap_blocks));
+  plan.lane_blocks = narrow<uint32_t>(ceil_div(vectors, plan.lanes));
+  plan.tap_groups = narrow<uint32_t>(ceil_div(tap_blocks, plan.tap_blocks));
   // Parts until the device is full, each invocation with some strips; and no sum so long that its error grows.
   const int64_t workgroups = int64_t{plan.lane_blocks} * plan.tap_groups, at_once = plan.positions_at_once,
                 enough = software ? 32 : int64_t{4} * profile.multiprocessors;
-  const int64_t parts = std::max(std::min(quotient(enough, workgroups), positions / (at_once * 4)),
-                                 quotient(positions, at_once * kMostStrips));
-  plan.each = static_cast<uint32_t>(quotient(positions, std::max<int64_t>(parts, 1)));
-  plan.parts = static_cast<uint32_t>(quotient(positions, plan.each));
+  const int64_t parts = std::max(std::min(ceil_div(enough, workgroups), positions / (at_once * 4)),
+                                 ceil_div(positions, at_once * kMostStrips));
+  plan.each = narrow<uint32_t>(ceil_div(positions, std::max<int64_t>(parts, 1)));
+  plan.parts = narrow<uint32_t>(ceil_div(positions, plan.each));
   plan.slices = software || plan.parts <= 8 ? 1 : 8;
-  const auto walk = static_cast<uint64_t>(quotient(plan.each, at_once) * (plan.rows + 1));
+  const auto walk = static_cast<uint64_t>(ceil_div(plan.each, at_once) * (plan.rows + 1));
   if (!may_walk(profile, walk) || !may_walk(profile, plan.parts)) return std::nullopt;
   if (workgroups * plan.parts >= kLimit || pairs * g.taps() * plan.parts >= kLimit) return std::nullopt;
   plan.grid = linear_grid(static_cast<uint64_t>(workgroups) * plan.parts);

@@ -190,7 +190,7 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
     const int32_t s = g.stride[d], step = s / std::gcd(s, g.dilation[d]);
     int32_t first = 0;
     while (first < g.kernel[d] && (rest + g.pad[d] - first * g.dilation[d]) % s != 0) ++first;
-    taps.kernel[d] = first < g.kernel[d] ? (g.kernel[d] - first + step - 1) / step : 0;
+    taps.kernel[d] = first < g.kernel[d] ? ceil_div(g.kernel[d] - first, step) : 0;
     taps.mul[d] = 1;
     taps.off[d] = (rest + g.pad[d] - first * g.dilation[d]) / s;
     taps.step[d] = -g.dilation[d] * step / s;
@@ -209,7 +209,7 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
     at::Tensor w = turned, part_of_out = out;
     for (size_t d = 0; d < 3; ++d) {
       const auto [first, step] = class_of(rest[d], d, taps);
-      places[d] = (g.size[d] - rest[d] + g.stride[d] - 1) / g.stride[d];
+      places[d] = ceil_div(g.size[d] - rest[d], g.stride[d]);
       const auto dim = static_cast<int64_t>(d);
       if (taps.kernel[d] != 0) w = w.slice(dim + 2, first, std::nullopt, step);
       if (!one_class) part_of_out = part_of_out.slice(dim + 1, rest[d], std::nullopt, g.stride[d]);

@@ -111,7 +111,7 @@ bool implicit_gemm_takes(const DeviceProfile& profile, const ImplicitGemmSizes& 
   if (s.channels / s.groups < 3 || s.out_channels / s.groups < 3) return false;
   const int64_t taps = g.taps(), largest = int64_t{1} << 30,
                 positions = s.images * std::max(ConvGeometry::volume(g.size), ConvGeometry::volume(g.out_size)),
-                wide = (std::max(s.channels, s.out_channels) + e - 1) / e * e;
+                wide = round_up(std::max(s.channels, s.out_channels), e);
   if (!may_walk(profile, static_cast<uint64_t>(std::max(positions, taps * wide) / 4)))
     return false;  // its sums are not cut
   return positions < largest && positions * wide / e < largest * 4 && taps * wide < largest &&

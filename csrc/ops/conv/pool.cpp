@@ -62,7 +62,7 @@ Window fixed_window(const char* op, const at::Tensor& self, int dims, at::IntArr
   for (size_t d = static_cast<size_t>(3 - dims); d < 3; ++d) {
     TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0, op,
                 ": kernel_size, stride and dilation must be greater than zero");
-    TORCH_CHECK(w.pad[d] >= 0 && w.pad[d] <= ((w.kernel[d] - 1) * w.dilation[d] + 1) / 2, op,
+    TORCH_CHECK(w.pad[d] >= 0 && w.pad[d] <= ceil_div((w.kernel[d] - 1) * w.dilation[d], 2), op,
                 ": padding should be at most half of the effective kernel size, got ", padding, " for kernel_size ",
                 kernel);
     w.out[d] = at::native::pooling_output_shape<int32_t>(w.in[d], w.kernel[d], w.pad[d], w.stride[d], w.dilation[d],

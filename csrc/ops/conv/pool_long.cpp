@@ -33,7 +33,7 @@ struct Range {
 };
 // The window of output `o` along an axis, as the kernels have it: window.glsl.
 Range adaptive_range(const PoolWindow& w, size_t d, int64_t o) {
-  const int64_t begin = o * w.in[d] / w.out[d], end = ((o + 1) * w.in[d] + w.out[d] - 1) / w.out[d];
+  const int64_t begin = o * w.in[d] / w.out[d], end = ceil_div((o + 1) * w.in[d], w.out[d]);
   return {begin, end - begin};
 }
 // How many cells it counts for in an average.

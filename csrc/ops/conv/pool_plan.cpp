@@ -9,12 +9,12 @@ namespace {
 
 // Iterations along one axis: of a window; of the windows around one element.
 uint64_t window_walk(const PoolWindow& w, size_t d) {
-  const int64_t length = w.adaptive ? (w.in[d] + w.out[d] - 1) / w.out[d] + 1 : std::min(w.kernel[d], w.in[d]);
+  const int64_t length = w.adaptive ? ceil_div(w.in[d], w.out[d]) + 1 : std::min(w.kernel[d], w.in[d]);
   return static_cast<uint64_t>(length);
 }
 uint64_t cover_walk(const PoolWindow& w, size_t d) {
   const int64_t reach = (int64_t{w.kernel[d]} - 1) * w.dilation[d] + 1,
-                windows = w.adaptive ? (w.out[d] + w.in[d] - 1) / w.in[d] + 3 : reach / w.stride[d] + 1;
+                windows = w.adaptive ? ceil_div(w.out[d], w.in[d]) + 3 : reach / w.stride[d] + 1;
   return static_cast<uint64_t>(std::min<int64_t>(windows, w.out[d]));
 }
 

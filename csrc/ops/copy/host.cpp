@@ -67,7 +67,7 @@ void send_bytes(const at::Tensor& dst, const at::Tensor& src) {
     at::Tensor from, to;
     c10::Event read{c10::DeviceType::PrivateUse1}, written{c10::DeviceType::PrivateUse1};
   };
-  const int64_t chunk = std::min(bytes, kChunk), chunks = (bytes + chunk - 1) / chunk;
+  const int64_t chunk = std::min(bytes, kChunk), chunks = ceil_div(bytes, chunk);
   std::array<Slot, kSlots> slots;
   const auto size_of = [&](int64_t i) { return static_cast<uint64_t>(std::min(chunk, bytes - i * chunk)); };
   const auto read = [&](int64_t i) {

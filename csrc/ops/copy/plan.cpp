@@ -17,10 +17,9 @@ std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType 
   uint64_t batch = 1;
   for (int i = 1; i < shape.ndim; ++i)
     if (i != j) batch *= static_cast<uint32_t>(shape.sizes[i]);
-  const Grid grid{ceil_div(static_cast<uint64_t>(shape.sizes[0]), 32),
-                  ceil_div(static_cast<uint64_t>(shape.sizes[j]), 32), static_cast<uint32_t>(batch)};
-  if (grid.x > 65535 || grid.y > 65535 || batch > 65535) return {};
-  return TransposePlan{j, grid};
+  const int64_t x = ceil_div(shape.sizes[0], 32), y = ceil_div(shape.sizes[j], 32);
+  if (x > 65535 || y > 65535 || batch > 65535) return {};
+  return TransposePlan{j, Grid{narrow<uint32_t>(x), narrow<uint32_t>(y), narrow<uint32_t>(batch)}};
 }
 
 bool leaves_list(const DeviceProfile& profile, uint64_t bytes) { return profile.is_software() && bytes >= 65536; }

@@ -66,7 +66,7 @@ std::complex<double> root_of_unity(uint64_t e, uint64_t n) {
   const uint64_t rest = 8 * e - eighth * n;  // in eighths of 1 / n
   const bool backwards = eighth % 2 == 1;
   const double angle = std::numbers::pi / 4 * static_cast<double>(backwards ? n - rest : rest) / static_cast<double>(n);
-  const uint64_t quarter = (eighth + 1) / 2;  // of the angle's start; backwards it is the end
+  const uint64_t quarter = ceil_div(eighth, 2);  // of the angle's start; backwards it is the end
   const double c = std::cos(angle), s = backwards ? -std::sin(angle) : std::sin(angle);
   switch (quarter % 4) {
     case 0: return {c, -s};

@@ -240,7 +240,7 @@ void for_each_part(const Sequences& shape, std::array<int64_t, 2> offsets, const
   }
   const int last = shape.ndim - 1;
   TORCH_CHECK(shape.sizes[last] > 1, "fft: a sequence of this length and stride is too large for device aule");
-  const int64_t parts = shape.ndim > kDims ? shape.sizes[last] : 2, step = (shape.sizes[last] + parts - 1) / parts;
+  const int64_t parts = shape.ndim > kDims ? shape.sizes[last] : 2, step = ceil_div(shape.sizes[last], parts);
   for (int64_t begin = 0; begin < shape.sizes[last]; begin += step) {
     Sequences part = shape;
     part.sizes[last] = std::min(step, shape.sizes[last] - begin);

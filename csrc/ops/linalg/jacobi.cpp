@@ -76,8 +76,8 @@ bool set_shared(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64
 }
 
 void divide(uint64_t columns, uint32_t block, JacobiPlan& plan) {
-  plan.blocks = 2 * ceil_div(columns, 2 * block);
-  plan.block = ceil_div(columns, plan.blocks);
+  plan.blocks = narrow<uint32_t>(2 * ceil_div(columns, 2 * block));
+  plan.block = narrow<uint32_t>(ceil_div(columns, plan.blocks));
 }
 
 }  // namespace

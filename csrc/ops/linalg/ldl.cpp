@@ -13,7 +13,7 @@ namespace {
 
 // Turns of an invocation's loops in ldl_factor.comp.
 uint64_t walk_to_factor(uint64_t n, uint64_t local) {
-  const uint64_t rows = (n + local - 1) / local;
+  const uint64_t rows = ceil_div(n, local);
   return n * (rows * (n / 2 + 6) + 2 * local);
 }
 uint64_t walk_to_solve(uint64_t n) { return n * (n + 2); }

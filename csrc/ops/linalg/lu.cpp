@@ -33,7 +33,7 @@ struct PanelPlan {
 
 // Turns of an invocation's loops.
 uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
-  const auto rows = static_cast<uint64_t>((m + local - 1) / local);
+  const auto rows = static_cast<uint64_t>(ceil_div(m, local));
   return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
 }
 
@@ -59,7 +59,7 @@ PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t n, at::ScalarType type
   if (!plan.staged && has_registers) {
     plan.columns = kPanelUnit;
     plan.local = in_registers;
-    plan.rows = std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local));
+    plan.rows = narrow<uint32_t>(std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local)));
     return plan;
   }
   if (!plan.staged) plan.columns = kPanelUnit / 2;

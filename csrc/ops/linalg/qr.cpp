@@ -89,7 +89,7 @@ int64_t factor_panel(const at::Tensor& a, const at::Tensor& tau) {
 // Calls apply(block, first row) for the reflections' blocks, those of the first columns first if `forward`.
 template <class Apply>
 void for_each_block(const at::Tensor& vectors, const at::Tensor& tau, bool forward, const Apply& apply) {
-  const int64_t count = tau.size(1), blocks = (count + kBlock - 1) / kBlock;
+  const int64_t count = tau.size(1), blocks = ceil_div(count, kBlock);
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t first = (forward ? i : blocks - 1 - i) * kBlock, width = std::min(kBlock, count - first);
     const at::Tensor v = block(vectors, first, vectors.size(1) - first, first, width);

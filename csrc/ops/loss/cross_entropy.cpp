@@ -101,7 +101,7 @@ at::Tensor cross_entropy_bwd(const at::Tensor& grad_output, const at::Tensor& se
   p.ignore_index = ignore_index;
   p.rows = static_cast<uint32_t>(self.size(0));
   p.n = static_cast<uint32_t>(self.size(1));
-  p.blocks = ceil_div(self.numel(), plan.block_elems);
+  p.blocks = narrow<uint32_t>(ceil_div(self.numel(), plan.block_elems));
   const CrossEntropyBackwardSpec spec{.dtype = dtype_of(self, kName),
                                       .target_dtype = dtype_of(indices, kName),
                                       .mean = reduction == at::Reduction::Mean,

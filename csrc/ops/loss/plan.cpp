@@ -35,7 +35,7 @@ std::string text_of(const CrossEntropyPlan& plan) {
 uint32_t nll_loss_chunks(const DeviceProfile& profile, int64_t positions) {
   const auto chunks = static_cast<uint32_t>(std::min<int64_t>(positions, 1024));
   if (!walks_limited(profile)) return chunks;
-  return std::max(chunks, ceil_div(static_cast<uint64_t>(positions), longest_walk(profile)));
+  return std::max(chunks, narrow<uint32_t>(ceil_div(static_cast<uint64_t>(positions), longest_walk(profile))));
 }
 
 }  // namespace aule::ops

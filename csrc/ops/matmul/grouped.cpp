@@ -22,7 +22,7 @@ bool is_served(at::ScalarType type) { return type == at::kFloat || type == at::k
 // Rows start at multiples of 16 bytes, as those of PyTorch and of its compiler do.
 at::Tensor result_for(const at::Tensor& self, at::IntArrayRef sizes) {
   const int64_t line = 16 / static_cast<int64_t>(self.element_size());
-  const int64_t pitch = (sizes.back() + line - 1) / line * line;
+  const int64_t pitch = round_up(sizes.back(), line);
   std::vector<int64_t> strides{pitch, 1};
   if (sizes.size() == 3) strides.insert(strides.begin(), sizes[1] * pitch);
   return at::empty_strided(sizes, strides, self.options());

@@ -31,7 +31,7 @@ struct OperandPlan {
 };
 
 // A side in whole vec8s.
-inline uint32_t round8(uint32_t x) { return (x + 7) / 8 * 8; }
+inline uint32_t round8(uint32_t x) { return round_up(x, 8); }
 
 // Of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
 struct TilePlan {

@@ -85,7 +85,7 @@ void add_parts(const char* name, const at::Tensor& part_w, const at::Tensor& par
   if (sums.scale.defined()) p.scale = args.read(sums.scale);
   p.n = static_cast<uint32_t>(any.size(1));
   p.groups = static_cast<uint32_t>(any.size(0));
-  const uint32_t blocks = ceil_div(any.size(1), 32);
+  const auto blocks = narrow<uint32_t>(ceil_div(any.size(1), 32));
   p.blocks = part_w.defined() ? blocks : 0;
   const NormParamsSumSpec spec{.w_dtype = dtype_or_float(sums.dw, name),
                                .b_dtype = dtype_or_float(sums.db, name),

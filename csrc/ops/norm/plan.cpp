@@ -40,10 +40,10 @@ using Operands = c10::SmallVectorImpl<RowOperand>;
 // Gives each invocation of a workgroup its share of a row.
 void share(RowwisePlan& plan, uint64_t elements, uint32_t largest) {
   constexpr uint32_t kItems = 4, kMostItems = 8;
-  const uint64_t vec4s = (elements + 3) / 4;
-  plan.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil((vec4s + kItems - 1) / kItems), 32, 256));
+  const uint64_t vec4s = ceil_div(elements, 4);
+  plan.local = static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(ceil_div(vec4s, kItems)), 32, 256));
   while (plan.local < largest && vec4s > uint64_t{plan.local} * kMostItems) plan.local *= 2;
-  uint64_t items = (vec4s + plan.local - 1) / plan.local;
+  uint64_t items = ceil_div(vec4s, plan.local);
   if (plan.vec == RowVec::vec8 || plan.vec == RowVec::vec8_any_start) items += items & 1;  // in pairs
   plan.items = items <= kMostItems ? static_cast<int>(items) : 0;
 }
@@ -107,7 +107,7 @@ std::optional<PersistentPlan> forward_persistent_plan(const DeviceProfile& profi
   const int64_t vec4s = n / 4, largest = largest_local(profile);
   const int64_t local = grown_local(kLocal, vec4s, kItems, largest);
   if (local > largest || vec4s > local * kItems) return std::nullopt;
-  const int64_t each = (vec4s + local - 1) / local, items = each + (each & 1);  // in pairs
+  const int64_t each = ceil_div(vec4s, local), items = each + (each & 1);  // in pairs
   const int64_t resident = std::max<int64_t>(1, kResident / local) * profile.multiprocessors;
   const int64_t groups = std::min(rows, resident);
   if (!persistent_walkable(profile, rows, groups)) return std::nullopt;
@@ -134,15 +134,15 @@ std::optional<PersistentBackwardPlan> backward_persistent_plan(const DeviceProfi
     all_aligned16 = all_aligned16 && aligned16(*t);
   }
   const RowVec vec = !all_vec4 ? RowVec::one : halves && n % 8 == 0 && all_aligned16 ? RowVec::vec8 : RowVec::vec4;
-  const int64_t vec4s = (n + 3) / 4, largest = largest_local(profile);
+  const int64_t vec4s = ceil_div(n, 4), largest = largest_local(profile);
   // Two workgroups of 512 to a multiprocessor, of 256 for layer norm of half types: docs/ladders/norm_bwd_persistent.md
   const bool small = halves && !problem.rows.is_rms;
   const int64_t most_local = small ? 256 : 512, wanted_items = small ? 4 : 2;
   constexpr int64_t kMostItems = 4;
-  int64_t local = std::bit_ceil(static_cast<uint64_t>((vec4s + wanted_items - 1) / wanted_items));
+  int64_t local = std::bit_ceil(static_cast<uint64_t>(ceil_div(vec4s, wanted_items)));
   local = std::clamp<int64_t>(local, 32, std::min(most_local, largest));
   local = grown_local(local, vec4s, kMostItems, largest);
-  int64_t items = (vec4s + local - 1) / local;
+  int64_t items = ceil_div(vec4s, local);
   if (vec == RowVec::vec8) items += items & 1;  // in pairs
   if (items > kMostItems) return std::nullopt;
   // As many workgroups as are resident at once. With fewer than 8 rows for each, their partial sums would cost too
@@ -250,9 +250,9 @@ ParamSumsPlan param_sums_plan(const DeviceProfile& profile, const ParamSumsProbl
                 shortest = plan.by_workgroup ? 2048 : 32;
   int64_t splits = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, s.n_red / shortest));
   if (walks_limited(profile)) splits = std::max<int64_t>(splits, ceil_div(s.n_red, longest_walk(profile)));
-  plan.chunk = std::max<int64_t>(1, (s.n_red + splits - 1) / splits);
-  if (plan.by_workgroup) plan.chunk = (plan.chunk + 3) / 4 * 4;
-  plan.chunks = std::max<int64_t>(1, (s.n_red + plan.chunk - 1) / plan.chunk);
+  plan.chunk = std::max<int64_t>(1, ceil_div(s.n_red, splits));
+  if (plan.by_workgroup) plan.chunk = round_up(plan.chunk, 4);
+  plan.chunks = std::max<int64_t>(1, ceil_div(s.n_red, plan.chunk));
   plan.local = plan.by_workgroup ? 256 : cpu ? 8 : 64;
   const int64_t work = outputs * plan.chunks;
   plan.grid = linear_grid(plan.by_workgroup ? work : ceil_div(work, plan.local));

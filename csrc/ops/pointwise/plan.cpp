@@ -55,13 +55,13 @@ PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwisePro
     same_size = same_size && size == out_size;
   }
   if (!dense) {
-    plan.groups = ceil_div(strided_vecs(piece), kStridedLocal);
+    plan.groups = narrow<uint32_t>(ceil_div(strided_vecs(piece), kStridedLocal));
     return plan;
   }
   const int64_t group = dense_vec * kDenseLocal;
   plan.skips_checks = !profile.is_software() && all_packed && elems < (int64_t{1} << 31) - group;
   plan.interleaved = plan.skips_checks && same_size && out_size >= 2;
-  plan.groups = ceil_div(static_cast<uint64_t>(elems), static_cast<uint64_t>(group));
+  plan.groups = narrow<uint32_t>(ceil_div(elems, group));
   return plan;
 }
 

@@ -40,7 +40,7 @@ at::Tensor& hash_tensor_out(const at::Tensor& self, at::IntArrayRef dim, bool ke
   if (is_float) bits = bits.view(at::kLong);
   bits = bits.view({rows, out.numel()});
   while (rows > 1) {
-    const int64_t half = (rows + 1) / 2;
+    const int64_t half = ceil_div(rows, 2);
     bits.narrow(0, 0, rows - half).bitwise_xor_(bits.narrow(0, half, rows - half));
     rows = half;
   }

@@ -78,15 +78,15 @@ std::optional<ColumnSumPlan> column_sum_plan(const DeviceProfile& profile, const
     return std::nullopt;
   const int64_t blocks = (n + 32 * elems - 1) / (32 * elems);
   const int64_t wanted = std::max<int64_t>(1, kGroupsEach * profile.multiprocessors / blocks);
-  const int64_t chunk = std::max<int64_t>(kRowsOfSplit, (rows + wanted - 1) / wanted),
-                splits = (rows + chunk - 1) / chunk;
+  const int64_t chunk = std::max<int64_t>(kRowsOfSplit, ceil_div(rows, wanted)),
+                splits = ceil_div(rows, chunk);
   if (!may_walk(profile, chunk / kRowsOfSplit + splits / 8)) return std::nullopt;
   return ColumnSumPlan{.row_stride = row_stride,
                        .chunk = chunk,
                        .splits = static_cast<uint32_t>(splits),
                        .blocks = static_cast<uint32_t>(blocks),
                        .grid = linear_grid(blocks * splits),
-                       .sum_blocks = ceil_div(n, 32)};
+                       .sum_blocks = narrow<uint32_t>(ceil_div(n, 32))};
 }
 
 int64_t state_bytes(ReduceKind kind, DType c) {
@@ -135,10 +135,10 @@ ReducePass first_pass(const DeviceProfile& profile, const ReduceLayout& layout, 
   int64_t splits = std::max<int64_t>(1, std::min(wanted, layout.n_red / shortest));
   if (walks_limited(profile)) {
     const int64_t longest = longest_chunk(profile, layout, kind) * (pass.by_workgroup ? pass.local : 1);
-    splits = std::max(splits, (layout.n_red + longest - 1) / longest);
+    splits = std::max(splits, ceil_div(layout.n_red, longest));
   }
   pass.n_red = layout.n_red;
-  pass.chunk = (layout.n_red + splits - 1) / splits;
+  pass.chunk = ceil_div(layout.n_red, splits);
   pass.chunks = layout.n_red == 0 ? 1 : ceil_div(layout.n_red, pass.chunk);
   pass.step = pass.chunks == 1 ? ReducePass::Step::input_to_results : ReducePass::Step::input_to_states;
   if (!pass.by_workgroup) pass.local = cpu ? (layout.n_out * splits <= 4096 ? 8 : 32) : 128;

@@ -27,8 +27,8 @@ std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProble
     chunks = std::max<uint64_t>(chunks, ceil_div(n, longest));
     if (!may_walk(profile, chunks * turns)) return std::nullopt;
   }
-  plan.chunk = (n + chunks - 1) / chunks;
-  plan.chunks = (n + plan.chunk - 1) / plan.chunk;
+  plan.chunk = ceil_div(n, chunks);
+  plan.chunks = ceil_div(n, plan.chunk);
   const uint64_t work = rows * plan.chunks;
   plan.grid = linear_grid(plan.by_workgroup ? work : ceil_div(work, plan.local));
   if (plan.chunks > 1) {

@@ -30,13 +30,13 @@ uint64_t strided_vecs(const StridedShape<N>& shape) {
 template <class Params, int N>
 uint32_t fill_dims(Params& p, const StridedShape<N>& shape) {
   p.ndim = static_cast<uint32_t>(shape.ndim);
-  p.row_vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), kStridedVec);
+  p.row_vecs = narrow<uint32_t>(ceil_div(shape.sizes[0], kStridedVec));
   const uint64_t vecs = strided_vecs(shape);
   p.vecs = static_cast<uint32_t>(vecs);
   // Some kernels need no size of the last dimension.
   for (int i = 0; i < std::min<int>(shape.ndim, std::size(p.sizes)); ++i)
     p.sizes[i] = static_cast<uint32_t>(shape.sizes[i]);
-  return ceil_div(vecs, kStridedLocal);
+  return narrow<uint32_t>(ceil_div(vecs, kStridedLocal));
 }
 
 }  // namespace aule::ops

@@ -106,7 +106,7 @@ struct StridedShape {
     // With too many dimensions, one piece per index of the slowest. If too large, two halves along the slowest.
     const int last = shape.ndim - 1;
     const int64_t parts = shape.ndim > 8 ? shape.sizes[last] : 2;
-    const int64_t step = (shape.sizes[last] + parts - 1) / parts;
+    const int64_t step = ceil_div(shape.sizes[last], parts);
     for (int64_t begin = 0; begin < shape.sizes[last]; begin += step) {
       StridedShape piece = shape;
       piece.sizes[last] = std::min(step, shape.sizes[last] - begin);
