@@ -79,7 +79,7 @@ DEVICES = {
     ),
     "lavapipe-22.3": (lavapipe("cooperative_matrix", max_push_constant_bytes=128), None),
     "lavapipe-26.2": (lavapipe(coopmat_shapes=LAVAPIPE_SHAPES), (matrix_probes.lavapipe(), [8, 8])),
-    # TORCH_AULE_DISABLE_SUBGROUP_SHUFFLE=1: the kernels of GPUs, as the tests run them
+    # TORCH_AULE_DISABLE=subgroup_shuffle: the kernels of GPUs, as the tests run them
     "lavapipe-26.2, no shuffle": (
         lavapipe("subgroup_shuffle", coopmat_shapes=LAVAPIPE_SHAPES),
         (matrix_probes.lavapipe(), [8, 8]),

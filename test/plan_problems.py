@@ -48,7 +48,7 @@ DEVICES = {
                   (65535, 65535, 65535), 0, *MATRICES),
     "lavapipe": device("cpu", *LAVAPIPE, 128, (65535, 65535, 65535), 0, "float64"),
     "lavapipe_matrices": device("cpu", *LAVAPIPE, 256, (65535, 65535, 65535), 0, "float64", *MATRICES),
-    # The same with TORCH_AULE_DISABLE_CPU_KERNELS=1.
+    # The same with TORCH_AULE_DISABLE=cpu_kernels.
     "lavapipe_as_gpu": device("other", *LAVAPIPE, 256, (65535, 65535, 65535), 0, "float64", *MATRICES),
 }  # fmt: skip
 #: What a device's matrix units answer to the probe, by dtype; or the little that is known without an answer.

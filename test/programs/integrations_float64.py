@@ -1,4 +1,4 @@
-"""With TORCH_AULE_DISABLE_FLOAT64=1 diffusers computes rotary positions in float32, as on other such devices."""
+"""With TORCH_AULE_DISABLE=float64 diffusers computes rotary positions in float32, as on other such devices."""
 
 import copy
 
