@@ -30,7 +30,8 @@ def kernels(tmp_path):
 
 
 def flops(rows):
-    return sum(row["args"].get("flops", 0) for row in rows)
+    """All of them: a kernel that was cut into several submissions is a row for each, with its share."""
+    return pytest.approx(sum(row["args"].get("flops", 0) for row in rows), rel=1e-6)
 
 
 @pytest.mark.validated
@@ -88,12 +89,12 @@ def test_share_of_the_roof(device, kernels, monkeypatch):
     for bandwidth, rate in ((1e9, 1e15), (1e15, 1e9)):
         known = roof.Roof("d", "v", bandwidth, {"float32": rate}, 0.0)
         monkeypatch.setattr(roof, "load", lambda device=None, known=known: known)
-        (row,) = kernels(lambda: a @ a)
+        row, *_ = kernels(lambda: a @ a)
         args = row["args"]
         least = max(args["bytes"] / bandwidth, args["flops"] / rate)
         assert args["of the roof (%)"] == pytest.approx(100 * least / (row["dur"] * 1e-6), rel=0.05)
     monkeypatch.setattr(roof, "load", lambda device=None: None)
-    (row,) = kernels(lambda: a @ a)
+    row, *_ = kernels(lambda: a @ a)
     assert "of the roof (%)" not in row["args"]
 
 
