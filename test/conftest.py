@@ -60,7 +60,7 @@ def pytest_ignore_collect(collection_path, config):
     return True if files and collection_path.suffix == ".py" and collection_path not in files else None
 
 
-LAYERED_SETS = 12  # of the parameters of a test marked `validated`: under the layers in `make test`
+LAYERED_SETS = 6  # of the parameters of a test marked `validated`: under the layers in `make test`
 
 
 def _spread(items, count):

@@ -13,6 +13,7 @@ import faulthandler
 import importlib
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ class ForkServer:
         atexit.register(self._stop)
 
     def run(self, arguments: list[str], env: dict[str, str], timeout: float) -> subprocess.CompletedProcess:
-        """As subprocess.run of Python with these arguments: a file and its own, or -c and a text."""
+        """As subprocess.run of Python with these arguments: a file and its own, -c and a text, or -m and a module."""
         with self._lock, tempfile.TemporaryDirectory() as folder:
             out, err = (str(Path(folder, name)) for name in ("out", "err"))
             (status,) = self._ask([{"arguments": arguments, "env": env, "out": out, "err": err}], timeout)
@@ -116,12 +117,16 @@ def _become(request: dict) -> None:
     os.environ.update(request["env"])
     first = request["arguments"][0]
     folders = [folder for folder in request["env"].get("PYTHONPATH", "").split(os.pathsep) if folder]
-    sys.path[:1] = ["" if first == "-c" else str(Path(first).parent), *folders]
+    sys.path[:1] = ["" if first == "-c" else os.getcwd() if first == "-m" else str(Path(first).parent), *folders]
 
 
 def _run(arguments: list[str]) -> None:
     main = type(sys)("__main__")
     sys.modules["__main__"] = main  # as in an interpreter: what is pickled or waits for the exit lives there
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
     if arguments[0] == "-c":
         sys.argv, name, text = ["-c", *arguments[2:]], "<string>", arguments[1]
     else:

@@ -89,6 +89,7 @@ def test_a_rescale_after_small_scores(dtype):
     check(run(q, k, v, grad), reference(q, k, v, grad), dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [pytest.param(SMALL_SHAPE, marks=pytest.mark.current_long), TWO_STAGES])
 def test_scores_that_outgrow_the_first_tile(dtype, causal, shape, override):
@@ -176,6 +177,7 @@ def test_accumulators_that_are_no_operands(dtype, override):
     compare(dtype, (1, 2, 2, 37, 50, 12, 11))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "shape",
     [

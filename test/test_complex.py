@@ -87,6 +87,7 @@ def test_every_row_is_here():
     assert len({(kind, number) for kind, number, _ in ROWS}) == len(ROWS)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", rows("UNARY"))
 def test_unary_row(device, name, dtype):
@@ -100,6 +101,7 @@ def test_unary_row(device, name, dtype):
     check(function, made(dtype=dtype))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", rows("BINARY"))
 def test_binary_row(device, name, dtype):
@@ -253,6 +255,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("i", range(len(MIXED)))
 def test_mixed_dtypes_and_scalars(device, i, dtype):

@@ -14,9 +14,7 @@ ACCELERATE = ["-m", "accelerate.commands.accelerate_cli"]
 
 
 def run(*command, **env):
-    done = run_interpreter(
-        *command, timeout=150, TORCH_AULE_VISIBLE_DEVICES=visible_devices(2), OMP_NUM_THREADS="1", **env
-    )
+    done = run_interpreter(*command, TORCH_AULE_VISIBLE_DEVICES=visible_devices(2), OMP_NUM_THREADS="1", **env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -89,9 +87,7 @@ def test_trainer(tmp_path, installed):
 def test_a_rank_raises():
     """The command fails, says where, and does not wait for the ranks that are well."""
     begin = time.monotonic()
-    done = run_interpreter(
-        *TORCHRUN, program("launched_fault"), "1", timeout=100, TORCH_AULE_VISIBLE_DEVICES=visible_devices(2)
-    )
+    done = run_interpreter(*TORCHRUN, program("launched_fault"), "1", TORCH_AULE_VISIBLE_DEVICES=visible_devices(2))
     assert done.returncode == 1, done
     assert "no luck on rank 1" in done.stderr and "ChildFailedError" in done.stderr and "rank      : 1" in done.stderr
-    assert time.monotonic() - begin < 60
+    assert time.monotonic() - begin < 300  # the timeout of the group is half an hour

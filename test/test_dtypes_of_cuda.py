@@ -79,6 +79,7 @@ def call(op, sample, change):
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name, dtype", CELLS)
 def test_dtype(not_strict, name, dtype):
     op = ENTRIES[name]

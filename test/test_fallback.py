@@ -116,6 +116,7 @@ def matrices(dtype):
     yield "steps", wide[:, 1:5, ::2][..., :4]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize(
     "function",

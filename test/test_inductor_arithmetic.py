@@ -30,6 +30,7 @@ def wide(x):
     return x.cpu().double()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "function, text",

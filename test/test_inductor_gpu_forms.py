@@ -127,6 +127,7 @@ def softmax_gradient(x, row, gradient):
     return F.pad(torch.exp(wide[:, :-1] - row) * gradient, (0, 0, 0, 1)).to(x.dtype)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("n", [1025, 1031, 4099])
 def test_rows_that_begin_anywhere(device, dtype, n):
@@ -196,6 +197,7 @@ def padded_to(codes, stride):
     return any(f"{stride}*x" in code and "load_words(" in code and "store_words(" in code for code in codes)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [1031, 2050, 4099])
 def test_padded_rows_between_products(device, n):
     """Inductor pads rows that a product writes and the next one reads; inputs beside them are not padded."""
@@ -249,7 +251,7 @@ def test_gradient_of_padded_logits(device):
         assert_close(a.grad.float(), e.grad, rtol=0.03, atol=0.03 * e.grad.abs().max().item())
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 @pytest.mark.parametrize("offset", range(1, 9))
 def test_vectors_that_begin_anywhere(device, dtype, offset):

@@ -47,7 +47,7 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("row, mode", cases())
 def test_program(device, row, mode):
     if row.refused:

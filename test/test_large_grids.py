@@ -119,7 +119,7 @@ def is_taken(request, where: str) -> bool:
     return where != "lavapipe" or (software and properties.min_subgroup_size == 8 and properties.subgroup_shuffle)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("groups", GROUPS if LONG else GROUPS[::2])
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(device, request, fresh_compiler, form, groups):

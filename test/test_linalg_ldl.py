@@ -30,6 +30,7 @@ def check(a: torch.Tensor, hermitian: bool, same_pivots: bool = True) -> None:
     assert_small(wide(a) @ x - wide(b), norm(wide(a)) * norm(x), n, eps(a), factor=100)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 20, 33, 64, 90])
 def test_sizes(device, n, dtype):

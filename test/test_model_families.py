@@ -154,7 +154,7 @@ def compare(family, device):
             assert error < limit, f"{name}: {error:.1e} from float64, the CPU {cpu_error:.1e}"
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(device, family):
     torch.aule.reset_fallback_report()

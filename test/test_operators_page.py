@@ -196,6 +196,7 @@ def test_the_readme_has_the_same_table():
     assert rows((ROOT / "README.md").read_text()) == rows(PAGE)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("family", CALLS)
 def test_cells_are_true(family, request):
     if not torch.aule.get_device_properties().float64:

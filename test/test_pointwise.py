@@ -45,6 +45,7 @@ def test_table_size():
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.sampled(35)
 @pytest.mark.parametrize("kind,name,forms", UNARY, ids=[n for _, n, _ in UNARY])
 def test_unary_row(device, kind, name, forms):
     low, high = DOMAIN.get(name, (-5, 5))
@@ -113,6 +114,7 @@ def binary_inputs(kind, name, dtype):
     return x, y
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("kind,name,forms", BINARY, ids=[n for _, n, _ in BINARY])
 def test_binary_row(device, kind, name, forms):
     f = op(name)
@@ -133,6 +135,7 @@ def test_binary_row(device, kind, name, forms):
             assert_close(a, b)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "lt", "eq", "pow", "remainder"])
 @pytest.mark.parametrize("a", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool])
 def test_promotion(device, name, a):
@@ -310,6 +313,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_activation_and_gradient(device, name, dtype):
@@ -462,6 +466,7 @@ MIXED_PAIRS = [
 MIXED_OPS = [torch.sub, torch.maximum, torch.lt, torch.eq]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype, other", MIXED_PAIRS, ids=str)
 def test_operands_are_cast_to_the_common_dtype(device, dtype, other):
     a, b = torch.tensor(MIXED[dtype], dtype=dtype), torch.tensor(MIXED[other], dtype=other)

@@ -80,6 +80,7 @@ def outcomes(name: str):
             yield i, False, found.message
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.filterwarnings("ignore:aule. operator:UserWarning")
 def test_each_tensor_of_the_database(device, not_strict, shard):

@@ -22,10 +22,17 @@ os.kill(int(sys.argv[1]), signal.SIGINT)
 """
 
 
-def work(products=12):
-    """Records products that take a software device some seconds."""
+def seconds_of_a_product():
+    """Without the time that a driver takes to compile it."""
+    begin = time.monotonic()
+    (x @ x).cpu()
+    return time.monotonic() - begin
+
+
+def work(seconds=3.0):
+    """Records products that take the device so long."""
     y = x
-    for _ in range(products):
+    for _ in range(max(3, round(seconds / each))):
         y = y @ x
     return y
 
@@ -57,12 +64,14 @@ WAITS = {
     "event": event_wait,
     "elapsed_time": elapsed_time_wait,
     "empty_cache": empty_cache_wait,
-    "recording": lambda y: work(100),  # the host may not be far ahead, so recording waits, too
+    "recording": lambda y: work(8.0),  # the host may not be far ahead, so recording waits, too
 }
 
 
 def main(name):
+    global each
     first = (x @ x).cpu()
+    each = seconds_of_a_product()
     for event in events:
         event.record()
     torch.aule.synchronize()
