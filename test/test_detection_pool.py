@@ -221,17 +221,19 @@ def test_bins_end_where_rounding_has_them(device, wide, bins):
 
 @pytest.mark.usefixtures("in_order")
 def test_in_order(device, name):
-    """The deterministic form sums as the atomic one does, twice the same bits."""
+    """The deterministic form sums as the atomic one does: the terms are multiples of 1 / 64, whose sums are exact.
+
+    So many regions that a driver that ends loops gets them in parts.
+    """
     forward, backward = POOLS[name]
-    x = torch.randn(2, 8, 9, 9, device=device)
-    rois = random_rois(40, 2, 9, 9).float().to(device)
-    out, index = forward(x, rois, 1.0, 2, 2)
-    grad = torch.randn_like(out)
-    ordered = [backward(grad, rois, index, 1.0, 2, 2, *x.shape) for _ in range(2)]
-    assert torch.equal(*ordered)
+    n, sizes = 5000, (2, 8, 9, 9)
+    low = torch.randint(-2, 9, (n, 2))
+    rois = torch.cat([torch.randint(2, (n, 1)), low, low + 2 ** torch.randint(1, 3, (n, 2))], 1).float().to(device)
+    out, index = forward(torch.randn(sizes, device=device), rois, 1.0, 2, 2)
+    grad = torch.randint(-4, 5, out.shape, device=device).float()
+    ordered = backward(grad, rois, index, 1.0, 2, 2, *sizes)
     torch.use_deterministic_algorithms(False)
-    free = backward(grad, rois, index, 1.0, 2, 2, *x.shape)
-    assert_close(free, ordered[0], rtol=1e-5, atol=1e-5)
+    assert ordered.any() and torch.equal(backward(grad, rois, index, 1.0, 2, 2, *sizes), ordered)
 
 
 def test_corners_that_are_far_away_or_nan(device):
