@@ -25,6 +25,15 @@ except ImportError:
         f"_roi_align_backward(Tensor grad, Tensor rois, {ROI}SymInt batch_size, SymInt channels, SymInt height, "
         f"SymInt width, {SAMPLES}"
     )
+    SIZES = "SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor"
+    for name, index, ratio in (
+        ("roi_pool", "argmax", ""),
+        ("ps_roi_pool", "channel_mapping", ""),
+        ("ps_roi_align", "channel_mapping", "int sampling_ratio, "),
+    ):
+        places = (ROI + ratio).removesuffix(", ")
+        LIBRARY.define(f"{name}(Tensor input, Tensor rois, {places}) -> (Tensor, Tensor)")
+        LIBRARY.define(f"_{name}_backward(Tensor grad, Tensor rois, Tensor {index}, {places}, {SIZES}")
     LIBRARY.define(f"deform_conv2d({OPERANDS}{STEPS}{GROUPS} -> Tensor")
     LIBRARY.define(
         f"_deform_conv2d_backward(Tensor grad, {OPERANDS}{STEPS}{GROUPS} -> (Tensor, Tensor, Tensor, Tensor, Tensor)"

@@ -1,7 +1,11 @@
-"""Fake quantization and its gradients against the CPU. Kernel: fake_quantize."""
+"""Fake quantization and its gradients against the CPU. Kernels: fake_quantize, observe_range."""
+
+import copy
+import math
 
 import pytest
 import torch
+from torch.ao.quantization import FusedMovingAvgObsFakeQuantize, observer
 
 from helpers import FLOATS, assert_close, layouts, like_strided, relative_error
 
@@ -122,6 +126,153 @@ def test_learnable_per_channel(axis, dtype):
     assert_gradients(actual, expected, dtype)
 
 
+# The fused observer
+
+
+def observed(per_channel, symmetric, quint8=False, **options):
+    """A module that observes and rounds, with the CPU's own beginning."""
+    kind = observer.MovingAveragePerChannelMinMaxObserver if per_channel else observer.MovingAverageMinMaxObserver
+    scheme = f"per_{'channel' if per_channel else 'tensor'}_{'symmetric' if symmetric else 'affine'}"
+    numbers = {"quant_min": 0, "quant_max": 255, "dtype": torch.quint8} if quint8 else {
+        "quant_min": -128, "quant_max": 127, "dtype": torch.qint8}  # fmt: skip
+    return FusedMovingAvgObsFakeQuantize(kind, qscheme=getattr(torch, scheme), **numbers, **options)
+
+
+def state_of(module):
+    range_ = module.activation_post_process
+    return [range_.min_val, range_.max_val, module.scale, module.zero_point]
+
+
+def assert_same_states(actual, expected, chosen=True):
+    """To the last bit: the kernel has the CPU's arithmetic. What was not `chosen` yet has no values beside a range."""
+    for a, e in list(zip(state_of(actual), state_of(expected), strict=True))[: None if chosen else 2]:
+        assert a.dtype == e.dtype and a.shape == e.shape
+        assert torch.equal(a.cpu(), e)
+
+
+def assert_trained_alike(cpu, inputs, chosen=True):
+    """Steps of the module on both sides: outputs, gradients and what it has observed."""
+    ours = copy.deepcopy(cpu).to("aule")
+    for x, grad in inputs:
+        leaves = [x.clone().requires_grad_(), x.to("aule").requires_grad_()]
+        expected, actual = cpu(leaves[0]), ours(leaves[1])
+        assert_close(actual, expected)
+        expected.backward(grad)
+        actual.backward(grad.to("aule"))
+        assert torch.equal(leaves[1].grad.cpu(), leaves[0].grad)
+        assert_same_states(ours, cpu, chosen)
+
+
+def steps(*shape, scale=1.0, shift=0.0):
+    return [(torch.randn(shape) * scale + shift, torch.randn(shape)) for _ in range(3)]
+
+
+@pytest.mark.parametrize("quint8", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_observer_trains(per_channel, symmetric, quint8):
+    module = observed(per_channel, symmetric, quint8, averaging_constant=0.3)
+    assert_trained_alike(module, steps(5, 3, 7, scale=4.0, shift=1.0))
+
+
+@pytest.mark.parametrize(("observes", "rounds"), [(False, True), (True, False), (False, False)])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_observer_that_is_switched_off(per_channel, observes, rounds):
+    """From the start, where the range is still empty, and after a step."""
+    for started in (False, True):
+        module = observed(per_channel, symmetric=False)
+        if started:
+            module(torch.randn(5, 6))
+        module.enable_observer(observes)
+        module.enable_fake_quant(rounds)
+        assert_trained_alike(module, steps(5, 6), chosen=started or rounds or not per_channel)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [[0.0, 0.0], [1.0, 5.0], [-5.0, -1.0], [-2e-7, 1e-7], [0.0, 1e-6], [-1e-6, 0.0], [1e-37, 0.0], [-1e-36, 0.0],
+     [-5e-37, 6e-37], [-3e38, 3e38], [-1.0, 1e-30], [-math.inf, 1.0], [-3.5, 3.0], [-1.0, 254.0]],
+)  # fmt: skip
+def test_ranges_at_the_edge(values, symmetric):
+    """Without 0, of a point, too small for a scale, too large for float32."""
+    for module in (observed(False, symmetric), observed(True, symmetric, quint8=True)):
+        x = torch.tensor([values])
+        ours = copy.deepcopy(module).to("aule")
+        expected, actual = module(x), ours(x.to("aule"))
+        assert_same_states(ours, module)
+        if all(map(math.isfinite, values)):
+            assert_close(actual, expected)
+
+
+def test_ranges_at_random():
+    """Channels of all magnitudes, symmetric and not, whose zero points round every way."""
+    for symmetric in (False, True):
+        ends = torch.randn(3000, 2) * torch.logspace(-7, 7, 3000).view(-1, 1)
+        assert_trained_alike(observed(True, symmetric, quint8=symmetric), [(ends, torch.randn(3000, 2))] * 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_observer_of_other_dtypes(per_channel, dtype):
+    """The CPU has float32 alone, with which the range, scale and zero point are made."""
+    x = (torch.randn(4, 9) * 3).to(dtype)
+    cpu, ours = observed(per_channel, False), observed(per_channel, False).to("aule")
+    expected, actual = cpu(x.float()), ours(x.to("aule"))
+    assert_same_states(ours, cpu)
+    assert actual.dtype == dtype
+    assert_close(actual.float(), expected, rtol=0 if dtype == torch.float64 else 2**-8, atol=1e-6)
+
+
+def test_ranges_of_16_bits():
+    """As CUDA has it: kept in the input's dtype."""
+    x = torch.randn(3, 8).half()
+    low, high = (torch.full((3,), v, dtype=torch.float16, device="aule") for v in (math.inf, -math.inf))
+    scale, zero = torch.ones(3, device="aule"), torch.zeros(3, dtype=torch.int32, device="aule")
+    on = torch.ones(1, dtype=torch.int64, device="aule")
+    torch.fused_moving_avg_obs_fake_quant(x.to("aule"), on, on, low, high, scale, zero, 0.1, 0, 255, 0, True, False)
+    assert torch.equal(low.cpu(), x.amin(1)) and torch.equal(high.cpu(), x.amax(1))
+
+
+def test_observer_along_another_axis():
+    """The CPU observes along the first dimension alone."""
+    x = torch.randn(4, 5, 6)
+    cpu, ours = observed(True, True), observed(True, True, ch_axis=1).to("aule")
+    expected = cpu(x.transpose(0, 1).contiguous()).transpose(0, 1)
+    assert_close(ours(x.to("aule")), expected)
+    assert_same_states(ours, cpu)
+
+
+def test_observer_of_views():
+    """Inputs and states that are not contiguous, and states that are parts of others."""
+    x = torch.randn(6, 5).t()
+    cpu = observed(True, False)
+    expected = cpu(x)
+    states = [torch.zeros(5, 3, dtype=t.dtype, device="aule") for t in state_of(cpu)]
+    low, high, scale, zero = (s[:, 1] for s in states)
+    low.fill_(math.inf)
+    high.fill_(-math.inf)
+    on = torch.ones(2, dtype=torch.int64, device="aule")[1:]
+    actual = torch.fused_moving_avg_obs_fake_quant(
+        like_strided(x), on, on, low, high, scale, zero, 0.01, -128, 127, 0, True, False
+    )
+    assert_close(actual, expected)
+    for s, e in zip(states, state_of(cpu), strict=True):
+        assert torch.equal(s[:, 1].cpu(), e) and not s[:, 0].any() and not s[:, 2].any()
+
+
+def test_observer_waits_for_nothing():
+    """The switches are read by the kernel."""
+    ours = observed(True, False).to("aule")
+    x = torch.randn(4, 5, device="aule")
+    torch.aule.set_sync_debug_mode("error")
+    try:
+        ours(x)
+        ours(x)
+    finally:
+        torch.aule.set_sync_debug_mode("default")
+
+
 def test_strides():
     x = torch.randn(4, 6, 5) * 20
     scale, zero = torch.rand(6) + 0.1, torch.zeros(6, dtype=torch.int32)
@@ -139,6 +290,22 @@ def test_no_elements():
     one = torch.ones(1, device="aule")
     gradients = aten._fake_quantize_learnable_per_tensor_affine_backward(x, x, one, one, 0, 255, 1.0)
     assert gradients[1].cpu().tolist() == [0.0]
+
+
+def test_observer_refuses():
+    x, on = torch.randn(3, 4, device="aule"), torch.ones(1, dtype=torch.int64, device="aule")
+    low, high, scale, zero = (torch.zeros(3, device="aule") for _ in range(4))
+    run = torch.fused_moving_avg_obs_fake_quant
+    with pytest.raises(RuntimeError, match="expected ch_axis below 2, got 2"):
+        run(x, on, on, low, high, scale, zero, 0.1, 0, 255, 2, True, False)
+    with pytest.raises(RuntimeError, match="expected 4 numbers in running_min"):
+        run(x, on, on, low, high, scale, zero, 0.1, 0, 255, 1, True, False)
+    with pytest.raises(RuntimeError, match="expected 1 numbers in observer_on"):
+        run(x, low, on, low, high, scale, zero, 0.1, 0, 255, 0, True, False)
+    with pytest.raises(RuntimeError, match="a running range of one floating dtype"):
+        run(x, on, on, low.int(), high, scale, zero, 0.1, 0, 255, 0, True, False)
+    with pytest.raises(RuntimeError, match="quant_min"):
+        run(x, on, on, low, high, scale, zero, 0.1, 9, 5, 0, True, False)
 
 
 def test_refused():

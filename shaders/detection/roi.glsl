@@ -1,6 +1,7 @@
 // Region of interest and its bins, for roi_align.comp and roi_align_backward.comp, which have declared Params and the
 // constants: He et al. 2017 (arXiv:1703.06870), section 3.
 #include "detection/bilinear.glsl"
+#include "detection/regions.glsl"
 
 struct Axis {
   REAL start, step;   // of the samples of a bin
@@ -8,7 +9,6 @@ struct Axis {
   int first, last;    // those that are not outside the image
 };
 struct Region {
-  int image;
   REAL start[2], bin[2];  // y, x
   int samples[2];
 };
@@ -16,7 +16,6 @@ struct Region {
 Region region_of(uint k) {
   const uint64_t at = uint64_t(k) * 5;
   Region r;
-  r.image = int(LOAD(p.rois, at, DTYPE));
   const REAL shift = ALIGNED ? REAL(0.5) : REAL(0), scale = REAL_OF_BITS(p.scale);
   for (int d = 0; d < 2; ++d) {
     const REAL from = LOAD(p.rois, at + uint64_t(2 - d), DTYPE) * scale - shift;
@@ -55,4 +54,8 @@ bool place_of(Axis a, int d, int i, out REAL place) {
   return at >= REAL(-1) && at <= REAL(p.size[d]);
 }
 
-int count_of(Axis y, Axis x) { return max(y.samples * x.samples, 1); }
+// Samples of a bin, as numbers whose product may pass an integer's range. Of none POSITIONS makes NaN, as torchvision.
+REAL count_of(Axis y, Axis x) {
+  const REAL count = REAL(y.samples) * REAL(x.samples);
+  return POSITIONS ? count : max(count, REAL(1));
+}

@@ -18,7 +18,8 @@ layout(local_size_x = 64) in;
 #include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ALIGNED = false;
-layout(constant_id = 2) const bool ORDERED = false;
+layout(constant_id = 2) const bool POSITIONS = false;
+layout(constant_id = 3) const bool ORDERED = false;
 struct Params {
   uint64_t grad_out, rois, grad_in;
   uint64_t n;      // invocations
@@ -31,8 +32,11 @@ struct Params {
 #include "common/scattered_sum.glsl"
 #include "detection/roi.glsl"
 
-// The bin's gradient g, to the plane that starts at element `to`.
-void spread(Axis ys, Axis xs, uint64_t to, REAL g) {
+void spread_bin(Bin b, int image, uint64_t of) {
+  const Region r = region_of(b.region);
+  const Axis ys = axis_of(r, 0, b.y), xs = axis_of(r, 1, b.x);
+  const uint64_t to = plane_of(image, b.channel);
+  const REAL g = LOAD(p.grad_out, of, DTYPE) / count_of(ys, xs);
   for (int i = ys.first; i < ys.last; ++i)
     for (int j = xs.first; j < xs.last; ++j) {
       REAL y, x;
@@ -43,31 +47,9 @@ void spread(Axis ys, Axis xs, uint64_t to, REAL g) {
     }
 }
 
-void spread_bin(Region r, uint64_t of, uint channel, int bin) {
-  const Axis ys = axis_of(r, 0, bin / p.pooled[1]), xs = axis_of(r, 1, bin % p.pooled[1]);
-  const uint64_t to = (uint64_t(r.image) * uint64_t(p.channels) + uint64_t(channel)) * uint64_t(p.size[0]) *
-      uint64_t(p.size[1]);
-  spread(ys, xs, to, LOAD(p.grad_out, of, DTYPE) / REAL(count_of(ys, xs)));
-}
+#include "detection/spread.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();
-  if (id >= p.n) return;
-  const uint bins = uint(p.pooled[0] * p.pooled[1]);
-  if (ORDERED) {
-    const int image = int(id / uint64_t(p.channels));
-    const uint channel = uint(id - uint64_t(image) * uint64_t(p.channels));
-    for (uint k = p.first; k < p.last; ++k) {
-      const Region r = region_of(k);
-      if (r.image != image) continue;
-      const uint64_t of = (uint64_t(k) * uint64_t(p.channels) + uint64_t(channel)) * uint64_t(bins);
-      for (uint bin = 0u; bin < bins; ++bin) spread_bin(r, of + uint64_t(bin), channel, int(bin));
-    }
-    return;
-  }
-  const uint64_t plane = id / uint64_t(bins);
-  const uint k = uint(plane / uint64_t(p.channels));
-  const Region r = region_of(k);
-  if (r.image < 0 || r.image >= p.images) return;
-  spread_bin(r, id, uint(plane - uint64_t(k) * uint64_t(p.channels)), int(id - plane * uint64_t(bins)));
+  if (id < p.n) spread(id);
 }

@@ -1,4 +1,5 @@
-// torchvision's operators of object detection: torchvision.ops.nms, roi_align and deform_conv2d, by their schemas.
+// torchvision's operators of object detection: torchvision.ops.nms, roi_align, roi_pool, ps_roi_align, ps_roi_pool and
+// deform_conv2d, by their schemas.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -19,6 +20,25 @@ at::Tensor roi_align(const at::Tensor& input, const at::Tensor& rois, double spa
 at::Tensor roi_align_backward(const at::Tensor& grad, const at::Tensor& rois, double spatial_scale,
                               int64_t pooled_height, int64_t pooled_width, int64_t batch_size, int64_t channels,
                               int64_t height, int64_t width, int64_t sampling_ratio, bool aligned);
+
+// Beside what is pooled: in int32, the cell of the plane that each maximum is of, or -1, and the channel of each bin.
+// The backward of positions takes the channels to be those.
+std::tuple<at::Tensor, at::Tensor> roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
+                                            int64_t pooled_height, int64_t pooled_width);
+at::Tensor roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& argmax,
+                             double spatial_scale, int64_t pooled_height, int64_t pooled_width, int64_t batch_size,
+                             int64_t channels, int64_t height, int64_t width);
+std::tuple<at::Tensor, at::Tensor> ps_roi_align(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
+                                                int64_t pooled_height, int64_t pooled_width, int64_t sampling_ratio);
+at::Tensor ps_roi_align_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& channel_mapping,
+                                 double spatial_scale, int64_t pooled_height, int64_t pooled_width,
+                                 int64_t sampling_ratio, int64_t batch_size, int64_t channels, int64_t height,
+                                 int64_t width);
+std::tuple<at::Tensor, at::Tensor> ps_roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
+                                               int64_t pooled_height, int64_t pooled_width);
+at::Tensor ps_roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& channel_mapping,
+                                double spatial_scale, int64_t pooled_height, int64_t pooled_width, int64_t batch_size,
+                                int64_t channels, int64_t height, int64_t width);
 
 at::Tensor deform_conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& offset,
                          const at::Tensor& mask, const at::Tensor& bias, int64_t stride_h, int64_t stride_w,

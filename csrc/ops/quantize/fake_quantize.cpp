@@ -148,11 +148,18 @@ TwoTensors fake_quantize_per_tensor(const at::Tensor& self, double scale, int64_
 TwoTensors fake_quantize_per_tensor_qparams(const at::Tensor& self, const at::Tensor& scale,
                                             const at::Tensor& zero_point, const at::Tensor& fake_quant_enabled,
                                             int64_t quant_min, int64_t quant_max) {
-  return quantize({.op = "fake_quantize_per_tensor_affine",
+  return fake_quantize_switched(self, scale, zero_point, fake_quant_enabled, -1, quant_min, quant_max);
+}
+
+TwoTensors fake_quantize_switched(const at::Tensor& self, const at::Tensor& scale, const at::Tensor& zero_point,
+                                  const at::Tensor& fake_quant_enabled, int64_t axis, int64_t quant_min,
+                                  int64_t quant_max) {
+  return quantize({.op = axis < 0 ? "fake_quantize_per_tensor_affine" : "fake_quantize_per_channel_affine",
                    .quant_min = quant_min,
                    .quant_max = quant_max,
                    .scales = scale,
                    .zero_points = zero_point,
+                   .axis = axis,
                    .enabled = fake_quant_enabled},
                   self);
 }
