@@ -1,7 +1,7 @@
 """How many of PyTorch's operators run, and how: ``python test/opinfo_report.py [names...]``.
 
 Runs the operator database in worker processes (an operator that kills its process is reported as a crash), prints a
-table per mode and direction with a row per dtype, and writes benchmarks/results/opinfo-<device>.json and .md.
+table per mode and direction with a row per dtype, and writes benchmarks/results/opinfo-<device>.md.
 
     python test/opinfo_report.py                                     float32, forward, strict
     python test/opinfo_report.py --dtypes all --modes strict,default --directions forward,backward,in_place,out --jobs 8
@@ -34,7 +34,7 @@ DTYPES = """float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool c
 WORST_FIRST = ["crash", "wrong", "error", "refused", "unsupported", "fallback", "native", "none"]
 LEGEND = """Of the native ones and those on the CPU, entries with a result beyond the database's tolerance: `nearer` is
 within it of float64, or nearer to float64 than the CPU's; `rounded` is off by at most 4 roundings of the largest value
-or 8 times the CPU's own error. Both errors stand in the .json file."""
+or 8 times the CPU's own error. `opinfo_report.py --cells FILE` writes both errors of every cell."""
 FAULTS = ("crash", "wrong", "error", "unsupported")
 
 
@@ -200,7 +200,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="ask for no more cells after this time")
     parser.add_argument("--list", action="store_true", help="print every cell that is not native or on the CPU")
-    parser.add_argument("--save", help="file to write, without .json; default: benchmarks/results/opinfo-DEVICE")
+    parser.add_argument("--save", help="file to write; default: benchmarks/results/opinfo-DEVICE.md")
+    parser.add_argument("--cells", help="a JSON file to write, with a line for each cell")
     parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -223,7 +224,10 @@ def main() -> None:
                 cells.append([name, dtype, mode, direction])
     results, about = run_all(cells, options)
 
-    head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, {options.samples} samples an entry"
+    from torch_aule.benchmark.run import git_revision
+
+    head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, revision {git_revision(HERE.parent)}, "
+    head += f"{options.samples} samples an entry"
     head += f", {len(results)} of {len(cells)} cells" if len(results) < len(cells) else f", {len(cells)} cells"
     text = f"{head}\n{tables(results)}\n\n{LEGEND}\n"
     print(text)
@@ -234,14 +238,15 @@ def main() -> None:
             print(f"{r['status']:8} {r['mode']:7} {r['direction']:8} {r['dtype']:10} {r['name']}: {r['detail']}")
     if options.save or not (options.no_save or wanted):
         slug = re.sub(r"[^a-z0-9]+", "-", about["device"].lower()).strip("-")
-        path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}")
+        path = Path(options.save or HERE.parent / "benchmarks" / "results" / f"opinfo-{slug}.md")
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(f"written to {path}")
+    if options.cells:
         rows = ",\n".join(json.dumps(r) for r in results)
-        path.with_name(path.name + ".json").write_text(
+        Path(options.cells).write_text(
             f'{{"about": {json.dumps(about)}, "samples": {options.samples}, "results": [\n{rows}\n]}}\n'
         )
-        path.with_name(path.name + ".md").write_text(text)
-        print(f"written to {path}.json and .md")
 
 
 if __name__ == "__main__":
