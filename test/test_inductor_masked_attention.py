@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
+import torch_aule
 from helpers import assert_close, needs_shader_compiler, to_device
 
 needs_shader_compiler()
@@ -190,7 +191,5 @@ def test_dropout_stays_apart(device, fresh_compiler):
 
 
 def test_it_can_be_turned_off(device, fresh_compiler):
-    from torch_aule._inductor import config
-
-    with config.patch(masked_attention=False):
+    with torch_aule.compile_config.patch(masked_attention=False):
         assert fused(nano, *to_device((*inputs(), causal(24))))[1] == 0

@@ -73,7 +73,12 @@ _LAZY = {
     "moe_topk_route": "torch_aule.moe",
 }
 
-_MODULES = ("assistant", "doctor", "experimental", "functional", "profiling", "testing", "validate", "validation")
+_MODULES = {
+    **{name: f"torch_aule.{name}" for name in (
+        "assistant", "doctor", "experimental", "functional", "profiling", "testing", "validate", "validation",
+    )},
+    "compile_config": "torch_aule._inductor.config",
+}  # fmt: skip
 
 __all__ = [
     "Aule",
@@ -115,7 +120,7 @@ def __getattr__(name: str):
         import importlib
 
         if name in _MODULES:
-            return importlib.import_module(f"{__name__}.{name}")
+            return importlib.import_module(_MODULES[name])
         value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
