@@ -1,15 +1,19 @@
 """The rules by which the project keeps its rooms. Each has a number that may only fall: who lowers it lowers it here.
 
-docs/architecture.md says why. A rule whose number is 0 is an ordinary rule.
+CONTRIBUTING.md says them, under "Rooms". A rule whose number is 0 is an ordinary rule.
 """
 
+import ast
 import re
+import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
-import house
 import pytest
-from house import ROOT, lines_with
 
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "torch_aule"
 sys.path.insert(0, str(ROOT / "tools"))
 from check_commit_message import faults  # noqa: E402
 
@@ -36,10 +40,119 @@ CEILINGS = {
 }
 
 
+def tracked(*patterns: str) -> list[str]:
+    """Paths of the checkout that git knows or would add, from the root."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout: an unpacked archive has no list of its files")
+    return sorted({name for name in listed.stdout.splitlines() if (ROOT / name).is_file()})
+
+
+def files_in_folders() -> Counter:
+    """How many files each folder has of its own."""
+    return Counter(str(Path(name).parent) for name in tracked())
+
+
+def lines_with(pattern: str, *patterns: str, but: str | None = None) -> list[str]:
+    """The lines that match, as FILE:NUMBER: LINE, of the files that git's patterns name."""
+    found = []
+    for name in tracked(*patterns):
+        if Path(name).suffix in (".png", ".svg", ".jsonl"):
+            continue
+        for number, line in enumerate((ROOT / name).read_text(errors="replace").splitlines(), 1):
+            if re.search(pattern, line) and not (but and re.search(but, line)):
+                found.append(f"{name}:{number}: {line.strip()}")
+    return found
+
+
+def room_of(name: str) -> str:
+    """The room of a module `torch_aule.a.b`: `a` without its underscore; `torch_aule` itself is the door."""
+    parts = name.split(".")
+    return parts[1].lstrip("_") if len(parts) > 1 and parts[1] != "__init__" else PACKAGE
+
+
+def modules() -> dict[str, str]:
+    """Dotted name -> path of each module of the package."""
+    found = {}
+    for path in tracked(f"{PACKAGE}/*.py", f"{PACKAGE}/**/*.py"):
+        found[path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")] = path
+    return found
+
+
+def imported(name: str, path: str, known: dict[str, str]) -> set[str]:
+    """Modules of the package that one imports: at the top, in functions, and by a string."""
+    tree, found = ast.parse((ROOT / path).read_text()), set()
+    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")
+                base = ".".join(filter(None, [*above[: len(above) - node.level + 1], base]))
+            found |= {f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in known and "." in node.value:
+            found.add(node.value)
+    return {module for module in found if module in known and module != name}
+
+
+def imports_of_modules() -> dict[str, set[str]]:
+    known = modules()
+    return {name: imported(name, path, known) for name, path in known.items()}
+
+
+def roads(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Room -> rooms that it imports."""
+    found: dict[str, set[str]] = {}
+    for name, others in imports.items():
+        room = found.setdefault(room_of(name), set())
+        room |= {room_of(other) for other in others} - {room_of(name)}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of rooms of which each reaches each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, waiting = set(), [start]
+        while waiting:
+            for other in graph.get(waiting.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        reached[start] = seen
+    found, done = [], set()
+    for room in sorted(graph):
+        circle = {other for other in reached[room] if room in reached.get(other, ())}
+        if len(circle) > 1 and room not in done:
+            found.append(circle)
+            done |= circle
+    return found
+
+
+def floors(graph: dict[str, set[str]]) -> int:
+    """The longest way down through the rooms, each circle as one."""
+    of = {room: frozenset(circle) for circle in circles(graph) for room in circle}
+    merged: dict[frozenset, set[frozenset]] = {}
+    for room, others in graph.items():
+        own = of.get(room, frozenset([room]))
+        merged.setdefault(own, set()).update(of.get(other, frozenset([other])) for other in others)
+    depth: dict[frozenset, int] = {}
+
+    def below(room: frozenset) -> int:
+        if room not in depth:
+            depth[room] = 1 + max((below(other) for other in merged.get(room, ()) if other != room), default=0)
+        return depth[room]
+
+    return max(map(below, merged))
+
+
 def folders_that_are_large():
     return {
         folder: count
-        for folder, count in house.files_in_folders().items()
+        for folder, count in files_in_folders().items()
         if count > MOST_FILES and folder not in LARGE_BY_NATURE
     }
 
@@ -59,7 +172,7 @@ def doors_of_one_name():
 def private_imports():
     """R2. A module below `_x` is for the package that has `_x`."""
     found = []
-    for name, others in house.imports_of_modules().items():
+    for name, others in imports_of_modules().items():
         for other in others:
             parts = other.split(".")
             at = next((i for i, part in enumerate(parts) if i and part.startswith("_")), None)
@@ -71,8 +184,8 @@ def private_imports():
 
 def python_roads():
     """R3. Without the door, torch_aule/__init__.py, which everyone may come through and which leads everywhere."""
-    roads = house.roads(house.imports_of_modules())
-    return {room: to - {house.PACKAGE} for room, to in roads.items() if room != house.PACKAGE}
+    roads = roads(imports_of_modules())
+    return {room: to - {PACKAGE} for room, to in roads.items() if room != PACKAGE}
 
 
 def shaders_of_no_family():
@@ -89,8 +202,8 @@ def documented_variables():
 MEASURES = {
     "files and packages of one name": doors_of_one_name,
     "private modules that others import": private_imports,
-    "circles of rooms": lambda: house.circles(python_roads()),
-    "floors of rooms": lambda: range(house.floors(python_roads())),
+    "circles of rooms": lambda: circles(python_roads()),
+    "floors of rooms": lambda: range(floors(python_roads())),
     "folders of shaders that are no family": shaders_of_no_family,
     # R6: a list of codes is a .def that GLSL and C++ include.
     "lists of codes in GLSL": lambda: lines_with(r"const int [A-Z_]+ = 0, [A-Z_]+ = 1", "shaders"),

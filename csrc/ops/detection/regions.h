@@ -54,7 +54,7 @@ inline std::array<int64_t, 4> image_sizes(const char* op, const at::Tensor& inpu
 }
 
 // The images' gradient from `grad`, that of their bins: run(grad, p, args, ordered) launches a kernel that adds to it.
-// In order that is one for as many regions as an invocation may walk, of so many iterations each.
+// In order that is one launch for as many regions, of `iterations` each, as an invocation may walk.
 template <class Params, class Run>
 at::Tensor scatter_bins(const Regions& r, const at::Tensor& grad, uint64_t iterations, const Run& run) {
   const at::Tensor sums =

@@ -13,7 +13,7 @@
 namespace aule::ops {
 namespace {
 
-// What was pooled, and the cell that it is of, or, of positions, the channel.
+// The pooled values, and the cell of each, or, of positions, its channel.
 std::pair<at::Tensor, at::Tensor> pool(const Regions& r, const at::Tensor& input) {
   r.check(input);
   const auto sizes = r.pooled();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kName = "fused_moving_avg_obs_fake_quant";
 
-// What the operator writes, contiguous: copied back where a tensor is not.
+// A tensor that the operator writes, contiguous: copied back where it is not.
 struct Written {
   const at::Tensor& of;
   at::Tensor dense = of.contiguous();
