@@ -184,8 +184,7 @@ def private_imports():
 
 def python_roads():
     """R3. Without the door, torch_aule/__init__.py, which everyone may come through and which leads everywhere."""
-    roads = roads(imports_of_modules())
-    return {room: to - {PACKAGE} for room, to in roads.items() if room != PACKAGE}
+    return {room: to - {PACKAGE} for room, to in roads(imports_of_modules()).items() if room != PACKAGE}
 
 
 def shaders_of_no_family():
