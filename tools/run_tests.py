@@ -45,6 +45,7 @@ CURRENT = ROOT / "build" / "modern-lavapipe" / "run"
 LEFT_OUT = 77  # exit status of what could not be fetched
 STRICT = {
     "TORCH_AULE_STRICT": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # else each of hundreds of interpreters compiles PyTorch's Python: 10 s and not 2
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # a test of generated code generates it
     # glibc keeps what it has instead of asking the kernel for each larger tensor: a third of the time in the kernel.

@@ -6,6 +6,7 @@
 # PYTHON names the interpreter for a new .venv (default python3); TORCH_VERSION the torch to install (default 2.13.0).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PYTHONDONTWRITEBYTECODE=  # else whoever starts Python here compiles all of PyTorch's, each time
 extras=("$@")
 say() { printf '== %s\n' "$*"; }
 
