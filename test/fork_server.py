@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -155,6 +156,7 @@ def _wait(children: list[int], timeout: float) -> list[int | None]:
 def _serve(modules: list[str]) -> None:
     for name in ("torch", *modules):
         importlib.import_module(name)
+    gc.freeze()  # the forks' collector passes over all that was imported, and copies none of its pages
     show_stacks_of_fatal_signals()  # in the forks too
     for line in sys.stdin:
         request = json.loads(line)
