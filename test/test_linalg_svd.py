@@ -60,6 +60,7 @@ def test_many_tiny_matrices():
     check_svd(torch.randn(66_001, 3, 3))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [(5, 4), (40, 30), (30, 40), (82, 72)])
 @pytest.mark.parametrize("full_matrices", [False, True])
 def test_special_matrices(shape, full_matrices, dtype):
