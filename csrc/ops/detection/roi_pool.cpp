@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <array>
 #include <utility>
 
 #include "kernels_detection.gen.h"
@@ -12,6 +13,20 @@
 
 namespace aule::ops {
 namespace {
+
+Regions regions(const char* op, const at::Tensor& rois, double scale, const std::array<int64_t, 4>& images,
+                int64_t pooled_height, int64_t pooled_width, bool positions) {
+  return {.op = op,
+          .rois = rois.contiguous(),
+          .scale = scale,
+          .images = images[0],
+          .channels = images[1],
+          .height = images[2],
+          .width = images[3],
+          .pooled_height = pooled_height,
+          .pooled_width = pooled_width,
+          .positions = positions};
+}
 
 // The pooled values, and the cell of each, or, of positions, its channel.
 std::pair<at::Tensor, at::Tensor> pool(const Regions& r, const at::Tensor& input) {
@@ -61,49 +76,31 @@ at::Tensor pool_backward(const Regions& r, const at::Tensor& grad, const at::Ten
 
 std::tuple<at::Tensor, at::Tensor> roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
                                             int64_t pooled_height, int64_t pooled_width) {
-  const auto [images, channels, height, width] = image_sizes("roi_pool", input);
-  return pool({"roi_pool", rois.contiguous(), spatial_scale, images, channels, height, width, pooled_height,
-               pooled_width},
+  return pool(regions("roi_pool", rois, spatial_scale, image_sizes("roi_pool", input), pooled_height, pooled_width,
+                      false),
               input);
 }
 
 at::Tensor roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& argmax,
                              double spatial_scale, int64_t pooled_height, int64_t pooled_width, int64_t batch_size,
                              int64_t channels, int64_t height, int64_t width) {
-  return pool_backward({"roi_pool_backward", rois.contiguous(), spatial_scale, batch_size, channels, height, width,
-                        pooled_height, pooled_width},
+  return pool_backward(regions("roi_pool_backward", rois, spatial_scale, {batch_size, channels, height, width},
+                               pooled_height, pooled_width, false),
                        grad, argmax);
 }
 
 std::tuple<at::Tensor, at::Tensor> ps_roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
                                                int64_t pooled_height, int64_t pooled_width) {
-  const auto [images, channels, height, width] = image_sizes("ps_roi_pool", input);
-  return pool({.op = "ps_roi_pool",
-               .rois = rois.contiguous(),
-               .scale = spatial_scale,
-               .images = images,
-               .channels = channels,
-               .height = height,
-               .width = width,
-               .pooled_height = pooled_height,
-               .pooled_width = pooled_width,
-               .positions = true},
+  return pool(regions("ps_roi_pool", rois, spatial_scale, image_sizes("ps_roi_pool", input), pooled_height,
+                      pooled_width, true),
               input);
 }
 
 at::Tensor ps_roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& channel_mapping,
                                 double spatial_scale, int64_t pooled_height, int64_t pooled_width, int64_t batch_size,
                                 int64_t channels, int64_t height, int64_t width) {
-  return pool_backward({.op = "ps_roi_pool_backward",
-                        .rois = rois.contiguous(),
-                        .scale = spatial_scale,
-                        .images = batch_size,
-                        .channels = channels,
-                        .height = height,
-                        .width = width,
-                        .pooled_height = pooled_height,
-                        .pooled_width = pooled_width,
-                        .positions = true},
+  return pool_backward(regions("ps_roi_pool_backward", rois, spatial_scale, {batch_size, channels, height, width},
+                               pooled_height, pooled_width, true),
                        grad, channel_mapping);
 }
 
