@@ -114,6 +114,21 @@ def seeded():
     yield
 
 
+DOUBLE = (torch.float64, torch.complex128)
+
+
+def _computes_in_double(item):
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return item.get_closest_marker("float64") or any(isinstance(p, torch.dtype) and p in DOUBLE for p in parameters)
+
+
+@pytest.fixture(autouse=True)
+def dtypes_of_the_device(request):
+    """Tests marked `float64`, and sets of parameters with such a dtype, are skipped where the device has none."""
+    if _computes_in_double(request.node) and not torch.aule.get_device_properties().float64:
+        pytest.skip("the device has no float64")
+
+
 @pytest.fixture
 def override():
     """`override(attention_variant="simt")`: until the test ends, plans are made so (torch_aule.tune.override)."""

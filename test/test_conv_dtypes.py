@@ -11,12 +11,6 @@ from test_conv import POOLS, SPATIAL, UPSAMPLES
 pytestmark = pytest.mark.validated
 
 
-@pytest.fixture(scope="module")
-def float64():
-    if not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
-
-
 def layouts(x):
     """The values of `x`: dense, its last two dimensions exchanged in memory, and inside a larger tensor."""
     yield x
@@ -46,14 +40,16 @@ def check_float64(function, x):
         assert_close(grad, wanted, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.float64
 @pytest.mark.parametrize("name", POOLS)
-def test_pooling_of_float64(float64, name):
+def test_pooling_of_float64(name):
     x = torch.randn(2, 3, *SPATIAL[name.split("pool")[1][0]], dtype=torch.float64)
     check_float64(POOLS[name], x)
     check_float64(POOLS[name], x[0])
 
 
-def test_maxima_that_float32_confuses(float64):
+@pytest.mark.float64
+def test_maxima_that_float32_confuses():
     x = torch.zeros(1, 1, 4, 6, dtype=torch.float64)
     x[0, 0, 1::2, ::2] = 1e-300
     x[0, 0, ::2, 1::2] = 1 + torch.arange(6, dtype=torch.float64).view(2, 3) * 1e-15
@@ -64,12 +60,14 @@ def test_maxima_that_float32_confuses(float64):
     assert_close(F.adaptive_max_pool2d(x.to("aule"), (3, 4), return_indices=True), expected, rtol=0, atol=0)
 
 
+@pytest.mark.float64
 @pytest.mark.parametrize("dims, options", UPSAMPLES, ids=str)
-def test_interpolation_of_float64(float64, dims, options):
+def test_interpolation_of_float64(dims, options):
     check_float64(lambda x: F.interpolate(x, **options), torch.randn(2, 3, *(7, 6, 5)[:dims], dtype=torch.float64))
 
 
-def test_positions_of_float64(float64):
+@pytest.mark.float64
+def test_positions_of_float64():
     """Scales whose positions float32 would put beside a cell's edge."""
     x = torch.randn(1, 1, 997, dtype=torch.float64)
     for options in ({"size": 997 * 3}, {"scale_factor": 1 / 3}, {"scale_factor": 1.1}, {"size": 64}):
@@ -166,6 +164,7 @@ def test_nothing_and_refusals():
             call()
 
 
-def test_long_windows(float64):
+@pytest.mark.float64
+def test_long_windows():
     """A device that ends long loops: windows in parts, one axis after the other."""
     check_program("pool_long_windows", TORCH_AULE_MAX_LOOP_ITERATIONS="64")

@@ -93,8 +93,6 @@ def without_bias(function):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_convolution(device, name, dtype):
-    if dtype != torch.complex64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("no float64 on this device")
     function, *sizes = CASES[name]
     operands = [torch.randn(size, dtype=dtype) for size in sizes]
     wide = torch.complex128 if dtype.is_complex else torch.float64
@@ -111,8 +109,6 @@ def test_convolution(device, name, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_conjugates_and_layouts(device, dtype):
-    if dtype != torch.complex64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("no float64 on this device")
     wide = torch.complex128 if dtype.is_complex else torch.float64
     x = torch.randn(3, 9, 10, 4, dtype=dtype).permute(0, 3, 1, 2)
     w = torch.randn(12, 4, 3, 3, dtype=dtype)[::2]
@@ -121,9 +117,8 @@ def test_conjugates_and_layouts(device, dtype):
         close(y, embedded(convolution(False, 1, 1, 1, 1), p.to(wide), q.to(wide)), dtype)
 
 
+@pytest.mark.float64
 def test_numerical_gradients(device):
-    if not torch.aule.get_device_properties().float64:
-        pytest.skip("no float64 on this device")
     for dtype in (torch.float64, torch.complex128):
         x = torch.randn(1, 2, 4, 3, dtype=dtype, device=device, requires_grad=True)
         w = torch.randn(2, 2, 2, 2, dtype=dtype, device=device, requires_grad=True)
@@ -133,8 +128,6 @@ def test_numerical_gradients(device):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_empty(device, dtype):
-    if dtype != torch.complex64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("no float64 on this device")
     x = torch.randn(0, 4, 5, 5, dtype=dtype, device=device, requires_grad=True)
     w = torch.randn(6, 4, 3, 3, dtype=dtype, device=device, requires_grad=True)
     y = convolution(False, 1, 0, 1, 1)(x, w)

@@ -46,8 +46,6 @@ pytestmark = pytest.mark.validated
 
 @pytest.fixture(params=TOLERANCE, ids=str)
 def dtype(request):
-    if request.param == torch.float64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     return request.param
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers import assert_close, layouts
-from linalg_reference import DTYPES, assert_gradients, assert_small, eps, needs, norm, on_device, wide
+from linalg_reference import DTYPES, assert_gradients, assert_small, eps, norm, on_device, wide
 
 pytestmark = pytest.mark.validated
 
@@ -40,7 +40,6 @@ def check(a: torch.Tensor, upper: bool = False) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 16, 31, 32, 33, 40, 41, 56, 57, 80, 81, 130])
 def test_sizes(device, n, dtype):
-    needs(dtype)
     for upper in (False, True):
         check(definite(2, n, n, dtype=dtype), upper)
 
@@ -122,7 +121,6 @@ def test_out(device):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 5, 70])
 def test_solutions_and_inverses(device, n, dtype):
-    needs(dtype)
     a, b = definite(2, n, n, dtype=dtype), torch.randn(2, n, 3, dtype=dtype)
     for upper in (False, True):
         f = torch.linalg.cholesky(a, upper=upper)
@@ -155,8 +153,8 @@ def test_gradients(device, dtype):
         assert_gradients(lambda x: torch.cholesky_inverse(torch.linalg.cholesky(x)), a)
 
 
+@pytest.mark.float64
 def test_gradients_by_differences(device):
-    needs(torch.complex128)
     a = definite(3, 3, dtype=torch.complex128, condition=3.0).to(device).requires_grad_()
     for check_by_differences in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check_by_differences(lambda x: torch.linalg.cholesky((x + x.mH) / 2), a)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import assert_close, layouts
-from linalg_reference import DTYPES, assert_small, eps, needs, norm, on_device, wide
+from linalg_reference import DTYPES, assert_small, eps, norm, on_device, wide
 
 pytestmark = pytest.mark.validated
 
@@ -34,14 +34,12 @@ def check(a: torch.Tensor, hermitian: bool, same_pivots: bool = True) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 20, 33, 64, 90])
 def test_sizes(device, n, dtype):
-    needs(dtype)
     for hermitian in (False, True) if dtype.is_complex else (False,):
         check(indefinite(3, n, n, dtype=dtype, hermitian=hermitian), hermitian)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_factors_are_lapacks(device, dtype):
-    needs(dtype)
     for hermitian in (False, True):
         a = indefinite(4, 30, 30, dtype=dtype, hermitian=hermitian)
         actual, expected = (torch.linalg.ldl_factor(t, hermitian=hermitian) for t in (a.to(device), a))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers import assert_close, layouts
-from linalg_reference import DTYPES, assert_gradients, assert_small, eps, needs, norm, on_device, wide
+from linalg_reference import DTYPES, assert_gradients, assert_small, eps, norm, on_device, wide
 
 pytestmark = pytest.mark.validated
 
@@ -41,7 +41,6 @@ def check(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool = True, unit
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 9, 16, 31, 32, 33, 64, 65, 100, 150])
 def test_sizes(device, n, dtype):
-    needs(dtype)
     for upper, left in itertools.product((False, True), repeat=2):
         shape = (2, n, 37) if left else (2, 37, n)
         check(triangle(2, n, n, dtype=dtype, upper=upper), torch.randn(shape, dtype=dtype), upper, left)
@@ -138,8 +137,8 @@ def test_gradients(device, upper, dtype):
         assert_gradients(solve, a / 4 if unit else a, b)
 
 
+@pytest.mark.float64
 def test_gradients_by_differences(device):
-    needs(torch.complex128)
     a = triangle(4, 4, dtype=torch.complex128, upper=True, poisoned=False).to(device).requires_grad_()
     b = torch.randn(4, 2, dtype=torch.complex128, device=device, requires_grad=True)
     for check_by_differences in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):

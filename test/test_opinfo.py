@@ -101,8 +101,6 @@ def test_backward(device, name):
 def test_other_dtypes(device, dtype, name):
     if name in skips.refused or name in skips.unsupported or name in skips.not_comparable:
         pytest.skip("its float32 forward is on the skip list")
-    if dtype == torch.float64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     check(name, run_entry(ENTRIES[name], dtype, limit=2), {}, {})
 
 

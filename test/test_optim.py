@@ -38,11 +38,10 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.float64
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_fused_float64(device, name):
     """Tensors of odd lengths, also of many tables; ten steps, so that the corrections of Adam's averages matter."""
-    if not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     make, kwargs = OPTIMIZERS[name]
     start = parameters(torch.float64, count=9)
     expected, _ = train(make, start, "cpu", steps=10, foreach=False, **kwargs)
@@ -197,8 +196,6 @@ IN_PLACE = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_foreach_in_place(device, name, dtype):
     """More tensors than one dispatch takes, of awkward lengths and layouts; float64 goes through the loop."""
-    if dtype == torch.float64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     sizes = [(), (0,), (1,), (3, 5), (1024,), (1025,), (2, 3, 4), (2500,)] * 8
     lists = [[random_tensor(*s, dtype=dtype) for s in sizes] for _ in range(2)]
     lists.append([random_tensor(*s, dtype=dtype).abs() + 1 for s in sizes])

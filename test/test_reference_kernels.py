@@ -24,11 +24,6 @@ def tolerance(dtype):
     return {torch.float64: 1e-12, torch.float32: 3e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}[dtype]
 
 
-def needs(dtype):
-    if dtype is torch.float64 and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
-
-
 def near(actual, expected, dtype, terms=1):
     scale = max(1.0, math.sqrt(terms))
     assert_verbose_allclose(actual, expected, rtol=tolerance(dtype), atol=tolerance(dtype) * scale)
@@ -53,7 +48,6 @@ def both(function, reference, dtype, *shapes, terms=1):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", DIAGONAL)
 def test_diagonal_matmul(device, shape, dtype):
-    needs(dtype)
     n, m = shape
     both(functional.diagonal_matmul, lambda a, b: torch.diag(a) @ b, dtype, (n,), (n, m), terms=m)
 
@@ -63,7 +57,6 @@ def test_diagonal_matmul(device, shape, dtype):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", ROWSUM)
 def test_fused_linear_rowsum(device, shape, bias, dtype):
-    needs(dtype)
     batch, inputs, outputs = shape
     shapes = [(batch, inputs), (outputs, inputs), *([(outputs,)] if bias else [])]
     terms = max(1, inputs * outputs * (4 if dtype is torch.float64 else 1), batch)
@@ -91,7 +84,6 @@ def test_many_rows(device):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [7, 64, 1030, 2048])
 def test_rows_that_share_a_workgroup(device, columns, dtype):
-    needs(dtype)
     x, w, bias = (torch.randn(*size, dtype=dtype) for size in ((4099, columns), (2, columns), (2,)))
     wanted = F.linear(x.double(), w.double(), bias.double()).sum(-1)
     actual = functional.fused_linear_rowsum(*(t.to(device) for t in (x, w, bias)))

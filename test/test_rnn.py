@@ -20,16 +20,10 @@ def wide(dtype):
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
-def needs_float64(dtype):
-    if dtype in (torch.float64, torch.complex128) and not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_three_steps_of_a_cell(kind, bias, dtype):
-    needs_float64(dtype)
     own = getattr(torch.nn, kind)(5, 67, bias=bias).to(dtype)
     reference = copy.deepcopy(own).to(wide(dtype))
     own = own.to("aule")
@@ -56,7 +50,6 @@ def test_three_steps_of_a_cell(kind, bias, dtype):
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_layers_of_complex_numbers(kind, dtype):
-    needs_float64(dtype)
     layer = getattr(torch.nn, kind)(3, 5, num_layers=2, bidirectional=True, dtype=dtype)
     with torch.no_grad():
         for p in layer.parameters():
@@ -81,9 +74,9 @@ def test_layers_of_complex_numbers(kind, dtype):
         assert_close(layer(x.to("aule"))[0].cpu(), reference(x.to(torch.complex128))[0].to(dtype), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.float64
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
 def test_second_gradients_of_complex_cells(kind):
-    needs_float64(torch.complex128)
     cell = getattr(torch.nn, kind)(2, 3, dtype=torch.complex128).to("aule")
     x = torch.randn(2, 2, dtype=torch.complex128, device="aule", requires_grad=True)
 

@@ -110,12 +110,11 @@ def test_against_float64(kind, options, dtype):
     check(kind, x, None, own, reference, dtype)
 
 
+@pytest.mark.float64
 @pytest.mark.validated
 @pytest.mark.parametrize("kind", KINDS)
 def test_float64(kind):
     """Batches and sizes that fill no workgroup, packed and not, both ways, and a projection."""
-    if not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     for options in ({}, {"bidirectional": True, "num_layers": 2}, {"proj_size": 3}):
         if "proj_size" in options and kind != "lstm":
             continue

@@ -80,13 +80,16 @@ def test_remainders_are_exact(device, dtype, is_compiled):
 
 
 @in_both_forms
-def test_quotients_are_floored_below_a_rounded_one(device, is_compiled):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_quotients_are_floored_below_a_rounded_one(device, dtype, is_compiled):
     def function(a, b):
         return a % b, a // b, torch.fmod(a, b)
 
-    x = torch.tensor([5.0, 1, -1, 1, 7, -7, 3e300, 1e16], dtype=torch.float64)
-    y = torch.tensor([0.1, 0.1, 0.1, -0.1, 2, 2, 1e300, 3], dtype=torch.float64)
-    assert_close(formed(function, is_compiled)(*to_device((x, y))), function(x, y), rtol=0, atol=0)
+    if dtype == torch.float64:
+        x = torch.tensor([5.0, 1, -1, 1, 7, -7, 3e300, 1e16], dtype=dtype)
+        y = torch.tensor([0.1, 0.1, 0.1, -0.1, 2, 2, 1e300, 3], dtype=dtype)
+        assert_close(formed(function, is_compiled)(*to_device((x, y))), function(x, y), rtol=0, atol=0)
+        return
     x, y = torch.tensor([3.4028234663852886e38, -3.4028234663852886e38]), torch.tensor([1.0, 2.5])
     expected = tuple(t.float() for t in function(x.double(), y.double()))
     assert_close(formed(function, is_compiled)(*to_device((x, y))), expected, rtol=1e-7, atol=0)
@@ -201,17 +204,17 @@ def test_unary_rows_at_the_ends(device, dtype, is_compiled):
 
 
 @in_both_forms
-def test_binary_functions_at_the_ends(device, is_compiled):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_binary_functions_at_the_ends(device, dtype, is_compiled):
     def function(x, y):
         return torch.heaviside(x, y), torch.special.xlog1py(y, x.clamp(-0.5)), torch.div(x, y, rounding_mode="trunc")
 
     x = torch.tensor([math.nan, 0.0, -0.0, math.inf, -math.inf, 0.25, -0.25])
-    for dtype in (torch.float32, torch.float64):
-        a, b = torch.meshgrid(x.to(dtype), torch.tensor([0.5, -2.0, 3.0], dtype=dtype), indexing="ij")
-        for actual, expected in zip(formed(function, is_compiled)(*to_device((a, b))), function(a, b)):
-            assert_close(actual, expected)
-            number = ~expected.isnan()
-            assert torch.equal(actual.cpu().signbit()[number], expected.signbit()[number])
+    a, b = torch.meshgrid(x.to(dtype), torch.tensor([0.5, -2.0, 3.0], dtype=dtype), indexing="ij")
+    for actual, expected in zip(formed(function, is_compiled)(*to_device((a, b))), function(a, b)):
+        assert_close(actual, expected)
+        number = ~expected.isnan()
+        assert torch.equal(actual.cpu().signbit()[number], expected.signbit()[number])
 
 
 @pytest.mark.parametrize("columns", [7, 64, 3000, 9000])
@@ -244,8 +247,8 @@ def test_deviation_of_large_numbers(device, dtype):
         assert deviation.cpu().isinf().all()
         assert_close(mean.cpu() / scale, x.mean(dim), atol=1e-5)
         assert torch.var(y, dim).cpu().isinf().all()
-        # Compiled it is Welford's recurrence, which keeps numbers as long as their differences are.
-        assert formed(torch.var, True)(y / 100, dim).cpu().isinf().all()
+        # Compiled, a kernel that holds its whole row first sums it, as on CUDA: sums that overflow may give NaN there.
+        assert formed(torch.var, True)(y / y.numel(), dim).cpu().isinf().all()
         for value in (math.nan, math.inf, -math.inf):
             z = y.clone()
             z.view(-1)[7] = value
@@ -254,10 +257,9 @@ def test_deviation_of_large_numbers(device, dtype):
     assert_close(small.to(device).std().cpu(), small.std(), rtol=2e-5)
 
 
+@pytest.mark.float64
 def test_pairs_of_float64(device):
     """atan2, hypot and nextafter over all pairs of special and random numbers."""
-    if not torch.aule.get_device_properties().float64:
-        pytest.skip("the device has no float64")
     some = [0.0, -0.0, 1.0, -1.0, 5e-324, 2.3e-308, 1e-200, 1e200, 1.7e308, math.inf, math.nan, 0.3, -0.999999]
     x = torch.tensor([*some, *(-s for s in some), *torch.randn(40, dtype=torch.float64).tolist()], dtype=torch.float64)
     x, y = x[:, None].expand(-1, x.numel()), x[None].expand(x.numel(), -1)
