@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from torch_aule._version import TORCH_NEWER_THAN_TESTED, TORCH_OLDEST, __version__
+from torch_aule.accelerators import built_in_accelerator
 
 NAME = "aule"
 BUILT_FOR = Path(__file__).with_name("built_for_torch.txt")  # setup.py writes it beside the extension
@@ -86,9 +87,12 @@ def register() -> None:
 
     torch.utils.rename_privateuse1_backend(NAME)
     importlib.import_module("torch_aule.errors")._register(extension)
-    from torch_aule import _data_parallel, _dlpack, _nested, _printing, _profiler_names, _sharing, backend, distributed
+    from torch_aule import (
+        _data_parallel, _dlpack, _nested, _printing, _profiler_names, _sharing, backend, distributed, profiler,
+    )  # fmt: skip
 
     torch._register_device_module(NAME, backend)
+    backend.profiler = profiler
     for part in ("amp", "graphs", "memory", "random"):
         sys.modules[f"torch.{NAME}.{part}"] = getattr(backend, part)
     torch.utils.generate_methods_for_privateuse1_backend()
@@ -105,33 +109,13 @@ def register() -> None:
     importlib.import_module("torch_aule._inductor.hook").start()
 
 
-def _built_in_accelerator() -> str | None:
-    """Name of a usable accelerator that torch was built for, found without starting CUDA (which would poison fork)."""
-    if torch.backends.cuda.is_built():
-        before = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")
-        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-        try:
-            if torch.cuda.is_available():
-                return "cuda"
-        finally:
-            if before is None:
-                del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
-            else:
-                os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = before
-    if torch.backends.mps.is_built() and torch.backends.mps.is_available():
-        return "mps"
-    if torch.xpu._is_compiled() and torch.xpu.is_available():
-        return "xpu"
-    return None
-
-
 def autoload() -> bool:
     """Register if that is a service to the user. Returns whether the backend is registered."""
     wish = os.environ.get("TORCH_AULE_AUTOLOAD", "")
     if wish == "0":
         return False
     if wish != "1":
-        if torch._C._get_privateuse1_backend_name() != "privateuseone" or _built_in_accelerator():
+        if torch._C._get_privateuse1_backend_name() != "privateuseone" or built_in_accelerator():
             return False
         extension = load_extension()
         real = (extension.device_properties(i)["kind"] != "cpu" for i in range(extension.device_count()))

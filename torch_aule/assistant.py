@@ -19,7 +19,7 @@ import torch.nn as nn
 from torch_aule import profiling
 from torch_aule._assistant import changes, rules, show, source
 from torch_aule._profiling.models import moved
-from torch_aule._profiling.numbers import percent_text
+from torch_aule._profiling.numbers import percent_text, writer
 from torch_aule._utils import DeviceLike, checked_index
 from torch_aule._validation.errors import called, difference, evaluating, host_tensors
 from torch_aule._validation.runs import median_seconds
@@ -262,7 +262,7 @@ class OptimizationAssistant:
         self.device = torch.device("aule", checked_index(device))
         self.runs = runs
         self._roof, self._ask = roof, ask
-        self._write = write or show.writer()
+        self._write = write or writer()
 
     def _reach(self) -> roofs.Roof:
         self._roof = self._roof or roofs.load(self.device) or roofs.measure(self.device)

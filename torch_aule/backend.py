@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import OutOfMemoryError
 
-from torch_aule import _utils, amp, graphs, memory, profiler, random  # noqa: F401  _utils: PyTorch looks there for index helpers
+from torch_aule import _utils, amp, graphs, memory, random  # noqa: F401  _utils: PyTorch looks there for index helpers
 from torch_aule.amp import get_amp_supported_dtype
 from torch_aule.device import (
     _is_in_bad_fork,  # noqa: F401  PyTorch asks for these two by name
@@ -171,7 +171,7 @@ __all__ = [
     "memory_summary",
     "memory_usage",
     "power_draw",
-    "profiler",
+    "profiler",  # noqa: F822  torch_aule/_register.py adds it: profiler stands above the backend
     "random",
     "recommended_max_memory",
     "reset_accumulated_host_memory_stats",
@@ -209,12 +209,9 @@ def __getattr__(name: str):
 
         if name in TYPES:
             return TYPES[name]
-    if name == "compile_shader":  # its compiler is not for every program
-        from torch_aule.shader import compile_shader
+    # By the door, which loads them on demand: they stand above the backend.
+    if name in ("available_variants", "compile_shader", "set_kernel_variant"):
+        import torch_aule
 
-        return compile_shader
-    if name in ("available_variants", "set_kernel_variant"):
-        from torch_aule import variants
-
-        return getattr(variants, name)
+        return getattr(torch_aule, name)
     raise AttributeError(f"module 'torch.aule' has no attribute {name!r}")

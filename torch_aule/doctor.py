@@ -19,11 +19,10 @@ import torch
 import torch.nn as nn
 
 from torch_aule import info, profiling
-from torch_aule._assistant.show import writer
 from torch_aule._doctor import bound
 from torch_aule._doctor.kernels import KERNELS
 from torch_aule._profiling.models import add_model_options, model_named, moved
-from torch_aule._profiling.numbers import bytes_text, percent_text, table, time_text
+from torch_aule._profiling.numbers import bytes_text, percent_text, table, time_text, writer
 from torch_aule._shader.compiler import CompilerMissing, find_compiler
 from torch_aule._utils import DeviceLike, checked_index
 from torch_aule._validation.errors import errors, tolerance_of

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule.attention import window_sides
-from torch_aule.functional import apply_rope_separate
+from torch_aule.rotary import apply_rope_separate
 
 __all__ = ["gravity_attention", "spatial_sort"]
 

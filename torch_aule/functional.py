@@ -16,7 +16,7 @@ from torch_aule.positions import (
     yarn_rope_frequencies,
 )
 from torch_aule.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
-from torch_aule.rotary import rotary_embedding
+from torch_aule.rotary import apply_rope_separate, checked_table, rotary_embedding
 
 __all__ = [
     "alibi_slopes",
@@ -36,51 +36,6 @@ __all__ = [
     "varlen_attention",
     "yarn_rope_frequencies",
 ]
-
-
-def _table(op: str, name: str, table: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """The table without its leading dimension of one."""
-    flat = table.squeeze(0) if table.dim() == 3 and table.size(0) == 1 else table
-    if flat.dim() != 2 or 2 * flat.size(1) != q.size(-1):
-        raise ValueError(
-            f"{op}: expected {name} of shape [seq, {q.size(-1) / 2:g}] or [1, seq, {q.size(-1) / 2:g}], half of the "
-            f"head size of q, but got {list(table.shape)}"
-        )
-    return flat
-
-
-def apply_rope_separate(
-    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Turn queries and keys by the angles of their positions: ``x * cos + rotate_half(x) * sin``.
-
-    Pairs are elements ``j`` and ``j + head_dim / 2``, as in GPT-NeoX and Llama. Differentiable in `q` and `k`.
-
-    Parameters
-    ----------
-    q, k : torch.Tensor
-        ``[batch, heads, tokens, head_dim]``, or without the first ones, on a device aule; float32, float16 or bfloat16.
-    cos, sin : torch.Tensor
-        ``[seq, head_dim / 2]`` or ``[1, seq, head_dim / 2]``, such as :func:`precompute_rope_frequencies` makes, with
-        at least as many rows as tokens. Token ``i`` has row ``i``.
-
-    Returns
-    -------
-    q, k : torch.Tensor
-        As the arguments.
-
-    Raises
-    ------
-    ValueError, RuntimeError
-        For tables that do not fit.
-
-    References
-    ----------
-    J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu, "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-    2021, arXiv:2104.09864.
-    """
-    cos, sin = (_table("apply_rope_separate", name, t, q) for name, t in (("cos", cos), ("sin", sin)))
-    return rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
 
 
 def flash_attention_rope(
@@ -145,7 +100,7 @@ def flash_attention_rope(
     if isinstance(window_size, bool) or not isinstance(window_size, int):
         raise TypeError(f"{op}: expected window_size to be an int, but got {window_size!r}")
     sides = window_sides(op, window_size, causal)
-    cos, sin = (_table(op, name, t, q) for name, t in (("cos", cos), ("sin", sin)))
+    cos, sin = (checked_table(op, name, t, q) for name, t in (("cos", cos), ("sin", sin)))
     q, k = rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)
     return flash_attention(q, k, v, causal, scale, window_size=sides)
 

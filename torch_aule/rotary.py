@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["rotary_embedding"]
+__all__ = ["apply_rope_separate", "rotary_embedding"]
 
 
 class _InPlace(torch.autograd.Function):
@@ -86,3 +86,48 @@ def turn_neighbours(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> to
     a, b = head[..., 0::2], head[..., 1::2]
     turned = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
     return torch.cat((turned, tail), -1).to(x.dtype)
+
+
+def checked_table(op: str, name: str, table: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """The table without its leading dimension of one."""
+    flat = table.squeeze(0) if table.dim() == 3 and table.size(0) == 1 else table
+    if flat.dim() != 2 or 2 * flat.size(1) != q.size(-1):
+        raise ValueError(
+            f"{op}: expected {name} of shape [seq, {q.size(-1) / 2:g}] or [1, seq, {q.size(-1) / 2:g}], half of the "
+            f"head size of q, but got {list(table.shape)}"
+        )
+    return flat
+
+
+def apply_rope_separate(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn queries and keys by the angles of their positions: ``x * cos + rotate_half(x) * sin``.
+
+    Pairs are elements ``j`` and ``j + head_dim / 2``, as in GPT-NeoX and Llama. Differentiable in `q` and `k`.
+
+    Parameters
+    ----------
+    q, k : torch.Tensor
+        ``[batch, heads, tokens, head_dim]``, or without the first ones, on a device aule; float32, float16 or bfloat16.
+    cos, sin : torch.Tensor
+        ``[seq, head_dim / 2]`` or ``[1, seq, head_dim / 2]``, such as :func:`precompute_rope_frequencies` makes, with
+        at least as many rows as tokens. Token ``i`` has row ``i``.
+
+    Returns
+    -------
+    q, k : torch.Tensor
+        As the arguments.
+
+    Raises
+    ------
+    ValueError, RuntimeError
+        For tables that do not fit.
+
+    References
+    ----------
+    J. Su, Y. Lu, S. Pan, A. Murtadha, B. Wen, Y. Liu, "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    2021, arXiv:2104.09864.
+    """
+    cos, sin = (checked_table("apply_rope_separate", name, t, q) for name, t in (("cos", cos), ("sin", sin)))
+    return rotary_embedding(q, cos, sin), rotary_embedding(k, cos, sin)

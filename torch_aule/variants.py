@@ -23,6 +23,12 @@ def _kernel(op: str, kernel: str) -> tuple[str, tuple[str, ...]]:
     return _KERNELS[kernel]
 
 
+def _plan_with(member: str, name: str) -> None:
+    changed = torch_aule._C.overrides()
+    changed.set(member, name)
+    torch_aule._C.set_overrides(changed)
+
+
 def set_kernel_variant(kernel: str, name: str | None) -> None:
     """Plan a kernel with one family alone, as ``attention_variant`` in ``TORCH_AULE_OVERRIDES`` does from the start.
 
@@ -51,9 +57,7 @@ def set_kernel_variant(kernel: str, name: str | None) -> None:
     available = available_variants(kernel) if name is not None else ()
     if name is not None and name not in available:
         raise ValueError(f"{op}: expected name to be one of {', '.join(available)} here, but got {name!r}")
-    changed = torch_aule._C.overrides()
-    changed.set(member, name or "")
-    torch_aule._C.set_overrides(changed)
+    _plan_with(member, name or "")
 
 
 def available_variants(kernel: str, head_dim: int = 64, v_dim: int | None = None, device=None) -> tuple[str, ...]:
@@ -81,18 +85,19 @@ def available_variants(kernel: str, head_dim: int = 64, v_dim: int | None = None
     ValueError
         For a kernel that is none.
     """
-    from torch_aule.tune import override
-
     member, names = _kernel("available_variants", kernel)
     index = torch.device("aule" if device is None else device).index
     index = torch.aule.current_device() if index is None else index
-    found = []
-    for name in names:
-        with override(**{member: name}):
+    before, found = torch_aule._C.overrides(), []
+    try:
+        for name in names:
+            _plan_with(member, name)
             served = (
                 torch.ops.aule._attention_variants(head_dim, head_dim if v_dim is None else v_dim, index, queries)
                 for queries in (1024, 1)
             )
             if any(f"forward={name}" in passes for passes in served):
                 found.append(name)
+    finally:
+        torch_aule._C.set_overrides(before)
     return tuple(found)

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch_aule._profiling.numbers import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from torch_aule.assistant import Outcome, Recommendation, Result
-
-
-def writer() -> Callable[[str], object]:
-    """What prints a line."""
-    if importlib.util.find_spec("rich") is None:
-        return print
-    from rich.console import Console
-
-    console = Console(soft_wrap=True)
-    return lambda line: console.print(line, markup=False)
 
 
 def recommendation_lines(number: int, one: Recommendation) -> list[str]:

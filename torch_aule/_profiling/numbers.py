@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 EXCELLENT_CV, GOOD_CV = 5.0, 15.0  # percent
@@ -81,3 +82,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  "
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines
+
+
+def writer() -> Callable[[str], object]:
+    """A function that prints a line: by rich where it is installed, which folds no words, or plainly."""
+    if importlib.util.find_spec("rich") is None:
+        return print
+    from rich.console import Console
+
+    console = Console(soft_wrap=True)
+    return lambda line: console.print(line, markup=False)

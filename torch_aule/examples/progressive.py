@@ -19,8 +19,7 @@ import torch
 import torch.nn as nn
 
 from torch_aule import _C, tune, validation
-from torch_aule._assistant.show import writer
-from torch_aule._profiling.numbers import table, time_text
+from torch_aule._profiling.numbers import table, time_text, writer
 from torch_aule._shader.compiler import CompilerMissing, find_compiler
 from torch_aule._validation.runs import Run, compared, median_seconds, modes_of, ran
 from torch_aule.examples import _levels as levels

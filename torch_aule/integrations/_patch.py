@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from torch_aule import accelerators
+
 __all__ = [
     "NotAsExpected",
     "Patches",
@@ -177,11 +179,9 @@ _built_in: list[str | None] = []
 
 def built_in_accelerator() -> str | None:
     """CUDA, XPU or MPS, if torch was built for one that is there. Asked once."""
-    from torch_aule import _register
-
     with _lock:
         if not _built_in:
-            _built_in.append(_register._built_in_accelerator())
+            _built_in.append(accelerators.built_in_accelerator())
     return _built_in[0]
 
 
