@@ -58,7 +58,7 @@ launcher_as_one_word("CXX")
 
 def generate():
     """Both generators rewrite only what changed. They are processes of their own, as they start worker processes."""
-    for script in ("tools/generate_vulkan.py", "torch_aule/_shader/compile.py"):
+    for script in ("tools/generate_vulkan.py", "torch_aule/glsl/compile.py"):
         if subprocess.run([sys.executable, str(ROOT / script), "--out", str(GEN)], cwd=ROOT).returncode != 0:
             sys.exit(f"{script} failed")
     facts, text = GEN / "torch.gen.h", f"#pragma once\n#define AULE_DISTRIBUTED {int(DISTRIBUTED)}\n"
@@ -190,7 +190,7 @@ class BuildPython(build_py):
             return
         for folder, patterns in self.INCLUDES.items():
             for source in [path for pattern in patterns for path in sorted((ROOT / folder).glob(pattern))]:
-                target = Path(self.build_lib, "torch_aule", "_shader", "include", source.relative_to(ROOT / folder))
+                target = Path(self.build_lib, "torch_aule", "glsl", "include", source.relative_to(ROOT / folder))
                 self.mkpath(str(target.parent))
                 self.copy_file(str(source), str(target))
 

@@ -60,14 +60,14 @@ def without_lists():
 
     from torch._inductor.codegen.common import BackendFeature
 
-    from torch_aule._inductor.scheduling import GlslScheduling
+    from torch_aule.compile.doors.scheduling import GlslScheduling
 
     features = GlslScheduling.backend_features - {BackendFeature.FOREACH}
     return patch.object(GlslScheduling, "backend_features", features)
 
 
 def without_epilogues():
-    from torch_aule._inductor import config
+    from torch_aule.compile import config
 
     return config.patch(epilogues=False)
 

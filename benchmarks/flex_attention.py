@@ -4,8 +4,8 @@ python benchmarks/flex_attention.py [--length 4096 ...] [--dim 64 128] [--dtype 
 python benchmarks/flex_attention.py --dim 64 --only causal --shapes forward=4,2,32,2,1 dq=8,1,64,1,1 dkdv=4,1,64,1,1
 
 The backward's time is that of both directions less the forward's. `--shapes` repeats the comparison with each of these
-shapes on matrix units (torch_aule._inductor.flex.matrices.Entry), `--tiles` the forward with these tiles of the
-portable kernels (torch_aule._inductor.flex.shape.Tiles).
+shapes on matrix units (torch_aule.compile.flex.matrices.Entry), `--tiles` the forward with these tiles of the
+portable kernels (torch_aule.compile.flex.shape.Tiles).
 """
 
 import argparse
@@ -63,7 +63,7 @@ def modifiers(n, device):
 
 def compare(options, length, dim, settings=None):
     """Prints a line for each kind of mask and direction."""
-    from torch_aule._inductor import config
+    from torch_aule.compile import config
 
     shape, dtype = (options.batch, options.heads, length, dim), getattr(torch, options.dtype)
     operands = [torch.randn(shape, device="aule", dtype=dtype, requires_grad=True) for _ in range(3)]

@@ -18,7 +18,7 @@ import torch._inductor.compile_fx
 import torch.nn.functional as F
 
 import torch_aule  # noqa: F401  registers the device
-from torch_aule._inductor import graphs
+from torch_aule.compile import replay
 from torch_aule.examples.gpt import GPT, Config
 
 VOCABULARY = 256
@@ -78,13 +78,13 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     options = parser.parse_args()
     timed = []
-    original = graphs.cudagraphify
+    original = replay.cudagraphify
 
     def cudagraphify(*args, is_backward=False, **kwargs):
         timed.append(Timed(original(*args, is_backward=is_backward, **kwargs), is_backward))
         return timed[-1]
 
-    graphs.cudagraphify = cudagraphify
+    replay.cudagraphify = cudagraphify
     for mode in (None, "default", "reduce-overhead"):
         measure(mode, options)
     for t in timed:

@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_aule._inductor.graphs import WARM_UPS, GraphedFunction, cudagraphify
+from torch_aule.compile.replay import WARM_UPS, GraphedFunction, cudagraphify
 
 DEVICE = torch.device("aule")
 

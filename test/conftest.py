@@ -170,7 +170,7 @@ def _attention_family(name, override):
 @pytest.fixture
 def as_gpu(monkeypatch):
     """What torch.compile generates for GPUs, on software devices too."""
-    from torch_aule._inductor import facts
+    from torch_aule.compile.codegen import facts
 
     gpu = dataclasses.replace(facts._facts(0), software=False)
     monkeypatch.setattr(facts, "_facts", lambda index: gpu)

@@ -255,7 +255,7 @@ def launches(function) -> int:
 
 def shader_module(name: str):
     """A module of the shader compiler."""
-    return importlib.import_module(f"torch_aule._shader.{name}")
+    return importlib.import_module(f"torch_aule.glsl.{name}")
 
 
 def interpreter() -> list[str]:
@@ -346,7 +346,7 @@ def _printed(done: subprocess.CompletedProcess) -> str:
 
 def needs_shader_compiler() -> None:
     """Skips the module that calls it where nothing compiles GLSL."""
-    from torch_aule._shader.compiler import CompilerMissing, find_compiler
+    from torch_aule.glsl.compiler import CompilerMissing, find_compiler
 
     try:
         find_compiler()

@@ -50,7 +50,7 @@ def modes_of(row) -> list[str]:
 @contextlib.contextmanager
 def gpu_forms():
     """The forms of kernels that GPUs get, whatever the device is."""
-    from torch_aule._inductor import facts
+    from torch_aule.compile.codegen import facts
 
     original = facts._facts
     gpu = dataclasses.replace(original(0), software=False)

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 
 import torch_aule
 from helpers import assert_close, needs_shader_compiler
-from torch_aule._assistant import changes, rules, source
-from torch_aule._profiling.numbers import count_text
-from torch_aule._validation.errors import difference
+from torch_aule.assistant import changes, rules, source
+from torch_aule.measure.numbers import count_text
+from torch_aule.measure.errors import difference
 from torch_aule.assistant import OptimizationAssistant, Recommendation
-from torch_aule.benchmark.roof import Roof
+from torch_aule.measure.roof import Roof
 
 needs_shader_compiler()
 ROOT = Path(__file__).resolve().parent.parent

@@ -93,7 +93,7 @@ def test_views_and_no_batch():
 def test_on_the_cpu():
     q, k, v, grad = (t.cpu() for t in inputs(2, 4, 2, 13, 17, 8, 8))
     compare(q, k, v, grad, aule.alibi_slopes(4, device="cpu"), causal=True)
-    on_host = torch_aule._attention_cpu.attention(
+    on_host = torch_aule.attention.cpu.attention(
         q, k, v, None, 0.0, True, None, -1, -1, 0.0, False, aule.alibi_slopes(4, device="cpu")
     )
     on_device = torch_aule.flash_attention(q, k, v, alibi_slopes=aule.alibi_slopes(4, device="cpu"), return_lse=True)

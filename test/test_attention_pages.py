@@ -7,7 +7,7 @@ import torch
 
 import torch_aule
 from helpers import FLOATS
-from torch_aule.kv_pages import BlockPool, copy_kv_to_paged
+from torch_aule.attention.pages import BlockPool, copy_kv_to_paged
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 

@@ -1,4 +1,4 @@
-"""What a device can reach, measured and kept: torch_aule/benchmark/roof.py."""
+"""What a device can reach, measured and kept: torch_aule/measure/roof.py."""
 
 import json
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from torch_aule import _C
-from torch_aule.benchmark import command, roof
+from torch_aule.benchmark import command
+from torch_aule.measure import roof
 
 
 @pytest.fixture

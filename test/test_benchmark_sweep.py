@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_aule.benchmark import baseline, case, dearest, kernels, roof, sweep, table, timing
+from torch_aule.benchmark import baseline, case, dearest, kernels, sweep, table, timing
+from torch_aule.measure import roof
 from torch_aule.benchmark.cases.chosen import kernel_cases
 
 ROOT = Path(__file__).resolve().parent.parent

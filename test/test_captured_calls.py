@@ -1,4 +1,4 @@
-"""Captured calls of compiled functions (torch_aule._inductor.graphs) on plain functions of lists, without Inductor."""
+"""Captured calls of compiled functions (torch_aule.compile.replay) on plain functions of lists, without Inductor."""
 
 import gc
 import random
@@ -9,7 +9,7 @@ import torch
 from captured_functions import DEVICE, graphed, random_on, warm
 from helpers import assert_close, in_threads
 from torch_aule import _C
-from torch_aule._inductor.graphs import MOST_ALIVE, WARM_UPS
+from torch_aule.compile.replay import MOST_ALIVE, WARM_UPS
 
 pytestmark = pytest.mark.validated
 

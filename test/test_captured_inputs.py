@@ -1,11 +1,11 @@
-"""Inputs of captured calls (torch_aule._inductor.graphs): layouts, sizes, addresses, what is written."""
+"""Inputs of captured calls (torch_aule.compile.replay): layouts, sizes, addresses, what is written."""
 
 import pytest
 import torch
 
 from captured_functions import graphed, warm
 from helpers import assert_close
-from torch_aule._inductor.graphs import MOST_ALIVE, WARM_UPS
+from torch_aule.compile.replay import MOST_ALIVE, WARM_UPS
 
 pytestmark = pytest.mark.validated
 

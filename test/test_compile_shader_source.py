@@ -5,7 +5,7 @@ import torch
 
 from helpers import check_program, needs_shader_compiler, without
 from torch_aule import ShaderCompileError, compile_shader, load_spirv
-from torch_aule._shader.compiler import find_compiler
+from torch_aule.glsl.compiler import find_compiler
 from user_shaders import AXPB, LINEAR
 
 needs_shader_compiler()

@@ -11,12 +11,12 @@ import torch.nn as nn
 
 import torch_aule
 from torch_aule import doctor
-from torch_aule._doctor import bound
-from torch_aule._doctor.kernels import KERNELS
-from torch_aule._profiling.models import model_named
-from torch_aule._profiling.numbers import statistics_of
-from torch_aule._shader.compiler import CompilerMissing
-from torch_aule.benchmark.roof import Roof
+from torch_aule.doctor import bound
+from torch_aule.doctor.kernels import KERNELS
+from torch_aule.measure.models import model_named
+from torch_aule.measure.numbers import statistics_of
+from torch_aule.glsl.compiler import CompilerMissing
+from torch_aule.measure.roof import Roof
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOW_PRODUCTS = Roof("a device", "a driver", 1e15, {"float32": 1e6}, 0.0)
@@ -136,7 +136,7 @@ def test_models_by_module_and_file(device, few, tmp_path, monkeypatch, capsys):
     source = "import torch\n\ndef made():\n    return torch.nn.Linear(5, 3), torch.randn(4, 5)\n"
     (tmp_path / "aule_doctor_model.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("torch_aule.benchmark.roof.load", lambda device: SLOW_PRODUCTS)
+    monkeypatch.setattr("torch_aule.measure.roof.load", lambda device: SLOW_PRODUCTS)
     assert doctor.main(["--model", "aule_doctor_model:made", "--runs", "1"]) == 1  # of the checks
     text = capsys.readouterr().out
     assert re.search(r"aule_doctor_model:made \(4x5 float32\): (compute|bandwidth|host)-bound", text)

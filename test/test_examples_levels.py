@@ -8,8 +8,8 @@ import torch
 
 from helpers import needs_shader_compiler
 from ranks import check_ranks
-from torch_aule import examples, validation
-from torch_aule._validation.errors import errors
+from torch_aule import examples, validate
+from torch_aule.measure.errors import errors
 from torch_aule.examples import _levels as levels
 from torch_aule.examples import progressive
 
@@ -33,7 +33,7 @@ def test_the_table(device, capsys):
 def test_attention_of_other_levels(device, attend):
     model = levels.network(24, 3, 1).to(device)
     x = torch.randn(2, 11, 24, device=device)
-    found = validation.compare(levels.with_attention(model, attend), x, model)
+    found = validate.compare(levels.with_attention(model, attend), x, model)
     assert found.passed and found.max_error > 0 and len(found.parts) == 14, found
     assert model[0].attend is levels.written_out
 
@@ -48,7 +48,7 @@ def test_float8_weights(device):
         model[0].qkv, torch.nn.Linear
     )
     limits = {torch.float32: progressive.FLOAT8_TOLERANCE}
-    found = validation.compare(rounded, x, model, gradients=False, tolerances=limits)
+    found = validate.compare(rounded, x, model, gradients=False, tolerances=limits)
     assert found.passed and found.max_error > 1e-4, found
     values, scales = levels.Float8Linear.rounded(torch.zeros(3, 16, device=device))
     assert values.dtype == levels.FLOAT8 and not values.float().any() and scales.isfinite().all()
@@ -70,7 +70,7 @@ def test_two_processes_share_a_batch(tmp_path):
 def test_a_level_that_differs_fails(device, monkeypatch, capsys):
     model = torch.nn.Linear(3, 2).to(device)
     x = torch.randn(4, 3, device=device)
-    good = progressive.Row("L1", "eager", validation.compare(model, x))
+    good = progressive.Row("L1", "eager", validate.compare(model, x))
     bad = dataclasses.replace(good.comparison, parts=[dataclasses.replace(good.comparison.parts[0], max_error=0.5)])
     rows = [good, progressive.Row("L2", "missing", None, "no compiler"), progressive.Row("L3", "wrong", bad)]
     assert [row.cells()[-1] for row in rows] == ["passed", "not run", "FAILED"]

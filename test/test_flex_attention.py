@@ -67,7 +67,7 @@ class Case:
 
         `lane_rows` is the form of software devices, without it they run that of GPUs. Returns the generated code.
         """
-        from torch_aule._inductor import config
+        from torch_aule.compile import config
 
         with config.patch(flex_lane_rows=lane_rows, **(settings or {})):
             return self._check(score, mask, **options)
@@ -278,7 +278,7 @@ def test_only_logsumexp_has_a_gradient(device):
 
 def test_tiles_by_the_config(device):
     """Shapes of tiles for measurements; those of the eager family for large GPUs have registers for 8 x 8 scores."""
-    from torch_aule._inductor import config
+    from torch_aule.compile import config
 
     wide = {"flex_tiles_forward": "128,8,8,8,8,1,2,2,8,64", "flex_tiles_dq": "128,16,8,4,16,1,2,4,16,64",
             "flex_tiles_dkdv": "256,16,4,4,16,1,2,4,16,64"}  # fmt: skip
@@ -287,7 +287,7 @@ def test_tiles_by_the_config(device):
 
 
 def test_tiles_fit_into_shared_memory():
-    from torch_aule._inductor.flex.shape import Tiles, fitting
+    from torch_aule.compile.flex.shape import Tiles, fitting
 
     tiles = Tiles()
     assert 16 * 1024 < tiles.shared_bytes(128, shuffles=True) < 17 * 1024
@@ -359,7 +359,7 @@ def test_deterministic_gradients_take_the_dense_form(device):
 
 
 def test_fields_of_a_block_mask():
-    from torch_aule._inductor.flex.problem import fields_of
+    from torch_aule.compile.flex.problem import fields_of
 
     for count in (13, 17):
         pairs, *rest = fields_of(tuple(range(count)))

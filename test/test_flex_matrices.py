@@ -25,9 +25,9 @@ from test_flex_attention import (  # noqa: E402  `fresh` is a fixture
     run_and_get_code,
     window,
 )
-from torch_aule._inductor import config  # noqa: E402
-from torch_aule._inductor.flex.matrices import matrix_tiles  # noqa: E402
-from torch_aule._inductor.forms import DeviceFacts  # noqa: E402
+from torch_aule.compile import config  # noqa: E402
+from torch_aule.compile.flex.matrices import matrix_tiles  # noqa: E402
+from torch_aule.compile.codegen.forms.fitting import DeviceFacts  # noqa: E402
 
 H200 = DeviceFacts(architecture="hopper", multiprocessors=132, shared_bytes=48 * 1024, max_push_bytes=256)
 LAYOUT = plan_problems.layout_of("h200", "f16")
@@ -97,10 +97,10 @@ def test_where_the_portable_kernels_serve():
 )
 def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     """What glslang makes of the kernels that an H200 gets; its driver is not here, so nothing is launched."""
-    from torch_aule._inductor import launch
-    from torch_aule._inductor.flex import node, problem
-    from torch_aule._shader import runtime
-    from torch_aule._shader.shader_source import Path, parse_shader
+    from torch_aule.compile.doors import launch
+    from torch_aule.compile.flex import node, problem
+    from torch_aule.shader import runtime
+    from torch_aule.glsl.shader_source import Path, parse_shader
 
     made, texts, spirv_of = {}, [], runtime._spirv
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import assert_close
-from torch_aule import graphs
+from torch_aule.backend import graphs
 
 pytestmark = pytest.mark.validated
 

@@ -15,7 +15,7 @@ needs_shader_compiler()
 
 from torch._inductor import metrics  # noqa: E402
 
-from torch_aule._inductor import facts  # noqa: E402
+from torch_aule.compile.codegen import facts  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 FLOATS = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
@@ -237,7 +237,7 @@ def test_quotients_of_sizes(device):
 
 def test_greater_of_a_real_and_a_size(device):
     """Group norm after a convolution with a stride: the count of its elements is the greater of 0.0 and an integer."""
-    from torch_aule._inductor.printer import GlslPrinter, is_real
+    from torch_aule.compile.codegen.printer import GlslPrinter, is_real
 
     n = sympy.Symbol("s0", integer=True, positive=True)
     assert is_real(sympy.Max(sympy.Float(0), n - 5)) and not is_real(sympy.Max(0, n)) and is_real(n / 2)

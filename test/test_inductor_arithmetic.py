@@ -13,8 +13,8 @@ needs_shader_compiler()
 
 from torch._inductor.utils import run_and_get_code  # noqa: E402
 
-from torch_aule._inductor.arithmetic import simplified  # noqa: E402
-from torch_aule._inductor.statements import Access, Body, Statement  # noqa: E402
+from torch_aule.compile.codegen.arithmetic import simplified  # noqa: E402
+from torch_aule.compile.codegen.statements import Access, Body, Statement  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("as_gpu", "fresh_compiler")
 # Half a step of the dtype, and a little for what the function loses.

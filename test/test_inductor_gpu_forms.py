@@ -13,7 +13,7 @@ needs_shader_compiler()
 
 from torch._inductor.utils import run_and_get_code, run_fw_bw_and_get_code  # noqa: E402
 
-from torch_aule._inductor import facts  # noqa: E402
+from torch_aule.compile.codegen import facts  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("as_gpu", "fresh_compiler")
 TOLERANCE = {torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}

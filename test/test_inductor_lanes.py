@@ -1,4 +1,4 @@
-"""Kernels of compiled code whose lanes load neighbours together, on lavapipe (torch_aule/_inductor/lanes.py)."""
+"""Kernels of compiled code whose lanes load neighbours together, on lavapipe (torch_aule/compile/codegen/forms/lanes.py)."""
 
 import pytest
 import torch

@@ -424,10 +424,10 @@ def test_status_and_rows():
 
 def test_beside_cuda(monkeypatch):
     """Where a built-in accelerator is, hooks that choose the device stay off, and the others work."""
-    from torch_aule.integrations import _patch
+    from torch_aule.integrations import patch
 
     integrations.disable("accelerate", "transformers")
-    monkeypatch.setattr(_patch, "_built_in", ["cuda"])
+    monkeypatch.setattr(patch, "_built_in", ["cuda"])
     try:
         integrations.enable("accelerate", "transformers")
         rows = {row.hook: row for row in integrations.status() if row.package == "accelerate"}

@@ -7,9 +7,9 @@ import types
 import pytest
 
 from torch_aule import integrations
-from torch_aule.integrations import _patch
-from torch_aule.integrations._importing import ImportWatch
-from torch_aule.integrations._patch import NotAsExpected, Patches
+from torch_aule.integrations import patch
+from torch_aule.importing import ImportWatch
+from torch_aule.integrations.patch import NotAsExpected, Patches
 from torch_aule.integrations._registry import Hook, Registry
 
 
@@ -32,7 +32,7 @@ def make(install, **options):
 
 
 def double(module, patches):
-    own = _patch.attribute(module, "answer")
+    own = patch.attribute(module, "answer")
     patches.rebind(own, lambda x: 2 * own(x))
 
 
@@ -112,8 +112,8 @@ def test_a_hook_that_finds_something_else(package, started, error):
 
 
 def test_beside_a_built_in_accelerator(package, started, monkeypatch):
-    monkeypatch.setattr(_patch, "_built_in", ["cuda"])
-    assert not _patch.aule_is_default()
+    monkeypatch.setattr(patch, "_built_in", ["cuda"])
+    assert not patch.aule_is_default()
     hook, registry = make(double, chooses_device=True)
     started(registry)
     assert importlib.import_module("thing_to_hook.part").answer(3) == 3
@@ -137,7 +137,7 @@ def test_constants_of_code():
         return device
 
     code = function.__code__
-    names = _patch.tuple_constant(code, "cuda", "mps")
+    names = patch.tuple_constant(code, "cuda", "mps")
     patches = Patches()
     patches.set_constant(function, names, (*names, "aule"))
     assert function("aule") == "aule" and function("mps") == "mps"
@@ -145,18 +145,18 @@ def test_constants_of_code():
     with pytest.raises(ValueError):
         function("aule")
     with pytest.raises(NotAsExpected, match="0 lists"):
-        _patch.tuple_constant(code, "tpu")
+        patch.tuple_constant(code, "tpu")
 
 
 def test_looking():
     owner = types.ModuleType("owner")
     owner.number = 1
     with pytest.raises(NotAsExpected, match="owner has no colour"):
-        _patch.attribute(owner, "colour")
+        patch.attribute(owner, "colour")
     with pytest.raises(NotAsExpected, match=r"owner\.number is a int"):
-        _patch.attribute(owner, "number")
+        patch.attribute(owner, "number")
     with pytest.raises(NotAsExpected, match="takes no device, but x"):
-        _patch.parameters_of(lambda x: x, "x", "device")
+        patch.parameters_of(lambda x: x, "x", "device")
 
 
 def test_the_environment_chooses(monkeypatch, package):

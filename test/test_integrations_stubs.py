@@ -160,9 +160,9 @@ def test_ultralytics(stubs):
 
 def test_beside_a_built_in_accelerator(stubs, monkeypatch):
     """What chooses for programs that name no device stays off; what serves those that name aule does not."""
-    from torch_aule.integrations import _patch
+    from torch_aule.integrations import patch
 
-    monkeypatch.setattr(_patch, "_built_in", ["cuda"])
+    monkeypatch.setattr(patch, "_built_in", ["cuda"])
     from lightning.fabric.connector import Connector
     from sentence_transformers.util import get_device_name
     from ultralytics.utils.torch_utils import select_device

@@ -68,8 +68,8 @@ def test_what_the_driver_cuts_is_an_error(device, off):
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():
-    from torch_aule._shader.compile import compile_text
-    from torch_aule._shader.spirv import ShaderError, check_guard
+    from torch_aule.glsl.compile import compile_text
+    from torch_aule.glsl.spirv import ShaderError, check_guard
 
     def check(declaration, body):
         head = f"#version 460\nlayout(local_size_x = 1) in;\n{declaration}\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.cuda import _memory_viz
 
-from torch_aule import memory
+from torch_aule.backend import memory
 
 pytestmark = pytest.mark.validated
 

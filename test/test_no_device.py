@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers import assert_close, check_program
-from torch_aule import _attention_cpu
+from torch_aule.attention import cpu
 from torch_aule.attention import flash_attention
 
 NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json", "TORCH_AULE_STRICT": "1"}
@@ -53,7 +53,7 @@ def test_cpu_equals_the_device(device, case, dtype):
         options = (0.0, case.get("causal", False), case.get("scale"), *window)
         options = (*options, case.get("softcap", 0.0), case.get("causal_bottom_right", False))
         m = None if mask is None else mask.to(where)
-        forward = _attention_cpu.attention if where == "cpu" else torch.ops.aule.flash_attn_fwd
+        forward = cpu.attention if where == "cpu" else torch.ops.aule.flash_attn_fwd
         out, lse = forward(q1, k1, v1, m, *options)[:2]
         out.backward(grad.to(where))
         results.append((out, lse, q1.grad, k1.grad, v1.grad))
@@ -67,18 +67,18 @@ def test_dropout_on_the_cpu():
     q = torch.randn(1, 2, 64, 8)
     ones = torch.ones(1, 2, 512, 1)
     k = torch.randn(1, 2, 512, 8)
-    out, _ = _attention_cpu.attention(q, k, ones, None, 0.25, False, None, -1, -1, 0.0, False)
+    out, _ = cpu.attention(q, k, ones, None, 0.25, False, None, -1, -1, 0.0, False)
     assert abs(out.mean().item() - 1) < 0.05 and out.std().item() > 0
-    out, _ = _attention_cpu.attention(q, k, ones, None, 1.0, False, None, -1, -1, 0.0, False)
+    out, _ = cpu.attention(q, k, ones, None, 1.0, False, None, -1, -1, 0.0, False)
     assert not out.any()
 
 
 def test_no_keys_and_no_queries_on_the_cpu():
     q, nothing = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 0, 8)
     options = (None, 0.0, False, None, -1, -1, 0.0, False)
-    out, lse = _attention_cpu.attention(q, nothing, nothing, *options)
+    out, lse = cpu.attention(q, nothing, nothing, *options)
     assert not out.any() and (lse == -math.inf).all()
-    out, lse = _attention_cpu.attention(nothing, q, q, *options)
+    out, lse = cpu.attention(nothing, q, q, *options)
     assert out.shape == (1, 2, 0, 8) and lse.shape == (1, 2, 0)
 
 

@@ -217,7 +217,7 @@ def test_flash_attention_rope_of_other_shapes(shape):
 
 
 def test_flash_attention_rope_compiled():
-    pytest.importorskip("torch_aule._inductor")
+    pytest.importorskip("torch_aule.compile")
     cos, sin = aule.precompute_rope_frequencies(16, 16, device="aule")
     tensors = [torch.randn(1, 2, 16, 16, device="aule").requires_grad_() for _ in range(3)]
     compiled = torch.compile(aule.flash_attention_rope, fullgraph=True, backend="aot_eager")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule import profiler
-from torch_aule.benchmark import roof
+from torch_aule.measure import roof
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import torch
 import torch.nn as nn
 
 from torch_aule import profiling
-from torch_aule._profiling import advice, page, trace
-from torch_aule._profiling.memory import Memory, ModuleMemory
-from torch_aule._profiling.numbers import bytes_text, statistics_of, table, time_text
-from torch_aule.benchmark import roof
-from torch_aule.fallback import FallbackEntry
+from torch_aule.profiling import advice, page, trace
+from torch_aule.profiling.memory import Memory, ModuleMemory
+from torch_aule.measure.numbers import bytes_text, statistics_of, table, time_text
+from torch_aule.measure import roof
+from torch_aule.backend.fallback import FallbackEntry
 
 ROOF = roof.Roof("a device", "a driver", 1e9, {"float32": 1e9, "float16": 4e9}, 0.0)
 
@@ -242,7 +242,7 @@ def test_command(device, tmp_path):
 
 def test_a_model_of_transformers(device):
     pytest.importorskip("transformers")
-    from torch_aule._profiling import models
+    from torch_aule.measure import models
 
     model, tokens = models.model_named("gpt2", 2, 9)
     assert tokens.shape == (2, 9) and sum(p.numel() for p in model.parameters()) > 100_000_000

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
 from helpers import assert_close
-from torch_aule._inductor import graphs
+from torch_aule.compile import replay
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def fresh():
 def made(monkeypatch):
     """The functions that Inductor asked graphs for."""
     functions = []
-    original = graphs.cudagraphify
+    original = replay.cudagraphify
 
     def cudagraphify(*args, **kwargs):
         functions.append(original(*args, **kwargs))
@@ -110,7 +110,7 @@ def test_autocast(device, made):
 
 
 def test_forwards_before_backwards(device, made):
-    """Gradients are accumulated over more forwards than there are graphs."""
+    """Gradients are accumulated over more forwards than there are replay."""
     model, plain = two_of(lambda: torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh()), device)
     f = compiled(model)
     for _ in range(5):
@@ -123,7 +123,7 @@ def test_forwards_before_backwards(device, made):
         for p, q in zip(model.parameters(), plain.parameters()):
             assert_close(p.grad, q.grad.cpu(), rtol=1e-3, atol=1e-4)
     forward, _ = made
-    assert captured(made)[0] == graphs.MOST_ALIVE and forward.calls[-1].copies
+    assert captured(made)[0] == replay.MOST_ALIVE and forward.calls[-1].copies
 
 
 def test_gradients_that_stay(device, made):
@@ -174,7 +174,7 @@ def test_results_in_hand_never_change(device, made):
         for actual, expected in held:
             assert_close(actual, expected, rtol=1e-4, atol=1e-5)
         del held[chance.randint(0, 8) :]
-    assert captured(made)[0] <= graphs.MOST_ALIVE
+    assert captured(made)[0] <= replay.MOST_ALIVE
 
 
 def test_memory_stays_over_many_steps(device):
@@ -235,7 +235,7 @@ def test_attention_with_dropout(device, made, forwards):
             del outputs, y, gradients
     assert_close(*results, rtol=1e-3, atol=1e-4)
     assert not torch.equal(results[0][0], results[0][-4])
-    assert captured(made)[0] == (1 if forwards == 1 else graphs.MOST_ALIVE - 1)
+    assert captured(made)[0] == (1 if forwards == 1 else replay.MOST_ALIVE - 1)
     assert not any(c.copies for c in made[0].calls), "a copy would not keep the random state"
 
 
@@ -411,8 +411,8 @@ def test_graphs_of_cuda_take_their_own_way(monkeypatch, name):
         monkeypatch.setattr(module, attribute, stand_in)
     ours = []
     monkeypatch.setattr(graphs, "cudagraphify", lambda *args, **kwargs: ours.append((args, kwargs)))
-    graphs.install_graphs()
-    graphs.install_graphs()  # and a second time changes nothing
+    replay.install_graphs()
+    replay.install_graphs()  # and a second time changes nothing
 
     cuda, aule = FakeGraph("cuda"), FakeGraph("aule", "cpu")
     getattr(output_code, name)([], cuda, None, {}, None)
@@ -439,5 +439,5 @@ def test_a_torch_without_a_door_warns_and_compiles_on(monkeypatch):
     from torch._inductor import output_code
 
     monkeypatch.delattr(output_code, "maybe_handle_backward_generation")
-    with pytest.warns(UserWarning, match="runs without graphs.*maybe_handle_backward_generation"):
-        graphs.install_graphs()
+    with pytest.warns(UserWarning, match="runs without replay.*maybe_handle_backward_generation"):
+        replay.install_graphs()

@@ -9,8 +9,9 @@ from torch._dynamo.utils import counters
 
 import torch_aule
 from helpers import like_strided, needs_shader_compiler
-from torch_aule import experimental, functional
-from torch_aule.testing import assert_verbose_allclose, infer_device, supports_bfloat16
+from torch_aule import functional
+from torch_aule.compat import experimental
+from torch_aule.compat.testing import assert_verbose_allclose, infer_device, supports_bfloat16
 
 pytestmark = pytest.mark.validated
 

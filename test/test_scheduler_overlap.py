@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import lasting_factor
-from torch_aule._scheduling.devices import Device, _Running
+from torch_aule.scheduler.devices import Device, _Running
 from torch_aule.scheduler import QoS, Scheduler
 
 pytestmark = pytest.mark.validated

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import check_program, needs_shader_compiler, run_program
-from torch_aule._shader import spirv_cache
+from torch_aule.shader import spirv_cache
 from user_shaders import AXPB
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,7 +89,7 @@ def test_a_wheel_has_what_kernels_include(tmp_path):
     assert {path.name for path in (folder / "common").iterdir()} == {
         path.name for path in (ROOT / "shaders" / "common").glob("*.glsl")
     }
-    sources = [*folder.glob("**/*.*"), *(ROOT / "torch_aule" / "_inductor").glob("**/*.py")]
+    sources = [*folder.glob("**/*.*"), *(ROOT / "torch_aule" / "compile").glob("**/*.py")]
     named = {name for path in sources for name in re.findall(r'#\s*include "([^"{]+)"', path.read_text())}
     assert "inductor/prelude.glsl" in named and "pointwise/math.glsl" in named
     assert not [name for name in named if not (folder / name).is_file()]

@@ -9,10 +9,12 @@ import torch
 
 from helpers import ROOT, check_program, check_python, needs_shader_compiler, run_program
 from torch_aule import _C
-from torch_aule._shader import ShaderError, compile_generated, generated, runtime
-from torch_aule._shader.compiler import find_compiler
-from torch_aule._shader.pruning import outline, unused
-from torch_aule._shader.shader_source import expand, parse_shader
+from torch_aule.glsl.spirv import ShaderError
+from torch_aule.shader.generated import compile_generated
+from torch_aule.shader import generated, runtime
+from torch_aule.glsl.compiler import find_compiler
+from torch_aule.glsl.pruning import outline, unused
+from torch_aule.glsl.shader_source import expand, parse_shader
 
 needs_shader_compiler()
 
@@ -107,7 +109,7 @@ def test_what_is_not_plainly_a_function_stays(text):
 
 def test_pasted_names_compile_all_the_same(tmp_path, monkeypatch):
     """Names made by ## are not seen; the text is then compiled whole, and errors are those of the whole text."""
-    from torch_aule._shader import shader_source
+    from torch_aule.glsl import shader_source
 
     (tmp_path / "pasted.glsl").write_text("float twice_of(float x) { return 2 * x; }\n#define CALL(n, x) n##_of(x)\n")
     monkeypatch.setattr(shader_source, "INCLUDE_DIRS", [*shader_source.INCLUDE_DIRS, tmp_path])
@@ -119,7 +121,7 @@ def test_pasted_names_compile_all_the_same(tmp_path, monkeypatch):
 
 WARM = f"""
 import sys, torch, torch_aule
-from torch_aule._shader import compile_generated
+from torch_aule.shader.generated import compile_generated
 kernel = compile_generated({SOURCE.replace("VALUE", "exp_(p.a)")!r}, name="warm", signature="wfu")
 y = torch.empty(3, device="aule")
 kernel(y, 0.0, 3, 1)
@@ -204,7 +206,7 @@ def test_no_thread_of_ours_is_a_daemon():
 
 
 def test_nothing_is_saved_later_once_the_process_ends():
-    program = "import threading; from torch_aule._shader import generated; generated._at_exit();"
+    program = "import threading; from torch_aule.shader import generated; generated._at_exit();"
     assert check_python(program + "generated._save_soon(0); print(threading.active_count())") == "1\n"
 
 

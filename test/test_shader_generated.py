@@ -8,7 +8,8 @@ import torch
 
 from helpers import check_program, check_replays, in_threads, needs_shader_compiler, without
 from torch_aule import _C
-from torch_aule._shader import ShaderError, compile_generated
+from torch_aule.glsl.spirv import ShaderError
+from torch_aule.shader.generated import compile_generated
 
 pytestmark = pytest.mark.validated
 

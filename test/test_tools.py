@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 import torch_aule
-from torch_aule import _C, build_shaders
+from torch_aule import _C
+from torch_aule.compat import build_shaders
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,10 +1,10 @@
-"""Transfers with priorities: torch_aule.transfers."""
+"""Transfers with priorities: torch_aule.backend.transfers."""
 
 import pytest
 import torch
 
 from helpers import in_threads
-from torch_aule.transfers import TransferEngine
+from torch_aule.backend.transfers import TransferEngine
 
 pytestmark = pytest.mark.validated
 

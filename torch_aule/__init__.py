@@ -42,45 +42,47 @@ def _autoload() -> None:
 # Everything above must stand before torch is imported: torch calls `_autoload` while this file is still being read.
 import torch as _torch  # noqa: E402
 
+from torch_aule.compat import moved as _moved  # noqa: E402
+
+_moved.install()
+
 _ERRORS = (
     "AuleError", "DeviceLostError", "InvalidShapeError", "NoComputeQueueError", "OutOfMemoryError",
     "ShaderCompileError", "VulkanInitError",
 )  # fmt: skip
 _LAZY = {
     **dict.fromkeys(_ERRORS, "torch_aule.errors"),
-    "Aule": "torch_aule.objects",
-    "GpuTensor": "torch_aule.objects",
+    "Aule": "torch_aule.compat.objects",
+    "GpuTensor": "torch_aule.compat.objects",
     "Shader": "torch_aule.shader",
-    "get_available_backends": "torch_aule.sdpa",
-    "get_backend_info": "torch_aule.sdpa",
+    "get_available_backends": "torch_aule.compat.install",
+    "get_backend_info": "torch_aule.compat.install",
     "get_include": "torch_aule.info",
-    "install": "torch_aule.sdpa",
-    "patch_model": "torch_aule.sdpa",
-    "set_kernel_variant": "torch_aule.variants",
-    "uninstall": "torch_aule.sdpa",
-    "available_variants": "torch_aule.variants",
+    "install": "torch_aule.compat.install",
+    "patch_model": "torch_aule.compat.install",
+    "set_kernel_variant": "torch_aule.attention.variants",
+    "uninstall": "torch_aule.compat.install",
+    "available_variants": "torch_aule.attention.variants",
     "compile_shader": "torch_aule.shader",
     "jit": "torch_aule.shader",
     "load_spirv": "torch_aule.shader",
     "flash_attention": "torch_aule.attention",
     "aule_attention": "torch_aule.attention",
-    "flash_attn_with_kvcache": "torch_aule.kv_cache",
+    "flash_attn_with_kvcache": "torch_aule.attention.cache",
     "linear_bias_act": "torch_aule.linear",
-    "paged_attention": "torch_aule.kv_cache",
+    "paged_attention": "torch_aule.attention.cache",
     "print_backend_info": "torch_aule.info",
-    "rotary_embedding": "torch_aule.rotary",
-    "DiagonalMatMul": "torch_aule.reference_kernels",
-    "FusedLinearRowSum": "torch_aule.reference_kernels",
-    "MixtureOfExperts": "torch_aule.moe",
-    "moe_topk_route": "torch_aule.moe",
+    "rotary_embedding": "torch_aule.attention.rotary",
+    "DiagonalMatMul": "torch_aule.compat.reference_kernels",
+    "FusedLinearRowSum": "torch_aule.compat.reference_kernels",
+    "MixtureOfExperts": "torch_aule.compat.moe",
+    "moe_topk_route": "torch_aule.compat.moe",
 }
 
 _MODULES = {
-    **{name: f"torch_aule.{name}" for name in (
-        "assistant", "doctor", "experimental", "functional", "profiling", "testing", "validate", "validation",
-    )},
-    "compile_config": "torch_aule._inductor.config",
-}  # fmt: skip
+    **{name: f"torch_aule.{name}" for name in ("assistant", "doctor", "functional", "profiling", "validate")},
+    **{name: f"torch_aule.{where}" for name, where in _moved.MOVED.items() if "." not in name},
+}
 
 __all__ = [
     "Aule",

@@ -87,26 +87,26 @@ def register() -> None:
 
     torch.utils.rename_privateuse1_backend(NAME)
     importlib.import_module("torch_aule.errors")._register(extension)
-    from torch_aule import (
-        _data_parallel, _dlpack, _nested, _printing, _profiler_names, _sharing, backend, distributed, profiler,
-    )  # fmt: skip
+    from torch_aule import backend, distributed, profiler
+    from torch_aule.torch_patches import data_parallel, dlpack, nested, printing, profiler_names, sharing
 
     torch._register_device_module(NAME, backend)
     backend.profiler = profiler
     for part in ("amp", "graphs", "memory", "random"):
         sys.modules[f"torch.{NAME}.{part}"] = getattr(backend, part)
     torch.utils.generate_methods_for_privateuse1_backend()
-    _data_parallel.install(NAME)
-    _dlpack.install(NAME)
-    _nested.install(NAME)
-    _printing.install(NAME)
-    _profiler_names.install(NAME)
-    _sharing.install()
+    data_parallel.install(NAME)
+    dlpack.install(NAME)
+    nested.install(NAME)
+    printing.install(NAME)
+    profiler_names.install(NAME)
+    sharing.install()
     distributed._install()
-    importlib.import_module("torch_aule._ops")
-    importlib.import_module("torch_aule._aliases").install()
+    importlib.import_module("torch_aule.ops")
+    importlib.import_module("torch_aule.compat.skeleton")
+    importlib.import_module("torch_aule.torch_patches.aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()
-    importlib.import_module("torch_aule._inductor.hook").start()
+    importlib.import_module("torch_aule.compile.doors.hook").start()
 
 
 def autoload() -> bool:

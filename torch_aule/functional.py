@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule._utils import autocast_operands
+from torch_aule.indices import autocast_operands
 from torch_aule.attention import flash_attention, window_sides
-from torch_aule.positions import (
+from torch_aule.attention.positions import (
     alibi_slopes,
     apply_pope,
     linear_rope_frequencies,
@@ -15,8 +15,8 @@ from torch_aule.positions import (
     precompute_rope_frequencies,
     yarn_rope_frequencies,
 )
-from torch_aule.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
-from torch_aule.rotary import apply_rope_separate, checked_table, rotary_embedding
+from torch_aule.compat.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
+from torch_aule.attention.rotary import apply_rope_separate, checked_table, rotary_embedding
 
 __all__ = [
     "alibi_slopes",

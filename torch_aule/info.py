@@ -56,7 +56,7 @@ def _serving(index: int, software: bool) -> dict[str, str]:
 
 def _device_lines(index: int, kernels: bool) -> list[str]:
     from torch_aule import _C
-    from torch_aule.device import get_device_properties
+    from torch_aule.backend.devices import get_device_properties
 
     p = get_device_properties(index)
     values = p.as_dict()
@@ -127,7 +127,7 @@ def backend_info(kernels: bool = False) -> str:
         missing and why. Without a device, why there is none.
     """
     from torch_aule import _C, __version__
-    from torch_aule.fallback import is_strict
+    from torch_aule.backend.fallback import is_strict
 
     count = _C.device_count()
     lines = [f"torch_aule {__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}"]

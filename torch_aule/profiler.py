@@ -51,7 +51,7 @@ def profile(**options) -> torch.profiler.profile:
 
 def _tell_roofs() -> None:
     """Give traces what was measured of each device, so that kernels say their share of it."""
-    from torch_aule.benchmark import roof
+    from torch_aule.measure import roof
 
     for index in builtins.range(_C.device_count()):
         found = roof.load(index)

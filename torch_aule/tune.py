@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import torch_aule
-from torch_aule._shader.spirv_cache import make_private
+from torch_aule.shader.spirv_cache import make_private
 from torch_aule.attention import active_attention_variants
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 // Attention: PyTorch's SDPA hooks, and our own ops torch.ops.aule.flash_attn_{fwd,bwd}. Their autograd formula and
-// fake kernels are in torch_aule/_ops/attention.py.
+// fake kernels are in torch_aule/ops/attention.py.
 #include "ops/attention/attention.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

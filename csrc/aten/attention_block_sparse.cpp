@@ -1,4 +1,4 @@
-// torch.ops.aule.block_sparse_attn; its gradient and fake kernels are in torch_aule/_ops/block_sparse.py.
+// torch.ops.aule.block_sparse_attn; its gradient and fake kernels are in torch_aule/ops/block_sparse.py.
 #include "aten/register.h"
 #include "ops/attention/block_sparse.h"
 

@@ -1,4 +1,4 @@
-// torch.ops.aule.reshape_and_cache; its fake kernel is in torch_aule/_ops/attention.py.
+// torch.ops.aule.reshape_and_cache; its fake kernel is in torch_aule/ops/attention.py.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "aten/register.h"

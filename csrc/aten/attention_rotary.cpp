@@ -1,4 +1,4 @@
-// torch.ops.aule.rotary_embedding; its gradient and fake kernel are in torch_aule/_ops/rotary.py.
+// torch.ops.aule.rotary_embedding; its gradient and fake kernel are in torch_aule/ops/rotary.py.
 #include "ops/attention/rotary.h"
 
 #include "aten/register.h"

@@ -14,7 +14,7 @@ namespace aule {
 namespace {
 
 // PyTorch makes it of log_softmax and nll_loss. Above autograd there is a choice: the op with its own gradient
-// (torch_aule/_ops/loss.py), in float32 under autocast, which would run log_softmax so.
+// (torch_aule/ops/loss.py), in float32 under autocast, which would run log_softmax so.
 at::Tensor cross_entropy_loss(const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight,
                               int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
   const bool weighted = weight.has_value() && weight->defined();

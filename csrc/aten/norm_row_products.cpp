@@ -1,4 +1,4 @@
-// aule::diagonal_matmul and aule::fused_linear_rowsum. Their gradients are registered in torch_aule/_ops/reference.py.
+// aule::diagonal_matmul and aule::fused_linear_rowsum. Their gradients are registered in torch_aule/ops/reference.py.
 #include "aten/register.h"
 #include "ops/norm/row_products.h"
 

@@ -1,4 +1,4 @@
-// Graphs, and captured calls of compiled functions (torch_aule/_inductor/graphs.py).
+// Graphs, and captured calls of compiled functions (torch_aule/compile/replay.py).
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // Blocks of 64 elements on lavapipe, 8 for each of a subgroup's lanes: their loads become vector loads
-// (common/uniform.glsl; torch_aule/_inductor/lanes.py). `first` is the block's first element; bytes are an element's.
+// (common/uniform.glsl; lanes.py of torch_aule/compile). `first` is the block's first element; bytes are an element's.
 #include "common/uniform.glsl"
 
 uint64_t word_step(bool by_words) { return by_words ? 64ul : 8ul; }

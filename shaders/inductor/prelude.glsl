@@ -210,7 +210,7 @@ double quick_sigmoid(double x) { return sigmoid_(x); }
 #endif
 #endif
 
-// Where results are rounded to 16 bits (_inductor/arithmetic.py).
+// Where results are rounded to 16 bits (torch_aule/compile/codegen/arithmetic.py).
 float coarse_exp(float x) { return exp2(x * 1.44269502); }
 float coarse_sigmoid(float x) { return 1.0 / (1.0 + coarse_exp(-x)); }
 // 1 + erf(x) = 2 - erfc(|x|) or erfc(|x|), which is 2^-p(|x|), p a fit for |x| < 5.5 that grows beyond: to 1e-4 of

@@ -5,7 +5,7 @@ import gc
 import torch
 
 from torch_aule import _C, compile_shader
-from torch_aule._shader import runtime
+from torch_aule.shader import runtime
 
 SOURCE = """
 layout(buffer_reference, scalar) readonly buffer In { float v[]; };

@@ -8,7 +8,7 @@ import torch
 
 import torch_aule  # noqa: F401
 from torch_aule import _C
-from torch_aule._shader import spirv_cache
+from torch_aule.shader import spirv_cache
 
 os.umask(0o022)
 if sys.argv[1] == "spirv":

@@ -8,7 +8,7 @@ import sys
 import torch
 
 from torch_aule import compile_shader
-from torch_aule._shader import compiler
+from torch_aule.glsl import compiler
 
 source, *cached = sys.argv[1:]
 if cached:

@@ -4,7 +4,7 @@ import atexit
 import time
 
 import torch_aule  # noqa: F401
-from torch_aule._shader import generated
+from torch_aule.shader import generated
 
 started, ended = [], []
 

@@ -12,7 +12,7 @@ import time
 import torch
 
 import torch_aule  # noqa: F401
-from torch_aule._shader import generated
+from torch_aule.shader import generated
 
 torch.zeros(1, device="aule")
 generated.SAVE_AFTER_SECONDS = 0.05

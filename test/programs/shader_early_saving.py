@@ -6,7 +6,7 @@ import torch
 
 import torch_aule  # noqa: F401
 from torch_aule import _C
-from torch_aule._shader import generated
+from torch_aule.shader import generated
 
 torch.zeros(1, device="aule")
 save, began = _C.save_pipelines, []

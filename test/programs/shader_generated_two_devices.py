@@ -6,7 +6,7 @@ import torch
 
 import torch_aule  # noqa: F401
 from torch_aule import _C
-from torch_aule._shader import compile_generated
+from torch_aule.shader.generated import compile_generated
 
 kernel = compile_generated(sys.argv[1], name="axpb", signature="rrwlf")
 first = _C.empty_strided_aule((4,), (1,), torch.float32, 0).fill_(1)

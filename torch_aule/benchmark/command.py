@@ -11,7 +11,8 @@ import sys
 
 import torch
 
-from torch_aule.benchmark import compare, plot, record, report, roof, summary, timing
+from torch_aule.benchmark import compare, plot, record, report, summary, timing
+from torch_aule.measure import roof
 from torch_aule.benchmark import options as run_options
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS

@@ -18,7 +18,7 @@ def kernels(call: Callable[[], object]) -> dict:
         device_ms: the sum of all commands' times; commands: how many; kernels: of the dearest, name, milliseconds and
         calls, dearest first. Names are without the variant.
     """
-    from torch_aule._profiling import trace  # the process for CUDA has no backend to trace
+    from torch_aule.profiling import trace  # the process for CUDA has no backend to trace
 
     torch.aule.synchronize()
     taken = trace.take(call, 1, None)

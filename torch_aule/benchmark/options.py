@@ -10,7 +10,8 @@ import sys
 
 import torch
 
-from torch_aule.benchmark import roof, run, timing
+from torch_aule.benchmark import run, timing
+from torch_aule.measure import roof
 from torch_aule.benchmark.case import Wanted
 from torch_aule.benchmark.cases.chosen import FAMILIES
 from torch_aule.benchmark.kernels import KERNELS

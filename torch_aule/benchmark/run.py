@@ -22,7 +22,7 @@ from torch_aule.benchmark.baseline import Child, Remote
 from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases import copy_reference
 from torch_aule.benchmark.record import Record, Run
-from torch_aule.benchmark.roof import Roof
+from torch_aule.measure.roof import Roof
 
 LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module
 WITH_MAKERS = (*LIBRARIES, "composed")  # only of the cases that have a maker of theirs

@@ -12,8 +12,8 @@ os.environ.setdefault("TORCH_AULE_STRICT", "1")  # before the backend loads: no 
 import torch
 import torch.nn as nn
 
-from torch_aule import validation
-from torch_aule._validation.errors import errors
+from torch_aule import validate
+from torch_aule.measure.errors import errors
 
 LIMIT = 1e-3  # relative to the largest element: what a few layers in float32 differ from float64 by, with room
 
@@ -44,7 +44,7 @@ def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 def error_of_training(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> float:
     """Of the output and of every gradient, against the CPU in float64: the largest."""
-    return validation.compare(model, inputs, training=True, runs=1).max_error
+    return validate.compare(model, inputs, training=True, runs=1).max_error
 
 
 def verdict(error: float, limit: float = LIMIT) -> int:

@@ -12,7 +12,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torch_aule._validation.runs import median_seconds
+from torch_aule.measure.runs import median_seconds
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 FLOAT8 = torch.float8_e4m3fn

@@ -19,7 +19,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torch_aule._validation.runs import synchronize
+from torch_aule.measure.runs import synchronize
 
 
 class Layer(nn.Module):

@@ -18,10 +18,10 @@ from torch_aule.examples import _common as common  # isort: skip  (strict mode, 
 import torch
 import torch.nn as nn
 
-from torch_aule import _C, tune, validation
-from torch_aule._profiling.numbers import table, time_text, writer
-from torch_aule._shader.compiler import CompilerMissing, find_compiler
-from torch_aule._validation.runs import Run, compared, median_seconds, modes_of, ran
+from torch_aule import _C, tune, validate
+from torch_aule.measure.numbers import table, time_text, writer
+from torch_aule.glsl.compiler import CompilerMissing, find_compiler
+from torch_aule.measure.runs import Run, compared, median_seconds, modes_of, ran
 from torch_aule.examples import _levels as levels
 
 FLOAT8_TOLERANCE = 0.15  # 4 significant bits in each factor, over a few layers
@@ -35,7 +35,7 @@ class Row:
     ----------
     level, what : str
         "L1" to "L5", and what it consists of.
-    comparison : torch_aule.validation.Comparison or None
+    comparison : torch_aule.validate.Comparison or None
         With L1, L1's with the CPU in float64. None if the level did not run.
     note : str
         Why not, or what there is to say.
@@ -43,7 +43,7 @@ class Row:
 
     level: str
     what: str
-    comparison: validation.Comparison | None
+    comparison: validate.Comparison | None
     note: str = ""
 
     def cells(self) -> list[str]:
@@ -108,7 +108,7 @@ def run_progressive_optimization_demo(
 
     with modes_of(False, model):
         forward = {grad: ran(model, (x,), grad, runs) for grad in {not quick, False}}
-    first = dataclasses.replace(validation.compare(model, x, runs=1), seconds=forward[not quick].seconds)
+    first = dataclasses.replace(validate.compare(model, x, runs=1), seconds=forward[not quick].seconds)
     found = [Row("L1", "eager", first)]
 
     def add(level: str, what: str, make: Callable[[], nn.Module], compiled=False, grad=not quick, limits=None, note=""):
@@ -120,11 +120,11 @@ def run_progressive_optimization_demo(
             run = ran(built, (x,), grad, runs)
         found.append(Row(level, what, compared(what, "L1", run, forward[grad], None, limits), note))
 
-    add("L2", "Inductor", lambda: validation.at_level(model, "compiled"), compiled=True)
+    add("L2", "Inductor", lambda: validate.at_level(model, "compiled"), compiled=True)
     add("L3", "SDPA", lambda: fused)
     add("L3", "FlexAttention", lambda: levels.with_attention(model, levels.flex), compiled=True)
     add("L3", "packed sequences", lambda: levels.with_attention(model, levels.varlen))
-    add("L4", "SDPA, graphs", lambda: validation.at_level(fused, "graphs"), True, False, note=_tuning(width // heads))
+    add("L4", "SDPA, graphs", lambda: validate.at_level(fused, "graphs"), True, False, note=_tuning(width // heads))
     add("L4", "SDPA, float8 weights", lambda: levels.with_float8_weights(fused), grad=False, limits=rounded,
         note="float8 weights are for inference")
     gradients, seconds = levels.data_parallel(fused, x, size, runs)

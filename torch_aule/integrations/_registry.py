@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import NamedTuple
 
-from torch_aule.integrations._importing import ImportWatch
-from torch_aule.integrations._patch import NotAsExpected, Patches, built_in_accelerator
+from torch_aule.importing import ImportWatch
+from torch_aule.integrations.patch import NotAsExpected, Patches, built_in_accelerator
 
 __all__ = ["Hook", "Registry", "Row"]
 

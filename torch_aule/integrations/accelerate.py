@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 import torch
 
 from torch_aule import distributed
-from torch_aule.integrations._patch import (
+from torch_aule.integrations.patch import (
     NotAsExpected,
     Patches,
     attribute,

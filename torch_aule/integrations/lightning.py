@@ -7,7 +7,7 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations._patch import NotAsExpected, Patches, attribute, aule_is_default, wrap
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, aule_is_default, wrap
 from torch_aule.integrations._registry import Hook
 
 __all__ = ["HOOKS"]

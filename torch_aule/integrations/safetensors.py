@@ -6,7 +6,7 @@ from types import ModuleType
 
 import torch
 
-from torch_aule.integrations._patch import NotAsExpected, Patches, attribute
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute
 from torch_aule.integrations._registry import Hook
 
 __all__ = ["HOOKS"]

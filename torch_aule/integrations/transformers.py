@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations._patch import (
+from torch_aule.integrations.patch import (
     NotAsExpected,
     Patches,
     attribute,

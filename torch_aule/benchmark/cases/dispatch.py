@@ -99,7 +99,7 @@ def dispatch(sizes: Sizes) -> list[Case]:
         return make
 
     def generated():
-        from torch_aule._shader.generated import compile_generated
+        from torch_aule.shader.generated import compile_generated
 
         kernel = compile_generated(GENERATED, name="benchmark_addcmul", signature="rrrwu")
         return lambda x, b, c, y, n: kernel(x, b, c, y, n, 1)

@@ -98,7 +98,7 @@ def _rotary(sizes, dtype) -> Case:
         angles = torch.outer(torch.arange(rows), 10000 ** (-torch.arange(0, head, 2) / head))
         cos, sin = angles.cos().to(device), angles.sin().to(device)
         if device == "aule":
-            from torch_aule.rotary import rotary_embedding
+            from torch_aule.attention.rotary import rotary_embedding
 
             return lambda: rotary_embedding(x, cos, sin)
         cos, sin = (torch.cat((t, t), -1).to(dtype) for t in (cos, sin))

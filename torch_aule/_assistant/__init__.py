@@ -1,1 +1,0 @@
-"""Parts of torch_aule.assistant."""

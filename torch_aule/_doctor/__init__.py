@@ -1,1 +1,0 @@
-"""What ``torch_aule.doctor`` is made of: checks of kernels, and what bounds a model."""

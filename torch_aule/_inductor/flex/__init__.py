@@ -1,4 +1,0 @@
-"""FlexAttention on device aule: its doors, its modifiers as GLSL, and kernels that are composed of them.
-
-:mod:`torch_aule._inductor.flex.doors` is imported when a program imports FlexAttention, the rest when Inductor is.
-"""

@@ -1,0 +1,1 @@
+"""Names that older packages promised, kept over the parts that do the work now."""

@@ -1,0 +1,1 @@
+"""GLSL text of a fused kernel from its statements."""

@@ -1,0 +1,1 @@
+"""Forms of a kernel, by what an invocation computes, and which of them fits."""

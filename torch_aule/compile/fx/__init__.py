@@ -1,0 +1,1 @@
+"""Changes of FX graphs, and lowerings of single operators."""
