@@ -136,7 +136,7 @@ def override():
         yield lambda **values: stack.enter_context(tune.override(**values))
 
 
-# A processor's driver compiles kernels on matrices for minutes where they have masks or biases: at night. In `make test`
+# A processor's driver compiles kernels on matrices for minutes where they have masks or biases: at night. In make test
 # each form has one test with `matrix_family`; the kernels without matrices are those of the installed driver.
 @pytest.fixture(
     params=[

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from torch_aule.benchmark import case, command, kernels, record, run, timing
-from torch_aule.measure import roof
 from torch_aule.benchmark.cases import chosen, with_key
+from torch_aule.measure import roof
 
 BOUND = roof.Roof("d", "e", bandwidth=1e9, rates={"float32": 1e10}, seconds=0.0)
 

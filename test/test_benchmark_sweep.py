@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torch_aule.benchmark import baseline, case, dearest, kernels, sweep, table, timing
-from torch_aule.measure import roof
 from torch_aule.benchmark.cases.chosen import kernel_cases
+from torch_aule.measure import roof
 
 ROOT = Path(__file__).resolve().parent.parent
 FEW = timing.Settings(samples=2, wall_samples=2, exact=True)

@@ -129,7 +129,8 @@ def test_no_public_module_is_left_out():
 
     found = set()
     for room in (torch_aule, torch_aule.attention, torch_aule.backend, importlib.import_module("torch_aule.compat")):
-        found |= {f"{room.__name__}.{m.name}" for m in pkgutil.iter_modules(room.__path__) if not m.name.startswith("_")}
+        names = (m.name for m in pkgutil.iter_modules(room.__path__))
+        found |= {f"{room.__name__}.{name}" for name in names if not name.startswith("_")}
     assert found - set(MODULES) == {f"torch_aule.{name}" for name in OWN}
 
 

@@ -13,9 +13,9 @@ import torch_aule
 from torch_aule import doctor
 from torch_aule.doctor import bound
 from torch_aule.doctor.kernels import KERNELS
+from torch_aule.glsl.compiler import CompilerMissing
 from torch_aule.measure.models import model_named
 from torch_aule.measure.numbers import statistics_of
-from torch_aule.glsl.compiler import CompilerMissing
 from torch_aule.measure.roof import Roof
 
 ROOT = Path(__file__).resolve().parent.parent

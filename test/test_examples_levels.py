@@ -9,9 +9,9 @@ import torch
 from helpers import needs_shader_compiler
 from ranks import check_ranks
 from torch_aule import examples, validate
-from torch_aule.measure.errors import errors
 from torch_aule.examples import _levels as levels
 from torch_aule.examples import progressive
+from torch_aule.measure.errors import errors
 
 
 def test_the_table(device, capsys):

@@ -26,8 +26,8 @@ from test_flex_attention import (  # noqa: E402  `fresh` is a fixture
     window,
 )
 from torch_aule.compile import config  # noqa: E402
-from torch_aule.compile.flex.matrices import matrix_tiles  # noqa: E402
 from torch_aule.compile.codegen.forms.fitting import DeviceFacts  # noqa: E402
+from torch_aule.compile.flex.matrices import matrix_tiles  # noqa: E402
 
 H200 = DeviceFacts(architecture="hopper", multiprocessors=132, shared_bytes=48 * 1024, max_push_bytes=256)
 LAYOUT = plan_problems.layout_of("h200", "f16")
@@ -99,8 +99,8 @@ def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     """What glslang makes of the kernels that an H200 gets; its driver is not here, so nothing is launched."""
     from torch_aule.compile.doors import launch
     from torch_aule.compile.flex import node, problem
-    from torch_aule.shader import runtime
     from torch_aule.glsl.shader_source import Path, parse_shader
+    from torch_aule.shader import runtime
 
     made, texts, spirv_of = {}, [], runtime._spirv
 

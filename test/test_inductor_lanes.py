@@ -1,4 +1,4 @@
-"""Kernels of compiled code whose lanes load neighbours together, on lavapipe (torch_aule/compile/codegen/forms/lanes.py)."""
+"""Kernels of compiled code whose lanes load neighbours together, on lavapipe (compile/codegen/forms/lanes.py)."""
 
 import pytest
 import torch

@@ -7,10 +7,10 @@ import types
 import pytest
 
 from torch_aule import integrations
-from torch_aule.integrations import patch
 from torch_aule.importing import ImportWatch
-from torch_aule.integrations.patch import NotAsExpected, Patches
+from torch_aule.integrations import patch
 from torch_aule.integrations._registry import Hook, Registry
+from torch_aule.integrations.patch import NotAsExpected, Patches
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import torch
 import torch.nn as nn
 
 from torch_aule import profiling
+from torch_aule.backend.fallback import FallbackEntry
+from torch_aule.measure import roof
+from torch_aule.measure.numbers import bytes_text, statistics_of, table, time_text
 from torch_aule.profiling import advice, page, trace
 from torch_aule.profiling.memory import Memory, ModuleMemory
-from torch_aule.measure.numbers import bytes_text, statistics_of, table, time_text
-from torch_aule.measure import roof
-from torch_aule.backend.fallback import FallbackEntry
 
 ROOF = roof.Roof("a device", "a driver", 1e9, {"float32": 1e9, "float16": 4e9}, 0.0)
 

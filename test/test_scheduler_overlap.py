@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from helpers import lasting_factor
-from torch_aule.scheduler.devices import Device, _Running
 from torch_aule.scheduler import QoS, Scheduler
+from torch_aule.scheduler.devices import Device, _Running
 
 pytestmark = pytest.mark.validated
 

@@ -9,12 +9,12 @@ import torch
 
 from helpers import ROOT, check_program, check_python, needs_shader_compiler, run_program
 from torch_aule import _C
-from torch_aule.glsl.spirv import ShaderError
-from torch_aule.shader.generated import compile_generated
-from torch_aule.shader import generated, runtime
 from torch_aule.glsl.compiler import find_compiler
 from torch_aule.glsl.pruning import outline, unused
 from torch_aule.glsl.shader_source import expand, parse_shader
+from torch_aule.glsl.spirv import ShaderError
+from torch_aule.shader import generated, runtime
+from torch_aule.shader.generated import compile_generated
 
 needs_shader_compiler()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.indices import autocast_operands
 from torch_aule.attention import flash_attention, window_sides
 from torch_aule.attention.positions import (
     alibi_slopes,
@@ -15,8 +14,9 @@ from torch_aule.attention.positions import (
     precompute_rope_frequencies,
     yarn_rope_frequencies,
 )
-from torch_aule.compat.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
 from torch_aule.attention.rotary import apply_rope_separate, checked_table, rotary_embedding
+from torch_aule.compat.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
+from torch_aule.indices import autocast_operands
 
 __all__ = [
     "alibi_slopes",

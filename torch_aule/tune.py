@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import torch
 
 import torch_aule
-from torch_aule.shader.spirv_cache import make_private
 from torch_aule.attention import active_attention_variants
+from torch_aule.backend.cache_folder import make_private
 
 if TYPE_CHECKING:
     from rich.console import Console

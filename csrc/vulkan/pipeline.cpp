@@ -62,7 +62,7 @@ struct PipelineStore::Disk {
     if (!in.read(data.data(), static_cast<std::streamsize>(data.size())) || checksum(data) != header.sum) return {};
     return data;
   }
-  // Every folder that is ours to make is private, as torch_aule/shader/spirv_cache.py makes them; one that was there
+  // Every folder that is ours to make is private, as torch_aule/backend/cache_folder.py makes them; one that was there
   // keeps its permissions.
   static void make_private(const fs::path& folder) {
     std::error_code error;

@@ -7,8 +7,8 @@ import warnings
 
 warnings.simplefilter("ignore")
 import torch_aule  # noqa: F401
-from torch_aule.shader.generated import compile_generated
 from torch_aule.shader import generated
+from torch_aule.shader.generated import compile_generated
 
 sources = [sys.argv[1].replace("VALUE", f"{i}.0 + exp_(p.a)") for i in range(6)]
 for i, source in enumerate(sources):

@@ -18,13 +18,13 @@ import torch.nn as nn
 
 from torch_aule import profiling
 from torch_aule.assistant import changes, rules, show, source
+from torch_aule.backend.fallback import strict
+from torch_aule.indices import DeviceLike, checked_index
+from torch_aule.measure import roof as roofs
+from torch_aule.measure.errors import called, difference, evaluating, host_tensors
 from torch_aule.measure.models import moved
 from torch_aule.measure.numbers import percent_text, writer
-from torch_aule.indices import DeviceLike, checked_index
-from torch_aule.measure.errors import called, difference, evaluating, host_tensors
 from torch_aule.measure.runs import median_seconds
-from torch_aule.measure import roof as roofs
-from torch_aule.backend.fallback import strict
 
 __all__ = ["Applied", "OptimizationAssistant", "Outcome", "Recommendation", "Result"]
 

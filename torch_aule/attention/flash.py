@@ -9,8 +9,8 @@ import torch
 
 from torch_aule import _C
 from torch_aule.attention import cpu
-from torch_aule.indices import autocast_operands
 from torch_aule.errors import InvalidShapeError
+from torch_aule.indices import autocast_operands
 
 __all__ = ["active_attention_variants", "aule_attention", "flash_attention"]
 

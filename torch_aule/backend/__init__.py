@@ -34,7 +34,13 @@ from torch_aule.backend.devices import (
     unavailable_reason,
 )
 from torch_aule.backend.fallback import fallback_report, is_strict, reset_fallback_report, set_strict, strict
-from torch_aule.backend.graphs import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from torch_aule.backend.graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from torch_aule.backend.memory import (
     empty_cache,
     get_per_process_memory_fraction,

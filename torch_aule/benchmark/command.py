@@ -12,11 +12,11 @@ import sys
 import torch
 
 from torch_aule.benchmark import compare, plot, record, report, summary, timing
-from torch_aule.measure import roof
 from torch_aule.benchmark import options as run_options
 from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases import chosen as described
+from torch_aule.measure import roof
 
 # Groups with sizes of their own for GPUs.
 LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "reference", "startup",

@@ -11,10 +11,10 @@ import sys
 import torch
 
 from torch_aule.benchmark import run, timing
-from torch_aule.measure import roof
 from torch_aule.benchmark.case import Wanted
 from torch_aule.benchmark.cases.chosen import FAMILIES
 from torch_aule.benchmark.kernels import KERNELS
+from torch_aule.measure import roof
 
 DTYPES = {
     "fp32": "float32", "f32": "float32", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp64": "float64",

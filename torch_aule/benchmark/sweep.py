@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
+from torch_aule.backend.fallback import strict
 from torch_aule.benchmark import options, run, table, timing
-from torch_aule.measure import roof
 from torch_aule.benchmark.case import GPU, SOFTWARE, Sizes, Wanted
 from torch_aule.benchmark.cases.chosen import kernel_cases
 from torch_aule.benchmark.kernels import KERNELS, MODES
 from torch_aule.benchmark.record import SECONDS, Record
-from torch_aule.backend.fallback import strict
+from torch_aule.measure import roof
 
 __all__ = ["main", "measure"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.compat import install
 from torch_aule.attention.rotary import turn_neighbours
+from torch_aule.compat import install
 
 __all__ = ["NODE_CLASS_MAPPINGS", "NODE_DISPLAY_NAME_MAPPINGS", "AuleInfo", "AuleInstall", "AulePatchModel",
            "AuleUninstall"]  # fmt: skip

@@ -18,16 +18,16 @@ import torch
 import torch.nn as nn
 
 from torch_aule import info, profiling
+from torch_aule.backend.fallback import strict
 from torch_aule.doctor import bound
 from torch_aule.doctor.kernels import KERNELS
-from torch_aule.measure.models import add_model_options, model_named, moved
-from torch_aule.measure.numbers import bytes_text, percent_text, table, time_text, writer
 from torch_aule.glsl.compiler import CompilerMissing, find_compiler
 from torch_aule.indices import DeviceLike, checked_index
-from torch_aule.measure.errors import errors, tolerance_of
-from torch_aule.measure.runs import given
 from torch_aule.measure import roof as roofs
-from torch_aule.backend.fallback import strict
+from torch_aule.measure.errors import errors, tolerance_of
+from torch_aule.measure.models import add_model_options, model_named, moved
+from torch_aule.measure.numbers import bytes_text, percent_text, table, time_text, writer
+from torch_aule.measure.runs import given
 
 __all__ = ["Check", "Diagnosis", "diagnose", "main", "self_test"]
 

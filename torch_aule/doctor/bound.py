@@ -6,12 +6,12 @@ import torch
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_aule.profiling.advice import RULES
-from torch_aule.measure.numbers import percent_text, time_text
-from torch_aule.profiling.report import Report
-from torch_aule.measure.errors import called
-from torch_aule.measure.runs import median_seconds
 from torch_aule.backend.fallback import strict
+from torch_aule.measure.errors import called
+from torch_aule.measure.numbers import percent_text, time_text
+from torch_aule.measure.runs import median_seconds
+from torch_aule.profiling.advice import RULES
+from torch_aule.profiling.report import Report
 
 HOST = next(rule.threshold for rule in RULES if rule.name == "host_bound")
 WORTH = 1.1  # samples a second with twice the batch, of those before

@@ -19,10 +19,10 @@ import torch
 import torch.nn as nn
 
 from torch_aule import _C, tune, validate
-from torch_aule.measure.numbers import table, time_text, writer
-from torch_aule.glsl.compiler import CompilerMissing, find_compiler
-from torch_aule.measure.runs import Run, compared, median_seconds, modes_of, ran
 from torch_aule.examples import _levels as levels
+from torch_aule.glsl.compiler import CompilerMissing, find_compiler
+from torch_aule.measure.numbers import table, time_text, writer
+from torch_aule.measure.runs import Run, compared, median_seconds, modes_of, ran
 
 FLOAT8_TOLERANCE = 0.15  # 4 significant bits in each factor, over a few layers
 

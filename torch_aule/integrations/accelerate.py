@@ -13,6 +13,8 @@ from types import FunctionType, ModuleType
 import torch
 
 from torch_aule import distributed
+from torch_aule.integrations._registry import Hook
+from torch_aule.integrations._rng import load_rng_state, save_rng_state
 from torch_aule.integrations.patch import (
     NotAsExpected,
     Patches,
@@ -22,8 +24,6 @@ from torch_aule.integrations.patch import (
     tuple_constant,
     wrap,
 )
-from torch_aule.integrations._registry import Hook
-from torch_aule.integrations._rng import load_rng_state, save_rng_state
 
 __all__ = ["HOOKS"]
 

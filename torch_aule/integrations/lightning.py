@@ -7,8 +7,8 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, aule_is_default, wrap
 from torch_aule.integrations._registry import Hook
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, aule_is_default, wrap
 
 __all__ = ["HOOKS"]
 

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import torch
 
-from torch_aule.integrations.patch import NotAsExpected, Patches, attribute
 from torch_aule.integrations._registry import Hook
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute
 
 __all__ = ["HOOKS"]
 

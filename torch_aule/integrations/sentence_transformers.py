@@ -6,8 +6,8 @@ from types import ModuleType
 
 import torch
 
-from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.integrations._registry import Hook
+from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 
 __all__ = ["HOOKS"]
 

@@ -8,6 +8,8 @@ from types import FunctionType, ModuleType
 
 import torch
 
+from torch_aule.integrations._registry import Hook
+from torch_aule.integrations._rng import load_rng_state, save_rng_state
 from torch_aule.integrations.patch import (
     NotAsExpected,
     Patches,
@@ -16,8 +18,6 @@ from torch_aule.integrations.patch import (
     parameters_of,
     wrap,
 )
-from torch_aule.integrations._registry import Hook
-from torch_aule.integrations._rng import load_rng_state, save_rng_state
 
 __all__ = ["HOOKS"]
 

@@ -8,8 +8,8 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.integrations._registry import Hook
+from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 
 __all__ = ["HOOKS"]
 

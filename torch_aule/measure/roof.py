@@ -2,7 +2,7 @@
 
     python -m torch_aule.benchmark roof
 
-The profiler's report (torch_aule/profiling/__init__.py) holds kernels against it: the least time that a kernel could take is
+The profiler's report (torch_aule/profiling) holds kernels against it: the least time that a kernel could take is
 that of its bytes or that of its arithmetic, whichever is longer.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 
 from torch_aule import _C
-from torch_aule.shader.spirv_cache import make_private
-from torch_aule.indices import DeviceLike, checked_index
+from torch_aule.backend.cache_folder import make_private
 from torch_aule.backend.fallback import strict
+from torch_aule.indices import DeviceLike, checked_index
 
 __all__ = ["Roof", "load", "measure"]
 

@@ -22,13 +22,13 @@ from typing import Any
 import torch
 import torch.nn as nn
 
-from torch_aule.profiling import memory, trace
-from torch_aule.measure.models import add_model_options, model_named, moved
-from torch_aule.measure.numbers import Statistics, bytes_text, statistics_of, table, time_text
-from torch_aule.profiling.report import Report
+from torch_aule.backend.fallback import FallbackEntry, fallback_report
 from torch_aule.indices import DeviceLike, checked_index
 from torch_aule.measure import roof as roofs
-from torch_aule.backend.fallback import FallbackEntry, fallback_report
+from torch_aule.measure.models import add_model_options, model_named, moved
+from torch_aule.measure.numbers import Statistics, bytes_text, statistics_of, table, time_text
+from torch_aule.profiling import memory, trace
+from torch_aule.profiling.report import Report
 
 __all__ = ["Profiler", "Report", "Result", "profile_model_inference"]
 

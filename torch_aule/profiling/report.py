@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_aule.backend.fallback import FallbackEntry
+from torch_aule.measure.numbers import Statistics, bytes_text, count_text, percent_text, table, time_text
+from torch_aule.measure.roof import Roof
 from torch_aule.profiling import page
 from torch_aule.profiling.advice import Advice, advise
 from torch_aule.profiling.memory import Memory
-from torch_aule.measure.numbers import Statistics, bytes_text, count_text, percent_text, table, time_text
 from torch_aule.profiling.trace import Kernel, Trace
-from torch_aule.measure.roof import Roof
-from torch_aule.backend.fallback import FallbackEntry
 
 DEAREST = 10
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from torch_aule import profiler
 from torch_aule.measure.roof import Roof
 
 
@@ -101,7 +100,7 @@ CALL = "torch_aule.profiling: a call"  # the annotation around each
 
 
 def _rows(function: Callable[[], object], runs: int) -> list[dict]:
-    with profiler.profile() as p:
+    with torch.aule.profiler.profile() as p:
         for _ in range(runs):
             with torch.profiler.record_function(CALL):
                 function()

@@ -15,13 +15,13 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from torch_aule import _C
+from torch_aule.backend.transfers import TransferEngine
+from torch_aule.indices import DeviceLike, checked_index
 from torch_aule.scheduler.contexts import Context, ContextOptions, Partition
 from torch_aule.scheduler.devices import Device, Simulation
 from torch_aule.scheduler.eviction import Evictable, Evicting
 from torch_aule.scheduler.tasks import AdmissionError, QoS, Task, policy_index
 from torch_aule.scheduler.transfers import SimulatedTransfers
-from torch_aule.indices import DeviceLike, checked_index
-from torch_aule.backend.transfers import TransferEngine
 
 __all__ = ["AdmissionError", "Context", "Evictable", "Partition", "QoS", "Scheduler", "Task"]
 
@@ -102,7 +102,7 @@ class Scheduler(Evicting):
 
     @property
     def transfers(self) -> Any:
-        """A :class:`torch_aule.backend.transfers.TransferEngine` that each step moves on; in a simulation, the host copies."""
+        """A :class:`torch_aule.transfers.TransferEngine` that each step moves on; in a simulation, the host copies."""
         if self._transfers is None:
             self._transfers = SimulatedTransfers() if self.simulated else TransferEngine(self._index)
         return self._transfers

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_aule import _C
-from torch_aule.scheduler.tasks import QoS
 from torch_aule.backend.streams import Stream, in_flight, set_in_flight_limit
+from torch_aule.scheduler.tasks import QoS
 
 if TYPE_CHECKING:
     from torch_aule.scheduler import Scheduler

@@ -11,15 +11,13 @@ from pathlib import Path
 import torch
 
 from torch_aule import _C
-from torch_aule.shader.arguments import Argument, Interface, SizeId, reflect_interface
+from torch_aule.errors import ShaderCompileError
 from torch_aule.glsl.compiler import (
     MAX_PUSH_BYTES,
     MAX_WIDE_PUSH_BYTES,
     CompilerMissing,
     check_spirv,
 )
-from torch_aule.shader.decorated import source_of
-from torch_aule.shader.runtime import constant_rows, once, to_spirv
 from torch_aule.glsl.shader_source import TensorLine, parse_shader
 from torch_aule.glsl.spirv import (
     Constant,
@@ -28,7 +26,9 @@ from torch_aule.glsl.spirv import (
     reflect_constants,
     reflect_features,
 )
-from torch_aule.errors import ShaderCompileError
+from torch_aule.shader.arguments import Argument, Interface, SizeId, reflect_interface
+from torch_aule.shader.decorated import source_of
+from torch_aule.shader.runtime import constant_rows, once, to_spirv
 
 __all__ = ["CompilerMissing", "Shader", "ShaderCompileError", "compile_shader", "jit", "load_spirv"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 
 from torch_aule import _C
-from torch_aule.shader import spirv_cache
 from torch_aule.glsl.compiler import MAX_PUSH_BYTES, reflect
-from torch_aule.shader.runtime import cache_folder, compiler_identity, constant_rows, once, to_spirv
 from torch_aule.glsl.shader_source import included_name, included_version, parse_shader
 from torch_aule.glsl.spirv import ShaderError
+from torch_aule.shader import spirv_cache
+from torch_aule.shader.runtime import cache_folder, compiler_identity, constant_rows, once, to_spirv
 
 __all__ = ["compile_generated", "prepare_early", "start_compiling"]
 

@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from torch_aule import _C
-from torch_aule.shader import spirv_cache
 from torch_aule.glsl.compiler import CompilerMissing, check_spirv, find_compiler, original_places
 from torch_aule.glsl.pruning import WORD
 from torch_aule.glsl.shader_source import Shader, expand
 from torch_aule.glsl.spirv import Constant, ShaderError, reflect_features
+from torch_aule.shader import spirv_cache
 
 __all__ = ["cache_folder", "compiler_identity", "constant_rows", "once", "to_spirv"]
 

@@ -10,6 +10,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from torch_aule.backend.cache_folder import make_private
+
 MAGIC = b"aulespv1"
 LIMIT_BYTES = 256 << 20
 TRIM_EVERY_BYTES = 16 << 20
@@ -19,28 +21,6 @@ _untrimmed: dict[Path, int] = {}  # bytes stored by this process since it last l
 
 def _file(folder: Path, key: str) -> Path:
     return folder / "spirv" / key[:2] / f"{key}.spv"
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone; what is there keeps its permissions.
-
-    `Path.mkdir` gives its mode to the last folder only.
-
-    Parameters
-    ----------
-    folder : Path
-        Such as the cache directory.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made.
-    """
-    if folder.is_dir():
-        return
-    if folder.parent != folder:
-        make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)  # another process may be as far
 
 
 def load(folder: Path | None, key: str) -> bytes | None:

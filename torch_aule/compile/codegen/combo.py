@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torch_aule.compile.codegen.source import INCLUDES, Definition
 from torch_aule.compile.codegen.forms.tile import is_tiled
+from torch_aule.compile.codegen.source import INCLUDES, Definition
 
 __all__ = ["batches", "combined", "is_part"]
 

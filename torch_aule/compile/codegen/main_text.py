@@ -8,9 +8,9 @@ from torch._inductor.codegen.common import PythonPrinter
 from torch_aule.compile.codegen.forms.columns import column_lines
 from torch_aule.compile.codegen.forms.lanes import LANES, lane_groups, lane_lines, uniform_entries
 from torch_aule.compile.codegen.forms.odd_rows import odd_row_groups, odd_row_lines
+from torch_aule.compile.codegen.forms.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule.compile.codegen.signature import is_float_size
 from torch_aule.compile.codegen.statements import Reduction
-from torch_aule.compile.codegen.forms.tile import is_tiled, tile_groups_text, tile_lines
 from torch_aule.compile.codegen.types import compute_type
 from torch_aule.compile.codegen.unroll import loop_head
 

@@ -27,9 +27,9 @@ from torch_aule.compile.codegen.forms.lanes import (
     store_text,
 )
 from torch_aule.compile.codegen.forms.odd_rows import ROW_BASE, find_odd_rows, is_row_vector, row_words
+from torch_aule.compile.codegen.forms.tile import is_tiled
 from torch_aule.compile.codegen.signature import head_of, params_of
 from torch_aule.compile.codegen.statements import Statement, crossing, stages_of
-from torch_aule.compile.codegen.forms.tile import is_tiled
 from torch_aule.compile.codegen.types import STORAGE, compute_type
 from torch_aule.compile.codegen.unroll import loop_head
 

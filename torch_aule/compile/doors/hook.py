@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from torch_aule.compile.flex.doors import install_doors
 from torch_aule.compile.doors.install import install, install_interface, skip_random_states
+from torch_aule.compile.flex.doors import install_doors
 from torch_aule.importing import ImportWatch
 
 __all__ = ["start"]

@@ -44,13 +44,13 @@ def install() -> None:
     from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
 
     from torch_aule.compile import config
+    from torch_aule.compile.doors.scheduling import GlslScheduling
+    from torch_aule.compile.doors.wrapper import AuleDeviceOpOverrides, AuleWrapper
     from torch_aule.compile.flex.doors import install_flex_lowerings
-    from torch_aule.compile.replay import install_graphs
     from torch_aule.compile.fx.lowerings import install_lowerings
     from torch_aule.compile.fx.passes import AulePass
     from torch_aule.compile.fx.pre_grad import install_pre_grad_passes
-    from torch_aule.compile.doors.scheduling import GlslScheduling
-    from torch_aule.compile.doors.wrapper import AuleDeviceOpOverrides, AuleWrapper
+    from torch_aule.compile.replay import install_graphs
 
     register_backend_for_device(
         "aule", GlslScheduling, AuleWrapper, device_custom_pass=AulePass(), device_custom_config=config

@@ -19,12 +19,12 @@ from torch._inductor.utils import upcast_compute_type
 from torch._inductor.virtualized import OpsValue, V, ops
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from torch_aule.compile.flex.arguments import Arguments
 from torch_aule.compile.codegen.kernel import GlslCSE
 from torch_aule.compile.codegen.overrides import GlslOverrides, as_dtype
 from torch_aule.compile.codegen.printer import GlslPrinter
 from torch_aule.compile.codegen.statements import Body, Statement
 from torch_aule.compile.codegen.types import STORAGE, compute_type, literal
+from torch_aule.compile.flex.arguments import Arguments
 
 __all__ = ["Modifier", "grad_function", "mask_function", "returns_only", "score_function", "with_numbers_as_tensors"]
 

@@ -12,10 +12,10 @@ from torch.utils._sympy.functions import CeilDiv, Max, Min
 
 from torch_aule.compile import config
 from torch_aule.compile.codegen import facts
+from torch_aule.compile.codegen.types import literal
 from torch_aule.compile.flex.arguments import Arguments, storage_code
 from torch_aule.compile.flex.matrices import MOST_PUSH_BYTES, MatrixTiles, matrix_tiles
 from torch_aule.compile.flex.shape import LaneRows, Tiles, fitting, tiles_for
-from torch_aule.compile.codegen.types import literal
 
 __all__ = ["BlockMask", "Problem", "fields_of", "realized"]
 

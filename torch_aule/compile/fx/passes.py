@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-from torch_aule.compile.fx.epilogues import fuse_epilogues
-from torch_aule.compile.codegen.facts import properties_of
-from torch_aule.compile.fx.float32_products import widen_products
 from torch_aule._version import __version__
+from torch_aule.compile.codegen.facts import properties_of
+from torch_aule.compile.fx.epilogues import fuse_epilogues
+from torch_aule.compile.fx.float32_products import widen_products
 
 __all__ = ["AulePass", "generator_identity"]
 
@@ -23,8 +23,8 @@ def generator_identity() -> str:
 
     Without it in the key, a cache would serve the kernels of an older version, or of another device.
     """
-    from torch_aule.shader.runtime import compiler_identity
     from torch_aule.glsl.shader_source import INCLUDE_DIRS
+    from torch_aule.shader.runtime import compiler_identity
 
     digest = hashlib.sha256(__version__.encode())
     digest.update(compiler_identity().encode())

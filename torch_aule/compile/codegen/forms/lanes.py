@@ -11,8 +11,8 @@ import re
 import sympy
 import torch
 
-from torch_aule.compile.codegen.statements import dtypes_of
 from torch_aule.compile.codegen.forms.tile import is_tiled
+from torch_aule.compile.codegen.statements import dtypes_of
 from torch_aule.compile.codegen.unroll import loop_head
 
 __all__ = [
