@@ -224,7 +224,7 @@ def main() -> None:
                 cells.append([name, dtype, mode, direction])
     results, about = run_all(cells, options)
 
-    from torch_aule.benchmark.run import git_revision
+    from torch_aule.benchmark.harness.run import git_revision
 
     head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, revision {git_revision(HERE.parent)}, "
     head += f"{options.samples} samples an entry"

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # the tables' scripts run from anywhere
+sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "chips")]  # the tables' scripts run from anywhere
 
 import matrix_probes  # noqa: E402
 

@@ -12,11 +12,13 @@ import pytest
 import torch
 
 import torch_aule
-from torch_aule.benchmark import baseline, case, command, compare, record, report, run, targets, timing
+from torch_aule.benchmark import command
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases.attention import form_settings
-from torch_aule.benchmark.gpt2 import Gpt2Config
-from torch_aule.benchmark.record import Record, Result, Run
+from torch_aule.benchmark.harness import baseline, case, run, targets, timing
+from torch_aule.benchmark.harness.gpt2 import Gpt2Config
+from torch_aule.benchmark.report import compare, markdown, record
+from torch_aule.benchmark.report.record import Record, Result, Run
 
 TINY = case.Sizes(
     total=1 << 13, lengths=(32,), plot_lengths=(16, 32), dims=(16,), other_dims=(24,), other_length=16,
@@ -88,11 +90,11 @@ def test_saved_records_are_readable():
     files = sorted(folder.glob("*.jsonl"))
     assert files
     for path in files:
-        assert report.markdown(record.read(str(path)))
+        assert markdown.markdown(record.read(str(path)))
 
 
 def test_report_has_a_row_for_each_case(records):
-    text = report.markdown(records)
+    text = markdown.markdown(records)
     for name in ("sdpa_forward", "mm_NT", "tiny_dependent", "gelu"):
         assert text.count(f"\n| {name} |") == sum(x.case == name for x in records) > 0
     assert " targets are met." in text and "reserved after step 10" in text
@@ -100,7 +102,7 @@ def test_report_has_a_row_for_each_case(records):
 
 def test_report_says_what_failed():
     lost = Record("gemm", "mm", "8x8x8", "float32", {"cpu": Result.of_times([1.0], "ms")}, errors={"aule": "a | b"})
-    text = report.markdown([lost])
+    text = markdown.markdown([lost])
     assert "failed: a / b" in text and "| CPU, ms |" in text
 
 

@@ -1,12 +1,13 @@
-"""Printed baselines and the JSON report: torch_aule/benchmark/anchors.py, summary.py."""
+"""Printed baselines and the JSON report: torch_aule/benchmark/report/anchors.py, summary.py."""
 
 import json
 import random
 
 import pytest
 
-from torch_aule.benchmark import anchors, command, record, report
-from torch_aule.benchmark.record import Record, Result, Run
+from torch_aule.benchmark import command
+from torch_aule.benchmark.report import anchors, markdown, record
+from torch_aule.benchmark.report.record import Record, Result, Run
 
 
 def rated(group, case, shapes, dtype, tflops, **more):
@@ -32,7 +33,7 @@ def test_products_and_attention_are_printed_beside_what_is_known():
         assert known in lines[2]
     assert f"{speed / 200:.0%} of the fastest product here; aim 50: passed" in lines[3]
     assert "25% of the measured roof; aim 30: not passed" in lines[4]
-    assert report.markdown(records).count("Beside rates of other GPUs, and aims:") == 1
+    assert markdown.markdown(records).count("Beside rates of other GPUs, and aims:") == 1
     assert anchors.lines(records[4:7]) == []
     few = rated("gemm", "linear", "64x64 by 64x64", "float16", 200)
     assert "fastest" not in "".join(anchors.lines([records[2], few])), "too small to measure the matrix units"

@@ -1,10 +1,12 @@
-"""Cases that the command line describes, and the reference kernels: torch_aule/benchmark/options.py, kernels.py."""
+"""Cases that the command line describes, and the reference kernels: benchmark/harness/options.py, kernels.py."""
 
 import pytest
 import torch
 
-from torch_aule.benchmark import case, command, kernels, record, run, timing
+from torch_aule.benchmark import command
 from torch_aule.benchmark.cases import chosen, with_key
+from torch_aule.benchmark.harness import case, kernels, run, timing
+from torch_aule.benchmark.report import record
 from torch_aule.measure import roof
 
 BOUND = roof.Roof("d", "e", bandwidth=1e9, rates={"float32": 1e10}, seconds=0.0)

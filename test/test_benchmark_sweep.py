@@ -1,4 +1,4 @@
-"""Reference kernels over a size, into a table: torch_aule/benchmark/sweep.py and the scripts that call it."""
+"""Reference kernels over a size, into a table: torch_aule/benchmark/harness/sweep.py and the scripts that call it."""
 
 import os
 import subprocess
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_aule.benchmark import baseline, case, dearest, kernels, sweep, table, timing
 from torch_aule.benchmark.cases.chosen import kernel_cases
+from torch_aule.benchmark.harness import baseline, case, kernels, sweep, timing
+from torch_aule.benchmark.report import dearest, table
 from torch_aule.measure import roof
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,10 +120,8 @@ def test_wrong_options_are_refused(device, tmp_path, arguments, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_there_is_a_script_for_each_kernel(device, tmp_path):
-    scripts = {path.name for path in (ROOT / "benchmarks/scripts").glob("*.py")}
-    assert scripts == {f"benchmark_{name}.py" for name in kernels.KERNELS}
-    command = [sys.executable, str(ROOT / "benchmarks/scripts/benchmark_diagonal_matmul.py"), "--folder", str(tmp_path),
+def test_the_script_measures_a_kernel(device, tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks/reference.py"), "diagonal_matmul", "--folder", str(tmp_path),
                "--sizes", "8", "--config", "M=4", "--iterations", "2", "--dtypes", "bf16", "--small"]  # fmt: skip
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
                           timeout=300)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The CSV table of measurements: torch_aule/benchmark/table.py."""
+"""The CSV table of measurements: torch_aule/benchmark/report/table.py."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_aule.benchmark import table
+from torch_aule.benchmark.report import table
 
 
 def row(**columns):

@@ -1,4 +1,4 @@
-"""Pictures of a kernel's table: torch_aule/benchmark/visualize.py, benchmarks/run_*_sol.sh."""
+"""Pictures of a kernel's table: torch_aule/benchmark/report/visualize.py, benchmarks/reference.py --draw."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_aule.benchmark import figure, kernels, table, visualize
+from torch_aule.benchmark.report import figure, table, visualize
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -110,7 +110,7 @@ def test_a_picture_is_replaced_only_when_asked(tmp_path, capsys):
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     folder = ["--folder", str(tmp_path)]
-    with pytest.raises(SystemExit, match="there is no .*none.csv; a script of benchmarks/scripts makes it"):
+    with pytest.raises(SystemExit, match="there is no .*none.csv; benchmarks/reference.py makes it"):
         visualize.main(["--kernel-name", "none", *folder])
     table.update(tmp_path / "data" / "layer_norm.csv", ROWS)
     with pytest.raises(SystemExit, match="the table has no speed of backward"):
@@ -125,14 +125,12 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     assert not (tmp_path / "plots").exists()
 
 
-def test_wrappers_measure_and_draw(device, tmp_path):
+def test_the_script_measures_and_draws(device, tmp_path):
     pytest.importorskip("matplotlib")
-    wrappers = {path.name for path in (ROOT / "benchmarks").glob("run_*_sol.sh")}
-    assert wrappers == {f"run_{name}_sol.sh" for name in kernels.KERNELS}
-    command = [str(ROOT / "benchmarks/run_softmax_sol.sh"), "--small", "--sizes", "8,16", "--config", "M=3",
-               "--iterations", "2", "--providers", "aule"]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "FOLDER": str(tmp_path), "BW": "2",
-                   "MODES": "forward full"}  # fmt: skip
+    command = [sys.executable, str(ROOT / "benchmarks/reference.py"), "softmax", "--small", "--sizes", "8,16",
+               "--config", "M=3", "--iterations", "2", "--providers", "aule", "--folder", str(tmp_path),
+               "--bandwidth", "2", "--modes", "forward,full", "--draw", "--filter", "M=3"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     rows = table.read(tmp_path / "data" / "softmax.csv")

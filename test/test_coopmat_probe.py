@@ -12,7 +12,7 @@ import torch
 import torch_aule
 from helpers import check_program, without
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "chips"))
 import matrix_probes  # noqa: E402
 
 WORDS = 4 + 3 * 128 * 8 + 256

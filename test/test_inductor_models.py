@@ -1,6 +1,6 @@
 """Whole models under torch.compile: the loss and every parameter's gradient against float64 on the CPU, run eagerly.
 
-TORCH_AULE_LONG_TESTS=1 takes all models of benchmarks/compiled_models.py, each with rows that change, too.
+TORCH_AULE_LONG_TESTS=1 takes all models of benchmarks/studies/compiled_models.py, each with rows that change, too.
 """
 
 import copy
@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
 from compiled_models import MODELS, gradients, loss_of, targets_of, without_dropout  # noqa: E402
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")

@@ -45,7 +45,7 @@ def test_other_names_of_operators(device):
 
 def test_statistics_of_chips_know_the_kernels_on_matrix_units(monkeypatch):
     """Their subgroups are compared with the plan's: each kernel with such matrices, but the probe, and no other."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "chips"))
     import chip_statistics
 
     variants = [name for name, *_ in _C.registered_kernels()]

@@ -269,7 +269,7 @@ def main() -> int:
             continue
         jobs += jobs_of(one, kept, common, cold)
     every = ["--every"] if options.long else []
-    chips = [str(PYTHON), "benchmarks/chip_statistics.py", "--smoke", "--jobs", "1", *every]
+    chips = [str(PYTHON), "tools/chips/chip_statistics.py", "--smoke", "--jobs", "1", *every]
     jobs.append(Job("chips", "chips", chips, common, kept.expected("chips", cold)))
     jobs.append(Job("windows", "windows", ["tools/check_windows.sh"], common, kept.expected("windows", cold)))
     run_all(jobs, slots)

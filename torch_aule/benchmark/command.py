@@ -11,11 +11,12 @@ import sys
 
 import torch
 
-from torch_aule.benchmark import compare, plot, record, report, summary, timing
-from torch_aule.benchmark import options as run_options
-from torch_aule.benchmark.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases import chosen as described
+from torch_aule.benchmark.harness import timing
+from torch_aule.benchmark.harness import options as run_options
+from torch_aule.benchmark.harness.case import GPU, SOFTWARE, Case, Sizes
+from torch_aule.benchmark.report import compare, markdown, plot, record, summary
 from torch_aule.measure import roof
 
 # Groups with sizes of their own for GPUs.
@@ -109,7 +110,7 @@ def chosen(options: argparse.Namespace, gpu: bool) -> list[tuple[Sizes, list[Cas
 
 
 def run(options: argparse.Namespace) -> int:
-    from torch_aule.benchmark import run as measuring
+    from torch_aule.benchmark.harness import run as measuring
 
     if not torch.aule.is_available():
         print(f"no aule device: {torch.aule.unavailable_reason()}", file=sys.stderr)
@@ -156,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
         finally:
             torch.aule.set_strict(strict)
     if options.markdown:
-        print(report.markdown(records))
+        print(markdown.markdown(records))
     if options.plot:
         plot.draw(records, options.plot, dims=sorted(set(plot.dims(records))))
         print(options.plot)
@@ -174,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
         return compared(record.read(options.before), record.read(options.after), options)
     if options.command == "report":
         found = record.read(options.file)
-        print(json.dumps(summary.summary(found), indent=1) if options.json else report.markdown(found))
+        print(json.dumps(summary.summary(found), indent=1) if options.json else markdown.markdown(found))
         return 0
     if options.command == "roof":
         if not torch.aule.is_available():

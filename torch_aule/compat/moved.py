@@ -16,6 +16,9 @@ __all__ = ["MOVED", "install"]
 MOVED = {
     "amp": "backend.amp",
     "benchmark.roof": "measure.roof",
+    "benchmark.sweep": "benchmark.harness.sweep",
+    "benchmark.table": "benchmark.report.table",
+    "benchmark.visualize": "benchmark.report.visualize",
     "build_shaders": "compat.build_shaders",
     "compile_config": "compile.config",
     "device": "backend.devices",

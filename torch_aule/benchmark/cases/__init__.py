@@ -1,6 +1,5 @@
 """The cases, a file for each group: `GROUPS[name](sizes)` lists them."""
 
-from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases.accuracy import accuracy
 from torch_aule.benchmark.cases.attention import attention
 from torch_aule.benchmark.cases.chains import chains
@@ -19,6 +18,7 @@ from torch_aule.benchmark.cases.norms import copy_reference, norms
 from torch_aule.benchmark.cases.pointwise import pointwise
 from torch_aule.benchmark.cases.reference import reference
 from torch_aule.benchmark.cases.startup import startup
+from torch_aule.benchmark.harness.case import Case, Sizes
 
 __all__ = ["GROUPS", "chosen", "copy_reference", "with_key"]
 

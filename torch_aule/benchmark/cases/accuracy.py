@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes, short
-from torch_aule.benchmark.record import Result
+from torch_aule.benchmark.harness.case import Case, Sizes, short
+from torch_aule.benchmark.report.record import Result
 
 
 def _error(actual, expected) -> float:

@@ -13,8 +13,8 @@ import os
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import HALF, Case, Sizes, randn, short
-from torch_aule.benchmark.targets import ATTENTION, ATTENTION_FORMS, Target
+from torch_aule.benchmark.harness.case import HALF, Case, Sizes, randn, short
+from torch_aule.benchmark.harness.targets import ATTENTION, ATTENTION_FORMS, Target
 
 
 def sdpa_backend(name: str):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.targets import Target
 
 
 def chains(sizes: Sizes) -> list[Case]:

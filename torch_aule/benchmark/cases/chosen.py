@@ -8,10 +8,10 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes, Wanted, short
 from torch_aule.benchmark.cases.attention import FLASH_AND_CUDNN
-from torch_aule.benchmark.kernels import KERNELS, seeded
-from torch_aule.benchmark.timing import peak_mib
+from torch_aule.benchmark.harness.case import Case, Sizes, Wanted, short
+from torch_aule.benchmark.harness.kernels import KERNELS, seeded
+from torch_aule.benchmark.harness.timing import peak_mib
 
 COMPARED = 1 << 16  # elements of a result that are held against the baseline's
 TOLERANCES = {"float64": 1e-6, "float32": 1e-3, "float16": 1e-2}  # relative, in the Euclidean norm

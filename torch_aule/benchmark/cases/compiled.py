@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes, randn, short
+from torch_aule.benchmark.harness.case import Case, Sizes, randn, short
 
 
 def gelu_chain(x, y):

@@ -6,9 +6,9 @@ import itertools
 
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import HALF, Case, Sizes, copies, randn, short
 from torch_aule.benchmark.cases.attention import FLASH_AND_CUDNN
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import HALF, Case, Sizes, copies, randn, short
+from torch_aule.benchmark.harness.targets import Target
 
 
 def decode(sizes: Sizes) -> list[Case]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.targets import Target
 
 GENERATED = """
 layout(local_size_x = 64) in;

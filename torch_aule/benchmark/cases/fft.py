@@ -9,8 +9,8 @@ import math
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes, short
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes, short
+from torch_aule.benchmark.harness.targets import Target
 
 ONE_PASS, TWO_PASSES, CHIRP = Target("copy", 0.7, 0.9), Target("copy", 0.35, 0.45), Target("copy", 0.15, 0.25)
 

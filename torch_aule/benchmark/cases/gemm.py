@@ -7,8 +7,8 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import HALF, Case, Sizes, copies, randn, short
-from torch_aule.benchmark.targets import GEMM, GEMM_NT, Target
+from torch_aule.benchmark.harness.case import HALF, Case, Sizes, copies, randn, short
+from torch_aule.benchmark.harness.targets import GEMM, GEMM_NT, Target
 
 
 def _product(m, k, n, layout, dtype, name=None, **more) -> Case:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.gpt2 import GPT2
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.gpt2 import GPT2
+from torch_aule.benchmark.harness.targets import Target
 
 
 def gpt2(sizes: Sizes) -> list[Case]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes, randn, short
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes, randn, short
+from torch_aule.benchmark.harness.targets import Target
 
 FORMATS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 PASSES = {"forward": None, "input": (True, False, False), "weight": (False, True, False)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.benchmark import dearest
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.targets import Target
+from torch_aule.benchmark.report import dearest
 
 LARGE = ("solve", "cholesky", "qr")  # the others take seconds at that size, on CUDA too
 

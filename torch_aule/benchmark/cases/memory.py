@@ -8,8 +8,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.record import Result
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.report.record import Result
 
 
 def memory(sizes: Sizes) -> list[Case]:

@@ -14,9 +14,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torch_aule.benchmark import dearest
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.targets import Target
+from torch_aule.benchmark.report import dearest
 
 TARGET = Target("cuda", 0.7, 1.0)
 IMAGE = (3, 224, 224)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_aule.benchmark.case import Case, Sizes, randn, short
-from torch_aule.benchmark.targets import MEMORY_BOUND
+from torch_aule.benchmark.harness.case import Case, Sizes, randn, short
+from torch_aule.benchmark.harness.targets import MEMORY_BOUND
 
 
 def copy_reference(sizes: Sizes) -> list[Case]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes, randn, short
-from torch_aule.benchmark.kernels import KERNELS
-from torch_aule.benchmark.targets import MEMORY_BOUND, Target
+from torch_aule.benchmark.harness.case import Case, Sizes, randn, short
+from torch_aule.benchmark.harness.kernels import KERNELS
+from torch_aule.benchmark.harness.targets import MEMORY_BOUND, Target
 
 BLOCK = 128  # queries and keys of a block
 

@@ -7,9 +7,9 @@ import sys
 
 import torch
 
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.record import Result
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.harness.targets import Target
+from torch_aule.benchmark.report.record import Result
 
 FIRST_CALL = """
 import time, torch, torch_aule

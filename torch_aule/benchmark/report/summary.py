@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from torch_aule.benchmark.record import Record, Result
+from torch_aule.benchmark.report.record import Record, Result
 
 
 def _of_result(record: Record, provider: str, result: Result) -> dict:

@@ -1,7 +1,7 @@
 """Compiles every kernel variant for GPUs that are not there, and reports registers, spills, memory and occupancy.
 
-    python benchmarks/chip_statistics.py --out benchmarks/results/chips-mesa-26.2.md       (Debian or Ubuntu, x86-64)
-    python benchmarks/chip_statistics.py --smoke              (a minute; exit status only; what passed is not run again)
+    python tools/chips/chip_statistics.py --out benchmarks/results/chips-mesa-26.2.md       (Debian or Ubuntu, x86-64)
+    python tools/chips/chip_statistics.py --smoke         (a minute; exit status only; what passed is not run again)
 
 `tools/chip_compilers.sh` brings Mesa's drivers on stand-ins for the kernel's: real compilers, devices that execute
 nothing. Each chip takes three kinds of passes, in processes of their own, because a compiler may end the process:
@@ -30,7 +30,7 @@ from pathlib import Path
 
 import matrix_probes
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CHIPS = {
     "gfx1201": "RDNA4", "navi31": "RDNA3", "navi33": "RDNA3", "strix1": "RDNA3.5", "navi21": "RDNA2", "vega10": "Vega",
     "vega20": "Vega 20", "m1": "Apple M1", "adreno750": "Adreno 750", "nvk": "NVIDIA Ada, by Mesa",
@@ -217,7 +217,7 @@ def run_child(result: Result, kind: str, tier: str, folder: Path, options: argpa
 def revision() -> str:
     """Of everything that results depend on: kernels and planners, and what is asked of them."""
     digest = hashlib.sha256()
-    for path in (*sorted(ROOT.glob("torch_aule/_C*")), *(ROOT / "benchmarks" / name for name in ASKED)):
+    for path in (*sorted(ROOT.glob("torch_aule/_C*")), *(Path(__file__).with_name(name) for name in ASKED)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -308,7 +308,7 @@ def report(results: list[Result]) -> str:
     out = [
         "# What the compilers of chips make of the kernels",
         "",
-        f"{driver}, on stand-ins for the hardware; written by `python benchmarks/chip_statistics.py`. Nothing ran:",
+        f"{driver}, on stand-ins for the hardware; written by `python tools/chips/chip_statistics.py`. Nothing ran:",
         "speeds are unknown and results unchecked. Registers are per invocation (vector registers with AMD, of 16 bits",
         "with Apple, of four times 32 bits with Adreno), shared memory and scratch in bytes. Spilled means to memory,",
         "with AMD of vector registers; a scalar register spills to a lane of a vector register. Adreno's driver tells",

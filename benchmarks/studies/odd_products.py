@@ -1,6 +1,6 @@
 """16-bit products with rows that start between 16-byte boundaries, beside the same with rows that do not: milliseconds.
 
-python benchmarks/odd_products.py [--dtype bfloat16] [--seconds 0.1]
+python benchmarks/studies/odd_products.py [--dtype bfloat16] [--seconds 0.1]
 
 For each product: its sizes rounded up to a multiple of 8 or more (`even`), today's choice (`odd`), without it
 (`never`: single loads and stores), with every copy that could be made (`always`), and the ratio odd / even. Every

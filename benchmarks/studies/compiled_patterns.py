@@ -1,6 +1,6 @@
 """What graph patterns of torch.compile gain: microseconds eager, compiled without the pattern, compiled with it.
 
-python benchmarks/compiled_patterns.py [--dtype bfloat16] [--seconds 0.2] [--small]
+python benchmarks/studies/compiled_patterns.py [--dtype bfloat16] [--seconds 0.2] [--small]
 
 Patterns: epilogues of products, softmax of long rows in one pass, attention by hand, an optimizer over many tensors.
 """

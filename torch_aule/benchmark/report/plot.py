@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from torch_aule.benchmark import figure as figures
-from torch_aule.benchmark.record import Record
+from torch_aule.benchmark.report import figure as figures
+from torch_aule.benchmark.report.record import Record
 
 SERIES = {
     "aule": "torch_aule (Vulkan)", "cuda": "CUDA FlashAttention-2", "cudnn": "cuDNN attention",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_aule.benchmark.case import Case
-from torch_aule.benchmark.record import Result
+from torch_aule.benchmark.harness.case import Case
+from torch_aule.benchmark.report.record import Result
 
 # Runners that are no devices. `composed` is PyTorch's operators on aule, in place of one kernel.
 DEVICES = {"cudnn": "cuda", "fa2": "cuda", "xformers": "cuda", "composed": "aule"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training on several devices beside one: `python benchmarks/distributed_training.py --ranks 2`.
+"""Training on several devices beside one: `python benchmarks/studies/distributed_training.py --ranks 2`.
 
 GPT-2 small under bfloat16 autocast, the same global batch in one process and in `--ranks` processes with
 DistributedDataParallel: time of a step with gradients reduced while backward runs (DDP's buckets), and after it (one
@@ -27,7 +27,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import torch_aule  # noqa: F401
-from torch_aule.benchmark.gpt2 import GPT2, Gpt2Config
+from torch_aule.benchmark.harness.gpt2 import GPT2, Gpt2Config
 
 # Gradients are reduced bucket by bucket while backward runs, or after it, if one bucket takes them all.
 ONE_BUCKET = 1 << 14

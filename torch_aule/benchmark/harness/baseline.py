@@ -21,16 +21,16 @@ import threading
 import warnings
 from pathlib import Path
 
-from torch_aule.benchmark import timing
-from torch_aule.benchmark.case import Case, Sizes
-from torch_aule.benchmark.record import Result
+from torch_aule.benchmark.harness import timing
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.report.record import Result
 
 START = """
 import sys, types
 package = types.ModuleType("torch_aule")
 package.__path__ = [sys.argv[1]]
 sys.modules["torch_aule"] = package
-from torch_aule.benchmark.baseline import serve
+from torch_aule.benchmark.harness.baseline import serve
 serve()
 """
 
@@ -43,7 +43,7 @@ class Child:
 
     def ask(self, *message):
         if self.process is None:
-            package = str(Path(__file__).resolve().parent.parent)
+            package = str(Path(__file__).resolve().parents[2])
             self.process = subprocess.Popen(
                 [sys.executable, "-c", START, package], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},

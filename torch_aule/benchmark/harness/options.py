@@ -10,10 +10,10 @@ import sys
 
 import torch
 
-from torch_aule.benchmark import run, timing
-from torch_aule.benchmark.case import Wanted
 from torch_aule.benchmark.cases.chosen import FAMILIES
-from torch_aule.benchmark.kernels import KERNELS
+from torch_aule.benchmark.harness import run, timing
+from torch_aule.benchmark.harness.case import Wanted
+from torch_aule.benchmark.harness.kernels import KERNELS
 from torch_aule.measure import roof
 
 DTYPES = {

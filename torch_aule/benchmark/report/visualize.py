@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from torch_aule.benchmark import figure as figures
-from torch_aule.benchmark import options, table
-from torch_aule.benchmark.sweep import SPEED_OF_LIGHT
+from torch_aule.benchmark.harness import options
+from torch_aule.benchmark.harness.sweep import SPEED_OF_LIGHT
+from torch_aule.benchmark.report import figure as figures
+from torch_aule.benchmark.report import table
 
 __all__ = ["draw", "main", "selected"]
 
@@ -209,7 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     source = given.folder / "data" / f"{given.kernel_name}.csv"
     if not source.is_file():
-        raise SystemExit(f"--kernel-name: there is no {source}; a script of benchmarks/scripts makes it")
+        raise SystemExit(f"--kernel-name: there is no {source}; benchmarks/reference.py makes it")
     try:
         rows = table.read(source)
         metrics = [given.metric_name] if given.metric_name else dict.fromkeys(row.metric_name for row in rows)

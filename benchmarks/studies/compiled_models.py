@@ -1,8 +1,8 @@
 """Training steps of whole models, eager and under torch.compile: milliseconds, their ratio, and how far results differ.
 
-    python benchmarks/compiled_models.py                              all models on aule
-    python benchmarks/compiled_models.py --devices aule,cuda --jobs 8  CUDA beside it
-    python benchmarks/compiled_models.py --small --models gpt2        sizes for a software device
+    python benchmarks/studies/compiled_models.py                              all models on aule
+    python benchmarks/studies/compiled_models.py --devices aule,cuda --jobs 8  CUDA beside it
+    python benchmarks/studies/compiled_models.py --small --models gpt2        sizes for a software device
 
 A step is forward and backward under autocast to bfloat16, without an optimizer, by the host's clock over several steps:
 the device's queue hides the host's share where the device is the slower one. Each model runs in a process of its own:
@@ -102,7 +102,7 @@ def of_transformers(name, model, inputs, **config):
 
 
 def gpt2(small):
-    from torch_aule.benchmark.gpt2 import GPT2, Gpt2Config
+    from torch_aule.benchmark.harness.gpt2 import GPT2, Gpt2Config
 
     config = Gpt2Config(layers=2, width=64, heads=2, vocabulary=257, context=64) if small else Gpt2Config()
     return GPT2(config), tokens(2 if small else 8, config.context, config.vocabulary)

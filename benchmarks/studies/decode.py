@@ -1,8 +1,8 @@
 """Decoding with a static cache, token by token: milliseconds a token, eager, compiled, and with mode="reduce-overhead".
 
-    python benchmarks/decode.py                      a Llama of 1.2 billion parameters, random weights, bfloat16
-    python benchmarks/decode.py --device cuda        the same beside it
-    python benchmarks/decode.py --small              a model for software devices, float32
+    python benchmarks/studies/decode.py                      a Llama of 1.2 billion parameters, random weights, bfloat16
+    python benchmarks/studies/decode.py --device cuda        the same beside it
+    python benchmarks/studies/decode.py --small              a model for software devices, float32
 
 Logits of all three are compared, for the tokens that eager mode chose: with random weights two of them often lie within
 a rounding of each other, so that greedy choices part. GB/s is of the weights that a token reads.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from torch_aule.benchmark.gpt2 import Gpt2Config
-from torch_aule.benchmark.targets import Target
+from torch_aule.benchmark.harness.gpt2 import Gpt2Config
+from torch_aule.benchmark.harness.targets import Target
 
 HALF = (torch.float16, torch.bfloat16)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch_aule.benchmark.record import Record, Verdict
+from torch_aule.benchmark.report.record import Record, Verdict
 
 
 @dataclass(frozen=True)

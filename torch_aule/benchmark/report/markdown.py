@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from torch_aule.benchmark import anchors
-from torch_aule.benchmark.record import Record, Result
+from torch_aule.benchmark.report import anchors
+from torch_aule.benchmark.report.record import Record, Result
 
 BASELINES = {"cuda": "CUDA", "cudnn": "cuDNN", "cpu": "CPU", "fa2": "flash_attn", "xformers": "xFormers",
              "composed": "composed"}

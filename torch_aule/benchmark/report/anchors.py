@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torch_aule.benchmark.record import Record
+from torch_aule.benchmark.report.record import Record
 
 PRODUCTS = ("gemm", "gemv")  # groups
 LEAST = 1024  # rows and columns of a product that measures the matrix units

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torch_aule.benchmark.record import SECONDS, Record, Result, Run, merged
+from torch_aule.benchmark.report.record import SECONDS, Record, Result, Run, merged
 
 SLOWER, FASTER, SAME, NOISE, FAILED = "slower", "faster", "same", "noise", "failed"
 GONE, NEW = "only before", "only after"

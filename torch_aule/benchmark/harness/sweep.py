@@ -1,4 +1,4 @@
-"""Speed and memory of a reference kernel over one of its sizes, into a table; benchmarks/scripts calls `main`.
+"""Speed and memory of a reference kernel over one of its sizes, into a table; benchmarks/reference.py calls `main`.
 
 Cases and timing are those of ``python -m torch_aule.benchmark --kernel``: providers in alternating samples, each result
 held against the others'.
@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 
 from torch_aule.backend.fallback import strict
-from torch_aule.benchmark import options, run, table, timing
-from torch_aule.benchmark.case import GPU, SOFTWARE, Sizes, Wanted
 from torch_aule.benchmark.cases.chosen import kernel_cases
-from torch_aule.benchmark.kernels import KERNELS, MODES
-from torch_aule.benchmark.record import SECONDS, Record
+from torch_aule.benchmark.harness import options, run, timing
+from torch_aule.benchmark.harness.case import GPU, SOFTWARE, Sizes, Wanted
+from torch_aule.benchmark.harness.kernels import KERNELS, MODES
+from torch_aule.benchmark.report import table
+from torch_aule.benchmark.report.record import SECONDS, Record
 from torch_aule.measure import roof
 
 __all__ = ["main", "measure"]
@@ -148,7 +149,7 @@ def _wanted(p: argparse.ArgumentParser, given: argparse.Namespace, name: str, so
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
-    """The command line of a kernel's script.
+    """The command line of benchmarks/reference.py for a kernel.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times of collectives beside pinned copies in the same run: `python benchmarks/collectives.py --ranks 2`.
+"""Times of collectives beside pinned copies in the same run: `python benchmarks/studies/collectives.py --ranks 2`.
 
 One process for each rank. The devices are those that there are, several ranks on one if they are fewer. Each sample of
 a collective ends when the result is in device memory; all ranks begin it together. `bus` is what the slowest link has

@@ -17,11 +17,12 @@ from pathlib import Path
 import torch
 
 import torch_aule
-from torch_aule.benchmark import dearest, targets, timing
-from torch_aule.benchmark.baseline import Child, Remote
-from torch_aule.benchmark.case import Case, Sizes
 from torch_aule.benchmark.cases import copy_reference
-from torch_aule.benchmark.record import Record, Run
+from torch_aule.benchmark.harness import targets, timing
+from torch_aule.benchmark.harness.baseline import Child, Remote
+from torch_aule.benchmark.harness.case import Case, Sizes
+from torch_aule.benchmark.report import dearest
+from torch_aule.benchmark.report.record import Record, Run
 from torch_aule.measure.roof import Roof
 
 LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module

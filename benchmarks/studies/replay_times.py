@@ -1,7 +1,7 @@
 """Times of a GPT's training step: eager, compiled, and with mode="reduce-overhead", where the host's share is counted.
 
-    python benchmarks/replay_times.py --layers 12 --width 768 --context 1024 --batch 8 --dtype bfloat16
-    python benchmarks/replay_times.py --layers 12 --width 64 --context 16 --batch 1       on a software device
+    python benchmarks/studies/replay_times.py --layers 12 --width 768 --context 1024 --batch 8 --dtype bfloat16
+    python benchmarks/studies/replay_times.py --layers 12 --width 64 --context 16 --batch 1       on a software device
 
 The host's time of a replay is the processor time of its thread, so that waits and other programs do not count. A graph
 of n commands should take at most 50 us + 0.2 us * n.

@@ -1,7 +1,7 @@
 """FlexAttention, compiled, beside scaled_dot_product_attention on the same device: milliseconds, and SDPA's over them.
 
-python benchmarks/flex_attention.py [--length 4096 ...] [--dim 64 128] [--dtype bfloat16] [--only causal]
-python benchmarks/flex_attention.py --dim 64 --only causal --shapes forward=4,2,32,2,1 dq=8,1,64,1,1 dkdv=4,1,64,1,1
+python benchmarks/studies/flex_attention.py [--length 4096 ...] [--dim 64 128] [--dtype bfloat16] [--only causal]
+    ...  --dim 64 --only causal --shapes forward=4,2,32,2,1 dq=8,1,64,1,1 dkdv=4,1,64,1,1
 
 The backward's time is that of both directions less the forward's. `--shapes` repeats the comparison with each of these
 shapes on matrix units (torch_aule.compile.flex.matrices.Entry), `--tiles` the forward with these tiles of the

@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-# fused_linear_rowsum beside the speed of light; what BW, MODES and the others mean is in benchmarks/run_sol.sh.
-exec "$(dirname "${BASH_SOURCE[0]}")/run_sol.sh" fused_linear_rowsum "$@"

@@ -1,0 +1,1 @@
+"""What is made of records: comparisons, tables, pictures."""
