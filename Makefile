@@ -21,7 +21,7 @@ build:
 
 lint:
 	$(PY) -m ruff check .
-	$(PY) -m pytest -q test/test_layers.py test/test_docs.py
+	$(PY) -m pytest -q test/rules/test_layers.py test/rules/test_docs.py
 
 clean:
 	rm -rf build dist torch_aule/_C*.so torch_aule/_C*.pyd build-log.txt

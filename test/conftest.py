@@ -50,7 +50,7 @@ def pytest_collection_finish(session):
 @functools.cache
 def _files_with(mark):
     names = re.compile(rf"\bpytest\.mark\.{mark}\b")
-    return {path for path in Path(__file__).parent.glob("test_*.py") if names.search(path.read_text())}
+    return {path for path in Path(__file__).parent.glob("*/test_*.py") if names.search(path.read_text())}
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -102,9 +102,15 @@ def passes(long: bool) -> list[Pass]:
     ]
 
 
+def test_files(names: list[str] | None = None) -> list[Path]:
+    """All files of tests, or those of these names, which are no other file's, in their order."""
+    found = sorted((ROOT / "test").glob("*/test_*.py"), key=lambda path: path.name)
+    return [path for path in found if names is None or path.name in names]
+
+
 def files_with(marks: str) -> list[str]:
     """Test files that a pass reads: those that name each of its marks. What is taken out may be a part of a file."""
-    files = {path.name: path.read_text() for path in sorted((ROOT / "test").glob("test_*.py"))}
+    files = {path.name: path.read_text() for path in test_files()}
     wanted = re.findall(r"\w+", re.sub(r"\bnot \w+|\band\b", "", marks))
     wanted = ["validated" if mark == "layered" else mark for mark in wanted]  # conftest.py marks a sample of those
     uses = [re.compile(rf"\bpytest\.mark\.{mark}\b") for mark in wanted]
@@ -128,7 +134,7 @@ def files_without_times(kept: test_times.Times, names: list[str]) -> list[str]:
 
 def report_files_without_times(kept: test_times.Times) -> bool:
     """Names the files that have no row, and returns whether there are any."""
-    missing = files_without_times(kept, [path.name for path in sorted((ROOT / "test").glob("test_*.py"))])
+    missing = files_without_times(kept, [path.name for path in test_files()])
     if missing:
         print(f"== without a row in test/times.txt, which --write adds: {', '.join(missing)}", flush=True)
     return bool(missing)
@@ -148,7 +154,7 @@ def jobs_of(one: Pass, kept: test_times.Times, common: dict[str, str], cold: boo
             python = [str(CURRENT), str(PYTHON)]
             env["TORCH_AULE_TEST_LAUNCHER"] = str(CURRENT)
         options = ["-q", "-p", "no:cacheprovider", "-m", one.marks, f"--junitxml={OUT / name}.xml"]
-        command = [*python, "-m", "pytest", *options, *(f"test/{member}" for member in sorted(members))]
+        command = [*python, "-m", "pytest", *options, *(str(path.relative_to(ROOT)) for path in test_files(members))]
         found.append(Job(one.name, name, command, env, seconds + test_times.START_SECONDS))
     return found
 
@@ -231,7 +237,7 @@ def kernels_without_validation() -> bool:
     if not log.exists():
         print("it launched none")
         return True
-    done = subprocess.run([PYTHON, "test/kernel_coverage.py", str(log)], cwd=ROOT)
+    done = subprocess.run([PYTHON, "test/support/kernel_coverage.py", str(log)], cwd=ROOT)
     if done.returncode == 0:
         print("none", flush=True)
     return done.returncode != 0

@@ -82,7 +82,7 @@ def wrong_with(fault: Fault) -> list[str]:
         wrong.append("its header names no test")
     for catcher in fault.catchers:
         file, *options = shlex.split(catcher)
-        if not re.fullmatch(r"test/test_\w+\.py", file) or not (ROOT / file).is_file():
+        if not re.fullmatch(r"test/\w+/test_\w+\.py", file) or not (ROOT / file).is_file():
             wrong.append(f"no file of tests: {file}")
             continue
         named = re.findall(r"\btest_\w+", " ".join(options))

@@ -60,7 +60,7 @@ class Times:
 def _cases(path: Path):
     """File, name, seconds and whether it ran, of each test in a report of pytest."""
     for case in ElementTree.parse(path).iter("testcase"):
-        file = case.get("classname", "").split(".")[1:2]
+        file = [part for part in case.get("classname", "").split(".") if part.startswith("test_")]
         ran = all(child.tag != "skipped" for child in case)
         yield f"{file[0] if file else '?'}.py", case.get("name"), float(case.get("time", 0)), ran
 

@@ -146,8 +146,8 @@ class InWork {
   const uint64_t content_;
 };
 
-// For the tests, which must dispatch every kernel (test/kernel_coverage.py). Lines of several processes do not mix,
-// because each is one write at the end of the file.
+// For the tests, which must dispatch every kernel (test/support/kernel_coverage.py). Lines of several processes do not
+// mix, because each is one write at the end of the file.
 void log_kernel(const char* name) {
   if (const auto& file = environment().kernel_log; file && !file->empty())
     std::ofstream(*file, std::ios::app) << std::string(name) + "\n";

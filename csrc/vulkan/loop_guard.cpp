@@ -47,7 +47,7 @@ LoopGuard::LoopGuard(DeviceImpl& device) : device_(device) {
 std::vector<uint32_t> LoopGuard::guarded(const uint32_t* words, size_t word_count, const std::string& label) {
   const uint32_t hash = kernel_hash(label);
   GuardedModule module = guard_loops(words, word_count, hash);
-  if (!module.not_understood.empty())  // no kernel of ours (test/test_long_loops.py)
+  if (!module.not_understood.empty())  // no kernel of ours (test/large/test_long_loops.py)
     std::fprintf(stderr, "torch_aule: %s: long loops would be cut unnoticed on this device: %s\n", label.c_str(),
                  module.not_understood.c_str());
   if (!module.words.empty()) {

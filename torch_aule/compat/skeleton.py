@@ -1,6 +1,6 @@
 """``torch.ops.aule._test_multiply``: the least operator that has all parts of one. csrc/c_api/c_api.cpp has its C form.
 
-Schema, function, fake kernel and gradient: test/test_skeleton.py takes it through each of them.
+Schema, function, fake kernel and gradient: test/compat/test_skeleton.py takes it through each of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Plans of attention: the kernel family that serves a problem, and its sizes. Pure: a function of a profile, a problem
-// and overrides, which reads no device, file or variable. test/test_attention_plan.py has a table of plans.
+// and overrides, which reads no device, file or variable. test/plans/test_attention_plan.py has a table of plans.
 //
 //   simd            a lane owns rows, operands pass by shuffles, no barrier: software devices, head sizes to 128
 //   simt            register blocks over tiles in shared memory: every device, head sizes to 512
