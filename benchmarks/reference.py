@@ -1,9 +1,9 @@
-"""Speed and memory of a reference kernel over one of its sizes, into a table, and as pictures (docs/benchmarks.md).
+"""Speed and memory of a reference kernel over one of its sizes, into a table, and as pictures (docs/use/benchmarks.md).
 
     python benchmarks/reference.py layer_norm --modes forward --overwrite
     python benchmarks/reference.py layer_norm --bandwidth 1008 --draw
 
-With ``--draw`` the time that the bytes take at the copy bandwidth is a row (``--sol``), and each mode becomes a picture.
+With ``--draw`` the time that the bytes take at the copy bandwidth is a row (``--sol``), and each mode is a picture.
 ``--filter`` chooses the configuration that is drawn if the table has several.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the list of registered operators in docs/operators.md from csrc/aten and the pointwise tables.
+"""Writes the list of registered operators in docs/use/operators.md from csrc/aten and the pointwise tables.
 
 python tools/operators_page.py           rewrites the list
 python tools/operators_page.py --check   exits 1 if it is not what the sources say
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/operators.md"
+PAGE = ROOT / "docs/use/operators.md"
 BEGIN, END = "<!-- begin: python tools/operators_page.py -->", "<!-- end -->"
 ROW = re.compile(r"^(?:UNARY|BINARY|TERNARY)_\w+\(\d+,\s*(\w+),\s*(\w+),", re.MULTILINE)
 NAME = re.compile(r'"(?:aten::|aule::|torchvision::)?([A-Za-z_]\w*)(?:\.\w+)?[("]')
@@ -61,7 +61,7 @@ def main() -> int:
     new = text[: text.index(BEGIN)] + table() + text[text.index(END) + len(END) :]
     if "--check" in sys.argv[1:]:
         if new != text:
-            print("docs/operators.md is not what the sources register: python tools/operators_page.py", file=sys.stderr)
+            print("docs/use/operators.md is not what is registered: python tools/operators_page.py", file=sys.stderr)
         return int(new != text)
     PAGE.write_text(new)
     return 0

@@ -3,7 +3,7 @@
 ``import torch_aule`` registers it, where this torch has gloo. ``torch.distributed.init_process_group("aule")``, or no
 backend named, makes a group for tensors of the device and of the CPU. Collectives are PyTorch's, and so are
 ``DistributedDataParallel`` above them. A tensor of the device is copied to pinned host memory, gloo works on it there,
-and the result is copied back; a gloo of its own serves tensors of the CPU. See ``docs/distributed.md``.
+and the result is copied back; a gloo of its own serves tensors of the CPU. See ``docs/use/distributed.md``.
 """
 
 from __future__ import annotations

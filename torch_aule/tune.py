@@ -73,7 +73,7 @@ def override(**values):
     """Context in which kernels are planned otherwise, for measurements and tests.
 
     The settings are the process's, not the thread's. They begin as the variable ``TORCH_AULE_OVERRIDES`` says
-    (docs/environment.md).
+    (docs/use/environment.md).
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ void read(const char* name, T& value) {
   const char* text = read_variable(name);
   if (text == nullptr || (*text == '\0' && !std::is_same_v<T, Text>)) return;
   if (!parse(text, value))
-    std::fprintf(stderr, "[aule] %s is ignored: it has no meaning as '%s' (docs/environment.md)\n", name, text);
+    std::fprintf(stderr, "[aule] %s is ignored: it has no meaning as '%s' (docs/use/environment.md)\n", name, text);
 }
 
 // The parts of a text between commas, without spaces around them and without empty ones.
@@ -108,7 +108,8 @@ void read_disabled(const std::string& text, Environment& e) {
 #include "core/capabilities.def"
 #undef AULE_NAME
     if (!known)
-      std::fprintf(stderr, "[aule] TORCH_AULE_DISABLE: '%s' is ignored, nothing has this name (docs/environment.md)\n",
+      std::fprintf(stderr,
+                   "[aule] TORCH_AULE_DISABLE: '%s' is ignored, nothing has this name (docs/use/environment.md)\n",
                    name.c_str());
   }
 }
@@ -139,7 +140,7 @@ Overrides parse_overrides(const std::string& text) {
     try {
       set_override(o, name, value);
     } catch (const std::invalid_argument& error) {
-      std::fprintf(stderr, "[aule] TORCH_AULE_OVERRIDES: %s is ignored: %s (docs/environment.md)\n", name.c_str(),
+      std::fprintf(stderr, "[aule] TORCH_AULE_OVERRIDES: %s is ignored: %s (docs/use/environment.md)\n", name.c_str(),
                    error.what());
     }
   }

@@ -1,5 +1,5 @@
 // Every environment variable that the C++ side reads, in two tables: this is the only place that reads any.
-// docs/environment.md says what each does, and is compared with these rows (test/rules/test_docs.py).
+// docs/use/environment.md says what each does, and is compared with these rows (test/rules/test_docs.py).
 //
 // `Environment` is parsed once, at its first use. TORCH_AULE_DISABLE lists what the process does without: switches and
 // capabilities of the device. `Overrides` change plans, for measurements and tests: they begin as TORCH_AULE_OVERRIDES

@@ -191,7 +191,7 @@ float capped_tanh(float x) { return tanh(clamp(x, -15.0, 15.0)); }
 // bits are the constant THRESHOLD (a pipeline for each of 256), the next 4 the upper bits of dropout_rest. All 32
 // comparisons are made at once, from the lowest bit on: `kept & w` if the threshold has a 1, `kept | w` if it has a 0.
 // If all 12 bits are the threshold's, one number for the 32 elements decides by its other 28: the third word after
-// five rounds, times a constant. The probability is p to 2^-41. Correlations: docs/attention.md, "Dropout".
+// five rounds, times a constant. The probability is p to 2^-41. Correlations: docs/use/attention.md, "Dropout".
 struct Dropout {
   uvec4 start;
 };

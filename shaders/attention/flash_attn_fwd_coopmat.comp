@@ -11,8 +11,8 @@
 // Workgroup (block of BLOCK queries, b, h), heavy causal blocks first. Q fragments stay in registers, K and V tiles
 // pass through registers into shared memory. Scores are in log2 units. O and l are sums of P = 2^(s - m), with m the
 // row's reference maximum, sampled from few tiles. If a P may have exceeded float16, the block is computed again with
-// the maxima of all tiles: docs/attention.md, "Sampled maxima". With bias or soft cap, all tiles are sampled; ALiBi's
-// bias is linear on each side of the diagonal, and joins the exponents of tiles that are not.
+// the maxima of all tiles: docs/use/attention.md, "Sampled maxima". With bias or soft cap, all tiles are sampled;
+// ALiBi's bias is linear on each side of the diagonal, and joins the exponents of tiles that are not.
 //   STAGES 1: write tile | barrier | start loads of the next tile | S, exponentials, O += P V | barrier
 //   STAGES 2: start load of next K | first half | write next K, start load of next V | second half | write next V |
 //             barrier; a tile of one step: start loads of next K and V | S, exponentials, O += P V | write | barrier

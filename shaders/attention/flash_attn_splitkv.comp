@@ -6,7 +6,7 @@
 //
 // Workgroup (split of the keys, key head, b) of LOCAL invocations. Its rows are the queries of all heads of the group,
 // row = member * QUERIES + query. A team of LANES lanes works on ROWS of them and KEYS keys at a time, without shared
-// memory and without a barrier: docs/attention.md, "Few queries, many keys". Row q[j] of a lane is own_row ^ j. All
+// memory and without a barrier: docs/use/attention.md, "Few queries, many keys". Row q[j] of a lane is own_row ^ j. All
 // teams take equally many steps, so subgroups do not diverge.
 // Teams are combined in shared memory, PASS rows at a time, and written as float32 {partial, stats} in the layout of
 // flash_attn_splitkv_shared. The last workgroup of a head to arrive combines the splits: O = sum_s 2^(m_s - m) O_s /

@@ -23,7 +23,7 @@
 // not stored. If 16-byte loads are not aligned, one load brings A_VEC or B_VEC elements. Aligned rows may end inside a
 // vec8. The step with the remainder of k comes first, so only that load checks bounds.
 // FRAGMENTS 0: any shape and layout of the matrices. 1: tiles as the lanes of NVIDIA's 16 x 16 x 16 matrices hold them.
-// 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/matmul.md has
+// 2: that layout for mn-major operands, in padded tiles; 48 KiB hold 48 k of 128 x 256. docs/design/matmul.md has
 // the map of lanes. Results leave 8 columns at a time (FRAGMENTS 1, 2) or through shared memory.
 // ROW_CLASSES 1: k-major operands, and rows of out that start anywhere. A tile's rows are 8 apart, and start alike.
 // What was tried, and what it gave: docs/ladders/gemm_coopmat.md

@@ -259,7 +259,7 @@ def test_errors():
 
 
 def test_examples_of_the_page_run():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "positions.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "use" / "positions.md").read_text()
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(block, names)

@@ -12,7 +12,7 @@ import torch_aule
 from attention_reference import TOLERANCE, reference
 from helpers import FLOATS, check_program, launches
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/aule_attention.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs/use/aule_attention.md").read_text()
 pytestmark = pytest.mark.validated
 
 
@@ -199,7 +199,7 @@ def test_without_a_device():
 def test_the_example_of_the_page(device, capsys):
     example = re.search(r"## One object\n\n```python\n(.*?)```", PAGE, re.DOTALL)[1]
     found = {}
-    exec(compile(example, "docs/aule_attention.md", "exec"), found)
+    exec(compile(example, "docs/use/aule_attention.md", "exec"), found)
     q, k, v = found["arrays"]
     near(found["result"], expected(q, k, v, q, causal=True, window=(15, 0))[0])
     gradients = expected(q, k, v, np.ones_like(q), causal=True)[1:4]

@@ -57,7 +57,7 @@ def rotated(x):
 def test_the_page_has_the_file_of_the_node():
     from helpers import ROOT
 
-    assert f"```python\n{INIT}```" in (ROOT / "docs/aule_attention.md").read_text()
+    assert f"```python\n{INIT}```" in (ROOT / "docs/use/aule_attention.md").read_text()
 
 
 def test_enable_info_and_disable(nodes):

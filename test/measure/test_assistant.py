@@ -329,7 +329,7 @@ def test_one_is_singular(device):
 
 def test_the_page(device, capsys):
     """Its program runs, and what it shows has the lines that the page promises."""
-    page = (ROOT / "docs/assistant.md").read_text()
+    page = (ROOT / "docs/use/assistant.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
     names = {}
     exec(program, names)

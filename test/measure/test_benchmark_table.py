@@ -118,6 +118,6 @@ def test_extra_config_is_sorted_json():
 
 
 def test_the_example_of_the_page_runs(device):
-    page = Path(__file__).resolve().parents[2] / "docs/benchmarks.md"
+    page = Path(__file__).resolve().parents[2] / "docs/use/benchmarks.md"
     (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec(compile(block, str(page), "exec"), {})

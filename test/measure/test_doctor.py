@@ -153,7 +153,7 @@ def test_models_by_module_and_file(device, few, tmp_path, monkeypatch, capsys):
 
 def test_the_page(device, capsys):
     """Its program runs, and the checks of the self-test are those that it shows."""
-    page = (ROOT / "docs/doctor.md").read_text()
+    page = (ROOT / "docs/use/doctor.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
     exec(program, {})
     assert "-bound, " in capsys.readouterr().out

@@ -251,17 +251,17 @@ def test_a_model_of_transformers(device):
 
 
 def test_the_page_s_example_runs(device, tmp_path, monkeypatch, capsys):
-    text = (Path(__file__).resolve().parents[2] / "docs" / "profiler.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "use" / "profiler.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "docs/profiler.md", "exec"), {})
+    exec(compile(block, "docs/use/profiler.md", "exec"), {})
     out = capsys.readouterr().out
     assert "dearest kernels" in out and "is the fastest" in out and (tmp_path / "report.html").exists()
 
 
 def test_the_rules_of_the_page_are_the_reports():
-    """Sections that docs/profiler.md lists are those that a report has, but for the roof."""
-    text = (Path(__file__).resolve().parents[2] / "docs" / "profiler.md").read_text()
+    """Sections that docs/use/profiler.md lists are those that a report has, but for the roof."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "use" / "profiler.md").read_text()
     listed = re.findall(r"^\| ([\w ]+) \|", text.split("## A report about a model")[1].split("## Memory")[0], re.M)
     titles = [title for title, *_ in quiet().sections() if title not in ("roof", "memory by module")]
     assert listed == ["section", *titles]

@@ -243,7 +243,7 @@ def test_one_list_of_names():
 def test_the_page(device, capsys):
     """Its program runs and prints what the page shows, but for the numbers; its table has the tolerances."""
     needs_shader_compiler()
-    page = (ROOT / "docs/validate.md").read_text()
+    page = (ROOT / "docs/use/validation.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
     exec(program, {})
     printed = capsys.readouterr().out

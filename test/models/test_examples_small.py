@@ -105,7 +105,7 @@ def test_as_a_command():
 
 def test_the_page():
     """Every example has its section, with a command that the program takes and a verdict about its numbers."""
-    page = (ROOT / "docs/examples.md").read_text()
+    page = (ROOT / "docs/use/examples.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## )", page, re.M | re.S))
     programs = {path.stem for path in (ROOT / "torch_aule/examples").glob("[a-z]*.py")}
     assert set(sections) == programs

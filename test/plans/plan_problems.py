@@ -1,6 +1,6 @@
 """Made-up devices, and the attention problems whose plans are compared with a table (test_attention_plan.py).
 
-    python test/plans/plan_problems.py > test/plans/attention_plans.txt        after a change that is meant to change plans
+    python test/plans/plan_problems.py > test/plans/attention_plans.txt    after a change that is meant to change plans
 
 The devices are what drivers say of real ones: NVIDIA's of an H200, RADV of an RDNA3, ANV of an Arc, and lavapipe of
 Mesa 22.3 and 26.2. A problem is a dict of numbers under the names of ``AttentionProblem``.

@@ -1,4 +1,4 @@
-"""Plans of Fourier transforms on made-up devices, none of which is there: test/plans/fft_plans.txt has them in words."""
+"""Plans of Fourier transforms on made-up devices, none of which is there: fft_plans.txt has them in words."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Plans of matrix products on made-up devices, none of which is there: test/plans/matmul_plans.txt has them in words."""
+"""Plans of matrix products on made-up devices, none of which is there: matmul_plans.txt has them in words."""
 
 import pytest
 

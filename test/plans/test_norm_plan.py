@@ -1,4 +1,4 @@
-"""Plans of softmax and norms on made-up devices, none of which is there: test/plans/norm_plans.txt has them in words."""
+"""Plans of softmax and norms on made-up devices, none of which is there: norm_plans.txt has them in words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans of reductions and scans on made-up devices, none of which is there: test/plans/reduce_plans.txt has them in words."""
+"""Plans of reductions and scans on made-up devices, none of which is there: reduce_plans.txt has them in words."""
 
 import pytest
 

@@ -140,7 +140,7 @@ COMPILED_OTHERWISE = {"softshrink", "rsqrt, power"}
 
 
 def flushes_subnormals(device, dtype):
-    """docs/limits.md, "Subnormal numbers"."""
+    """docs/use/limits.md, "Subnormal numbers"."""
     smallest = torch.tensor([torch.finfo(dtype).smallest_normal / 4], dtype=dtype)
     return not (smallest.to(device) * 2).cpu().any()
 

@@ -9,9 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
-QUOTING = [page for page in PAGES if page.parent.name == "development"]
+QUOTING = [page for page in PAGES if page.parent.name == "develop"]
+assert QUOTING
 READMES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md", "shaders/README.md",
-                                    "benchmarks/README.md", "test/README.md")]  # fmt: skip
+                                    "benchmarks/README.md", "test/README.md", "torch_aule/README.md")]  # fmt: skip
 STEP = re.compile(r"\| (\d+) \| .* \| `([^`]+)` \| (\S+) \|$")
 
 
@@ -28,6 +29,16 @@ def test_files_that_are_named_exist(page):
     assert named or page in READMES
     roots = (ROOT, ROOT / "csrc") if page.parent.name == "csrc" else (ROOT, page.parent)
     assert not [name for name in named if not any((root / name).exists() for root in roots)]
+
+
+def test_the_forty_questions_of_the_index():
+    """Each answer of docs/README.md is there: the file, and in it the word. And the index has every page."""
+    text = (ROOT / "docs" / "README.md").read_text()
+    rows = re.findall(r"^\| (.+\?) \| (\S+) \| `(.+)` \|$", text, re.M)
+    assert len(rows) == 40
+    assert [f"{file}: {word}" for _, file, word in rows if word not in (ROOT / file).read_text()] == []
+    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([\w./]+)\)", text)}
+    assert [page for page in PAGES if page.parent.name in ("use", "design", "develop") and page not in linked] == []
 
 
 def test_files_that_comments_name_exist():
@@ -64,13 +75,13 @@ def test_kernels_that_pages_name_exist():
 def test_every_route_of_a_product_is_on_its_page():
     header = (ROOT / "csrc/ops/matmul/route.h").read_text()
     plans = re.findall(r"\w+Plan", re.search(r"std::variant<([^>]*)>\s*kernel;", header)[1])
-    rows = re.findall(r"^\| `(\w+Plan)` \|", (ROOT / "docs/matmul.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+Plan)` \|", (ROOT / "docs/design/matmul.md").read_text(), re.MULTILINE)
     assert len(plans) > 10 and sorted(plans) == sorted(rows)
 
 
 def test_every_family_of_attention_is_on_its_page():
     names = set(re.findall(r'\{"(\w+)", V::\w+\}', (ROOT / "csrc/core/environment.cpp").read_text()))
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/attention.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/use/attention.md").read_text(), re.MULTILINE)
     assert len(names) > 5 and names == set(rows)
 
 
@@ -93,7 +104,7 @@ def test_ladders_and_kernels_name_each_other():
 def test_steps_of_the_walks_are_in_the_files_that_they_name():
     steps = [
         match.groups()
-        for line in (ROOT / "docs/architecture.md").read_text().splitlines()
+        for line in (ROOT / "docs/design/architecture.md").read_text().splitlines()
         if (match := STEP.match(line))
     ]
     assert len(steps) == 23
@@ -106,7 +117,7 @@ def test_steps_of_the_walks_are_in_the_files_that_they_name():
 
 
 def test_the_page_of_environment_variables_is_complete():
-    page = (ROOT / "docs/environment.md").read_text()
+    page = (ROOT / "docs/use/environment.md").read_text()
     header = (ROOT / "csrc/core/environment.h").read_text()
     rows = re.findall(r'X\((\w+), +\w+, +([^"\n]+), +"(\w+)"\)', header)
     assert len(rows) > 12
@@ -123,8 +134,8 @@ def test_the_page_of_environment_variables_is_complete():
     assert len(capabilities) > 15 and len(switches) > 4 and len(overrides) > 10
     assert not {c for c in [*capabilities, *switches, *overrides] if f"`{c}`" not in page}
     written = set(re.findall(r"`(TORCH_AULE_[A-Z0-9_]*[A-Z0-9])`", page))
-    assert read - written == set(), "not in docs/environment.md"
-    assert written - read == set(), "in docs/environment.md and nowhere else"
+    assert read - written == set(), "not in docs/use/environment.md"
+    assert written - read == set(), "in docs/use/environment.md and nowhere else"
 
 
 def is_quoted_from(block: list[str], source: list[str]) -> bool:
@@ -207,7 +218,7 @@ def test_words_of_the_glossary_are_used():
     used = set(re.findall(r"\w+", text.lower()))
     words = [
         word
-        for line in (ROOT / "docs/glossary.md").read_text().splitlines()
+        for line in (ROOT / "docs/design/glossary.md").read_text().splitlines()
         if line.startswith("| ")
         for word in re.findall(r"`([^`]+)`", line.split("|")[1])
     ]
@@ -230,7 +241,7 @@ def test_tables_of_performance_are_the_record():
     by_shapes = {}
     for line in lines:
         by_shapes.setdefault(line["shapes"], []).append(rates(line))
-    text = (ROOT / "docs/performance.md").read_text().split("\n## ")[1]
+    text = (ROOT / "docs/use/performance.md").read_text().split("\n## ")[1]
     cells, wrong = 0, []
     for row in text.splitlines():
         columns = [cell.strip() for cell in row.strip("|").split("|")]
@@ -249,7 +260,7 @@ def test_tables_of_performance_are_the_record():
 
 
 def test_numbers_of_the_readme_are_those_of_the_performance_page():
-    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/performance.md"))
+    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/use/performance.md"))
     table = re.search(r"\| case \| torch_aule \| CUDA \|.*?\n\n", readme, re.DOTALL)[0].splitlines()[2:]
     assert len([row for row in table if row]) == 8
     for row in filter(None, table):
@@ -260,7 +271,7 @@ def test_numbers_of_the_readme_are_those_of_the_performance_page():
 
 def test_the_defaults_of_environment_variables():
     """Of those that the page has a column for: a flag is unset, or `1` where it begins as true; a number is itself."""
-    page = (ROOT / "docs/environment.md").read_text()
+    page = (ROOT / "docs/use/environment.md").read_text()
     rows = re.findall(r'X\((\w+), +\w+, +([^"\n]+), +"(\w+)"\)', (ROOT / "csrc/core/environment.h").read_text())
     stated = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE))
     compared = [

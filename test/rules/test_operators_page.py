@@ -1,4 +1,4 @@
-"""docs/operators.md: the operators that it lists are those that are registered, and each cell of its table is true."""
+"""docs/use/operators.md: the operators that it lists are the registered ones, and each cell of its table is true."""
 
 import importlib.util
 import re
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from helpers import FLOATS, ROOT
 
-PAGE = (ROOT / "docs/operators.md").read_text()
+PAGE = (ROOT / "docs/use/operators.md").read_text()
 DTYPES = {
     "float32, float16, bfloat16": FLOATS,
     "float64": [torch.float64],

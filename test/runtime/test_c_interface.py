@@ -26,7 +26,7 @@ pytestmark = pytest.mark.validated
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The C program, linked as docs/aule_attention.md says."""
+    """The C program, linked as docs/use/aule_attention.md says."""
     if sys.platform != "linux" or shutil.which(COMPILER[0]) is None:
         pytest.skip("no C compiler")
     library = ctypes.util.find_library(PYTHON)

@@ -17,7 +17,7 @@ from torch_aule import _C, errors
 from torch_aule.attention import flash_attention
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/aule_attention.md").read_text()
+PAGE = (ROOT / "docs/use/aule_attention.md").read_text()
 HEADER = (ROOT / "torch_aule/include/aule.h").read_text()
 NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json"}
 

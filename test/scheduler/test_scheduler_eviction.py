@@ -79,7 +79,7 @@ def test_an_operator_on_an_evicted_tensor_raises(device):
 
 
 @pytest.mark.skipif(
-    not _C.evicted_storages_refuse, reason="with this torch operators alone refuse what was evicted (docs/limits.md)"
+    not _C.evicted_storages_refuse, reason="with this torch operators alone refuse evicted tensors (docs/use/limits.md)"
 )
 def test_whoever_reaches_the_storage_of_an_evicted_tensor_is_told(device):
     s = Scheduler(device)

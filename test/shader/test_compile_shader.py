@@ -478,8 +478,8 @@ def test_importing_the_package_imports_no_compiler():
 
 
 def test_the_page_runs(device):
-    """The Python of docs/compile_shader.md, from top to bottom."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "compile_shader.md").read_text()
+    """The Python of docs/use/compile_shader.md, from top to bottom."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "use" / "compile_shader.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
     names = {}

@@ -4,7 +4,8 @@ Runs the operator database in worker processes (an operator that kills its proce
 table per mode and direction with a row per dtype, and writes benchmarks/results/opinfo-<device>.md.
 
     python test/support/opinfo_report.py                                     float32, forward, strict
-    python test/support/opinfo_report.py --dtypes all --modes strict,default --directions forward,backward,in_place,out --jobs 8
+    python test/support/opinfo_report.py --dtypes all --modes strict,default --jobs 8 \\
+        --directions forward,backward,in_place,out
     python test/support/opinfo_report.py --dtypes complex64 fft.fft --list   one operator, with what was seen
 
 In strict mode every cell should be native or refused; in default mode native or computed on the CPU.

@@ -44,7 +44,7 @@ def visible_devices(count: int) -> str:
 
 
 def run_ranks(program: str, count: int, *arguments: str, timeout: float = 300, **env: str) -> list[Ended]:
-    """Run test/*/programs/PROGRAM.py as `rank count store *arguments`, once for each rank, each with a device of its own.
+    """Run test/*/programs/PROGRAM.py as `rank count store *arguments`, once for each rank, each with its device.
 
     The devices are those of `visible_devices`. Whoever has not ended after `timeout` seconds is killed.
     """

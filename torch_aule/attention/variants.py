@@ -77,8 +77,8 @@ def available_variants(kernel: str, head_dim: int = 64, v_dim: int | None = None
     Returns
     -------
     tuple of str
-        For :func:`set_kernel_variant`; docs/attention.md says what each family is. While it looks, the process plans
-        with one after the other.
+        For :func:`set_kernel_variant`; docs/use/attention.md says what each family is. While it looks, the process
+        plans with one after the other.
 
     Raises
     ------

@@ -188,7 +188,7 @@ class Aule:
 
     @property
     def available_shader_variants(self) -> list[str]:
-        """All families that serve a pass of float16 attention, and the one for every dtype: see docs/attention.md."""
+        """All families that serve a pass of float16 attention, and that of every dtype: see docs/use/attention.md."""
         return self._variants()[1]
 
     def _variants(self) -> tuple[str, list[str]]:

@@ -1,6 +1,6 @@
-/* The C interface of torch_aule: attention over host memory, for programs without Python. docs/aule_attention.md says
- * how to link. Functions that return int32_t return AULE_SUCCESS or one of the negative codes, and aule_get_error()
- * then says what happened. Every function may be called from any thread. */
+/* The C interface of torch_aule: attention over host memory, for programs without Python. docs/use/aule_attention.md
+ * says how to link. Functions that return int32_t return AULE_SUCCESS or one of the negative codes, and
+ * aule_get_error() then says what happened. Every function may be called from any thread. */
 #ifndef AULE_H
 #define AULE_H
 

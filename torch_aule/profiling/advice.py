@@ -62,7 +62,7 @@ def _on_the_cpu(r: Report):
     return (
         len(r.on_cpu),
         f"ran on the CPU: {names}",
-        "take another operator (docs/operators.md), or keep that part there",
+        "take another operator (docs/use/operators.md), or keep that part there",
     )
 
 

@@ -255,7 +255,7 @@ def compile_shader(
         storage are there. ``params { ... };`` declares the arguments as global names; members are buffer_reference
         types (tensors), numbers and arrays of numbers. What is read and what is written, and so ordered against what,
         is read from the SPIR-V; ``readonly`` and ``writeonly`` of the block count. ``#include <aule/common/...>`` finds
-        the package's own headers. See docs/compile_shader.md.
+        the package's own headers. See docs/use/compile_shader.md.
     name : str, default "shader"
         In snake case, for labels, errors and the profiler.
     defines : mapping, optional
