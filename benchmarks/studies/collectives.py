@@ -14,12 +14,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import torch
 import torch.distributed as dist
 
 import torch_aule  # noqa: F401
+from torch_aule.measure.timing import Stopwatch
 
 
 def text(bytes_):
@@ -36,11 +36,11 @@ def seconds_of(call, samples, before=None):
         torch.aule.synchronize()
         if before is not None:
             before()
-        begin = time.perf_counter()
+        begin = Stopwatch()
         call()
         torch.aule.synchronize()
         if sample >= 2:
-            times.append(time.perf_counter() - begin)
+            times.append(begin.seconds)
     return statistics.median(times)
 
 

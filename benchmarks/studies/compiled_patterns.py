@@ -8,12 +8,12 @@ Patterns: epilogues of products, softmax of long rows in one pass, attention by 
 import argparse
 import math
 import statistics
-import time
 
 import torch
 import torch.nn.functional as F
 
 import torch_aule  # noqa: F401  makes the device
+from torch_aule.measure.timing import Stopwatch
 
 
 def mlp(scale, dtype):
@@ -91,13 +91,13 @@ def timed(call, seconds):
     for _ in range(5):
         call()
     torch.aule.synchronize()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
+    whole = Stopwatch()
+    while whole.seconds < seconds or len(times) < 5:
+        start = Stopwatch()
         for _ in range(10):
             call()
         torch.aule.synchronize()
-        times.append((time.perf_counter() - start) / 10)
+        times.append(start.seconds / 10)
     return statistics.median(times) * 1e6
 
 

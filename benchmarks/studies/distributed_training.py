@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import torch
 import torch.distributed as dist
@@ -28,6 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import torch_aule  # noqa: F401
 from torch_aule.benchmark.harness.gpt2 import GPT2, Gpt2Config
+from torch_aule.measure.timing import Stopwatch
 
 # Gradients are reduced bucket by bucket while backward runs, or after it, if one bucket takes them all.
 ONE_BUCKET = 1 << 14
@@ -63,10 +63,10 @@ def timed_steps(step, given, n):
         if n > 1:
             dist.barrier()
         torch.aule.synchronize()
-        begin = time.perf_counter()
+        begin = Stopwatch()
         loss = step(number)
         torch.aule.synchronize()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(begin.seconds)
         losses.append(mean_over_ranks(loss.detach().float(), n))
     return losses, statistics.median(seconds[min(5, len(seconds) - 1) :])
 

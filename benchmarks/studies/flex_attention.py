@@ -10,13 +10,13 @@ portable kernels (torch_aule.compile.flex.shape.Tiles).
 
 import argparse
 import statistics
-import time
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 import torch_aule  # noqa: F401
+from torch_aule.measure.timing import Stopwatch
 
 SAMPLE_SECONDS = 0.05
 
@@ -26,18 +26,18 @@ def milliseconds(call, repeats):
     call()
     torch.aule.synchronize()
     if repeats == 0:
-        start = time.perf_counter()
+        start = Stopwatch()
         call()
         torch.aule.synchronize()
-        repeats = max(5, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
+        repeats = max(5, round(SAMPLE_SECONDS / start.seconds))
     times = []
     for _ in range(5):
         torch.aule.synchronize()
-        start = time.perf_counter()
+        start = Stopwatch()
         for _ in range(repeats):
             call()
         torch.aule.synchronize()
-        times.append((time.perf_counter() - start) / repeats * 1e3)
+        times.append(start.seconds / repeats * 1e3)
     return statistics.median(times)
 
 

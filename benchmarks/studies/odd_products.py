@@ -9,11 +9,11 @@ result of small integers is compared with the one of `never`, to the bit.
 
 import argparse
 import statistics
-import time
 
 import torch
 
 import torch_aule.tune
+from torch_aule.measure.timing import Stopwatch
 
 # m, k, n, layout (T: stored transposed), the even sizes
 PRODUCTS = {
@@ -47,13 +47,13 @@ def operands(m, k, n, layout, dtype):
 
 def sample(call, seconds):
     torch.aule.synchronize()
-    start, calls = time.perf_counter(), 0
+    start, calls = Stopwatch(), 0
     while True:
         for _ in range(5):
             call()
         torch.aule.synchronize()
         calls += 5
-        taken = time.perf_counter() - start
+        taken = start.seconds
         if taken > seconds:
             return taken / calls * 1e3
 

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 import torch_aule  # noqa: F401  registers the device
 from torch_aule.compile import replay
 from torch_aule.examples.gpt import GPT, Config
+from torch_aule.measure.timing import Stopwatch
 
 VOCABULARY = 256
 
@@ -64,9 +65,9 @@ def measure(mode: str | None, options) -> None:
         return loss.item()
 
     steps(8)
-    start = time.perf_counter()
+    start = Stopwatch()
     loss = steps(options.steps)
-    step_ms = (time.perf_counter() - start) / options.steps * 1e3
+    step_ms = start.seconds / options.steps * 1e3
     name = mode or "eager"
     print(f"{name:16} {step_ms:9.3f} ms a step, loss {loss:.5f}, {torch.aule.memory_reserved() >> 20} MiB reserved")
 

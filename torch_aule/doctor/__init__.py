@@ -9,7 +9,6 @@ device can reach: copies in bytes, products in operations per second.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from torch_aule.measure.errors import errors, tolerance_of
 from torch_aule.measure.models import add_model_options, model_named, moved
 from torch_aule.measure.numbers import bytes_text, percent_text, table, time_text, writer
 from torch_aule.measure.runs import given
+from torch_aule.measure.timing import Stopwatch
 
 __all__ = ["Check", "Diagnosis", "diagnose", "main", "self_test"]
 
@@ -158,7 +158,7 @@ def _agree(pairs) -> str:
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
-    start, passed = time.perf_counter(), True
+    start, passed = Stopwatch(), True
     try:
         with strict():
             detail = look()
@@ -166,7 +166,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
         passed, detail = None, str(reason)
     except Exception as error:  # whatever it is: it is what the doctor was asked to find, and the other checks go on
         passed, detail = False, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return Check(name, passed, detail, time.perf_counter() - start)
+    return Check(name, passed, detail, start.seconds)
 
 
 def self_test(device: DeviceLike = None) -> list[Check]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import time
 
 from torch_aule.examples import _common as common  # isort: skip  (strict mode, before the backend loads)
 
@@ -20,6 +19,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from torch_aule.measure.runs import synchronize
+from torch_aule.measure.timing import Stopwatch
 
 
 class Layer(nn.Module):
@@ -96,10 +96,10 @@ def main(arguments=None) -> int:
     results = {}
     for cached in (True, False) if device.type != "cpu" else (False,):
         generate(model, start, 2, cached)
-        begun = time.perf_counter()
+        begun = Stopwatch()
         results[cached] = generate(model, start, options.tokens, cached)
         synchronize(device)
-        rate = options.tokens * options.batch / (time.perf_counter() - begun)
+        rate = options.tokens * options.batch / begun.seconds
         print(f"{'with' if cached else 'without'} a cache: {rate:.0f} tokens/s")
     codes, logits = next(iter(results.values()))
     with torch.no_grad():  # the same tokens, all at once

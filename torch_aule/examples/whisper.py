@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import time
 import wave
 
 from torch_aule.examples import _common as common  # isort: skip  (strict mode, before the backend loads)
@@ -20,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule.measure.runs import synchronize
+from torch_aule.measure.timing import Stopwatch
 
 RATE, WINDOW, HOP = 16000, 400, 160  # samples: a second, a window of 25 ms, a step of 10 ms
 FREQUENCY_LIMIT = 1000.0  # Hz: the mel scale is linear below and logarithmic above
@@ -110,12 +110,12 @@ def main(arguments=None) -> int:
     model, results = copy.deepcopy(reference).to(device), {}
     for where, one in {"cpu": (torch.device("cpu"), reference), "device": (device, model)}.items():
         place, whisper = one
-        start = time.perf_counter()
+        start = Stopwatch()
         features = log_mel(audio.to(place), reference.config.num_mel_bins)
         with torch.no_grad():
             tokens = whisper.generate(features, max_new_tokens=options.tokens, do_sample=False, num_beams=1)
         synchronize(place)
-        results[where] = (features, tokens.cpu(), time.perf_counter() - start)
+        results[where] = (features, tokens.cpu(), start.seconds)
     features, tokens, seconds = results["device"]
     print(f"{audio.shape[1] / RATE:.1f} s of sound in {seconds:.2f} s: features {' x '.join(map(str, features.shape))}")
     print("tokens:", *tokens[0].tolist())

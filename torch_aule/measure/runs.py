@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_aule.measure.errors import Tolerance, called, errors, evaluating, host_tensors, tolerance_of
 from torch_aule.measure.results import Comparison, Part
+from torch_aule.measure.timing import Stopwatch
 
 SMALL_GRADIENT = 1e-2  # of the largest of all: one that ought to be zero is rounding and has no size of its own
 
@@ -79,11 +79,9 @@ def synchronize(device: torch.device) -> None:
 
 
 def seconds_of(call: Callable[[], object], device: torch.device) -> float:
-    synchronize(device)
-    start = time.perf_counter()
+    watch = Stopwatch(device)
     call()
-    synchronize(device)
-    return time.perf_counter() - start
+    return watch.seconds
 
 
 def median_seconds(call: Callable[[], object], device: torch.device, runs: int, warm: int = 2) -> float:

@@ -13,7 +13,6 @@ import contextlib
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from torch_aule.indices import DeviceLike, checked_index
 from torch_aule.measure import roof as roofs
 from torch_aule.measure.models import add_model_options, model_named, moved
 from torch_aule.measure.numbers import Statistics, bytes_text, statistics_of, table, time_text
+from torch_aule.measure.timing import Stopwatch
 from torch_aule.profiling import memory, trace
 from torch_aule.profiling.report import Report
 
@@ -63,12 +63,11 @@ def _timed(function: Callable[[], object], runs: int, device: torch.device) -> t
     wall, issue = [], []
     for _ in range(runs):
         torch.aule.synchronize(device)
-        start = time.perf_counter()
+        start = Stopwatch()
         result = function()
-        issued = time.perf_counter()
+        issue.append(start.seconds)
         torch.aule.synchronize(device)
-        wall.append(time.perf_counter() - start)
-        issue.append(issued - start)
+        wall.append(start.seconds)
         del result
     return wall, issue
 
@@ -234,11 +233,11 @@ class Profiler:
         torch.aule.synchronize(self.device)
         torch.aule.reset_peak_memory_stats(self.device)
         before = torch.aule.memory_allocated(self.device)
-        start = time.perf_counter()
+        start = Stopwatch()
         with torch.aule.profiler.range(name):
             yield
         torch.aule.synchronize(self.device)
-        seconds = time.perf_counter() - start
+        seconds = start.seconds
         peak = torch.aule.max_memory_allocated(self.device) - before
         self.results.append(Result(name, statistics_of([seconds]), peak))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 
 import torch
 import torch.nn as nn
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 
 from torch_aule.benchmark.harness.case import Case, Sizes
 from torch_aule.benchmark.report.record import Result
+from torch_aule.measure.timing import Stopwatch
 
 
 def memory(sizes: Sizes) -> list[Case]:
@@ -30,7 +30,7 @@ def _training_loop(steps: int) -> Result:
     model = nn.Sequential(embed, block, nn.Linear(32, 64)).to("aule")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tenth = {}
-    start = time.perf_counter()
+    start = Stopwatch()
     for step in range(1, steps + 1):
         codes = torch.randint(64, (2, 17 + step % 8), device="aule")
         optimizer.zero_grad()
@@ -40,5 +40,5 @@ def _training_loop(steps: int) -> Result:
         if step == 10:
             tenth = _held()
     torch.aule.synchronize()
-    ms_per_step = round((time.perf_counter() - start) / steps * 1e3, 3)
+    ms_per_step = round(start.seconds / steps * 1e3, 3)
     return Result(values={"after_step_10": tenth, "after_last_step": _held(), "ms_per_step": ms_per_step})

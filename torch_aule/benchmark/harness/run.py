@@ -24,6 +24,7 @@ from torch_aule.benchmark.harness.case import Case, Sizes
 from torch_aule.benchmark.report import dearest
 from torch_aule.benchmark.report.record import Record, Run
 from torch_aule.measure.roof import Roof
+from torch_aule.measure.timing import Stopwatch
 
 LIBRARIES = {"fa2": "flash_attn", "xformers": "xformers"}  # runner -> module
 WITH_MAKERS = (*LIBRARIES, "composed")  # only of the cases that have a maker of theirs
@@ -63,12 +64,12 @@ class Clock:
         self.due = 0.0
 
     def __call__(self) -> int | None:
-        if time.perf_counter() >= self.due:
+        if time.monotonic() >= self.due:
             command = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
                 self.mhz = int(done.stdout.split()[0])
-                self.due = time.perf_counter() + CLOCK_S
+                self.due = time.monotonic() + CLOCK_S
             except (OSError, subprocess.SubprocessError, ValueError, IndexError):
                 self.mhz, self.due = None, float("inf")
         return self.mhz
@@ -143,7 +144,7 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
     cases = sorted(cases, key=lambda case: not case.main)
     if any(case.target and case.target.of == "copy" for case in cases):
         cases = [*copy_reference(sizes), *cases]
-    start = time.perf_counter()
+    start = Stopwatch()
     gpus = list(dict.fromkeys(timing.device_of(name) for name in ("aule", *baselines) if name != "cpu"))
     blockers = {}
     if any(case.clock == "events" for case in cases):
@@ -162,7 +163,7 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
         for case in cases:
             if case.key in by_key:
                 continue
-            if not case.main and time.perf_counter() - start > seconds:
+            if not case.main and start.seconds > seconds:
                 left_out += 1
                 continue
             record = by_key[case.key] = run_case(case, baselines, settings, blockers, child)
@@ -179,5 +180,5 @@ def run(cases: list[Case], about: Run, emit: Callable[[Record], None], *, baseli
             child.close()
     words = f", {left_out} left out for want of time" if left_out else ""
     if not quiet:
-        print(f"{len(by_key)} cases in {time.perf_counter() - start:.0f} s{words}", file=sys.stderr)
+        print(f"{len(by_key)} cases in {start.seconds:.0f} s{words}", file=sys.stderr)
     return list(by_key.values())

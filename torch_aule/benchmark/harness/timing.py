@@ -15,6 +15,7 @@ import torch
 
 from torch_aule.benchmark.harness.case import Case
 from torch_aule.benchmark.report.record import Result
+from torch_aule.measure.timing import Stopwatch
 
 # Runners that are no devices. `composed` is PyTorch's operators on aule, in place of one kernel.
 DEVICES = {"cudnn": "cuda", "fa2": "cuda", "xformers": "cuda", "composed": "aule"}
@@ -92,12 +93,12 @@ class Blocker:
 
 def _on_the_host(function, device: str, calls: int, wait: bool = True) -> float:
     """Milliseconds for one call on the host's clock, with the end of the device's work or without."""
-    start = time.perf_counter()
+    start = Stopwatch()
     for _ in range(calls):
         function()
     if wait:
         synchronize(device)
-    return (time.perf_counter() - start) * 1e3 / calls
+    return start.seconds * 1e3 / calls
 
 
 def _between_events(function, device: str, calls: int, block=None) -> float:
@@ -210,9 +211,9 @@ class EventRunner(Runner):
         else:
             self.function()
         synchronize(self.device)
-        start = time.perf_counter()
+        start = Stopwatch()
         self.function()
-        host = (time.perf_counter() - start) * 1e3
+        host = start.seconds * 1e3
         synchronize(self.device)
         estimate = _between_events(self.function, self.device, 1)
         self.calls = max(1, min(100, round(settings.sample_ms / max(estimate, 1e-3)))) if case.ops == 1 else 1
