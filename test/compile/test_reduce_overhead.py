@@ -30,7 +30,7 @@ def made(monkeypatch):
         functions.append(original(*args, **kwargs))
         return functions[-1]
 
-    monkeypatch.setattr(graphs, "cudagraphify", cudagraphify)
+    monkeypatch.setattr(replay, "cudagraphify", cudagraphify)
     return functions
 
 
@@ -110,7 +110,7 @@ def test_autocast(device, made):
 
 
 def test_forwards_before_backwards(device, made):
-    """Gradients are accumulated over more forwards than there are replay."""
+    """Gradients are accumulated over more forwards than there are graphs."""
     model, plain = two_of(lambda: torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh()), device)
     f = compiled(model)
     for _ in range(5):
@@ -410,7 +410,7 @@ def test_graphs_of_cuda_take_their_own_way(monkeypatch, name):
     for (module, attribute), stand_in in replaced.items():
         monkeypatch.setattr(module, attribute, stand_in)
     ours = []
-    monkeypatch.setattr(graphs, "cudagraphify", lambda *args, **kwargs: ours.append((args, kwargs)))
+    monkeypatch.setattr(replay, "cudagraphify", lambda *args, **kwargs: ours.append((args, kwargs)))
     replay.install_graphs()
     replay.install_graphs()  # and a second time changes nothing
 
@@ -439,5 +439,5 @@ def test_a_torch_without_a_door_warns_and_compiles_on(monkeypatch):
     from torch._inductor import output_code
 
     monkeypatch.delattr(output_code, "maybe_handle_backward_generation")
-    with pytest.warns(UserWarning, match="runs without replay.*maybe_handle_backward_generation"):
+    with pytest.warns(UserWarning, match="runs without graphs.*maybe_handle_backward_generation"):
         replay.install_graphs()

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import ROOT, assert_close_to_float64, check_python
+from helpers import assert_close_to_float64, check_python
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
 GIVEN = [int(n) for n in os.environ.get("TORCH_AULE_LONG_ROWS", "").split(",") if n]
