@@ -1,6 +1,6 @@
 // Loss scaling.
-#include "ops/optim/amp.h"
 #include "aten/register.h"
+#include "ops/optim/amp.h"
 
 namespace aule::aten {
 

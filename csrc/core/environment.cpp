@@ -178,13 +178,13 @@ void set_overrides(const Overrides& wanted) { published().publish(wanted); }
 
 void set_override(Overrides& overrides, const std::string& member, const std::string& text) {
   static const Overrides defaults;
-#define AULE_SET(type, name, otherwise)                                                                      \
-  if (member == #name) {                                                                                     \
-    if (text.empty())                                                                                        \
-      overrides.name = defaults.name;                                                                        \
-    else if (!parse(text, overrides.name))                                                                   \
-      throw std::invalid_argument("override " + member + ": '" + text + "' is no value of it");              \
-    return;                                                                                                  \
+#define AULE_SET(type, name, otherwise)                                                         \
+  if (member == #name) {                                                                        \
+    if (text.empty())                                                                           \
+      overrides.name = defaults.name;                                                           \
+    else if (!parse(text, overrides.name))                                                      \
+      throw std::invalid_argument("override " + member + ": '" + text + "' is no value of it"); \
+    return;                                                                                     \
   }
   AULE_OVERRIDES(AULE_SET)
 #undef AULE_SET

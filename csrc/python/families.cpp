@@ -233,10 +233,10 @@ void bind_families(py::module_& m) {
     return words(ops::blocks_plan(geometry_from(axes), dtype_named(dtype), conv_pass(pass), images, channels));
   });
   // Numbers: images, channels, out channels, groups.
-  m.def("implicit_gemm_takes", [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes,
-                                  const std::array<int64_t, 4>& n) {
-    return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3]});
-  });
+  m.def("implicit_gemm_takes",
+        [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes, const std::array<int64_t, 4>& n) {
+          return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3]});
+        });
 }
 
 }  // namespace aule::python

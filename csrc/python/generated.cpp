@@ -189,7 +189,7 @@ int kernel_set_file(PyObject* self, PyObject* value, void*) {
 
 PyGetSetDef kernel_properties[] = {
     {"file", [](PyObject* self, void*) { return text(kernel_of(self).file()); }, &kernel_set_file,
-      "The module that launches it, for traces. Only the first that is set counts.", nullptr},
+     "The module that launches it, for traces. Only the first that is set counts.", nullptr},
     {"name", [](PyObject* self, void*) { return text(kernel_of(self).name()); }, nullptr, nullptr, nullptr},
     {"__name__", [](PyObject* self, void*) { return text(kernel_of(self).name()); }, nullptr, nullptr, nullptr},
     {"signature", [](PyObject* self, void*) { return text(kernel_of(self).signature()); }, nullptr, nullptr, nullptr},

@@ -143,10 +143,10 @@ void bind_scheduler(py::module_& m) {
   m.attr("qos_policies") = policies;
   m.attr("task_states") =
       py::cast(std::vector<std::string>(std::begin(runtime::kTaskStates), std::end(runtime::kTaskStates)));
-  m.def("set_stream_quota", [](int device, const std::vector<int64_t>& streams, uint64_t bytes,
-                              const std::string& name) {
-    runtime::set_stream_quota(index_of(device), streams, bytes, name);
-  });
+  m.def("set_stream_quota",
+        [](int device, const std::vector<int64_t>& streams, uint64_t bytes, const std::string& name) {
+          runtime::set_stream_quota(index_of(device), streams, bytes, name);
+        });
   m.def("clear_stream_quota",
         [](int device, int64_t stream) { runtime::clear_stream_quota(index_of(device), stream); });
   m.def("release_storage", &release_storage);

@@ -208,8 +208,15 @@ std::vector<SegmentRow> DeviceCache::snapshot(std::vector<MemoryEvent>* events) 
   }
   std::vector<SegmentRow> rows;
   for (Block* head : segments_) {
-    SegmentRow row{device_,      head->segment->address, head->segment->bytes, 0, 0,
-                   head->stream, !head->pool->small,     head->pool->id,       head->segment_stack,
+    SegmentRow row{device_,
+                   head->segment->address,
+                   head->segment->bytes,
+                   0,
+                   0,
+                   head->stream,
+                   !head->pool->small,
+                   head->pool->id,
+                   head->segment_stack,
                    {}};
     for (Block* b = head; b != nullptr; b = b->next) {
       if (b->allocated) row.allocated_bytes += b->bytes;

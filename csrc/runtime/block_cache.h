@@ -124,7 +124,7 @@ class DeviceCache {
   std::map<c10::MempoolId_t, std::unique_ptr<PrivatePool>> private_pools_;
   std::map<c10::StreamId, PrivatePool*> capturing_;
   std::map<c10::StreamId, std::shared_ptr<StreamQuota>> quotas_;  // streams of one owner share one
-  std::map<c10::StreamId, uint64_t> underway_;  // charged, without a block yet
+  std::map<c10::StreamId, uint64_t> underway_;                    // charged, without a block yet
   uint64_t reserved_ = 0, tick_ = 0;
   double fraction_ = 1.0;
   DeviceStats stats_;

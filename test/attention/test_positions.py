@@ -196,8 +196,9 @@ def test_a_window_is_the_number_of_keys_that_a_query_sees(causal, window, sees):
     q, v = torch.zeros(1, 1, 7, 8), torch.eye(7)[None, None]
     here, values = q.to("aule"), torch.nn.functional.pad(v, (0, 1)).to("aule")
     cos, sin = aule.precompute_rope_frequencies(7, 8, device="aule")
-    for out in (torch_aule.flash_attention(here, here, values, causal=causal, window_size=window),
-                aule.flash_attention_rope(here, here, values, cos, sin, causal=causal, window_size=window)):  # fmt: skip
+    seen = {"causal": causal, "window_size": window}
+    for out in (torch_aule.flash_attention(here, here, values, **seen),
+                aule.flash_attention_rope(here, here, values, cos, sin, **seen)):  # fmt: skip
         assert (out[0, 0] > 0).sum(-1).tolist() == sees
     with pytest.raises(ValueError, match="flash_attention_rope: expected window_size of -1 or at least 1"):
         aule.flash_attention_rope(here, here, values, cos, sin, window_size=0)

@@ -25,6 +25,7 @@ from test_flex_attention import (  # noqa: E402  `fresh` is a fixture
     run_and_get_code,
     window,
 )
+
 from torch_aule.compile import config  # noqa: E402
 from torch_aule.compile.codegen.forms.fitting import DeviceFacts  # noqa: E402
 from torch_aule.compile.flex.matrices import matrix_tiles  # noqa: E402

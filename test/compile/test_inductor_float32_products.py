@@ -12,7 +12,7 @@ needs_shader_compiler()
 from torch._inductor.utils import run_and_get_code, run_fw_bw_and_get_code  # noqa: E402
 
 from torch_aule.compile import config  # noqa: E402
-from torch_aule.compile.codegen import facts
+from torch_aule.compile.codegen import facts  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 HALF = [torch.float16, torch.bfloat16]

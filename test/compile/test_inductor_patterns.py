@@ -17,7 +17,7 @@ from torch._inductor import metrics  # noqa: E402
 from torch._inductor.utils import run_and_get_code  # noqa: E402
 
 from torch_aule.compile import config  # noqa: E402
-from torch_aule.compile.codegen import facts
+from torch_aule.compile.codegen import facts  # noqa: E402
 
 HALF = [torch.float16, torch.bfloat16]
 FLOATS = [torch.float32, *HALF]

@@ -1,4 +1,4 @@
-"""torch.compile over the small programs of support/compiled/: a sample here, all of them with TORCH_AULE_LONG_TESTS=1."""
+"""torch.compile over the small programs of support/compiled/: a sample; all of them with TORCH_AULE_LONG_TESTS=1."""
 
 import os
 

@@ -4,9 +4,9 @@ upsample, unfold_columns, gemm_scalar."""
 import pytest
 import torch
 import torch.nn.functional as F
+from test_conv import POOLS, SPATIAL, UPSAMPLES
 
 from helpers import INTS, assert_close, check_program, to_device
-from test_conv import POOLS, SPATIAL, UPSAMPLES
 
 pytestmark = pytest.mark.validated
 

@@ -8,8 +8,6 @@ import math
 
 import pytest
 import torch
-
-from helpers import assert_close
 from test_detection import (  # `dtype` is a fixture
     OPS,
     compare,
@@ -18,6 +16,8 @@ from test_detection import (  # `dtype` is a fixture
     roi_reference,
     rounded,
 )
+
+from helpers import assert_close
 
 pytestmark = pytest.mark.validated
 

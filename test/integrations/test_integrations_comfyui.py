@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from stand_ins.comfyui_loader import ModelPatcher, load_custom_node, run_node, wrap_attn
 
 import torch_aule
 from attention_reference import TOLERANCE
 from helpers import FLOATS, launches, relative_error
-from stand_ins.comfyui_loader import ModelPatcher, load_custom_node, run_node, wrap_attn
 
 NN = torch._C._nn  # where PyTorch's own function stays
 INIT = "from torch_aule.compat.comfyui import NODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS\n"

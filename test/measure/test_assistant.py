@@ -13,8 +13,7 @@ import torch.nn.functional as F
 
 import torch_aule
 from helpers import assert_close, needs_shader_compiler
-from torch_aule.assistant import changes, rules, source
-from torch_aule.assistant import OptimizationAssistant, Recommendation
+from torch_aule.assistant import OptimizationAssistant, Recommendation, changes, rules, source
 from torch_aule.measure.errors import difference
 from torch_aule.measure.numbers import count_text
 from torch_aule.measure.roof import Roof

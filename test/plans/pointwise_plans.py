@@ -1,6 +1,6 @@
 """Pointwise operators for the table of plans, `pointwise_plans.txt`: which kernels compute them, piece by piece.
 
-    python test/plans/pointwise_plans.py > test/plans/pointwise_plans.txt    after a change that is meant to change plans
+    python test/plans/pointwise_plans.py > test/plans/pointwise_plans.txt  after a change that is meant to change plans
 
 `f32 64x1000: f32, f16 row @2, value` is a result of float32 and that shape, and one to three operands:
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from test_pointwise import UNARY, op
 
 from helpers import assert_close, like_strided, to_device
-from test_pointwise import UNARY, op
 
 BITS = {
     torch.float64: torch.int64,

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from helpers import assert_close, check_program
-from torch_aule.attention import cpu
-from torch_aule.attention import flash_attention
+from torch_aule.attention import cpu, flash_attention
 
 NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json", "TORCH_AULE_STRICT": "1"}
 

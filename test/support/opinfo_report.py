@@ -227,7 +227,8 @@ def main() -> None:
 
     from torch_aule.benchmark.harness.run import git_revision
 
-    head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, revision {git_revision(HERE.parent)}, "
+    head = f"{about['device']}, driver {about['driver']}, torch {about['torch']}, "
+    head += f"revision {git_revision(HERE.parent)}, "
     head += f"{options.samples} samples an entry"
     head += f", {len(results)} of {len(cells)} cells" if len(results) < len(cells) else f", {len(cells)} cells"
     text = f"{head}\n{tables(results)}\n\n{LEGEND}\n"

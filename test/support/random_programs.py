@@ -1,7 +1,7 @@
 """Random programs of 5 to 30 operators that give the same on the device and on the CPU.
 
     python test/support/random_programs.py --count 10000 --seed 0 --jobs 8       the long run
-    python test/support/random_programs.py --show 1234                      one program as source text, and what it gives
+    python test/support/random_programs.py --show 1234                     one program as source text, and what it gives
 
 A program is Python source, one operator a line, over tensors t0, t1, ...: views, in-place operators on views, casts,
 type promotion, reductions, indexing, products, norms, gradients and two streams with events. It is made by running it

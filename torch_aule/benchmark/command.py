@@ -13,8 +13,8 @@ import torch
 
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases import chosen as described
-from torch_aule.benchmark.harness import timing
 from torch_aule.benchmark.harness import options as run_options
+from torch_aule.benchmark.harness import timing
 from torch_aule.benchmark.harness.case import GPU, SOFTWARE, Case, Sizes
 from torch_aule.benchmark.report import compare, markdown, plot, record, summary
 from torch_aule.measure import roof

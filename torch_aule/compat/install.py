@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_aule import _C
-from torch_aule.attention import cpu
-from torch_aule.attention import flash_attention
+from torch_aule.attention import cpu, flash_attention
 from torch_aule.errors import VulkanInitError
 from torch_aule.integrations.patch import Patches
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from torch_aule import _C
-from torch_aule.attention import cpu
-from torch_aule.attention import active_attention_variants, flash_attention, window_sides
+from torch_aule.attention import active_attention_variants, cpu, flash_attention, window_sides
 from torch_aule.attention.rotary import turn_neighbours
 from torch_aule.errors import AuleError, InvalidShapeError
 from torch_aule.indices import DeviceLike, checked_index

@@ -48,8 +48,8 @@ void launch_row_sums(const Backward& b) {
   constexpr uint64_t kLocal = 64, kLanes = 8;
   const auto& problem = b.call.problem;
   TensorArgs args;
-  auto p = attention_params<FlashAttnBwdRowSumsParams>(b.call, args,
-                                                       static_cast<uint32_t>(problem.batch * problem.heads));
+  auto p =
+      attention_params<FlashAttnBwdRowSumsParams>(b.call, args, static_cast<uint32_t>(problem.batch * problem.heads));
   p.stats = args.read_write(b.stats);
   auto spec = attention_spec<FlashAttnBwdRowSumsSpec>(b.call);
   spec.local = kLocal;

@@ -25,7 +25,6 @@ int64_t most_bytes(double mib, int64_t failed) {
   return failed == 0 ? bytes : std::min(bytes, failed / 2);
 }
 
-
 bool in_pairs(const MatrixLayout& layout) {
   constexpr uint32_t kEven = 0x0f0f0f0f;
   return layout.lane_col % 2 == 0 && (layout.cols & 0x01010101) == 0 &&

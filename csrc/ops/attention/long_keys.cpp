@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-
 // Iterations that the family simt makes for one tile of columns (simt.glsl), with the smallest workgroup.
 uint64_t tile_walk(const FlashSimtPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
   const auto count = [](int value) { return static_cast<uint64_t>(value); };

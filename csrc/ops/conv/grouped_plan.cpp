@@ -47,7 +47,6 @@ int span_of(const GroupedConvProblem& p, const GroupedConvPlan& plan) {
   return (plan.results - 1) * p.g.stride[2] + reach + 1;
 }
 
-
 // Elements from an address that allows every access.
 int64_t start_of(const GroupedConvProblem& p) { return static_cast<int64_t>(p.addresses / dtype_size(p.dtype) % 16); }
 

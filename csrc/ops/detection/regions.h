@@ -57,8 +57,7 @@ inline std::array<int64_t, 4> image_sizes(const char* op, const at::Tensor& inpu
 // In order that is one launch for as many regions, of `iterations` each, as an invocation may walk.
 template <class Params, class Run>
 at::Tensor scatter_bins(const Regions& r, const at::Tensor& grad, uint64_t iterations, const Run& run) {
-  const at::Tensor sums =
-      at::zeros({r.images, r.channels, r.height, r.width}, grad.options().dtype(sum_type_of(grad)));
+  const at::Tensor sums = at::zeros({r.images, r.channels, r.height, r.width}, grad.options().dtype(sum_type_of(grad)));
   if (grad.numel() == 0 || sums.numel() == 0) return sums.to(grad.scalar_type());
   const at::Tensor g = grad.contiguous();
   const bool ordered = sums_in_order(g);

@@ -76,9 +76,9 @@ at::Tensor pool_backward(const Regions& r, const at::Tensor& grad, const at::Ten
 
 std::tuple<at::Tensor, at::Tensor> roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
                                             int64_t pooled_height, int64_t pooled_width) {
-  return pool(regions("roi_pool", rois, spatial_scale, image_sizes("roi_pool", input), pooled_height, pooled_width,
-                      false),
-              input);
+  return pool(
+      regions("roi_pool", rois, spatial_scale, image_sizes("roi_pool", input), pooled_height, pooled_width, false),
+      input);
 }
 
 at::Tensor roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& argmax,
@@ -91,9 +91,9 @@ at::Tensor roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, con
 
 std::tuple<at::Tensor, at::Tensor> ps_roi_pool(const at::Tensor& input, const at::Tensor& rois, double spatial_scale,
                                                int64_t pooled_height, int64_t pooled_width) {
-  return pool(regions("ps_roi_pool", rois, spatial_scale, image_sizes("ps_roi_pool", input), pooled_height,
-                      pooled_width, true),
-              input);
+  return pool(
+      regions("ps_roi_pool", rois, spatial_scale, image_sizes("ps_roi_pool", input), pooled_height, pooled_width, true),
+      input);
 }
 
 at::Tensor ps_roi_pool_backward(const at::Tensor& grad, const at::Tensor& rois, const at::Tensor& channel_mapping,

@@ -91,9 +91,8 @@ std::optional<FftPass> group_pass(const DeviceProfile& profile, DType real, uint
     pass.t = std::max(pass.t, narrow<uint32_t>(ceil_div(radix / static_cast<uint64_t>(r), together)));
   }
   for (const int r : *radices)
-    pass.points =
-        std::max(pass.points, narrow<uint32_t>(static_cast<uint64_t>(r) *
-                                               ceil_div(radix / static_cast<uint64_t>(r), uint64_t{pass.t})));
+    pass.points = std::max(pass.points, narrow<uint32_t>(static_cast<uint64_t>(r) *
+                                                         ceil_div(radix / static_cast<uint64_t>(r), uint64_t{pass.t})));
   const uint32_t most_local = std::min<uint32_t>(profile.max_workgroup_invocations, 1024);
   pass.columns = std::max(least_columns, std::max<uint32_t>(1, 128 / pass.t));
   pass.columns = std::min(pass.columns, most_local / pass.t);

@@ -52,8 +52,8 @@ Margin multi_margin_of(const char* op, const at::Tensor& self, const at::Tensor&
   m.target = target.contiguous();
   if (weight.has_value() && weight->defined()) {
     check_same_device(op, {&self, &*weight});
-    TORCH_CHECK(weight->scalar_type() == self.scalar_type(), "expected scalar type ", self.scalar_type(),
-                " but found ", weight->scalar_type());
+    TORCH_CHECK(weight->scalar_type() == self.scalar_type(), "expected scalar type ", self.scalar_type(), " but found ",
+                weight->scalar_type());
     m.weight = weight->contiguous();
   }
   return m;
@@ -124,10 +124,10 @@ at::Tensor loss(const Margin& m, int64_t reduction, const at::Tensor& is_target)
 void gradient(const Margin& m, const at::Tensor& grad_output, int64_t reduction, const at::Tensor& is_target,
               at::Tensor& grad_input) {
   const bool per_row = m.per_row(reduction);
-  TORCH_CHECK(grad_output.numel() == (per_row ? m.rows : 1), m.op, ": expected a gradient of ",
-              per_row ? m.rows : 1, " numbers, got shape ", grad_output.sizes());
-  TORCH_CHECK(grad_output.scalar_type() == m.x.scalar_type(), "expected scalar type ", m.x.scalar_type(),
-              " but found ", grad_output.scalar_type());
+  TORCH_CHECK(grad_output.numel() == (per_row ? m.rows : 1), m.op, ": expected a gradient of ", per_row ? m.rows : 1,
+              " numbers, got shape ", grad_output.sizes());
+  TORCH_CHECK(grad_output.scalar_type() == m.x.scalar_type(), "expected scalar type ", m.x.scalar_type(), " but found ",
+              grad_output.scalar_type());
   at::native::resize_output(grad_input, m.x.sizes());
   const Gradient g{grad_output.contiguous(), per_row,
                    reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(m.rows) : 1.0};

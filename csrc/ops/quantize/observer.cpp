@@ -58,12 +58,12 @@ TwoTensors fused_moving_avg_obs_fq_helper(const at::Tensor& self, const at::Tens
                   running_min.scalar_type() != at::kDouble,
               kName, ": expected a running range of one floating dtype of at most 32 bits, got ",
               running_min.scalar_type(), " and ", running_max.scalar_type());
-  TORCH_CHECK(scale.is_floating_point() && scale.scalar_type() != at::kDouble &&
-                  zero_point.scalar_type() != at::kDouble,
-              kName, ": expected a floating point scale, and scale and zero point of at most 32 bits");
+  TORCH_CHECK(
+      scale.is_floating_point() && scale.scalar_type() != at::kDouble && zero_point.scalar_type() != at::kDouble, kName,
+      ": expected a floating point scale, and scale and zero point of at most 32 bits");
 
-  const auto [low, high] = per_row_fake_quant ? at::aminmax(self.movedim(ch_axis, 0).reshape({channels, -1}), 1)
-                                              : at::aminmax(self);
+  const auto [low, high] =
+      per_row_fake_quant ? at::aminmax(self.movedim(ch_axis, 0).reshape({channels, -1}), 1) : at::aminmax(self);
   const Written written[] = {{running_min}, {running_max}, {scale}, {zero_point}};
   TensorArgs args;
   ObserveRangeParams p{};

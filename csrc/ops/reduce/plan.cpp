@@ -78,8 +78,7 @@ std::optional<ColumnSumPlan> column_sum_plan(const DeviceProfile& profile, const
     return std::nullopt;
   const int64_t blocks = (n + 32 * elems - 1) / (32 * elems);
   const int64_t wanted = std::max<int64_t>(1, kGroupsEach * profile.multiprocessors / blocks);
-  const int64_t chunk = std::max<int64_t>(kRowsOfSplit, ceil_div(rows, wanted)),
-                splits = ceil_div(rows, chunk);
+  const int64_t chunk = std::max<int64_t>(kRowsOfSplit, ceil_div(rows, wanted)), splits = ceil_div(rows, chunk);
   if (!may_walk(profile, chunk / kRowsOfSplit + splits / 8)) return std::nullopt;
   return ColumnSumPlan{.row_stride = row_stride,
                        .chunk = chunk,

@@ -71,10 +71,12 @@ bool writes_one_value(std::string_view op) {
 // Operators that PyTorch's CPU runs although part of an operand is what they write.
 bool takes_parts(std::string_view op) {
   static constexpr std::string_view kPrefixes[] = {
-      "aten::linalg_", "aten::_linalg_", "aten::cholesky", "aten::triangular_solve", "aten::geqrf", "aten::ormqr",
-      "aten::lu_unpack", "aten::mm.", "aten::addmm", "aten::_addmm", "aten::bmm", "aten::baddbmm", "aten::addbmm",
-      "aten::addmv", "aten::_int_mm", "aten::_scaled_mm", "aten::_softmax.", "aten::_log_softmax.", "aten::_cummax",
-      "aten::_cummin", "aten::avg_pool2d.", "aten::avg_pool3d.", "aten::fill_.",
+      "aten::linalg_",     "aten::_linalg_",      "aten::cholesky",  "aten::triangular_solve",
+      "aten::geqrf",       "aten::ormqr",         "aten::lu_unpack", "aten::mm.",
+      "aten::addmm",       "aten::_addmm",        "aten::bmm",       "aten::baddbmm",
+      "aten::addbmm",      "aten::addmv",         "aten::_int_mm",   "aten::_scaled_mm",
+      "aten::_softmax.",   "aten::_log_softmax.", "aten::_cummax",   "aten::_cummin",
+      "aten::avg_pool2d.", "aten::avg_pool3d.",   "aten::fill_.",
   };
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view p) { return op.starts_with(p); });
 }

@@ -42,8 +42,7 @@ void for_each_table(size_t count, uint32_t group_elems, const Elems& elems_of, c
 }
 template <class Params, class Add, class Go>
 void for_each_table(at::TensorList tensors, const Params& base, const Add& add, const Go& go) {
-  for_each_table(
-      tensors.size(), kTableGroupElems, [&](size_t i) { return tensors[i].numel(); }, base, add, go);
+  for_each_table(tensors.size(), kTableGroupElems, [&](size_t i) { return tensors[i].numel(); }, base, add, go);
 }
 
 }  // namespace aule::ops

@@ -15,7 +15,7 @@ from distributed_group import device, rank, size, start
 from distributed_model import Model, batches
 
 LONG = bool(os.environ.get("TORCH_AULE_LONG_TESTS"))
-STEPS, ROWS, WIDTH = 20 if LONG else 10, 8, 30  # 30 and 10 are multiples of no number of ranks tested: shards are padded
+STEPS, ROWS, WIDTH = 20 if LONG else 10, 8, 30  # 30 and 10 are multiples of no number of ranks here: shards are padded
 
 
 def train(model, of_rank, clip=None, accumulate=False):

@@ -6,9 +6,9 @@ The arguments: a kernel's source, and a file of SPIR-V.
 import sys
 from pathlib import Path
 
+import no_compiler  # noqa: F401
 import torch
 
-import no_compiler  # noqa: F401
 import torch_aule
 
 source, spirv = sys.argv[1:]
