@@ -21,6 +21,7 @@ build:
 
 lint:
 	$(PY) -m ruff check .
+	$(PY) -m mypy
 	$(PY) -m pytest -q test/rules/test_layers.py test/rules/test_docs.py
 
 clean:

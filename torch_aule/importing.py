@@ -77,7 +77,8 @@ class ImportWatch:
         if module is None:
             return None
         if _being_imported(module):  # it imports torch, and torch has loaded this package
-            _watch(module.__spec__, self._done)
+            if module.__spec__ is not None:
+                _watch(module.__spec__, self._done)
             return None
         return module
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 
 from torch_aule import _C
 from torch_aule.errors import VulkanInitError
 
 DeviceLike = torch.device | str | int | None
+Operand = TypeVar("Operand", torch.Tensor, torch.Tensor | None)
 
 
 def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -53,7 +56,7 @@ def checked_index(device: DeviceLike) -> int:
     return index
 
 
-def autocast_operands(*tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+def autocast_operands(*tensors: Operand) -> tuple[Operand, ...]:
     """Operands in the dtype of ``torch.autocast("aule")`` where that is on, as PyTorch's own products have them.
 
     float64 and tensors of other devices stay as they are.

@@ -46,7 +46,7 @@ def candidates(backward: bool, dim: int) -> list[tuple[int, ...]]:
     barriers that keep the compiler from holding more blocks in registers).
     """
     role_split = 2 if backward and dim > 128 else 1  # subgroups that share the rows of wide heads
-    found = []
+    found: list[tuple[int, ...]] = []
     for subgroups, rows, tile, step, stages, from_global, motion_barriers in itertools.product(
         (4, 8), (1, 2), (16, 32, 64), (1, 2, 4), (1, 2), (0, 1), (0, 1, 2)
     ):

@@ -44,7 +44,7 @@ class State:
 def to_channels_last(model: nn.Module) -> Callable[[], None]:
     """Make weights of convolutions channels-last; the result puts them back as they were."""
     before = [(t, t.data) for t in (*model.parameters(), *model.buffers())]
-    model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def undo() -> None:
         for tensor, data in before:

@@ -156,13 +156,13 @@ def faster_dtype(report: Report) -> torch.dtype | None:
     """The 16-bit dtype whose products the roof shows to be faster than float32's, the fastest; None if none is."""
     rates = report.roof.rates if report.roof else {}
     names = [n for n in ("bfloat16", "float16") if rates.get(n, 0.0) > 1.1 * rates.get("float32", float("inf"))]
-    return getattr(torch, max(names, key=rates.get)) if names else None
+    return getattr(torch, max(names, key=lambda name: rates[name])) if names else None
 
 
 def _precision(s: Seen):
     dtype = faster_dtype(s.report)
     kernels = [k for k in s.report.trace.kernels if k.flops and k.dtype == "float32"]
-    if dtype is None or not kernels:
+    if dtype is None or s.report.roof is None or not kernels:
         return None
     name = str(dtype).removeprefix("torch.")
     rates = s.report.roof.rates
@@ -238,7 +238,7 @@ def applying(seen: Seen, level: str) -> Iterator[tuple[Rule, str, float]]:
         if found is None:
             continue
         text, least = found
-        now = seen.cpu_seconds if rule.type == "placement" else seen.wall
+        now = seen.cpu_seconds if rule.type == "placement" and seen.cpu_seconds is not None else seen.wall
         gain = max(1.0, now / least) if least > 0 else 1.0
         if rule.always or gain >= LEAST:
             yield rule, text, gain

@@ -41,7 +41,7 @@ def result_lines(result: Result) -> list[str]:
 
 def outcome_line(one: Outcome) -> str:
     numbers = ""
-    if one.after_seconds is not None:
+    if one.before_seconds is not None and one.after_seconds is not None:
         numbers = (
             f": {time_text(one.before_seconds)} -> {time_text(one.after_seconds)}, largest relative difference "
             f"{one.error:.1e} (limit {one.tolerance:.0e})"

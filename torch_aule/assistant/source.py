@@ -109,11 +109,11 @@ def written_out(graph: fx.Graph) -> Iterator[Attention]:
         if scores is None:
             continue
         s, v, result = (_value(one) for one in (scores, factors[1], node))
-        factors = [t for t in map(_value, scores.all_input_nodes) if t is not None]
-        if s is None or v is None or result is None or len(factors) < 2:
+        shapes = [t for t in map(_value, scores.all_input_nodes) if t is not None]
+        if softmax is None or s is None or v is None or result is None or len(shapes) < 2:
             continue
-        flops = 2.0 * s.numel() * (factors[0].shape[-1] + v.shape[-1])
-        moved = sum(t.numel() * t.element_size() for t in (*factors[:2], v, result))
+        flops = 2.0 * s.numel() * (shapes[0].shape[-1] + v.shape[-1])
+        moved = sum(t.numel() * t.element_size() for t in (*shapes[:2], v, result))
         yield Attention(_place(softmax), flops, moved, str(v.dtype).removeprefix("torch."))
 
 

@@ -140,6 +140,7 @@ def flash_attn_with_kvcache(
             raise ValueError(
                 "flash_attn_with_kvcache: k and v need cache_seqlens, the rows after which they are written"
             )
+        assert v is not None  # as k is: checked above
         rows = lengths.long()[:, None] + torch.arange(k.size(1), device=q.device)
         slots = slots_of(rows, k_cache, block_table).flatten()
         torch.ops.aule.reshape_and_cache(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots)

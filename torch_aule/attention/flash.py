@@ -259,7 +259,8 @@ def flash_attention(
     if out is not None:
         return out.copy_(results[0])
     if q_numpy:
-        results = [t.detach().numpy() for t in results]
+        arrays = [t.detach().numpy() for t in results]
+        return tuple(arrays) if return_lse else arrays[0]
     return tuple(results) if return_lse else results[0]
 
 

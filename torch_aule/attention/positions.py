@@ -243,7 +243,7 @@ def yarn_rope_frequencies(
         return head_dim * math.log(original_max_len / (2 * math.pi * turns)) / (2 * math.log(base))
 
     first = max(math.floor(pair_of(beta_fast)), 0)
-    last = min(math.ceil(pair_of(beta_slow)), head_dim - 1)
+    last = float(min(math.ceil(pair_of(beta_slow)), head_dim - 1))
     if last == first:
         last += 0.001  # a step
     pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")

@@ -24,7 +24,7 @@ class FallbackEntry(NamedTuple):
     """
 
     op: str
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
     first_arguments: str
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from torch_aule import _C
@@ -448,7 +449,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """
     index = checked_index(device)
     stats = memory_stats(index)
-    rows = [
+    rows: list[tuple[str, str, Callable[[int], str]]] = [
         ("allocated memory", "allocated_bytes", _bytes),
         ("active memory", "active_bytes", _bytes),
         ("requested memory", "requested_bytes", _bytes),

@@ -127,7 +127,7 @@ def snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) ->
         "external_annotations": [],
     }
     if augment_with_fx_traces:
-        found = torch._utils._augment_memory_snapshot_stack_traces(found)
+        found = dict(torch._utils._augment_memory_snapshot_stack_traces(found))  # type: ignore[arg-type]
     return found
 
 

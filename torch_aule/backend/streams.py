@@ -35,7 +35,7 @@ _DEFAULT_STREAM_ID = 0
 _DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value
 
 
-class _StreamType(type(torch.Stream)):
+class _StreamType(type(torch.Stream)):  # type: ignore[misc]
     """Any torch.Stream of an aule device is a `torch.aule.Stream`."""
 
     def __instancecheck__(cls, instance):

@@ -94,7 +94,7 @@ def gravity_attention(
     count = k.size(-2) if max_attend is None else min(max_attend, k.size(-2))
     if max_attend is not None and max_attend < 1:
         raise ValueError(f"gravity_attention: expected max_attend of at least 1, but got {max_attend}")
-    if rot_cos is not None:
+    if rot_cos is not None and rot_sin is not None:
         q, k = apply_rope_separate(q, k, rot_cos, rot_sin)
     first = indices[..., :count]
     k, v = (t.gather(2, first.unsqueeze(-1).expand(*first.shape, t.size(-1))) for t in (k, v))

@@ -46,7 +46,7 @@ def get_backend_info() -> dict[str, dict]:
             "available": count > 0,
             "device": properties["name"] if properties else None,
             "description": "Vulkan compute kernels" if count else _C.unavailable_reason(),
-            "software": bool(properties) and properties["kind"] == "cpu",
+            "software": properties is not None and properties["kind"] == "cpu",
             "installed": _route.backend == "vulkan",
         },
         "cpu": {

@@ -458,7 +458,7 @@ class Aule:
         if self._device.type == "cpu":  # whose form has no backward of its own: autograd's, of the forward anew
             inputs = [t.requires_grad_() for t in (q, k, v)]
             with torch.enable_grad():
-                again = flash_attention(*inputs, causal=causal)
+                again = flash_attention(inputs[0], inputs[1], inputs[2], causal=causal)
             grads = torch.autograd.grad(again, inputs, grad.to(again.dtype))
         else:
             philox = [torch.zeros((), dtype=torch.int64) for _ in range(2)]  # of dropout, which there is none of

@@ -9,6 +9,7 @@ device can reach: copies in bytes, products in operations per second.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -157,8 +158,13 @@ def _agree(pairs) -> str:
     return f"largest relative difference {worst:.1e}"
 
 
+def _run(kernel: Callable, to: Callable) -> str:
+    return _agree(kernel(to))
+
+
 def _checked(name: str, look: Callable[[], str]) -> Check:
-    start, passed = Stopwatch(), True
+    start = Stopwatch()
+    passed: bool | None = True
     try:
         with strict():
             detail = look()
@@ -198,9 +204,9 @@ def self_test(device: DeviceLike = None) -> list[Check]:
     with torch.aule.device(where):
         found = [_checked("device", lambda: torch.aule.get_device_name(where))]
         for name, look in (("driver", _driver), ("memory", _memory), ("compiler", _compiler)):
-            found.append(_checked(name, lambda look=look: look(where)))
+            found.append(_checked(name, functools.partial(look, where)))
         for name, kernel in KERNELS.items():
-            found.append(_checked(name, lambda kernel=kernel: _agree(kernel(to))))
+            found.append(_checked(name, functools.partial(_run, kernel, to)))
     return found
 
 

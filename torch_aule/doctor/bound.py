@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -52,7 +54,7 @@ def batch_hint(model: nn.Module, inputs: tuple | dict, runs: int) -> str:
     try:
         for given in (inputs, tree_map(lambda t: torch.cat((t, t)) if isinstance(t, torch.Tensor) else t, inputs)):
             with torch.no_grad(), strict(False):
-                medians.append(median_seconds(lambda given=given: called(model, given), tensors[0].device, runs))
+                medians.append(median_seconds(functools.partial(called, model, given), tensors[0].device, runs))
     except (RuntimeError, ValueError) as error:  # of the memory, or of a model with a fixed batch
         return f"batch size: twice the batch of {batch} does not run: {(str(error).splitlines() or [''])[0]}"
     gain = 2 * medians[0] / medians[1]

@@ -135,7 +135,7 @@ def attribute(owner: type | ModuleType, name: str, kind: type | tuple[type, ...]
     return value
 
 
-def parameters_of(function: Callable, *expected: str) -> inspect.Signature:
+def parameters_of(function: Any, *expected: str) -> inspect.Signature:
     """The signature of `function`; NotAsExpected unless it has parameters of these names."""
     try:
         signature = inspect.signature(function)

@@ -164,7 +164,7 @@ class Levels:
     @property
     def fastest(self) -> str:
         """The level whose call takes least time."""
-        return min(self.seconds, key=self.seconds.get)
+        return min(self.seconds, key=lambda level: self.seconds[level])
 
     def __repr__(self) -> str:
         names = list(self.seconds)

@@ -153,7 +153,9 @@ def _parts(ours: Run, theirs: Run, computed_in: torch.dtype | None, tolerances: 
         if name not in theirs.gradients or (a is None and e is None):
             continue
         error = errors(a, e, SMALL_GRADIENT * largest) if a is not None and e is not None else (float("inf"),) * 2
-        parts.append(Part(name, *error, limit(a if a is not None else e).gradients))
+        one = a if a is not None else e
+        assert one is not None
+        parts.append(Part(name, *error, limit(one).gradients))
     return parts
 
 

@@ -35,7 +35,7 @@ __all__ = ["Profiler", "Report", "Result", "profile_model_inference"]
 TRACED_CALLS = 3
 
 
-def _where(model: nn.Module, inputs: Sequence[Any]) -> torch.device:
+def _where(model: nn.Module, inputs: Sequence[Any] | Mapping[str, Any]) -> torch.device:
     devices = {t.device for t in [*model.parameters(), *model.buffers(), *memory._tensors(inputs)]}
     if len(devices) != 1 or next(iter(devices)).type != "aule":
         found = ", ".join(sorted(map(str, devices))) or "none"
@@ -406,7 +406,7 @@ class Profiler:
             raise ValueError(f"analyze_kernel_efficiency: sizes must be positive and grow, got {list(sizes)}")
         name = name or getattr(make, "__name__", type(make).__name__)
         roof = roofs.load(self.device)
-        rows: list[dict[str, float | None]] = []
+        rows: list[dict[str, Any]] = []
         for size in sizes:
             with torch.aule.device(self.device):
                 func = make(size)

@@ -98,7 +98,7 @@ def _float32_products(r: Report):
     if r.roof is None or "float32" not in r.roof.rates:
         return None
     faster = {d: r.roof.rates[d] / r.roof.rates["float32"] for d in ("bfloat16", "float16") if d in r.roof.rates}
-    best = max(faster, key=faster.get, default=None)
+    best = max(faster, key=lambda d: faster[d], default=None)
     if best is None or faster[best] < FASTER_DTYPE:
         return None
     finding = f"float32 products take {percent_text(share)} of the device's time; {best} ones are {faster[best]:.1f} x"

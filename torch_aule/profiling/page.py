@@ -89,7 +89,7 @@ def memory_plot(report: Report) -> str:
     for m in report.memory.modules[:10]:
         both = m.parameter_bytes + m.output_bytes
         number = f"{bytes_text(m.parameter_bytes)} + {bytes_text(m.output_bytes)}"
-        rows.append((f"{m.name} {m.kind}", number, [(both, TAKEN), (m.parameter_bytes, AT_ROOF)]))
+        rows.append((f"{m.name} {m.kind}", number, [(float(both), TAKEN), (float(m.parameter_bytes), AT_ROOF)]))
     return bars("Memory by module", [(AT_ROOF, "parameters"), (TAKEN, "outputs")], rows)
 
 

@@ -258,7 +258,8 @@ class Scheduler(Evicting):
         )  # fmt: skip
         if decision["verdict"] == "reject":
             raise AdmissionError(f"scheduler: task rejected: {decision['reason']}", decision["reason"])
-        streams, ready = (), []
+        streams: tuple = ()
+        ready = []
         if not self.simulated:
             current = torch.aule.current_stream(self._index)
             streams = context.streams if context else (current,)
@@ -292,7 +293,7 @@ class Scheduler(Evicting):
             self._core.finish(done.task, done.error is not None, done.device_us, self.now())
             self._owners.pop(done.task, None)
             self._on.pop(done.task)
-            if uses := self._uses.pop(done.task, None):
+            if (uses := self._uses.pop(done.task, None)) and self._pool is not None:
                 self._pool.end(done.task, uses)
             if done.error is not None:
                 self._drop_cancelled()
@@ -313,7 +314,7 @@ class Scheduler(Evicting):
 
     def _prepared(self, task: int, waiting: _Waiting) -> tuple[Callable, Any, list]:
         function, ready = waiting.function, waiting.ready
-        if waiting.uses:
+        if waiting.uses and self._pool is not None:
             try:
                 restored = self._pool.begin(task, waiting.uses)
                 self._uses[task] = waiting.uses

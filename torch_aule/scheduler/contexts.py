@@ -88,15 +88,17 @@ class Context:
     """
 
     def __init__(self, scheduler: Scheduler, identity: int, name: str, policy: str, options: ContextOptions):
-        self.name, self.policy, self.streams = name, policy, ()
+        self.name, self.policy = name, policy
+        self.streams: tuple = ()
         self._scheduler, self._id, self._options = scheduler, identity, options
         self._entered: list = []
-        self._limits: dict[torch.Stream, int] = {}  # of batches in flight, before this context
+        self._limits: dict[Any, int] = {}  # of batches in flight, before this context
         if not scheduler.simulated:
             self.streams = _own_streams(scheduler, options.streams, -1 if policy == QoS.Guaranteed else 0)
-            for stream in self.streams if options.in_flight is not None else ():
-                self._limits[stream] = in_flight(stream)["limit"]
-                set_in_flight_limit(options.in_flight, stream)
+            if options.in_flight is not None:
+                for stream in self.streams:
+                    self._limits[stream] = in_flight(stream)["limit"]
+                    set_in_flight_limit(options.in_flight, stream)
             if options.max_vram is not None:
                 ids = [stream.stream_id for stream in self.streams]
                 _C.set_stream_quota(scheduler._index, ids, options.max_vram, f"context '{name}'")

@@ -87,6 +87,8 @@ class EvictionPool:
         storage = tensor.untyped_storage() if tensor.layout == torch.strided else None
         if storage is None or storage._cdata not in self._entries:
             self._check(tensor)
+            if storage is None:
+                raise ValueError(f"register: expected a dense tensor, but got one of {tensor.layout}")
             entry = self._entries[storage._cdata] = self._registered[storage._cdata] = Evictable(tensor)
             entry._used = next(self._clock)
             self._mark(entry)
@@ -241,7 +243,7 @@ class EvictionPool:
     def _move_in(self, entry: Evictable) -> None:
         _C.restore_storage(entry._all)
         try:
-            entry._all.copy_(entry._host)
+            entry._all.copy_(entry._host)  # type: ignore[arg-type]  # it is out, and so has a copy
         except BaseException:
             _C.release_storage(entry._all)
             raise

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -75,7 +76,7 @@ class Shader:
         kinds = {constant.name: constant for constant in constants}
         self.name = name
         self._folds = folds  # the kernel numbers its workgroups by linear_group()
-        self._dtypes: list[tuple[int, str]] = []  # argument, constant that gets its dtype
+        self._dtypes = []
         members, letters, shown = [], "", []
         for position, argument in enumerate(interface.arguments):
             line = lines.pop(argument.name, None)
@@ -101,7 +102,9 @@ class Shader:
         self._first = next(i for i, letter in enumerate(letters) if letter in "rwm")
         sizes = {constant.number: constant for constant in constants}
         self.group_size = tuple(
-            int(given.get(sizes[size.number].name, sizes[size.number].default)) if isinstance(size, SizeId) else size
+            int(cast(int, given.get(sizes[size.number].name, sizes[size.number].default)))
+            if isinstance(size, SizeId)
+            else size
             for size in interface.size
         )
         self._source = {
@@ -112,7 +115,7 @@ class Shader:
         self._given = dict(given)
         if taken := {constant for _, constant in self._dtypes} & self._given.keys():
             raise ValueError(f"{name}: {taken.pop()} is the dtype of a tensor and cannot be given")
-        self._kernels: dict[tuple[torch.dtype, ...], _C.GeneratedKernel] = {}
+        self._kernels = {}
         self._kernel = None if self._dtypes else _C.GeneratedKernel(**self._source, given=self._given)
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_aule.glsl.spirv import (
@@ -36,6 +37,7 @@ MODEL_COMPUTE, MODE_LOCAL_SIZE, MODE_LOCAL_SIZE_ID = 5, 17, 38
 STORAGE_PUSH_CONSTANT, STORAGE_PHYSICAL = 9, 5349
 DECORATION_BUILTIN, DECORATION_NON_WRITABLE, DECORATION_NON_READABLE = 11, 24, 25
 BUILTIN_NUM_WORKGROUPS, BUILTIN_WORKGROUP_SIZE = 24, 25
+_UNKNOWN: tuple[int, Sequence[int]] = (0, ())  # of a type that is none of ours
 NUMBERS = ("int64_t", "uint64_t", "int32_t", "uint32_t", "float", "double")
 
 
@@ -156,7 +158,7 @@ class _Module:
         self.member_names: dict[tuple[int, int], str] = {}
         self.decorations: dict[tuple[int, int], array.array] = {}  # (id, decoration) -> operands
         self.members: dict[tuple[int, int, int], array.array] = {}  # (struct, member, decoration) -> operands
-        self.types: dict[int, tuple[int, array.array]] = {}  # id -> opcode, operands
+        self.types: dict[int | None, tuple[int, Sequence[int]]] = {}  # id -> opcode, operands
         self.constants: dict[int, int] = {}
         self.composites: dict[int, array.array] = {}
         self.modes: list[array.array] = []
@@ -198,13 +200,13 @@ class _Module:
             self.types[w[1]] = (op, w[2:])
 
     def element(self, struct: int) -> Element | None:
-        op, operands = self.types.get(struct, (0, ()))
+        op, operands = self.types.get(struct, _UNKNOWN)
         kind, lanes = (operands[-1] if op == OP_TYPE_STRUCT and operands else None), 1
         while kind in self.types and self.types[kind][0] in (OP_TYPE_VECTOR, OP_TYPE_ARRAY, OP_TYPE_RUNTIME_ARRAY):
             if self.types[kind][0] == OP_TYPE_VECTOR:
                 lanes = self.types[kind][1][1]
             kind = self.types[kind][1][0]
-        op, operands = self.types.get(kind, (0, ()))
+        op, operands = self.types.get(kind, _UNKNOWN)
         if op == OP_TYPE_INT:
             return Element("int" if operands[1] else "uint", operands[0], lanes)
         if op == OP_TYPE_FLOAT:
@@ -233,11 +235,11 @@ class _Module:
         name = self.member_names.get((struct, number), f"number {number}")
         offset = base + self.members[struct, number, DECORATION_OFFSET][0]
         kind, count = self.types[struct][1][number], 0
-        op, operands = self.types.get(kind, (0, ()))
+        op, operands = self.types.get(kind, _UNKNOWN)
         if op == OP_TYPE_ARRAY:
             stride = self.decorations[kind, DECORATION_ARRAY_STRIDE][0]
             kind, count = operands[0], self.constants.get(operands[1], 0)
-            op, operands = self.types.get(kind, (0, ()))
+            op, operands = self.types.get(kind, _UNKNOWN)
             if op not in (OP_TYPE_INT, OP_TYPE_FLOAT) or stride != operands[0] // 8 or count == 0:
                 raise ShaderError(f"{self.where}: argument {name}: an array needs a length, numbers and no padding")
         if op == OP_TYPE_POINTER and operands[0] == STORAGE_PHYSICAL:
@@ -261,7 +263,7 @@ class _Module:
             return []
         while True:
             members = self.types[struct][1]
-            inner = self.types.get(members[0], (0, ())) if len(members) == 1 else (0, ())
+            inner = self.types.get(members[0], _UNKNOWN) if len(members) == 1 else _UNKNOWN
             if inner[0] == OP_TYPE_STRUCT:  # `uniform Push { Params p; }`
                 base += self.members[struct, 0, DECORATION_OFFSET][0]
                 struct = members[0]

@@ -124,7 +124,8 @@ def _described(source: str, name: str, signature: str) -> tuple[dict, list | Non
         "constants": constant_rows(shader.constants),
     }
     names = [included_name(path) for path in shader.source.files[1:]]
-    return made, None if None in names else [(own, included_version(own)) for own in names]
+    known = [(own, included_version(own)) for own in names if own is not None]
+    return made, known if len(known) == len(names) else None
 
 
 def _packed(made: dict, files: list) -> bytes:

@@ -29,4 +29,4 @@ def install(device_type: str) -> None:
 
         return DLDeviceType.kDLExtDev, self.device.index
 
-    torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]

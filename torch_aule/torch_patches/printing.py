@@ -22,4 +22,4 @@ def install(device_type: str) -> None:
     def __init__(self, tensor):
         original(self, tensor.cpu() if tensor.device.type == device_type else tensor)
 
-    formatter.__init__ = __init__
+    formatter.__init__ = __init__  # type: ignore[method-assign]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from torch.autograd import profiler_util
 
 __all__ = ["install"]
@@ -17,4 +19,4 @@ def install(name: str) -> None:
     """Give the profiler's rows a property for each, read from the device's."""
     for row in (profiler_util.FunctionEvent, profiler_util.FunctionEventAvg):
         for of_device in _NAMES:
-            setattr(row, of_device.replace("device", name), property(lambda self, own=of_device: getattr(self, own)))
+            setattr(row, of_device.replace("device", name), property(operator.attrgetter(of_device)))

@@ -20,7 +20,7 @@ def _rebuild_error(text: str):
     raise RuntimeError(text)
 
 
-def _error(what: str, error: Exception):
+def _error(what: str, error: Exception | str):
     return _rebuild_error, (f"{what} of device aule could not be sent to another process: {error}",)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn as nn
@@ -105,7 +105,7 @@ def compare(
     _positive("compare", runs)
     if reference is not None:
         _module("compare", "reference", reference)
-    inputs, notes = given(x), []
+    inputs, notes = given(x), list[str]()
     with modes_of(training, model, *([reference] if reference is not None else [])):
         ours = ran(model, placed(inputs, device_of(model, inputs)), gradients, runs)
         if not ours.outputs:
@@ -184,7 +184,8 @@ def check_performance(
                 if run >= 3:
                     taken.append(spent)
     medians = [statistics.median(taken) for taken in times]
-    return Performance(medians[0], medians[1] if len(medians) > 1 else float(seconds), threshold)
+    reference = medians[1] if isinstance(seconds, nn.Module) else float(seconds)
+    return Performance(medians[0], reference, threshold)
 
 
 def at_level(model: nn.Module, level: str) -> nn.Module:
@@ -209,7 +210,7 @@ def at_level(model: nn.Module, level: str) -> nn.Module:
     """
     if level not in LEVELS:
         raise ValueError(f"at_level: expected level to be one of {', '.join(LEVELS)}, got {level!r}")
-    return model if LEVELS[level] is None else torch.compile(model, mode=LEVELS[level])
+    return model if LEVELS[level] is None else cast(nn.Module, torch.compile(model, mode=LEVELS[level]))
 
 
 def compare_levels(
