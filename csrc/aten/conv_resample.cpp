@@ -1,6 +1,7 @@
 // Rows: interpolation, sampling at the positions of a grid, and edge padding.
 #include "ops/conv/resample.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 
 #include "aten/register.h"
@@ -111,6 +112,11 @@ using Reflect = Pad<EdgePad::reflection, dims>;
 template <int dims>
 using Replicate = Pad<EdgePad::replication, dims>;
 
+// PyTorch 2.11 has no such operator: its kernel would be left without a schema.
+bool has_lanczos() {
+  return c10::Dispatcher::singleton().findSchema({"aten::_upsample_lanczos2d_aa", "out"}).has_value();
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -140,8 +146,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_upsample_bilinear2d_aa_backward.grad_input", Antialiased<Antialias::linear>::grad));
   m.impl(ROW("_upsample_bicubic2d_aa.out", Antialiased<Antialias::cubic>::out));
   m.impl(ROW("_upsample_bicubic2d_aa_backward.grad_input", Antialiased<Antialias::cubic>::grad));
-  m.impl(ROW("_upsample_lanczos2d_aa.out", Antialiased<Antialias::lanczos>::out));
-  m.impl(ROW("_upsample_lanczos2d_aa_backward.grad_input", Antialiased<Antialias::lanczos>::grad));
+  if (has_lanczos()) {
+    m.impl(ROW("_upsample_lanczos2d_aa.out", Antialiased<Antialias::lanczos>::out));
+    m.impl(ROW("_upsample_lanczos2d_aa_backward.grad_input", Antialiased<Antialias::lanczos>::grad));
+  }
 
   m.impl(ROW("grid_sampler_2d", ops::grid_sampler_2d));
   m.impl(ROW("grid_sampler_2d_backward", ops::grid_sampler_2d_backward));

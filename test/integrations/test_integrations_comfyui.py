@@ -12,7 +12,7 @@ from attention_reference import TOLERANCE
 from helpers import FLOATS, launches, relative_error
 
 NN = torch._C._nn  # where PyTorch's own function stays
-INIT = "from torch_aule.compat.comfyui import NODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS\n"
+INIT = "from torch_aule.integrations.comfyui import NODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS\n"
 
 
 @pytest.fixture

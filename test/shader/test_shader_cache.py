@@ -85,7 +85,7 @@ def test_a_wheel_has_what_kernels_include(tmp_path):
         [sys.executable, "setup.py", "-q", "egg_info", "-e", str(tmp_path), "build_py", "-d", str(tmp_path)],
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
-    folder = tmp_path / "torch_aule" / "_shader" / "include"
+    folder = tmp_path / "torch_aule" / "glsl" / "include"
     assert {path.name for path in (folder / "common").iterdir()} == {
         path.name for path in (ROOT / "shaders" / "common").glob("*.glsl")
     }

@@ -258,8 +258,7 @@ class Scheduler(Evicting):
         )  # fmt: skip
         if decision["verdict"] == "reject":
             raise AdmissionError(f"scheduler: task rejected: {decision['reason']}", decision["reason"])
-        streams: tuple = ()
-        ready = []
+        streams, ready = tuple[Any, ...](), []
         if not self.simulated:
             current = torch.aule.current_stream(self._index)
             streams = context.streams if context else (current,)
