@@ -36,10 +36,9 @@ def promised() -> set[str]:
     names = {f"torch_aule.{name}" for name in torch_aule.__all__}
     names |= {f"torch.aule.{name}" for name in torch.aule.__all__}
     names |= {f"torch_aule.{name}" for name in moved.MOVED}
+    dotted = re.compile(r"(?<![\w/])torch(?:_|\.)aule(?:\.[A-Za-z]\w*)+")
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")):
-        names |= {
-            match.rstrip("_.") for match in re.findall(r"(?<![\w/])torch(?:_|\.)aule(?:\.[A-Za-z]\w*)+", page.read_text())
-        }
+        names |= {match.rstrip("_.") for match in dotted.findall(page.read_text())}
     return {name for name in names if not re.search(r"\.(py|md|h)$", name)}
 
 

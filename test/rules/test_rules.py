@@ -37,6 +37,7 @@ CEILINGS = {
     "links of the README into docs": 10,
     "files with a timer": 8,
     "documented variables": 18,
+    "planners without a table": 4,
 }
 
 
@@ -229,6 +230,22 @@ def shaders_of_no_family():
     return sorted({path.name for path in (ROOT / "shaders").iterdir() if path.is_dir()} - families - {"common"})
 
 
+def planners_without_a_table():
+    """R5. Functions of csrc/ops' headers that return a plan, and that no binding for tables reaches."""
+    folder, returned = ROOT / "csrc" / "ops", r"^(?:inline |constexpr )*(?:std::optional<)?\w*Plan>? "
+    headers = [re.sub(r"//.*", "", path.read_text()) for path in folder.glob("**/*.h")]
+    planners = {name for text in headers for name in re.findall(rf"{returned}(\w+)\(", text, re.M)}
+    sources = [re.sub(r"//.*", "", path.read_text()) for path in folder.glob("**/*.cpp")]
+    # A file that defines a planner is one room of decisions: what it calls is in the planner's table.
+    defined = [set(re.findall(rf"{returned}(\w+)\(", text, re.M)) & planners for text in sources]
+    called = [{name for name in planners if re.search(rf"(?<!Plan )(?<!Plan> )\b{name}\(", text)} for text in sources]
+    bindings = " ".join(path.read_text() for path in (ROOT / "csrc" / "python").glob("**/*.cpp"))
+    reached = {name for name in planners if re.search(rf"\b{name}\(", bindings)}
+    while more := set().union(*(calls for own, calls in zip(defined, called) if own & reached)) - reached:
+        reached |= more
+    return sorted(planners - reached)
+
+
 def documented_variables():
     page = (ROOT / "docs" / "use" / "environment.md").read_text()
     return sorted(set(re.findall(r"^\| `((?:TORCH_)?AULE_\w+)`", page, re.MULTILINE)))
@@ -256,6 +273,7 @@ MEASURES = {
         {line.split(":")[0] for line in lines_with("perf_counter", "torch_aule", "benchmarks")}
     ),
     "documented variables": documented_variables,
+    "planners without a table": planners_without_a_table,
 }
 
 
