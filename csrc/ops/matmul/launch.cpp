@@ -5,6 +5,8 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 
+#include <utility>
+
 #include "core/environment.h"
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/aligned_rows.h"
@@ -57,9 +59,10 @@ TensorArgs with_work_of(const GemmProblem& g, TensorArgs args) {
 
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
-              const GemmEpilogue& epilogue, const TensorArgs& args) {
+              const GemmEpilogue& epilogue, const TensorArgs& args, std::optional<GemmPlan> planned) {
   const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
-  multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, with_work_of(g, args)});
+  multiply({op, profile_of(out), units, g, beta, alpha, a, b, c, out, epilogue, with_work_of(g, args)},
+           std::move(planned));
 }
 
 at::Tensor apply_epilogue(const at::Tensor& sums, const GemmEpilogue& epilogue, Results results) {
@@ -84,9 +87,12 @@ MatrixUnits matrix_units(int device, DType multiplied) {
   return units;
 }
 
-bool reads_before_it_writes(const at::Tensor& out, const GemmProblem& g) {
+GemmPlan plan_of(const at::Tensor& out, const GemmProblem& g) {
   const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
-  const GemmPlan plan = gemm_plan(profile_of(out), units, g, overrides());
+  return gemm_plan(profile_of(out), units, g, overrides());
+}
+
+bool reads_before_it_writes(const GemmPlan& plan) {
   return std::holds_alternative<ScalarPlan>(plan.kernel) || std::holds_alternative<SimtPlan>(plan.kernel) ||
          std::holds_alternative<SimtLargePlan>(plan.kernel) || std::holds_alternative<SimtSplitsPlan>(plan.kernel);
 }
@@ -103,8 +109,8 @@ void launch_plan(const GemmCall& call, const GemmPlan& plan) {
   std::visit(Launcher{own}, plan.kernel);
 }
 
-void multiply(const GemmCall& call) {
-  GemmPlan plan = gemm_plan(call.profile, call.units, call.problem, overrides());
+void multiply(const GemmCall& call, std::optional<GemmPlan> planned) {
+  GemmPlan plan = planned ? *std::move(planned) : gemm_plan(call.profile, call.units, call.problem, overrides());
   const auto index = static_cast<int>(call.out.get_device());
   // Drivers' int8 matrices are young: a tile is tried before it is used, and one that is wrong is planned without.
   for (MatrixUnits units = call.units; const auto* int8 = std::get_if<Int8Plan>(&plan.kernel);) {

@@ -2,6 +2,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/route.h"
 #include "ops/tensor/tensor_arg.h"
@@ -71,16 +73,17 @@ Params params_of(const GemmCall& call) {
 // Of a device, with the layout for the dtype `multiplied` (f32: none). The first call for a dtype waits for the device.
 MatrixUnits matrix_units(int device, DType multiplied);
 
-// Whether the problem's kernel reads an element of c in the invocation that then writes it to `out`, so that c may be
-// out itself.
-bool reads_before_it_writes(const at::Tensor& out, const GemmProblem& g);
+GemmPlan plan_of(const at::Tensor& out, const GemmProblem& g);
+// Whether the plan's kernel reads an element of c in the invocation that then writes it to `out`, so that c may be out
+// itself.
+bool reads_before_it_writes(const GemmPlan& plan);
 // Launches a plan of the call's problem. An epilogue that the plan leaves apart is not applied.
 void launch_plan(const GemmCall& call, const GemmPlan& plan);
-// Plans the call's problem and launches that plan.
-void multiply(const GemmCall& call);
+// Launches the call's plan: `planned`, or the one that it makes.
+void multiply(const GemmCall& call, std::optional<GemmPlan> planned = {});
 void multiply(const char* op, const GemmProblem& g, const at::Scalar& beta, const at::Scalar& alpha,
               const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& out,
-              const GemmEpilogue& epilogue, const TensorArgs& args);
+              const GemmEpilogue& epilogue, const TensorArgs& args, std::optional<GemmPlan> planned = {});
 
 // The epilogue by operators of its own, of a product's `sums`: in place, or with a result that autograd differentiates.
 enum class Results : uint8_t { in_place, own };

@@ -11,6 +11,8 @@
 
 #include <array>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "ops/matmul/bf16x3.h"
 #include "ops/matmul/complex.h"
@@ -179,11 +181,14 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
       r = at::empty_strided(out.sizes(), out.strides(), out.options()).copy_(r);
     g.residual = args.read(r);
   }
-  if (in_place && !reads_before_it_writes(out, g)) {
+  std::optional<GemmPlan> planned;
+  if (in_place) planned = plan_of(out, g);
+  if (planned && !reads_before_it_writes(*planned)) {
     added = c.clone();
     g.c = view_of(added, args.read(added));
+    planned.reset();  // c lies elsewhere now
   }
-  multiply(op, g, beta, alpha, a, b, added, out, after, args);
+  multiply(op, g, beta, alpha, a, b, added, out, after, args, std::move(planned));
 }
 
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
