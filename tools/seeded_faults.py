@@ -6,7 +6,7 @@ python tools/seeded_faults.py --check      only that each patch applies and that
 
 A patch says before its first `diff --git` what is wrong, and which tests have to notice:
 
-    Caught-by: test/test_x.py -k test_y
+    Caught-by: test/<room>/test_x.py -k test_y
 
 The sources are changed in place, since a built tree is needed, and are put back whatever happens. Exit 1: a fault was
 not caught, did not apply or did not build, or a named test fails without it.

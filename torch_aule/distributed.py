@@ -1,9 +1,11 @@
-"""``torch.distributed`` over aule devices: the backend ``"aule"``, PyTorch's own gloo with tensors of the device.
+"""``torch.distributed`` over aule devices: the backend ``"aule"``, for tensors of the device and of the CPU.
 
 ``import torch_aule`` registers it, where this torch has gloo. ``torch.distributed.init_process_group("aule")``, or no
 backend named, makes a group for tensors of the device and of the CPU. Collectives are PyTorch's, and so are
-``DistributedDataParallel`` above them. A tensor of the device is copied to pinned host memory, gloo works on it there,
-and the result is copied back; a gloo of its own serves tensors of the CPU. See ``docs/use/distributed.md``.
+``DistributedDataParallel`` above them. Ranks of one host exchange tensors of the device through shared memory, which
+their devices read and write (``csrc/distributed/exchange.h``). Between hosts, and for what shared memory does not
+serve, they are copied to pinned host memory for PyTorch's gloo; a gloo of its own serves tensors of the CPU. See
+``docs/use/distributed.md``.
 """
 
 from __future__ import annotations

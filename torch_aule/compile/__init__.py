@@ -1,6 +1,7 @@
 """``torch.compile`` on device aule: Inductor's graphs as GLSL kernels that are compiled in this process.
 
-Importing this package imports Inductor. :mod:`torch_aule.compile.doors.hook` does it when Inductor itself is imported.
+It is imported with torch_aule, and imports no Inductor: :mod:`torch_aule.compile.doors.hook` calls :func:`install` when
+PyTorch has imported that.
 """
 
 from torch_aule.compile.doors.install import install

@@ -37,7 +37,7 @@ class SimulatedTransfers:
 
     synchronize = advance
 
-    # What a transfer, and a context's partition, ask of the engine's core.
+    # Asked by transfers and by a context's partition, of the engine's core.
     @property
     def _core(self) -> SimulatedTransfers:
         return self
