@@ -1,5 +1,6 @@
 """Printed baselines and the JSON report: torch_aule/benchmark/report/anchors.py, summary.py."""
 
+import csv
 import json
 import random
 
@@ -55,7 +56,7 @@ def test_the_json_report_has_each_result_in_the_same_units(tmp_path, capsys):
     path = tmp_path / "a.jsonl"
     other = Record("memory", "loop", results={"aule": Result(values={"held": 1})})
     path.write_text(f"{one.line()}\n{other.line()}\n")
-    assert command.main(["report", str(path), "--json"]) == 0
+    assert command.main(["report", str(path), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["run"]["device"] == "d" and found["run"]["driver"] == "e"
     ours, cpu, cuda, loop = found["results"]
@@ -66,6 +67,10 @@ def test_the_json_report_has_each_result_in_the_same_units(tmp_path, capsys):
     assert cuda == {"group": "gemm", "case": "linear", "shapes": "2x3", "dtype": "float32", "provider": "cuda",
                     "error": "lost"}  # fmt: skip
     assert loop["time_us"] is None and loop["tflops"] is None
+    assert command.main(["report", str(path), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["provider"] for row in rows] == [one["provider"] for one in found["results"]]
+    assert float(rows[0]["time_us"]) == ours["time_us"] and rows[2]["time_us"] == "" and rows[2]["error"] == "lost"
 
 
 def test_a_measured_case_says_all_of_it(device, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 
@@ -22,6 +21,7 @@ from torch_aule.measure import roof
 # Groups with sizes of their own for GPUs.
 LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "reference", "startup",
          "chains")
+FORMATS = {"markdown": markdown.markdown, "json": summary.as_json, "csv": summary.as_csv}  # of a report
 
 
 def comparison(p: argparse.ArgumentParser) -> None:
@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("report", help="print tables of a record")
     p.add_argument("file")
-    p.add_argument("--json", action="store_true", help="one JSON object instead, each result in the same units")
+    p.add_argument("--format", choices=FORMATS, default="markdown",
+                   help="tables, one JSON object, or a CSV row for each result (default: markdown)")  # fmt: skip
 
     p = commands.add_parser("roof", help="measure what the device can reach, and keep it for the profiler's report")
     p.add_argument("--device", type=int, default=0, help="index of the aule device")
@@ -175,7 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
         return compared(record.read(options.before), record.read(options.after), options)
     if options.command == "report":
         found = record.read(options.file)
-        print(json.dumps(summary.summary(found), indent=1) if options.json else markdown.markdown(found))
+        print(FORMATS[options.format](found))
         return 0
     if options.command == "roof":
         if not torch.aule.is_available():

@@ -1,8 +1,11 @@
-"""One JSON object of a run: what it belongs to, and each result in the same units."""
+"""A run as one JSON object or as rows of CSV: what it belongs to, and each result in the same units."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import json
 
 from torch_aule.benchmark.report.record import Record, Result
 
@@ -35,3 +38,18 @@ def summary(records: list[Record]) -> dict:
                 "error": record.errors.get(provider),
             })  # fmt: skip
     return {"run": dataclasses.asdict(records[0].run) if records else {}, "results": results}
+
+
+def as_json(records: list[Record]) -> str:
+    """:func:`summary` as text."""
+    return json.dumps(summary(records), indent=1)
+
+
+def as_csv(records: list[Record]) -> str:
+    """The results of :func:`summary`: a head, and a row for each case and provider. What is unknown is empty."""
+    rows = summary(records)["results"]
+    text = io.StringIO()
+    lines = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)
+    return text.getvalue().rstrip("\n")
