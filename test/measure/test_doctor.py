@@ -1,6 +1,7 @@
 """torch_aule.doctor: a healthy device passes, each fault is found by name, and models are bound by what bounds them."""
 
 import dataclasses
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 import torch_aule
 from torch_aule import doctor
@@ -41,7 +43,7 @@ def test_a_healthy_device_passes(device, capsys, monkeypatch):
     assert doctor.main([]) == 0
     text = capsys.readouterr().out
     names = re.findall(r"^  (\w.*?) +(?:ok|skipped) ", text, re.M)
-    assert names == ["device", "driver", "memory", "compiler", *KERNELS]
+    assert names == ["device", "driver", "memory", "compiler", *KERNELS, "repeated calls"]
     assert text.startswith("torch_aule ") and text.endswith("every check passed\n")
 
 
@@ -85,7 +87,23 @@ def test_each_fault_is_found(device, few, capsys):
     assert checks["raises"].detail == "RuntimeError: the kernel"
     assert "NotImplementedError" in checks["on the CPU"].detail and checks["right"].passed
     assert doctor.main([]) == 1
-    assert "3 of 8 checks failed: wrong, raises, on the CPU" in capsys.readouterr().out
+    assert "3 of 9 checks failed: wrong, raises, on the CPU" in capsys.readouterr().out
+
+
+def test_calls_that_do_not_repeat_are_counted(device, monkeypatch):
+    """One bit of one element, in 3 of the calls after the first."""
+    attention, calls = F.scaled_dot_product_attention, itertools.count()
+
+    def faulty(*operands):
+        out = attention(*operands)
+        if next(calls) in (1, 77, 200):
+            out.view(torch.int32)[1, 2, 3, 4] ^= 1
+        return out
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", faulty)
+    check = doctor._checked("repeated calls", lambda: doctor._repeated(device))
+    assert check.passed is False
+    assert check.detail == "RuntimeError: attention: 3 of 200 calls gave other bits than the first"
 
 
 def test_without_a_device(monkeypatch, capsys, few):
@@ -158,4 +176,4 @@ def test_the_page(device, capsys):
     exec(program, {})
     assert "-bound, " in capsys.readouterr().out
     shown = re.findall(r"^      (\w.*?) +(?:ok|skipped) ", page, re.M)
-    assert shown == ["device", "driver", "memory", "compiler", *KERNELS]
+    assert shown == ["device", "driver", "memory", "compiler", *KERNELS, "repeated calls"]

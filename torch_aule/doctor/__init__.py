@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 from torch_aule import info, profiling
 from torch_aule.backend.fallback import strict
@@ -32,6 +33,7 @@ from torch_aule.measure.timing import Stopwatch
 
 __all__ = ["Check", "Diagnosis", "diagnose", "main", "self_test"]
 
+REPEATS = 200  # of a call; on a phone 23 of 100 were wrong elsewhere
 MEMORY_BYTES = 1 << 24
 
 
@@ -162,6 +164,26 @@ def _run(kernel: Callable, to: Callable) -> str:
     return _agree(kernel(to))
 
 
+def _repeated(device: torch.device) -> str:
+    """A product, an attention and a convolution many times: one call does not show a driver that is wrong now and then.
+
+    Kernels add in an order of their own that does not change, so all bits are the same.
+    """
+    q, image = torch.randn(2, 4, 97, 64, device=device), torch.randn(2, 8, 23, 19, device=device)
+    weight, filters = torch.randn(64, 64, device=device), torch.randn(8, 8, 3, 3, device=device)
+    calls: dict[str, Callable[[], torch.Tensor]] = {
+        "linear": lambda: F.linear(q, weight),
+        "attention": lambda: F.scaled_dot_product_attention(q, q, q),
+        "convolution": lambda: F.conv2d(image, filters, padding=1),
+    }
+    for name, call in calls.items():
+        first = call().view(torch.int32)
+        changed = torch.stack([(call().view(torch.int32) != first).any() for _ in range(REPEATS)]).sum().item()
+        if changed:
+            raise RuntimeError(f"{name}: {changed} of {REPEATS} calls gave other bits than the first")
+    return f"{', '.join(calls)}: the same bits in {REPEATS} calls each"
+
+
 def _checked(name: str, look: Callable[[], str]) -> Check:
     start = Stopwatch()
     passed: bool | None = True
@@ -176,7 +198,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 
 
 def self_test(device: DeviceLike = None) -> list[Check]:
-    """Check a device, its driver, memory, the compiler, and a kernel of each kind.
+    """Check a device, its driver, memory, the compiler, a kernel of each kind, and that calls repeat their results.
 
     Every check runs in strict mode: an operator that would run on the CPU fails it.
 
@@ -207,6 +229,7 @@ def self_test(device: DeviceLike = None) -> list[Check]:
             found.append(_checked(name, functools.partial(look, where)))
         for name, kernel in KERNELS.items():
             found.append(_checked(name, functools.partial(_run, kernel, to)))
+        found.append(_checked("repeated calls", functools.partial(_repeated, where)))
     return found
 
 
