@@ -1,5 +1,5 @@
-// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows, convolutions and Fourier
-// transforms for devices that are described in numbers, none of which is asked: for tests and for people.
+// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows, convolutions, Fourier transforms
+// and factorizations for devices that are described in numbers, none of which is asked: for tests and for people.
 #include <array>
 #include <optional>
 #include <string>
@@ -16,9 +16,12 @@
 #include "ops/copy/plan.h"
 #include "ops/fft/plan.h"
 #include "ops/indexing/plan.h"
+#include "ops/linalg/jacobi.h"
+#include "ops/linalg/qr_plan.h"
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
 #include "ops/pointwise/plan.h"
+#include "ops/reduce/plan.h"
 #include "ops/rnn/plan.h"
 #include "ops/sort/plan.h"
 #include "ops/tensor/plan_text.h"
@@ -168,6 +171,13 @@ void bind_families(py::module_& m) {
   });
   m.def("foreach_most_elems", [](const DeviceProfile& profile) { return ops::foreach_most_elems(profile); });
   m.def("adam_uses_vec16b", [](const DeviceProfile& profile) { return ops::adam_uses_vec16b(profile); });
+  m.def("norm_list_plan", [](const DeviceProfile& profile) { return ops::text_of(ops::norm_list_plan(profile)); });
+  m.def("qr_panel_plan", [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t columns) {
+    return ops::text_of(ops::qr_panel_plan(profile, dtype_named(dtype), rows, columns));
+  });
+  m.def("jacobi_plan", [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t columns) {
+    return ops::text_of(ops::jacobi_plan(profile, dtype_named(dtype), rows, columns));
+  });
   m.def("search_local", [](const DeviceProfile& profile) { return ops::search_local(profile); });
   m.def("index_move_plan", [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound,
                               const Numbers& step, const std::vector<Numbers>& dims, uint64_t addresses,

@@ -20,6 +20,9 @@ A line is one of these; `N` are numbers:
     transpose 3x64x128 of 16 bytes        a dense tensor from one whose last two dimensions are exchanged; else of 4
     convert f64>f32                       the arithmetic of a conversion
     optimizers                            what they decide by the device
+    norms                                 chunks of lists of tensors, for their norms
+    qr f32 1000x64                        columns that are reflected at once, of a matrix
+    jacobi f32 1000x64                    blocks of columns that are rotated
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
                                           `forward`, `weight`
     grouped input f16 last 1x9x9 by 1x3x3 images 2 groups 96 channels 1 out_channels 1 @2
@@ -136,6 +139,11 @@ def plan(device: str, line: str) -> str:
         return f"in {c.conversion(profile, *rest[0].split('>'))}"
     if kind == "optimizers":
         return f"foreach to {c.foreach_most_elems(profile)} elements, adam vec16b {c.adam_uses_vec16b(profile)}"
+    if kind == "norms":
+        return c.norm_list_plan(profile)
+    if kind in ("qr", "jacobi"):
+        rows, columns = map(int, rest[1].split("x"))
+        return (c.qr_panel_plan if kind == "qr" else c.jacobi_plan)(profile, rest[0], rows, columns)
     if kind == "sequences":
         tails = [[int(n) for n in word.split("x")] for word in rest[2:]]
         return c.sequences_plan(profile, numbers[0], tails)

@@ -110,6 +110,12 @@ JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows,
   return plan;
 }
 
+std::string text_of(const JacobiPlan& plan) {
+  return "block " + std::to_string(plan.block) + " blocks " + std::to_string(plan.blocks) + " sweeps " +
+         std::to_string(plan.sweeps_of_launch) + " local " + std::to_string(plan.local) + " lanes " +
+         std::to_string(plan.lanes) + (plan.in_shared ? " shared " + std::to_string(plan.elems) : " in memory");
+}
+
 at::Tensor empty_matrices(const at::Tensor& like, int64_t rows, int64_t columns) {
   return at::empty({like.size(0), columns, rows}, like.options()).mT();
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 
 #include "core/device_profile.h"
 #include "core/dtype.h"
@@ -19,6 +20,8 @@ struct JacobiPlan {
   uint32_t elems = 1;
 };
 JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns);
+// "block 8 blocks 4 sweeps 1 local 256 lanes 8 shared 4096": elements of shared memory, or "in memory".
+std::string text_of(const JacobiPlan& plan);
 
 at::Tensor empty_matrices(const at::Tensor& like, int64_t rows, int64_t columns);
 at::Tensor empty_reals(const at::Tensor& like, at::IntArrayRef sizes);

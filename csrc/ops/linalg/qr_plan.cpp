@@ -55,4 +55,9 @@ QrPanelPlan qr_panel_plan(const DeviceProfile& profile, DType dtype, uint64_t ro
   return plan;
 }
 
+std::string text_of(const QrPanelPlan& plan) {
+  return "columns " + std::to_string(plan.columns) + " local " + std::to_string(plan.local) + " lanes " +
+         std::to_string(plan.lanes) + (plan.in_shared ? " shared " + std::to_string(plan.elems) : " in memory");
+}
+
 }  // namespace aule::ops

@@ -235,6 +235,11 @@ NormListPlan norm_list_plan(const DeviceProfile& profile) {
   return plan;
 }
 
+std::string text_of(const NormListPlan& plan) {
+  return std::string(plan.by_workgroup ? "workgroups" : "invocations") + " local " + std::to_string(plan.local) +
+         " chunk " + std::to_string(plan.chunk) + " up to " + std::to_string(plan.most_elems);
+}
+
 std::string text_of(const ReductionPlan& plan) {
   std::ostringstream text;
   const ReduceLayout& l = plan.layout;

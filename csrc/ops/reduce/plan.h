@@ -105,6 +105,7 @@ struct NormListPlan {
   int64_t most_elems = 0;
 };
 NormListPlan norm_list_plan(const DeviceProfile& profile);
+std::string text_of(const NormListPlan& plan);
 
 // "workgroup local 256 chunk 8192 ..., then ...": every pass with its sizes and grid.
 std::string text_of(const ReductionPlan& plan);
