@@ -234,7 +234,8 @@ def planners_without_a_table():
     """R5. Functions of csrc/ops' headers that make a plan of no tensor, and that no binding for tables reaches."""
     folder, returned = ROOT / "csrc" / "ops", r"^(?:inline |constexpr )*(?:std::optional<)?\w*Plan>? "
     headers = [re.sub(r"//.*", "", path.read_text()) for path in folder.glob("**/*.h")]
-    planners = {name for text in headers for name in re.findall(rf"{returned}(\w+)\((?!const (?:at::|RecurrentLayer))", text, re.M)}
+    planner = re.compile(rf"{returned}(\w+)\((?!const (?:at::|RecurrentLayer))", re.M)  # of no tensors
+    planners = {name for text in headers for name in planner.findall(text)}
     sources = [re.sub(r"//.*", "", path.read_text()) for path in folder.glob("**/*.cpp")]
     # A file that defines a planner is one room of decisions: what it calls is in the planner's table.
     defined = [set(re.findall(rf"{returned}(\w+)\(", text, re.M)) & planners for text in sources]
