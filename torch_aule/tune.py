@@ -8,7 +8,6 @@ the planner reads from then on (``--reset`` removes it).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import statistics
@@ -22,6 +21,7 @@ import torch
 import torch_aule
 from torch_aule.attention import active_attention_variants
 from torch_aule.backend.cache_folder import make_private
+from torch_aule.backend.overrides import override
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,52 +58,6 @@ def candidates(backward: bool, dim: int) -> list[tuple[int, ...]]:
             continue
         found.append((subgroups, rows, tile, step, stages, from_global, motion_barriers))
     return found
-
-
-def _text(value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    return value if isinstance(value, str) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-@contextlib.contextmanager
-def override(**values):
-    """Context in which kernels are planned otherwise, for measurements and tests.
-
-    The settings are the process's, not the thread's. They begin as the variable ``TORCH_AULE_OVERRIDES`` says
-    (docs/use/environment.md).
-
-    Parameters
-    ----------
-    **values : str, bool, int, float, tuple of int or None
-        Settings by name, such as ``attention_variant="simt"`` or ``attention_shape=(4, 2, 32, 1, 1)``; None is the
-        default.
-
-    Returns
-    -------
-    context manager
-        Leaving it brings back the settings of before.
-
-    Raises
-    ------
-    ValueError
-        For a name that is none, or a value that it does not take.
-
-    Examples
-    --------
-    >>> with torch_aule.tune.override(attention_variant="simt"):
-    ...     torch_aule.flash_attention(q, k, v)
-    """
-    before, changed = torch_aule._C.overrides(), torch_aule._C.overrides()
-    for name, value in values.items():
-        changed.set(name, _text(value))
-    torch_aule._C.set_overrides(changed)
-    try:
-        yield
-    finally:
-        torch_aule._C.set_overrides(before)
 
 
 def serves(name: str, dim: int) -> bool:

@@ -236,8 +236,8 @@ def test_wrong_arguments():
 
 
 def test_one_list_of_names():
-    assert torch_aule.validate.compare is torch_aule.validate.compare
-    assert torch_aule.validate.__all__ == torch_aule.validate.__all__
+    assert torch_aule.validate.compare is torch_aule.validation.compare
+    assert torch_aule.validate.__all__ == torch_aule.validation.__all__
 
 
 def test_the_page(device, capsys):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-import torch_aule
+from torch_aule import _C
+from torch_aule.backend.overrides import override
 
 __all__ = ["available_variants", "set_kernel_variant"]
 
@@ -21,12 +22,6 @@ def _kernel(op: str, kernel: str) -> tuple[str, tuple[str, ...]]:
     if kernel not in _KERNELS:
         raise ValueError(f"{op}: expected kernel to be one of {', '.join(_KERNELS)}, but got {kernel!r}")
     return _KERNELS[kernel]
-
-
-def _plan_with(member: str, name: str) -> None:
-    changed = torch_aule._C.overrides()
-    changed.set(member, name)
-    torch_aule._C.set_overrides(changed)
 
 
 def set_kernel_variant(kernel: str, name: str | None) -> None:
@@ -57,7 +52,9 @@ def set_kernel_variant(kernel: str, name: str | None) -> None:
     available = available_variants(kernel) if name is not None else ()
     if name is not None and name not in available:
         raise ValueError(f"{op}: expected name to be one of {', '.join(available)} here, but got {name!r}")
-    _plan_with(member, name or "")
+    changed = _C.overrides()
+    changed.set(member, name or "")
+    _C.set_overrides(changed)
 
 
 def available_variants(kernel: str, head_dim: int = 64, v_dim: int | None = None, device=None) -> tuple[str, ...]:
@@ -88,16 +85,13 @@ def available_variants(kernel: str, head_dim: int = 64, v_dim: int | None = None
     member, names = _kernel("available_variants", kernel)
     index = torch.device("aule" if device is None else device).index
     index = torch.aule.current_device() if index is None else index
-    before, found = torch_aule._C.overrides(), []
-    try:
-        for name in names:
-            _plan_with(member, name)
+    found = []
+    for name in names:
+        with override(**{member: name}):
             served = (
                 torch.ops.aule._attention_variants(head_dim, head_dim if v_dim is None else v_dim, index, queries)
                 for queries in (1024, 1)
             )
             if any(f"forward={name}" in passes for passes in served):
                 found.append(name)
-    finally:
-        torch_aule._C.set_overrides(before)
     return tuple(found)

@@ -1,4 +1,4 @@
-"""``python -m torch_aule.compat.build_shaders``: compiles the shaders of a source checkout; see ``glsl/compile.py``."""
+"""``python -m torch_aule.build_shaders``: compiles the shaders of a source checkout; see ``glsl/compile.py``."""
 
 from __future__ import annotations
 

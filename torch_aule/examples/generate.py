@@ -18,8 +18,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torch_aule.measure.runs import synchronize
-from torch_aule.measure.timing import Stopwatch
+from torch_aule.measure.timing import Stopwatch, synchronize
 
 
 class Layer(nn.Module):

@@ -18,8 +18,7 @@ from torch_aule.examples import _common as common  # isort: skip  (strict mode, 
 import torch
 import torch.nn.functional as F
 
-from torch_aule.measure.runs import synchronize
-from torch_aule.measure.timing import Stopwatch
+from torch_aule.measure.timing import Stopwatch, synchronize
 
 RATE, WINDOW, HOP = 16000, 400, 160  # samples: a second, a window of 25 ms, a step of 10 ms
 FREQUENCY_LIMIT = 1000.0  # Hz: the mel scale is linear below and logarithmic above

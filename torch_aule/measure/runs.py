@@ -73,11 +73,6 @@ def _loss(outputs: list[torch.Tensor]) -> torch.Tensor:
     return total
 
 
-def synchronize(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
 def seconds_of(call: Callable[[], object], device: torch.device) -> float:
     watch = Stopwatch(device)
     call()

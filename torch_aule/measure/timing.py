@@ -6,7 +6,13 @@ import time
 
 import torch
 
-__all__ = ["Stopwatch"]
+__all__ = ["Stopwatch", "synchronize"]
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for what a device was given; the CPU has done it."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
 
 
 class Stopwatch:
@@ -25,13 +31,13 @@ class Stopwatch:
     """
 
     def __init__(self, device: torch.device | None = None):
-        self._device = device if device is not None and device.type != "cpu" else None
+        self._device = device
         self._wait()
         self._start = time.perf_counter()
 
     def _wait(self) -> None:
         if self._device is not None:
-            torch.accelerator.synchronize(self._device)
+            synchronize(self._device)
 
     @property
     def seconds(self) -> float:
