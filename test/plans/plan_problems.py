@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "chips")]  # the tables' scripts
 import matrix_probes  # noqa: E402
 
 from torch_aule import _C  # noqa: E402
-from torch_aule.tune import _text  # noqa: E402
+from torch_aule.backend.overrides import value_text  # noqa: E402
 
 KIB = 1024
 SUBGROUPS = ("subgroup_basic", "subgroup_arithmetic", "subgroup_shuffle", "subgroup_ballot")
@@ -183,7 +183,7 @@ class Planner:
     def __call__(self, which, values, **overrides):
         settings = _C.Overrides()
         for name, value in overrides.items():
-            settings.set(name, _text(value))
+            settings.set(name, value_text(value))
         layout = self.layouts[values["dtype"]]
         if which == "ds_workspace":
             return _C.plan_ds_workspace(self.profile, values, layout, settings)

@@ -6,10 +6,11 @@ import contextlib
 
 from torch_aule import _C
 
-__all__ = ["override"]
+__all__ = ["override", "value_text"]
 
 
-def _text(value) -> str:
+def value_text(value) -> str:
+    """The text of a setting's value as ``TORCH_AULE_OVERRIDES`` has it: None is the empty text, a tuple has commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -47,7 +48,7 @@ def override(**values):
     """
     before, changed = _C.overrides(), _C.overrides()
     for name, value in values.items():
-        changed.set(name, _text(value))
+        changed.set(name, value_text(value))
     _C.set_overrides(changed)
     try:
         yield
