@@ -25,4 +25,4 @@ lint:
 	$(PY) -m pytest -q test/rules/test_layers.py test/rules/test_docs.py
 
 clean:
-	rm -rf build dist torch_aule/_C*.so torch_aule/_C*.pyd build-log.txt
+	rm -rf build dist torch_aule/_C* torch_aule/kernels.bin build-log.txt

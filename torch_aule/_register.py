@@ -8,67 +8,77 @@ registers regardless, ``TORCH_AULE_AUTOLOAD=0`` never. ``import torch_aule`` alw
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 
 import torch
 
-from torch_aule._version import TORCH_NEWER_THAN_TESTED, TORCH_OLDEST, __version__
+from torch_aule._version import __version__
 from torch_aule.accelerators import built_in_accelerator
 
 NAME = "aule"
-BUILT_FOR = Path(__file__).with_name("built_for_torch.txt")  # setup.py writes it beside the extension
+EXTENSION = "torch_aule._C"
+FOLDER = Path(__file__).parent
 
 
-def _torch_minor() -> tuple[int, int]:
-    major, minor = torch.__version__.split("+")[0].split(".")[:2]
-    return int(major), int(minor)
+def _extensions() -> dict[tuple[int, int], Path]:
+    """Extensions that this interpreter can load, by the minor version of torch that each was built for.
 
-
-def _check_built_for(found: str) -> None:
-    """Refuse an extension that was built for another minor of torch than `found`.
-
-    Its symbols may all be there, and it would load: with virtual functions that have moved since.
+    Each belongs to one minor: the symbols of another may all be there, and its virtual functions lie elsewhere.
     """
-    built = BUILT_FOR.read_text().strip() if BUILT_FOR.exists() else found
-    if built == found:
-        return
+    found: dict[tuple[int, int], Path] = {}
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:  # .cpython-311-x86_64-linux-gnu.so before .so
+        for path in FOLDER.glob(f"_C_*{suffix}"):
+            if match := re.fullmatch(r"_C_(\d)(\d+)", path.name.removesuffix(suffix)):
+                found.setdefault((int(match[1]), int(match[2])), path)
+    return found
+
+
+def _extension_for(version: str) -> Path:
+    """The extension for torch of `version`, or an ImportError that says what to install."""
+    major, minor = version.split("+")[0].split(".")[:2]
+    wanted, found = (int(major), int(minor)), _extensions()
+    if wanted in found:
+        return found[wanted]
+    if not found:
+        raise ImportError(
+            f"torch_aule is not built for this Python: its folder has no extension _C_{major}{minor}. "
+            "Run `pip install --no-build-isolation .` (or `-e .`) in the source folder."
+        )
+    newest = max(found)
+    names = ", ".join("{}.{}".format(*each) for each in sorted(found))
     raise ImportError(
-        f"This torch_aule was built for torch {built}, and found torch {torch.__version__}. Take the wheel "
-        f"torch_aule-{__version__}+torch{found}, or `pip install 'torch=={built}.*'`; in a source folder, rebuild with "
-        "`pip install --no-build-isolation --force-reinstall --no-deps .`."
+        f"torch_aule {__version__} serves torch {names}, and found torch {version}, which is "
+        + ("newer than the newest of them" if wanted > newest else "not one of them")
+        + f": `pip install 'torch=={newest[0]}.{newest[1]}.*'`, or take a torch_aule that serves {major}.{minor}. In a "
+        "source folder `pip install --no-build-isolation --force-reinstall --no-deps .` builds the one for it."
     )
 
 
 def load_extension():
-    """Import ``torch_aule._C`` once, or raise an ImportError that says what to do."""
-    loaded = sys.modules.get("torch_aule._C")
+    """Load the extension that was built for this torch, once, as ``torch_aule._C``; an ImportError says what to do."""
+    loaded = sys.modules.get(EXTENSION)
     if loaded is not None:
         return loaded
-    version = _torch_minor()
-    if not TORCH_OLDEST <= version < TORCH_NEWER_THAN_TESTED:
-        oldest, newer = (".".join(map(str, v)) for v in (TORCH_OLDEST, TORCH_NEWER_THAN_TESTED))
-        raise ImportError(
-            f"torch_aule supports torch >= {oldest} and < {newer}, and found torch {torch.__version__}. "
-            "Install one of those, or a newer torch_aule."
-        )
-    _check_built_for(".".join(map(str, version)))
+    path = _extension_for(torch.__version__)
+    spec = importlib.util.spec_from_file_location(
+        EXTENSION, path, loader=importlib.machinery.ExtensionFileLoader(EXTENSION, str(path))
+    )
     try:
-        return importlib.import_module("torch_aule._C")
-    except ModuleNotFoundError as error:
-        if error.name != "torch_aule._C":
-            raise
-        raise ImportError(
-            "torch_aule is not built: its extension torch_aule._C is missing. "
-            "Run `pip install --no-build-isolation .` (or `-e .`) in the source folder."
-        ) from error
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     except ImportError as error:
         raise ImportError(
-            f"torch_aule's extension does not load into torch {torch.__version__}: {error}. "
-            "It was probably built for another version of torch; "
+            f"torch_aule's extension {path.name} does not load into torch {torch.__version__}: {error}. "
+            "It was probably built against another torch of this minor version, or another system; "
             "rebuild it with `pip install --no-build-isolation --force-reinstall --no-deps .`."
         ) from error
+    sys.modules[EXTENSION] = module
+    return module
 
 
 def register() -> None:

@@ -17,8 +17,17 @@ struct KernelSource {
   bool params_ring;       // the block travels through the stream's parameter ring
 };
 
-extern const KernelSource kBuiltinKernels[];
+// A row of the generated table. Its SPIR-V lies in the file kernels.bin beside this library (kernels/builtin.h).
+struct BuiltinKernel {
+  const char* name;
+  uint32_t spirv_offset, spirv_bytes;
+  uint32_t features;
+  uint16_t params_bytes;
+  bool params_ring;
+};
+
+extern const BuiltinKernel kBuiltinKernels[];
 extern const uint32_t kBuiltinKernelCount;
-extern const uint64_t kBuiltinKernelsHash;  // of their SPIR-V: compiler caches do not see what the table embeds
+extern const uint64_t kBuiltinKernelsHash;  // of their names, features and SPIR-V: what kernels.bin must state
 
 }  // namespace aule

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "core/caps.h"
+#include "kernels/builtin.h"
 #include "kernels/pipelines.h"
 #include "vulkan/check.h"
 
@@ -78,13 +79,13 @@ bool equal(const KernelSource& a, const KernelSource& b) {
 }  // namespace
 
 const KernelSource& source(KernelId id) {
-  return is_builtin(id) ? kBuiltinKernels[static_cast<uint32_t>(id)] : added(id).source;
+  return is_builtin(id) ? builtin(static_cast<uint32_t>(id)) : added(id).source;
 }
 
 bool is_builtin(KernelId id) { return static_cast<uint32_t>(id) < kBuiltinKernelCount; }
 
 std::shared_ptr<const KernelSource> find_source(KernelId id) {
-  if (is_builtin(id)) return {std::shared_ptr<void>(), &kBuiltinKernels[static_cast<uint32_t>(id)]};
+  if (is_builtin(id)) return {std::shared_ptr<void>(), &builtin(static_cast<uint32_t>(id))};
   const auto found = find_added(id);
   return found == nullptr ? nullptr : std::shared_ptr<const KernelSource>(found, &found->source);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/environment.h"
+#include "core/library.h"
 #include "vulkan/check.h"
 
 #ifdef _WIN32
@@ -37,7 +38,8 @@ std::vector<std::string> candidates() {
 #if defined(_WIN32)
   return {"vulkan-1.dll"};
 #elif defined(__APPLE__)
-  return {"libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"};
+  // The wheel brings MoltenVK, which serves where no SDK with a loader is installed.
+  return {"libvulkan.dylib", "libvulkan.1.dylib", library_folder() + "lib/libMoltenVK.dylib", "libMoltenVK.dylib"};
 #else
   return {"libvulkan.so.1", "libvulkan.so"};
 #endif

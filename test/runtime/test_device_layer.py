@@ -73,7 +73,7 @@ def build():
     for source in sources:
         oldest = max(headers, source.stat().st_mtime)
         if source.is_relative_to(ROOT / "csrc"):
-            made = ROOT.glob(f"build/temp*/{source.relative_to(ROOT).with_suffix('.o')}")
+            made = ROOT.glob(f"build/torch-*/temp*/{source.relative_to(ROOT).with_suffix('.o')}")
             fresh = [o for o in made if o.stat().st_mtime >= oldest]
             if fresh:
                 objects.append(fresh[0])
@@ -93,10 +93,10 @@ def build():
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    program = build()
+    built = build()
     cache = tmp_path_factory.mktemp("pipelines")
 
-    def run(*tests, expect=0, **env):
+    def run(*tests, expect=0, program=built, **env):
         own = {"TORCH_AULE_CACHE_DIR": str(cache), "TORCH_AULE_VALIDATION": "0"}
         options = {k: env.pop(k) for k in ("preexec_fn",) if k in env}
         done = subprocess.run(
@@ -160,6 +160,22 @@ def test_device_lost_by_switch(run, submission):
     names = re.search(r"Kernels in flight: (.*?)\. The device", text).group(1).split(", ")
     assert all(re.match(r"(scale_add|ring_add)\b", name) for name in names), names
     assert submission > 1 or names[0].startswith("scale_add"), names
+
+
+@pytest.mark.parametrize("fault", ["missing", "another build", "cut", "empty"])
+def test_kernels_of_another_build(run, fault, tmp_path):
+    """SPIR-V lies in a file beside the library (csrc/kernels/builtin.h); one that does not belong there is refused."""
+    kernels = (WORK / "kernels.bin").read_bytes()
+    contents = {"another build": kernels[:8] + b"\2" + kernels[9:], "cut": kernels[:-4], "empty": b""}
+    program = shutil.copy2(WORK / "device_tests", tmp_path)
+    if fault in contents:
+        (tmp_path / "kernels.bin").write_bytes(contents[fault])
+    text = run("dispatch", expect=1, program=program).stderr
+    where = f"{tmp_path}/kernels.bin"
+    said = f"{where} are those of another build" if fault in ("another build", "cut") else f"{where} is missing"
+    assert said in text and "Install torch_aule again" in text
+    shutil.copy2(WORK / "kernels.bin", tmp_path)
+    run("dispatch", program=program)
 
 
 def test_missing_loader(run):

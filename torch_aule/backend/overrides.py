@@ -10,7 +10,18 @@ __all__ = ["override", "value_text"]
 
 
 def value_text(value) -> str:
-    """The text of a setting's value as ``TORCH_AULE_OVERRIDES`` has it: None is the empty text, a tuple has commas."""
+    """The text of a setting's value, as ``TORCH_AULE_OVERRIDES`` has it.
+
+    Parameters
+    ----------
+    value : str, bool, int, float, tuple of int or None
+        The value of :func:`override`.
+
+    Returns
+    -------
+    str
+        A flag is 0 or 1, a tuple has commas, and None is the empty text.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

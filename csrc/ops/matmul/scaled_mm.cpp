@@ -63,16 +63,16 @@ at::Tensor empty_result(const at::Tensor& a, std::optional<c10::ScalarType> out_
 }
 
 // What one operand's lists of _scaled_mm_v2 say.
-const at::Tensor& one_scale(const char* op, at::TensorList scales, at::IntArrayRef recipes, at::IntArrayRef swizzles,
+const at::Tensor& one_scale(const char* op, Scales scales, at::IntArrayRef recipes, at::IntArrayRef swizzles,
                             at::IntArrayRef per_row) {
   constexpr int64_t kTensorWise = 0, kRowWise = 1;  // torch.nn.functional.ScalingType
-  TORCH_CHECK(scales.size() == recipes.size() && !scales.empty(), op, ": expected a recipe for each scale, got ",
+  TORCH_CHECK(scales.size() == recipes.size() && scales.size() != 0, op, ": expected a recipe for each scale, got ",
               scales.size(), " and ", recipes.size());
   TORCH_CHECK_NOT_IMPLEMENTED(scales.size() == 1 && (recipes[0] == kTensorWise || recipes[0] == kRowWise), op,
                               ": device aule has scales of a matrix and of its rows only");
   for (const int64_t swizzle : swizzles)
     TORCH_CHECK_NOT_IMPLEMENTED(swizzle == 0, op, ": device aule has no swizzled scales");
-  const at::Tensor& scale = scales[0];
+  const at::Tensor& scale = *scales.begin();
   TORCH_CHECK(recipes[0] == kTensorWise ? scale.numel() == 1 : scale.sizes() == per_row, op,
               ": expected one scale, or of rows those of shape ", per_row, ", got shape ", scale.sizes());
   return scale;
@@ -102,8 +102,8 @@ at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
   return scaled_mm_out(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, out);
 }
 
-at::Tensor& scaled_mm_v2_out(const at::Tensor& a, const at::Tensor& b, at::TensorList scale_a, at::IntArrayRef recipe_a,
-                             at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
+at::Tensor& scaled_mm_v2_out(const at::Tensor& a, const at::Tensor& b, Scales scale_a, at::IntArrayRef recipe_a,
+                             at::IntArrayRef swizzle_a, Scales scale_b, at::IntArrayRef recipe_b,
                              at::IntArrayRef swizzle_b, const OptionalTensor& bias,
                              std::optional<c10::ScalarType> out_dtype, at::IntArrayRef contraction_dim, bool,
                              at::Tensor& out) {
@@ -120,9 +120,9 @@ at::Tensor& scaled_mm_v2_out(const at::Tensor& a, const at::Tensor& b, at::Tenso
   run(op, a, b, sa, sb, bias, out);
   return out;
 }
-at::Tensor scaled_mm_v2(const at::Tensor& a, const at::Tensor& b, at::TensorList scale_a, at::IntArrayRef recipe_a,
-                        at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
-                        at::IntArrayRef swizzle_b, const OptionalTensor& bias, std::optional<c10::ScalarType> out_dtype,
+at::Tensor scaled_mm_v2(const at::Tensor& a, const at::Tensor& b, Scales scale_a, at::IntArrayRef recipe_a,
+                        at::IntArrayRef swizzle_a, Scales scale_b, at::IntArrayRef recipe_b, at::IntArrayRef swizzle_b,
+                        const OptionalTensor& bias, std::optional<c10::ScalarType> out_dtype,
                         at::IntArrayRef contraction_dim, bool use_fast_accum) {
   at::Tensor out = empty_result(a, out_dtype);
   return scaled_mm_v2_out(a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype,
