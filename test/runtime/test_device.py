@@ -231,6 +231,8 @@ def test_the_versions_of_torch_are_the_same_everywhere():
     assert f"torch {oldest} to {newest}" in (root / "README.md").read_text()
     tested = set(re.findall(r'torch: "(2\.\d+)\.', (root / ".github/workflows/test.yml").read_text()))
     assert tested == {f"2.{minor}" for minor in range(_version.TORCH_OLDEST[1], _version.TORCH_NEWER_THAN_TESTED[1])}
+    (wheels,) = re.findall(r"torch: \[(.*)\]", (root / ".github/workflows/wheels.yml").read_text())
+    assert set(re.findall(r'"(2\.\d+)\.', wheels)) == tested
 
 
 def test_name_taken_by_another_backend():
