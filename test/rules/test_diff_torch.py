@@ -92,6 +92,14 @@ YAML = """
     CPU: nonzero_cpu
 {rest}
 """
+OURS = "import torch\n" + """
+from torch._scheduler import helper, lost
+from torch import _scheduler as room
+class Mine(torch.public.Scheduler):
+    def create(self, node): return self.inherited(node) + self.state + self.kind
+room.table = []
+setattr(room, 'absent', 1)
+"""
 MODULE = '''
 from torch._base import Base
 
@@ -171,15 +179,7 @@ def test_the_order_of_virtual_functions(two):
 def test_names_of_python_that_moved(two, tmp_path):
     ours = tmp_path / "ours"
     ours.mkdir()
-    (ours / "a.py").write_text(
-        "import torch\n"
-        "from torch._scheduler import helper, lost\n"
-        "from torch import _scheduler as room\n"
-        "class Mine(torch.public.Scheduler):\n"
-        "    def create(self, node): return self.inherited(node) + self.state + self.kind\n"
-        "room.table = []\n"
-        "setattr(room, 'absent', 1)\n"
-    )
+    (ours / "a.py").write_text(OURS)
     old, new = (diff_torch.Torch(str(folder)) for folder in two)
     uses = diff_torch.python_uses(ours, old)
     assert {name: how for name, (how, _) in uses.items()} == {
