@@ -24,14 +24,29 @@ while read -r chip driver shim variable; do
   sid_runner "$dir/run-$chip" "VK_DRIVER_FILES=$dir/$chip.json $variable" "lib${shim}_noop_drm_shim.so"
   echo "$chip"
 done <<CHIPS
+polaris10 radeon amdgpu AMDGPU_GPU_ID=polaris10
 vega10 radeon amdgpu AMDGPU_GPU_ID=vega10
 vega20 radeon amdgpu AMDGPU_GPU_ID=vega20
+renoir radeon amdgpu AMDGPU_GPU_ID=renoir
+navi10 radeon amdgpu AMDGPU_GPU_ID=navi10
 navi21 radeon amdgpu AMDGPU_GPU_ID=navi21
+vangogh radeon amdgpu AMDGPU_GPU_ID=vangogh
+rembrandt radeon amdgpu AMDGPU_GPU_ID=rembrandt
 navi31 radeon amdgpu AMDGPU_GPU_ID=navi31
 navi33 radeon amdgpu AMDGPU_GPU_ID=navi33
+phoenix radeon amdgpu AMDGPU_GPU_ID=phoenix
 strix1 radeon amdgpu AMDGPU_GPU_ID=strix1
 gfx1201 radeon amdgpu AMDGPU_GPU_ID=gfx1201
 m1 asahi asahi
+adreno618 freedreno freedreno FD_GPU_ID=618
+adreno660 freedreno freedreno FD_GPU_ID=660
+adreno730 freedreno freedreno FD_GPU_ID=730
+adreno740 freedreno freedreno FD_GPU_ID=740
 adreno750 freedreno freedreno FD_GPU_ID=750
+adreno810 freedreno freedreno FD_GPU_ID=810
+adreno830 freedreno freedreno FD_GPU_ID=830
+tu102 nouveau nouveau NOUVEAU_CHIPSET=0x162
+ga102 nouveau nouveau NOUVEAU_CHIPSET=0x172
 nvk nouveau nouveau NOUVEAU_CHIPSET=0x194
+gb202 nouveau nouveau NOUVEAU_CHIPSET=0x1b2
 CHIPS

@@ -205,6 +205,12 @@ std::vector<PhysicalDevice> select(const std::vector<PhysicalDevice>& usable, co
   return chosen;
 }
 
+// A refused device is told with its driver, which is what a user can change.
+std::string with_driver(const Caps& caps) {
+  if (caps.driver_name.empty()) return caps.name;
+  return caps.name + " by " + caps.driver_name + (caps.driver_info.empty() ? "" : " " + caps.driver_info);
+}
+
 Enumeration enumerate() {
   Enumeration result;
   try {
@@ -225,7 +231,7 @@ Enumeration enumerate() {
       if (d.missing.empty())
         usable.push_back(std::move(d));
       else
-        result.reason += d.profile.name + " lacks " + d.missing + "; ";
+        result.reason += with_driver(d.profile) + " lacks " + d.missing + "; ";
     }
     auto rank = [](const PhysicalDevice& d) {
       switch (d.profile.kind) {
@@ -246,6 +252,10 @@ Enumeration enumerate() {
       for (auto& d : usable)
         if (!real || !d.profile.is_software()) result.visible.push_back(std::move(d));
     }
+    if (usable.empty())
+      result.reason +=
+          "every device needs what is named here: update its driver, or use another device, such as Mesa's lavapipe, "
+          "which computes on the CPU";
   } catch (const std::exception& error) {
     result.visible.clear();
     result.reason = error.what();

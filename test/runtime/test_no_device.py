@@ -1,12 +1,15 @@
 """A machine without a Vulkan device: everything imports, and attention on NumPy arrays and CPU tensors is computed."""
 
 import math
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
 import torch
 
-from helpers import assert_close, check_program
+from helpers import ROOT, assert_close, check_program, program
 from torch_aule.attention import cpu, flash_attention
 
 NOWHERE = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json", "TORCH_AULE_STRICT": "1"}
@@ -18,6 +21,20 @@ def test_attention_falls_back_to_the_cpu_and_says_so_once():
 
 def test_a_missing_loader_is_named():
     check_program("no_device_loader", TORCH_AULE_VULKAN_LIBRARY="/nowhere/libvulkan.so.1")
+
+
+def test_a_driver_below_the_baseline_is_told_with_all_that_it_lacks():
+    """SwiftShader computes, but has no 64-bit integers and no 16-bit and 8-bit storage."""
+    fetched = subprocess.run([ROOT / "tools/swiftshader.sh"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    if fetched.returncode != 0:
+        pytest.skip(fetched.stderr.strip().splitlines()[-1])
+    command = [ROOT / "build/swiftshader/run", sys.executable, program("below_baseline")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_AULE_VALIDATION": "0"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and not done.stderr, done.stdout + done.stderr
+    found = done.stdout[done.stdout.index("self-test") :]
+    assert "lacks shaderInt64, storageBuffer16BitAccess, storageBuffer8BitAccess; " in found
+    assert "update its driver, or use another device" in found and "1 of 1 checks failed: device" in found
 
 
 CASES = [
