@@ -178,6 +178,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   d.profile.architecture = architecture_of(d.profile);  // which cooperative matrices tell of, too
   if (d.queue_count == 0) d.missing += d.missing.empty() ? kComputeQueue : std::string(", ") + kComputeQueue;
   apply_disable_switches(d.profile);
+  d.refused_limits = apply_limits(environment().limited, d.profile);
   return d;
 }
 
@@ -222,10 +223,13 @@ Enumeration enumerate() {
     for (VkPhysicalDevice handle : handles) {
       PhysicalDevice d = inspect(inst, handle);
       result.lacks_compute_queue &= d.missing == kComputeQueue;
-      if (d.missing.empty())
+      if (d.missing.empty() && d.refused_limits.empty()) {
         usable.push_back(std::move(d));
-      else
-        result.reason += d.profile.name + " lacks " + d.missing + "; ";
+        continue;
+      }
+      if (!d.missing.empty()) result.reason += d.profile.name + " lacks " + d.missing + "; ";
+      if (!d.refused_limits.empty())
+        result.reason += "TORCH_AULE_LIMITS does not fit " + d.profile.name + ": " + d.refused_limits + "; ";
     }
     auto rank = [](const PhysicalDevice& d) {
       switch (d.profile.kind) {

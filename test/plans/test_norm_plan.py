@@ -4,7 +4,7 @@ import pytest
 
 import norm_plans
 import plan_table
-from helpers import without
+from helpers import limited, without
 
 TABLE = norm_plans.read_table()
 
@@ -44,6 +44,6 @@ def test_plans_ask_no_device():
         "norm_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **limited("max_loop_iterations=100"),
         **without("cpu_kernels", "subgroup_arithmetic"),
     )

@@ -388,6 +388,7 @@ def test_other_arguments(device):
     assert_close(y[1:], (x[1:] + 1) * 2)
 
 
+@pytest.mark.float64
 def test_float64(device):
     x, y = random_tensor(5, 40, dtype=torch.float64), random_tensor(5, 40, dtype=torch.float64)
     for f in [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.lt, torch.remainder]:
