@@ -1,6 +1,6 @@
 // What one device can do, as plain data. Filled by csrc/vulkan/physical.cpp. Capabilities are rows of
-// core/capabilities.def; the environment variable TORCH_AULE_DISABLE=<name> turns one off, so that every fallback can
-// be tested anywhere.
+// core/capabilities.def; the environment variable TORCH_AULE_DISABLE=<name> turns one off, and TORCH_AULE_LIMITS lowers
+// limits, so that every fallback can be tested anywhere.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,8 +28,8 @@ struct Caps {
   float timestamp_period_ns = 0;  // 0: no timestamps
   // Some software drivers end a shader's loops without a word once one invocation has gone round them so many times,
   // all its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created; until
-  // then a software device shows what is assumed. Planners obey the first, which TORCH_AULE_MAX_LOOP_ITERATIONS=N sets
-  // (0: none); the second is what the driver does.
+  // then a software device shows what is assumed. Planners obey the first, which TORCH_AULE_LIMITS sets (0: none);
+  // the second is what the driver does.
   uint32_t max_loop_iterations = 0, driver_loop_limit = 0;
   // capabilities
 #define AULE_CAPABILITY(name, lack) bool name = false;

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/settings.h"
+
 namespace aule {
 namespace {
 
@@ -85,18 +87,6 @@ void read(const char* name, T& value) {
     std::fprintf(stderr, "[aule] %s is ignored: it has no meaning as '%s' (docs/use/environment.md)\n", name, text);
 }
 
-// The parts of a text between commas, without spaces around them and without empty ones.
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    const size_t first = text.find_first_not_of(' ', at), last = text.find_last_not_of(' ', comma - 1);
-    if (first < comma) parts.push_back(text.substr(first, last - first + 1));
-    at = comma + 1;
-  }
-  return parts;
-}
-
 void read_disabled(const std::string& text, Environment& e) {
   for (std::string name : parts_of(text)) {
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -120,23 +110,16 @@ Environment parse_environment() {
   AULE_ENVIRONMENT(AULE_READ)
 #undef AULE_READ
   if (e.disable.has_value()) read_disabled(*e.disable, e);
+  e.limited = parse_limits(e.limits.value_or(""));
+  for (const DeviceSet* set : e.limited.sets) read_disabled(std::string(set->without) + ",cpu_kernels", e);
+  for (const std::string& why : e.limited.ignored)
+    std::fprintf(stderr, "[aule] TORCH_AULE_LIMITS: %s (docs/use/environment.md)\n", why.c_str());
   return e;
 }
 
-// "attention_shape=4,1,32,aligned_rows=never": a part without a name belongs to the value before it.
 Overrides parse_overrides(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> settings;
-  for (const std::string& part : parts_of(text)) {
-    const size_t equals = part.find('=');
-    if (equals != std::string::npos)
-      settings.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-    else if (settings.empty())
-      settings.emplace_back(part, "");
-    else
-      settings.back().second += ',' + part;
-  }
   Overrides o;
-  for (const auto& [name, value] : settings) {
+  for (const auto& [name, value] : settings_of(text)) {
     try {
       set_override(o, name, value);
     } catch (const std::invalid_argument& error) {

@@ -2,14 +2,17 @@
 // docs/use/environment.md says what each does, and is compared with these rows (test/rules/test_docs.py).
 //
 // `Environment` is parsed once, at its first use. TORCH_AULE_DISABLE lists what the process does without: switches and
-// capabilities of the device. `Overrides` change plans, for measurements and tests: they begin as TORCH_AULE_OVERRIDES
-// says and may be replaced while the process runs (torch_aule.tune.override).
+// capabilities of the device. TORCH_AULE_LIMITS lowers limits of devices. `Overrides` change plans, for measurements
+// and tests: they begin as TORCH_AULE_OVERRIDES says and may be replaced while the process runs
+// (torch_aule.tune.override).
 #pragma once
 #include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+
+#include "core/limits.h"
 
 namespace aule {
 
@@ -41,11 +44,11 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
   X(bool,   validation,           false,        "TORCH_AULE_VALIDATION")          \
   X(bool,   labels,               false,        "TORCH_AULE_LABELS")              \
   X(bool,   pipeline_statistics,  false,        "TORCH_AULE_PIPELINE_STATISTICS") \
-  X(double, max_loop_iterations,  -1,           "TORCH_AULE_MAX_LOOP_ITERATIONS") \
   X(double, shm_slot_kib,         8192,         "TORCH_AULE_SHM_SLOT_KIB")        \
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
   X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")          \
   X(Text,   disable,              std::nullopt, "TORCH_AULE_DISABLE")             \
+  X(Text,   limits,               std::nullopt, "TORCH_AULE_LIMITS")              \
   X(Text,   overrides,            std::nullopt, "TORCH_AULE_OVERRIDES")
 
 // Names that TORCH_AULE_DISABLE takes beside the capabilities.
@@ -81,7 +84,8 @@ struct Environment {
 #undef AULE_SWITCH
 #define AULE_CAPABILITY(name, lack) bool name = false;
 #include "core/capabilities.def"
-  } disabled;
+  } disabled;             // by TORCH_AULE_DISABLE, and by sets of TORCH_AULE_LIMITS
+  LimitSettings limited;  // what `limits` says
 #undef AULE_MEMBER
 };
 const Environment& environment();

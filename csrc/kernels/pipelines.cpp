@@ -165,6 +165,16 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
     throw vulkan::Error(std::string(r.name) + " wants " + std::to_string(bytes) + " bytes of shared memory, " +
                         device.profile().name + " has " + std::to_string(device.profile().shared_bytes));
   }
+  // Some drivers take more, and run it wrong.
+  const std::array<uint64_t, 3> size = shared_memory(id).workgroup(spec);
+  const uint32_t* most = device.profile().max_workgroup_size;
+  const uint64_t invocations = device.profile().max_workgroup_invocations;
+  const bool fits = size[0] <= most[0] && size[1] <= most[1] && size[2] <= most[2];
+  if (!fits || size[0] * size[1] * size[2] > invocations) {
+    throw vulkan::Error(std::string(r.name) + " wants a workgroup of " + std::to_string(size[0]) + " x " +
+                        std::to_string(size[1]) + " x " + std::to_string(size[2]) + " invocations, " +
+                        device.profile().name + " has " + std::to_string(invocations));
+  }
   const uint64_t content = hash_of(content_hash(id), spec);
   std::unique_lock lock(tables.mutex);
   tables.done.wait(lock, [&] { return !tables.in_work.contains(content); });

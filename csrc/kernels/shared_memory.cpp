@@ -14,6 +14,7 @@ namespace {
 // Instructions of the SPIR-V specification, section 3.42.
 // clang-format off
 enum Op : uint32_t {
+  kExecutionMode = 16, kExecutionModeId = 331, kConstantComposite = 44, kSpecConstantComposite = 51,
   kTypeBool = 20, kTypeInt = 21, kTypeFloat = 22, kTypeVector = 23, kTypeArray = 28, kTypeStruct = 30,
   kTypePointer = 32, kConstantTrue = 41, kConstantFalse = 42, kConstant = 43, kSpecConstantTrue = 48,
   kSpecConstantFalse = 49, kSpecConstant = 50, kSpecConstantOp = 52, kFunction = 54, kVariable = 59, kDecorate = 71,
@@ -25,7 +26,8 @@ enum Op : uint32_t {
 };
 // clang-format on
 constexpr uint32_t kLiteral = 1u << 16, kGiven = kLiteral + 1;  // nodes that are no instruction
-constexpr uint32_t kStorageWorkgroup = 4, kDecorationSpecId = 1;
+constexpr uint32_t kStorageWorkgroup = 4, kDecorationSpecId = 1, kDecorationBuiltIn = 11;
+constexpr uint32_t kModeLocalSize = 17, kModeLocalSizeId = 38, kBuiltInWorkgroupSize = 25;
 
 // The value, or nothing: division by zero, or an instruction that is not known.
 std::optional<uint32_t> computed(uint32_t op, uint32_t a, uint32_t b) {
@@ -70,6 +72,8 @@ std::optional<uint32_t> computed(uint32_t op, uint32_t a, uint32_t b) {
 }
 bool is_known(uint32_t op) { return op == kSelect || computed(op, 1, 1).has_value(); }
 
+constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();  // a division by zero, and what is made of it
+
 struct Type {
   uint64_t bytes = 0, align = 1;
   std::vector<uint32_t> lengths;  // ids of constants: of an array, the outermost first
@@ -83,6 +87,9 @@ struct SharedMemoryReader {
   std::unordered_map<uint32_t, uint32_t> spec_ids, node_of;
   std::unordered_map<uint32_t, Type> types;
   std::unordered_map<uint32_t, uint32_t> pointees;  // of pointers to shared memory
+  // The workgroup, as literals or ids; a constant with the decoration stands over the modes.
+  std::vector<uint32_t> local_size, local_size_ids;
+  uint32_t workgroup_constant = 0;
 
   [[noreturn]] static void refuse(const std::string& what) {
     throw std::invalid_argument("shared memory of a kernel: " + what);
@@ -154,8 +161,19 @@ struct SharedMemoryReader {
 
   void instruction(uint32_t op, std::span<const uint32_t> w) {
     switch (op) {
+      case kExecutionMode:
+        if (w[2] == kModeLocalSize) local_size.assign(w.begin() + 3, w.end());
+        break;
+      case kExecutionModeId:
+        if (w[2] == kModeLocalSizeId) local_size_ids.assign(w.begin() + 3, w.end());
+        break;
       case kDecorate:
         if (w[2] == kDecorationSpecId) spec_ids[w[1]] = w[3];
+        if (w[2] == kDecorationBuiltIn && w[3] == kBuiltInWorkgroupSize) workgroup_constant = w[1];
+        break;
+      case kConstantComposite:
+      case kSpecConstantComposite:
+        if (w[2] == workgroup_constant) local_size_ids.assign(w.begin() + 3, w.end());
         break;
       case kTypeBool:
       case kTypeInt:
@@ -188,10 +206,19 @@ struct SharedMemoryReader {
       default: break;
     }
   }
+
+  void workgroup() {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      if (local_size_ids.size() == 3)
+        out.workgroup_[axis] = node(local_size_ids[axis]);
+      else
+        out.workgroup_[axis] = add({kLiteral, axis < local_size.size() ? local_size[axis] : 1, 0, 0});
+    }
+  }
 };
 
 SharedMemory::SharedMemory(std::span<const uint32_t> spirv) {
-  SharedMemoryReader reader{*this, {}, {}, {}, {}, {}};
+  SharedMemoryReader reader{*this, {}, {}, {}, {}, {}, {}, {}};
   for (size_t at = 5; at < spirv.size();) {
     const uint32_t op = spirv[at] & 0xffffu, length = spirv[at] >> 16;
     if (length == 0 || at + length > spirv.size()) SharedMemoryReader::refuse("this is no SPIR-V");
@@ -199,10 +226,10 @@ SharedMemory::SharedMemory(std::span<const uint32_t> spirv) {
     reader.instruction(op, spirv.subspan(at, length));
     at += length;
   }
+  reader.workgroup();
 }
 
-uint64_t SharedMemory::bytes(std::span<const uint32_t> constants) const {
-  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();  // a division by zero, and what is made of it
+std::vector<uint64_t> SharedMemory::values(std::span<const uint32_t> constants) const {
   std::vector<uint64_t> values(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& n = nodes_[i];
@@ -219,6 +246,16 @@ uint64_t SharedMemory::bytes(std::span<const uint32_t> constants) const {
       values[i] = value ? uint64_t{*value} : kNone;
     }
   }
+  return values;
+}
+
+std::array<uint64_t, 3> SharedMemory::workgroup(std::span<const uint32_t> constants) const {
+  const std::vector<uint64_t> all = values(constants);
+  return {all[workgroup_[0]], all[workgroup_[1]], all[workgroup_[2]]};
+}
+
+uint64_t SharedMemory::bytes(std::span<const uint32_t> constants) const {
+  const std::vector<uint64_t> values = this->values(constants);
   uint64_t total = 0;
   for (const Variable& v : variables_) {
     uint64_t bytes = v.element_bytes;

@@ -2,6 +2,8 @@
 #include <ATen/Context.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
+#include "core/environment.h"
+#include "core/settings.h"
 #include "python/bindings.h"
 #include "runtime/device_info.h"
 #include "runtime/sync_debug.h"
@@ -46,6 +48,8 @@ py::dict device_properties(int device) {
   FIELD(max_subgroup_size);
   FIELD(max_push_constant_bytes);
   FIELD(max_workgroup_invocations);
+  d["max_workgroup_size"] = std::to_array(profile.max_workgroup_size);
+  d["max_group_count"] = std::to_array(profile.max_group_count);
   FIELD(max_allocation_bytes);
   FIELD(max_buffer_bytes);
   FIELD(timestamp_period_ns);
@@ -67,6 +71,47 @@ py::dict device_properties(int device) {
     shapes.append(py::make_tuple(s.m, s.n, s.k, s.a_type, s.b_type, s.c_type, s.result_type));
   d["coopmat_shapes"] = shapes;
   return d;
+}
+
+py::object limit_value(const Limit& limit, const Caps& caps) {
+  if (limit.axes == 1) return py::int_(limit.get(caps, 0));
+  return py::make_tuple(limit.get(caps, 0), limit.get(caps, 1), limit.get(caps, 2));
+}
+
+py::dict device_limits(const Caps& caps) {
+  py::dict d;
+  for (const Limit& limit : limits()) d[limit.name] = limit_value(limit, caps);
+  return d;
+}
+
+// A made-up device under the text: its limits, why it is refused, and the parts of the text that are ignored.
+py::tuple limited(const std::string& text, const py::dict& own) {
+  Caps caps;
+  for (const Limit& limit : limits()) {
+    const py::tuple values =
+        py::isinstance<py::tuple>(own[limit.name]) ? py::tuple(own[limit.name]) : py::make_tuple(own[limit.name]);
+    for (int axis = 0; axis < limit.axes; ++axis)
+      limit.set(caps, axis, py::cast<uint64_t>(py::object(values[static_cast<size_t>(axis)])));
+  }
+  const LimitSettings settings = parse_limits(text);
+  const std::string refused = apply_limits(settings, caps);
+  return py::make_tuple(device_limits(caps), refused, settings.ignored);
+}
+
+// Sets of limits by name, and those that this process was given.
+py::list sets_of_limits() {
+  py::list all;
+  const auto& ours = environment().limited.sets;
+  for (const DeviceSet& set : device_sets()) {
+    py::dict d;
+    d["name"] = set.name;
+    d["devices"] = set.devices;
+    d["limits"] = set.limits;
+    d["without"] = parts_of(set.without);
+    d["active"] = std::find(ours.begin(), ours.end(), &set) != ours.end();
+    all.append(d);
+  }
+  return all;
 }
 
 }  // namespace
@@ -98,6 +143,9 @@ void bind_device(py::module_& m) {
     return static_cast<int>(runtime::exchange_device(static_cast<c10::DeviceIndex>(device)));
   });
   m.def("device_properties", &device_properties);
+  m.def("device_limits", [](int device) { return device_limits(runtime::device_profile(index_of(device))); });
+  m.def("limited", &limited);
+  m.def("sets_of_limits", &sets_of_limits);
   m.def("capabilities", [] {  // (name, what is lost without it)
     py::list all;
 #define AULE_CAPABILITY(name, lack) all.append(py::make_tuple(#name, lack));

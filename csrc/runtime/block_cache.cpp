@@ -409,8 +409,14 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
                                 std::unique_lock<std::mutex>& lock) {
   // A graph's pool takes what it needs: nobody else can use the rest of a shared segment.
   const bool shared = bytes < kLargeOwn && pool.id == c10::MempoolId_t{0, 0};
-  const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : round_up(bytes, kLargeRound);
-  auto& memory = vulkan::Device::get(device_).memory();
+  auto& device = vulkan::Device::get(device_);
+  const Caps& caps = device.profile();
+  const uint64_t largest_buffer = caps.max_buffer_bytes == 0 ? UINT64_MAX : caps.max_buffer_bytes;
+  // Bytes that fit one allocation are not rounded past it, nor past whole pieces of 256, which memory comes in.
+  const uint64_t largest = std::min(caps.max_allocation_bytes, largest_buffer) / 256 * 256;
+  const uint64_t own = std::min(round_up(bytes, kLargeRound), std::max(bytes, largest));
+  const uint64_t size = pool.small ? kSmallSegment : shared ? kLargeSegment : own;
+  auto& memory = device.memory();
   const auto budget = memory.budget();
   const auto limit = static_cast<uint64_t>(fraction_ * static_cast<double>(budget.total_bytes));
   // Under pressure the cache gives way before the driver has to say no, and for the memory fraction.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "core/environment.h"
 #include "core/per_device.h"
@@ -62,6 +63,10 @@ std::unique_ptr<DeviceImpl> create(int index) {
   VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, nullptr, {}};
   inst.vk.vkGetPhysicalDeviceMemoryProperties2(physical.handle, &memory);
   impl->memory_properties = memory.memoryProperties;
+  for (VkMemoryHeap& heap : std::span(impl->memory_properties.memoryHeaps, impl->memory_properties.memoryHeapCount)) {
+    if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      heap.size = std::min<VkDeviceSize>(heap.size, impl->profile.device_heap_bytes);  // which TORCH_AULE_LIMITS lowers
+  }
   impl->memory = std::make_unique<MemoryPool>(*impl);
   impl->error_record = impl->memory->allocate(MemoryKind::host, 256);
   std::memset(impl->error_record->mapped, 0, 256);

@@ -112,9 +112,8 @@ uint32_t probe_loop_limit(DeviceImpl& device) noexcept {
 
 void set_loop_limit(Caps& caps, uint32_t driver_limit) {
   caps.driver_loop_limit = driver_limit;
-  const double wanted = environment().max_loop_iterations;
-  const bool given = wanted >= 0 && wanted <= UINT32_MAX;
-  caps.max_loop_iterations = given ? static_cast<uint32_t>(wanted) : driver_limit - std::min(driver_limit, kGuardTurns);
+  const uint32_t rest = driver_limit - std::min(driver_limit, kGuardTurns);
+  caps.max_loop_iterations = environment().limited.max_loop_iterations.value_or(rest);
 }
 
 }  // namespace aule::vulkan

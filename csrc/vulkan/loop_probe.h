@@ -18,7 +18,7 @@ constexpr uint32_t kGuardTurns = 16;
 // Back edges that one invocation may take, 0: no limit was met in 2^17. Runs one invocation of
 // shaders/device/loop_limit.glsl on a device that has its queues and memory; never throws.
 uint32_t probe_loop_limit(DeviceImpl& device) noexcept;
-// Both fields of `caps`; TORCH_AULE_MAX_LOOP_ITERATIONS overrides the planners' one.
+// Both fields of `caps`; TORCH_AULE_LIMITS overrides the planners' one.
 void set_loop_limit(Caps& caps, uint32_t driver_limit);
 
 }  // namespace aule::vulkan

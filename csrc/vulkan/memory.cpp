@@ -128,11 +128,11 @@ struct MemoryPoolImpl {
     const bool sparse = bytes > caps.max_allocation_bytes;
     if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
       throw OutOfMemory("one buffer of " + std::to_string(bytes) +
-                        " bytes is larger than the driver's largest buffer (" + std::to_string(caps.max_buffer_bytes) +
+                        " bytes is larger than the device's largest buffer (" + std::to_string(caps.max_buffer_bytes) +
                         " bytes)");
     if (sparse && (!caps.sparse_binding || kind != MemoryKind::device))
       throw OutOfMemory(
-          "one allocation of " + std::to_string(bytes) + " bytes is larger than the driver's largest allocation (" +
+          "one allocation of " + std::to_string(bytes) + " bytes is larger than the device's largest allocation (" +
           std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
     auto* s = new SegmentState;
     try {
@@ -214,6 +214,9 @@ struct MemoryPoolImpl {
     constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
     const uint64_t alignment = import_alignment();
     if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || bytes % alignment != 0) return nullptr;
+    const Caps& caps = device.profile;
+    if (bytes > caps.max_allocation_bytes || (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes))
+      return nullptr;
     VkMemoryHostPointerPropertiesEXT types{};
     types.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
     if (device.vk.vkGetMemoryHostPointerPropertiesEXT(device.handle, kType, pointer, &types) != VK_SUCCESS)
@@ -317,11 +320,13 @@ MemoryBudget MemoryPool::budget() const {
   d.instance_vk->vkGetPhysicalDeviceMemoryProperties2(d.physical, &memory);
   const auto& p = memory.memoryProperties;
   uint32_t heap = 0;
-  for (uint32_t i = 0; i < p.memoryHeapCount; ++i)
-    if ((p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
-        p.memoryHeaps[i].size == d.profile.device_heap_bytes)
-      heap = i;
-  const uint64_t total = p.memoryHeaps[heap].size;
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < p.memoryHeapCount; ++i) {
+    if (!(p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || p.memoryHeaps[i].size < largest) continue;
+    heap = i;
+    largest = p.memoryHeaps[i].size;
+  }
+  const uint64_t total = d.memory_properties.memoryHeaps[heap].size;  // which TORCH_AULE_LIMITS may have lowered
   const uint64_t own = impl_->own_bytes[heap].load();
   if (!d.profile.memory_budget) return {total - std::min(total, own), total};
   const uint64_t used = budget.heapUsage[heap], allowed = std::min(budget.heapBudget[heap], total);

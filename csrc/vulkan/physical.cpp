@@ -178,6 +178,7 @@ PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {
   d.profile.architecture = architecture_of(d.profile);  // which cooperative matrices tell of, too
   if (d.queue_count == 0) d.missing += d.missing.empty() ? kComputeQueue : std::string(", ") + kComputeQueue;
   apply_disable_switches(d.profile);
+  d.refused_limits = apply_limits(environment().limited, d.profile);
   return d;
 }
 
@@ -225,13 +226,18 @@ Enumeration enumerate() {
     VK_CHECK(inst.vk.vkEnumeratePhysicalDevices(inst.handle, &count, handles.data()));
     std::vector<PhysicalDevice> usable;
     result.lacks_compute_queue = true;
+    bool lacking = false;
     for (VkPhysicalDevice handle : handles) {
       PhysicalDevice d = inspect(inst, handle);
       result.lacks_compute_queue &= d.missing == kComputeQueue;
-      if (d.missing.empty())
+      if (d.missing.empty() && d.refused_limits.empty()) {
         usable.push_back(std::move(d));
-      else
-        result.reason += with_driver(d.profile) + " lacks " + d.missing + "; ";
+        continue;
+      }
+      lacking |= !d.missing.empty();
+      if (!d.missing.empty()) result.reason += with_driver(d.profile) + " lacks " + d.missing + "; ";
+      if (!d.refused_limits.empty())
+        result.reason += "TORCH_AULE_LIMITS does not fit " + d.profile.name + ": " + d.refused_limits + "; ";
     }
     auto rank = [](const PhysicalDevice& d) {
       switch (d.profile.kind) {
@@ -252,7 +258,7 @@ Enumeration enumerate() {
       for (auto& d : usable)
         if (!real || !d.profile.is_software()) result.visible.push_back(std::move(d));
     }
-    if (usable.empty())
+    if (usable.empty() && lacking)
       result.reason +=
           "every device needs what is named here: update its driver, or use another device, such as Mesa's lavapipe, "
           "which computes on the CPU";

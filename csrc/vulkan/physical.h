@@ -13,7 +13,8 @@ struct Instance;
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   DeviceProfile profile;
-  std::string missing;  // baseline requirements that it lacks; empty: usable
+  std::string missing;         // baseline requirements that it lacks; empty: usable
+  std::string refused_limits;  // those of TORCH_AULE_LIMITS that it cannot have; empty: usable
   uint32_t queue_family = 0, queue_count = 0, timestamp_bits = 0;
   bool sparse_queue = false;
   bool sparse_memory = false;  // and the features for it

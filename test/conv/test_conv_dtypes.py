@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from test_conv import POOLS, SPATIAL, UPSAMPLES
 
-from helpers import INTS, assert_close, check_program, to_device
+from helpers import INTS, assert_close, check_program, limited, to_device
 
 pytestmark = pytest.mark.validated
 
@@ -167,4 +167,4 @@ def test_nothing_and_refusals():
 @pytest.mark.float64
 def test_long_windows():
     """A device that ends long loops: windows in parts, one axis after the other."""
-    check_program("pool_long_windows", TORCH_AULE_MAX_LOOP_ITERATIONS="64")
+    check_program("pool_long_windows", **limited("max_loop_iterations=64"))

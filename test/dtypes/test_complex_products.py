@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, check_program, like_strided, relative_error
+from helpers import assert_close, check_program, like_strided, limited, relative_error
 
 pytestmark = pytest.mark.validated
 
@@ -242,7 +242,7 @@ def test_numerical_gradients(device):
 
 
 def test_a_long_k_is_cut(device):
-    check_program("complex_long_k", TORCH_AULE_MAX_LOOP_ITERATIONS="1000", TORCH_AULE_STRICT="1")
+    check_program("complex_long_k", TORCH_AULE_STRICT="1", **limited("max_loop_iterations=1000"))
 
 
 def test_refusals(device):

@@ -4,7 +4,7 @@ another one. A kernel that the driver cut all the same is an error."""
 import pytest
 import torch
 
-from helpers import check_program, check_python, without
+from helpers import check_program, check_python, limited, without
 from torch_aule import _C
 
 pytestmark = pytest.mark.validated
@@ -31,13 +31,13 @@ def test_limit_is_one_of_those_known(device):
 @pytest.mark.parametrize("given", ["0", "1000", "70000"])
 def test_planners_limit_can_be_set(device, given):
     driver = torch.aule.get_device_properties().driver_loop_limit
-    shown = check_python(SHOW, TORCH_AULE_MAX_LOOP_ITERATIONS=given).split()
+    shown = check_python(SHOW, TORCH_AULE_LIMITS=given and f"max_loop_iterations={given}").split()
     assert shown == [given, str(driver)]
 
 
 @pytest.mark.parametrize("given", [None, "", "many", "-5"])
 def test_without_a_number_planners_obey_the_driver(device, given):
-    shown = check_python(SHOW, TORCH_AULE_MAX_LOOP_ITERATIONS=given).split()
+    shown = check_python(SHOW, TORCH_AULE_LIMITS=given and f"max_loop_iterations={given}").split()
     assert int(shown[0]) == max(int(shown[1]) - 16, 0)  # the guard takes a few turns itself
 
 
@@ -49,7 +49,7 @@ def test_asking_for_properties_does_not_create_the_device():
 def test_info_shows_the_limit(device):
     text = check_python(
         "import runpy, torch_aule; runpy.run_module('torch_aule.info', run_name='__main__')",
-        TORCH_AULE_MAX_LOOP_ITERATIONS="4321",
+        **limited("max_loop_iterations=4321"),
     )
     assert "kernels plan with 4321" in text and "assumed" not in text
 
@@ -64,7 +64,7 @@ def test_the_guard_understands_every_kernel():
 @pytest.mark.parametrize("off", [[], ["unified_memory"]], ids=["unified", "staged"])
 def test_what_the_driver_cuts_is_an_error(device, off):
     """Planners are told that there is no limit; the guard knows better."""
-    check_program("long_loops_cut", TORCH_AULE_MAX_LOOP_ITERATIONS="0", **without(*off))
+    check_program("long_loops_cut", **limited("max_loop_iterations=0"), **without(*off))
 
 
 def test_shaders_that_would_blind_the_guard_are_refused():

@@ -3,7 +3,7 @@
 Some drivers end a shader's loops after 65535 iterations of one invocation, without a word (`max_loop_iterations` of
 the device's properties; lavapipe of Mesa 22.3). Every family here is compared with float64 on the CPU over rows beyond
 that. TORCH_AULE_LONG_TESTS=1 adds sizes; TORCH_AULE_LONG_ROWS=n,m replaces them, for runs with a small
-TORCH_AULE_MAX_LOOP_ITERATIONS.
+limit by TORCH_AULE_LIMITS.
 """
 
 import functools
@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close_to_float64, check_python
+from helpers import assert_close_to_float64, check_python, limited
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
 GIVEN = [int(n) for n in os.environ.get("TORCH_AULE_LONG_ROWS", "").split(",") if n]
@@ -264,4 +264,4 @@ def test_plans_for_small_limits():
     # Gradients of resampling are refused there: a cell of 750 outputs cannot be cut.
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not resampling", __file__]
     code = f"import pytest, sys\nsys.exit(pytest.main({options!r}))"
-    check_python(code, TORCH_AULE_MAX_LOOP_ITERATIONS="1024", TORCH_AULE_LONG_ROWS="6007")
+    check_python(code, TORCH_AULE_LONG_ROWS="6007", **limited("max_loop_iterations=1024"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, check_program, like_strided, relative_error, without
+from helpers import assert_close, check_program, like_strided, limited, relative_error, without
 
 pytestmark = pytest.mark.validated
 
@@ -107,7 +107,7 @@ def test_long_sequences():
 
 def test_kernels_of_gpus():
     check_program("gpu_ctc", **without("cpu_kernels"))
-    check_program("gpu_ctc", TORCH_AULE_MAX_LOOP_ITERATIONS="40000", **without("cpu_kernels"))
+    check_program("gpu_ctc", **limited("max_loop_iterations=40000"), **without("cpu_kernels"))
 
 
 def test_lengths_in_tensors_of_the_device():

@@ -3,7 +3,7 @@
 lavapipe of Mesa 22.3 ends a shader's loops, without a word, after 65,535 iterations of one invocation: what walks
 further has to be cut into several launches. Sizes here are a little beyond the device's limit. On a device without one
 they are beyond 65,535, and results must be right all the same. Cases that take minutes at such sizes run in a second
-process whose planners are told a small limit (TORCH_AULE_MAX_LOOP_ITERATIONS), or with TORCH_AULE_LONG_TESTS=1.
+process whose planners are told a small limit (TORCH_AULE_LIMITS), or with TORCH_AULE_LONG_TESTS=1.
 
 References are float64 on the CPU; an error is relative to the reference's largest element. Sums of 70,000 float32
 products in a row err by 1e-5 or so, and 16-bit results by their last place.
@@ -19,10 +19,10 @@ import torch.nn.functional as F
 
 import torch_aule
 from helpers import RELATIVE_TOLERANCES as TOLERANCE
-from helpers import assert_close_to_float64, run_python
+from helpers import assert_close_to_float64, limited, loop_limit, run_python
 from helpers import relative_error as error
 
-LIMIT = int(os.environ.get("TORCH_AULE_MAX_LOOP_ITERATIONS", "0")) or 65535
+LIMIT = loop_limit() or 65535
 SMALL = LIMIT < 10000
 randn = torch.randn
 N = LIMIT + LIMIT // 13 + 4  # a little more than one invocation may walk
@@ -470,5 +470,5 @@ def test_kernels_that_are_slow_at_such_sizes_with_a_small_limit(device):
         pytest.skip("this is the process with the small limit")
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", HEAVY, __file__]
     program = f"import sys, pytest; sys.exit(pytest.main({options!r}))"
-    done = run_python(program, TORCH_AULE_MAX_LOOP_ITERATIONS="3000")
+    done = run_python(program, **limited("max_loop_iterations=3000"))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

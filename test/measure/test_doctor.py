@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import torch_aule
+from helpers import check_python
 from torch_aule import doctor
-from torch_aule.doctor import bound
+from torch_aule.doctor import bound, pretend
 from torch_aule.doctor.kernels import KERNELS
 from torch_aule.glsl.compiler import CompilerMissing
 from torch_aule.measure.models import model_named
@@ -177,3 +179,39 @@ def test_the_page(device, capsys):
     assert "-bound, " in capsys.readouterr().out
     shown = re.findall(r"^      (\w.*?) +(?:ok|skipped) ", page, re.M)
     assert shown == ["device", "driver", "memory", "compiler", *KERNELS, "repeated calls"]
+
+
+def test_a_set_of_limits_that_there_is_not(capsys):
+    assert doctor.main(["--as", "no-such-device"]) == 2
+    said = capsys.readouterr().err
+    assert "no set of limits is named 'no-such-device'" in said
+    assert re.findall(r"^  (\S+) +\w", said, re.M) == list(pretend.sets()) and len(pretend.sets()) == 6
+
+
+def test_another_device_is_pretended_in_a_process_of_its_own(monkeypatch):
+    started = []
+
+    def run(command, env):
+        started.append((command, env["TORCH_AULE_LIMITS"]))
+        return subprocess.CompletedProcess(command, 7)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("TORCH_AULE_LIMITS", "shared_bytes=16KiB")
+    name = next(name for name, one in pretend.sets().items() if not one["active"])
+    assert doctor.main(["--as", name, "--device", "0"]) == 7
+    command = [sys.executable, "-m", "torch_aule.doctor", "--as", name, "--device", "0"]
+    assert started == [(command, f"shared_bytes=16KiB,{name}")]
+
+
+def test_what_is_pretended_is_shown(device):
+    own = torch_aule._C.device_limits(0)
+    code = "import torch_aule; from torch_aule.doctor import pretend; print('\\n'.join(pretend.lines(0)))"
+    shown = check_python(code, TORCH_AULE_LIMITS="arc-windows,shared_bytes=20KiB").splitlines()
+    assert shown[0] == "pretends arc-windows: Arc A770 and 140T, Intel's driver for Windows"
+    rows = {row.split()[0]: row.split()[1:] for row in shown[2:-1]}
+    assert rows["shared_bytes"] == ["48KiB", str(20 << 10)]
+    assert rows["max_workgroup_size"] == ["1024,1024,64", ",".join(map(str, own["max_workgroup_size"][:2])) + ",64"]
+    assert rows["max_buffer_bytes"] == ["4GiB", str(min(own["max_buffer_bytes"], 4 << 30))]
+    assert rows["max_subgroup_size"] == ["32", str(max(own["max_subgroup_size"], 32))]
+    assert shown[-1] == "  without float64, unified_memory, and with the kernels for GPUs"
+    assert not pretend.lines(0) or any(one["active"] for one in pretend.sets().values())

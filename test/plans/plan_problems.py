@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "chips")]  # the tables' scripts run from anywhere
+# The tables' scripts run from anywhere.
+sys.path[:0] = [str(ROOT), str(ROOT / "test" / "support"), str(ROOT / "tools" / "chips")]
 
 import matrix_probes  # noqa: E402
 

@@ -4,7 +4,7 @@ import pytest
 
 import family_plans
 import plan_table
-from helpers import without
+from helpers import limited, without
 
 TABLE = family_plans.read_table()
 
@@ -37,6 +37,6 @@ def test_plans_ask_no_device():
         "family_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **limited("max_loop_iterations=100"),
         **without("cpu_kernels"),
     )

@@ -1,10 +1,15 @@
 """Plans of softmax and norms on made-up devices, none of which is there: norm_plans.txt has them in words."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import pytest
 
 import norm_plans
 import plan_table
-from helpers import without
+from helpers import limited, without
 
 TABLE = norm_plans.read_table()
 
@@ -13,6 +18,15 @@ TABLE = norm_plans.read_table()
 def test_plan(problem):
     planned = {device: norm_plans.plan(device, problem) for device in norm_plans.DEVICES}
     assert planned == TABLE[problem]
+
+
+def test_the_script_writes_the_table():
+    """From anywhere, as every table's script does: they share how they are started (plan_problems.py)."""
+    script = pathlib.Path(norm_plans.__file__)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, script], cwd="/", env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == script.with_suffix(".txt").read_text()
 
 
 def test_every_kind_of_plan_is_in_the_table():
@@ -44,6 +58,6 @@ def test_plans_ask_no_device():
         "norm_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **limited("max_loop_iterations=100"),
         **without("cpu_kernels", "subgroup_arithmetic"),
     )

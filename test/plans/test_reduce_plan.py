@@ -4,7 +4,7 @@ import pytest
 
 import plan_table
 import reduce_plans
-from helpers import without
+from helpers import limited, without
 
 TABLE = reduce_plans.read_table()
 
@@ -31,6 +31,6 @@ def test_plans_ask_no_device():
         "reduce_plans",
         line,
         TABLE[line]["h200"],
-        TORCH_AULE_MAX_LOOP_ITERATIONS="100",
+        **limited("max_loop_iterations=100"),
         **without("cpu_kernels"),
     )

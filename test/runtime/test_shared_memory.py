@@ -65,3 +65,10 @@ def test_more_than_the_device_has_is_refused():
     with pytest.raises(RuntimeError, match=f"{block * 8} bytes of shared memory, .* has {limit}"):
         NATIVE.compile_kernel(0, "sort_block<GROUP=1>", [0, 0, block, 32])
     assert torch.arange(3, device="aule").sum().item() == 3
+
+
+def test_a_workgroup_that_the_device_has_not_is_refused():
+    """By its size along each axis, which some drivers do not ask about."""
+    most = NATIVE.device_properties(0)["max_workgroup_invocations"]
+    with pytest.raises(RuntimeError, match=f"workgroup of {2 * most} x 1 x 1 invocations, .* has {most}"):
+        NATIVE.compile_kernel(0, "nll_loss_sum<C=float>", [0, 0, 2 * most])

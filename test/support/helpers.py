@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -273,6 +274,17 @@ def without(*names: str) -> dict[str, str]:
     """The environment of a process that does without these switches or capabilities, and what this one does without."""
     inherited = os.environ.get("TORCH_AULE_DISABLE", "")
     return {"TORCH_AULE_DISABLE": ",".join(filter(None, [inherited, *names]))}
+
+
+def limited(settings: str) -> dict[str, str]:
+    """The environment of a process with these settings of TORCH_AULE_LIMITS after those of this one."""
+    return {"TORCH_AULE_LIMITS": ",".join(filter(None, [os.environ.get("TORCH_AULE_LIMITS", ""), settings]))}
+
+
+def loop_limit() -> int:
+    """The number of iterations that TORCH_AULE_LIMITS gives planners; 0 if it gives none."""
+    given = re.findall(r"max_loop_iterations=(\d+)", os.environ.get("TORCH_AULE_LIMITS", ""))
+    return int(given[-1]) if given else 0
 
 
 def does_without(name: str) -> bool:

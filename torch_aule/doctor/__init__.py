@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 
 from torch_aule import info, profiling
 from torch_aule.backend.fallback import strict
-from torch_aule.doctor import bound
+from torch_aule.doctor import bound, pretend
 from torch_aule.doctor.kernels import KERNELS
 from torch_aule.glsl.compiler import CompilerMissing, find_compiler
 from torch_aule.indices import DeviceLike, checked_index
@@ -298,14 +299,24 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if a check failed, else 0.
+        The exit status: 1 if a check failed, 2 if there is no such set of limits, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m torch_aule.doctor", description=__doc__.split("\n\n")[0])
     parser.add_argument("--model", help="of torchvision or transformers, path.py:factory or module:factory")
     add_model_options(parser, runs=10)
     parser.add_argument("--device", type=int, default=0, help="index of the aule device")
     parser.add_argument("--report", action="store_true", help="begin with the environment, as collect_env prints it")
+    parser.add_argument(
+        "--as", dest="pretended", metavar="SET", help="pretend another device: its limits, and without what it lacks"
+    )
     options = parser.parse_args(arguments)
+    if options.pretended is not None:
+        sets = pretend.sets()
+        if options.pretended not in sets:
+            print(pretend.unknown(options.pretended), file=sys.stderr)
+            return 2
+        if not sets[options.pretended]["active"]:
+            return pretend.run(options.pretended, sys.argv[1:] if arguments is None else arguments)
     write = writer()
     if options.report:
         from torch_aule import collect_env
@@ -313,6 +324,9 @@ def main(arguments: list[str] | None = None) -> int:
         collect_env.main()
     else:
         write(info.backend_info())
+    if torch.aule.is_available():
+        for line in pretend.lines(options.device):
+            write(line)
     checks = self_test(options.device)
     rows = [[check.name, check.verdict, time_text(check.seconds), check.detail] for check in checks]
     for line in ("", "self-test", *_aligned(["check", "", "time", "found"], rows)):

@@ -11,6 +11,7 @@ bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t
 std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape) {
   if (profile.is_software() || shape.ndim < 2 || shape.strides[0][0] != 1) return {};
   if (shared_bytes(kernel::transpose(), {.dtype = raw}) > profile.shared_bytes) return {};
+  if (profile.max_workgroup_invocations < 256) return {};
   int j = 1;
   while (j < shape.ndim && shape.strides[1][j] != 1) ++j;
   if (j == shape.ndim || shape.ndim > 6 || shape.sizes[0] < 16 || shape.sizes[j] < 16) return {};

@@ -6,7 +6,9 @@
 #include <ATen/ops/mvlgamma.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/TensorIterator.h>
+#include <torch/version.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -120,13 +122,29 @@ std::tuple<at::Tensor&, at::Tensor&> frexp_out(const at::Tensor& self, at::Tenso
 
 namespace {
 
-// A bound in the tensor's dtype: -1 is 255 in uint8. A value out of range raises, as on the CPU.
-at::Scalar in_dtype(const at::Scalar& bound, c10::ScalarType dtype) {
+enum class Bound { lower, upper };
+
+// A bound in the tensor's dtype, as on the CPU of this torch.
+template <class T>
+at::Scalar bound_in(const at::Scalar& bound, Bound side, c10::ScalarType dtype) {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+  (void)side, (void)dtype;
+  return at::Scalar(static_cast<int64_t>(bound.to<T>()));  // -1 is 255 in uint8; what is further out raises
+#else
+  // One that every value of the dtype obeys is as good as none; one that no value obeys raises.
+  const int64_t value = bound.to<int64_t>();
+  constexpr int64_t least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  TORCH_CHECK(side == Bound::lower ? value <= most : value >= least, "Clamp ", side == Bound::lower ? "min" : "max",
+              " value ", bound.to<double>(), " is outside the representable range of ", dtype);
+  return at::Scalar(std::clamp(value, least, most));
+#endif
+}
+at::Scalar in_dtype(const at::Scalar& bound, Bound side, c10::ScalarType dtype) {
   switch (dtype) {
-    case at::kByte: return at::Scalar(static_cast<int64_t>(bound.to<uint8_t>()));
-    case at::kChar: return at::Scalar(static_cast<int64_t>(bound.to<int8_t>()));
-    case at::kShort: return at::Scalar(static_cast<int64_t>(bound.to<int16_t>()));
-    case at::kInt: return at::Scalar(static_cast<int64_t>(bound.to<int32_t>()));
+    case at::kByte: return bound_in<uint8_t>(bound, side, dtype);
+    case at::kChar: return bound_in<int8_t>(bound, side, dtype);
+    case at::kShort: return bound_in<int16_t>(bound, side, dtype);
+    case at::kInt: return bound_in<int32_t>(bound, side, dtype);
     default: return bound;
   }
 }
@@ -145,10 +163,10 @@ at::Tensor& clamp_impl(const at::Tensor& self, const at::Scalar* min, const at::
       x = &converted;
     }
   }
-  const auto bound = [&](const at::Scalar& s) { return in_dtype(s, x->scalar_type()); };
-  if (min && max) return unary(unary_entry::clamp, out, *x, {bound(*min), bound(*max)});
-  return min ? unary(unary_entry::clamp_min, out, *x, {bound(*min)})
-             : unary(unary_entry::clamp_max, out, *x, {bound(*max)});
+  const auto lower = [&] { return in_dtype(*min, Bound::lower, x->scalar_type()); };
+  const auto upper = [&] { return in_dtype(*max, Bound::upper, x->scalar_type()); };
+  if (min && max) return unary(unary_entry::clamp, out, *x, {lower(), upper()});
+  return min ? unary(unary_entry::clamp_min, out, *x, {lower()}) : unary(unary_entry::clamp_max, out, *x, {upper()});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Complex products along a k that is longer than one invocation may walk: TORCH_AULE_MAX_LOOP_ITERATIONS below 1301."""
+"""Complex products along a k that is longer than one invocation may walk: TORCH_AULE_LIMITS says less than 1301."""
 
 import torch
 
