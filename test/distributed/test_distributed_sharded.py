@@ -1,5 +1,7 @@
 """What is sharded over ranks: FSDP2, tensor parallelism, pipeline stages, checkpoints."""
 
+import re
+
 import pytest
 import torch
 
@@ -28,7 +30,9 @@ def test_checkpoint(tmp_path, saving, how, loading):
         pytest.skip("beside CUDA PyTorch's file writer moves only CUDA's tensors to the host")
     saved = check_ranks("distributed_checkpoint", saving, str(tmp_path), how)
     loaded = check_ranks("distributed_checkpoint", loading, str(tmp_path), "load")
-    losses = [[float(word) for word in text.splitlines()[-1].split()] for text in saved + loaded]
+    # Triton, which comes with CUDA's torch, may tell of leaks at the end of a process.
+    printed = [re.findall(r"^[-+.e\d ]*\d$", text, re.MULTILINE)[-1] for text in saved + loaded]
+    losses = [[float(word) for word in line.split()] for line in printed]
     assert len(losses[0]) == 3
     for others in losses[1:]:
         assert others == pytest.approx(losses[0], rel=1e-5)
