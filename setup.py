@@ -72,7 +72,9 @@ def relative(path):
 BUILD = ROOT / "build" / f"torch-{TORCH_MINOR}"  # what is compiled for one minor of torch; GEN serves all
 PCH = BUILD / "pch"
 SOURCES_PER_UNIT = 3
-UNITS = {"aten": 8, "python": 1}  # of tables and of bindings, a few lines each
+# Of tables and bindings, a few lines each; of sources below which lie c10d's headers, most of their time.
+UNITS = {"aten": 8, "python": 1, "distributed": 2}
+TORCH_LAYERS = ("aten", "c_api", "distributed", "ops", "python", "runtime")
 PCH_TEXT = """// What most sources include of torch, precompiled.
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
@@ -132,7 +134,7 @@ def units_with_precompiled_header(sources):
 
     families = {}
     for source in sources:
-        if source.startswith(("csrc/aten/", "csrc/c_api/", "csrc/ops/", "csrc/python/", "csrc/runtime/")):
+        if source.startswith(tuple(f"csrc/{layer}/" for layer in TORCH_LAYERS)):
             families.setdefault(Path(source).parent.parts[1:], []).append(source)
     units = []
     for family, members in families.items():

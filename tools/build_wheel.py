@@ -111,6 +111,13 @@ def torch_requirement(minors: list[str]) -> str:
     return ",".join([f"torch>={major}.{first}", f"<{major}.{last + 1}", *gaps])
 
 
+def content_of(path: Path) -> bytes:
+    """What wheels of several torches must share: of WHEEL all but the version of the tool that wrote it."""
+    if path.name != "WHEEL":
+        return path.read_bytes()
+    return b"\n".join(line for line in path.read_bytes().splitlines() if not line.startswith(b"Generator:"))
+
+
 def merge(wheels: list[Path], out: Path, added: list[tuple[Path, str]], python: str = sys.executable) -> Path:
     """One wheel of several that differ in their extension alone.
 
@@ -159,7 +166,7 @@ def merge(wheels: list[Path], out: Path, added: list[tuple[Path, str]], python: 
                 continue
             to = target.joinpath(*inside.parts[1:]) if inside.parts[0] == info.name else tree / inside
             if to.exists():
-                if to.read_bytes() != path.read_bytes():
+                if content_of(to) != content_of(path):
                     sys.exit(f"{inside} of {wheel.name} differs from that of the wheels before it")
                 continue
             to.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,8 @@ def single(folder, minor, **changed):
         f"torch_aule/_C_{minor.replace('.', '')}{SUFFIX}": f"extension of {minor}",
         f"{info}/METADATA": f"Metadata-Version: 2.4\nName: torch_aule\nVersion: 0.1.0+torch{minor}\n"
         f"Requires-Dist: torch=={minor}.*\nRequires-Dist: numpy\n\nA text.\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: setuptools for {minor}\nRoot-Is-Purelib: false\n"
+        "Tag: cp311-cp311-linux_x86_64\n",
         f"{info}/RECORD": "",
     } | changed
     path = folder / f"torch_aule-0.1.0+torch{minor}-cp311-cp311-linux_x86_64.whl"
