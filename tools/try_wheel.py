@@ -77,7 +77,7 @@ def main() -> int:
         steps.run("README's program", python, "program.py")
         steps.run("the doctor", python, "-m", "torch_aule.doctor")
         if options.smoke or rest:
-            for item in ("test", "tools", "benchmarks", "docs", "shaders", "csrc"):
+            for item in ("test", "tools", "benchmarks", "docs", "shaders", "csrc", ".github"):
                 shutil.copytree(ROOT / item, folder / "checkout" / item, ignore=shutil.ignore_patterns("__pycache__"))
             for item in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "setup.py"):
                 shutil.copy2(ROOT / item, folder / "checkout" / item)
