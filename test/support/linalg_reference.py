@@ -49,6 +49,12 @@ def on_device(t: torch.Tensor) -> torch.Tensor:
     return like_strided(t.detach())
 
 
+def well_conditioned(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """Random matrices with singular values between 1 and 2: errors grow with their ratio, or its square, 4 at most."""
+    u, values, vh = torch.linalg.svd(torch.randn(*shape, dtype=dtype), full_matrices=False)
+    return (u * (1 + torch.rand_like(values)).unsqueeze(-2)) @ vh
+
+
 def gradients(function, *inputs: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Pairs of gradients, the device's and those in double precision on the CPU, for random weights of the results."""
     own = [on_device(t).requires_grad_() for t in inputs]
