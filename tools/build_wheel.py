@@ -24,6 +24,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from needs import needs_of  # noqa: E402
+
 WORK = ROOT / "build" / "wheels"
 EXTENSIONS = (".so", ".pyd")
 
@@ -37,13 +40,6 @@ def supported_minors() -> list[str]:
     versions = runpy.run_path(str(ROOT / "torch_aule" / "_version.py"))
     (major, oldest), (_, end) = versions["TORCH_OLDEST"], versions["TORCH_NEWER_THAN_TESTED"]
     return [f"{major}.{minor}" for minor in range(oldest, end)]
-
-
-def build_needs() -> list[str]:
-    """What pyproject.toml names for the build, without torch."""
-    text = (ROOT / "pyproject.toml").read_text()
-    lines = re.search(r"^requires = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)[1]
-    return [need for need in re.findall(r'^  "(.+?)",', lines, re.MULTILINE) if not need.startswith("torch")]
 
 
 def environment(minor: str) -> Path | None:
@@ -62,7 +58,7 @@ def environment(minor: str) -> Path | None:
                 sys.exit(done.stderr)
             shutil.rmtree(folder)
             return None
-    subprocess.run([*pip, *build_needs()], check=True)
+    subprocess.run([*pip, *needs_of("build")], check=True)
     return python
 
 

@@ -75,21 +75,6 @@ if ! "$py" -c 'import torch' 2>/dev/null; then
     "$py" -m pip install -q --no-compile "torch==${TORCH_VERSION:-2.13.0}" numpy ||
     { tail -5 build/torch-install.log >&2; exit 1; }
 fi
-# Of the build and of the extras, read from pyproject.toml: one list. What is installed already is left alone.
-needs_of() {
-  "$py" - "$@" <<'PY'
-import sys
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
-with open("pyproject.toml", "rb") as f:
-    project = tomllib.load(f)
-for name in sys.argv[1:]:
-    lines = project["build-system"]["requires"] if name == "build" else project["project"]["optional-dependencies"][name]
-    print(*[line for line in lines if not line.startswith("torch")], sep="\n")
-PY
-}
 are_installed() {
   "$py" - "$@" <<'PY'
 import sys
@@ -109,9 +94,10 @@ for text in sys.argv[1:]:
         sys.exit(1)
 PY
 }
+# Of the build and of the extras. What is installed already is left alone.
 install() {
   local needs
-  mapfile -t needs < <(needs_of "$@")
+  mapfile -t needs < <("$py" tools/needs.py "$@")
   are_installed "${needs[@]}" && return
   say "installing ${needs[*]}"
   "$py" -m pip install -q --no-compile "${needs[@]}"

@@ -22,17 +22,13 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from needs import needs_of  # noqa: E402
 
 
 def readme_program() -> str:
     """The first Python program of README.md."""
     return re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
-
-
-def test_needs() -> list[str]:
-    """The extra `test` of pyproject.toml."""
-    lines = re.search(r"^test = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)[1]
-    return re.findall(r'^  "(.+?)",', lines, re.MULTILINE)
 
 
 def served_by(wheel: Path) -> list[str]:
@@ -81,7 +77,7 @@ def main() -> int:
                 shutil.copytree(ROOT / item, folder / "checkout" / item, ignore=shutil.ignore_patterns("__pycache__"))
             for item in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "setup.py"):
                 shutil.copy2(ROOT / item, folder / "checkout" / item)
-            steps.run("pip install of the tests' needs", *pip, *test_needs())
+            steps.run("pip install of the tests' needs", *pip, *needs_of("test"))
             steps.folder = folder / "checkout"
             marks = ["-m", "smoke"] if options.smoke else []
             strict = {"TORCH_AULE_STRICT": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
