@@ -80,7 +80,10 @@ _LAZY = {
 }
 
 _MODULES = {
-    **{name: f"torch_aule.{name}" for name in ("assistant", "doctor", "functional", "profiling", "validate")},
+    **{
+        name: f"torch_aule.{name}"
+        for name in ("assistant", "doctor", "functional", "profiling", "quantized", "validate")
+    },
     **{name: f"torch_aule.{where}" for name, where in _moved.MOVED.items() if "." not in name},
 }
 

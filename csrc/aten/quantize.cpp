@@ -1,7 +1,10 @@
 #include "aten/register.h"
 #include "ops/quantize/fake_quantize.h"
+#include "ops/quantized/quantized.h"
 
-namespace aule {
+namespace aule::aten {
+namespace {
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("fake_quantize_per_tensor_affine_cachemask", ops::fake_quantize_per_tensor));
   m.impl(ROW("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", ops::fake_quantize_per_tensor_qparams));
@@ -13,4 +16,22 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(
       ROW("_fake_quantize_learnable_per_channel_affine_backward", ops::fake_quantize_learnable_per_channel_backward));
 }
-}  // namespace aule
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def("quantized_dequantize(Tensor weight, str format, int k, ScalarType dtype) -> Tensor");
+  m.def("quantized_rows(Tensor weight, Tensor indices, str format, int k, ScalarType dtype) -> Tensor");
+  m.def("quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias=None) -> Tensor");
+  m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k) -> Tensor");
+  m.def("quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("quantized_dequantize", GUARDED(ops::quantized_dequantize));
+  m.impl("quantized_rows", GUARDED(ops::quantized_rows));
+  m.impl("quantized_linear", GUARDED(ops::quantized_linear));
+  m.impl("quantized_matmul", GUARDED(ops::quantized_matmul));
+  m.impl("quantized_linear_by_expert", GUARDED(ops::quantized_linear_by_expert));
+}
+
+}  // namespace
+}  // namespace aule::aten

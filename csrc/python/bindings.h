@@ -38,6 +38,7 @@ void bind_memory_history(py::module_& m);
 void bind_random(py::module_& m);
 void bind_attention(py::module_& m);  // cooperative matrices and attention's measured shapes
 void bind_products(py::module_& m);   // plans of matrix products
+void bind_quantized(py::module_& m);  // formats of quantized weights
 void bind_rows(py::module_& m);       // plans of reductions, scans, softmax and norms
 void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losses, optimizers, pools and transforms
 void bind_fallback(py::module_& m);

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, m) {
   bind_random(m);
   bind_attention(m);
   bind_products(m);
+  bind_quantized(m);
   bind_rows(m);
   bind_families(m);
   bind_fallback(m);

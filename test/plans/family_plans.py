@@ -33,6 +33,7 @@ A line is one of these; `N` are numbers:
                                           a strided convolution over blocks of places
     gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
                                           whether implicit_gemm.comp takes it
+    quantized 1x4096x14336 pairs 0        rows of x, of the weight, and their length; pairs of a row and an expert
     sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
                                           result whose last rows are filled
     recurrent f32 gates 4 hidden 96 batch 64 directions 2
@@ -144,6 +145,8 @@ def plan(device: str, line: str) -> str:
     if kind in ("qr", "jacobi"):
         rows, columns = map(int, rest[1].split("x"))
         return (c.qr_panel_plan if kind == "qr" else c.jacobi_plan)(profile, rest[0], rows, columns)
+    if kind == "quantized":
+        return c.quantized_gemv_plan(profile, *numbers)
     if kind == "sequences":
         tails = [[int(n) for n in word.split("x")] for word in rest[2:]]
         return c.sequences_plan(profile, numbers[0], tails)

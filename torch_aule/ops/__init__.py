@@ -10,6 +10,7 @@ from torch_aule.ops import (  # noqa: F401
     linear,
     loss,
     moe,
+    quantized,
     reference,
     rotary,
 )

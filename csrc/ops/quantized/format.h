@@ -1,0 +1,23 @@
+// Formats of quantized weights: the rows of shaders/quantized/formats.def.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace aule::ops {
+
+struct QuantizedFormat {
+  int code;  // for the kernels' constant FORMAT
+  const char* name;
+  uint32_t values;       // of a block, along k
+  uint32_t data_bytes;   // of a block; with scale_bytes the bytes of a block in a file
+  uint32_t scale_bytes;  // kept apart from the data; 0: they are in it
+  uint32_t scale_at;     // where they are in a file's block
+};
+
+std::span<const QuantizedFormat> quantized_formats();
+const QuantizedFormat& quantized_format(const char* op, std::string_view name);
+// Of a packed row of k values. Rows with scales of their own end at a multiple of 16 bytes.
+int64_t packed_row_bytes(const QuantizedFormat& format, int64_t k);
+
+}  // namespace aule::ops

@@ -1,0 +1,263 @@
+#include "ops/quantized/quantized.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kernels_quantized.gen.h"
+#include "ops/matmul/matmul.h"
+#include "ops/quantized/format.h"
+#include "ops/quantized/plan.h"
+#include "ops/tensor/device_assert.h"
+#include "ops/tensor/loop_limit.h"
+#include "ops/tensor/tensor_arg.h"
+
+namespace aule::ops {
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{64} << 20;  // of decoded weights at a time
+
+bool is_served(at::ScalarType type) { return type == at::kFloat || type == at::kHalf || type == at::kBFloat16; }
+
+// A weight whose rows a kernel may read: dense, at multiples of 4 bytes.
+at::Tensor checked_weight(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
+                          int64_t dim) {
+  TORCH_CHECK(weight.scalar_type() == at::kByte && weight.dim() == dim, op, ": expected weight to be ", dim,
+              "-D of Byte, but got ", weight.dim(), "-D of ", weight.scalar_type());
+  TORCH_CHECK(k >= 0 && k % format.values == 0, op, ": expected a multiple of ", format.values, " values in a row of ",
+              format.name, ", but got ", k);
+  TORCH_CHECK(weight.size(-1) == packed_row_bytes(format, k), op, ": expected packed rows of ",
+              packed_row_bytes(format, k), " bytes for ", k, " values of ", format.name, ", but got sizes ",
+              weight.sizes());
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  TORCH_CHECK(k <= kMost && weight.size(-2) <= kMost, op, ": expected sizes below 2^31, but got ", weight.sizes());
+  if (weight.numel() == 0) return weight;
+  bool is_aligned = weight.stride(-1) == 1 && address_of(weight) % 4 == 0;
+  for (int64_t d = 0; d + 1 < dim; ++d) is_aligned = is_aligned && weight.stride(d) % 4 == 0;
+  return is_aligned ? weight : weight.contiguous();
+}
+
+void check_dtype(const char* op, const char* what, at::ScalarType dtype) {
+  TORCH_CHECK(is_served(dtype), op, ": expected ", what, " to be Float, Half or BFloat16, but got ", dtype);
+}
+
+void check_ids(const char* op, const at::Tensor& ids) {
+  TORCH_CHECK(ids.scalar_type() == at::kInt || ids.scalar_type() == at::kLong, op,
+              ": expected indices of Int or Long, but got ", ids.scalar_type());
+}
+
+// Rows of k elements that begin at multiples of 16 bytes.
+at::Tensor aligned_rows(const at::Tensor& x, int64_t k) {
+  const at::Tensor rows = x.reshape({-1, k});
+  const int64_t size = rows.element_size();
+  const bool is_aligned = rows.numel() > 0 && rows.stride(1) == 1 && rows.stride(0) * size % 16 == 0 &&
+                          rows.stride(0) >= 0 && rows.stride(0) <= std::numeric_limits<int>::max() &&
+                          address_of(rows) % 16 == 0;
+  if (is_aligned || rows.numel() == 0) return rows;
+  // contiguous() would keep a dense tensor at an offset.
+  const at::Tensor copy = at::empty(rows.sizes(), rows.options());
+  return copy.copy_(rows);
+}
+
+struct Columns {
+  int64_t first, count;
+};
+
+// out [rows or indices, columns], contiguous: decoded rows of weight.
+void launch_dequantize(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
+                       Columns columns, const std::optional<at::Tensor>& indices, const at::Tensor& out) {
+  TensorArgs args;
+  DequantizeParams p{};
+  CommandStream& stream = current(out);
+  p.weight = args.read(weight);
+  p.out_ = args.write(out);
+  if (indices) p.indices = args.read(*indices);
+  p.error = error_address(stream);
+  p.tag = error_tag(op);
+  p.row_bytes = weight.stride(0);
+  p.rows = weight.size(0);
+  p.k = static_cast<uint32_t>(k);
+  p.first = static_cast<uint32_t>(columns.first);
+  p.octets = static_cast<uint32_t>(columns.count / 8);
+  p.out_rows = static_cast<uint32_t>(out.size(0));
+  launch(stream, kernel::dequantize(),
+         {.format = format.code,
+          .out_dtype = dtype_of(out, op),
+          .indexed = indices.has_value(),
+          .index_dtype = indices ? dtype_of(*indices, op) : DType::i64},
+         p, args, linear_grid((uint64_t{p.out_rows} * p.octets + 63) / 64));
+}
+
+struct GemvCall {
+  const char* op;
+  const QuantizedFormat& format;
+  const at::Tensor& x;  // aligned_rows
+  const at::Tensor& weight;
+  std::optional<at::Tensor> bias, ids;
+  const at::Tensor& out;
+};
+
+void launch_gemv(const GemvCall& call) {
+  TensorArgs args;
+  GemvQuantizedParams p{};
+  CommandStream& stream = current(call.out);
+  const DeviceProfile& profile = profile_of(call.out);
+  p.x = args.read(call.x);
+  p.weight = args.read(call.weight);
+  p.out_ = args.write(call.out);
+  if (call.bias) p.bias = args.read(*call.bias);
+  if (call.ids) {
+    p.ids = args.read(*call.ids);
+    p.slots = static_cast<uint32_t>(call.ids->size(-1));
+    p.experts = static_cast<uint32_t>(call.weight.size(0));
+    p.expert_bytes = call.weight.stride(0);
+  }
+  p.error = error_address(stream);
+  p.tag = error_tag(call.op);
+  p.row_bytes = call.weight.stride(-2);
+  p.m = static_cast<uint32_t>(call.x.size(0));
+  p.n = static_cast<uint32_t>(call.weight.size(-2));
+  p.k = static_cast<uint32_t>(call.x.size(1));
+  p.x_row = static_cast<uint32_t>(call.x.stride(0));
+  const QuantizedGemvPlan plan =
+      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .k = p.k, .pairs = uint64_t{p.m} * p.slots});
+  check_walk(call.op, profile, p.k / 8 / plan.slice + uint64_t{64});
+  launch(stream, kernel::gemv_quantized(),
+         {.format = call.format.code,
+          .x_dtype = dtype_of(call.x, call.op),
+          .out_dtype = dtype_of(call.out, call.op),
+          .rows = plan.rows,
+          .columns = plan.columns,
+          .slice = plan.slice,
+          .has_bias = call.bias.has_value(),
+          .by_expert = call.ids.has_value(),
+          .index_dtype = call.ids ? dtype_of(*call.ids, call.op) : DType::i64,
+          .local = plan.local},
+         p, args, plan.grid);
+}
+
+std::vector<int64_t> with_last(const at::Tensor& x, int64_t size) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = size;
+  return sizes;
+}
+
+}  // namespace
+
+at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view name, int64_t k, at::ScalarType dtype) {
+  constexpr const char* kOp = "quantized_dequantize";
+  const QuantizedFormat& format = quantized_format(kOp, name);
+  check_dtype(kOp, "dtype", dtype);
+  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const at::Tensor out = at::empty({weight.size(0), k}, weight.options().dtype(dtype));
+  if (out.numel() > 0) launch_dequantize(kOp, packed, format, k, {0, k}, {}, out);
+  return out;
+}
+
+at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view name, int64_t k,
+                          at::ScalarType dtype) {
+  constexpr const char* kOp = "quantized_rows";
+  const QuantizedFormat& format = quantized_format(kOp, name);
+  check_dtype(kOp, "dtype", dtype);
+  check_ids(kOp, indices);
+  check_same_device(kOp, {&weight, &indices});
+  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const at::Tensor line = indices.reshape({-1}).contiguous();
+  TORCH_CHECK_INDEX(line.numel() == 0 || weight.size(0) > 0, kOp, ": indices into a weight without rows");
+  TORCH_CHECK(line.numel() <= std::numeric_limits<int>::max(), kOp, ": expected fewer than 2^31 indices");
+  const at::Tensor out = at::empty({line.numel(), k}, weight.options().dtype(dtype));
+  if (out.numel() > 0) launch_dequantize(kOp, packed, format, k, {0, k}, line, out);
+  std::vector<int64_t> sizes = indices.sizes().vec();
+  sizes.push_back(k);
+  return out.view(sizes);
+}
+
+at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view name,
+                            const std::optional<at::Tensor>& given_bias) {
+  constexpr const char* kOp = "quantized_linear";
+  const QuantizedFormat& format = quantized_format(kOp, name);
+  check_dtype(kOp, "x", x.scalar_type());
+  TORCH_CHECK(x.dim() >= 1, kOp, ": expected x to have at least one dimension, but it has none");
+  const int64_t k = x.size(-1), n = weight.dim() == 2 ? weight.size(0) : 0;
+  std::optional<at::Tensor> bias;
+  if (given_bias && given_bias->defined()) {
+    TORCH_CHECK(given_bias->dim() == 1 && given_bias->size(0) == n && given_bias->scalar_type() == x.scalar_type(), kOp,
+                ": expected bias to have sizes [", n, "] and x's dtype, but got ", given_bias->sizes(), " of ",
+                given_bias->scalar_type());
+    bias = given_bias->contiguous();
+    check_same_device(kOp, {&x, &weight, &*bias});
+  }
+  check_same_device(kOp, {&x, &weight});
+  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const std::vector<int64_t> sizes = with_last(x, n);
+  const at::Tensor out = at::empty(sizes, x.options());
+  if (out.numel() == 0) return out;
+  const int64_t m = out.numel() / n;
+  const at::Tensor rows = k > 0 ? aligned_rows(x, k) : x, flat = out.view({m, n});
+  if (k == 0) {
+    if (bias) return flat.copy_(bias->expand({m, n})).view(sizes);
+    return out.zero_();
+  }
+  if (m <= kMostFewRows) {
+    launch_gemv({kOp, format, rows, packed, bias, {}, flat});
+    return out;
+  }
+  const int64_t step = std::max<int64_t>(1, kChunkBytes / (k * x.element_size()));
+  for (int64_t first = 0; first < n; first += step) {
+    const int64_t count = std::min(step, n - first);
+    const at::Tensor part = at::empty({count, k}, x.options());
+    launch_dequantize(kOp, packed.narrow(0, first, count), format, k, {0, k}, {}, part);
+    gemm(kOp, rows.unsqueeze(0), part.t().unsqueeze(0),
+         bias ? bias->narrow(0, first, count).expand({1, m, count}) : at::Tensor(), 1, 1,
+         flat.narrow(1, first, count).unsqueeze(0));
+  }
+  return out;
+}
+
+at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view name, int64_t k) {
+  constexpr const char* kOp = "quantized_matmul";
+  const QuantizedFormat& format = quantized_format(kOp, name);
+  check_dtype(kOp, "x", x.scalar_type());
+  check_same_device(kOp, {&x, &weight});
+  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  TORCH_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(0), kOp, ": expected x to have ", weight.size(0),
+              " columns, but got sizes ", x.sizes());
+  const int64_t n = weight.size(0);
+  const at::Tensor out = at::empty(with_last(x, k), x.options());
+  if (out.numel() == 0) return out;
+  if (n == 0) return out.zero_();
+  const int64_t m = out.numel() / k, step = std::max<int64_t>(1, kChunkBytes / (n * x.element_size()) / 8) * 8;
+  const at::Tensor rows = x.reshape({1, m, n}), flat = out.view({1, m, k});
+  for (int64_t first = 0; first < k; first += step) {
+    const Columns columns{first, std::min(step, k - first)};
+    const at::Tensor part = at::empty({n, columns.count}, x.options());
+    launch_dequantize(kOp, packed, format, k, columns, {}, part);
+    gemm(kOp, rows, part.unsqueeze(0), {}, 0, 1, flat.narrow(2, first, columns.count));
+  }
+  return out;
+}
+
+at::Tensor quantized_linear_by_expert(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ids,
+                                      std::string_view name) {
+  constexpr const char* kOp = "quantized_linear_by_expert";
+  const QuantizedFormat& format = quantized_format(kOp, name);
+  check_dtype(kOp, "x", x.scalar_type());
+  check_ids(kOp, ids);
+  check_same_device(kOp, {&x, &weight, &ids});
+  TORCH_CHECK(x.dim() == 2 && ids.dim() == 2 && ids.size(0) == x.size(0), kOp,
+              ": expected x [m, k] and ids [m, slots], ", "but got sizes ", x.sizes(), " and ", ids.sizes());
+  const int64_t k = x.size(1);
+  const at::Tensor packed = checked_weight(kOp, weight, format, k, 3);
+  const at::Tensor out = at::empty({ids.size(0), ids.size(1), weight.size(1)}, x.options());
+  if (out.numel() == 0) return out;
+  TORCH_CHECK_INDEX(weight.size(0) > 0, kOp, ": ids of no experts");
+  if (k == 0) return out.zero_();
+  TORCH_CHECK(ids.numel() <= std::numeric_limits<int>::max(), kOp, ": expected fewer than 2^31 ids");
+  launch_gemv({kOp, format, aligned_rows(x, k), packed, {}, ids.contiguous(), out});
+  return out;
+}
+
+}  // namespace aule::ops

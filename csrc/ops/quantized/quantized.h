@@ -1,0 +1,24 @@
+// Products with quantized weights, which stay packed (formats: ops/quantized/format.h).
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+
+namespace aule::ops {
+
+// weight [n, packed bytes], uint8 -> [n, k] of dtype.
+at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view format, int64_t k, at::ScalarType dtype);
+// The rows that indices [...] name -> [..., k].
+at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view format, int64_t k,
+                          at::ScalarType dtype);
+// x [..., k] @ weight [n, k].T + bias [n] -> [..., n]
+at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
+                            const std::optional<at::Tensor>& bias);
+// x [..., n] @ weight [n, k] -> [..., k]: the gradient of quantized_linear.
+at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view format, int64_t k);
+// x [m, k], weight [experts, n, packed bytes], ids [m, slots] -> [m, slots, n]
+at::Tensor quantized_linear_by_expert(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ids,
+                                      std::string_view format);
+
+}  // namespace aule::ops

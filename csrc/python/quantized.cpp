@@ -1,0 +1,24 @@
+// The table of formats of quantized weights, for torch_aule.quantized; plans of products with them, for tests.
+#include "ops/quantized/format.h"
+#include "ops/quantized/plan.h"
+#include "python/bindings.h"
+
+#include <map>
+#include <string>
+
+namespace aule::python {
+
+void bind_quantized(py::module_& m) {
+  m.def("quantized_formats", [] {
+    std::map<std::string, std::map<std::string, uint32_t>> rows;
+    for (const ops::QuantizedFormat& f : ops::quantized_formats())
+      rows[f.name] = {
+          {"values", f.values}, {"data_bytes", f.data_bytes}, {"scale_bytes", f.scale_bytes}, {"scale_at", f.scale_at}};
+    return rows;
+  });
+  m.def("quantized_gemv_plan", [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t k, uint64_t pairs) {
+    return ops::text_of(ops::quantized_gemv_plan(profile, {m, n, k, pairs}));
+  });
+}
+
+}  // namespace aule::python

@@ -1,0 +1,264 @@
+"""Weights that stay in the blocks of quantized formats on the device.
+
+A format is a row of a table in the extension: :data:`FORMATS` shows it. Weights of a file are packed once
+(:func:`pack`), and then serve as an embedding's table (:func:`rows`), as a linear layer's weight (:func:`linear`) or as
+the weights of experts (:func:`linear_by_expert`). What a block means is defined by GGML, whose files are GGUF:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+
+from torch_aule import _C
+
+__all__ = ["FORMATS", "Format", "dequantize", "linear", "linear_by_expert", "pack", "rows", "unpack"]
+
+
+class Format(NamedTuple):
+    """A format of quantized weights.
+
+    Attributes
+    ----------
+    values : int
+        Weights of a block, neighbours along a row.
+    data_bytes : int
+        Bytes of a block without its scale.
+    scale_bytes : int
+        Bytes of the scale that a packed row keeps behind the data of all its blocks; 0 if the block is left as it is.
+    scale_at : int
+        Where the scale is in a block of a file, in bytes.
+    """
+
+    values: int
+    data_bytes: int
+    scale_bytes: int
+    scale_at: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block in a file."""
+        return self.data_bytes + self.scale_bytes
+
+    def file_row_bytes(self, k: int) -> int:
+        """Bytes of a row of `k` weights in a file."""
+        return k // self.values * self.block_bytes
+
+    def packed_row_bytes(self, k: int) -> int:
+        """Bytes of a packed row of `k` weights: those of the file, and at most 15 more where scales are apart."""
+        size = self.file_row_bytes(k)
+        return (size + 15) // 16 * 16 if self.scale_bytes else size
+
+
+FORMATS = MappingProxyType({name: Format(**row) for name, row in _C.quantized_formats().items()})
+"""All formats by name: those of GGML that the device reads."""
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise ValueError(f"expected format to be one of {', '.join(FORMATS)}, but got {name!r}")
+    return FORMATS[name]
+
+
+def _columns(size: int, row_bytes: int, name: str) -> int:
+    form = FORMATS[name]
+    if row_bytes % form.block_bytes:
+        raise ValueError(
+            f"expected rows of whole blocks of {name}, which have {form.block_bytes} bytes, but got {size} bytes a row"
+        )
+    return row_bytes // form.block_bytes * form.values
+
+
+def pack(blocks: torch.Tensor, format: str) -> torch.Tensor:
+    """Blocks as a file has them, as the kernels read them.
+
+    Parameters
+    ----------
+    blocks : torch.Tensor
+        ``[..., n, file's row bytes]`` of uint8, on any device.
+    format : str
+        A name of :data:`FORMATS`.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[..., n, packed row bytes]`` of uint8 on the same device. `blocks` itself if the format needs no packing.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format, or rows are no whole blocks.
+    TypeError
+        If `blocks` is not of uint8.
+    """
+    form = _format(format)
+    if blocks.dtype != torch.uint8:
+        raise TypeError(f"expected blocks of torch.uint8, but got {blocks.dtype}")
+    size = blocks.size(-1)
+    k = _columns(size, size, format)
+    if not form.scale_bytes:
+        return blocks
+    # The data of a block is before its scale or behind it.
+    count, start, end = k // form.values, form.scale_at, form.scale_at + form.scale_bytes
+    apart = blocks.reshape(*blocks.shape[:-1], count, form.block_bytes)
+    data = apart[..., end:] if start == 0 else apart[..., :start]
+    packed = blocks.new_zeros((*blocks.shape[:-1], form.packed_row_bytes(k)))
+    split = count * form.data_bytes
+    packed[..., :split] = data.flatten(-2)
+    packed[..., split:size] = apart[..., start:end].flatten(-2)
+    return packed
+
+
+def unpack(packed: torch.Tensor, format: str, k: int) -> torch.Tensor:
+    """Take :func:`pack` back.
+
+    Parameters
+    ----------
+    packed : torch.Tensor
+        ``[..., n, packed row bytes]`` of uint8.
+    format : str
+        A name of :data:`FORMATS`.
+    k : int
+        Weights of a row.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[..., n, file's row bytes]`` of uint8.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format, or rows have another size than `k` weights need.
+    """
+    form = _format(format)
+    if k % form.values or packed.size(-1) != form.packed_row_bytes(k):
+        raise ValueError(f"expected packed rows of {k} values of {format}, but got rows of {packed.size(-1)} bytes")
+    if not form.scale_bytes:
+        return packed
+    count, split = k // form.values, k // form.values * form.data_bytes
+    data = packed[..., :split].unflatten(-1, (count, form.data_bytes))
+    scales = packed[..., split : split + count * form.scale_bytes].unflatten(-1, (count, form.scale_bytes))
+    return torch.cat([scales, data] if form.scale_at == 0 else [data, scales], -1).flatten(-2)
+
+
+def dequantize(weight: torch.Tensor, format: str, k: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The weights as numbers.
+
+    Parameters
+    ----------
+    weight : torch.Tensor
+        ``[n, packed row bytes]`` of uint8 on the device (:func:`pack`).
+    format : str
+        A name of :data:`FORMATS`.
+    k : int
+        Weights of a row.
+    dtype : torch.dtype, default torch.float32
+        float32, float16 or bfloat16. They are computed in float32, as the format defines them, and then rounded.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[n, k]`` of `dtype`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format.
+    RuntimeError
+        If sizes or dtypes do not fit.
+    """
+    return torch.ops.aule.quantized_dequantize(weight, format, k, dtype)
+
+
+def rows(
+    weight: torch.Tensor, indices: torch.Tensor, format: str, k: int, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Rows by index: an embedding whose table stays packed. Not differentiable: there is nothing to train.
+
+    Parameters
+    ----------
+    weight : torch.Tensor
+        ``[n, packed row bytes]`` of uint8 on the device (:func:`pack`).
+    indices : torch.Tensor
+        Of any sizes, int32 or int64, from 0 to n - 1. Another index is an error at the next synchronization.
+    format, k, dtype
+        As for :func:`dequantize`.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[*indices.shape, k]`` of `dtype`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format.
+    RuntimeError
+        If sizes or dtypes do not fit.
+    """
+    return torch.ops.aule.quantized_rows(weight, indices, format, k, dtype)
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, format: str, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Compute ``x @ weight.T + bias`` with a packed weight.
+
+    Sums are of float32. Up to 16 rows of x read the packed weight in the product's own kernel. With more, 64 MiB of
+    weights at a time are decoded to x's dtype and multiplied. Differentiable in x and in bias, any number of times.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        ``[..., k]`` of any strides, float32, float16 or bfloat16.
+    weight : torch.Tensor
+        ``[n, packed row bytes]`` of uint8 (:func:`pack`).
+    format : str
+        A name of :data:`FORMATS`.
+    bias : torch.Tensor, optional
+        ``[n]``, x's dtype.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[..., n]``, contiguous, x's dtype.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format.
+    RuntimeError
+        If sizes or dtypes do not fit.
+    """
+    return torch.ops.aule.quantized_linear(x, weight, format, bias)
+
+
+def linear_by_expert(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, format: str) -> torch.Tensor:
+    """Compute ``x[i] @ weight[ids[i, s]].T`` for each row i and each of its experts. Has no gradient.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        ``[m, k]``, float32, float16 or bfloat16.
+    weight : torch.Tensor
+        ``[experts, n, packed row bytes]`` of uint8 (:func:`pack`).
+    ids : torch.Tensor
+        ``[m, slots]``, int32 or int64, read on the device. An id out of range is an error at the next synchronization.
+    format : str
+        A name of :data:`FORMATS`.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[m, slots, n]``, x's dtype.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format.
+    RuntimeError
+        If sizes or dtypes do not fit.
+    """
+    return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, format)
