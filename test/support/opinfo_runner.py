@@ -239,9 +239,11 @@ def run_entry(op, dtype=None, *, limit: int = 6, direction: str = "forward") -> 
                 values = values and sample.input.unique().numel() == sample.input.numel()
             if not found.message and backward and cpu_grads:
                 grads, _ = _gradients(args, actual, weights, expected)
-                found.settled += (more := _compare_gradients(
-                    grads, cpu_grads, values, table, lambda: _wide_gradients(call, weights, expected)
-                )).settled
+                found.settled += (
+                    more := _compare_gradients(
+                        grads, cpu_grads, values, table, lambda: _wide_gradients(call, weights, expected)
+                    )
+                ).settled
                 found.message = more.message
             torch.aule.synchronize()
         except Exception as error:
@@ -346,9 +348,7 @@ def _compare_gradients(grads, cpu_grads, values, table, reference) -> Comparison
             return Comparison(f"gradient {i} {'missing' if a is None else 'unexpected'}")
     pairs = [(a, e) for a, e in zip(grads, cpu_grads) if e is not None]
     kept = [i for i, e in enumerate(cpu_grads) if e is not None]
-    found = compare(
-        [a for a, _ in pairs], [e for _, e in pairs], values, table, lambda: [reference()[i] for i in kept]
-    )
+    found = compare([a for a, _ in pairs], [e for _, e in pairs], values, table, lambda: [reference()[i] for i in kept])
     if found.message:
         found.message = f"gradient: {found.message}"
     return found

@@ -126,18 +126,18 @@ HALVES = {
 }  # fmt: skip
 
 
-def random_blocks(rng, format, *sizes):
-    """[..., file's row bytes] of random blocks whose weights are about 1; the last of `sizes` is k."""
+def random_blocks(rng, format, *sizes, scale=1.0):
+    """[..., file's row bytes] of random blocks whose weights are about `scale`; the last of `sizes` is k."""
     form = FORMATS[format]
     *lead, k = sizes
     blocks = rng.integers(0, 256, (*lead, k // form.values, form.block_bytes), dtype=np.uint8)
     levels = {"q2_k": 16 * 2, "q3_k": 32 * 4, "q4_k": 64 * 8, "q5_k": 64 * 16, "q6_k": 128 * 32, "iq4_xs": 32 * 127}
     size = 1 / levels.get(format, 127 if format == "iq4_nl" else 128 if format == "q8_0" else 16)
     for at in HALVES[format]:
-        d = rng.uniform(-size, size, blocks.shape[:-1]).astype(np.float16)
+        d = (scale * rng.uniform(-size, size, blocks.shape[:-1])).astype(np.float16)
         blocks[..., at : at + 2] = d[..., None].view(np.uint8)
     if format == "mxfp4":
-        blocks[..., 0] = rng.integers(120, 128, blocks.shape[:-1])
+        blocks[..., 0] = rng.integers(120, 128, blocks.shape[:-1]) + round(np.log2(scale))
     return blocks.reshape(*lead, form.file_row_bytes(k))
 
 

@@ -18,6 +18,7 @@ from torch_aule.integrations import (
     safetensors,
     sentence_transformers,
     transformers,
+    transformers_gguf,
     ultralytics,
 )
 from torch_aule.integrations._registry import Registry, Row
@@ -26,7 +27,10 @@ __all__ = ["Row", "disable", "enable", "status"]
 
 _registry = Registry([
     hook
-    for package in (accelerate, transformers, safetensors, diffusers, lightning, sentence_transformers, ultralytics)
+    for package in (
+        accelerate, transformers, transformers_gguf, safetensors, diffusers, lightning, sentence_transformers,
+        ultralytics,
+    )
     for hook in package.HOOKS
 ])  # fmt: skip
 

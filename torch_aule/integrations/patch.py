@@ -78,6 +78,16 @@ class Patches:
         mapping[key] = value
         self._undo.append(undo)
 
+    def add_item(self, mapping: dict, key: object, value: object) -> None:
+        """Set the value of a key that is not there."""
+
+        def undo():
+            if mapping.get(key) is value:
+                del mapping[key]
+
+        mapping[key] = value
+        self._undo.append(undo)
+
     def rebind(self, original: object, replacement: object, keep: tuple[str, ...] = ()) -> None:
         """Replace a function or class wherever a module's global is it, also under another name.
 
