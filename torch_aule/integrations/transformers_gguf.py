@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from types import FunctionType, ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -107,7 +108,7 @@ def _kernels(kernels: ModuleType, patches: Patches) -> None:
     patches.rebind(resolve, get_gguf_kernel)
 
 
-def _weights_of(module: nn.Module) -> list[tuple[str, int, int]]:
+def _weights_of(module: Any) -> list[tuple[str, int, int]]:
     """(parameter, ggml_type, k) of a module that holds blocks."""
     if hasattr(module, "gate_up_type"):
         return [
