@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # an extension that is broken could not be built anew
+
 import torch
 from setuptools import setup
 from setuptools.command.build_py import build_py

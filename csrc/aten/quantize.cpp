@@ -18,11 +18,19 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_FRAGMENT(aule, m) {
-  m.def("quantized_dequantize(Tensor weight, str format, int k, ScalarType dtype) -> Tensor");
-  m.def("quantized_rows(Tensor weight, Tensor indices, str format, int k, ScalarType dtype) -> Tensor");
-  m.def("quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias=None) -> Tensor");
-  m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k) -> Tensor");
-  m.def("quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format) -> Tensor");
+  m.def(
+      "quantized_dequantize(Tensor weight, str format, int k, ScalarType dtype, Tensor[] scales, int group) -> "
+      "Tensor");
+  m.def(
+      "quantized_rows(Tensor weight, Tensor indices, str format, int k, ScalarType dtype, Tensor[] scales, int group) "
+      "-> Tensor");
+  m.def(
+      "quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias, Tensor[] scales, int group) -> "
+      "Tensor");
+  m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k, Tensor[] scales, int group) -> Tensor");
+  m.def(
+      "quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format, Tensor[] scales, int group) -> "
+      "Tensor");
 }
 
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {

@@ -1,5 +1,7 @@
 // Decoders of quantized weights (formats.def). Eight neighbours along k are an octet: w = scale * q + offset, where q
-// are small whole numbers and exact, and scale and offset are the octet's own. The kernel has declared FORMAT.
+// are exact, and scale and offset are the octet's own. The kernel has declared FORMAT, SCALES, and Params with
+//   scales       of groups of 2^group_shift values, counted over all rows: float32 numbers (SCALES 1), or codes of a
+//                byte (SCALES 2), which stand for code_table[byte] * outer_scales[code / 256] + *code_offset
 #ifndef AULE_QUANTIZED_DECODE_GLSL
 #define AULE_QUANTIZED_DECODE_GLSL
 #include "common/dtype.glsl"
@@ -203,12 +205,54 @@ Octet decode_mxfp4(uint64_t data, uint64_t scale, uint o) {
   return r;
 }
 
-// Octet `o` of a row of k values.
-Octet octet_of(uint64_t row, uint k, uint o) {
+// Sixteen levels of bitsandbytes: NF4 of QLoRA (arXiv:2305.14314), and FP4, twelfths of numbers of two exponent bits.
+const float kNf4Levels[16] = float[16](-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0);
+const float kFp4Twelfths[8] = float[8](0.0, 0.005208333488553762, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
+    0.1666666716337204, 0.25);
+
+float group_scale(uint64_t at) {
+  const uint64_t i = at >> p.group_shift;
+  if (SCALES == 1) return F32Ref(p.scales + i * 4).v;
+  // precise: a product, then a sum, each rounded.
+  precise const float product =
+      F32Ref(p.code_table + load_byte(p.scales + i) * 4u).v * F32Ref(p.outer_scales + (i >> 8) * 4).v;
+  precise const float sum = product + F32Ref(p.code_offset).v;
+  return sum;
+}
+// Of two values in a byte the first is in the high nibble.
+void nibbles_from_high(uint64_t data, out uint x[8]) {
+  const uint word = U32Ref(data).v;
+  [[unroll]] for (int i = 0; i < 8; ++i) x[i] = bitfieldExtract(word, (i / 2) * 8 + 4 - (i & 1) * 4, 4);
+}
+Octet decode_nf4(uint64_t data, uint64_t at, uint o) {
+  Octet r;
+  uint x[8];
+  nibbles_from_high(data, x);
+  [[unroll]] for (int i = 0; i < 8; ++i) r.q[i] = kNf4Levels[x[i]];
+  r.scale = group_scale(at);
+  r.offset = 0.0;
+  return r;
+}
+Octet decode_fp4(uint64_t data, uint64_t at, uint o) {
+  Octet r;
+  uint x[8];
+  nibbles_from_high(data, x);
+  [[unroll]] for (int i = 0; i < 8; ++i) r.q[i] = x[i] < 8u ? kFp4Twelfths[x[i]] : -kFp4Twelfths[x[i] - 8u];
+  r.scale = group_scale(at);
+  r.offset = 0.0;
+  return r;
+}
+
+// Octet `o` of row `index`, which begins at `row` and has k values. Decoders get the address of the block's scale, or,
+// where scales have a tensor of their own, the octet's place among all values.
+Octet octet_of(uint64_t row, uint64_t index, uint k, uint o) {
   const uint octets = format_number(kValues) / 8u, block = o / octets;
   const uint64_t data = row + uint64_t(block) * format_number(kDataBytes);
-  const uint64_t scale = row + uint64_t(k / format_number(kValues)) * format_number(kDataBytes) +
-                         uint64_t(block) * format_number(kScaleBytes);
+  const uint64_t in_row = uint64_t(k / format_number(kValues)) * format_number(kDataBytes) +
+                          uint64_t(block) * format_number(kScaleBytes);
+  const uint64_t scale = SCALES != 0 ? index * k + o * 8u : row + in_row;
 #define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at) \
   if (FORMAT == code) return decoder(data, scale, o % octets);
 #include "quantized/formats.def"

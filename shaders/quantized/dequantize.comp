@@ -1,17 +1,21 @@
-// out[r][i] = the weight at column `first` + i of row r, or of row indices[r]: packed rows of a format (formats.def).
-// An invocation owns an octet of out, which is contiguous. An index out of range is reported, and its row is 0.
+// out[r][i] = the weight at column `first` + i of row `first_row` + r, or of row indices[r]: packed rows of a format
+// (formats.def). An invocation owns an octet of out, which is contiguous. The row of an index out of range is 0, and the
+// index is reported.
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int FORMAT = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 1;
 layout(constant_id = 2) const bool INDEXED = false;
 layout(constant_id = 3) const int INDEX_DTYPE = 0;
+layout(constant_id = 4) const int SCALES = 0;
 struct Params {
   uint64_t out_, weight;
   uint64_t indices;  // contiguous
   uint64_t error;
+  uint64_t scales, code_table, outer_scales, code_offset;
   int64_t row_bytes, rows;  // of weight
   uint k, first, octets;    // octets of a row of out
-  uint out_rows, tag;
+  uint first_row, out_rows, tag;
+  uint group_shift;
 };
 #include "common/params.glsl"
 #include "common/errors.glsl"
@@ -24,7 +28,7 @@ void main() {
   const uint64_t id = linear_invocation();
   if (id >= uint64_t(p.out_rows) * p.octets) return;
   const uint r = uint(id / p.octets), o = uint(id - uint64_t(r) * p.octets);
-  int64_t row = int64_t(r);
+  int64_t row = int64_t(p.first_row) + int64_t(r);
   bool is_there = true;
   if (INDEXED) {
     row = load_int64(p.indices, uint64_t(r), INDEX_DTYPE);
@@ -32,7 +36,7 @@ void main() {
     if (!is_there && o == 0u) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, row, p.rows);
     row = is_there ? row : int64_t(0);
   }
-  const Octet w = octet_of(p.weight + uint64_t(row * p.row_bytes), p.k, p.first / 8u + o);
+  const Octet w = octet_of(p.weight + uint64_t(row * p.row_bytes), uint64_t(row), p.k, p.first / 8u + o);
   Words words;
   [[unroll]] for (int i = 0; i < 8; ++i) {
     // precise: one rounding for the product and one for the sum, as the formats' definitions have them.

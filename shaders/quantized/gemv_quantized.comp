@@ -12,16 +12,19 @@ layout(constant_id = 5) const uint SLICE = 8;  // a power of two, at most LOCAL
 layout(constant_id = 6) const bool HAS_BIAS = false;
 layout(constant_id = 7) const bool BY_EXPERT = false;
 layout(constant_id = 8) const int INDEX_DTYPE = 0;
-layout(constant_id = 9) const uint LOCAL = 64;
-layout(local_size_x_id = 9) in;
+layout(constant_id = 9) const int SCALES = 0;
+layout(constant_id = 10) const uint LOCAL = 64;
+layout(local_size_x_id = 10) in;
 struct Params {
   uint64_t x, weight, out_;
   uint64_t bias;  // of x's dtype
   uint64_t ids;   // contiguous
   uint64_t error;
+  uint64_t scales, code_table, outer_scales, code_offset;
   int64_t row_bytes, expert_bytes;
   uint m, n, k, x_row;  // x_row: elements between rows of x
   uint slots, experts, tag;
+  uint group_shift;
 };
 #include "common/params.glsl"
 #include "common/errors.glsl"
@@ -39,13 +42,14 @@ void main() {
   const uint tile_m = group / tiles_n, n0 = group % tiles_n * per_group;  // BY_EXPERT: tile_m is the pair
   if (tile_m >= (BY_EXPERT ? p.m * p.slots : (p.m + ROWS - 1u) / ROWS)) return;  // the whole workgroup leaves
   const uint t = gl_LocalInvocationID.x, column = n0 + t / SLICE * COLUMNS;
-  uint64_t weight = p.weight;
+  uint64_t weight = p.weight, first_row = uint64_t(0);
   bool is_there = true;
   if (BY_EXPERT) {
     const int64_t id = load_int64(p.ids, uint64_t(tile_m), INDEX_DTYPE);
     is_there = id >= int64_t(0) && id < int64_t(p.experts);
     if (!is_there && n0 == 0u && t == 0u) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, id, p.experts);
     weight += is_there ? uint64_t(id * p.expert_bytes) : uint64_t(0);
+    first_row = is_there ? uint64_t(id) * p.n : uint64_t(0);
   }
   const uint m0 = BY_EXPERT ? tile_m / p.slots : tile_m * ROWS;
   const int x_bytes = dtype_bytes(X_DTYPE);
@@ -54,8 +58,10 @@ void main() {
   [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
   for (uint o = t % SLICE; o < p.k / 8u; o += SLICE) {
     Octet w[COLUMNS];
-    [[unroll]] for (int j = 0; j < COLUMNS; ++j)
-      w[j] = octet_of(weight + uint64_t(int64_t(min(column + j, p.n - 1u)) * p.row_bytes), p.k, o);
+    [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+      const uint row = min(column + j, p.n - 1u);
+      w[j] = octet_of(weight + uint64_t(int64_t(row) * p.row_bytes), first_row + row, p.k, o);
+    }
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
       const uint64_t at = uint64_t(min(m0 + r, p.m - 1u)) * p.x_row + o * 8u;
       const Words words = load_words(p.x + at * uint(x_bytes), x_bytes * 8);

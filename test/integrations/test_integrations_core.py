@@ -175,7 +175,7 @@ def test_the_environment_chooses(monkeypatch, package):
 
 
 def test_names_that_nobody_has():
-    with pytest.raises(ValueError, match="'acelerate'.*expected one of accelerate, diffusers"):
+    with pytest.raises(ValueError, match="'acelerate'.*expected one of accelerate, bitsandbytes"):
         integrations.disable("acelerate")
     with pytest.raises(ValueError, match="expected one of"):
         integrations.enable("accelerate.colour")

@@ -1,12 +1,13 @@
-"""lightning, sentence-transformers and ultralytics train and predict on the device, on tiny random models.
+"""lightning, sentence-transformers, ultralytics and bitsandbytes train and predict on the device, on tiny models.
 
 They are no requirement of the tests (test_integrations_stubs.py has stand-ins for them): what is not installed is left
 out. `pip install torch_aule[nightly]` installs them, and .github/workflows/nightly.yml runs this file.
 """
 
-import importlib
+import copy
 import os
 
+import numpy
 import pytest
 import torch
 
@@ -89,7 +90,6 @@ def test_yolo_predicts_on_the_device(device, tmp_path, not_strict_either, monkey
     monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("YOLO_OFFLINE", "true")
     ultralytics = package("ultralytics")
-    numpy = importlib.import_module("numpy")
     image = numpy.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=numpy.uint8)
     for wish in (None, "aule", "aule:0", 0):
         model = ultralytics.YOLO("yolov8n.yaml")
@@ -106,3 +106,100 @@ def test_their_hooks_are_applied():
         rows = [row for row in integrations.status() if row.package == name]
         assert rows and all(row.state in ("applied", "pending") for row in rows), rows
     assert os.environ.get("TORCH_AULE_INTEGRATIONS", "") == ""
+
+
+@pytest.fixture
+def saved_llama(tmp_path):
+    """A tiny Llama of random weights, in a folder."""
+    transformers = package("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
+    return tmp_path / "llama"
+
+
+def in_4_bits(folder, kind="nf4", **options):
+    transformers = package("transformers")
+    quantization = transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.float32, llm_int8_skip_modules=[],
+    )  # fmt: skip
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, quantization_config=quantization, **options)
+
+
+@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+def test_bitsandbytes_models(device, saved_llama, kind):
+    """Packed weights are bitsandbytes' own numbers, and the model gives what these numbers give on the CPU."""
+    bitsandbytes, transformers = package("bitsandbytes"), package("transformers")
+    there = in_4_bits(saved_llama, kind)
+    assert there.device.type == "aule"
+    here = transformers.AutoModelForCausalLM.from_pretrained(saved_llama, dtype=torch.float32)
+    packed = {name: m for name, m in there.named_modules() if isinstance(m, bitsandbytes.nn.Linear4bit)}
+    assert len(packed) >= 14
+    functional = bitsandbytes.functional
+    for name, module in packed.items():
+        weight, state = module.weight.data, module.weight.quant_state
+        numbers = functional.dequantize_4bit(weight, state).cpu()
+        on_cpu = functional.QuantState(
+            absmax=functional.dequantize_blockwise(state.absmax.cpu(), _on_cpu(state.state2)) + state.offset.cpu(),
+            shape=state.shape, code=state.code.cpu(), blocksize=state.blocksize, quant_type=kind, dtype=state.dtype,
+        )  # fmt: skip
+        assert torch.equal(numbers, functional.dequantize_4bit(weight.cpu(), on_cpu))
+        here.get_submodule(name).weight.data.copy_(numbers)
+    ids = torch.randint(64, (2, 9))
+    with torch.no_grad():
+        expected, actual = here(ids).logits, there(ids.to("aule")).logits
+    assert (actual.cpu() - expected).abs().max() <= 1e-4 * expected.abs().max()
+
+
+def _on_cpu(state):
+    state = copy.copy(state)
+    state.absmax, state.code = state.absmax.cpu(), state.code.cpu()
+    return state
+
+
+def test_qlora_learns_as_on_the_cpu(device, saved_llama, tmp_path):
+    """50 steps of adapters over 4-bit weights, then a checkpoint that is gone on from, and a merge."""
+    package("bitsandbytes")
+    peft, transformers = package("peft"), package("transformers")
+    data = [{"input_ids": row, "labels": row} for row in torch.randint(1, 64, (32, 12)).tolist()]
+    losses = {}
+    for place in ("cpu", "aule"):
+        transformers.set_seed(3)
+        model = in_4_bits(saved_llama, device_map=place)
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+        model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.0))
+        arguments = transformers.TrainingArguments(
+            tmp_path / place, max_steps=50, per_device_train_batch_size=4, learning_rate=1e-2, logging_steps=1,
+            save_steps=25, report_to=[], use_cpu=place == "cpu", seed=3, data_seed=3,
+        )  # fmt: skip
+        trainer = transformers.Trainer(model, arguments, train_dataset=data)
+        trainer.train()
+        losses[place] = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+        if place == "aule":
+            assert model.device.type == "aule"
+            trainer.train(resume_from_checkpoint=str(tmp_path / place / "checkpoint-25"))
+            again = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+            assert again[-1] == pytest.approx(losses[place][-1], abs=1e-2)
+            merged = model.merge_and_unload()
+            ids = torch.randint(64, (1, 5), device="aule")
+            assert merged(ids).logits.isfinite().all()
+    assert losses["cpu"][-1] < losses["cpu"][0] - 0.2
+    assert losses["aule"] == pytest.approx(losses["cpu"], abs=1e-2)
+
+
+def test_formats_are_those_of_gguf(device):
+    """Every weight has the bits that the package gguf gives."""
+    gguf = package("gguf")
+    from quantized_reference import FORMATS, decoded, random_blocks
+    from torch_aule import quantized
+
+    rng = numpy.random.default_rng(torch.randint(2**31, ()).item())
+    for name, form in FORMATS.items():
+        blocks = random_blocks(rng, name, 5, 4 * form.values)
+        expected = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name.upper()])
+        packed = quantized.pack(torch.from_numpy(blocks), name).to("aule")
+        assert numpy.array_equal(decoded(blocks, name), expected)
+        assert numpy.array_equal(quantized.dequantize(packed, name, 4 * form.values).cpu().numpy(), expected)

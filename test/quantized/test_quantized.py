@@ -6,9 +6,8 @@ import torch
 
 import torch_aule
 from helpers import FLOATS, layouts, like_strided
-from quantized_reference import decoded, magnitudes, random_blocks
+from quantized_reference import FORMATS, decoded, magnitudes, random_blocks
 from torch_aule import quantized
-from torch_aule.quantized import FORMATS
 
 pytestmark = pytest.mark.validated
 # One rounding to the dtype.
@@ -214,16 +213,16 @@ def test_operators_are_described_to_the_compiler():
     packed, _, _ = weights("q8_0", 6, 64)
     x = torch.randn(3, 64, device="aule", requires_grad=True)
     bias = torch.randn(6, device="aule", requires_grad=True)
-    ops = torch.ops.aule
-    tests = ("test_schema", "test_faketensor")
-    torch.library.opcheck(ops.quantized_linear.default, (x, packed, "q8_0", bias), test_utils=tests)
-    torch.library.opcheck(ops.quantized_matmul.default, (torch.randn(3, 6, device="aule"), packed, "q8_0", 64),
-                          test_utils=tests)  # fmt: skip
-    torch.library.opcheck(ops.quantized_dequantize.default, (packed, "q8_0", 64, torch.float16), test_utils=tests)
+    ops, tests = torch.ops.aule, ("test_schema", "test_faketensor")
     ids = torch.zeros(3, 2, dtype=torch.int64, device="aule")
-    torch.library.opcheck(ops.quantized_rows.default, (packed, ids, "q8_0", 64, torch.float32), test_utils=tests)
-    torch.library.opcheck(ops.quantized_linear_by_expert.default, (x.detach(), packed[None], ids, "q8_0"),
-                          test_utils=tests)  # fmt: skip
+    for op, *arguments in (
+        (ops.quantized_linear, x, packed, "q8_0", bias, (), 0),
+        (ops.quantized_matmul, torch.randn(3, 6, device="aule"), packed, "q8_0", 64, (), 0),
+        (ops.quantized_dequantize, packed, "q8_0", 64, torch.float16, (), 0),
+        (ops.quantized_rows, packed, ids, "q8_0", 64, torch.float32, (), 0),
+        (ops.quantized_linear_by_expert, x.detach(), packed[None], ids, "q8_0", (), 0),
+    ):
+        torch.library.opcheck(op.default, tuple(arguments), test_utils=tests)
 
 
 def test_the_module_is_loaded_on_demand():

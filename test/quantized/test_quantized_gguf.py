@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from gguf_writer import TYPES, write_gguf
-from quantized_reference import random_blocks
-from torch_aule.quantized import FORMATS
+from quantized_reference import FORMATS, random_blocks
 from torch_aule.quantized.gguf import FORMAT_OF_TYPE, read_header
 
 METADATA = {"general.architecture": "llama", "llama.block_count": 2, "llama.rope.freq_base": 1e4, "a.flag": True,

@@ -7,7 +7,10 @@ formats' definition has: a product, then a sum.
 import numpy as np
 import torch
 
-from torch_aule.quantized import FORMATS
+from torch_aule import quantized
+
+# Those that have their scales in blocks.
+FORMATS = {name: form for name, form in quantized.FORMATS.items() if form.has_scales}
 
 IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
 FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from torch_aule.integrations import (
     accelerate,
+    bitsandbytes,
     diffusers,
     lightning,
     safetensors,
@@ -28,8 +29,8 @@ __all__ = ["Row", "disable", "enable", "status"]
 _registry = Registry([
     hook
     for package in (
-        accelerate, transformers, transformers_gguf, safetensors, diffusers, lightning, sentence_transformers,
-        ultralytics,
+        accelerate, bitsandbytes, transformers, transformers_gguf, safetensors, diffusers, lightning,
+        sentence_transformers, ultralytics,
     )
     for hook in package.HOOKS
 ])  # fmt: skip

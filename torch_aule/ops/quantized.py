@@ -6,54 +6,56 @@ import torch
 
 
 @torch.library.register_fake("aule::quantized_dequantize")
-def _dequantize(weight, format, k, dtype):
+def _dequantize(weight, format, k, dtype, scales, group):
     return weight.new_empty((weight.size(0), k), dtype=dtype)
 
 
 @torch.library.register_fake("aule::quantized_rows")
-def _rows(weight, indices, format, k, dtype):
+def _rows(weight, indices, format, k, dtype, scales, group):
     return weight.new_empty((*indices.shape, k), dtype=dtype)
 
 
 @torch.library.register_fake("aule::quantized_linear")
-def _linear(x, weight, format, bias=None):
+def _linear(x, weight, format, bias, scales, group):
     return x.new_empty((*x.shape[:-1], weight.size(0)))
 
 
 @torch.library.register_fake("aule::quantized_matmul")
-def _matmul(x, weight, format, k):
+def _matmul(x, weight, format, k, scales, group):
     torch._check(x.size(-1) == weight.size(0))
     return x.new_empty((*x.shape[:-1], k))
 
 
 @torch.library.register_fake("aule::quantized_linear_by_expert")
-def _by_expert(x, weight, ids, format):
+def _by_expert(x, weight, ids, format, scales, group):
     return x.new_empty((*ids.shape, weight.size(1)))
 
 
 def _linear_context(ctx, inputs, output):
-    x, weight, ctx.format, bias = inputs
+    x, weight, ctx.format, bias, scales, ctx.group = inputs
     ctx.k, ctx.has_bias = x.size(-1), bias is not None
-    ctx.save_for_backward(weight)
+    ctx.save_for_backward(weight, *scales)
 
 
 def _linear_backward(ctx, grad):
-    (weight,) = ctx.saved_tensors
+    weight, *scales = ctx.saved_tensors
     grad_x = grad_bias = None
     if ctx.needs_input_grad[0]:
-        grad_x = torch.ops.aule.quantized_matmul(grad, weight, ctx.format, ctx.k)
+        grad_x = torch.ops.aule.quantized_matmul(grad, weight, ctx.format, ctx.k, scales, ctx.group)
     if ctx.has_bias and ctx.needs_input_grad[3]:
         grad_bias = grad.sum(tuple(range(grad.dim() - 1))) if grad.dim() > 1 else grad
-    return grad_x, None, None, grad_bias
+    return grad_x, None, None, grad_bias, [None] * len(scales), None
 
 
 def _matmul_context(ctx, inputs, output):
-    _x, weight, ctx.format, _k = inputs
-    ctx.save_for_backward(weight)
+    _x, weight, ctx.format, _k, scales, ctx.group = inputs
+    ctx.save_for_backward(weight, *scales)
 
 
 def _matmul_backward(ctx, grad):
-    return torch.ops.aule.quantized_linear(grad, ctx.saved_tensors[0], ctx.format), None, None, None
+    weight, *scales = ctx.saved_tensors
+    grad_x = torch.ops.aule.quantized_linear(grad, weight, ctx.format, None, scales, ctx.group)
+    return grad_x, None, None, None, [None] * len(scales), None
 
 
 torch.library.register_autograd("aule::quantized_linear", _linear_backward, setup_context=_linear_context)

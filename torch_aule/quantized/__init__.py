@@ -3,11 +3,15 @@
 A format is a row of a table in the extension: :data:`FORMATS` shows it. Weights of a file are packed once
 (:func:`pack`), and then serve as an embedding's table (:func:`rows`), as a linear layer's weight (:func:`linear`) or as
 the weights of experts (:func:`linear_by_expert`). What a block means is defined by GGML, whose files are GGUF:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Formats of bitsandbytes (``nf4``, ``fp4``; QLoRA,
+arXiv:2305.14314) have scales in tensors of their own, ``scales``: one float32 number for each `group` values, counted
+over all rows, or four tensors: a code of a byte for each group, the table of 256 numbers that codes stand for, a
+float32 factor for each 256 codes, and a number that is added.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -39,6 +43,11 @@ class Format(NamedTuple):
     scale_at: int
 
     @property
+    def has_scales(self) -> bool:
+        """Whether blocks have their scales; else these are tensors of their own."""
+        return self.values >= 32
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of a block in a file."""
         return self.data_bytes + self.scale_bytes
@@ -54,7 +63,7 @@ class Format(NamedTuple):
 
 
 FORMATS = MappingProxyType({name: Format(**row) for name, row in _C.quantized_formats().items()})
-"""All formats by name: those of GGML that the device reads."""
+"""All formats by name that the device reads."""
 
 
 def _format(name: str) -> Format:
@@ -98,9 +107,10 @@ def pack(blocks: torch.Tensor, format: str) -> torch.Tensor:
     if blocks.dtype != torch.uint8:
         raise TypeError(f"expected blocks of torch.uint8, but got {blocks.dtype}")
     size = blocks.size(-1)
-    k = _columns(size, size, format)
     if not form.scale_bytes:
+        _columns(size, size, format)
         return blocks
+    k = _columns(size, size, format)
     # The data of a block is before its scale or behind it.
     count, start, end = k // form.values, form.scale_at, form.scale_at + form.scale_bytes
     apart = blocks.reshape(*blocks.shape[:-1], count, form.block_bytes)
@@ -145,7 +155,14 @@ def unpack(packed: torch.Tensor, format: str, k: int) -> torch.Tensor:
     return torch.cat([scales, data] if form.scale_at == 0 else [data, scales], -1).flatten(-2)
 
 
-def dequantize(weight: torch.Tensor, format: str, k: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def dequantize(
+    weight: torch.Tensor,
+    format: str,
+    k: int,
+    dtype: torch.dtype = torch.float32,
+    scales: Sequence[torch.Tensor] = (),
+    group: int = 0,
+) -> torch.Tensor:
     """The weights as numbers.
 
     Parameters
@@ -158,6 +175,10 @@ def dequantize(weight: torch.Tensor, format: str, k: int, dtype: torch.dtype = t
         Weights of a row.
     dtype : torch.dtype, default torch.float32
         float32, float16 or bfloat16. They are computed in float32, as the format defines them, and then rounded.
+    scales : sequence of torch.Tensor, optional
+        Of a format whose blocks have none: one tensor or four, as above.
+    group : int, optional
+        Values of a scale, a power of two.
 
     Returns
     -------
@@ -171,11 +192,17 @@ def dequantize(weight: torch.Tensor, format: str, k: int, dtype: torch.dtype = t
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_dequantize(weight, format, k, dtype)
+    return torch.ops.aule.quantized_dequantize(weight, format, k, dtype, scales, group)
 
 
 def rows(
-    weight: torch.Tensor, indices: torch.Tensor, format: str, k: int, dtype: torch.dtype = torch.float32
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    format: str,
+    k: int,
+    dtype: torch.dtype = torch.float32,
+    scales: Sequence[torch.Tensor] = (),
+    group: int = 0,
 ) -> torch.Tensor:
     """Rows by index: an embedding whose table stays packed. Not differentiable: there is nothing to train.
 
@@ -185,7 +212,7 @@ def rows(
         ``[n, packed row bytes]`` of uint8 on the device (:func:`pack`).
     indices : torch.Tensor
         Of any sizes, int32 or int64, from 0 to n - 1. Another index is an error at the next synchronization.
-    format, k, dtype
+    format, k, dtype, scales, group
         As for :func:`dequantize`.
 
     Returns
@@ -200,10 +227,17 @@ def rows(
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_rows(weight, indices, format, k, dtype)
+    return torch.ops.aule.quantized_rows(weight, indices, format, k, dtype, scales, group)
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor, format: str, bias: torch.Tensor | None = None) -> torch.Tensor:
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    format: str,
+    bias: torch.Tensor | None = None,
+    scales: Sequence[torch.Tensor] = (),
+    group: int = 0,
+) -> torch.Tensor:
     """Compute ``x @ weight.T + bias`` with a packed weight.
 
     Sums are of float32. Up to 16 rows of x read the packed weight in the product's own kernel. With more, 64 MiB of
@@ -219,6 +253,8 @@ def linear(x: torch.Tensor, weight: torch.Tensor, format: str, bias: torch.Tenso
         A name of :data:`FORMATS`.
     bias : torch.Tensor, optional
         ``[n]``, x's dtype.
+    scales, group
+        As for :func:`dequantize`.
 
     Returns
     -------
@@ -232,10 +268,17 @@ def linear(x: torch.Tensor, weight: torch.Tensor, format: str, bias: torch.Tenso
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_linear(x, weight, format, bias)
+    return torch.ops.aule.quantized_linear(x, weight, format, bias, scales, group)
 
 
-def linear_by_expert(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, format: str) -> torch.Tensor:
+def linear_by_expert(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    ids: torch.Tensor,
+    format: str,
+    scales: Sequence[torch.Tensor] = (),
+    group: int = 0,
+) -> torch.Tensor:
     """Compute ``x[i] @ weight[ids[i, s]].T`` for each row i and each of its experts. Has no gradient.
 
     Parameters
@@ -248,6 +291,8 @@ def linear_by_expert(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, f
         ``[m, slots]``, int32 or int64, read on the device. An id out of range is an error at the next synchronization.
     format : str
         A name of :data:`FORMATS`.
+    scales, group
+        As for :func:`dequantize`.
 
     Returns
     -------
@@ -261,4 +306,4 @@ def linear_by_expert(x: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, f
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, format)
+    return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, format, scales, group)

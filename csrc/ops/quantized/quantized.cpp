@@ -22,9 +22,9 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;  // of decoded weights at a t
 
 bool is_served(at::ScalarType type) { return type == at::kFloat || type == at::kHalf || type == at::kBFloat16; }
 
-// A weight whose rows a kernel may read: dense, at multiples of 4 bytes.
-at::Tensor checked_weight(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
-                          int64_t dim) {
+// Rows that a kernel may read: dense, at multiples of 4 bytes.
+at::Tensor checked_rows(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
+                        int64_t dim) {
   TORCH_CHECK(weight.scalar_type() == at::kByte && weight.dim() == dim, op, ": expected weight to be ", dim,
               "-D of Byte, but got ", weight.dim(), "-D of ", weight.scalar_type());
   TORCH_CHECK(k >= 0 && k % format.values == 0, op, ": expected a multiple of ", format.values, " values in a row of ",
@@ -62,40 +62,107 @@ at::Tensor aligned_rows(const at::Tensor& x, int64_t k) {
   return copy.copy_(rows);
 }
 
+// Scales in tensors of their own, checked and contiguous.
+struct Scales {
+  std::vector<at::Tensor> tensors;  // empty: in the blocks
+  uint32_t group_shift = 0;
+
+  int kind() const { return tensors.empty() ? 0 : tensors.size() == 1 ? 1 : 2; }  // the kernels' SCALES
+};
+
+Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorList given, int64_t group,
+                      int64_t values, const at::Tensor& weight) {
+  const bool apart = format.values < 32;
+  TORCH_CHECK(apart ? given.size() == 1 || given.size() == 4 : given.empty(), op, ": expected ",
+              apart ? "one tensor of scales, or four" : "no scales", " for ", format.name, ", but got ", given.size());
+  Scales scales;
+  if (!apart) return scales;
+  TORCH_CHECK(group >= 8 && group <= int64_t{1} << 30 && (group & (group - 1)) == 0, op,
+              ": expected group to be a power of two from 8 to 2^30, but got ", group);
+  while (int64_t{1} << scales.group_shift < group) ++scales.group_shift;
+  const int64_t groups = (values + group - 1) / group;
+  const auto add = [&](const char* what, size_t i, at::ScalarType dtype, int64_t count) {
+    const at::Tensor& t = given[i];
+    TORCH_CHECK(t.scalar_type() == dtype && t.numel() >= count, op, ": expected ", what, " to be ", count,
+                " numbers of ", dtype, ", but got ", t.numel(), " of ", t.scalar_type());
+    check_same_device(op, {&weight, &t});
+    scales.tensors.push_back(t.contiguous());
+  };
+  if (given.size() == 1) {
+    add("scales", 0, at::kFloat, groups);
+  } else {
+    add("codes of scales", 0, at::kByte, groups);
+    add("the table of codes", 1, at::kFloat, 256);
+    add("scales of codes", 2, at::kFloat, (groups + 255) / 256);
+    add("the number that is added to scales", 3, at::kFloat, 1);
+  }
+  return scales;
+}
+
+// Of kernels whose Params have scales, code_table, outer_scales, code_offset and group_shift.
+template <class Params>
+void set_scales(Params& p, TensorArgs& args, const Scales& scales) {
+  if (scales.kind() > 0) p.scales = args.read(scales.tensors[0]);
+  if (scales.kind() > 1) {
+    p.code_table = args.read(scales.tensors[1]);
+    p.outer_scales = args.read(scales.tensors[2]);
+    p.code_offset = args.read(scales.tensors[3]);
+  }
+  p.group_shift = scales.group_shift;
+}
+
+// A packed weight of one format, [n, bytes] or [experts, n, bytes].
+struct Weight {
+  const QuantizedFormat& format;
+  at::Tensor packed;
+  int64_t k;
+  Scales scales;
+};
+
 struct Columns {
   int64_t first, count;
 };
 
-// out [rows or indices, columns], contiguous: decoded rows of weight.
-void launch_dequantize(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
-                       Columns columns, const std::optional<at::Tensor>& indices, const at::Tensor& out) {
+Weight checked_weight(const char* op, const at::Tensor& weight, std::string_view format_name, int64_t k, int64_t dim,
+                      at::TensorList scales, int64_t group) {
+  const QuantizedFormat& format = quantized_format(op, format_name);
+  const at::Tensor packed = checked_rows(op, weight, format, k, dim);
+  const int64_t values = packed.numel() == 0 ? 0 : packed.numel() / packed.size(-1) * k;
+  return {format, packed, k, checked_scales(op, format, scales, group, values, weight)};
+}
+
+// out [rows, columns], contiguous: decoded rows of weight from `first_row` on, or those that indices name.
+void launch_dequantize(const char* op, const Weight& weight, Columns columns, int64_t first_row,
+                       const std::optional<at::Tensor>& indices, const at::Tensor& out) {
   TensorArgs args;
   DequantizeParams p{};
   CommandStream& stream = current(out);
-  p.weight = args.read(weight);
+  p.weight = args.read(weight.packed);
   p.out_ = args.write(out);
   if (indices) p.indices = args.read(*indices);
+  set_scales(p, args, weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(op);
-  p.row_bytes = weight.stride(0);
-  p.rows = weight.size(0);
-  p.k = static_cast<uint32_t>(k);
+  p.row_bytes = weight.packed.stride(0);
+  p.rows = weight.packed.size(0);
+  p.k = static_cast<uint32_t>(weight.k);
   p.first = static_cast<uint32_t>(columns.first);
   p.octets = static_cast<uint32_t>(columns.count / 8);
+  p.first_row = static_cast<uint32_t>(first_row);
   p.out_rows = static_cast<uint32_t>(out.size(0));
   launch(stream, kernel::dequantize(),
-         {.format = format.code,
+         {.format = weight.format.code,
           .out_dtype = dtype_of(out, op),
           .indexed = indices.has_value(),
-          .index_dtype = indices ? dtype_of(*indices, op) : DType::i64},
+          .index_dtype = indices ? dtype_of(*indices, op) : DType::i64,
+          .scales = weight.scales.kind()},
          p, args, linear_grid((uint64_t{p.out_rows} * p.octets + 63) / 64));
 }
 
 struct GemvCall {
   const char* op;
-  const QuantizedFormat& format;
+  const Weight& weight;
   const at::Tensor& x;  // aligned_rows
-  const at::Tensor& weight;
   std::optional<at::Tensor> bias, ids;
   const at::Tensor& out;
 };
@@ -105,28 +172,30 @@ void launch_gemv(const GemvCall& call) {
   GemvQuantizedParams p{};
   CommandStream& stream = current(call.out);
   const DeviceProfile& profile = profile_of(call.out);
+  const at::Tensor& packed = call.weight.packed;
   p.x = args.read(call.x);
-  p.weight = args.read(call.weight);
+  p.weight = args.read(packed);
   p.out_ = args.write(call.out);
   if (call.bias) p.bias = args.read(*call.bias);
   if (call.ids) {
     p.ids = args.read(*call.ids);
     p.slots = static_cast<uint32_t>(call.ids->size(-1));
-    p.experts = static_cast<uint32_t>(call.weight.size(0));
-    p.expert_bytes = call.weight.stride(0);
+    p.experts = static_cast<uint32_t>(packed.size(0));
+    p.expert_bytes = packed.stride(0);
   }
+  set_scales(p, args, call.weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(call.op);
-  p.row_bytes = call.weight.stride(-2);
+  p.row_bytes = packed.stride(-2);
   p.m = static_cast<uint32_t>(call.x.size(0));
-  p.n = static_cast<uint32_t>(call.weight.size(-2));
-  p.k = static_cast<uint32_t>(call.x.size(1));
+  p.n = static_cast<uint32_t>(packed.size(-2));
+  p.k = static_cast<uint32_t>(call.weight.k);
   p.x_row = static_cast<uint32_t>(call.x.stride(0));
   const QuantizedGemvPlan plan =
       quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .k = p.k, .pairs = uint64_t{p.m} * p.slots});
   check_walk(call.op, profile, p.k / 8 / plan.slice + uint64_t{64});
   launch(stream, kernel::gemv_quantized(),
-         {.format = call.format.code,
+         {.format = call.weight.format.code,
           .x_dtype = dtype_of(call.x, call.op),
           .out_dtype = dtype_of(call.out, call.op),
           .rows = plan.rows,
@@ -135,6 +204,7 @@ void launch_gemv(const GemvCall& call) {
           .has_bias = call.bias.has_value(),
           .by_expert = call.ids.has_value(),
           .index_dtype = call.ids ? dtype_of(*call.ids, call.op) : DType::i64,
+          .scales = call.weight.scales.kind(),
           .local = plan.local},
          p, args, plan.grid);
 }
@@ -147,51 +217,50 @@ std::vector<int64_t> with_last(const at::Tensor& x, int64_t size) {
 
 }  // namespace
 
-at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view name, int64_t k, at::ScalarType dtype) {
+at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view format, int64_t k, at::ScalarType dtype,
+                                at::TensorList scales, int64_t group) {
   constexpr const char* kOp = "quantized_dequantize";
-  const QuantizedFormat& format = quantized_format(kOp, name);
   check_dtype(kOp, "dtype", dtype);
-  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
   const at::Tensor out = at::empty({weight.size(0), k}, weight.options().dtype(dtype));
-  if (out.numel() > 0) launch_dequantize(kOp, packed, format, k, {0, k}, {}, out);
+  if (out.numel() > 0) launch_dequantize(kOp, w, {0, k}, 0, {}, out);
   return out;
 }
 
-at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view name, int64_t k,
-                          at::ScalarType dtype) {
+at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view format, int64_t k,
+                          at::ScalarType dtype, at::TensorList scales, int64_t group) {
   constexpr const char* kOp = "quantized_rows";
-  const QuantizedFormat& format = quantized_format(kOp, name);
   check_dtype(kOp, "dtype", dtype);
   check_ids(kOp, indices);
   check_same_device(kOp, {&weight, &indices});
-  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
   const at::Tensor line = indices.reshape({-1}).contiguous();
   TORCH_CHECK_INDEX(line.numel() == 0 || weight.size(0) > 0, kOp, ": indices into a weight without rows");
   TORCH_CHECK(line.numel() <= std::numeric_limits<int>::max(), kOp, ": expected fewer than 2^31 indices");
   const at::Tensor out = at::empty({line.numel(), k}, weight.options().dtype(dtype));
-  if (out.numel() > 0) launch_dequantize(kOp, packed, format, k, {0, k}, line, out);
+  if (out.numel() > 0) launch_dequantize(kOp, w, {0, k}, 0, line, out);
   std::vector<int64_t> sizes = indices.sizes().vec();
   sizes.push_back(k);
   return out.view(sizes);
 }
 
-at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view name,
-                            const std::optional<at::Tensor>& given_bias) {
+at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
+                            const std::optional<at::Tensor>& given_bias, at::TensorList scales, int64_t group) {
   constexpr const char* kOp = "quantized_linear";
-  const QuantizedFormat& format = quantized_format(kOp, name);
   check_dtype(kOp, "x", x.scalar_type());
   TORCH_CHECK(x.dim() >= 1, kOp, ": expected x to have at least one dimension, but it has none");
-  const int64_t k = x.size(-1), n = weight.dim() == 2 ? weight.size(0) : 0;
+  check_same_device(kOp, {&x, &weight});
+  const int64_t k = x.size(-1);
+  const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
+  const int64_t n = weight.size(0);
   std::optional<at::Tensor> bias;
   if (given_bias && given_bias->defined()) {
     TORCH_CHECK(given_bias->dim() == 1 && given_bias->size(0) == n && given_bias->scalar_type() == x.scalar_type(), kOp,
                 ": expected bias to have sizes [", n, "] and x's dtype, but got ", given_bias->sizes(), " of ",
                 given_bias->scalar_type());
     bias = given_bias->contiguous();
-    check_same_device(kOp, {&x, &weight, &*bias});
+    check_same_device(kOp, {&x, &*bias});
   }
-  check_same_device(kOp, {&x, &weight});
-  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
   const std::vector<int64_t> sizes = with_last(x, n);
   const at::Tensor out = at::empty(sizes, x.options());
   if (out.numel() == 0) return out;
@@ -202,14 +271,14 @@ at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::
     return out.zero_();
   }
   if (m <= kMostFewRows) {
-    launch_gemv({kOp, format, rows, packed, bias, {}, flat});
+    launch_gemv({kOp, w, rows, bias, {}, flat});
     return out;
   }
   const int64_t step = std::max<int64_t>(1, kChunkBytes / (k * x.element_size()));
   for (int64_t first = 0; first < n; first += step) {
     const int64_t count = std::min(step, n - first);
     const at::Tensor part = at::empty({count, k}, x.options());
-    launch_dequantize(kOp, packed.narrow(0, first, count), format, k, {0, k}, {}, part);
+    launch_dequantize(kOp, w, {0, k}, first, {}, part);
     gemm(kOp, rows.unsqueeze(0), part.t().unsqueeze(0),
          bias ? bias->narrow(0, first, count).expand({1, m, count}) : at::Tensor(), 1, 1,
          flat.narrow(1, first, count).unsqueeze(0));
@@ -217,12 +286,12 @@ at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::
   return out;
 }
 
-at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view name, int64_t k) {
+at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view format, int64_t k,
+                            at::TensorList scales, int64_t group) {
   constexpr const char* kOp = "quantized_matmul";
-  const QuantizedFormat& format = quantized_format(kOp, name);
   check_dtype(kOp, "x", x.scalar_type());
   check_same_device(kOp, {&x, &weight});
-  const at::Tensor packed = checked_weight(kOp, weight, format, k, 2);
+  const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
   TORCH_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(0), kOp, ": expected x to have ", weight.size(0),
               " columns, but got sizes ", x.sizes());
   const int64_t n = weight.size(0);
@@ -234,29 +303,28 @@ at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::
   for (int64_t first = 0; first < k; first += step) {
     const Columns columns{first, std::min(step, k - first)};
     const at::Tensor part = at::empty({n, columns.count}, x.options());
-    launch_dequantize(kOp, packed, format, k, columns, {}, part);
+    launch_dequantize(kOp, w, columns, 0, {}, part);
     gemm(kOp, rows, part.unsqueeze(0), {}, 0, 1, flat.narrow(2, first, columns.count));
   }
   return out;
 }
 
 at::Tensor quantized_linear_by_expert(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ids,
-                                      std::string_view name) {
+                                      std::string_view format, at::TensorList scales, int64_t group) {
   constexpr const char* kOp = "quantized_linear_by_expert";
-  const QuantizedFormat& format = quantized_format(kOp, name);
   check_dtype(kOp, "x", x.scalar_type());
   check_ids(kOp, ids);
   check_same_device(kOp, {&x, &weight, &ids});
   TORCH_CHECK(x.dim() == 2 && ids.dim() == 2 && ids.size(0) == x.size(0), kOp,
-              ": expected x [m, k] and ids [m, slots], ", "but got sizes ", x.sizes(), " and ", ids.sizes());
+              ": expected x [m, k] and ids [m, slots], but got sizes ", x.sizes(), " and ", ids.sizes());
   const int64_t k = x.size(1);
-  const at::Tensor packed = checked_weight(kOp, weight, format, k, 3);
+  const Weight w = checked_weight(kOp, weight, format, k, 3, scales, group);
   const at::Tensor out = at::empty({ids.size(0), ids.size(1), weight.size(1)}, x.options());
   if (out.numel() == 0) return out;
   TORCH_CHECK_INDEX(weight.size(0) > 0, kOp, ": ids of no experts");
   if (k == 0) return out.zero_();
   TORCH_CHECK(ids.numel() <= std::numeric_limits<int>::max(), kOp, ": expected fewer than 2^31 ids");
-  launch_gemv({kOp, format, aligned_rows(x, k), packed, {}, ids.contiguous(), out});
+  launch_gemv({kOp, w, aligned_rows(x, k), {}, ids.contiguous(), out});
   return out;
 }
 
