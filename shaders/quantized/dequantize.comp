@@ -1,6 +1,6 @@
 // out[r][i] = the weight at column `first` + i of row `first_row` + r, or of row indices[r]: packed rows of a format
-// (formats.def). An invocation owns an octet of out, which is contiguous. The row of an index out of range is 0, and the
-// index is reported.
+// (formats.def). An invocation owns an octet of out, which is contiguous. An index out of range is
+// reported, and its row is 0.
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int FORMAT = 0;
 layout(constant_id = 1) const int OUT_DTYPE = 1;
