@@ -1,11 +1,14 @@
 #include "aten/register.h"
 #include "ops/quantize/fake_quantize.h"
+#include "ops/quantized/packed_mm.h"
 #include "ops/quantized/quantized.h"
 
 namespace aule::aten {
 namespace {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl(ROW("_weight_int8pack_mm", ops::weight_int8pack_mm));
+  m.impl(ROW("_weight_int4pack_mm_with_scales_and_zeros", ops::weight_int4pack_mm));
   m.impl(ROW("fake_quantize_per_tensor_affine_cachemask", ops::fake_quantize_per_tensor));
   m.impl(ROW("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", ops::fake_quantize_per_tensor_qparams));
   m.impl(ROW("fake_quantize_per_channel_affine_cachemask", ops::fake_quantize_per_channel));
@@ -19,17 +22,18 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
-      "quantized_dequantize(Tensor weight, str format, int k, ScalarType dtype, Tensor[] scales, int group) -> "
+      "quantized_dequantize(Tensor weight, str format, int k, ScalarType dtype, Tensor[] scales, int[] group) -> "
       "Tensor");
   m.def(
-      "quantized_rows(Tensor weight, Tensor indices, str format, int k, ScalarType dtype, Tensor[] scales, int group) "
+      "quantized_rows(Tensor weight, Tensor indices, str format, int k, ScalarType dtype, Tensor[] scales, int[] "
+      "group) "
       "-> Tensor");
   m.def(
-      "quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias, Tensor[] scales, int group) -> "
+      "quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias, Tensor[] scales, int[] group) -> "
       "Tensor");
-  m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k, Tensor[] scales, int group) -> Tensor");
+  m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k, Tensor[] scales, int[] group) -> Tensor");
   m.def(
-      "quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format, Tensor[] scales, int group) -> "
+      "quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format, Tensor[] scales, int[] group) -> "
       "Tensor");
 }
 

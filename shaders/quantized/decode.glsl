@@ -1,10 +1,14 @@
 // Decoders of quantized weights (formats.def). Eight neighbours along k are an octet: w = scale * q + offset, where q
-// are exact, and scale and offset are the octet's own. The kernel has declared FORMAT, SCALES, and Params with
-//   scales       of groups of 2^group_shift values, counted over all rows: float32 numbers (SCALES 1), or codes of a
-//                byte (SCALES 2), which stand for code_table[byte] * outer_scales[code / 256] + *code_offset
+// are exact, and scale and offset are the octet's own. The kernel has declared FORMAT, SCALES, SCALE_DTYPE, ZERO_DTYPE
+// and Params. Where scales have tensors of their own, that of value j of row i is number
+// ((i >> scale_shifts / 32) * scale_row + j) >> scale_shifts % 32. SCALES:
+//   1  scales, of SCALE_DTYPE
+//   2  scales, and zeros of ZERO_DTYPE: w = scale * (q - zero); of int4_offset w = scale * q + zero
+//   3  codes of a byte, which stand for zeros[code] * outer_scales[number / 256] + *code_offset
 #ifndef AULE_QUANTIZED_DECODE_GLSL
 #define AULE_QUANTIZED_DECODE_GLSL
 #include "common/dtype.glsl"
+#include "common/float8.glsl"
 
 struct Octet {
   float q[8];
@@ -212,47 +216,83 @@ const float kNf4Levels[16] = float[16](-1.0, -0.6961928009986877, -0.52507305145
 const float kFp4Twelfths[8] = float[8](0.0, 0.005208333488553762, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
     0.1666666716337204, 0.25);
 
-float group_scale(uint64_t at) {
-  const uint64_t i = at >> p.group_shift;
-  if (SCALES == 1) return F32Ref(p.scales + i * 4).v;
+float group_scale(uint64_t i) {
+  if (SCALES < 3) return load_float(p.scales, i, SCALE_DTYPE);
   // precise: a product, then a sum, each rounded.
   precise const float product =
-      F32Ref(p.code_table + load_byte(p.scales + i) * 4u).v * F32Ref(p.outer_scales + (i >> 8) * 4).v;
+      F32Ref(p.zeros + load_byte(p.scales + i) * 4u).v * F32Ref(p.outer_scales + (i >> 8) * 4).v;
   precise const float sum = product + F32Ref(p.code_offset).v;
   return sum;
+}
+void scaled_by_group(uint64_t i, inout Octet r) {
+  r.scale = group_scale(i);
+  r.offset = 0.0;
 }
 // Of two values in a byte the first is in the high nibble.
 void nibbles_from_high(uint64_t data, out uint x[8]) {
   const uint word = U32Ref(data).v;
   [[unroll]] for (int i = 0; i < 8; ++i) x[i] = bitfieldExtract(word, (i / 2) * 8 + 4 - (i & 1) * 4, 4);
 }
-Octet decode_nf4(uint64_t data, uint64_t at, uint o) {
+Octet decode_nf4(uint64_t data, uint64_t i, uint o) {
   Octet r;
   uint x[8];
   nibbles_from_high(data, x);
-  [[unroll]] for (int i = 0; i < 8; ++i) r.q[i] = kNf4Levels[x[i]];
-  r.scale = group_scale(at);
-  r.offset = 0.0;
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = kNf4Levels[x[j]];
+  scaled_by_group(i, r);
   return r;
 }
-Octet decode_fp4(uint64_t data, uint64_t at, uint o) {
+Octet decode_fp4(uint64_t data, uint64_t i, uint o) {
   Octet r;
   uint x[8];
   nibbles_from_high(data, x);
-  [[unroll]] for (int i = 0; i < 8; ++i) r.q[i] = x[i] < 8u ? kFp4Twelfths[x[i]] : -kFp4Twelfths[x[i] - 8u];
-  r.scale = group_scale(at);
-  r.offset = 0.0;
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = x[j] < 8u ? kFp4Twelfths[x[j]] : -kFp4Twelfths[x[j] - 8u];
+  scaled_by_group(i, r);
   return r;
 }
+// Groups of 4 bits, of two in a byte the first in the low nibble.
+Octet decode_int4(uint64_t data, uint64_t i, uint o) {
+  Octet r;
+  const uint word = U32Ref(data).v;
+  const float zero = SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0;
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(bitfieldExtract(word, 4 * j, 4)) - zero;
+  scaled_by_group(i, r);
+  return r;
+}
+Octet decode_int4_offset(uint64_t data, uint64_t i, uint o) {
+  Octet r;
+  const uint word = U32Ref(data).v;
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(int(bitfieldExtract(word, 4 * j, 4)) - 8);
+  scaled_by_group(i, r);
+  if (SCALES == 2) r.offset = load_float(p.zeros, i, ZERO_DTYPE);
+  return r;
+}
+Octet decode_int8(uint64_t data, uint64_t i, uint o) {
+  Octet r;
+  const uvec2 bytes = load_8_bytes(data);
+  const float zero = SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0;
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(bitfieldExtract(int(bytes[j / 4]), 8 * (j % 4), 8)) - zero;
+  scaled_by_group(i, r);
+  return r;
+}
+Octet decode_float8(uint64_t data, uint64_t i, int format) {
+  Octet r;
+  const uvec2 bytes = load_8_bytes(data);
+  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = decode_float8(bitfieldExtract(bytes[j / 4], 8 * (j % 4), 8), format);
+  scaled_by_group(i, r);
+  return r;
+}
+Octet decode_float8_e4m3fn(uint64_t data, uint64_t i, uint o) { return decode_float8(data, i, E4M3FN); }
+Octet decode_float8_e5m2(uint64_t data, uint64_t i, uint o) { return decode_float8(data, i, E5M2); }
 
 // Octet `o` of row `index`, which begins at `row` and has k values. Decoders get the address of the block's scale, or,
-// where scales have a tensor of their own, the octet's place among all values.
+// where scales have a tensor of their own, the number of the scale in it.
 Octet octet_of(uint64_t row, uint64_t index, uint k, uint o) {
   const uint octets = format_number(kValues) / 8u, block = o / octets;
   const uint64_t data = row + uint64_t(block) * format_number(kDataBytes);
   const uint64_t in_row = uint64_t(k / format_number(kValues)) * format_number(kDataBytes) +
                           uint64_t(block) * format_number(kScaleBytes);
-  const uint64_t scale = SCALES != 0 ? index * k + o * 8u : row + in_row;
+  const uint64_t number = (index >> p.scale_shifts / 32u) * p.scale_row + o * 8u >> p.scale_shifts % 32u;
+  const uint64_t scale = SCALES != 0 ? number : row + in_row;
 #define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at) \
   if (FORMAT == code) return decoder(data, scale, o % octets);
 #include "quantized/formats.def"

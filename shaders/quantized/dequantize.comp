@@ -7,15 +7,18 @@ layout(constant_id = 1) const int OUT_DTYPE = 1;
 layout(constant_id = 2) const bool INDEXED = false;
 layout(constant_id = 3) const int INDEX_DTYPE = 0;
 layout(constant_id = 4) const int SCALES = 0;
+layout(constant_id = 5) const int SCALE_DTYPE = 0;
+layout(constant_id = 6) const int ZERO_DTYPE = 0;
 struct Params {
   uint64_t out_, weight;
   uint64_t indices;  // contiguous
   uint64_t error;
-  uint64_t scales, code_table, outer_scales, code_offset;
-  int64_t row_bytes, rows;  // of weight
-  uint k, first, octets;    // octets of a row of out
+  uint64_t scales, zeros, outer_scales, code_offset;
+  int64_t rows;  // of weight
+  uint row_bytes;
+  uint k, first, octets;  // octets of a row of out
   uint first_row, out_rows, tag;
-  uint group_shift;
+  uint scale_row, scale_shifts;
 };
 #include "common/params.glsl"
 #include "common/errors.glsl"
@@ -36,7 +39,7 @@ void main() {
     if (!is_there && o == 0u) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, row, p.rows);
     row = is_there ? row : int64_t(0);
   }
-  const Octet w = octet_of(p.weight + uint64_t(row * p.row_bytes), uint64_t(row), p.k, p.first / 8u + o);
+  const Octet w = octet_of(p.weight + uint64_t(row) * p.row_bytes, uint64_t(row), p.k, p.first / 8u + o);
   Words words;
   [[unroll]] for (int i = 0; i < 8; ++i) {
     // precise: one rounding for the product and one for the sum, as the formats' definitions have them.

@@ -13,18 +13,21 @@ layout(constant_id = 6) const bool HAS_BIAS = false;
 layout(constant_id = 7) const bool BY_EXPERT = false;
 layout(constant_id = 8) const int INDEX_DTYPE = 0;
 layout(constant_id = 9) const int SCALES = 0;
-layout(constant_id = 10) const uint LOCAL = 64;
-layout(local_size_x_id = 10) in;
+layout(constant_id = 10) const int SCALE_DTYPE = 0;
+layout(constant_id = 11) const int ZERO_DTYPE = 0;
+layout(constant_id = 12) const uint LOCAL = 64;
+layout(local_size_x_id = 12) in;
 struct Params {
   uint64_t x, weight, out_;
   uint64_t bias;  // of x's dtype
   uint64_t ids;   // contiguous
   uint64_t error;
-  uint64_t scales, code_table, outer_scales, code_offset;
-  int64_t row_bytes, expert_bytes;
+  uint64_t scales, zeros, outer_scales, code_offset;
+  int64_t expert_bytes;
+  uint row_bytes;
   uint m, n, k, x_row;  // x_row: elements between rows of x
   uint slots, experts, tag;
-  uint group_shift;
+  uint scale_row, scale_shifts;
 };
 #include "common/params.glsl"
 #include "common/errors.glsl"
@@ -60,7 +63,7 @@ void main() {
     Octet w[COLUMNS];
     [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
       const uint row = min(column + j, p.n - 1u);
-      w[j] = octet_of(weight + uint64_t(int64_t(row) * p.row_bytes), first_row + row, p.k, o);
+      w[j] = octet_of(weight + uint64_t(row) * p.row_bytes, first_row + row, p.k, o);
     }
     [[unroll]] for (int r = 0; r < ROWS; ++r) {
       const uint64_t at = uint64_t(min(m0 + r, p.m - 1u)) * p.x_row + o * 8u;

@@ -108,3 +108,96 @@ def test_bytes_and_their_products(ops):
     # Steps of a 127th, and half a step more where float16 has rounded before.
     for quantized, largest in ((by_row, rows[:, None]), (by_column, columns[None])):
         assert bool((quantized.cpu().float() * largest.cpu() / 127 - kept).abs().le(1.1 * largest.cpu() / 127).all())
+
+
+# Betas, epsilon, learning rate and decay of every optimizer here.
+BETA1, BETA2, BETA3, ALPHA, EPS, LR, DECAY = 0.9, 0.99, 0.999, 5.0, 1e-3, 1e-2, 0.1
+
+
+def expected_step(name, g, p, states, step):
+    """Parameter and states after a step, in float64, by each optimizer's paper."""
+    decays_apart = name in ("adam", "lion", "ademamix")
+    if not decays_apart:
+        g = g + DECAY * p
+    s = list(states)
+    if name == "adam":
+        s = [BETA1 * s[0] + (1 - BETA1) * g, BETA2 * s[1] + (1 - BETA2) * g**2]
+        update = s[0] / (1 - BETA1**step) / ((s[1] / (1 - BETA2**step)).sqrt() + EPS)
+    elif name == "ademamix":
+        s = [BETA1 * s[0] + (1 - BETA1) * g, BETA3 * s[1] + (1 - BETA3) * g, BETA2 * s[2] + (1 - BETA2) * g**2]
+        update = (s[0] / (1 - BETA1**step) + ALPHA * s[1]) / ((s[2] / (1 - BETA2**step)).sqrt() + EPS)
+    elif name == "lion":
+        update = (BETA1 * s[0] + (1 - BETA1) * g).sign()
+        s = [BETA2 * s[0] + (1 - BETA2) * g]
+    elif name == "momentum":
+        s = [g if step == 1 else BETA1 * s[0] + g]
+        update = s[0]
+    else:
+        s = [s[0] + g**2 if name == "adagrad" else BETA1 * s[0] + (1 - BETA1) * g**2]
+        update = g / (s[0].sqrt() + EPS)
+    return p * (1 - LR * DECAY if decays_apart else 1) - LR * update, s
+
+
+@pytest.mark.parametrize("name", ["adam", "ademamix", "lion", "momentum", "rmsprop", "adagrad"])
+@pytest.mark.parametrize("in_bytes", [True, False])
+def test_steps_of_optimizers(ops, name, in_bytes):
+    """Three steps, each from the states that the step before has left."""
+    n = 3 * 256 + 100
+    p = torch.randn(n)
+    table = {True: torch.linspace(-1, 1, 256), False: torch.linspace(0, 1, 256)}  # with a sign, and without
+    two = name in ("adam", "ademamix")
+    signs = [name not in ("rmsprop", "adagrad")] * (2 if name == "ademamix" else 1) + [False] * two
+    count = len(signs) - two  # of states in the first tensor
+    sizes = (count, n) if count > 1 else (n,)
+    if in_bytes:
+        zero = [127 if s else 0 for s in signs]
+        first = torch.full(sizes, zero[0], dtype=torch.uint8, device="aule")
+        second = torch.zeros(n, dtype=torch.uint8, device="aule") if two else None
+        factors = [torch.zeros(*sizes[:-1], 4, device="aule"), torch.zeros(4, device="aule") if two else None]
+        maps = [table[signs[0]].to("aule"), table[False].to("aule") if two else None]
+    else:
+        first = torch.zeros(sizes, device="aule")
+        second = torch.zeros(n, device="aule") if two else None
+
+    def states():
+        """In float64, as the next step finds them."""
+        found = [*first.reshape(count, n)] + ([second] if two else [])
+        if not in_bytes:
+            return [s.cpu().double() for s in found]
+        scales = [*factors[0].reshape(count, 4)] + ([factors[1]] if two else [])
+        return [table[sign][s.cpu().long()].double() * f.cpu().double().repeat_interleave(256)[:n]
+                for sign, s, f in zip(signs, found, scales)]  # fmt: skip
+
+    there, numbers = p.to("aule"), (BETA1, BETA2, BETA3, ALPHA, EPS)
+    for step in (1, 2, 3):
+        g = torch.randn(n)
+        g = torch.where(g.abs() < 0.05, 0.05, g)  # Lion's sign of a sum near 0 is that of its rounding
+        before = states()
+        expected, after = expected_step(name, g.double(), there.cpu().double(), before, step)
+        if in_bytes:
+            ops.optimizer_update_8bit_blockwise(name, g.to("aule"), there, first, second, *numbers, step, LR, maps[0],
+                                                maps[1], factors[0], factors[1], DECAY, 1.0)  # fmt: skip
+        else:
+            ops.optimizer_update_32bit(name, g.to("aule"), there, first, second, None, 0.0, 0.0, *numbers, DECAY, step,
+                                       LR, 1.0)  # fmt: skip
+        mine = there.cpu().double()
+        near_zero = (BETA1 * before[0] + (1 - BETA1) * g).abs() < 1e-6 if name == "lion" else torch.zeros(n).bool()
+        # Some 20 roundings of float32 of terms that the update is the sum of; it is at most a few hundred.
+        assert bool(((mine - expected).abs() <= 1e-5 * (expected.abs() + 1))[~near_zero].all())
+        for sign, got, want in zip(signs, states(), after):
+            gap = 2 / 255 if sign else 1 / 255
+            blocks = torch.nn.functional.pad(want.abs(), (0, -n % 256)).view(-1, 256)
+            half = 0.51 * gap * blocks.amax(1).repeat_interleave(256)[:n] if in_bytes else 0
+            assert bool(((got - want).abs() <= half + 1e-5 * want.abs() + 1e-7).all())
+
+
+def test_updates_that_are_too_long_are_shortened(ops):
+    p, g = torch.randn(50), torch.randn(50)
+    there, norm = p.to("aule"), torch.zeros(1, device="aule")
+    first = torch.zeros(50, device="aule")
+    limit = 0.25
+    ops.optimizer_update_32bit("lars", g.to("aule"), there, first, None, norm, limit, p.norm().item(), BETA1, 0.0, 0.0,
+                               0.0, EPS, 0.0, 1, LR, 1.0)  # fmt: skip
+    update = g * min(1.0, (limit * p.norm() / g.norm()).item())
+    assert torch.allclose(there.cpu(), p - LR * update, atol=1e-6)
+    assert torch.allclose(norm.cpu(), g.norm() ** 2, rtol=1e-5)

@@ -190,6 +190,29 @@ def test_qlora_learns_as_on_the_cpu(device, saved_llama, tmp_path):
     assert losses["aule"] == pytest.approx(losses["cpu"], abs=1e-2)
 
 
+@pytest.mark.parametrize("name", ["AdamW8bit", "Lion8bit", "AdEMAMix8bit", "SGD8bit", "RMSprop8bit", "Adagrad8bit"])
+def test_optimizers_with_states_of_a_byte(device, name):
+    """They learn what the same optimizer with float32 states learns."""
+    bitsandbytes = package("bitsandbytes")
+    losses = {}
+    for kind in (name, name.removesuffix("8bit")):
+        torch.manual_seed(5)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 64)).to("aule")
+        options = {"momentum": 0.9} if "SGD" in name else {}
+        optimizer = getattr(bitsandbytes.optim, kind)(model.parameters(), lr=1e-2 if "SGD" in name else 1e-3, **options)
+        x = torch.randn(256, 64, device="aule")
+        seen = []
+        for _ in range(30):
+            loss = torch.nn.functional.mse_loss(model(x), x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+        losses[kind] = seen
+    eight, whole = losses.values()
+    assert whole[-1] < whole[0] and abs(eight[-1] - whole[-1]) <= 0.1 * (whole[0] - whole[-1])
+
+
 def test_formats_are_those_of_gguf(device):
     """Every weight has the bits that the package gguf gives."""
     gguf = package("gguf")

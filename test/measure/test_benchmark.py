@@ -23,12 +23,12 @@ from torch_aule.benchmark.report.record import Record, Result, Run
 TINY = case.Sizes(
     total=1 << 13, lengths=(32,), plot_lengths=(16, 32), dims=(16,), other_dims=(24,), other_length=16,
     odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), vocabulary=(16, 8, 33, 40),
-    decode_keys=(64,), rows=(8, 32),
+    decode_keys=(64,), rows=(8, 32), quantized=((24, 256),), quantized_rows=(1, 17),
     cold_bytes=1 << 14, tiny_ops=4, gpt2=Gpt2Config(layers=1, width=16, heads=2, vocabulary=33, context=8, batch=2),
     training_steps=12, layer_most=(1, 8, 6), fft_points=1 << 10,
 )  # fmt: skip
 ONCE = timing.Settings(sample_ms=0.0, samples=2, rest_s=0.0, wall_samples=2, host_samples=2, host_calls=5)
-LISTS = ("attention", "gemm", "norms", "decode", "chains", "dispatch", "memory")
+LISTS = ("attention", "gemm", "norms", "decode", "quantized", "chains", "dispatch", "memory")
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +308,7 @@ def test_the_real_sizes_name_their_twins(sizes):
             assert one.target.twin in seen, one.key
         assert one.key not in seen
         seen.add(one.key)
-    assert 50 < len(cases) < 700
+    assert 50 < len(cases) < 800
 
 
 def test_minor_cases_are_left_out_when_time_is_up(device, capsys):

@@ -216,11 +216,11 @@ def test_operators_are_described_to_the_compiler():
     ops, tests = torch.ops.aule, ("test_schema", "test_faketensor")
     ids = torch.zeros(3, 2, dtype=torch.int64, device="aule")
     for op, *arguments in (
-        (ops.quantized_linear, x, packed, "q8_0", bias, (), 0),
-        (ops.quantized_matmul, torch.randn(3, 6, device="aule"), packed, "q8_0", 64, (), 0),
-        (ops.quantized_dequantize, packed, "q8_0", 64, torch.float16, (), 0),
-        (ops.quantized_rows, packed, ids, "q8_0", 64, torch.float32, (), 0),
-        (ops.quantized_linear_by_expert, x.detach(), packed[None], ids, "q8_0", (), 0),
+        (ops.quantized_linear, x, packed, "q8_0", bias, (), ()),
+        (ops.quantized_matmul, torch.randn(3, 6, device="aule"), packed, "q8_0", 64, (), ()),
+        (ops.quantized_dequantize, packed, "q8_0", 64, torch.float16, (), ()),
+        (ops.quantized_rows, packed, ids, "q8_0", 64, torch.float32, (), ()),
+        (ops.quantized_linear_by_expert, x.detach(), packed[None], ids, "q8_0", (), ()),
     ):
         torch.library.opcheck(op.default, tuple(arguments), test_utils=tests)
 

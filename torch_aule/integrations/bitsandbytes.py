@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 
 import torch
 
+from torch_aule.integrations._bitsandbytes_optimizers import optimizer_update_8bit_blockwise, optimizer_update_32bit
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, aule_is_default, parameters_of, wrap
 
@@ -37,7 +38,7 @@ def dequantize_4bit(packed, absmax, blocksize, quant_type, shape, dtype):
     if missing > 0:
         weight = torch.nn.functional.pad(weight, (0, missing))
     weight = weight[: rows * k // 2].view(rows, k // 2)
-    out = torch.ops.aule.quantized_dequantize(weight, quant_type, k, dtype, [absmax], blocksize)
+    out = torch.ops.aule.quantized_dequantize(weight, quant_type, k, dtype, [absmax], [blocksize])
     return out.view(-1)[:values].view(tuple(shape))
 
 
@@ -57,7 +58,7 @@ def gemm_4bit(
         weight = dequantize_4bit(packed, absmax, blocksize, quant_type, shape, x.dtype)
         return torch.nn.functional.linear(x, weight, bias)
     weight = _bytes(packed)[: n * k // 2].view(n, k // 2)
-    return torch.ops.aule.quantized_linear(x, weight, quant_type, bias, scales, blocksize)
+    return torch.ops.aule.quantized_linear(x, weight, quant_type, bias, scales, [blocksize])
 
 
 def gemv_4bit(x, packed, shape, absmax, code, blocksize):
@@ -109,6 +110,8 @@ OPERATORS = {
     "int8_linear_matmul": int8_linear_matmul,
     "int8_linear_matmul.out": _int8_linear_matmul_out,
     "int8_double_quant": int8_double_quant,
+    "optimizer_update_8bit_blockwise": optimizer_update_8bit_blockwise,
+    "optimizer_update_32bit": optimizer_update_32bit,
 }
 
 

@@ -80,14 +80,14 @@ def _kernels(kernels: ModuleType, patches: Patches) -> None:
         if weight.device.type != "aule":
             return multiply(weight, x, ggml_type, out_features)
         name = FORMAT_OF_TYPE[ggml_type]
-        return ops.quantized_linear(x, pack(weight, name), name, None, (), 0)
+        return ops.quantized_linear(x, pack(weight, name), name, None, (), ())
 
     @wrap(by_expert)
     def mul_mat_id(blocks, x, ids, ggml_type, out_features):
         if blocks.device.type != "aule":
             return by_expert(blocks, x, ids, ggml_type, out_features)
         name = FORMAT_OF_TYPE[ggml_type]
-        return ops.quantized_linear_by_expert(x, pack(blocks, name), ids, name, (), 0)
+        return ops.quantized_linear_by_expert(x, pack(blocks, name), ids, name, (), ())
 
     @wrap(decode)
     def _dequantize_chunk(weight, ggml_type, rows, cols, dtype, indices=None):
@@ -96,7 +96,7 @@ def _kernels(kernels: ModuleType, patches: Patches) -> None:
         name = FORMAT_OF_TYPE[ggml_type]
         if indices is not None:  # only their rows are packed
             weight = weight.index_select(0, indices)
-        return ops.quantized_dequantize(pack(weight, name), name, cols, dtype, (), 0)
+        return ops.quantized_dequantize(pack(weight, name), name, cols, dtype, (), ())
 
     @wrap(resolve)
     def get_gguf_kernel():
@@ -147,7 +147,7 @@ def _check_numbers(path: str, modules: dict[str, nn.Module]) -> None:
             # A sum of float32 is finite if all are, 64 MiB of them at a time.
             parts = weight.flatten(0, -2).split(max(1, (16 << 20) // k))
             sums = torch.stack(
-                [torch.ops.aule.quantized_dequantize(p, form, k, torch.float32, (), 0).sum() for p in parts]
+                [torch.ops.aule.quantized_dequantize(p, form, k, torch.float32, (), ()).sum() for p in parts]
             )
             found[name, form] = torch.isfinite(sums).all()
     if not found:
@@ -179,7 +179,7 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
         if self.input_permutation is not None:
             x = x.index_select(-1, self.input_permutation)
         fits = self.bias is not None and self.bias.dtype == x.dtype
-        out = ops.quantized_linear(x, packed(self, self.weight, name), name, self.bias if fits else None, (), 0)
+        out = ops.quantized_linear(x, packed(self, self.weight, name), name, self.bias if fits else None, (), ())
         return out if fits or self.bias is None else (out + self.bias).to(x.dtype)
 
     @wrap(forwards[1])
@@ -189,10 +189,10 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
             return forwards[1](self, hidden_states, top_k_index, top_k_weights)
         tokens, slots = top_k_index.shape
         weight = packed(self, self.gate_up_proj, names[0])
-        gate, up = ops.quantized_linear_by_expert(hidden_states, weight, top_k_index, names[0], (), 0).chunk(2, -1)
+        gate, up = ops.quantized_linear_by_expert(hidden_states, weight, top_k_index, names[0], (), ()).chunk(2, -1)
         inner = (self.act_fn(gate) * up).reshape(tokens * slots, -1)
         weight = packed(self, self.down_proj, names[1])
-        out = ops.quantized_linear_by_expert(inner, weight, top_k_index.reshape(-1, 1), names[1], (), 0)
+        out = ops.quantized_linear_by_expert(inner, weight, top_k_index.reshape(-1, 1), names[1], (), ())
         out = out.reshape(tokens, slots, -1) * top_k_weights.unsqueeze(-1)
         return out.sum(1).to(hidden_states.dtype)
 
@@ -203,7 +203,7 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
             out = forwards[2](self, input_ids)
         else:
             table = packed(self, self.weight, name)
-            out = ops.quantized_rows(table, input_ids, name, self.embedding_dim, self.compute_dtype, (), 0)
+            out = ops.quantized_rows(table, input_ids, name, self.embedding_dim, self.compute_dtype, (), ())
         return out if self.scalar_embed_scale is None else out * self.scalar_embed_scale
 
     @wrap(replace)

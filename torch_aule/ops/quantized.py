@@ -31,6 +31,11 @@ def _by_expert(x, weight, ids, format, scales, group):
     return x.new_empty((*ids.shape, weight.size(1)))
 
 
+def _nothing(group):
+    """No gradient, in the form that register_autograd wants for a list of numbers, which differs if it is empty."""
+    return None if group else []
+
+
 def _linear_context(ctx, inputs, output):
     x, weight, ctx.format, bias, scales, ctx.group = inputs
     ctx.k, ctx.has_bias = x.size(-1), bias is not None
@@ -44,7 +49,7 @@ def _linear_backward(ctx, grad):
         grad_x = torch.ops.aule.quantized_matmul(grad, weight, ctx.format, ctx.k, scales, ctx.group)
     if ctx.has_bias and ctx.needs_input_grad[3]:
         grad_bias = grad.sum(tuple(range(grad.dim() - 1))) if grad.dim() > 1 else grad
-    return grad_x, None, None, grad_bias, [None] * len(scales), None
+    return grad_x, None, None, grad_bias, [None] * len(scales), _nothing(ctx.group)
 
 
 def _matmul_context(ctx, inputs, output):
@@ -55,7 +60,7 @@ def _matmul_context(ctx, inputs, output):
 def _matmul_backward(ctx, grad):
     weight, *scales = ctx.saved_tensors
     grad_x = torch.ops.aule.quantized_linear(grad, weight, ctx.format, None, scales, ctx.group)
-    return grad_x, None, None, None, [None] * len(scales), None
+    return grad_x, None, None, None, [None] * len(scales), _nothing(ctx.group)
 
 
 torch.library.register_autograd("aule::quantized_linear", _linear_backward, setup_context=_linear_context)

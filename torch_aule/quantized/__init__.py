@@ -3,10 +3,17 @@
 A format is a row of a table in the extension: :data:`FORMATS` shows it. Weights of a file are packed once
 (:func:`pack`), and then serve as an embedding's table (:func:`rows`), as a linear layer's weight (:func:`linear`) or as
 the weights of experts (:func:`linear_by_expert`). What a block means is defined by GGML, whose files are GGUF:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Formats of bitsandbytes (``nf4``, ``fp4``; QLoRA,
-arXiv:2305.14314) have scales in tensors of their own, ``scales``: one float32 number for each `group` values, counted
-over all rows, or four tensors: a code of a byte for each group, the table of 256 numbers that codes stand for, a
-float32 factor for each 256 codes, and a number that is added.
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The other formats have scales in tensors of their own,
+``scales``, and say in `group` which values share one:
+
+- ``[scales]``: a weight is ``scale * q``;
+- ``[scales, zeros]``: it is ``scale * (q - zero)``, of ``int4_offset`` it is ``scale * q + zero``;
+- ``[codes, table, outer_scales, offset]``: scales are ``table[code] * outer_scale + offset``, an outer scale for 256
+  codes (QLoRA, arXiv:2305.14314).
+
+``nf4`` and ``fp4`` are bitsandbytes' levels, the first of two in the high half of a byte. ``int4`` has numbers from 0
+to 15, ``int4_offset`` from -8 to 7, stored with 8 added, both with the first of two in the low half. ``int8``,
+``float8_e4m3fn`` and ``float8_e5m2`` are PyTorch's dtypes as bytes.
 """
 
 from __future__ import annotations
@@ -70,6 +77,10 @@ def _format(name: str) -> Format:
     if name not in FORMATS:
         raise ValueError(f"expected format to be one of {', '.join(FORMATS)}, but got {name!r}")
     return FORMATS[name]
+
+
+def _group(group: int | Sequence[int]) -> Sequence[int]:
+    return [group] if isinstance(group, int) else group
 
 
 def _columns(size: int, row_bytes: int, name: str) -> int:
@@ -161,7 +172,7 @@ def dequantize(
     k: int,
     dtype: torch.dtype = torch.float32,
     scales: Sequence[torch.Tensor] = (),
-    group: int = 0,
+    group: int | Sequence[int] = (),
 ) -> torch.Tensor:
     """The weights as numbers.
 
@@ -177,8 +188,8 @@ def dequantize(
         float32, float16 or bfloat16. They are computed in float32, as the format defines them, and then rounded.
     scales : sequence of torch.Tensor, optional
         Of a format whose blocks have none: one tensor or four, as above.
-    group : int, optional
-        Values of a scale, a power of two.
+    group : int or sequence of int, optional
+        Values of a scale: a power of two, counted over all rows, or a whole row. Or rows and columns of a block.
 
     Returns
     -------
@@ -192,7 +203,7 @@ def dequantize(
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_dequantize(weight, format, k, dtype, scales, group)
+    return torch.ops.aule.quantized_dequantize(weight, format, k, dtype, scales, _group(group))
 
 
 def rows(
@@ -202,7 +213,7 @@ def rows(
     k: int,
     dtype: torch.dtype = torch.float32,
     scales: Sequence[torch.Tensor] = (),
-    group: int = 0,
+    group: int | Sequence[int] = (),
 ) -> torch.Tensor:
     """Rows by index: an embedding whose table stays packed. Not differentiable: there is nothing to train.
 
@@ -227,7 +238,7 @@ def rows(
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_rows(weight, indices, format, k, dtype, scales, group)
+    return torch.ops.aule.quantized_rows(weight, indices, format, k, dtype, scales, _group(group))
 
 
 def linear(
@@ -236,7 +247,7 @@ def linear(
     format: str,
     bias: torch.Tensor | None = None,
     scales: Sequence[torch.Tensor] = (),
-    group: int = 0,
+    group: int | Sequence[int] = (),
 ) -> torch.Tensor:
     """Compute ``x @ weight.T + bias`` with a packed weight.
 
@@ -268,7 +279,7 @@ def linear(
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_linear(x, weight, format, bias, scales, group)
+    return torch.ops.aule.quantized_linear(x, weight, format, bias, scales, _group(group))
 
 
 def linear_by_expert(
@@ -277,7 +288,7 @@ def linear_by_expert(
     ids: torch.Tensor,
     format: str,
     scales: Sequence[torch.Tensor] = (),
-    group: int = 0,
+    group: int | Sequence[int] = (),
 ) -> torch.Tensor:
     """Compute ``x[i] @ weight[ids[i, s]].T`` for each row i and each of its experts. Has no gradient.
 
@@ -306,4 +317,4 @@ def linear_by_expert(
     RuntimeError
         If sizes or dtypes do not fit.
     """
-    return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, format, scales, group)
+    return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, format, scales, _group(group))

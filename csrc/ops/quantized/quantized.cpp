@@ -37,6 +37,7 @@ at::Tensor checked_rows(const char* op, const at::Tensor& weight, const Quantize
   if (weight.numel() == 0) return weight;
   bool is_aligned = weight.stride(-1) == 1 && address_of(weight) % 4 == 0;
   for (int64_t d = 0; d + 1 < dim; ++d) is_aligned = is_aligned && weight.stride(d) % 4 == 0;
+  is_aligned = is_aligned && weight.stride(-2) >= 0 && weight.stride(-2) <= std::numeric_limits<uint32_t>::max();
   return is_aligned ? weight : weight.contiguous();
 }
 
@@ -62,53 +63,83 @@ at::Tensor aligned_rows(const at::Tensor& x, int64_t k) {
   return copy.copy_(rows);
 }
 
-// Scales in tensors of their own, checked and contiguous.
+// Scales in tensors of their own, checked and contiguous; where they are: decode.glsl.
 struct Scales {
-  std::vector<at::Tensor> tensors;  // empty: in the blocks
-  uint32_t group_shift = 0;
+  int kind = 0;                     // the kernels' SCALES
+  std::vector<at::Tensor> tensors;  // scales, zeros or table, outer scales, offset
+  uint32_t row = 0, row_shift = 0, group_shift = 0;
 
-  int kind() const { return tensors.empty() ? 0 : tensors.size() == 1 ? 1 : 2; }  // the kernels' SCALES
+  DType dtype(size_t i) const { return tensors.size() > i ? dtype_of(tensors[i], "scales") : DType::f32; }
 };
 
-Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorList given, int64_t group,
-                      int64_t values, const at::Tensor& weight) {
+// `group`: the values that share a scale, counted over all rows, or {rows, columns} of a block that does. All values of
+// a row may share one.
+void set_group(const char* op, Scales& scales, at::IntArrayRef group, int64_t k) {
+  const auto shift = [&](int64_t size) {
+    TORCH_CHECK(size >= 1 && size <= int64_t{1} << 30 && (size & (size - 1)) == 0, op,
+                ": expected sizes of a group to be powers of two up to 2^30, or a whole row, but got ", group);
+    uint32_t s = 0;
+    while (int64_t{1} << s < size) ++s;
+    return s;
+  };
+  TORCH_CHECK(group.size() == 1 || group.size() == 2, op, ": expected group to have one number or two, but got ",
+              group.size());
+  const bool by_blocks = group.size() == 2;
+  if (by_blocks) scales.row_shift = shift(group[0]);
+  if (group.back() == k) {
+    scales.group_shift = 31;
+    scales.row = 1u << 31;
+    return;
+  }
+  TORCH_CHECK(group.back() >= 8, op, ": expected at least 8 values in a group, but got ", group);
+  scales.group_shift = shift(group.back());
+  scales.row = static_cast<uint32_t>(by_blocks ? round_up(k, group.back()) : k);
+}
+
+Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorList given, at::IntArrayRef group,
+                      int64_t rows, int64_t k, const at::Tensor& weight) {
   const bool apart = format.values < 32;
-  TORCH_CHECK(apart ? given.size() == 1 || given.size() == 4 : given.empty(), op, ": expected ",
-              apart ? "one tensor of scales, or four" : "no scales", " for ", format.name, ", but got ", given.size());
   Scales scales;
-  if (!apart) return scales;
-  TORCH_CHECK(group >= 8 && group <= int64_t{1} << 30 && (group & (group - 1)) == 0, op,
-              ": expected group to be a power of two from 8 to 2^30, but got ", group);
-  while (int64_t{1} << scales.group_shift < group) ++scales.group_shift;
-  const int64_t groups = (values + group - 1) / group;
-  const auto add = [&](const char* what, size_t i, at::ScalarType dtype, int64_t count) {
+  if (!apart) {
+    TORCH_CHECK(given.empty(), op, ": expected no scales for ", format.name, ", but got ", given.size());
+    return scales;
+  }
+  TORCH_CHECK(given.size() == 1 || given.size() == 2 || given.size() == 4, op,
+              ": expected one tensor of scales, two or four for ", format.name, ", but got ", given.size());
+  set_group(op, scales, group, k);
+  scales.kind = given.size() == 4 ? 3 : static_cast<int>(given.size());
+  const uint64_t row_of_scales = rows == 0 ? 0 : (static_cast<uint64_t>(rows) - 1) >> scales.row_shift;
+  const auto count = static_cast<int64_t>(
+      rows == 0 || k == 0 ? 0
+                          : ((row_of_scales * scales.row + static_cast<uint64_t>(k) - 1) >> scales.group_shift) + 1);
+  const auto add = [&](const char* what, size_t i, std::initializer_list<at::ScalarType> types, int64_t least) {
     const at::Tensor& t = given[i];
-    TORCH_CHECK(t.scalar_type() == dtype && t.numel() >= count, op, ": expected ", what, " to be ", count,
-                " numbers of ", dtype, ", but got ", t.numel(), " of ", t.scalar_type());
+    TORCH_CHECK(std::find(types.begin(), types.end(), t.scalar_type()) != types.end() && t.numel() >= least, op,
+                ": expected ", what, " to be ", least, " numbers of ", *types.begin(),
+                types.size() > 1 ? " or a dtype beside it" : "", ", but got ", t.numel(), " of ", t.scalar_type());
     check_same_device(op, {&weight, &t});
     scales.tensors.push_back(t.contiguous());
   };
-  if (given.size() == 1) {
-    add("scales", 0, at::kFloat, groups);
+  if (given.size() == 4) {
+    add("codes of scales", 0, {at::kByte}, count);
+    add("the table of codes", 1, {at::kFloat}, 256);
+    add("scales of codes", 2, {at::kFloat}, (count + 255) / 256);
+    add("the number that is added to scales", 3, {at::kFloat}, 1);
   } else {
-    add("codes of scales", 0, at::kByte, groups);
-    add("the table of codes", 1, at::kFloat, 256);
-    add("scales of codes", 2, at::kFloat, (groups + 255) / 256);
-    add("the number that is added to scales", 3, at::kFloat, 1);
+    add("scales", 0, {at::kFloat, at::kHalf, at::kBFloat16}, count);
+    if (given.size() == 2) add("zeros", 1, {at::kFloat, at::kHalf, at::kBFloat16, at::kChar, at::kByte}, count);
   }
   return scales;
 }
 
-// Of kernels whose Params have scales, code_table, outer_scales, code_offset and group_shift.
+// Of kernels whose Params have scales, zeros, outer_scales, code_offset, scale_row and scale_shifts.
 template <class Params>
 void set_scales(Params& p, TensorArgs& args, const Scales& scales) {
-  if (scales.kind() > 0) p.scales = args.read(scales.tensors[0]);
-  if (scales.kind() > 1) {
-    p.code_table = args.read(scales.tensors[1]);
-    p.outer_scales = args.read(scales.tensors[2]);
-    p.code_offset = args.read(scales.tensors[3]);
-  }
-  p.group_shift = scales.group_shift;
+  uint64_t* const addresses[] = {&p.scales, &p.zeros, &p.outer_scales, &p.code_offset};
+  for (size_t i = 0; i < scales.tensors.size(); ++i)
+    if (scales.tensors[i].numel() > 0) *addresses[i] = args.read(scales.tensors[i]);
+  p.scale_row = scales.row;
+  p.scale_shifts = scales.row_shift * 32 + scales.group_shift;
 }
 
 // A packed weight of one format, [n, bytes] or [experts, n, bytes].
@@ -119,16 +150,19 @@ struct Weight {
   Scales scales;
 };
 
+// Rows lie less than 4 GiB apart: checked_rows copies others.
+uint32_t row_bytes_of(const Weight& weight) { return static_cast<uint32_t>(weight.packed.stride(-2)); }
+
 struct Columns {
   int64_t first, count;
 };
 
 Weight checked_weight(const char* op, const at::Tensor& weight, std::string_view format_name, int64_t k, int64_t dim,
-                      at::TensorList scales, int64_t group) {
+                      at::TensorList scales, at::IntArrayRef group) {
   const QuantizedFormat& format = quantized_format(op, format_name);
   const at::Tensor packed = checked_rows(op, weight, format, k, dim);
-  const int64_t values = packed.numel() == 0 ? 0 : packed.numel() / packed.size(-1) * k;
-  return {format, packed, k, checked_scales(op, format, scales, group, values, weight)};
+  const int64_t rows = dim == 3 ? packed.size(0) * packed.size(1) : packed.size(0);
+  return {format, packed, k, checked_scales(op, format, scales, group, rows, k, weight)};
 }
 
 // out [rows, columns], contiguous: decoded rows of weight from `first_row` on, or those that indices name.
@@ -143,7 +177,7 @@ void launch_dequantize(const char* op, const Weight& weight, Columns columns, in
   set_scales(p, args, weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(op);
-  p.row_bytes = weight.packed.stride(0);
+  p.row_bytes = row_bytes_of(weight);
   p.rows = weight.packed.size(0);
   p.k = static_cast<uint32_t>(weight.k);
   p.first = static_cast<uint32_t>(columns.first);
@@ -155,7 +189,9 @@ void launch_dequantize(const char* op, const Weight& weight, Columns columns, in
           .out_dtype = dtype_of(out, op),
           .indexed = indices.has_value(),
           .index_dtype = indices ? dtype_of(*indices, op) : DType::i64,
-          .scales = weight.scales.kind()},
+          .scales = weight.scales.kind,
+          .scale_dtype = weight.scales.dtype(0),
+          .zero_dtype = weight.scales.dtype(1)},
          p, args, linear_grid((uint64_t{p.out_rows} * p.octets + 63) / 64));
 }
 
@@ -186,7 +222,7 @@ void launch_gemv(const GemvCall& call) {
   set_scales(p, args, call.weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(call.op);
-  p.row_bytes = packed.stride(-2);
+  p.row_bytes = row_bytes_of(call.weight);
   p.m = static_cast<uint32_t>(call.x.size(0));
   p.n = static_cast<uint32_t>(packed.size(-2));
   p.k = static_cast<uint32_t>(call.weight.k);
@@ -204,7 +240,9 @@ void launch_gemv(const GemvCall& call) {
           .has_bias = call.bias.has_value(),
           .by_expert = call.ids.has_value(),
           .index_dtype = call.ids ? dtype_of(*call.ids, call.op) : DType::i64,
-          .scales = call.weight.scales.kind(),
+          .scales = call.weight.scales.kind,
+          .scale_dtype = call.weight.scales.dtype(0),
+          .zero_dtype = call.weight.scales.dtype(1),
           .local = plan.local},
          p, args, plan.grid);
 }
@@ -218,7 +256,7 @@ std::vector<int64_t> with_last(const at::Tensor& x, int64_t size) {
 }  // namespace
 
 at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view format, int64_t k, at::ScalarType dtype,
-                                at::TensorList scales, int64_t group) {
+                                at::TensorList scales, at::IntArrayRef group) {
   constexpr const char* kOp = "quantized_dequantize";
   check_dtype(kOp, "dtype", dtype);
   const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
@@ -228,7 +266,7 @@ at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view forma
 }
 
 at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view format, int64_t k,
-                          at::ScalarType dtype, at::TensorList scales, int64_t group) {
+                          at::ScalarType dtype, at::TensorList scales, at::IntArrayRef group) {
   constexpr const char* kOp = "quantized_rows";
   check_dtype(kOp, "dtype", dtype);
   check_ids(kOp, indices);
@@ -245,7 +283,7 @@ at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, s
 }
 
 at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
-                            const std::optional<at::Tensor>& given_bias, at::TensorList scales, int64_t group) {
+                            const std::optional<at::Tensor>& given_bias, at::TensorList scales, at::IntArrayRef group) {
   constexpr const char* kOp = "quantized_linear";
   check_dtype(kOp, "x", x.scalar_type());
   TORCH_CHECK(x.dim() >= 1, kOp, ": expected x to have at least one dimension, but it has none");
@@ -287,7 +325,7 @@ at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::
 }
 
 at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view format, int64_t k,
-                            at::TensorList scales, int64_t group) {
+                            at::TensorList scales, at::IntArrayRef group) {
   constexpr const char* kOp = "quantized_matmul";
   check_dtype(kOp, "x", x.scalar_type());
   check_same_device(kOp, {&x, &weight});
@@ -310,7 +348,7 @@ at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::
 }
 
 at::Tensor quantized_linear_by_expert(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ids,
-                                      std::string_view format, at::TensorList scales, int64_t group) {
+                                      std::string_view format, at::TensorList scales, at::IntArrayRef group) {
   constexpr const char* kOp = "quantized_linear_by_expert";
   check_dtype(kOp, "x", x.scalar_type());
   check_ids(kOp, ids);

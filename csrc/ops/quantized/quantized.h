@@ -13,18 +13,18 @@ namespace aule::ops {
 
 // weight [n, packed bytes], uint8 -> [n, k] of dtype.
 at::Tensor quantized_dequantize(const at::Tensor& weight, std::string_view format, int64_t k, at::ScalarType dtype,
-                                at::TensorList scales, int64_t group);
+                                at::TensorList scales, at::IntArrayRef group);
 // The rows that indices [...] name -> [..., k].
 at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, std::string_view format, int64_t k,
-                          at::ScalarType dtype, at::TensorList scales, int64_t group);
+                          at::ScalarType dtype, at::TensorList scales, at::IntArrayRef group);
 // x [..., k] @ weight [n, k].T + bias [n] -> [..., n]
 at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
-                            const std::optional<at::Tensor>& bias, at::TensorList scales, int64_t group);
+                            const std::optional<at::Tensor>& bias, at::TensorList scales, at::IntArrayRef group);
 // x [..., n] @ weight [n, k] -> [..., k]: the gradient of quantized_linear.
 at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view format, int64_t k,
-                            at::TensorList scales, int64_t group);
+                            at::TensorList scales, at::IntArrayRef group);
 // x [m, k], weight [experts, n, packed bytes], ids [m, slots] -> [m, slots, n]
 at::Tensor quantized_linear_by_expert(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ids,
-                                      std::string_view format, at::TensorList scales, int64_t group);
+                                      std::string_view format, at::TensorList scales, at::IntArrayRef group);
 
 }  // namespace aule::ops

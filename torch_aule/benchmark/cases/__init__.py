@@ -16,6 +16,7 @@ from torch_aule.benchmark.cases.memory import memory
 from torch_aule.benchmark.cases.models import models
 from torch_aule.benchmark.cases.norms import copy_reference, norms
 from torch_aule.benchmark.cases.pointwise import pointwise
+from torch_aule.benchmark.cases.quantized import quantized
 from torch_aule.benchmark.cases.reference import reference
 from torch_aule.benchmark.cases.startup import startup
 from torch_aule.benchmark.harness.case import Case, Sizes
@@ -32,6 +33,7 @@ GROUPS = {
     "fft": fft,
     "linalg": linalg,
     "models": models,
+    "quantized": quantized,
     "reference": reference,
     "startup": startup,
     "chains": chains,

@@ -44,6 +44,8 @@ class Sizes:
     gemm: tuple[int, ...] = (4096, 8192)
     gemm_float32: int = 4096
     few_rows: tuple[int, int] = (8192, 8192)
+    quantized: tuple[tuple[int, int], ...] = ((14336, 4096), (29568, 8192))  # rows of the weight, and their length
+    quantized_rows: tuple[int, ...] = (1, 16, 512)  # of x
     vocabulary: tuple[int, int, int, int] = (8192, 768, 50257, 50304)  # tokens, width; odd rows, and even ones
     decode_keys: tuple[int, ...] = (16384, 131072)
     rows: tuple[int, int] = (16384, 4096)

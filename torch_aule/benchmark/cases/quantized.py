@@ -1,0 +1,87 @@
+"""Products with quantized weights that stay packed: few rows beside memory, many beside our own bfloat16 product."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+import torch.nn.functional as F
+
+from torch_aule.benchmark.harness.case import Case, Sizes, copies, randn
+from torch_aule.benchmark.harness.targets import Target
+
+FORMATS = ("q4_k", "q6_k", "q8_0", "mxfp4", "nf4", "int4", "int8", "float8_e4m3fn")
+# Values that share a scale, where scales are no part of the blocks; a row of int8 has one.
+GROUPS = {"nf4": 64, "int4": 128, "float8_e4m3fn": 128}
+
+
+def _weight(format, n, k, device):
+    """Packed rows, their scales and group: any bits are a weight."""
+    from torch_aule.quantized import FORMATS as FORMS
+
+    form = FORMS[format]
+    packed = torch.randint(0, 64, (n, form.packed_row_bytes(k)), dtype=torch.uint8, device=device)
+    if form.has_scales:
+        return packed, (), ()
+    group = GROUPS.get(format, k)
+    scales = torch.full((n, k // group), 1 / 64, dtype=torch.float32, device=device)
+    return packed, (scales,), (group,)
+
+
+def _bytes(format, n, k) -> float:
+    from torch_aule.quantized import FORMATS as FORMS
+
+    form = FORMS[format]
+    apart = 0 if form.has_scales else 4 * (k // GROUPS.get(format, k))
+    return n * (form.packed_row_bytes(k) + apart)
+
+
+def _product(sizes, format, m, n, k, **more) -> Case:
+    """On other devices the product with a dense weight of bfloat16."""
+    moved = _bytes(format, n, k)
+
+    def make(device):
+        x = randn(m, k, device=device, dtype=torch.bfloat16)
+        if device != "aule":
+            weights = [randn(n, k, device=device, dtype=torch.bfloat16) for _ in range(copies(sizes, 2 * n * k))]
+            turns = itertools.cycle(weights)
+            return lambda: F.linear(x, next(turns))
+        packed = [_weight(format, n, k, device) for _ in range(copies(sizes, int(moved)))]
+        turns = itertools.cycle(packed)
+
+        def call():
+            weight, scales, group = next(turns)
+            return torch.ops.aule.quantized_linear(x, weight, format, None, scales, group)
+
+        return call
+
+    return Case("quantized", f"linear_{format}", f"{m}x{k} by {n}x{k}", "bf16", make, **more)
+
+
+def _dense(sizes, m, n, k) -> Case:
+    def make(device):
+        x = randn(m, k, device=device, dtype=torch.bfloat16)
+        weights = [randn(n, k, device=device, dtype=torch.bfloat16) for _ in range(copies(sizes, 2 * n * k))]
+        turns = itertools.cycle(weights)
+        return lambda: F.linear(x, next(turns))
+
+    return Case("quantized", "linear_dense", f"{m}x{k} by {n}x{k}", "bf16", make, flops=2.0 * m * n * k, main=False)
+
+
+def quantized(sizes: Sizes) -> list[Case]:
+    if sizes.software:
+        return [_product(sizes, format, 1, 512, 1024, bytes=_bytes(format, 512, 1024), clock="wall", main=False)
+                for format in FORMATS]  # fmt: skip
+    cases = []
+    for (n, k), m in itertools.product(sizes.quantized, sizes.quantized_rows):
+        if m > 16:
+            dense = _dense(sizes, m, n, k)
+            target = Target("twin", 0.9, 1.0, twin=dense.key)
+            cases.append(dense)
+            cases += [_product(sizes, f, m, n, k, flops=2.0 * m * n * k, target=target, main=False) for f in FORMATS]
+        else:
+            for f in FORMATS:
+                moved = _bytes(f, n, k) + 2.0 * m * (n + k)
+                target = Target("copy", 0.8, 0.85) if m == 1 else None
+                cases.append(_product(sizes, f, m, n, k, bytes=moved, target=target, main=m == 1))
+    return cases
