@@ -95,8 +95,11 @@ def test_products_of_views(m):
         check(out.reshape(-1, 18), *bound(wide, w, sizes, None, dtype))
 
 
-def test_a_weight_of_odd_strides_is_copied_first():
+def test_a_weight_of_odd_strides_or_at_an_odd_byte_is_copied_first():
     packed, w, sizes = weights("q8_0", 9, 64)
+    line = torch.zeros(packed.numel() + 1, dtype=torch.uint8, device="aule")[1:].view(packed.shape)
+    line.copy_(packed)
+    assert torch.equal(quantized.dequantize(line, "q8_0", 64).cpu().double(), w)
     wide = torch.zeros(9, packed.size(1) + 3, dtype=torch.uint8, device="aule")
     wide[:, 1:-2] = packed
     x = torch.randn(2, 64)

@@ -1,7 +1,6 @@
 #include "ops/quantized/quantized.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <limits>
@@ -22,6 +21,9 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;  // of decoded weights at a t
 
 bool is_served(at::ScalarType type) { return type == at::kFloat || type == at::kHalf || type == at::kBFloat16; }
 
+// A copy at the start of its own memory: contiguous() would keep a dense tensor at any offset.
+at::Tensor moved(const at::Tensor& t) { return at::empty(t.sizes(), t.options()).copy_(t); }
+
 // Rows that a kernel may read: dense, at multiples of 4 bytes.
 at::Tensor checked_rows(const char* op, const at::Tensor& weight, const QuantizedFormat& format, int64_t k,
                         int64_t dim) {
@@ -38,7 +40,7 @@ at::Tensor checked_rows(const char* op, const at::Tensor& weight, const Quantize
   bool is_aligned = weight.stride(-1) == 1 && address_of(weight) % 4 == 0;
   for (int64_t d = 0; d + 1 < dim; ++d) is_aligned = is_aligned && weight.stride(d) % 4 == 0;
   is_aligned = is_aligned && weight.stride(-2) >= 0 && weight.stride(-2) <= std::numeric_limits<uint32_t>::max();
-  return is_aligned ? weight : weight.contiguous();
+  return is_aligned ? weight : moved(weight);
 }
 
 void check_dtype(const char* op, const char* what, at::ScalarType dtype) {
@@ -57,10 +59,7 @@ at::Tensor aligned_rows(const at::Tensor& x, int64_t k) {
   const bool is_aligned = rows.numel() > 0 && rows.stride(1) == 1 && rows.stride(0) * size % 16 == 0 &&
                           rows.stride(0) >= 0 && rows.stride(0) <= std::numeric_limits<int>::max() &&
                           address_of(rows) % 16 == 0;
-  if (is_aligned || rows.numel() == 0) return rows;
-  // contiguous() would keep a dense tensor at an offset.
-  const at::Tensor copy = at::empty(rows.sizes(), rows.options());
-  return copy.copy_(rows);
+  return is_aligned || rows.numel() == 0 ? rows : moved(rows);
 }
 
 // Scales in tensors of their own, checked and contiguous; where they are: decode.glsl.
