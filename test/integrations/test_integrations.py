@@ -412,7 +412,8 @@ def test_status_and_rows():
     rows = integrations.status()
     assert len({(row.package, row.hook) for row in rows}) == len(rows) >= 13
     tested_here = {"accelerate", "transformers", "safetensors", "diffusers"}
-    elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics"}  # may not be installed
+    # May not be installed.
+    elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics", "bitsandbytes"}
     assert {row.package for row in rows} == tested_here | elsewhere
     for row in rows:
         assert row.reason and row.state in ("applied", "pending", "skipped", "failed")

@@ -34,5 +34,8 @@ import transformers
 
 assert states("transformers")["pipeline"] == "pending", "transformers imports its parts when they are used"
 transformers.pipeline, transformers.Trainer, transformers.TrainingArguments  # noqa: B018
+assert [hook for hook, state in states("transformers").items() if state != "applied"] == ["gguf_configurations"]
+import transformers.integrations.gguf.gguf_config_mapping
+
 assert set(states("transformers").values()) == {"applied"}, states("transformers")
 assert accelerate.Accelerator().device.type == "aule"

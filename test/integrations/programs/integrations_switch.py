@@ -17,6 +17,7 @@ for name in (
     "accelerate.utils.modeling",
     "safetensors.torch",
     "transformers.integrations.accelerate",
+    "transformers.integrations.gguf.gguf_config_mapping",
     "transformers.integrations.sdpa_attention",
     "transformers.modeling_utils",
     "transformers.pipelines.base",
