@@ -32,7 +32,8 @@ def test_products_and_attention_are_printed_beside_what_is_known():
     assert "31.5 TFLOPS" in lines[2]
     for known in ("18 (RTX 3090 Ti, float32)", "27.38 (RTX 3090 Ti, TF32, 68 % of its 40)", "59 (", "5.5 (", "156 ("):
         assert known in lines[2]
-    assert f"{speed / 200:.0%} of the fastest product here; aim 50: passed" in lines[3]
+    kept = records[2].results["aule"].tflops  # a time is rounded, and 41.5 % are a hair's breadth from two numbers
+    assert f"{kept / 200:.0%} of the fastest product here; aim 50: passed" in lines[3]
     assert "25% of the measured roof; aim 30: not passed" in lines[4]
     assert markdown.markdown(records).count("Beside rates of other GPUs, and aims:") == 1
     assert anchors.lines(records[4:7]) == []
