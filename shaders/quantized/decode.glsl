@@ -15,9 +15,9 @@ struct Octet {
   float scale, offset;
 };
 
-const int kCode = 0, kValues = 1, kDataBytes = 2, kScaleBytes = 3;
+const int kValues = 0, kDataBytes = 1, kScaleBytes = 2;
 #define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at) \
-  if (FORMAT == code) return uint[4](code, values, data_bytes, scale_bytes)[column];
+  if (FORMAT == code) return uint[3](values, data_bytes, scale_bytes)[column];
 uint format_number(int column) {
 #include "quantized/formats.def"
   return 1;
@@ -39,6 +39,25 @@ void minus(uint x[8], int zero, out float q[8]) {
 void halves_of_32(uint64_t data, uint o, out uint x[8]) {
   fields(load_8_bytes(data + (o & 1u) * 8u), int(o >> 1) * 4, 4, x);
 }
+// Eight bytes as signed numbers, minus a zero.
+void signed_bytes(uint64_t at, float zero, out float q[8]) {
+  const uvec2 bytes = load_8_bytes(at);
+  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = float(bitfieldExtract(int(bytes[i / 4]), 8 * (i % 4), 8)) - zero;
+}
+// Puts higher bits before those that are there.
+void put_before(uint high[8], int shift, inout uint x[8]) {
+  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= high[i] << shift;
+}
+void scaled_by(float scale, inout Octet r) {
+  r.scale = scale;
+  r.offset = 0.0;
+}
+// By two float16 numbers: a scale, and what is added.
+void scaled_by_halves(uint64_t at, inout Octet r) {
+  const vec2 d = load_2_halves(at);
+  r.scale = d.x;
+  r.offset = d.y;
+}
 // Adds one more bit to each: bit `o` * 8 + i of a word.
 void fifth_bits(uint word, uint o, inout uint x[8]) {
   [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= bitfieldExtract(word, int(o) * 8 + i, 1) << 4;
@@ -58,8 +77,7 @@ Octet decode_q4_0(uint64_t data, uint64_t scale, uint o) {
   uint x[8];
   halves_of_32(data, o, x);
   minus(x, 8, r.q);
-  r.scale = load_half(scale);
-  r.offset = 0.0;
+  scaled_by(load_half(scale), r);
   return r;
 }
 Octet decode_q4_1(uint64_t data, uint64_t scale, uint o) {
@@ -67,9 +85,7 @@ Octet decode_q4_1(uint64_t data, uint64_t scale, uint o) {
   uint x[8];
   halves_of_32(data + 4, o, x);
   minus(x, 0, r.q);
-  const vec2 d = load_2_halves(data);
-  r.scale = d.x;
-  r.offset = d.y;
+  scaled_by_halves(data, r);
   return r;
 }
 Octet decode_q5_0(uint64_t data, uint64_t scale, uint o) {
@@ -78,8 +94,7 @@ Octet decode_q5_0(uint64_t data, uint64_t scale, uint o) {
   halves_of_32(data + 4, o, x);
   fifth_bits(U32Ref(data).v, o, x);
   minus(x, 16, r.q);
-  r.scale = load_half(scale);
-  r.offset = 0.0;
+  scaled_by(load_half(scale), r);
   return r;
 }
 Octet decode_q5_1(uint64_t data, uint64_t scale, uint o) {
@@ -88,17 +103,13 @@ Octet decode_q5_1(uint64_t data, uint64_t scale, uint o) {
   halves_of_32(data + 8, o, x);
   fifth_bits(U32Ref(data + 4).v, o, x);
   minus(x, 0, r.q);
-  const vec2 d = load_2_halves(data);
-  r.scale = d.x;
-  r.offset = d.y;
+  scaled_by_halves(data, r);
   return r;
 }
 Octet decode_q8_0(uint64_t data, uint64_t scale, uint o) {
   Octet r;
-  const uvec2 bytes = load_8_bytes(data + o * 8u);
-  [[unroll]] for (int i = 0; i < 8; ++i) r.q[i] = float(bitfieldExtract(int(bytes[i / 4]), 8 * (i % 4), 8));
-  r.scale = load_half(scale);
-  r.offset = 0.0;
+  signed_bytes(data + o * 8u, 0.0, r.q);
+  scaled_by(load_half(scale), r);
   return r;
 }
 
@@ -122,13 +133,12 @@ Octet decode_q3_k(uint64_t data, uint64_t scale, uint o) {
   uint x[8], high[8];
   quarters(data + 32, o, x);
   fields(load_8_bytes(data + (o & 3u) * 8u), int(o >> 2), 1, high);
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= high[i] << 2;
+  put_before(high, 2, x);
   minus(x, 4, r.q);
   const uint j = o >> 1;  // of 16 scales of 6 bits
   const uint low = load_byte(data + 96 + (j & 7u)) >> (j >> 3) * 4u & 15u;
   const uint top = load_byte(data + 104 + (j & 3u)) >> (j >> 2) * 2u & 3u;
-  r.scale = load_half(scale) * float(int(low | top << 4) - 32);
-  r.offset = 0.0;
+  scaled_by(load_half(scale) * float(int(low | top << 4) - 32), r);
   return r;
 }
 // Scale and minimum `j` of 8, 6 bits each, in 12 bytes.
@@ -161,7 +171,7 @@ Octet decode_q5_k(uint64_t data, uint64_t scale, uint o) {
   uint x[8], high[8];
   pairs_of_32(data + 48, o, x);
   fields(load_8_bytes(data + 16 + (o & 3u) * 8u), int(o >> 2), 1, high);
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= high[i] << 4;
+  put_before(high, 4, x);
   minus(x, 0, r.q);
   scales_of_32(data, o, r);
   return r;
@@ -172,10 +182,9 @@ Octet decode_q6_k(uint64_t data, uint64_t scale, uint o) {
   const uint part = o >> 4, t = o & 15u;
   fields(load_8_bytes(data + part * 64u + (t & 7u) * 8u), int(t >> 3) * 4, 4, x);
   fields(load_8_bytes(data + 128 + part * 32u + (t & 3u) * 8u), int(t >> 2) * 2, 2, high);
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= high[i] << 4;
+  put_before(high, 4, x);
   minus(x, 32, r.q);
-  r.scale = load_half(scale) * float(int(I8Ref(data + 192 + (o >> 1)).v));
-  r.offset = 0.0;
+  scaled_by(load_half(scale) * float(int(I8Ref(data + 192 + (o >> 1)).v)), r);
   return r;
 }
 Octet decode_iq4_nl(uint64_t data, uint64_t scale, uint o) {
@@ -183,8 +192,7 @@ Octet decode_iq4_nl(uint64_t data, uint64_t scale, uint o) {
   uint x[8];
   halves_of_32(data, o, x);
   by_level(kIq4Levels, x, r.q);
-  r.scale = load_half(scale);
-  r.offset = 0.0;
+  scaled_by(load_half(scale), r);
   return r;
 }
 Octet decode_iq4_xs(uint64_t data, uint64_t scale, uint o) {
@@ -194,8 +202,7 @@ Octet decode_iq4_xs(uint64_t data, uint64_t scale, uint o) {
   halves_of_32(data + 8 + j * 16u, o & 3u, x);
   by_level(kIq4Levels, x, r.q);
   const uint s = load_byte(data + 4 + (j >> 1)) >> (j & 1u) * 4u & 15u | (top >> 2u * j & 3u) << 4;
-  r.scale = load_half(data) * float(int(s) - 32);
-  r.offset = 0.0;
+  scaled_by(load_half(data) * float(int(s) - 32), r);
   return r;
 }
 Octet decode_mxfp4(uint64_t data, uint64_t scale, uint o) {
@@ -204,8 +211,7 @@ Octet decode_mxfp4(uint64_t data, uint64_t scale, uint o) {
   halves_of_32(data, o, x);
   by_level(kFp4Levels, x, r.q);
   const uint e = load_byte(scale);  // half of 2^(e - 127), as the levels are twice e2m1's
-  r.scale = uintBitsToFloat(e < 2u ? 0x00200000u << e : e - 1u << 23);
-  r.offset = 0.0;
+  scaled_by(uintBitsToFloat(e < 2u ? 0x00200000u << e : e - 1u << 23), r);
   return r;
 }
 
@@ -224,10 +230,7 @@ float group_scale(uint64_t i) {
   precise const float sum = product + F32Ref(p.code_offset).v;
   return sum;
 }
-void scaled_by_group(uint64_t i, inout Octet r) {
-  r.scale = group_scale(i);
-  r.offset = 0.0;
-}
+float group_zero(uint64_t i) { return SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0; }
 // Of two values in a byte the first is in the high nibble.
 void nibbles_from_high(uint64_t data, out uint x[8]) {
   const uint word = U32Ref(data).v;
@@ -238,7 +241,7 @@ Octet decode_nf4(uint64_t data, uint64_t i, uint o) {
   uint x[8];
   nibbles_from_high(data, x);
   [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = kNf4Levels[x[j]];
-  scaled_by_group(i, r);
+  scaled_by(group_scale(i), r);
   return r;
 }
 Octet decode_fp4(uint64_t data, uint64_t i, uint o) {
@@ -246,39 +249,37 @@ Octet decode_fp4(uint64_t data, uint64_t i, uint o) {
   uint x[8];
   nibbles_from_high(data, x);
   [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = x[j] < 8u ? kFp4Twelfths[x[j]] : -kFp4Twelfths[x[j] - 8u];
-  scaled_by_group(i, r);
+  scaled_by(group_scale(i), r);
   return r;
 }
 // Groups of 4 bits, of two in a byte the first in the low nibble.
 Octet decode_int4(uint64_t data, uint64_t i, uint o) {
   Octet r;
   const uint word = U32Ref(data).v;
-  const float zero = SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0;
+  const float zero = group_zero(i);
   [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(bitfieldExtract(word, 4 * j, 4)) - zero;
-  scaled_by_group(i, r);
+  scaled_by(group_scale(i), r);
   return r;
 }
 Octet decode_int4_offset(uint64_t data, uint64_t i, uint o) {
   Octet r;
   const uint word = U32Ref(data).v;
   [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(int(bitfieldExtract(word, 4 * j, 4)) - 8);
-  scaled_by_group(i, r);
-  if (SCALES == 2) r.offset = load_float(p.zeros, i, ZERO_DTYPE);
+  r.scale = group_scale(i);
+  r.offset = group_zero(i);
   return r;
 }
 Octet decode_int8(uint64_t data, uint64_t i, uint o) {
   Octet r;
-  const uvec2 bytes = load_8_bytes(data);
-  const float zero = SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0;
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(bitfieldExtract(int(bytes[j / 4]), 8 * (j % 4), 8)) - zero;
-  scaled_by_group(i, r);
+  signed_bytes(data, group_zero(i), r.q);
+  scaled_by(group_scale(i), r);
   return r;
 }
 Octet decode_float8(uint64_t data, uint64_t i, int format) {
   Octet r;
   const uvec2 bytes = load_8_bytes(data);
   [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = decode_float8(bitfieldExtract(bytes[j / 4], 8 * (j % 4), 8), format);
-  scaled_by_group(i, r);
+  scaled_by(group_scale(i), r);
   return r;
 }
 Octet decode_float8_e4m3fn(uint64_t data, uint64_t i, uint o) { return decode_float8(data, i, E4M3FN); }

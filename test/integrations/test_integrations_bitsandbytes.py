@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from quantized_reference import NF4
 from torch_aule.integrations import bitsandbytes
 from torch_aule.integrations._registry import Registry
 
 STAND_IN = Path(__file__).parent / "stand_ins" / "bitsandbytes_init.py"
-NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
-                -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-                0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023,
-                1.0], np.float32)  # fmt: skip
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ import torch
 
 import torch_aule
 from helpers import FLOATS, layouts, like_strided
-from quantized_reference import FORMATS, decoded, magnitudes, random_blocks
+from quantized_reference import EPS, FORMATS, decoded, magnitudes, random_blocks
 from torch_aule import quantized
 
 pytestmark = pytest.mark.validated
-# One rounding to the dtype.
-EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 MOST_FEW_ROWS = 16  # of x; with more, weights are decoded to x's dtype first
 
 

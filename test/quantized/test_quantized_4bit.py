@@ -5,31 +5,12 @@ import pytest
 import torch
 
 from helpers import FLOATS
+from quantized_reference import EPS, NF4
 from torch_aule import quantized
 
 pytestmark = pytest.mark.validated
-EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-# QLoRA, arXiv:2305.14314, appendix E.
-NF4 = [
-    -1.0,
-    -0.6961928009986877,
-    -0.5250730514526367,
-    -0.39491748809814453,
-    -0.28444138169288635,
-    -0.18477343022823334,
-    -0.09105003625154495,
-    0.0,
-    0.07958029955625534,
-    0.16093020141124725,
-    0.24611230194568634,
-    0.33791524171829224,
-    0.44070982933044434,
-    0.5626170039176941,
-    0.7229568362236023,
-    1.0,
-]
 FP4 = np.array([0, 0.0625, 8, 12, 4, 6, 2, 3], np.float32) / np.float32(12)
-LEVELS = {"nf4": np.array(NF4, np.float32), "fp4": np.concatenate([FP4, -FP4])}  # fmt: skip
+LEVELS = {"nf4": NF4, "fp4": np.concatenate([FP4, -FP4])}  # fmt: skip
 
 
 def made(format, n, k, group, is_nested):

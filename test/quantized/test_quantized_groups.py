@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from helpers import FLOATS
+from quantized_reference import EPS
 from torch_aule import quantized
 
 pytestmark = pytest.mark.validated
-EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 FLOAT8 = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 
 

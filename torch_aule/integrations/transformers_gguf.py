@@ -7,6 +7,8 @@ kernel package for the accelerator. Here the kernels are ours, and modules hold 
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 from types import FunctionType, ModuleType
 from typing import Any
@@ -57,9 +59,14 @@ def _reader(reader: ModuleType, patches: Patches) -> None:
     read = attribute(reader, "read_gguf_metadata", FunctionType)
     parameters_of(read, "gguf_path", "string_arrays")
 
+    @functools.lru_cache(maxsize=16)
+    def check(path, _time, _size):
+        read_header(path)
+
     @wrap(read)
     def read_gguf_metadata(gguf_path, string_arrays=()):
-        read_header(gguf_path)
+        state = os.stat(gguf_path)  # a load asks several times, for configuration, tokenizer and weights
+        check(gguf_path, state.st_mtime_ns, state.st_size)
         return read(gguf_path, string_arrays)
 
     patches.rebind(read, read_gguf_metadata)

@@ -20,11 +20,10 @@ constexpr QuantizedFormat kFormats[] = {
 std::span<const QuantizedFormat> quantized_formats() { return kFormats; }
 
 const QuantizedFormat& quantized_format(const char* op, std::string_view name) {
-  std::string known;
-  for (const QuantizedFormat& format : kFormats) {
+  for (const QuantizedFormat& format : kFormats)
     if (name == format.name) return format;
-    known += (known.empty() ? "" : ", ") + std::string(format.name);
-  }
+  std::string known;
+  for (const QuantizedFormat& format : kFormats) known += (known.empty() ? "" : ", ") + std::string(format.name);
   TORCH_CHECK_VALUE(false, op, ": expected format to be one of ", known, ", but got ", name);
 }
 

@@ -26,14 +26,18 @@ def _product(m, k, n, layout, dtype, name=None, **more) -> Case:
     return Case("gemm", name or f"mm_{layout}", f"{m}x{k}x{n}", short(dtype), make, flops=2.0 * m * n * k, **more)
 
 
+def dense_linear(sizes: Sizes, m: int, n: int, k: int, dtype: torch.dtype, device: str):
+    """A call of a linear layer, whose weights of 16 bits take turns, so that caches hold none."""
+    x = randn(m, k, device=device, dtype=dtype)
+    weights = itertools.cycle([randn(n, k, device=device, dtype=dtype) for _ in range(copies(sizes, 2 * n * k))])
+    return lambda: F.linear(x, next(weights))
+
+
 def _few_rows(sizes, m, dtype) -> Case:
     n, k = sizes.few_rows
 
     def make(device):
-        x = randn(m, k, device=device, dtype=dtype)
-        weights = [randn(n, k, device=device, dtype=dtype) for _ in range(copies(sizes, 2 * n * k))]
-        weights = itertools.cycle(weights)
-        return lambda: F.linear(x, next(weights))
+        return dense_linear(sizes, m, n, k, dtype, device)
 
     moved = 2.0 * (n * k + m * (n + k))
     return Case("gemm", "linear", f"{m}x{k} by {n}x{k}", short(dtype), make, bytes=moved, main=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import torch
-import torch.nn.functional as F
 
+from torch_aule.benchmark.cases.gemm import dense_linear
 from torch_aule.benchmark.harness.case import Case, Sizes, copies, randn
 from torch_aule.benchmark.harness.targets import Target
 
@@ -41,11 +41,9 @@ def _product(sizes, format, m, n, k, **more) -> Case:
     moved = _bytes(format, n, k)
 
     def make(device):
-        x = randn(m, k, device=device, dtype=torch.bfloat16)
         if device != "aule":
-            weights = [randn(n, k, device=device, dtype=torch.bfloat16) for _ in range(copies(sizes, 2 * n * k))]
-            turns = itertools.cycle(weights)
-            return lambda: F.linear(x, next(turns))
+            return dense_linear(sizes, m, n, k, torch.bfloat16, device)
+        x = randn(m, k, device=device, dtype=torch.bfloat16)
         packed = [_weight(format, n, k, device) for _ in range(copies(sizes, int(moved)))]
         turns = itertools.cycle(packed)
 
@@ -60,10 +58,7 @@ def _product(sizes, format, m, n, k, **more) -> Case:
 
 def _dense(sizes, m, n, k) -> Case:
     def make(device):
-        x = randn(m, k, device=device, dtype=torch.bfloat16)
-        weights = [randn(n, k, device=device, dtype=torch.bfloat16) for _ in range(copies(sizes, 2 * n * k))]
-        turns = itertools.cycle(weights)
-        return lambda: F.linear(x, next(turns))
+        return dense_linear(sizes, m, n, k, torch.bfloat16, device)
 
     return Case("quantized", "linear_dense", f"{m}x{k} by {n}x{k}", "bf16", make, flops=2.0 * m * n * k, main=False)
 
