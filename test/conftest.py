@@ -76,9 +76,13 @@ def pytest_collection_modifyitems(config, items):
 
     of tests marked `validated` some sets have the layers and the others run without, of tests marked `sampled(count)`
     only so many sets run. Without that variable, at night or by hand, every set does both.
+
+    TORCH_AULE_TEST_SHARE=i/n takes every nth test from the ith on (from 0): a suite under many devices' limits in less
+    time, each device with a share of its own.
     """
     whole = os.environ.get("TORCH_AULE_TEST_SAMPLED", "0") in ("", "0")
-    functions, left_out = {}, set()
+    share, shares = map(int, os.environ.get("TORCH_AULE_TEST_SHARE", "0/1").split("/"))
+    functions, left_out = {}, {item.nodeid for i, item in enumerate(items) if i % shares != share}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for sets in functions.values():
@@ -214,6 +218,27 @@ def _check_validation(outcome):
     if new and outcome.excinfo is None:
         messages = "\n".join(_C.validation_messages()[-new:][:5])
         outcome.force_exception(AssertionError(f"{new} message(s) of the validation layers:\n{messages}"))
+
+
+# What a device cannot do by nature, or by the limits that TORCH_AULE_LIMITS sets: no fault of a kernel.
+LACKS = {
+    r"no float64 arithmetic|needs float64, which": (
+        "the device has no float64", lambda: not torch.aule.get_device_properties().float64,
+    ),
+    r"larger than the device's largest buffer": (
+        "the device has no buffer as large", lambda: "TORCH_AULE_LIMITS" in os.environ,
+    ),
+}  # fmt: skip
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """A test that needs what the device lacks is skipped with this as its cause, where it does not test the lack."""
+    outcome = yield
+    failure = str(outcome.excinfo[1]) if outcome.excinfo else ""
+    for pattern, (cause, holds) in LACKS.items():
+        if re.search(pattern, failure) and holds():
+            outcome.force_exception(pytest.skip.Exception(cause, _use_item_location=True))
 
 
 if VALIDATION:

@@ -43,7 +43,8 @@ int32_t code_of(const std::exception& error) {
     case FailureKind::out_of_memory: return AULE_ERROR_OUT_OF_MEMORY;
     case FailureKind::shader_compile: return AULE_ERROR_SHADER_COMPILE;
     case FailureKind::device_lost: return AULE_ERROR_DEVICE_LOST;
-    case FailureKind::index: break;
+    case FailureKind::index:
+    case FailureKind::missing_feature: break;
   }
   return AULE_ERROR_UNKNOWN;
 }

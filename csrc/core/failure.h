@@ -5,7 +5,16 @@
 
 namespace aule {
 
-enum class FailureKind : uint8_t { vulkan_init, no_compute_queue, out_of_memory, shader_compile, device_lost, index };
+// The first five have exceptions of ours in Python.
+enum class FailureKind : uint8_t {
+  vulkan_init,
+  no_compute_queue,
+  out_of_memory,
+  shader_compile,
+  device_lost,
+  index,
+  missing_feature
+};
 
 // The second base of an exception. What is thrown depends on who is there to catch it, Torch or Python, so code that
 // handles a kind catches this, not a type of one of them.

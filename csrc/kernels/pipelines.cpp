@@ -157,8 +157,8 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
                                SpecWords spec) {
   const KernelSource& r = source(id);
   if (uint32_t lacks = r.features & ~feature_bits(device.profile())) {
-    throw vulkan::MissingFeature(std::string(r.name) + " needs features that " + device.profile().name +
-                                 " lacks (bits " + std::to_string(lacks) + ")");
+    vulkan::raise(FailureKind::missing_feature, std::string(r.name) + " needs " + names_of_features(lacks) +
+                                                    ", which " + device.profile().name + " lacks");
   }
   // One driver hangs on more than it has.
   if (const uint64_t bytes = shared_bytes(id, spec); bytes > device.profile().shared_bytes) {

@@ -165,6 +165,14 @@ uint32_t feature_bits_named(const std::vector<std::string>& names) {
   return bits;
 }
 
+std::string names_of_features(uint32_t bits) {
+  std::string names;
+#define AULE_CAPABILITY(capability, lack) \
+  if ((bits & feature::capability) != 0) names += (names.empty() ? "" : ", ") + std::string(#capability);
+#include "core/capabilities.def"
+  return names;
+}
+
 uint64_t content_hash(KernelId id) {
   const KernelSource& s = source(id);
   return hash_of(s.spirv, s.spirv_bytes);

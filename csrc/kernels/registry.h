@@ -46,6 +46,7 @@ class HeldKernel {
 
 // The bits of capabilities that a kernel may ask for (`#pragma aule feature <name>`). Throws std::invalid_argument.
 uint32_t feature_bits_named(const std::vector<std::string>& names);
+std::string names_of_features(uint32_t bits);  // "float16, float64"
 
 uint64_t content_hash(KernelId id);  // of the SPIR-V
 bool same_content(KernelId a, KernelId b);

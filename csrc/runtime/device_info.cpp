@@ -25,6 +25,7 @@ struct TorchOutOfMemory : c10::OutOfMemoryError, Failure {
 void raise_as_torch(FailureKind kind, const std::string& text) {
   if (kind == FailureKind::out_of_memory) throw TorchOutOfMemory(text);
   TORCH_CHECK_INDEX(kind != FailureKind::index, text);
+  TORCH_CHECK_NOT_IMPLEMENTED(kind != FailureKind::missing_feature, text);  // operators fall back to the CPU
 }
 KernelId kernel_named(const std::string& name) {
   const auto found = kernels::find_kernel(name);

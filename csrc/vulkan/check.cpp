@@ -20,9 +20,10 @@ void raise(FailureKind kind, const std::string& text) {
     case FailureKind::out_of_memory: throw OutOfMemory(text);
     case FailureKind::shader_compile: throw ShaderNotCompiled(text);
     case FailureKind::device_lost: throw DeviceLost(text);
-    case FailureKind::index: break;
+    case FailureKind::index: throw IndexError(text);
+    case FailureKind::missing_feature: break;
   }
-  throw IndexError(text);
+  throw MissingFeature(text);
 }
 
 // clang-format off: a list
@@ -52,7 +53,7 @@ void throw_vulkan(int result, const char* call, const char* file, int line) {
     case VK_ERROR_DEVICE_LOST: raise(FailureKind::device_lost, text);
     case VK_ERROR_INITIALIZATION_FAILED: raise(FailureKind::vulkan_init, text);
     case VK_ERROR_EXTENSION_NOT_PRESENT:
-    case VK_ERROR_FEATURE_NOT_PRESENT: throw MissingFeature(text);
+    case VK_ERROR_FEATURE_NOT_PRESENT: raise(FailureKind::missing_feature, text);
     default: throw Error(text);
   }
 }

@@ -20,9 +20,7 @@ using OutOfMemory = ErrorOf<FailureKind::out_of_memory>;  // VK_ERROR_OUT_OF_{DE
 using ShaderNotCompiled = ErrorOf<FailureKind::shader_compile>;  // by the driver
 using DeviceLost = ErrorOf<FailureKind::device_lost>;            // sticky; the text names the kernels in flight
 using IndexError = ErrorOf<FailureKind::index>;                  // an index a kernel refused
-struct MissingFeature : Error {
-  using Error::Error;
-};
+using MissingFeature = ErrorOf<FailureKind::missing_feature>;    // that a kernel needs
 
 // Throws what the layer above, which knows Torch or Python, makes of a failure; by default the type above.
 [[noreturn]] void raise(FailureKind kind, const std::string& text);

@@ -10,6 +10,14 @@ import torch
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
 
+pytest.importorskip(
+    "transformers.integrations.gguf.gguf_conversion_mapping", reason="this transformers keeps no GGUF file packed"
+)
+from transformers.integrations.gguf import gguf_conversion_mapping  # noqa: E402
+
+if not hasattr(gguf_conversion_mapping, "ConcatenateRows"):
+    pytest.skip("this transformers is older than the hooks for GGUF files", allow_module_level=True)
+
 from gguf_writer import write_gguf  # noqa: E402
 from quantized_reference import FORMATS, decoded, random_blocks  # noqa: E402
 from torch_aule.quantized.gguf import read_header  # noqa: E402

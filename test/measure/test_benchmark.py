@@ -45,7 +45,9 @@ def records():
 
 
 def test_every_case_runs(records):
-    assert not [(x.name, x.errors) for x in records if x.errors]
+    lacks = {"aule": "this device has no attention on matrix units of unknown layout"}
+    assert not [(x.name, x.errors) for x in records if x.errors and not ("opaque" in x.name and x.errors == lacks)]
+    records = [x for x in records if not x.errors]
     assert {x.group for x in records} == {*LISTS, "layers", "fft", "accuracy"}
     for x in records:
         if x.group in ("accuracy", "memory"):

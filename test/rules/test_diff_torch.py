@@ -12,6 +12,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 import diff_torch  # noqa: E402
 
 
+NEWER = {"at::GraphImplInterface": "2.12"}  # the first torch that has the class
+
+
 @pytest.fixture(scope="module")
 def installed():
     return diff_torch.Torch(str(Path(torch.__file__).parent))
@@ -26,6 +29,8 @@ def test_each_class_that_the_sources_derive_from_is_listed():
 @pytest.mark.parametrize("name", diff_torch.CLASSES)
 def test_the_class_is_found_with_what_it_declares(installed, name):
     found = installed.class_body(name, diff_torch.CLASSES[name])
+    if name in NEWER and torch.__version__ < NEWER[name]:
+        pytest.skip(f"torch has it from {NEWER[name]} on")
     assert found is not None
     without = {"c10::OutOfMemoryError", "torch::autograd::Function"}  # of virtual functions
     if name in diff_torch.DATA:
@@ -35,7 +40,8 @@ def test_the_class_is_found_with_what_it_declares(installed, name):
 
 
 def test_what_we_override_is_known(installed):
-    bodies = [installed.class_body(name, header)[1] for name, header in diff_torch.CLASSES.items()]
+    found = [installed.class_body(name, header) for name, header in diff_torch.CLASSES.items()]
+    bodies = [body for _, body in filter(None, found)]
     virtual = {diff_torch.function_name(key) for body in bodies for key in diff_torch.virtuals(body)}
     assert len(diff_torch.overridden()) > 50 and diff_torch.overridden() - virtual == set()
 

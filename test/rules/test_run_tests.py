@@ -89,7 +89,8 @@ def test_samples_of_parameters(tmp_path, sampled):
     seen = {}
     for marks in ("layered", "not layered"):
         options = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", marks, str(tmp_path)]
-        printed = run_interpreter("-m", "pytest", *options, timeout=140, TORCH_AULE_TEST_SAMPLED=sampled).stdout
+        printed = run_interpreter("-m", "pytest", *options, timeout=140, TORCH_AULE_TEST_SAMPLED=sampled,
+                                  TORCH_AULE_TEST_SHARE=None).stdout  # fmt: skip
         seen[marks] = re.findall(r"::(\w+)(?:\[(\d+)\])?", printed)
     names = [name for name, _ in seen["layered"]]
     assert names == ["test_some"] * (6 if sampled else 30) + ["test_every"] * 30

@@ -49,6 +49,12 @@ def test_an_index_stays_an_index_error(device):
         _C.raise_failure(len(KINDS), "the text")
 
 
+def test_a_missing_feature_is_not_implemented(device):
+    """So that the operator falls back to the CPU."""
+    with pytest.raises(NotImplementedError, match="the text"):
+        _C.raise_failure(len(KINDS) + 1, "the text")
+
+
 def huge():
     return torch.empty(1 << 50, dtype=torch.uint8, device="aule")
 

@@ -74,11 +74,15 @@ def values(dtype):
 def test_the_cpu_computes_what_a_kernel_declines(device, not_strict, name):
     dtype, function = DECLINED[name]
     x = values(dtype)
+    try:
+        expected = function(x)
+    except NotImplementedError as error:
+        pytest.skip(f"nor has the CPU of this torch: {error}")
     torch.aule.reset_fallback_report()
     actual = quietly(function, x.to(device))
     assert torch.aule.fallback_report(), "counted"
     assert actual.device.type == "aule"
-    assert_close(actual, function(x), rtol=1e-4, atol=1e-5)
+    assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DECLINED)

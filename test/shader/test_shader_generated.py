@@ -258,7 +258,7 @@ def test_sources_that_do_not_fit():
 
 def test_a_feature_that_the_device_lacks():
     printed = check_program("shader_generated_feature", SHOW, **without("float64"))
-    assert printed.count("doubles needs features") == 2
+    assert printed.count("doubles needs float64") == 2
 
 
 def test_prepare_makes_the_pipeline(device):

@@ -8,6 +8,7 @@ kernel package for the accelerator. Here the kernels are ours, and modules hold 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import threading
 from types import FunctionType, ModuleType
@@ -247,6 +248,9 @@ def _mappings(utils: ModuleType, patches: Patches) -> None:
     mapping = attribute(utils, "get_gguf_conversion_mapping", FunctionType)
     parameters_of(knows, "gguf_arch")
     parameters_of(mapping, "gguf_arch", "config")
+    operations = importlib.import_module("transformers.integrations.gguf.gguf_conversion_mapping")
+    for name in ("ConcatenateRows", "PermuteRows"):
+        attribute(operations, name, type)
 
     @wrap(knows)
     def is_gguf_arch_supported(gguf_arch):

@@ -40,10 +40,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   const bool exact = dtype == DType::f64 || (!is_floating(dtype) && s.kind != Kind::integer);
   auto kernel = kernel::sequence(exact ? DType::f64 : DType::f32);
   const bool bits = exact && !supports(device, kernel.id) && s.kind != Kind::power;
-  if (exact && !bits && !supports(device, kernel.id)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(dtype != DType::f64, op, ": this device has no float64 arithmetic");
-    kernel = kernel::sequence(DType::f32);
-  }
+  TORCH_CHECK_NOT_IMPLEMENTED(!exact || bits || supports(device, kernel.id), op,
+                              ": this device has no float64 arithmetic");
   const bool direct = out.is_contiguous();
   at::Tensor dense = direct ? out : at::empty_like(out, at::MemoryFormat::Contiguous);
   auto& stream = current(out);

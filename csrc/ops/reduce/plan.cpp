@@ -109,6 +109,10 @@ int64_t longest_chunk(const Caps& caps, const ReduceLayout& layout, ReduceKind k
   return walk < cost ? std::max<int64_t>(1, walk - 1) : walk / cost * kBlock;
 }
 
+uint32_t most_local(const DeviceProfile& profile) {
+  return std::min(256u, std::bit_floor(profile.max_workgroup_invocations));
+}
+
 // Over the input. Chunks must fill the device, be long enough to pay for a second pass, and be no longer than a loop
 // may be.
 ReducePass first_pass(const DeviceProfile& profile, const ReduceLayout& layout, ReduceKind kind) {
@@ -122,8 +126,9 @@ ReducePass first_pass(const DeviceProfile& profile, const ReduceLayout& layout, 
     shortest = 1024;
   } else if (!column && layout.n_red >= 64) {
     pass.by_workgroup = true;
+    const uint32_t most = most_local(profile);
     pass.local =
-        std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(layout.n_red / 4, 256))), 32, 256);
+        std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(layout.n_red / 4, most))), 32, most);
     wanted = 1024 / layout.n_out;
     shortest = 8192;
   } else {  // for columns. An invocation loads one element of a row, so many invocations are needed to keep enough
@@ -169,7 +174,7 @@ ReducePlan reduce_plan(const DeviceProfile& profile, const ReductionProblem& pro
     plan.passes.push_back(
         {.step = ReducePass::Step::states_to_results,
          .by_workgroup = by_workgroup,
-         .local = by_workgroup ? std::min<uint32_t>(256, std::bit_ceil(static_cast<uint32_t>(states))) : 8,
+         .local = by_workgroup ? std::min(most_local(profile), std::bit_ceil(static_cast<uint32_t>(states))) : 8,
          .n_red = states,
          .chunk = layout.n_red});
   }

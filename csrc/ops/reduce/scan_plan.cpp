@@ -1,6 +1,7 @@
 #include "ops/reduce/scan_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <sstream>
 
 #include "ops/tensor/loop_limit.h"
@@ -13,7 +14,7 @@ std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProble
   const bool cpu = profile.is_software();
   ScanPlan plan;
   plan.by_workgroup = !cpu && inner == 1 && n >= 32;
-  plan.local = plan.by_workgroup ? 256 : cpu ? 8 : 64;
+  plan.local = plan.by_workgroup ? std::min(256u, std::bit_floor(profile.max_workgroup_invocations)) : cpu ? 8 : 64;
   // If rows do not fill the device, chunks do. A chunk is long enough to pay for the second read.
   const uint64_t wanted = (cpu                 ? 32
                            : plan.by_workgroup ? 512
