@@ -16,9 +16,10 @@ void bind_quantized(py::module_& m) {
           {"values", f.values}, {"data_bytes", f.data_bytes}, {"scale_bytes", f.scale_bytes}, {"scale_at", f.scale_at}};
     return rows;
   });
-  m.def("quantized_gemv_plan", [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t k, uint64_t pairs) {
-    return ops::text_of(ops::quantized_gemv_plan(profile, {m, n, k, pairs}));
-  });
+  m.def("quantized_gemv_plan",
+        [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t spans, uint64_t pairs) {
+          return ops::text_of(ops::quantized_gemv_plan(profile, {m, n, spans, pairs}));
+        });
 }
 
 }  // namespace aule::python

@@ -1,7 +1,13 @@
-// Decoders of quantized weights (formats.def). Eight neighbours along k are an octet: w = scale * q + offset, where q
-// are exact, and scale and offset are the octet's own. The kernel has declared FORMAT, SCALES, SCALE_DTYPE, ZERO_DTYPE
-// and Params. Where scales have tensors of their own, that of value j of row i is number
-// ((i >> scale_shifts / 32) * scale_row + j) >> scale_shifts % 32. SCALES:
+// Decoders of quantized weights (formats.def). Eight neighbours along k are an octet; an invocation decodes a span of
+// SPAN octets, which share bytes: w = scale * number(q) + offset, where number(q) is exact, and scale and offset are an
+// octet's own. The kernel has declared FORMAT, SPAN, ALIGN, SCALES, SCALE_DTYPE, ZERO_DTYPE, ONE_SCALE and Params, and EACH:
+// whether each weight is used by itself, and not only sums.
+//
+// Integers of few bits become floats as the mantissa of a float16 between 1 and 2: two at once, which takes fewer
+// instructions than a conversion of each. So q is number / unit + one.
+//
+// Where scales have tensors of their own, that of value j of row i is number
+// ((i >> scale_shifts / 32) * scale_row + j) >> scale_shifts % 32, and ONE_SCALE says that a span has one. SCALES:
 //   1  scales, of SCALE_DTYPE
 //   2  scales, and zeros of ZERO_DTYPE: w = scale * (q - zero); of int4_offset w = scale * q + zero
 //   3  codes of a byte, which stand for zeros[code] * outer_scales[number / 256] + *code_offset
@@ -12,216 +18,274 @@
 
 struct Octet {
   float q[8];
-  float scale, offset;
+  float one, unit;  // constants of the format
+  float zero, scale, offset;
+};
+float number_of(Octet w, int i) { return (w.q[i] - w.one) * w.unit - w.zero; }
+
+const int kMostOctets = 4;  // of a span
+struct Span {
+  Octet octets[kMostOctets];
 };
 
-const int kValues = 0, kDataBytes = 1, kScaleBytes = 2;
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at) \
-  if (FORMAT == code) return uint[3](values, data_bytes, scale_bytes)[column];
+const int kValues = 0, kDataBytes = 1, kScaleBytes = 2, kRun = 3, kLanes = 4;
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
+  if (FORMAT == code) return uint[5](values, data_bytes, scale_bytes, run, lanes)[column];
 uint format_number(int column) {
 #include "quantized/formats.def"
   return 1;
 }
 
-uvec2 load_8_bytes(uint64_t at) { return U32x2Ref(at).v; }
+// Octet `i` of span `u` of a row is number first_octet(u) + next_octet(i): spans of `lanes` neighbours interleave runs of
+// octets.
+uint first_octet(uint u) {
+  const uint lanes = format_number(kLanes);
+  return SPAN == 1 ? u : u / lanes * lanes * SPAN + u % lanes * format_number(kRun);
+}
+uint next_octet(int i) {
+  const uint run = format_number(kRun);
+  return uint(i) % run + uint(i) / run * format_number(kLanes) * run;
+}
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Aligned8Ref { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Aligned16Ref { uvec4 v; };
+uvec2 load_8_bytes(uint64_t at) {
+  if (ALIGN >= 8) return Aligned8Ref(at).v;
+  return U32x2Ref(at).v;
+}
+uvec4 load_16_bytes(uint64_t at) {
+  if (ALIGN >= 16) return Aligned16Ref(at).v;
+  return uvec4(load_8_bytes(at), load_8_bytes(at + 8));
+}
 uint load_byte(uint64_t at) { return uint(U8Ref(at).v); }
 float load_half(uint64_t at) { return float(F16Ref(at).v); }
 vec2 load_2_halves(uint64_t at) { return unpackHalf2x16(U32Ref(at).v); }
 
-// Bits `shift` to `shift` + `bits` of each of eight bytes.
-void fields(uvec2 bytes, int shift, int bits, out uint x[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] = bitfieldExtract(bytes[i / 4], 8 * (i % 4) + shift, bits);
+// Of both halves of a word: the field of `bits` bits at bit `from`, at bit `to`.
+uint placed(uint w, int from, int to, int bits) {
+  return (to >= from ? w << max(to - from, 0) : w >> max(from - to, 0)) & ((1u << bits) - 1u << to) * 0x10001u;
 }
-void minus(uint x[8], int zero, out float q[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = float(int(x[i]) - zero);
+// 1 + field / 2^(bits + high_bits) of each of eight bytes: bits of `low` at bit `at`, above them those of `high`.
+void of_two_fields(uvec2 low, int at, int bits, uvec2 high, int high_at, int high_bits, inout float q[8]) {
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const int odd = 8 * (i & 1), first = i / 2 * 4 + i % 2;
+    uint fields = 0x3c003c00u | placed(low[i / 2], at + odd, 10 - bits - high_bits, bits);
+    if (high_bits > 0) fields |= placed(high[i / 2], high_at + odd, 10 - high_bits, high_bits);
+    const vec2 pair = unpackHalf2x16(fields);
+    q[first] = pair.x;
+    q[first + 2] = pair.y;
+  }
 }
-// A block of 32 nibbles has its first half in the low ones.
-void halves_of_32(uint64_t data, uint o, out uint x[8]) {
-  fields(load_8_bytes(data + (o & 1u) * 8u), int(o >> 1) * 4, 4, x);
+void of_bytes(uvec2 bytes, int at, int bits, inout float q[8]) {
+  of_two_fields(bytes, at, bits, uvec2(0), 0, 0, q);
 }
-// Eight bytes as signed numbers, minus a zero.
-void signed_bytes(uint64_t at, float zero, out float q[8]) {
-  const uvec2 bytes = load_8_bytes(at);
-  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = float(bitfieldExtract(int(bytes[i / 4]), 8 * (i % 4), 8)) - zero;
-}
-// Puts higher bits before those that are there.
-void put_before(uint high[8], int shift, inout uint x[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= high[i] << shift;
-}
-void scaled_by(float scale, inout Octet r) {
-  r.scale = scale;
+// Octet `i` of 16 bytes whose low nibbles come before the high ones.
+uvec2 half_of(uvec4 bytes, int i) { return (i & 1) == 0 ? bytes.xy : bytes.zw; }
+int nibble_of(int i) { return (i >> 1) * 4; }
+
+Octet octet(float one, float unit) {
+  Octet r;
+  r.one = one;
+  r.unit = unit;
+  r.zero = 0.0;
   r.offset = 0.0;
+  return r;
 }
-// By two float16 numbers: a scale, and what is added.
-void scaled_by_halves(uint64_t at, inout Octet r) {
-  const vec2 d = load_2_halves(at);
-  r.scale = d.x;
-  r.offset = d.y;
+// Of bytes as signed numbers.
+Octet of_signed_bytes(uvec2 bytes) {
+  Octet r = octet(1.5, 256.0);
+  of_bytes(bytes ^ 0x80808080u, 0, 8, r.q);
+  return r;
 }
-// Adds one more bit to each: bit `o` * 8 + i of a word.
-void fifth_bits(uint word, uint o, inout uint x[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] |= bitfieldExtract(word, int(o) * 8 + i, 1) << 4;
+// 16 levels, in shared memory: prepare_levels() before the first use.
+shared float levels[16];
+void by_level(uvec2 bytes, int at, inout float q[8]) {
+  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = levels[bitfieldExtract(bytes[i / 4], 8 * (i % 4) + at, 4)];
 }
-// 16 levels as bytes.
-float level(uvec4 levels, uint i) { return float(bitfieldExtract(int(levels[i >> 2]), int(i & 3u) * 8, 8)); }
-const uvec4 kIq4Levels = uvec4(0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
-const uvec4 kFp4Levels = uvec4(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);  // of e2m1, twice
-void by_level(uvec4 levels, uint x[8], out float q[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = level(levels, x[i]);
+// The numbers of e2m1 divided by 2^14: its bits are a float16's, of the smallest exponents.
+void of_e2m1(uvec2 bytes, int at, inout float q[8]) {
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const uint w = bytes[i >> 1] >> 8 * (i & 1);  // fields of bytes 0 and 2 of this
+    const int first = i / 2 * 4 + i % 2;
+    const vec2 pair = unpackHalf2x16(w << 12 - at & 0x80008000u | w << 9 - at & 0x0e000e00u);
+    q[first] = pair.x;
+    q[first + 2] = pair.y;
+  }
+}
+// Where a bit of each value follows in a word: eight of them, from bit `at` on, as the lowest of eight bytes.
+uvec2 bits_as_bytes(uint word, int at) {
+  const uint eight = word >> at;
+  uvec2 r;
+  r.x = eight & 1u | (eight & 2u) << 7 | (eight & 4u) << 14 | (eight & 8u) << 21;
+  r.y = eight >> 4 & 1u | (eight >> 4 & 2u) << 7 | (eight >> 4 & 4u) << 14 | (eight >> 4 & 8u) << 21;
+  return r;
 }
 
-// Each decoder: octet `o` of the block whose data and scale are at these addresses.
+// Each decoder: span `u` of the block whose data and scale are at these addresses.
 
-Octet decode_q4_0(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data, o, x);
-  minus(x, 8, r.q);
-  scaled_by(load_half(scale), r);
-  return r;
+void decode_q4_0(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data);
+  const float d = load_half(scale);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.5, 16.0);
+    of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
+    r.scale = d;
+    s.octets[i] = r;
+  }
 }
-Octet decode_q4_1(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data + 4, o, x);
-  minus(x, 0, r.q);
-  scaled_by_halves(data, r);
-  return r;
+void decode_q4_1(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const vec2 d = load_2_halves(data);
+  const uvec4 bytes = load_16_bytes(data + 4);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.0, 16.0);
+    of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
+    r.scale = d.x;
+    r.offset = d.y;
+    s.octets[i] = r;
+  }
 }
-Octet decode_q5_0(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data + 4, o, x);
-  fifth_bits(U32Ref(data).v, o, x);
-  minus(x, 16, r.q);
-  scaled_by(load_half(scale), r);
-  return r;
+void decode_q5_0(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uint high = U32Ref(data).v;
+  const uvec4 bytes = load_16_bytes(data + 4);
+  const float d = load_half(scale);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.5, 32.0);
+    of_two_fields(half_of(bytes, i), nibble_of(i), 4, bits_as_bytes(high, 8 * i), 0, 1, r.q);
+    r.scale = d;
+    s.octets[i] = r;
+  }
 }
-Octet decode_q5_1(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data + 8, o, x);
-  fifth_bits(U32Ref(data + 4).v, o, x);
-  minus(x, 0, r.q);
-  scaled_by_halves(data, r);
-  return r;
+void decode_q5_1(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const vec2 d = load_2_halves(data);
+  const uint high = U32Ref(data + 4).v;
+  const uvec4 bytes = load_16_bytes(data + 8);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.0, 32.0);
+    of_two_fields(half_of(bytes, i), nibble_of(i), 4, bits_as_bytes(high, 8 * i), 0, 1, r.q);
+    r.scale = d.x;
+    r.offset = d.y;
+    s.octets[i] = r;
+  }
 }
-Octet decode_q8_0(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  signed_bytes(data + o * 8u, 0.0, r.q);
-  scaled_by(load_half(scale), r);
-  return r;
+void decode_q8_0(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data + u * 16u);
+  const float d = load_half(scale);
+  [[unroll]] for (int i = 0; i < 2; ++i) {
+    s.octets[i] = of_signed_bytes(half_of(bytes, i));
+    s.octets[i].scale = d;
+  }
 }
 
 // Blocks of 256. Those of 2 and 3 bits: 32 bytes have four runs of 32 values in their fields of 2 bits.
-void quarters(uint64_t data, uint o, out uint x[8]) {
-  fields(load_8_bytes(data + (o >> 4) * 32u + (o & 3u) * 8u), int(o >> 2 & 3u) * 2, 2, x);
-}
-Octet decode_q2_k(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  quarters(data + 16, o, x);
-  minus(x, 0, r.q);
-  const uint s = load_byte(data + (o >> 1));
+void decode_q2_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uint part = u >> 2;
+  const uvec2 bytes = load_8_bytes(data + 16 + part * 32u + (u & 3u) * 8u);
   const vec2 d = load_2_halves(data + 80);
-  r.scale = d.x * float(s & 15u);
-  r.offset = -(d.y * float(s >> 4));
-  return r;
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const uint scales = load_byte(data + part * 8u + uint(2 * i) + (u >> 1 & 1u));
+    Octet r = octet(1.0, 4.0);
+    of_bytes(bytes, 2 * i, 2, r.q);
+    r.scale = d.x * float(scales & 15u);
+    r.offset = -(d.y * float(scales >> 4));
+    s.octets[i] = r;
+  }
 }
-Octet decode_q3_k(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8], high[8];
-  quarters(data + 32, o, x);
-  fields(load_8_bytes(data + (o & 3u) * 8u), int(o >> 2), 1, high);
-  put_before(high, 2, x);
-  minus(x, 4, r.q);
-  const uint j = o >> 1;  // of 16 scales of 6 bits
-  const uint low = load_byte(data + 96 + (j & 7u)) >> (j >> 3) * 4u & 15u;
-  const uint top = load_byte(data + 104 + (j & 3u)) >> (j >> 2) * 2u & 3u;
-  scaled_by(load_half(scale) * float(int(low | top << 4) - 32), r);
-  return r;
+void decode_q3_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uint part = u >> 2;
+  const uvec2 bytes = load_8_bytes(data + 32 + part * 32u + (u & 3u) * 8u);
+  const uvec2 high = load_8_bytes(data + (u & 3u) * 8u) >> part * 4u;
+  const float d = load_half(scale);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const uint j = part * 8u + uint(2 * i) + (u >> 1 & 1u);  // of 16 scales of 6 bits
+    const uint low = load_byte(data + 96 + (j & 7u)) >> (j >> 3) * 4u & 15u;
+    const uint top = load_byte(data + 104 + (j & 3u)) >> (j >> 2) * 2u & 3u;
+    Octet r = octet(1.5, 8.0);
+    of_two_fields(bytes, 2 * i, 2, high, i, 1, r.q);
+    r.scale = d * float(int(low | top << 4) - 32);
+    s.octets[i] = r;
+  }
 }
-// Scale and minimum `j` of 8, 6 bits each, in 12 bytes.
-uvec2 six_bits(uint64_t scales, uint j) {
-  const uint a = load_byte(scales + (j & 3u)), b = load_byte(scales + 4 + (j & 3u));
-  if (j < 4u) return uvec2(a & 63u, b & 63u);
-  const uint c = load_byte(scales + 4 + j);
-  return uvec2(c & 15u | a >> 2 & 48u, c >> 4 | b >> 2 & 48u);
+// Scales and minima `2 * j` and `2 * j + 1` of 8, 6 bits each, in 12 bytes behind two float16 numbers that they
+// multiply: (scale, minimum, scale, minimum).
+vec4 two_scales(uvec4 header, uint j) {
+  const uint shift = (j & 1u) * 16u;
+  const uvec3 pairs = header.yzw >> shift;
+  const bool plain = j < 2u;
+  const uint scales = plain ? pairs.x & 0x3f3fu : pairs.z & 0x0f0fu | pairs.x >> 2 & 0x3030u;
+  const uint minima = plain ? pairs.y & 0x3f3fu : pairs.z >> 4 & 0x0f0fu | pairs.y >> 2 & 0x3030u;
+  const vec2 d = unpackHalf2x16(header.x);
+  return vec4(d.x * float(scales & 0xffu), -(d.y * float(minima & 0xffu)), d.x * float(scales >> 8 & 0xffu),
+      -(d.y * float(minima >> 8 & 0xffu)));
 }
-void scales_of_32(uint64_t data, uint o, inout Octet r) {
-  const uvec2 s = six_bits(data + 4, o >> 2);
-  const vec2 d = load_2_halves(data);
-  r.scale = d.x * float(s.x);
-  r.offset = -(d.y * float(s.y));
+// 32 bytes have two runs of 32 values in their nibbles. Span u: half u % 2 of the 32 bytes u / 2.
+void decode_q4_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data + 16 + u * 16u);
+  const vec4 scales = two_scales(load_16_bytes(data), u >> 1);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.0, 16.0);
+    of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
+    r.scale = scales[i / 2 * 2];
+    r.offset = scales[i / 2 * 2 + 1];
+    s.octets[i] = r;
+  }
 }
-// 32 bytes have two runs of 32 values in their nibbles.
-void pairs_of_32(uint64_t data, uint o, out uint x[8]) {
-  fields(load_8_bytes(data + (o >> 3) * 32u + (o & 3u) * 8u), int(o >> 2 & 1u) * 4, 4, x);
+void decode_q5_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data + 48 + u * 16u);
+  const uvec4 high = load_16_bytes(data + 16 + (u & 1u) * 16u) >> (u >> 1) * 2u;
+  const vec4 scales = two_scales(load_16_bytes(data), u >> 1);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.0, 32.0);
+    of_two_fields(half_of(bytes, i), nibble_of(i), 4, half_of(high, i), i >> 1, 1, r.q);
+    r.scale = scales[i / 2 * 2];
+    r.offset = scales[i / 2 * 2 + 1];
+    s.octets[i] = r;
+  }
 }
-Octet decode_q4_k(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  pairs_of_32(data + 16, o, x);
-  minus(x, 0, r.q);
-  scales_of_32(data, o, r);
-  return r;
+// Of 128 values 64 bytes have the low nibbles, the later 64 in the high ones, and 32 bytes the fields above them. Span u:
+// half u % 2 of the 32 bytes u / 2 of nibbles.
+void decode_q6_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uint part = u >> 2, run = u >> 1 & 1u;
+  const uvec4 bytes = load_16_bytes(data + u * 16u);
+  const uvec4 high = load_16_bytes(data + 128 + part * 32u + (u & 1u) * 16u) >> run * 2u;
+  const float d = load_half(scale);
+  const uint64_t scales = data + 192 + part * 8u + run * 2u + (u & 1u);
+  const vec2 both = d * vec2(int(I8Ref(scales).v), int(I8Ref(scales + 4).v));
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(1.5, 64.0);
+    of_two_fields(half_of(bytes, i), nibble_of(i), 4, half_of(high, i), nibble_of(i), 2, r.q);
+    r.scale = both[i >> 1];
+    s.octets[i] = r;
+  }
 }
-Octet decode_q5_k(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8], high[8];
-  pairs_of_32(data + 48, o, x);
-  fields(load_8_bytes(data + 16 + (o & 3u) * 8u), int(o >> 2), 1, high);
-  put_before(high, 4, x);
-  minus(x, 0, r.q);
-  scales_of_32(data, o, r);
-  return r;
+void decode_iq4_nl(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data);
+  const float d = load_half(scale);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(0.0, 1.0);
+    by_level(half_of(bytes, i), nibble_of(i), r.q);
+    r.scale = d;
+    s.octets[i] = r;
+  }
 }
-Octet decode_q6_k(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8], high[8];
-  const uint part = o >> 4, t = o & 15u;
-  fields(load_8_bytes(data + part * 64u + (t & 7u) * 8u), int(t >> 3) * 4, 4, x);
-  fields(load_8_bytes(data + 128 + part * 32u + (t & 3u) * 8u), int(t >> 2) * 2, 2, high);
-  put_before(high, 4, x);
-  minus(x, 32, r.q);
-  scaled_by(load_half(scale) * float(int(I8Ref(data + 192 + (o >> 1)).v)), r);
-  return r;
+void decode_iq4_xs(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uint top = U32Ref(data).v >> 16;
+  const uint bits = load_byte(data + 4 + (u >> 1)) >> (u & 1u) * 4u & 15u | (top >> 2u * u & 3u) << 4;
+  decode_iq4_nl(data + 8 + u * 16u, data, u, s);
+  [[unroll]] for (int i = 0; i < 4; ++i) s.octets[i].scale *= float(int(bits) - 32);
 }
-Octet decode_iq4_nl(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data, o, x);
-  by_level(kIq4Levels, x, r.q);
-  scaled_by(load_half(scale), r);
-  return r;
-}
-Octet decode_iq4_xs(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  const uint j = o >> 2, top = U32Ref(data).v >> 16;
-  halves_of_32(data + 8 + j * 16u, o & 3u, x);
-  by_level(kIq4Levels, x, r.q);
-  const uint s = load_byte(data + 4 + (j >> 1)) >> (j & 1u) * 4u & 15u | (top >> 2u * j & 3u) << 4;
-  scaled_by(load_half(data) * float(int(s) - 32), r);
-  return r;
-}
-Octet decode_mxfp4(uint64_t data, uint64_t scale, uint o) {
-  Octet r;
-  uint x[8];
-  halves_of_32(data, o, x);
-  by_level(kFp4Levels, x, r.q);
-  const uint e = load_byte(scale);  // half of 2^(e - 127), as the levels are twice e2m1's
-  scaled_by(uintBitsToFloat(e < 2u ? 0x00200000u << e : e - 1u << 23), r);
-  return r;
+void decode_mxfp4(uint64_t data, uint64_t scale, uint u, out Span s) {
+  const uvec4 bytes = load_16_bytes(data);
+  const uint e = load_byte(scale);  // half of 2^(e - 127), as the numbers are twice e2m1's
+  const float d = uintBitsToFloat(e < 2u ? 0x00200000u << e : e - 1u << 23);
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    Octet r = octet(0.0, 32768.0);
+    of_e2m1(half_of(bytes, i), nibble_of(i), r.q);
+    r.scale = d;
+    s.octets[i] = r;
+  }
 }
 
-// Sixteen levels of bitsandbytes: NF4 of QLoRA (arXiv:2305.14314), and FP4, twelfths of numbers of two exponent bits.
-const float kNf4Levels[16] = float[16](-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
-    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0);
-const float kFp4Twelfths[8] = float[8](0.0, 0.005208333488553762, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
-    0.1666666716337204, 0.25);
-
+// Formats with scales of their own: `data` is the span's, and `number` that of value 0 of row `index`.
 float group_scale(uint64_t i) {
   if (SCALES < 3) return load_float(p.scales, i, SCALE_DTYPE);
   // precise: a product, then a sum, each rounded.
@@ -231,72 +295,132 @@ float group_scale(uint64_t i) {
   return sum;
 }
 float group_zero(uint64_t i) { return SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0; }
-// Of two values in a byte the first is in the high nibble.
-void nibbles_from_high(uint64_t data, out uint x[8]) {
-  const uint word = U32Ref(data).v;
-  [[unroll]] for (int i = 0; i < 8; ++i) x[i] = bitfieldExtract(word, (i / 2) * 8 + 4 - (i & 1) * 4, 4);
+// Scales and zeros of a span's octets, of which value 0 is number `number` over all rows.
+void scaled_by_group(uint64_t number, bool adds, inout Span s) {
+  float scale, zero;
+  [[unroll]] for (int i = 0; i < SPAN; ++i) {
+    if (i == 0 || !ONE_SCALE) {
+      const uint64_t group = number + uint(8 * i) >> p.scale_shifts % 32u;
+      scale = group_scale(group);
+      zero = group_zero(group);
+    }
+    s.octets[i].scale = scale;
+    if (adds)
+      s.octets[i].offset = zero;
+    else
+      s.octets[i].zero = zero;
+  }
 }
-Octet decode_nf4(uint64_t data, uint64_t i, uint o) {
-  Octet r;
-  uint x[8];
-  nibbles_from_high(data, x);
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = kNf4Levels[x[j]];
-  scaled_by(group_scale(i), r);
-  return r;
+uvec4 words_of_span(uint64_t data) { return SPAN == 4 ? load_16_bytes(data) : uvec4(U32Ref(data).v); }
+uvec4 bytes_of_span(uint64_t data) { return SPAN == 2 ? load_16_bytes(data) : uvec4(load_8_bytes(data), 0u, 0u); }
+// Eight nibbles of a word as bytes, the first from the high half of its byte.
+void by_levels_from_high(uint word, inout float q[8]) {
+  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = levels[bitfieldExtract(word, i / 2 * 8 + 4 - (i & 1) * 4, 4)];
 }
-Octet decode_fp4(uint64_t data, uint64_t i, uint o) {
-  Octet r;
-  uint x[8];
-  nibbles_from_high(data, x);
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = x[j] < 8u ? kFp4Twelfths[x[j]] : -kFp4Twelfths[x[j] - 8u];
-  scaled_by(group_scale(i), r);
-  return r;
+void decode_levels(uint64_t data, uint64_t number, uint u, out Span s) {
+  const uvec4 words = words_of_span(data);
+  [[unroll]] for (int i = 0; i < SPAN; ++i) {
+    s.octets[i] = octet(0.0, 1.0);
+    by_levels_from_high(words[i], s.octets[i].q);
+  }
+  scaled_by_group(number, false, s);
 }
-// Groups of 4 bits, of two in a byte the first in the low nibble.
-Octet decode_int4(uint64_t data, uint64_t i, uint o) {
-  Octet r;
-  const uint word = U32Ref(data).v;
-  const float zero = group_zero(i);
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(bitfieldExtract(word, 4 * j, 4)) - zero;
-  scaled_by(group_scale(i), r);
-  return r;
+void of_nibbles(uint word, inout float q[8]) {
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const vec2 pair = unpackHalf2x16(0x3c003c00u | placed(word, 4 * i, 6, 4));
+    q[i] = pair.x;
+    q[i + 4] = pair.y;
+  }
 }
-Octet decode_int4_offset(uint64_t data, uint64_t i, uint o) {
-  Octet r;
-  const uint word = U32Ref(data).v;
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = float(int(bitfieldExtract(word, 4 * j, 4)) - 8);
-  r.scale = group_scale(i);
-  r.offset = group_zero(i);
-  return r;
+void decode_nibbles(uint64_t data, uint64_t number, float one, bool adds, out Span s) {
+  const uvec4 words = words_of_span(data);
+  [[unroll]] for (int i = 0; i < SPAN; ++i) {
+    s.octets[i] = octet(one, 16.0);
+    of_nibbles(words[i], s.octets[i].q);
+  }
+  scaled_by_group(number, adds, s);
 }
-Octet decode_int8(uint64_t data, uint64_t i, uint o) {
-  Octet r;
-  signed_bytes(data, group_zero(i), r.q);
-  scaled_by(group_scale(i), r);
-  return r;
+void decode_int4(uint64_t data, uint64_t number, uint u, out Span s) { decode_nibbles(data, number, 1.0, false, s); }
+void decode_int4_offset(uint64_t data, uint64_t number, uint u, out Span s) {
+  decode_nibbles(data, number, 1.5, true, s);
 }
-Octet decode_float8(uint64_t data, uint64_t i, int format) {
-  Octet r;
-  const uvec2 bytes = load_8_bytes(data);
-  [[unroll]] for (int j = 0; j < 8; ++j) r.q[j] = decode_float8(bitfieldExtract(bytes[j / 4], 8 * (j % 4), 8), format);
-  scaled_by(group_scale(i), r);
-  return r;
+void decode_int8(uint64_t data, uint64_t number, uint u, out Span s) {
+  const uvec4 bytes = bytes_of_span(data);
+  [[unroll]] for (int i = 0; i < SPAN; ++i) s.octets[i] = of_signed_bytes(half_of(bytes, i));
+  scaled_by_group(number, false, s);
 }
-Octet decode_float8_e4m3fn(uint64_t data, uint64_t i, uint o) { return decode_float8(data, i, E4M3FN); }
-Octet decode_float8_e5m2(uint64_t data, uint64_t i, uint o) { return decode_float8(data, i, E5M2); }
+// Bits of float8 are those of a float16, if its exponent has as many bits: of e4m3fn the number divided by 256. Of that
+// only NaN, without a sign 0x7f, is none: where each number counts it becomes NaN itself, else the octet's scale does.
+void decode_float8(uint64_t data, uint64_t number, int format, out Span s) {
+  const uvec4 bytes = bytes_of_span(data);
+  const bool small = format == E4M3FN;
+  bool has_nan[kMostOctets];
+  [[unroll]] for (int i = 0; i < SPAN; ++i) {
+    Octet r = octet(0.0, small ? 256.0 : 1.0);
+    const uvec2 mine = half_of(bytes, i);
+    const uvec2 nan = (mine & 0x7f7f7f7fu) + 0x01010101u & 0x80808080u;  // of e4m3fn
+    has_nan[i] = small && (nan.x | nan.y) != 0u;
+    [[unroll]] for (int j = 0; j < 4; ++j) {
+      const uint w = mine[j >> 1];
+      const int first = j / 2 * 4 + j % 2;
+      const uint two = (j & 1) == 0 ? w << 8 : w;  // in the high bytes of both halves
+      const vec2 pair = unpackHalf2x16(small ? two & 0x80008000u | two >> 1 & 0x3f803f80u : two & 0xff00ff00u);
+      r.q[first] = pair.x;
+      r.q[first + 2] = pair.y;
+    }
+    if (EACH && small)
+      [[unroll]] for (int j = 0; j < 8; ++j)
+        if ((nan[j / 4] >> 8 * (j % 4) & 0x80u) != 0u) r.q[j] = uintBitsToFloat(0x7fc00000u);
+    s.octets[i] = r;
+  }
+  scaled_by_group(number, false, s);
+  if (!EACH && small)
+    [[unroll]] for (int i = 0; i < SPAN; ++i)
+      s.octets[i].scale = has_nan[i] ? uintBitsToFloat(0x7fc00000u) : s.octets[i].scale;
+}
+void decode_float8_e4m3fn(uint64_t data, uint64_t number, uint u, out Span s) {
+  decode_float8(data, number, E4M3FN, s);
+}
+void decode_float8_e5m2(uint64_t data, uint64_t number, uint u, out Span s) { decode_float8(data, number, E5M2, s); }
 
-// Octet `o` of row `index`, which begins at `row` and has k values. Decoders get the address of the block's scale, or,
-// where scales have a tensor of their own, the number of the scale in it.
-Octet octet_of(uint64_t row, uint64_t index, uint k, uint o) {
-  const uint octets = format_number(kValues) / 8u, block = o / octets;
-  const uint64_t data = row + uint64_t(block) * format_number(kDataBytes);
-  const uint64_t in_row = uint64_t(k / format_number(kValues)) * format_number(kDataBytes) +
-                          uint64_t(block) * format_number(kScaleBytes);
-  const uint64_t number = (index >> p.scale_shifts / 32u) * p.scale_row + o * 8u >> p.scale_shifts % 32u;
-  const uint64_t scale = SCALES != 0 ? number : row + in_row;
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at) \
-  if (FORMAT == code) return decoder(data, scale, o % octets);
+// Sixteen levels: NF4 of QLoRA (arXiv:2305.14314), FP4 of bitsandbytes, and IQ4.
+const float kNf4Levels[16] = float[16](-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0);
+const float kFp4Levels[16] = float[16](0.0, 0.005208333488553762, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
+    0.1666666716337204, 0.25, -0.0, -0.005208333488553762, -0.6666666865348816, -1.0, -0.3333333432674408, -0.5,
+    -0.1666666716337204, -0.25);
+const float kIq4Levels[16] = float[16](-127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0,
+    53.0, 69.0, 89.0, 113.0);
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
+  const int kFormat_##name = code;
 #include "quantized/formats.def"
-  return decode_q4_0(data, scale, o);
+// By every invocation of the workgroup, of at least 16.
+void prepare_levels() {
+  const bool iq4 = FORMAT == kFormat_iq4_nl || FORMAT == kFormat_iq4_xs;
+  if (FORMAT != kFormat_nf4 && FORMAT != kFormat_fp4 && !iq4) return;
+  const uint t = gl_LocalInvocationIndex;
+  if (t < 16u) levels[t] = iq4 ? kIq4Levels[t] : FORMAT == kFormat_nf4 ? kNf4Levels[t] : kFp4Levels[t];
+  barrier();  // the levels are there
+}
+
+// A row of the weight: where its data begin, and the scales of its blocks, or, where scales have a tensor of their own,
+// the number of value 0 in it.
+struct Row {
+  uint64_t data, scales;
+};
+Row row_at(uint64_t data, uint64_t index, uint k) {
+  if (SCALES != 0) return Row(data, (index >> p.scale_shifts / 32u) * p.scale_row);
+  return Row(data, data + uint64_t(k / format_number(kValues)) * format_number(kDataBytes));
+}
+// Span `u` of a row. Decoders get the address of the block's scale, or the number of the span's first value.
+void span_of(Row row, uint u, out Span s) {
+  const bool apart = format_number(kValues) < 32u;
+  const uint spans = apart ? 1u : format_number(kValues) / (8u * SPAN), block = u / spans;
+  const uint64_t data = row.data + uint64_t(block) * (format_number(kDataBytes) * (apart ? SPAN : 1u));
+  const uint64_t scale = row.scales + (SCALES != 0 ? u * (SPAN * 8u) : block * format_number(kScaleBytes));
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
+  if (FORMAT == code) decoder(data, scale, u % spans, s);
+#include "quantized/formats.def"
 }
 #endif

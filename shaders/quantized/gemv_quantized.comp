@@ -1,7 +1,7 @@
 // out[m][n] = sum_k x[m][k] w[n][k] + bias[n] for few rows of x, 1 to 8 at a time: packed rows w of a format
 // (formats.def), float32 sums. BY_EXPERT: out[m][s][n] = sum_k x[m][k] w[ids[m][s]][n][k], a pair (m, s) at a time.
-// Bound by reading w. COLUMNS columns belong to SLICE neighbours, which take turns with the octets along k: of one
-// octet of x, kept in registers, and one of w the products with all rows. An id out of range is reported, its row is 0.
+// Bound by reading w. COLUMNS columns belong to SLICE neighbours, which take turns with the spans along k. An id out of
+// range is reported, its row is 0.
 // Rows of x are dense and begin at multiples of 16 bytes.
 layout(constant_id = 0) const int FORMAT = 0;
 layout(constant_id = 1) const int X_DTYPE = 1;
@@ -16,6 +16,9 @@ layout(constant_id = 9) const int SCALES = 0;
 layout(constant_id = 10) const int SCALE_DTYPE = 0;
 layout(constant_id = 11) const int ZERO_DTYPE = 0;
 layout(constant_id = 12) const uint LOCAL = 64;
+layout(constant_id = 13) const int SPAN = 1;   // octets that an invocation decodes at once
+layout(constant_id = 14) const int ALIGN = 4;  // bytes, at multiples of which rows of w begin
+layout(constant_id = 15) const bool ONE_SCALE = false;
 layout(local_size_x_id = 12) in;
 struct Params {
   uint64_t x, weight, out_;
@@ -29,6 +32,7 @@ struct Params {
   uint slots, experts, tag;
   uint scale_row, scale_shifts;
 };
+const bool EACH = false;
 #include "common/params.glsl"
 #include "common/errors.glsl"
 #include "common/indexing.glsl"
@@ -39,7 +43,20 @@ struct Params {
 const int SUMS = ROWS * COLUMNS;
 shared float partial[SUMS * LOCAL];
 
+// The octet of x at an address as x[at] and further, and its sum.
+void load_octet(uint64_t address, int at, inout float x[8 * kMostOctets], out float all) {
+  const Words words = load_words(address, dtype_bytes(X_DTYPE) * 8);
+  all = 0.0;
+  [[unroll]] for (int i = 0; i < 8; ++i) all += x[at + i] = unpack_float(words, i, X_DTYPE);
+}
+float dot_octet(Octet w, float x[8 * kMostOctets], int at, float all) {
+  float sum = 0.0;
+  [[unroll]] for (int i = 0; i < 8; ++i) sum += w.q[i] * x[at + i];
+  return w.scale * w.unit * sum + (w.offset - w.scale * (w.unit * w.one + w.zero)) * all;
+}
+
 void main() {
+  prepare_levels();
   const uint per_group = LOCAL / SLICE * COLUMNS;
   const uint tiles_n = (p.n + per_group - 1u) / per_group, group = linear_group();
   const uint tile_m = group / tiles_n, n0 = group % tiles_n * per_group;  // BY_EXPERT: tile_m is the pair
@@ -55,25 +72,35 @@ void main() {
     first_row = is_there ? uint64_t(id) * p.n : uint64_t(0);
   }
   const uint m0 = BY_EXPERT ? tile_m / p.slots : tile_m * ROWS;
-  const int x_bytes = dtype_bytes(X_DTYPE);
 
   float sums[SUMS];
   [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
-  for (uint o = t % SLICE; o < p.k / 8u; o += SLICE) {
-    Octet w[COLUMNS];
+  const uint octet_bytes = uint(dtype_bytes(X_DTYPE)) * 8u;
+  Row w_row[COLUMNS];
+  [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+    const uint row = min(column + j, p.n - 1u);
+    w_row[j] = row_at(weight + uint64_t(row) * p.row_bytes, first_row + row, p.k);
+  }
+  uint64_t x_row[ROWS];
+  [[unroll]] for (int r = 0; r < ROWS; ++r) x_row[r] = p.x + uint64_t(min(m0 + r, p.m - 1u)) * p.x_row * (octet_bytes / 8u);
+  for (uint u = t % SLICE; u < p.k / (8u * SPAN); u += SLICE) {
+    const uint64_t here = uint64_t(first_octet(u)) * octet_bytes;
+    // Of one row of x its numbers are kept, and weights are decoded in turn; of more rows the weights are kept.
+    float x[8 * kMostOctets], all[kMostOctets];
+    if (ROWS == 1)
+      [[unroll]] for (int i = 0; i < SPAN; ++i)
+        load_octet(x_row[0] + here + next_octet(i) * octet_bytes, 8 * i, x, all[i]);
+    Span w[COLUMNS];
     [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
-      const uint row = min(column + j, p.n - 1u);
-      w[j] = octet_of(weight + uint64_t(row) * p.row_bytes, first_row + row, p.k, o);
+      span_of(w_row[j], u, w[j]);
+      if (ROWS == 1) [[unroll]] for (int i = 0; i < SPAN; ++i) sums[j] += dot_octet(w[j].octets[i], x, 8 * i, all[i]);
     }
-    [[unroll]] for (int r = 0; r < ROWS; ++r) {
-      const uint64_t at = uint64_t(min(m0 + r, p.m - 1u)) * p.x_row + o * 8u;
-      const Words words = load_words(p.x + at * uint(x_bytes), x_bytes * 8);
-      float x[8], all = 0.0;
-      [[unroll]] for (int i = 0; i < 8; ++i) all += x[i] = unpack_float(words, i, X_DTYPE);
-      [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
-        float sum = 0.0;
-        [[unroll]] for (int i = 0; i < 8; ++i) sum += w[j].q[i] * x[i];
-        sums[r * COLUMNS + j] += w[j].scale * sum + w[j].offset * all;
+    if (ROWS > 1) {
+      [[unroll]] for (int i = 0; i < SPAN; ++i) {
+        [[unroll]] for (int r = 0; r < ROWS; ++r) {
+          load_octet(x_row[r] + here + next_octet(i) * octet_bytes, 0, x, all[0]);
+          [[unroll]] for (int j = 0; j < COLUMNS; ++j) sums[r * COLUMNS + j] += dot_octet(w[j].octets[i], x, 0, all[0]);
+        }
       }
     }
   }

@@ -179,6 +179,7 @@ def test_branch_cuts_keep_the_sign_of_zero(device, name):
 
 
 def test_extreme_sizes(device):
+    flushes = (torch.full((1,), 1e-42, device=device) * 3).item() == 0  # subnormal float32, as many GPUs do
     for dtype, exponents in (
         (torch.complex64, (-38, -30, -20, 18, 30, 37)),
         (torch.complex128, (-300, -160, 150, 300)),
@@ -187,6 +188,9 @@ def test_extreme_sizes(device):
             z = made(101, dtype=dtype).to(torch.complex128) / 8 * 10.0**e
             z = z.to(dtype)
             z[:2] = torch.tensor([3 + 4j, 1e-5 + 1j], dtype=torch.complex128) * 10.0 ** (e - 4 if e < 0 else e)
+            if flushes and dtype == torch.complex64:
+                parts = torch.view_as_real(z)
+                parts[parts.abs() < torch.finfo(dtype).tiny] = 0
             for function in (torch.abs, torch.sqrt, torch.log, torch.angle, torch.sgn, torch.asinh, torch.acos):
                 expected = function(z.to(torch.complex128))
                 small = torch.finfo(dtype).tiny * 4  # results near the smallest numbers lose digits

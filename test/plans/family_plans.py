@@ -33,7 +33,8 @@ A line is one of these; `N` are numbers:
                                           a strided convolution over blocks of places
     gathers f16 1x9x9 by 1x3x3 images 2 channels 8 out_channels 16 groups 1
                                           whether implicit_gemm.comp takes it
-    quantized 1x4096x14336 pairs 0        rows of x, of the weight, and their length; pairs of a row and an expert
+    quantized 1x4096x448 pairs 0          rows of x, of the weight, and spans of the latter; pairs of a row and an
+                                          expert
     sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
                                           result whose last rows are filled
     recurrent f32 gates 4 hidden 96 batch 64 directions 2

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import torch_aule
-from helpers import FLOATS, layouts, like_strided
+from helpers import FLOATS, check_program, layouts, like_strided, limited
 from quantized_reference import EPS, FORMATS, decoded, magnitudes, random_blocks
 from torch_aule import quantized
 
@@ -69,6 +69,10 @@ def check_products(format, m, dtype):
 @pytest.mark.parametrize("m", [1, 3, 17])
 def test_products_of_every_format(format, m):
     check_products(format, m, torch.bfloat16)
+
+
+def test_by_the_kernels_for_gpus():
+    check_program("quantized_as_gpu", **limited("radv"))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

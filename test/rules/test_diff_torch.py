@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import diff_torch  # noqa: E402
 
-
 NEWER = {"at::GraphImplInterface": "2.12"}  # the first torch that has the class
 
 

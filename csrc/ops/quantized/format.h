@@ -13,6 +13,9 @@ struct QuantizedFormat {
   uint32_t data_bytes;   // of a block; with scale_bytes the bytes of a block in a file
   uint32_t scale_bytes;  // kept apart from the data; 0: they are in it
   uint32_t scale_at;     // where they are in a file's block
+  uint32_t span;         // octets that an invocation decodes at once
+
+  bool has_scales() const { return values >= 32; }  // else they are tensors of their own
 };
 
 std::span<const QuantizedFormat> quantized_formats();

@@ -1,6 +1,7 @@
 #include "ops/quantized/plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/tensor/plan_text.h"
 
@@ -21,11 +22,11 @@ QuantizedGemvPlan quantized_gemv_plan(const DeviceProfile& profile, const Quanti
     plan.columns = plan.rows == 1 ? 1 : 2;  // for which an octet of x is loaded once
   } else {
     plan.local = std::min(128u, profile.max_workgroup_invocations / 32 * 32);
-    plan.columns = 2;
-    plan.slice = 16;
-    // More invocations on one column while there are too few workgroups, and octets for all of them.
+    plan.columns = plan.rows <= 2 ? 2 : 4;  // that share what is done to a row of x
+    plan.slice = std::clamp<uint32_t>(std::bit_floor(static_cast<uint32_t>(std::min<uint64_t>(g.spans, 32))), 8, 32);
+    // More invocations on one column while there are too few workgroups, and spans for all of them.
     const uint64_t enough = uint64_t{profile.multiprocessors} * 8;
-    while (plan.slice < plan.local && groups() < enough && uint64_t{plan.slice} * 2 <= g.k / 8) plan.slice *= 2;
+    while (plan.slice < plan.local && groups() < enough && uint64_t{plan.slice} * 2 <= g.spans) plan.slice *= 2;
   }
   plan.grid = linear_grid(groups());
   return plan;

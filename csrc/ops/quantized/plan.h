@@ -20,7 +20,8 @@ struct QuantizedGemvPlan {
 };
 
 struct QuantizedGemvProblem {
-  uint64_t m = 0, n = 0, k = 0;
+  uint64_t m = 0, n = 0;
+  uint64_t spans = 0;  // of a row, that an invocation decodes at once
   uint64_t pairs = 0;  // of a row and an expert; 0: no experts
 };
 

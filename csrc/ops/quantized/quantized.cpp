@@ -97,7 +97,7 @@ void set_group(const char* op, Scales& scales, at::IntArrayRef group, int64_t k)
 
 Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorList given, at::IntArrayRef group,
                       int64_t rows, int64_t k, const at::Tensor& weight) {
-  const bool apart = format.values < 32;
+  const bool apart = !format.has_scales();
   Scales scales;
   if (!apart) {
     TORCH_CHECK(given.empty(), op, ": expected no scales for ", format.name, ", but got ", given.size());
@@ -149,6 +149,24 @@ struct Weight {
   Scales scales;
 };
 
+// How the kernels' invocations decode it: decode.glsl.
+struct Decoding {
+  int span, align;
+  bool one_scale;
+};
+
+Decoding decoding_of(const Weight& weight) {
+  const QuantizedFormat& f = weight.format;
+  const bool apart = !f.has_scales(), whole = !apart || weight.k / 8 % f.span == 0;
+  const uint32_t span = whole ? f.span : 1;
+  uint64_t bits = address_of(weight.packed) | (apart ? uint64_t{f.data_bytes} * span : f.data_bytes) | 16;
+  for (int64_t d = 0; d + 1 < weight.packed.dim(); ++d) bits |= static_cast<uint64_t>(weight.packed.stride(d));
+  const uint64_t values = uint64_t{span} * 8, group = uint64_t{1} << weight.scales.group_shift;
+  return {.span = static_cast<int>(span),
+          .align = static_cast<int>(bits & (~bits + 1)),
+          .one_scale = group % values == 0 && weight.scales.row % values == 0};
+}
+
 // Rows lie less than 4 GiB apart: checked_rows copies others.
 uint32_t row_bytes_of(const Weight& weight) { return static_cast<uint32_t>(weight.packed.stride(-2)); }
 
@@ -180,7 +198,8 @@ void launch_dequantize(const char* op, const Weight& weight, Columns columns, in
   p.rows = weight.packed.size(0);
   p.k = static_cast<uint32_t>(weight.k);
   p.first = static_cast<uint32_t>(columns.first);
-  p.octets = static_cast<uint32_t>(columns.count / 8);
+  const Decoding decoding = decoding_of(weight);
+  p.spans = static_cast<uint32_t>(columns.count / 8 / decoding.span);
   p.first_row = static_cast<uint32_t>(first_row);
   p.out_rows = static_cast<uint32_t>(out.size(0));
   launch(stream, kernel::dequantize(),
@@ -190,8 +209,12 @@ void launch_dequantize(const char* op, const Weight& weight, Columns columns, in
           .index_dtype = indices ? dtype_of(*indices, op) : DType::i64,
           .scales = weight.scales.kind,
           .scale_dtype = weight.scales.dtype(0),
-          .zero_dtype = weight.scales.dtype(1)},
-         p, args, linear_grid((uint64_t{p.out_rows} * p.octets + 63) / 64));
+          .zero_dtype = weight.scales.dtype(1),
+          .span = decoding.span,
+          .align = decoding.align,
+          .one_scale = decoding.one_scale,
+          .staged = decoding.span > 2 && !profile_of(out).is_software()},
+         p, args, linear_grid((uint64_t{p.out_rows} * p.spans + 63) / 64));
 }
 
 struct GemvCall {
@@ -226,9 +249,11 @@ void launch_gemv(const GemvCall& call) {
   p.n = static_cast<uint32_t>(packed.size(-2));
   p.k = static_cast<uint32_t>(call.weight.k);
   p.x_row = static_cast<uint32_t>(call.x.stride(0));
+  const Decoding decoding = decoding_of(call.weight);
+  const uint64_t spans = uint64_t{p.k} / 8 / static_cast<uint64_t>(decoding.span);
   const QuantizedGemvPlan plan =
-      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .k = p.k, .pairs = uint64_t{p.m} * p.slots});
-  check_walk(call.op, profile, p.k / 8 / plan.slice + uint64_t{64});
+      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = uint64_t{p.m} * p.slots});
+  check_walk(call.op, profile, spans / plan.slice + uint64_t{64});
   launch(stream, kernel::gemv_quantized(),
          {.format = call.weight.format.code,
           .x_dtype = dtype_of(call.x, call.op),
@@ -242,7 +267,10 @@ void launch_gemv(const GemvCall& call) {
           .scales = call.weight.scales.kind,
           .scale_dtype = call.weight.scales.dtype(0),
           .zero_dtype = call.weight.scales.dtype(1),
-          .local = plan.local},
+          .local = plan.local,
+          .span = decoding.span,
+          .align = decoding.align,
+          .one_scale = decoding.one_scale},
          p, args, plan.grid);
 }
 
@@ -335,7 +363,7 @@ at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::
   const at::Tensor out = at::empty(with_last(x, k), x.options());
   if (out.numel() == 0) return out;
   if (n == 0) return out.zero_();
-  const int64_t m = out.numel() / k, step = std::max<int64_t>(1, kChunkBytes / (n * x.element_size()) / 8) * 8;
+  const int64_t m = out.numel() / k, step = std::max<int64_t>(1, kChunkBytes / (n * x.element_size()) / 256) * 256;
   const at::Tensor rows = x.reshape({1, m, n}), flat = out.view({1, m, k});
   for (int64_t first = 0; first < k; first += step) {
     const Columns columns{first, std::min(step, k - first)};

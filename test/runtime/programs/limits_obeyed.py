@@ -45,7 +45,9 @@ q, k, v = torch.randn(3, 2, 4, 65, 32).unbind()
 attention = torch.nn.functional.scaled_dot_product_attention
 assert torch.allclose(attention(q.to("aule"), k.to("aule"), v.to("aule")).cpu(), attention(q, k, v), atol=1e-5)
 
-# A kernel of a user's own that is too large is refused by name.
+# A kernel that is too large is refused by name.
+if limits["max_workgroup_invocations"] >= 256:
+    raise SystemExit(0)
 try:
     _C.compile_kernel(0, next(name for name, _, _ in _C.registered_kernels() if name.startswith("transpose")), [])
     raise AssertionError("a workgroup of 256 invocations")
