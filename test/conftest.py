@@ -225,7 +225,7 @@ LACKS = {
     r"no float64 arithmetic|needs float64, which": (
         "the device has no float64", lambda: not torch.aule.get_device_properties().float64,
     ),
-    r"larger than the device's largest buffer": (
+    r"larger than the device's largest (buffer|allocation)": (
         "the device has no buffer as large", lambda: "TORCH_AULE_LIMITS" in os.environ,
     ),
 }  # fmt: skip

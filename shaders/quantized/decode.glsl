@@ -1,12 +1,12 @@
 // Decoders of quantized weights (formats.def). Eight neighbours along k are an octet; an invocation decodes a span of
 // SPAN octets, which share bytes: w = scale * number(q) + offset, where number(q) is exact, and scale and offset are an
-// octet's own. The kernel has declared FORMAT, SPAN, ALIGN, SCALES, SCALE_DTYPE, ZERO_DTYPE, ONE_SCALE and Params, and EACH:
-// whether each weight is used by itself, and not only sums.
+// octet's own. The kernel has declared FORMAT, SPAN, ALIGN, SCALES, SCALE_DTYPE, ZERO_DTYPE, ONE_SCALE and Params, and
+// EACH: whether each weight is used by itself, and not only sums.
 //
 // Integers of few bits become floats as the mantissa of a float16 between 1 and 2: two at once, which takes fewer
 // instructions than a conversion of each. So q is number / unit + one.
 //
-// Where scales have tensors of their own, that of value j of row i is number
+// If scales have tensors of their own, that of value j of row i is number
 // ((i >> scale_shifts / 32) * scale_row + j) >> scale_shifts % 32, and ONE_SCALE says that a span has one. SCALES:
 //   1  scales, of SCALE_DTYPE
 //   2  scales, and zeros of ZERO_DTYPE: w = scale * (q - zero); of int4_offset w = scale * q + zero
@@ -36,8 +36,8 @@ uint format_number(int column) {
   return 1;
 }
 
-// Octet `i` of span `u` of a row is number first_octet(u) + next_octet(i): spans of `lanes` neighbours interleave runs of
-// octets.
+// Octet `i` of span `u` of a row is number first_octet(u) + next_octet(i): spans of `lanes` neighbours interleave their
+// runs of octets.
 uint first_octet(uint u) {
   const uint lanes = format_number(kLanes);
   return SPAN == 1 ? u : u / lanes * lanes * SPAN + u % lanes * format_number(kRun);
@@ -112,7 +112,7 @@ void of_e2m1(uvec2 bytes, int at, inout float q[8]) {
     q[first + 2] = pair.y;
   }
 }
-// Where a bit of each value follows in a word: eight of them, from bit `at` on, as the lowest of eight bytes.
+// Eight bits of a word, from bit `at` on, as the lowest of eight bytes.
 uvec2 bits_as_bytes(uint word, int at) {
   const uint eight = word >> at;
   uvec2 r;
@@ -241,8 +241,8 @@ void decode_q5_k(uint64_t data, uint64_t scale, uint u, out Span s) {
     s.octets[i] = r;
   }
 }
-// Of 128 values 64 bytes have the low nibbles, the later 64 in the high ones, and 32 bytes the fields above them. Span u:
-// half u % 2 of the 32 bytes u / 2 of nibbles.
+// Of 128 values 64 bytes have the low nibbles, the later 64 in the high ones, and 32 bytes the fields above them.
+// Span u: half u % 2 of the 32 bytes u / 2 of nibbles.
 void decode_q6_k(uint64_t data, uint64_t scale, uint u, out Span s) {
   const uint part = u >> 2, run = u >> 1 & 1u;
   const uvec4 bytes = load_16_bytes(data + u * 16u);

@@ -12,7 +12,7 @@ layout(constant_id = 6) const int ZERO_DTYPE = 0;
 layout(constant_id = 7) const int SPAN = 1;   // octets that an invocation decodes at once
 layout(constant_id = 8) const int ALIGN = 4;  // bytes, at multiples of which rows of the weight begin
 layout(constant_id = 9) const bool ONE_SCALE = false;
-// Whether octets go through shared memory, so that neighbours store neighbouring bytes: for GPUs, where a span is longer
+// Whether octets go through shared memory, so that neighbours store neighbouring bytes: for GPUs, if a span is longer
 // than the 32 bytes that they write at once.
 layout(constant_id = 10) const bool STAGED = false;
 struct Params {
@@ -35,7 +35,7 @@ const bool EACH = true;
 #include "common/vec8.glsl"
 
 const int kQuads = OUT_DTYPE == AULE_DT_F32 ? 2 : 1;  // of 16 bytes, of an octet of out
-shared uvec4 staged[64 * kMostOctets * 2];
+shared uvec4 staged[STAGED ? 64 * kMostOctets * 2 : 1];
 
 void main() {
   prepare_levels();
@@ -61,7 +61,8 @@ void main() {
       Words words;
       [[unroll]] for (int j = 0; j < 8; ++j) {
         // precise: one rounding for the product and one for the sum, as the formats' definitions have them.
-        precise const float product = s.octets[i].scale * number_of(s.octets[i], j), value = product + s.octets[i].offset;
+        precise const float product = s.octets[i].scale * number_of(s.octets[i], j);
+        precise const float value = product + s.octets[i].offset;
         pack_float(words, j, OUT_DTYPE, is_there ? value : 0.0);
       }
       const uint o = first_octet(t) + next_octet(i);  // spans of `lanes` neighbours are within a row

@@ -82,7 +82,8 @@ void main() {
     w_row[j] = row_at(weight + uint64_t(row) * p.row_bytes, first_row + row, p.k);
   }
   uint64_t x_row[ROWS];
-  [[unroll]] for (int r = 0; r < ROWS; ++r) x_row[r] = p.x + uint64_t(min(m0 + r, p.m - 1u)) * p.x_row * (octet_bytes / 8u);
+  [[unroll]] for (int r = 0; r < ROWS; ++r)
+    x_row[r] = p.x + uint64_t(min(m0 + r, p.m - 1u)) * p.x_row * (octet_bytes / 8u);
   for (uint u = t % SLICE; u < p.k / (8u * SPAN); u += SLICE) {
     const uint64_t here = uint64_t(first_octet(u)) * octet_bytes;
     // Of one row of x its numbers are kept, and weights are decoded in turn; of more rows the weights are kept.

@@ -38,9 +38,9 @@ def test_the_class_is_found_with_what_it_declares(installed, name):
         assert bool(diff_torch.virtuals(found[1])) == (name not in without)
 
 
+@pytest.mark.skipif(torch.__version__ < max(NEWER.values()), reason="this torch has not all classes")
 def test_what_we_override_is_known(installed):
-    found = [installed.class_body(name, header) for name, header in diff_torch.CLASSES.items()]
-    bodies = [body for _, body in filter(None, found)]
+    bodies = [installed.class_body(name, header)[1] for name, header in diff_torch.CLASSES.items()]
     virtual = {diff_torch.function_name(key) for body in bodies for key in diff_torch.virtuals(body)}
     assert len(diff_torch.overridden()) > 50 and diff_torch.overridden() - virtual == set()
 

@@ -149,7 +149,7 @@ struct Weight {
   Scales scales;
 };
 
-// How the kernels' invocations decode it: decode.glsl.
+// The kernels' constants for its spans: decode.glsl.
 struct Decoding {
   int span, align;
   bool one_scale;
