@@ -2,7 +2,7 @@
 // (formats.def), float32 sums. BY_EXPERT: out[m][s][n] = sum_k x[m][k] w[ids[m][s]][n][k], a pair (m, s) at a time.
 // Bound by reading w. COLUMNS columns belong to SLICE neighbours, which take turns with the spans along k. An id out of
 // range is reported, its row is 0.
-// Rows of x are dense and begin at multiples of 16 bytes.
+// Rows of x are dense and begin at multiples of 16 bytes. What was tried: docs/ladders/gemv_quantized.md.
 layout(constant_id = 0) const int FORMAT = 0;
 layout(constant_id = 1) const int X_DTYPE = 1;
 layout(constant_id = 2) const int OUT_DTYPE = 1;

@@ -413,7 +413,8 @@ def test_status_and_rows():
     assert len({(row.package, row.hook) for row in rows}) == len(rows) >= 13
     tested_here = {"accelerate", "transformers", "safetensors", "diffusers"}
     # May not be installed.
-    elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics", "bitsandbytes"}
+    elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics", "bitsandbytes", "torchao",
+                 "compressed_tensors"}  # fmt: skip
     assert {row.package for row in rows} == tested_here | elsewhere
     for row in rows:
         assert row.reason and row.state in ("applied", "pending", "skipped", "failed")

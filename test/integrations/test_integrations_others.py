@@ -1,4 +1,4 @@
-"""lightning, sentence-transformers, ultralytics and bitsandbytes train and predict on the device, on tiny models.
+"""Other packages on the device, with tiny models: lightning, sentence-transformers, ultralytics, bitsandbytes and more.
 
 They are no requirement of the tests (test_integrations_stubs.py has stand-ins for them): what is not installed is left
 out. `pip install torch_aule[nightly]` installs them, and .github/workflows/nightly.yml runs this file.
@@ -226,3 +226,72 @@ def test_formats_are_those_of_gguf(device):
         packed = quantized.pack(torch.from_numpy(blocks), name).to("aule")
         assert numpy.array_equal(decoded(blocks, name), expected)
         assert numpy.array_equal(quantized.dequantize(packed, name, 4 * form.values).cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["int4", "int8", "int8 groups", "int8 dynamic"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_torchao_quantizes_on_the_device(device, name, compiled):
+    """Weights have the CPU's bits, and results are those of the weights as numbers; nothing runs on the CPU."""
+    quantization = package("torchao.quantization")
+    from torchao.quantization.granularity import PerGroup
+
+    config = {
+        "int4": lambda: quantization.Int4WeightOnlyConfig(group_size=32, int4_packing_format="plain_int32"),
+        "int8": quantization.Int8WeightOnlyConfig,
+        "int8 groups": lambda: quantization.Int8WeightOnlyConfig(granularity=PerGroup(64)),
+        "int8 dynamic": quantization.Int8DynamicActivationInt8WeightConfig,
+    }[name]()
+    layers = torch.nn.Sequential(torch.nn.Linear(256, 128), torch.nn.SiLU(), torch.nn.Linear(128, 64)).bfloat16()
+    model = copy.deepcopy(layers).to("aule")
+    quantization.quantize_(model, config)
+    x = torch.randn(5, 256, dtype=torch.bfloat16)
+    numbers = copy.deepcopy(layers)
+    with torch.no_grad():
+        for layer, own in ((model[0], numbers[0]), (model[2], numbers[2])):
+            weight = layer.weight
+            if name == "int4":
+                q = torch.stack([weight.qdata.cpu() >> shift & 15 for shift in range(0, 32, 4)], 2).flatten(1)
+                scale, zero = (t.cpu().t().repeat_interleave(32, 1) for t in (weight.scale, weight.zero_point))
+                own.weight.copy_(scale.float() * (q - zero))
+            else:
+                own.weight.copy_(weight.dequantize(torch.float32).cpu())
+        expected = numbers.float()(x.float())
+        actual = (torch.compile(model) if compiled else model)(x.to("aule")).cpu().float()
+    # bfloat16 rounds x, both layers' results and, of "int8 dynamic", integers stand for activations: 1 / 254 of the
+    # largest of a row each.
+    assert (actual - expected).abs().max() <= (0.05 if name == "int8 dynamic" else 0.02) * expected.abs().max()
+
+
+@pytest.mark.parametrize("strategy", [{"strategy": "group", "group_size": 64}, {"strategy": "channel"}], ids=str)
+def test_compressed_tensors_stay_packed(device, tmp_path, strategy):
+    """A tiny model of 4-bit weights: loaded packed, run packed, and the CPU's logits of the same file."""
+    quantization = package("compressed_tensors.quantization")
+    transformers = package("transformers")
+    from compressed_tensors.compressors import ModelCompressor
+
+    sizes = {"vocab_size": 96, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}  # fmt: skip
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).bfloat16()
+    weights = quantization.QuantizationArgs(num_bits=4, type="int", symmetric=True, **strategy)
+    scheme = quantization.QuantizationScheme(targets=["Linear"], weights=weights)
+    config = quantization.QuantizationConfig(
+        config_groups={"group_0": scheme}, ignore=["lm_head"], format="pack-quantized"
+    )
+    quantization.apply_quantization_config(model, config)
+    for layer in model.modules():
+        if hasattr(layer, "weight_scale"):
+            rows = layer.weight.data.float().unflatten(1, (layer.weight_scale.shape[1], -1))
+            layer.weight_scale.data = (rows.abs().amax(2) / 7.5).to(layer.weight_scale)
+    compressor = ModelCompressor(quantization_config=config)
+    compressor.compress_model(model)
+    model.save_pretrained(tmp_path)
+    compressor.update_config(tmp_path)
+    ids = torch.randint(96, (1, 11))
+    logits = {}
+    for where in ("aule", "cpu"):
+        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, device_map=where, dtype=torch.bfloat16)
+        with torch.no_grad():
+            logits[where] = model(ids.to(where)).logits.cpu().float()
+        packed = [name for name, _ in model.named_parameters() if name.endswith("weight_packed")]
+        assert len(packed) == (14 if where == "aule" else 0)
+    assert (logits["aule"] - logits["cpu"]).abs().max() <= 0.03 * logits["cpu"].abs().max()  # bfloat16 in two orders

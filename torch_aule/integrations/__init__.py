@@ -1,7 +1,7 @@
 """Makes other packages work with the device where they choose among devices that they know by name.
 
 Programs written for torch.cuda mostly need nothing: the device answers as PyTorch's accelerator. Where accelerate,
-transformers, safetensors, diffusers, lightning, sentence-transformers or ultralytics keep closed lists of devices,
+transformers, safetensors, diffusers, lightning, sentence-transformers, torchao or ultralytics keep closed lists,
 hooks add this one: see :func:`status`. A hook is applied when the other package is imported, never imports it, looks
 before it changes anything, and can be taken back with :func:`disable`, or kept off with
 ``TORCH_AULE_INTEGRATIONS=0`` (or a list of those that are wanted: ``TORCH_AULE_INTEGRATIONS=accelerate,safetensors``).
@@ -14,11 +14,14 @@ from __future__ import annotations
 from torch_aule.integrations import (
     accelerate,
     bitsandbytes,
+    compressed_tensors,
     diffusers,
     lightning,
     safetensors,
     sentence_transformers,
+    torchao,
     transformers,
+    transformers_fp8,
     transformers_gguf,
     ultralytics,
 )
@@ -29,8 +32,8 @@ __all__ = ["Row", "disable", "enable", "status"]
 _registry = Registry([
     hook
     for package in (
-        accelerate, bitsandbytes, transformers, transformers_gguf, safetensors, diffusers, lightning,
-        sentence_transformers, ultralytics,
+        accelerate, bitsandbytes, compressed_tensors, transformers, transformers_fp8, transformers_gguf, safetensors,
+        diffusers, lightning, sentence_transformers, torchao, ultralytics,
     )
     for hook in package.HOOKS
 ])  # fmt: skip

@@ -1,0 +1,121 @@
+"""Hooks for fine-grained float8 in transformers (``FineGrainedFP8Config``): weights stay float8 on aule.
+
+transformers makes such models dense without CUDA or XPU. Here they stay as they are, and a product reads the float8
+weight and the scales of its blocks. Activations keep their dtype, where transformers' own kernels round them to float8.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import FunctionType, ModuleType
+
+import torch
+
+from torch_aule.integrations._packed import is_group, packed_linear
+from torch_aule.integrations._registry import Hook
+from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
+
+__all__ = ["HOOKS"]
+
+FORMAT = "float8_e4m3fn"
+
+
+def _scales(weight: torch.Tensor, scale: torch.Tensor, block: list[int] | None) -> tuple[torch.Tensor, list[int]]:
+    """Scales as the operators take them, and the group that shares one."""
+    scale = scale.float()
+    if block is None:  # one for all
+        return scale.reshape(1, 1).expand(weight.shape[-2], 1), [weight.shape[-1]]
+    return scale, list(block)
+
+
+def _is_served(weight: torch.Tensor, block: list[int] | None) -> bool:
+    if weight.device.type != "aule" or weight.dtype != torch.float8_e4m3fn or weight.shape[-1] % 8:
+        return False
+    return block is None or (is_group(block[1]) and block[0] & (block[0] - 1) == 0)
+
+
+def _products(finegrained: ModuleType, patches: Patches) -> None:
+    linear = attribute(finegrained, "fp8_linear", FunctionType)
+    parameters_of(linear, "input", "weight", "weight_scale_inv", "block_size", "bias", "activation_scale")
+    dequantize = attribute(finegrained, "_dequantize_fp8_weight", FunctionType)
+    parameters_of(dequantize, "weight", "weight_scale_inv", "block_size", "dtype")
+    interface = attribute(finegrained, "FP8ExpertsInterface", type)
+    table = attribute(interface, "_global_mapping", dict)
+    eager = attribute(attribute(finegrained, "FP8Experts", type), "forward", FunctionType)
+    names = [name for name in ("grouped_mm", "batched_mm") if name in table]
+    for name in names:
+        parameters_of(table[name], "self", "hidden_states", "top_k_index", "top_k_weights")
+
+    @wrap(linear)
+    def fp8_linear(
+        input, weight, weight_scale_inv, block_size=None, bias=None, activation_scale=None, allow_deepgemm=True
+    ):
+        if weight.device.type != "aule":
+            return linear(input, weight, weight_scale_inv, block_size, bias, activation_scale, allow_deepgemm)
+        if not _is_served(weight, block_size):
+            dense = dequantize(weight, weight_scale_inv, block_size, input.dtype)
+            return torch.nn.functional.linear(input, dense, bias)
+        scale, group = _scales(weight, weight_scale_inv, block_size)
+        return packed_linear(input, weight, FORMAT, [scale], group, bias)
+
+    def by_expert(self, x, name, ids):
+        weight, scale = (getattr(self, name + end) for end in ("", "_scale_inv"))
+        return torch.ops.aule.quantized_linear_by_expert(
+            x, weight.view(torch.uint8), ids, FORMAT, [scale.float()], list(self.block_size)
+        )
+
+    def experts(own):
+        @wrap(own)
+        def forward(self, hidden_states, top_k_index, top_k_weights):
+            if self.down_proj.device.type != "aule":
+                return own(self, hidden_states, top_k_index, top_k_weights)
+            first = "gate_up_proj" if self.has_gate else "up_proj"
+            weights = getattr(self, first), self.down_proj
+            block = self.block_size
+            # Blocks of one expert must not reach into the next one's rows. Adapters need gradients to activations.
+            fits = block is not None and all(_is_served(w, block) and w.shape[1] % block[0] == 0 for w in weights)
+            if not fits or torch.is_grad_enabled() and hidden_states.requires_grad:
+                return eager(self, hidden_states, top_k_index, top_k_weights)
+            tokens, slots = top_k_index.shape
+            inner = by_expert(self, hidden_states, first, top_k_index)
+            inner = (self._apply_gate(inner) if self.has_gate else self.act_fn(inner)).reshape(tokens * slots, -1)
+            out = by_expert(self, inner, "down_proj", top_k_index.reshape(-1, 1)).reshape(tokens, slots, -1)
+            return (out.float() * top_k_weights.unsqueeze(-1)).sum(1).to(hidden_states.dtype)
+
+        return forward
+
+    patches.rebind(linear, fp8_linear)
+    for name in names:
+        patches.set_item(table, name, experts(table[name]))
+
+
+def _quantizer(module: ModuleType, patches: Patches) -> None:
+    owner = attribute(module, "FineGrainedFP8HfQuantizer", type)
+    own = attribute(owner, "validate_environment", FunctionType)
+
+    @wrap(own)
+    def validate_environment(self, *args, **kwargs):
+        if self.quantization_config.dequantize or not aule_is_default():
+            return own(self, *args, **kwargs)
+        importlib.import_module("accelerate")  # which loads the model
+
+    def update_device_map(self, device_map):
+        if device_map is None and aule_is_default() and not self.quantization_config.dequantize:
+            device_map = {"": torch.device("aule", torch.aule.current_device())}
+        return device_map
+
+    patches.set(owner, "validate_environment", validate_environment)
+    patches.set(owner, "update_device_map", update_device_map)
+
+
+HOOKS = [
+    Hook(
+        "transformers", "fp8_products", "transformers.integrations.finegrained_fp8",
+        "fine-grained float8 weights on aule are read by the kernels of the device", _products,
+    ),
+    Hook(
+        "transformers", "fp8_quantizer", "transformers.quantizers.quantizer_finegrained_fp8",
+        "models with fine-grained float8 weights stay so, and load to aule without a device_map", _quantizer,
+        chooses_device=True,
+    ),
+]  # fmt: skip
