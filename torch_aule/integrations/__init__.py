@@ -23,6 +23,7 @@ from torch_aule.integrations import (
     transformers,
     transformers_fp8,
     transformers_gguf,
+    transformers_mxfp4,
     ultralytics,
 )
 from torch_aule.integrations._registry import Registry, Row
@@ -32,8 +33,8 @@ __all__ = ["Row", "disable", "enable", "status"]
 _registry = Registry([
     hook
     for package in (
-        accelerate, bitsandbytes, compressed_tensors, transformers, transformers_fp8, transformers_gguf, safetensors,
-        diffusers, lightning, sentence_transformers, torchao, ultralytics,
+        accelerate, bitsandbytes, compressed_tensors, transformers, transformers_fp8, transformers_gguf,
+        transformers_mxfp4, safetensors, diffusers, lightning, sentence_transformers, torchao, ultralytics,
     )
     for hook in package.HOOKS
 ])  # fmt: skip
