@@ -34,8 +34,10 @@ import transformers
 
 assert states("transformers")["pipeline"] == "pending", "transformers imports its parts when they are used"
 transformers.pipeline, transformers.Trainer, transformers.TrainingArguments  # noqa: B018
-assert [hook for hook, state in states("transformers").items() if state != "applied"] == ["gguf_configurations"]
+later = {hook for hook, state in states("transformers").items() if state != "applied"}
+assert later == {"gguf_configurations", "mxfp4_experts"}, later
 import transformers.integrations.gguf.gguf_config_mapping
+import transformers.integrations.mxfp4
 
 assert set(states("transformers").values()) == {"applied"}, states("transformers")
 assert accelerate.Accelerator().device.type == "aule"
