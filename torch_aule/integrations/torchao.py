@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_aule.integrations._packed import is_group, packed_linear
 from torch_aule.integrations._registry import Hook
@@ -19,6 +20,7 @@ from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, par
 __all__ = ["HOOKS"]
 
 LINEAR = torch.nn.functional.linear, torch.ops.aten.linear.default
+_rows = WeakIdKeyDictionary()  # by weight; an attribute of it would be saved with it
 
 
 def _on_device(*tensors: torch.Tensor | None) -> bool:
@@ -55,14 +57,14 @@ def _serve_linear(tables: list[tuple[dict, Any]], patches: Patches, serves: Call
 
 
 def _rows_of(weight, *names: str) -> list[torch.Tensor]:
-    """[groups, n] numbers of a weight as [n, groups], kept with it for as long as they stay the same."""
+    """[groups, n] numbers of a weight as [n, groups], kept for as long as it lives and they stay the same."""
     tensors = [getattr(weight, name) for name in names]
     if torch.compiler.is_compiling():
         return [t.t().contiguous() for t in tensors]
     state = [(t.data_ptr(), t._version) for t in tensors]
-    kept = getattr(weight, "_aule_rows", None)
+    kept = _rows.get(weight)
     if kept is None or kept[0] != state:
-        kept = weight._aule_rows = state, [t.t().contiguous() for t in tensors]
+        kept = _rows[weight] = state, [t.t().contiguous() for t in tensors]
     return kept[1]
 
 
