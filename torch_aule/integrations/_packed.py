@@ -1,10 +1,17 @@
-"""Products with packed weights, as the hooks of several packages need them."""
+"""What the hooks for packed weights share: products with them, and where a model of them is loaded to."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
 import torch
 
-__all__ = ["is_group", "packed_linear"]
+from torch_aule.integrations.patch import Patches, attribute, aule_is_default, wrap
+
+__all__ = ["default_map", "is_group", "packed_linear", "stays_packed"]
 
 
 def is_group(size: int) -> bool:
@@ -22,5 +29,35 @@ def packed_linear(
 ) -> torch.Tensor:
     """``F.linear`` of x with a packed weight; a bias of another dtype is added afterwards."""
     same = bias is None or bias.dtype == x.dtype
-    y = torch.ops.aule.quantized_linear(x, packed.view(torch.uint8), format, bias if same else None, scales, group)
+    rows = packed if packed.dtype == torch.uint8 else packed.view(torch.uint8)
+    y = torch.ops.aule.quantized_linear(x, rows, format, bias if same else None, scales, group)
     return y if same else (y + bias).to(x.dtype)
+
+
+def default_map(device_map: Any) -> Any:
+    """A device_map of ``from_pretrained``; without one the whole model goes to aule, if programs would expect that."""
+    if device_map is None and aule_is_default():
+        return {"": torch.device("aule", torch.aule.current_device())}
+    return device_map
+
+
+def stays_packed(class_name: str, serves: Callable[[Any], bool]) -> Callable[[ModuleType, Patches], None]:
+    """The hook for a quantizer of transformers that makes models dense where it does not know the accelerator."""
+
+    def install(module: ModuleType, patches: Patches) -> None:
+        owner = attribute(module, class_name, type)
+        own = attribute(owner, "validate_environment", FunctionType)
+
+        @wrap(own)
+        def validate_environment(self, *args, **kwargs):
+            if self.quantization_config.dequantize or not serves(self) or not aule_is_default():
+                return own(self, *args, **kwargs)
+            importlib.import_module("accelerate")  # which loads the model
+
+        def update_device_map(self, device_map):
+            return device_map if self.quantization_config.dequantize else default_map(device_map)
+
+        patches.set(owner, "validate_environment", validate_environment)
+        patches.set(owner, "update_device_map", update_device_map)
+
+    return install

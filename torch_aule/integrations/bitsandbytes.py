@@ -12,8 +12,9 @@ from types import FunctionType, ModuleType
 import torch
 
 from torch_aule.integrations._bitsandbytes_optimizers import optimizer_update_8bit_blockwise, optimizer_update_32bit
+from torch_aule.integrations._packed import default_map
 from torch_aule.integrations._registry import Hook
-from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, aule_is_default, parameters_of, wrap
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, parameters_of, wrap
 
 __all__ = ["HOOKS", "backend"]
 
@@ -146,9 +147,7 @@ def _default_device(class_name: str):
 
         @wrap(own)
         def update_device_map(self, device_map):
-            if device_map is None and aule_is_default():
-                device_map = {"": torch.device("aule", torch.aule.current_device())}
-            return own(self, device_map)
+            return own(self, default_map(device_map))
 
         patches.set(owner, "update_device_map", update_device_map)
 

@@ -6,14 +6,13 @@ weight and the scales of its blocks. Activations keep their dtype, where transfo
 
 from __future__ import annotations
 
-import importlib
 from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations._packed import is_group, packed_linear
+from torch_aule.integrations._packed import is_group, packed_linear, stays_packed
 from torch_aule.integrations._registry import Hook
-from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
+from torch_aule.integrations.patch import Patches, attribute, parameters_of, wrap
 
 __all__ = ["HOOKS"]
 
@@ -89,25 +88,6 @@ def _products(finegrained: ModuleType, patches: Patches) -> None:
         patches.set_item(table, name, experts(table[name]))
 
 
-def _quantizer(module: ModuleType, patches: Patches) -> None:
-    owner = attribute(module, "FineGrainedFP8HfQuantizer", type)
-    own = attribute(owner, "validate_environment", FunctionType)
-
-    @wrap(own)
-    def validate_environment(self, *args, **kwargs):
-        if self.quantization_config.dequantize or not aule_is_default():
-            return own(self, *args, **kwargs)
-        importlib.import_module("accelerate")  # which loads the model
-
-    def update_device_map(self, device_map):
-        if device_map is None and aule_is_default() and not self.quantization_config.dequantize:
-            device_map = {"": torch.device("aule", torch.aule.current_device())}
-        return device_map
-
-    patches.set(owner, "validate_environment", validate_environment)
-    patches.set(owner, "update_device_map", update_device_map)
-
-
 HOOKS = [
     Hook(
         "transformers", "fp8_products", "transformers.integrations.finegrained_fp8",
@@ -115,7 +95,8 @@ HOOKS = [
     ),
     Hook(
         "transformers", "fp8_quantizer", "transformers.quantizers.quantizer_finegrained_fp8",
-        "models with fine-grained float8 weights stay so, and load to aule without a device_map", _quantizer,
+        "models with fine-grained float8 weights stay so, and load to aule without a device_map",
+        stays_packed("FineGrainedFP8HfQuantizer", lambda quantizer: True),
         chooses_device=True,
     ),
 ]  # fmt: skip

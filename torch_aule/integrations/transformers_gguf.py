@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from torch_aule.integrations._gguf_models import CONFIGS, MAPPINGS, Q5_AND_FP4, is_served
+from torch_aule.integrations._packed import default_map, packed_linear
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.quantized import pack, unpack
@@ -186,9 +187,7 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
             return forwards[0](self, x)
         if self.input_permutation is not None:
             x = x.index_select(-1, self.input_permutation)
-        fits = self.bias is not None and self.bias.dtype == x.dtype
-        out = ops.quantized_linear(x, packed(self, self.weight, name), name, self.bias if fits else None, (), ())
-        return out if fits or self.bias is None else (out + self.bias).to(x.dtype)
+        return packed_linear(x, packed(self, self.weight, name), name, [], [], self.bias)
 
     @wrap(forwards[1])
     def experts_forward(self, hidden_states, top_k_index, top_k_weights):
@@ -304,8 +303,8 @@ def _quantizer(quantizer_gguf: ModuleType, patches: Patches) -> None:
     @wrap(own["update_device_map"])
     def update_device_map(self, device_map):
         device_map = own["update_device_map"](self, device_map)
-        if device_map is None and not self.quantization_config.dequantize and aule_is_default():
-            device_map = {"": torch.device("aule", torch.aule.current_device())}
+        if not self.quantization_config.dequantize:
+            device_map = default_map(device_map)
         self._aule_target = _targets_aule(device_map)
         return device_map
 

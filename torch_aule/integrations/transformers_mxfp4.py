@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 import torch
 from torch import nn
 
+from torch_aule.integrations._packed import stays_packed
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.quantized import pack, unpack
@@ -106,25 +107,6 @@ def _experts(mxfp4: ModuleType, patches: Patches) -> None:
     patches.set(reverse, "convert", convert)
 
 
-def _quantizer(module: ModuleType, patches: Patches) -> None:
-    owner = attribute(module, "Mxfp4HfQuantizer", type)
-    own = attribute(owner, "validate_environment", FunctionType)
-
-    @wrap(own)
-    def validate_environment(self, *args, **kwargs):
-        if self.quantization_config.dequantize or not self.pre_quantized or not aule_is_default():
-            return own(self, *args, **kwargs)
-        importlib.import_module("accelerate")  # which loads the model
-
-    def update_device_map(self, device_map):
-        if device_map is None and aule_is_default() and not self.quantization_config.dequantize:
-            device_map = {"": torch.device("aule", torch.aule.current_device())}
-        return device_map
-
-    patches.set(owner, "validate_environment", validate_environment)
-    patches.set(owner, "update_device_map", update_device_map)
-
-
 HOOKS = [
     Hook(
         "transformers", "mxfp4_experts", "transformers.integrations.mxfp4",
@@ -133,7 +115,8 @@ HOOKS = [
     ),
     Hook(
         "transformers", "mxfp4_quantizer", "transformers.quantizers.quantizer_mxfp4",
-        "models with experts of MXFP4 keep them, and load to aule without a device_map", _quantizer,
+        "models with experts of MXFP4 keep them, and load to aule without a device_map",
+        stays_packed("Mxfp4HfQuantizer", lambda quantizer: quantizer.pre_quantized),
         chooses_device=True,
     ),
 ]  # fmt: skip
