@@ -2,6 +2,8 @@
 #include "ops/conv/plan.h"
 #include "ops/matmul/plan_text.h"
 #include "ops/matmul/route.h"
+#include "ops/quantized/format.h"
+#include "ops/quantized/plan.h"
 #include "python/bindings.h"
 
 #include <array>
@@ -73,6 +75,13 @@ void bind_products(py::module_& m) {
     units.int8_refuted = int8_refuted;
     return ops::text_of(ops::gemm_plan(profile, units, g, overrides));
   });
+  m.def("quantized_gemm_plan",
+        [](const DeviceProfile& profile, const Probes& probes, const py::dict& problem, const std::string& format) {
+          const ops::GemmProblem g = problem_from(problem);
+          const auto plan = ops::quantized_gemm_plan(profile, units_of(profile, probes, g.in), g,
+                                                     ops::quantized_format("quantized_gemm_plan", format));
+          return plan ? ops::text_of(*plan) : std::string("dequantize");
+        });
   m.def("implicit_gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const std::string& dtype,
                                  bool makes_weights, const std::array<uint32_t, 5>& sizes) {
     const DType type = dtype_named(dtype);

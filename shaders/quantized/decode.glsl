@@ -15,6 +15,7 @@
 #define AULE_QUANTIZED_DECODE_GLSL
 #include "common/dtype.glsl"
 #include "common/float8.glsl"
+#include "quantized/decode_loads.glsl"
 
 struct Octet {
   float q[8];
@@ -28,8 +29,16 @@ struct Span {
   Octet octets[kMostOctets];
 };
 
+// A kernel that wants a part of a span at a time defines PARTIAL and sets `skipped`: octet i of the span is then octet
+// i + skipped of it, a multiple of `run`, where runs interleave; the span's last octets are undefined.
+#ifdef PARTIAL
+uint skipped = 0u;
+#else
+const uint skipped = 0u;
+#endif
+
 const int kValues = 0, kDataBytes = 1, kScaleBytes = 2, kRun = 3, kLanes = 4;
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
   if (FORMAT == code) return uint[5](values, data_bytes, scale_bytes, run, lanes)[column];
 uint format_number(int column) {
 #include "quantized/formats.def"
@@ -46,20 +55,6 @@ uint next_octet(int i) {
   const uint run = format_number(kRun);
   return uint(i) % run + uint(i) / run * format_number(kLanes) * run;
 }
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Aligned8Ref { uvec2 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Aligned16Ref { uvec4 v; };
-uvec2 load_8_bytes(uint64_t at) {
-  if (ALIGN >= 8) return Aligned8Ref(at).v;
-  return U32x2Ref(at).v;
-}
-uvec4 load_16_bytes(uint64_t at) {
-  if (ALIGN >= 16) return Aligned16Ref(at).v;
-  return uvec4(load_8_bytes(at), load_8_bytes(at + 8));
-}
-uint load_byte(uint64_t at) { return uint(U8Ref(at).v); }
-float load_half(uint64_t at) { return float(F16Ref(at).v); }
-vec2 load_2_halves(uint64_t at) { return unpackHalf2x16(U32Ref(at).v); }
 
 // Of both halves of a word: the field of `bits` bits at bit `from`, at bit `to`.
 uint placed(uint w, int from, int to, int bits) {
@@ -97,10 +92,17 @@ Octet of_signed_bytes(uvec2 bytes) {
   of_bytes(bytes ^ 0x80808080u, 0, 8, r.q);
   return r;
 }
-// 16 levels, in shared memory: prepare_levels() before the first use.
+// 16 levels, in shared memory, or, if that is full (LEVELS_IN_LANES), one in each lane of at least 16:
+// prepare_levels() before the first use.
+#ifdef LEVELS_IN_LANES
+float level_of_lane;
+float level(uint i) { return subgroupShuffle(level_of_lane, i); }
+#else
 shared float levels[16];
+float level(uint i) { return levels[i]; }
+#endif
 void by_level(uvec2 bytes, int at, inout float q[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = levels[bitfieldExtract(bytes[i / 4], 8 * (i % 4) + at, 4)];
+  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = level(bitfieldExtract(bytes[i / 4], 8 * (i % 4) + at, 4));
 }
 // The numbers of e2m1 divided by 2^14: its bits are a float16's, of the smallest exponents.
 void of_e2m1(uvec2 bytes, int at, inout float q[8]) {
@@ -121,88 +123,99 @@ uvec2 bits_as_bytes(uint word, int at) {
   return r;
 }
 
-// Each decoder: span `u` of the block whose data and scale are at these addresses.
+// Each decoder: span `u` of the block whose data and scale are at these addresses. With HELD_LOADS they share one span:
+// with a copy for each of 20 calls, NVIDIA's compiler left the sums of matrices in memory: 7 times slower.
+#ifdef HELD_LOADS
+Span decoded;
+#define OUT_SPAN
+#define INOUT_SPAN
+#define PASS_SPAN
+#else
+#define OUT_SPAN , out Span decoded
+#define INOUT_SPAN , inout Span decoded
+#define PASS_SPAN , decoded
+#endif
 
-void decode_q4_0(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data);
-  const float d = load_half(scale);
+void decode_q4_0(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data);
+  const float d = load_half(8, scale);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.5, 16.0);
     of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
     r.scale = d;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q4_1(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const vec2 d = load_2_halves(data);
-  const uvec4 bytes = load_16_bytes(data + 4);
+void decode_q4_1(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const vec2 d = load_2_halves(8, data);
+  const uvec4 bytes = load_16_bytes(0, data + 4);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.0, 16.0);
     of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
     r.scale = d.x;
     r.offset = d.y;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q5_0(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uint high = U32Ref(data).v;
-  const uvec4 bytes = load_16_bytes(data + 4);
-  const float d = load_half(scale);
+void decode_q5_0(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uint high = load_word(9, data);
+  const uvec4 bytes = load_16_bytes(0, data + 4);
+  const float d = load_half(8, scale);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.5, 32.0);
     of_two_fields(half_of(bytes, i), nibble_of(i), 4, bits_as_bytes(high, 8 * i), 0, 1, r.q);
     r.scale = d;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q5_1(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const vec2 d = load_2_halves(data);
-  const uint high = U32Ref(data + 4).v;
-  const uvec4 bytes = load_16_bytes(data + 8);
+void decode_q5_1(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const vec2 d = load_2_halves(8, data);
+  const uint high = load_word(9, data + 4);
+  const uvec4 bytes = load_16_bytes(0, data + 8);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.0, 32.0);
     of_two_fields(half_of(bytes, i), nibble_of(i), 4, bits_as_bytes(high, 8 * i), 0, 1, r.q);
     r.scale = d.x;
     r.offset = d.y;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q8_0(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data + u * 16u);
-  const float d = load_half(scale);
+void decode_q8_0(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data + u * 16u);
+  const float d = load_half(8, scale);
   [[unroll]] for (int i = 0; i < 2; ++i) {
-    s.octets[i] = of_signed_bytes(half_of(bytes, i));
-    s.octets[i].scale = d;
+    decoded.octets[i] = of_signed_bytes(half_of(bytes, i));
+    decoded.octets[i].scale = d;
   }
 }
 
 // Blocks of 256. Those of 2 and 3 bits: 32 bytes have four runs of 32 values in their fields of 2 bits.
-void decode_q2_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+void decode_q2_k(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
   const uint part = u >> 2;
-  const uvec2 bytes = load_8_bytes(data + 16 + part * 32u + (u & 3u) * 8u);
-  const vec2 d = load_2_halves(data + 80);
+  const uvec2 bytes = load_8_bytes(0, data + 16 + part * 32u + (u & 3u) * 8u) >> 2u * skipped;
+  const vec2 d = load_2_halves(8, data + 80);
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    const uint scales = load_byte(data + part * 8u + uint(2 * i) + (u >> 1 & 1u));
+    const uint scales = load_byte(9 + i, data + part * 8u + 2u * (uint(i) + skipped & 3u) + (u >> 1 & 1u));
     Octet r = octet(1.0, 4.0);
     of_bytes(bytes, 2 * i, 2, r.q);
     r.scale = d.x * float(scales & 15u);
     r.offset = -(d.y * float(scales >> 4));
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q3_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+void decode_q3_k(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
   const uint part = u >> 2;
-  const uvec2 bytes = load_8_bytes(data + 32 + part * 32u + (u & 3u) * 8u);
-  const uvec2 high = load_8_bytes(data + (u & 3u) * 8u) >> part * 4u;
-  const float d = load_half(scale);
+  const uvec2 bytes = load_8_bytes(0, data + 32 + part * 32u + (u & 3u) * 8u) >> 2u * skipped;
+  const uvec2 high = load_8_bytes(2, data + (u & 3u) * 8u) >> part * 4u + skipped;
+  const float d = load_half(8, scale);
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    const uint j = part * 8u + uint(2 * i) + (u >> 1 & 1u);  // of 16 scales of 6 bits
-    const uint low = load_byte(data + 96 + (j & 7u)) >> (j >> 3) * 4u & 15u;
-    const uint top = load_byte(data + 104 + (j & 3u)) >> (j >> 2) * 2u & 3u;
+    const uint j = part * 8u + 2u * (uint(i) + skipped & 3u) + (u >> 1 & 1u);  // of 16 scales of 6 bits
+    const uint low = load_byte(4 + i, data + 96 + (j & 7u)) >> (j >> 3) * 4u & 15u;
+    const uint top = load_byte(9 + i, data + 104 + (j & 3u)) >> (j >> 2) * 2u & 3u;
     Octet r = octet(1.5, 8.0);
     of_two_fields(bytes, 2 * i, 2, high, i, 1, r.q);
     r.scale = d * float(int(low | top << 4) - 32);
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
 // Scales and minima `2 * j` and `2 * j + 1` of 8, 6 bits each, in 12 bytes behind two float16 numbers that they
@@ -217,113 +230,121 @@ vec4 two_scales(uvec4 header, uint j) {
   return vec4(d.x * float(scales & 0xffu), -(d.y * float(minima & 0xffu)), d.x * float(scales >> 8 & 0xffu),
       -(d.y * float(minima >> 8 & 0xffu)));
 }
+vec4 wanted_first(vec4 scales) { return skipped == 0u ? scales : scales.zwxy; }  // of two runs
 // 32 bytes have two runs of 32 values in their nibbles. Span u: half u % 2 of the 32 bytes u / 2.
-void decode_q4_k(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data + 16 + u * 16u);
-  const vec4 scales = two_scales(load_16_bytes(data), u >> 1);
+void decode_q4_k(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data + 16 + u * 16u) >> 2u * skipped;
+  const vec4 scales = wanted_first(two_scales(load_16_bytes(4, data), u >> 1));
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.0, 16.0);
     of_bytes(half_of(bytes, i), nibble_of(i), 4, r.q);
     r.scale = scales[i / 2 * 2];
     r.offset = scales[i / 2 * 2 + 1];
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_q5_k(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data + 48 + u * 16u);
-  const uvec4 high = load_16_bytes(data + 16 + (u & 1u) * 16u) >> (u >> 1) * 2u;
-  const vec4 scales = two_scales(load_16_bytes(data), u >> 1);
+void decode_q5_k(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data + 48 + u * 16u) >> 2u * skipped;
+  const uvec4 high = load_16_bytes(4, data + 16 + (u & 1u) * 16u) >> (u >> 1) * 2u + (skipped >> 1);
+  const vec4 scales = wanted_first(two_scales(load_16_bytes(8, data), u >> 1));
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.0, 32.0);
     of_two_fields(half_of(bytes, i), nibble_of(i), 4, half_of(high, i), i >> 1, 1, r.q);
     r.scale = scales[i / 2 * 2];
     r.offset = scales[i / 2 * 2 + 1];
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
 // Of 128 values 64 bytes have the low nibbles, the later 64 in the high ones, and 32 bytes the fields above them.
 // Span u: half u % 2 of the 32 bytes u / 2 of nibbles.
-void decode_q6_k(uint64_t data, uint64_t scale, uint u, out Span s) {
+void decode_q6_k(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
   const uint part = u >> 2, run = u >> 1 & 1u;
-  const uvec4 bytes = load_16_bytes(data + u * 16u);
-  const uvec4 high = load_16_bytes(data + 128 + part * 32u + (u & 1u) * 16u) >> run * 2u;
-  const float d = load_half(scale);
+  const uvec4 bytes = load_16_bytes(0, data + u * 16u) >> 2u * skipped;
+  const uvec4 high = load_16_bytes(4, data + 128 + part * 32u + (u & 1u) * 16u) >> run * 2u + 2u * skipped;
+  const float d = load_half(8, scale);
   const uint64_t scales = data + 192 + part * 8u + run * 2u + (u & 1u);
-  const vec2 both = d * vec2(int(I8Ref(scales).v), int(I8Ref(scales + 4).v));
+  const ivec2 two = ivec2(load_byte(9, scales + 2u * skipped), load_byte(10, scales + 4u));
+  const vec2 both = d * vec2(bitfieldExtract(two, 0, 8));
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(1.5, 64.0);
     of_two_fields(half_of(bytes, i), nibble_of(i), 4, half_of(high, i), nibble_of(i), 2, r.q);
     r.scale = both[i >> 1];
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_iq4_nl(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data);
-  const float d = load_half(scale);
+void decode_iq4_nl(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data);
+  const float d = load_half(8, scale);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(0.0, 1.0);
     by_level(half_of(bytes, i), nibble_of(i), r.q);
     r.scale = d;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
-void decode_iq4_xs(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uint top = U32Ref(data).v >> 16;
-  const uint bits = load_byte(data + 4 + (u >> 1)) >> (u & 1u) * 4u & 15u | (top >> 2u * u & 3u) << 4;
-  decode_iq4_nl(data + 8 + u * 16u, data, u, s);
-  [[unroll]] for (int i = 0; i < 4; ++i) s.octets[i].scale *= float(int(bits) - 32);
+void decode_iq4_xs(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uint top = load_word(9, data) >> 16;
+  const uint bits = load_byte(10, data + 4 + (u >> 1)) >> (u & 1u) * 4u & 15u | (top >> 2u * u & 3u) << 4;
+  decode_iq4_nl(data + 8 + u * 16u, data, u PASS_SPAN);
+  [[unroll]] for (int i = 0; i < 4; ++i) decoded.octets[i].scale *= float(int(bits) - 32);
 }
-void decode_mxfp4(uint64_t data, uint64_t scale, uint u, out Span s) {
-  const uvec4 bytes = load_16_bytes(data);
-  const uint e = load_byte(scale);  // half of 2^(e - 127), as the numbers are twice e2m1's
+void decode_mxfp4(uint64_t data, uint64_t scale, uint u OUT_SPAN) {
+  const uvec4 bytes = load_16_bytes(0, data);
+  const uint e = load_byte(8, scale);  // half of 2^(e - 127), as the numbers are twice e2m1's
   const float d = uintBitsToFloat(e < 2u ? 0x00200000u << e : e - 1u << 23);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     Octet r = octet(0.0, 32768.0);
     of_e2m1(half_of(bytes, i), nibble_of(i), r.q);
     r.scale = d;
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
 }
 
 // Formats with scales of their own: `data` is the span's, and `number` that of value 0 of row `index`.
-float group_scale(uint64_t i) {
-  if (SCALES < 3) return load_float(p.scales, i, SCALE_DTYPE);
+float group_scale(int octet, uint64_t i) {
+  if (SCALES < 3) return number_of_bits(load_bits(4 + octet, p.scales, i, SCALE_DTYPE), SCALE_DTYPE);
   // precise: a product, then a sum, each rounded.
   precise const float product =
-      F32Ref(p.zeros + load_byte(p.scales + i) * 4u).v * F32Ref(p.outer_scales + (i >> 8) * 4).v;
-  precise const float sum = product + F32Ref(p.code_offset).v;
+      F32Ref(p.zeros + load_byte(4 + octet, p.scales + i) * 4u).v *
+      uintBitsToFloat(load_word(8 + octet, p.outer_scales + (i >> 8) * 4));
+  precise const float sum = product + uintBitsToFloat(load_word(12, p.code_offset));
   return sum;
 }
-float group_zero(uint64_t i) { return SCALES == 2 ? load_float(p.zeros, i, ZERO_DTYPE) : 0.0; }
+float group_zero(int octet, uint64_t i) {
+  if (SCALES != 2) return 0.0;
+  return number_of_bits(load_bits(8 + octet, p.zeros, i, ZERO_DTYPE), ZERO_DTYPE);
+}
 // Scales and zeros of a span's octets, of which value 0 is number `number` over all rows.
-void scaled_by_group(uint64_t number, bool adds, inout Span s) {
+void scaled_by_group(uint64_t number, bool adds INOUT_SPAN) {
   float scale, zero;
   [[unroll]] for (int i = 0; i < SPAN; ++i) {
     if (i == 0 || !ONE_SCALE) {
       const uint64_t group = number + uint(8 * i) >> p.scale_shifts % 32u;
-      scale = group_scale(group);
-      zero = group_zero(group);
+      scale = group_scale(i, group);
+      zero = group_zero(i, group);
     }
-    s.octets[i].scale = scale;
+    decoded.octets[i].scale = scale;
     if (adds)
-      s.octets[i].offset = zero;
+      decoded.octets[i].offset = zero;
     else
-      s.octets[i].zero = zero;
+      decoded.octets[i].zero = zero;
   }
 }
-uvec4 words_of_span(uint64_t data) { return SPAN == 4 ? load_16_bytes(data) : uvec4(U32Ref(data).v); }
-uvec4 bytes_of_span(uint64_t data) { return SPAN == 2 ? load_16_bytes(data) : uvec4(load_8_bytes(data), 0u, 0u); }
+uvec4 words_of_span(uint64_t data) { return SPAN == 4 ? load_16_bytes(0, data) : uvec4(load_word(0, data)); }
+uvec4 bytes_of_span(uint64_t data) { 
+  return SPAN == 2 ? load_16_bytes(0, data) : uvec4(load_8_bytes(0, data), 0u, 0u);
+}
 // Eight nibbles of a word as bytes, the first from the high half of its byte.
 void by_levels_from_high(uint word, inout float q[8]) {
-  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = levels[bitfieldExtract(word, i / 2 * 8 + 4 - (i & 1) * 4, 4)];
+  [[unroll]] for (int i = 0; i < 8; ++i) q[i] = level(bitfieldExtract(word, i / 2 * 8 + 4 - (i & 1) * 4, 4));
 }
-void decode_levels(uint64_t data, uint64_t number, uint u, out Span s) {
+void decode_levels(uint64_t data, uint64_t number, uint u OUT_SPAN) {
   const uvec4 words = words_of_span(data);
   [[unroll]] for (int i = 0; i < SPAN; ++i) {
-    s.octets[i] = octet(0.0, 1.0);
-    by_levels_from_high(words[i], s.octets[i].q);
+    decoded.octets[i] = octet(0.0, 1.0);
+    by_levels_from_high(words[i], decoded.octets[i].q);
   }
-  scaled_by_group(number, false, s);
+  scaled_by_group(number, false PASS_SPAN);
 }
 void of_nibbles(uint word, inout float q[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {
@@ -332,26 +353,28 @@ void of_nibbles(uint word, inout float q[8]) {
     q[i + 4] = pair.y;
   }
 }
-void decode_nibbles(uint64_t data, uint64_t number, float one, bool adds, out Span s) {
+void decode_nibbles(uint64_t data, uint64_t number, float one, bool adds OUT_SPAN) {
   const uvec4 words = words_of_span(data);
   [[unroll]] for (int i = 0; i < SPAN; ++i) {
-    s.octets[i] = octet(one, 16.0);
-    of_nibbles(words[i], s.octets[i].q);
+    decoded.octets[i] = octet(one, 16.0);
+    of_nibbles(words[i], decoded.octets[i].q);
   }
-  scaled_by_group(number, adds, s);
+  scaled_by_group(number, adds PASS_SPAN);
 }
-void decode_int4(uint64_t data, uint64_t number, uint u, out Span s) { decode_nibbles(data, number, 1.0, false, s); }
-void decode_int4_offset(uint64_t data, uint64_t number, uint u, out Span s) {
-  decode_nibbles(data, number, 1.5, true, s);
+void decode_int4(uint64_t data, uint64_t number, uint u OUT_SPAN) {
+  decode_nibbles(data, number, 1.0, false PASS_SPAN);
 }
-void decode_int8(uint64_t data, uint64_t number, uint u, out Span s) {
+void decode_int4_offset(uint64_t data, uint64_t number, uint u OUT_SPAN) {
+  decode_nibbles(data, number, 1.5, true PASS_SPAN);
+}
+void decode_int8(uint64_t data, uint64_t number, uint u OUT_SPAN) {
   const uvec4 bytes = bytes_of_span(data);
-  [[unroll]] for (int i = 0; i < SPAN; ++i) s.octets[i] = of_signed_bytes(half_of(bytes, i));
-  scaled_by_group(number, false, s);
+  [[unroll]] for (int i = 0; i < SPAN; ++i) decoded.octets[i] = of_signed_bytes(half_of(bytes, i));
+  scaled_by_group(number, false PASS_SPAN);
 }
 // Bits of float8 are those of a float16, if its exponent has as many bits: of e4m3fn the number divided by 256. Of that
 // only NaN, without a sign 0x7f, is none: where each number counts it becomes NaN itself, else the octet's scale does.
-void decode_float8(uint64_t data, uint64_t number, int format, out Span s) {
+void decode_float8(uint64_t data, uint64_t number, int format OUT_SPAN) {
   const uvec4 bytes = bytes_of_span(data);
   const bool small = format == E4M3FN;
   bool has_nan[kMostOctets];
@@ -371,17 +394,19 @@ void decode_float8(uint64_t data, uint64_t number, int format, out Span s) {
     if (EACH && small)
       [[unroll]] for (int j = 0; j < 8; ++j)
         if ((nan[j / 4] >> 8 * (j % 4) & 0x80u) != 0u) r.q[j] = uintBitsToFloat(0x7fc00000u);
-    s.octets[i] = r;
+    decoded.octets[i] = r;
   }
-  scaled_by_group(number, false, s);
+  scaled_by_group(number, false PASS_SPAN);
   if (!EACH && small)
     [[unroll]] for (int i = 0; i < SPAN; ++i)
-      s.octets[i].scale = has_nan[i] ? uintBitsToFloat(0x7fc00000u) : s.octets[i].scale;
+      decoded.octets[i].scale = has_nan[i] ? uintBitsToFloat(0x7fc00000u) : decoded.octets[i].scale;
 }
-void decode_float8_e4m3fn(uint64_t data, uint64_t number, uint u, out Span s) {
-  decode_float8(data, number, E4M3FN, s);
+void decode_float8_e4m3fn(uint64_t data, uint64_t number, uint u OUT_SPAN) {
+  decode_float8(data, number, E4M3FN PASS_SPAN);
 }
-void decode_float8_e5m2(uint64_t data, uint64_t number, uint u, out Span s) { decode_float8(data, number, E5M2, s); }
+void decode_float8_e5m2(uint64_t data, uint64_t number, uint u OUT_SPAN) {
+  decode_float8(data, number, E5M2 PASS_SPAN);
+}
 
 // Sixteen levels: NF4 of QLoRA (arXiv:2305.14314), FP4 of bitsandbytes, and IQ4.
 const float kNf4Levels[16] = float[16](-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
@@ -392,16 +417,21 @@ const float kFp4Levels[16] = float[16](0.0, 0.005208333488553762, 0.666666686534
     -0.1666666716337204, -0.25);
 const float kIq4Levels[16] = float[16](-127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0,
     53.0, 69.0, 89.0, 113.0);
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
   const int kFormat_##name = code;
 #include "quantized/formats.def"
 // By every invocation of the workgroup, of at least 16.
 void prepare_levels() {
   const bool iq4 = FORMAT == kFormat_iq4_nl || FORMAT == kFormat_iq4_xs;
   if (FORMAT != kFormat_nf4 && FORMAT != kFormat_fp4 && !iq4) return;
+#ifdef LEVELS_IN_LANES
+  const uint t = gl_SubgroupInvocationID % 16u;
+  level_of_lane = iq4 ? kIq4Levels[t] : FORMAT == kFormat_nf4 ? kNf4Levels[t] : kFp4Levels[t];
+#else
   const uint t = gl_LocalInvocationIndex;
   if (t < 16u) levels[t] = iq4 ? kIq4Levels[t] : FORMAT == kFormat_nf4 ? kNf4Levels[t] : kFp4Levels[t];
   barrier();  // the levels are there
+#endif
 }
 
 // A row of the weight: where its data begin, and the scales of its blocks, or, where scales have a tensor of their own,
@@ -414,13 +444,13 @@ Row row_at(uint64_t data, uint64_t index, uint k) {
   return Row(data, data + uint64_t(k / format_number(kValues)) * format_number(kDataBytes));
 }
 // Span `u` of a row. Decoders get the address of the block's scale, or the number of the span's first value.
-void span_of(Row row, uint u, out Span s) {
+void span_of(Row row, uint u OUT_SPAN) {
   const bool apart = format_number(kValues) < 32u;
   const uint spans = apart ? 1u : format_number(kValues) / (8u * SPAN), block = u / spans;
   const uint64_t data = row.data + uint64_t(block) * (format_number(kDataBytes) * (apart ? SPAN : 1u));
   const uint64_t scale = row.scales + (SCALES != 0 ? u * (SPAN * 8u) : block * format_number(kScaleBytes));
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
-  if (FORMAT == code) decoder(data, scale, u % spans, s);
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
+  if (FORMAT == code) decoder(data, scale, u % spans PASS_SPAN);
 #include "quantized/formats.def"
 }
 #endif

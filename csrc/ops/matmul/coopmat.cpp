@@ -1,14 +1,10 @@
 #include "ops/matmul/coopmat.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
-#include "ops/matmul/splits.h"
 #include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
@@ -49,19 +45,6 @@ int line_of(const CoopMatPlan& x) {
 
 using Fragments = CoopMatPlan::Fragments;
 
-GemmCoopmatSpec tile_spec(const CoopMatPlan& x) {
-  return {.mat_m = x.mat_m,
-          .mat_n = x.mat_n,
-          .local = x.local,
-          .bm = x.tile.bm,
-          .bn = x.tile.bn,
-          .wm = x.tile.wm,
-          .wn = x.tile.wn,
-          .bk = x.tile.bk,
-          .a_mn_major = !x.a.k_major,
-          .b_mn_major = !x.b.k_major};
-}
-
 // Gives the plan the tile, if the kernel can work with it.
 bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, const MatrixLayout& layout) {
   const bool ordered = is_ordered(layout), padded = !ordered || is_padded(t);
@@ -83,8 +66,8 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
   x.tile = t;
   x.local = local;
   x.fragments = !ordered ? Fragments::opaque : is_padded(t) ? Fragments::padded : Fragments::ordered;
-  return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments), 0), tile_spec(x)) <=
-         profile.shared_bytes;
+  return shared_bytes(kernel::gemm_coopmat(DType::f16, static_cast<int>(x.fragments), 0),
+                      tile_spec<GemmCoopmatSpec>(x)) <= profile.shared_bytes;
 }
 
 // Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
@@ -116,14 +99,17 @@ std::optional<Shared> best_shares(const TileCost& cost, uint64_t tiles, uint32_t
 
 // The tile and the split of k, or the shares, that take least time.
 std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DeviceProfile& profile,
-                                     const MatrixLayout& layout, const GemmProblem& g, bool may_share) {
+                                     const MatrixLayout& layout, const GemmProblem& g, bool may_share,
+                                     const DecodedOperand& decoded) {
   const ProductTuning& tuning = product_tuning(profile);
   const uint64_t per_round = tuning.workgroups_per_round;
   std::optional<CoopMatPlan> best;
   double best_time = 0;
-  for (const TileCost& cost : tuning.coopmat) {
+  for (TileCost cost : tuning.coopmat) {
     const TilePlan& t = cost.tile;
     CoopMatPlan x = operands;
+    if (t.bk % decoded.step != 0 || (decoded.step > 1 && g.k % t.bk != 0)) continue;
+    cost.us += decoded.us_per_column * t.bn;
     if (!set_tile(x, t, profile, layout)) continue;
     // What is mn-major is transposed on the way in, which wants the narrower side.
     if (t.bm > t.bn && !x.a.k_major && x.b.k_major) continue;
@@ -160,8 +146,8 @@ bool is_ordered(const MatrixLayout& l) {
          l.a_elem == 0x76543210u;
 }
 
-std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units,
-                                     const GemmProblem& problem) {
+std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& problem,
+                                     const DecodedOperand& decoded) {
   if (problem.in != problem.result && problem.result != DType::f32) return std::nullopt;
   if (problem.in != DType::f16 && problem.in != DType::bf16) return std::nullopt;
   if (profile.max_push_constant_bytes < sizeof(GemmCoopmatParams)) return std::nullopt;
@@ -184,7 +170,7 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   const Writes writes = g.result == g.in                                           ? Writes::result
                         : !g.has_c && g.alpha_is_one && !g.has_epilogue() && dense ? Writes::sums
                                                                                    : Writes::split_sums;
-  const auto best = best_tile(operands, profile, units.layout, g, writes != Writes::split_sums);
+  const auto best = best_tile(operands, profile, units.layout, g, writes != Writes::split_sums, decoded);
   if (!best) return std::nullopt;
   CoopMatPlan x = *best;
   const TilePlan& t = x.tile;
@@ -233,86 +219,10 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   return x;
 }
 
-namespace {
-
-// Workgroups multiply their tiles or shares; then each subgroup adds what belongs to 1 x 2 matrices of a shared tile.
-void launch_shares(const GemmCall& call, const CoopMatPlan& plan, GemmCoopmatSpec spec, GemmCoopmatParams p) {
-  const GemmProblem& g = call.problem;
-  const TilePlan& t = plan.tile;
-  const auto kernel = kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), 0);
-  const uint32_t shared = ceil_div(g.m, t.bm) * ceil_div(g.n, t.bn) * g.batches - plan.whole;
-  p.whole = plan.whole;
-  p.share = plan.share;
-  spec.shares = 1;
-  const uint32_t workgroups = ceil_div(shared * ceil_div(g.k, t.bk), plan.share);
-  const at::Tensor slabs = at::empty({int64_t{shared} + workgroups, t.bm, t.bn}, call.out.options().dtype(at::kFloat));
-  TensorArgs first = call.args, second = call.args;
-  p.slabs = first.write(slabs);
-  launch(call.stream(), kernel, spec, p, first, plan.grid);
-  p.slabs = second.read(slabs);
-  second.work = {};  // sums of parts
-  const uint32_t subgroups = (t.bm / plan.mat_m) * (t.bn / (2 * plan.mat_n));
-  spec.shares = 2;
-  spec.local = plan.local / static_cast<int>((t.bm / t.wm) * (t.bn / t.wn));
-  spec.wm = plan.mat_m;
-  spec.wn = 2 * plan.mat_n;
-  launch(call.stream(), kernel, spec, p, second, linear_grid(uint64_t{shared} * subgroups));
-}
-
-}  // namespace
-
-namespace {
-
-GemmCoopmatSpec spec_of(const GemmCall& call, const CoopMatPlan& plan) {
-  constexpr int kBand = 8;
-  GemmCoopmatSpec spec = tile_spec(plan);
-  spec.a_vec = plan.a.vec;
-  spec.b_vec = plan.b.vec;
-  spec.c_vec = plan.c_vec;
-  spec.out_vec = plan.out_vec;
-  spec.band = kBand;
-  spec.k_checks = static_cast<int>(plan.k_checks);
-  spec.is_ragged = plan.is_ragged;
-  spec.line = plan.line;
-  spec.addresses = plan.addresses;
-  spec.pairs = plan.pairs;
-  spec.odd_n = plan.odd_n;
-  if (plan.writes == CoopMatPlan::Writes::result) {
-    spec.activation = static_cast<int>(call.problem.activation);
-    spec.residual = call.problem.has_residual;
-  }
-  return spec;
-}
-
-}  // namespace
-
 void launch_coopmat_sums(const GemmCall& call, const CoopMatPlan& plan, uint64_t sums, const TensorArgs& args) {
-  CoopMatPlan of_sums = plan;
-  of_sums.writes = CoopMatPlan::Writes::split_sums;
-  of_sums.c_vec = of_sums.out_vec = 0;
-  of_sums.odd_n = false;
-  auto p = params_of<GemmCoopmatParams>(call);
-  p.splits = plan.splits;
-  p.out_ = sums;
-  launch(call.stream(), kernel::gemm_coopmat(call.problem.in, static_cast<int>(plan.fragments), 0),
-         spec_of(call, of_sums), p, args, plan.grid);
+  launch_sums(DenseOperands{}, call, plan, sums, args);
 }
 
-void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) {
-  const GemmProblem& g = call.problem;
-  if (plan.writes == CoopMatPlan::Writes::split_sums && plan.share == 0) {
-    const SplitSums sums(call, plan.splits);
-    launch_coopmat_sums(call, plan, sums.address(), sums.written());
-    sums.add();
-    return;
-  }
-  auto p = params_of<GemmCoopmatParams>(call);
-  p.splits = plan.splits;
-  if (plan.share != 0)
-    launch_shares(call, plan, spec_of(call, plan), p);
-  else
-    launch(call.stream(), kernel::gemm_coopmat(g.in, static_cast<int>(plan.fragments), plan.row_classes),
-           spec_of(call, plan), p, call.args, plan.grid);
-}
+void launch_coopmat(const GemmCall& call, const CoopMatPlan& plan) { launch_product(DenseOperands{}, call, plan); }
 
 }  // namespace aule::ops

@@ -10,8 +10,8 @@ namespace aule::ops {
 namespace {
 
 constexpr QuantizedFormat kFormats[] = {
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes) \
-  {code, #name, values, data_bytes, scale_bytes, scale_at, span},
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
+  {code, #name, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels},
 #include "quantized/formats.def"
 };
 

@@ -14,6 +14,8 @@ struct QuantizedFormat {
   uint32_t scale_bytes;  // kept apart from the data; 0: they are in it
   uint32_t scale_at;     // where they are in a file's block
   uint32_t span;         // octets that an invocation decodes at once
+  uint32_t run, lanes;   // how spans of neighbours interleave
+  bool has_levels;       // its numbers are those of a table of 16
 
   bool has_scales() const { return values >= 32; }  // else they are tensors of their own
 };

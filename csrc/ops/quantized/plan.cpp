@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels_quantized.gen.h"
+#include "ops/matmul/coopmat.h"
+#include "ops/matmul/plan_text.h"
 #include "ops/tensor/plan_text.h"
 
 namespace aule::ops {
+
+namespace {
+// Decoding a column's 64 weights takes about 5 instructions for each, on an H200 of 132 x 4 schedulers.
+constexpr double kDecodeUsPerColumn = 0.0015;
+}  // namespace
 
 QuantizedGemvPlan quantized_gemv_plan(const DeviceProfile& profile, const QuantizedGemvProblem& g) {
   QuantizedGemvPlan plan;
@@ -30,6 +38,33 @@ QuantizedGemvPlan quantized_gemv_plan(const DeviceProfile& profile, const Quanti
   }
   plan.grid = linear_grid(groups());
   return plan;
+}
+
+std::optional<QuantizedGemmPlan> quantized_gemm_plan(const DeviceProfile& profile, const MatrixUnits& units,
+                                                     const GemmProblem& problem, const QuantizedFormat& format) {
+  if (profile.max_push_constant_bytes < sizeof(GemmQuantizedParams)) return std::nullopt;
+  // A step takes whole runs of octets from spans that interleave.
+  const uint32_t step = format.run * format.lanes * 8;
+  const auto plan = plan_coopmat(profile, units, problem, {.step = step, .us_per_column = kDecodeUsPerColumn});
+  if (!plan || plan->transposed) return std::nullopt;
+  QuantizedGemmPlan x{.product = std::get<CoopMatPlan>(plan->kernel)};
+  const CoopMatPlan& product = x.product;
+  constexpr uint32_t kMostTilesOfRows = 4;
+  if (ceil_div(problem.m, product.tile.bm) > kMostTilesOfRows) return std::nullopt;
+  // Their table is in the lanes, and reading it took large tiles 200 us more.
+  if (format.has_levels && product.tile.bm * product.tile.bn > 64 * 64) return std::nullopt;
+  const uint32_t interleaved = format.span * format.lanes, octets = product.tile.bk / 8;
+  x.parts = interleaved > octets ? interleaved / octets : 1;
+  const uint32_t of_invocation = product.tile.bn * octets / static_cast<uint32_t>(product.local);
+  if (of_invocation % (format.span / x.parts) != 0 || product.fragments == CoopMatPlan::Fragments::padded)
+    return std::nullopt;
+  const auto kernel = kernel::gemm_quantized(problem.in, static_cast<int>(product.fragments));
+  if (shared_bytes(kernel, tile_spec<GemmQuantizedSpec>(product)) > profile.shared_bytes) return std::nullopt;
+  return x;
+}
+
+std::string text_of(const QuantizedGemmPlan& plan) {
+  return text_of(GemmPlan{.kernel = plan.product}) + " parts " + std::to_string(plan.parts);
 }
 
 std::string text_of(const QuantizedGemvPlan& plan) {

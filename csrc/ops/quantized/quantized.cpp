@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels_quantized.gen.h"
+#include "ops/matmul/coopmat.h"
 #include "ops/matmul/matmul.h"
 #include "ops/quantized/format.h"
 #include "ops/quantized/plan.h"
@@ -274,6 +275,71 @@ void launch_gemv(const GemvCall& call) {
          p, args, plan.grid);
 }
 
+// The weight as operand b of gemm_quantized.comp.
+struct PackedOperand {
+  using Params = GemmQuantizedParams;
+  using Spec = GemmQuantizedSpec;
+  const Weight& weight;
+  Params scales;  // what set_scales() says of it
+  int parts;
+  static auto kernel(DType in, const CoopMatPlan& plan) {
+    return kernel::gemm_quantized(in, static_cast<int>(plan.fragments));
+  }
+  void complete(Params& p, Spec& spec) const {
+    p.b = address_of(weight.packed);
+    p.row_bytes = row_bytes_of(weight);
+    p.scales = scales.scales;
+    p.zeros = scales.zeros;
+    p.outer_scales = scales.outer_scales;
+    p.code_offset = scales.code_offset;
+    p.scale_row = scales.scale_row;
+    p.scale_shifts = scales.scale_shifts;
+    const Decoding decoding = decoding_of(weight);
+    spec.format = weight.format.code;
+    spec.scales = weight.scales.kind;
+    spec.scale_dtype = weight.scales.dtype(0);
+    spec.zero_dtype = weight.scales.dtype(1);
+    spec.span = decoding.span;
+    spec.align = decoding.align;
+    spec.one_scale = decoding.one_scale;
+    spec.parts = parts;
+  }
+};
+
+// rows [m, k] @ weight.T + bias -> out [m, n] on matrix units, if they multiply such a weight.
+bool launch_gemm(const char* op, const Weight& weight, const at::Tensor& rows, const std::optional<at::Tensor>& bias,
+                 const at::Tensor& out) {
+  GemmProblem g;
+  g.in = g.result = dtype_of(rows, op);
+  if (g.in != DType::f16 && g.in != DType::bf16) return false;
+  g.m = static_cast<uint32_t>(rows.size(0));
+  g.n = static_cast<uint32_t>(weight.packed.size(0));
+  g.k = static_cast<uint32_t>(weight.k);
+  TensorArgs args;
+  const auto view = [](const at::Tensor& t, uint64_t address) {
+    return MatrixView{.address = address, .row = t.stride(0), .col = t.stride(1)};
+  };
+  const at::Tensor added = bias ? bias->expand(out.sizes()) : at::Tensor();
+  g.a = view(rows, args.read(rows));
+  g.b = {.row = 1, .col = weight.k};
+  g.out = view(out, args.write(out));
+  g.has_c = bias.has_value();
+  if (g.has_c) g.c = view(added, args.read(*bias));
+  const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), g.in);
+  const auto plan = quantized_gemm_plan(profile_of(out), units, g, weight.format);
+  if (!plan) return false;
+  args.read(weight.packed);
+  PackedOperand operand{weight, {}, static_cast<int>(plan->parts)};
+  set_scales(operand.scales, args, weight.scales);
+  const at::Scalar one = 1;
+  const GemmEpilogue none;
+  launch_product(
+      operand,
+      GemmCall{op, profile_of(out), units, g, one, one, rows, weight.packed, added, out, none, with_work_of(g, args)},
+      plan->product);
+  return true;
+}
+
 std::vector<int64_t> with_last(const at::Tensor& x, int64_t size) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = size;
@@ -339,6 +405,7 @@ at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::
     launch_gemv({kOp, w, rows, bias, {}, flat});
     return out;
   }
+  if (launch_gemm(kOp, w, rows, bias, flat)) return out;
   const int64_t step = std::max<int64_t>(1, kChunkBytes / (k * x.element_size()));
   for (int64_t first = 0; first < n; first += step) {
     const int64_t count = std::min(step, n - first);
