@@ -139,6 +139,38 @@ def test_products_by_expert(format):
                 check(out[i : i + 1, s], *bound(x[i : i + 1], w[e], sizes[e], None, dtype))
 
 
+@pytest.mark.parametrize("experts_at_once", [1, 2, 5])
+def test_gradients_by_expert(experts_at_once, monkeypatch):
+    """To rows of x, and once more to the gradient that came in; one expert has no row."""
+    form, n, experts, m, slots = "q4_k", 19, 5, 21, 2
+    k = FORMATS[form].values * 2
+    packed, w, sizes = weights(form, experts, n, k)
+    for dtype, index_dtype in zip(FLOATS, (torch.int32, torch.int64, torch.int32)):
+        monkeypatch.setattr(torch_aule.ops.quantized, "CHUNK_BYTES", experts_at_once * n * k * dtype.itemsize)
+        x, ids = torch.randn(m, k).to(dtype), torch.randint(experts - 1, (m, slots), dtype=index_dtype)
+        grad, again = torch.randn(m, slots, n).to(dtype), torch.randn(m, k).to(dtype)
+        there, grad_there = x.to("aule").requires_grad_(), grad.to("aule").requires_grad_()
+        out = quantized.linear_by_expert(there, packed, ids.to("aule"), form)
+        (grad_x,) = torch.autograd.grad(out, there, grad_there, create_graph=True)
+        assert grad_x.shape == x.shape and grad_x.dtype == dtype
+        own, own_sizes = w[ids.long()], sizes[ids.long()]
+        products = torch.einsum("msn,msnk->msk", grad.double(), own)
+        terms = torch.einsum("msn,msnk->msk", grad.double().abs(), own_sizes)
+        numbers = torch.einsum("msn,msnk->msk", grad.double().abs(), own.abs())
+        # Sums of n terms in float32 as those of a product. Of a dtype of 16 bits the weights are rounded, each
+        # slot's product, and their sum; 2^-25 is half the smallest float16.
+        eps = EPS[dtype] if dtype != torch.float32 else 2.0**-23
+        apart = (n + 32) * 2.0**-23 * terms + EPS[dtype] * numbers
+        apart = apart * (1 + eps) + eps * products.abs() + 2.0**-25
+        total = products.sum(1)
+        check(grad_x, total, apart.sum(1) * (1 + eps) + eps * total.abs() + 2.0**-25)
+        (back,) = torch.autograd.grad(grad_x, grad_there, again.to("aule"))
+        for s in range(slots):
+            for i in range(m):
+                e = ids[i, s]
+                check(back[i : i + 1, s], *bound(again[i : i + 1], w[e], sizes[e], None, dtype))
+
+
 def test_more_rows_than_a_dimension_has_workgroups():
     n = 2**20 + 3
     blocks = np.tile(random_blocks(generator(), "q4_0", 7, 32), (n // 7 + 1, 1))[:n]
@@ -165,7 +197,14 @@ def test_nothing_to_do():
     out = quantized.linear(torch.empty(2, 0, **device), empty, "q6_k", bias.to("aule"))
     assert torch.equal(out.cpu(), bias.expand(2, 6))
     ids = torch.empty(0, 2, dtype=torch.int32, **device)
-    assert quantized.linear_by_expert(torch.empty(0, 256, **device), packed[None], ids, "q6_k").shape == (0, 2, 6)
+    x = torch.empty(0, 256, **device, requires_grad=True)
+    out = quantized.linear_by_expert(x, packed[None], ids, "q6_k")
+    assert out.shape == (0, 2, 6)
+    out.sum().backward()
+    assert x.grad.shape == (0, 256)
+    x = torch.randn(3, 256, **device, requires_grad=True)
+    quantized.linear_by_expert(x, packed[None, :0], torch.zeros(3, 2, dtype=torch.int32, **device), "q6_k").sum().backward()
+    assert not x.grad.any()
 
 
 def test_indices_out_of_range_are_reported():
@@ -225,9 +264,12 @@ def test_operators_are_described_to_the_compiler():
         (ops.quantized_matmul, torch.randn(3, 6, device="aule"), packed, "q8_0", 64, (), ()),
         (ops.quantized_dequantize, packed, "q8_0", 64, torch.float16, (), ()),
         (ops.quantized_rows, packed, ids, "q8_0", 64, torch.float32, (), ()),
-        (ops.quantized_linear_by_expert, x.detach(), packed[None], ids, "q8_0", (), ()),
+        (ops.quantized_linear_by_expert, x, packed[None], ids, "q8_0", (), ()),
+        (ops.quantized_matmul_by_expert, torch.randn(3, 2, 6, device="aule"), packed[None], ids, "q8_0", 64, (), ()),
     ):
         torch.library.opcheck(op.default, tuple(arguments), test_utils=tests)
+    by_expert = (x, packed[None], ids, "q8_0", (), ())
+    torch.library.opcheck(ops.quantized_linear_by_expert.default, by_expert, test_utils="test_aot_dispatch_dynamic")
 
 
 def test_the_module_is_loaded_on_demand():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import torch_aule
 from helpers import FLOATS
 from quantized_reference import EPS, NF4
 from torch_aule import quantized
@@ -75,6 +76,18 @@ def test_experts_have_the_scales_of_all_before_them():
                                      on_device(scales), 64)  # fmt: skip
     expected = torch.einsum("mk,msnk->msn", x.double(), w.view(3, 5, 128)[ids.long()].double())
     assert torch.allclose(out.cpu().double(), expected, rtol=0, atol=(128 + 32) * 2.0**-23 * 128 * 8)
+
+
+def test_gradients_by_expert_over_nested_scales(monkeypatch):
+    packed, scales, w = made("nf4", 3 * 16, 128, 64, True)
+    monkeypatch.setattr(torch_aule.ops.quantized, "CHUNK_BYTES", 2 * 16 * 128 * 4)  # two experts at a time
+    x, ids = torch.randn(7, 128, device="aule", requires_grad=True), torch.randint(3, (7, 2))
+    grad, w = torch.randn(7, 2, 16), w.view(3, 16, 128)[ids].double()
+    out = quantized.linear_by_expert(x, packed.view(3, 16, 64).to("aule"), ids.to("aule"), "nf4", on_device(scales), 64)
+    out.backward(grad.to("aule"))
+    expected = torch.einsum("msn,msnk->mk", grad.double(), w)
+    terms = torch.einsum("msn,msnk->mk", grad.double().abs(), w.abs())
+    assert bool(((x.grad.cpu() - expected).abs() <= (2 * 16 + 32) * 2.0**-23 * terms + 2.0**-60).all())
 
 
 def test_scales_that_do_not_fit_are_refused():

@@ -290,7 +290,10 @@ def linear_by_expert(
     scales: Sequence[torch.Tensor] = (),
     group: int | Sequence[int] = (),
 ) -> torch.Tensor:
-    """Compute ``x[i] @ weight[ids[i, s]].T`` for each row i and each of its experts. Has no gradient.
+    """Compute ``x[i] @ weight[ids[i, s]].T`` for each row i and each of its experts.
+
+    Differentiable in x, any number of times. For the gradient, rows are sorted by expert on the device, and 64 MiB of
+    weights at a time are decoded to x's dtype.
 
     Parameters
     ----------
