@@ -196,11 +196,11 @@ def test_a_model_moves_to_the_cpu_and_back(tmp_path):
     check_like(model, reference, 1e-4)
 
 
-def test_gradients_pass_through_packed_weights(tmp_path):
+@pytest.mark.parametrize("model", ["llama", "qwen3moe"])
+def test_gradients_pass_through_packed_weights(model, tmp_path):
     """A gradient passes through them as it passes through the same weights as numbers on the CPU."""
-    reference = tiny("llama", tmp_path, ["q4_k", "q8_0"])
-    model = load(tmp_path, device_map="aule")
-    layer, known = model.model.layers[0].mlp, reference.model.layers[0].mlp
+    reference = tiny(model, tmp_path, ["q4_k", "q8_0"])
+    layer, known = load(tmp_path, device_map="aule").model.layers[0].mlp, reference.model.layers[0].mlp
     x, grad = torch.randn(2, 3, HIDDEN), torch.randn(2, 3, HIDDEN)
     there, here = x.to("aule").requires_grad_(), x.clone().requires_grad_()
     layer(there).backward(grad.to("aule"))

@@ -78,6 +78,19 @@ def test_experts_stay_packed(saved, device):
     assert tokens.shape == (1, 14) and half.lm_head.weight.dtype == torch.bfloat16
 
 
+def test_gradients_to_activations(saved, device):
+    """As the dense experts of the same numbers have them: to rows, and to the router's weights."""
+    folder, reference, _ = saved
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    layer, known = model.model.layers[0].mlp, reference.model.layers[0].mlp
+    x, grad = torch.randn(1, 7, SIZES["hidden_size"]), torch.randn(1, 7, SIZES["hidden_size"])
+    there, here = x.to(device).requires_grad_(), x.clone().requires_grad_()
+    layer(there)[0].backward(grad.to(device))
+    known(here)[0].backward(grad)
+    for actual, expected in ((there.grad, here.grad), (layer.router.weight.grad, known.router.weight.grad)):
+        assert (actual.cpu() - expected).norm() <= 1e-5 * expected.norm()
+
+
 def test_a_saved_model_has_the_checkpoints_bits(saved, tmp_path, device):
     folder, _, packed = saved
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

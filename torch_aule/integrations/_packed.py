@@ -11,7 +11,7 @@ import torch
 
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, wrap
 
-__all__ = ["default_map", "is_group", "packed_linear", "stays_packed"]
+__all__ = ["default_map", "is_group", "packed_experts", "packed_linear", "stays_packed"]
 
 
 def is_group(size: int) -> bool:
@@ -32,6 +32,24 @@ def packed_linear(
     rows = packed if packed.dtype == torch.uint8 else packed.view(torch.uint8)
     y = torch.ops.aule.quantized_linear(x, rows, format, bias if same else None, scales, group)
     return y if same else (y + bias).to(x.dtype)
+
+
+def packed_experts(
+    x: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    first: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    gate: Callable[[torch.Tensor], torch.Tensor],
+    second: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """The layer of experts: rows of x through those that ids [tokens, slots] name, and their sum by weights.
+
+    `first` and `second` multiply rows [m, k] with the weights of their experts [m, slots] -> [m, slots, n].
+    """
+    tokens, slots = ids.shape
+    inner = gate(first(x, ids)).reshape(tokens * slots, -1)
+    out = second(inner, ids.reshape(-1, 1)).reshape(tokens, slots, -1)
+    return (out * weights.float().unsqueeze(-1)).sum(1).to(x.dtype)
 
 
 def default_map(device_map: Any) -> Any:

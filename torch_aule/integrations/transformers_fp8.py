@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from torch_aule.integrations._packed import is_group, packed_linear, stays_packed
+from torch_aule.integrations._packed import is_group, packed_experts, packed_linear, stays_packed
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, parameters_of, wrap
 
@@ -57,29 +57,24 @@ def _products(finegrained: ModuleType, patches: Patches) -> None:
         scale, group = _scales(weight, weight_scale_inv, block_size)
         return packed_linear(input, weight, FORMAT, [scale], group, bias)
 
-    def by_expert(self, x, name, ids):
+    def product(self, name):
         weight, scale = (getattr(self, name + end) for end in ("", "_scale_inv"))
-        return torch.ops.aule.quantized_linear_by_expert(
-            x, weight.view(torch.uint8), ids, FORMAT, [scale.float()], list(self.block_size)
-        )
+        rows, scales, group = weight.view(torch.uint8), [scale.float()], list(self.block_size)
+        return lambda x, ids: torch.ops.aule.quantized_linear_by_expert(x, rows, ids, FORMAT, scales, group)
 
     def experts(own):
         @wrap(own)
         def forward(self, hidden_states, top_k_index, top_k_weights):
             if self.down_proj.device.type != "aule":
                 return own(self, hidden_states, top_k_index, top_k_weights)
-            first = "gate_up_proj" if self.has_gate else "up_proj"
-            weights = getattr(self, first), self.down_proj
-            block = self.block_size
-            # Blocks of one expert must not reach into the next one's rows. Adapters need gradients to activations.
-            fits = block is not None and all(_is_served(w, block) and w.shape[1] % block[0] == 0 for w in weights)
-            if not fits or torch.is_grad_enabled() and hidden_states.requires_grad:
+            name = "gate_up_proj" if self.has_gate else "up_proj"
+            weights, block = (getattr(self, name), self.down_proj), self.block_size
+            # Blocks of one expert must not reach into the next one's rows.
+            if block is None or not all(_is_served(w, block) and w.shape[1] % block[0] == 0 for w in weights):
                 return eager(self, hidden_states, top_k_index, top_k_weights)
-            tokens, slots = top_k_index.shape
-            inner = by_expert(self, hidden_states, first, top_k_index)
-            inner = (self._apply_gate(inner) if self.has_gate else self.act_fn(inner)).reshape(tokens * slots, -1)
-            out = by_expert(self, inner, "down_proj", top_k_index.reshape(-1, 1)).reshape(tokens, slots, -1)
-            return (out.float() * top_k_weights.unsqueeze(-1)).sum(1).to(hidden_states.dtype)
+            gate = self._apply_gate if self.has_gate else self.act_fn
+            first, second = product(self, name), product(self, "down_proj")
+            return packed_experts(hidden_states, top_k_index, top_k_weights, first, gate, second)
 
         return forward
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from torch_aule.integrations._gguf_models import CONFIGS, MAPPINGS, Q5_AND_FP4, is_served
-from torch_aule.integrations._packed import default_map, packed_linear
+from torch_aule.integrations._packed import default_map, packed_experts, packed_linear
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.quantized import pack, unpack
@@ -194,14 +194,17 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
         names = [FORMAT_OF_TYPE.get(ggml_type) for ggml_type in (self.gate_up_type, self.down_type)]
         if self.down_proj.device.type != "aule" or None in names:
             return forwards[1](self, hidden_states, top_k_index, top_k_weights)
-        tokens, slots = top_k_index.shape
-        weight = packed(self, self.gate_up_proj, names[0])
-        gate, up = ops.quantized_linear_by_expert(hidden_states, weight, top_k_index, names[0], (), ()).chunk(2, -1)
-        inner = (self.act_fn(gate) * up).reshape(tokens * slots, -1)
-        weight = packed(self, self.down_proj, names[1])
-        out = ops.quantized_linear_by_expert(inner, weight, top_k_index.reshape(-1, 1), names[1], (), ())
-        out = out.reshape(tokens, slots, -1) * top_k_weights.unsqueeze(-1)
-        return out.sum(1).to(hidden_states.dtype)
+
+        def product(weight, name):
+            rows = packed(self, weight, name)
+            return lambda x, ids: ops.quantized_linear_by_expert(x, rows, ids, name, (), ())
+
+        def apply_gate(inner):
+            gate, up = inner.chunk(2, -1)
+            return self.act_fn(gate) * up
+
+        first, second = product(self.gate_up_proj, names[0]), product(self.down_proj, names[1])
+        return packed_experts(hidden_states, top_k_index, top_k_weights, first, apply_gate, second)
 
     @wrap(forwards[2])
     def embedding_forward(self, input_ids):

@@ -6,13 +6,14 @@ of the device's format ``mxfp4``, and experts are products by number of expert.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import FunctionType, ModuleType
 
 import torch
 from torch import nn
 
-from torch_aule.integrations._packed import stays_packed
+from torch_aule.integrations._packed import packed_experts, stays_packed
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 from torch_aule.quantized import pack, unpack
@@ -80,13 +81,18 @@ def _experts(mxfp4: ModuleType, patches: Patches) -> None:
     def forward(self, hidden_states, top_k_index, top_k_weights):
         if not hasattr(self, PACKED):
             return own_forward(self, hidden_states, top_k_index, top_k_weights)
-        dtype, (tokens, slots) = hidden_states.dtype, top_k_index.shape
-        product = torch.ops.aule.quantized_linear_by_expert
-        inner = product(hidden_states, self.gate_up_proj, top_k_index, FORMAT, (), ())
-        inner = apply_gate(self, inner + self.gate_up_proj_bias[top_k_index].to(dtype)).reshape(tokens * slots, -1)
-        out = product(inner, self.down_proj, top_k_index.reshape(-1, 1), FORMAT, (), ()).reshape(tokens, slots, -1)
-        out = out + self.down_proj_bias[top_k_index].to(dtype)
-        return (out * top_k_weights.unsqueeze(-1)).sum(1).to(dtype)
+
+        def product(name):
+            weight, bias = getattr(self, name), getattr(self, f"{name}_bias")
+
+            def multiply(x, ids):
+                return torch.ops.aule.quantized_linear_by_expert(x, weight, ids, FORMAT, (), ()) + bias[ids].to(x.dtype)
+
+            return multiply
+
+        first, second = product("gate_up_proj"), product("down_proj")
+        gate = functools.partial(apply_gate, self)
+        return packed_experts(hidden_states, top_k_index, top_k_weights, first, gate, second)
 
     @wrap(own_convert)
     def convert(self, input_dict, model=None, full_layer_name=None, **kwargs):
