@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import importlib
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def tiny(model, folder, formats, rope_factors=None):
         f"{arch}.feed_forward_length": INNER, f"{arch}.block_count": LAYERS, f"{arch}.attention.head_count": HEADS,
         f"{arch}.attention.head_count_kv": KV_HEADS, f"{arch}.attention.layer_norm_rms_epsilon": 1e-6,
         f"{arch}.rope.freq_base": float(rope["rope_theta"]),
-        "tokenizer.ggml.tokens": [str(i) for i in range(VOCABULARY)],
+        "tokenizer.ggml.tokens": [str(i) for i in range(config.vocab_size)],
     } | further  # fmt: skip
     write_gguf(folder / "tiny.gguf", metadata, tensors)
     return reference
@@ -164,6 +165,24 @@ def test_models_of_packed_weights(model, tmp_path):
     assert sum(p.nbytes for p in held) <= 1.1 * (tmp_path / "tiny.gguf").stat().st_size
     assert all(p.dtype == torch.uint8 for p in held if p.dim() > 1 and not p.size(0) == EXPERTS)
     check_like(packed, reference, 1e-4)
+
+
+def test_loading_takes_little_more_than_the_file(tmp_path, monkeypatch):
+    """Also while it loads; and nobody asks the hub for kernels of other devices or warns that these are missing."""
+    monkeypatch.setattr(importlib.import_module("transformers.integrations.gguf.kernels"), "is_kernels_available", pytest.fail)
+    told = []
+    quantizer = importlib.import_module("transformers.quantizers.quantizer_gguf")
+    monkeypatch.setattr(quantizer.logger, "warning", told.append)
+    monkeypatch.setitem(COMMON, "vocab_size", 30_000)  # the embedding is most of the model, as in small ones
+    tiny("qwen2", tmp_path, ["q8_0"])
+    gc.collect()
+    before, size = torch.aule.memory_allocated(), (tmp_path / "tiny.gguf").stat().st_size
+    torch.aule.reset_peak_memory_stats()
+    model = load(tmp_path, device_map="aule", dtype=torch.bfloat16, attn_implementation=None)
+    assert told == [] and model.config._attn_implementation == "sdpa"
+    assert torch.aule.memory_allocated() - before <= 1.1 * size
+    # The numbers that are looked at: 4 MiB at a time, and a sum.
+    assert torch.aule.max_memory_allocated() - before <= 1.1 * size + (5 << 20)
 
 
 def test_every_format_in_one_model(tmp_path):

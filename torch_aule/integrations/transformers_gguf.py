@@ -7,10 +7,12 @@ kernel package for the accelerator. Here the kernels are ours, and modules hold 
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import os
 import threading
+from collections import Counter
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,13 +23,14 @@ from torch_aule.integrations._gguf_models import CONFIGS, MAPPINGS, Q5_AND_FP4, 
 from torch_aule.integrations._packed import default_map, packed_experts, packed_linear
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
-from torch_aule.quantized import pack, unpack
+from torch_aule.quantized import FORMATS, pack, unpack
 from torch_aule.quantized.gguf import FORMAT_OF_TYPE, read_header
 
 __all__ = ["HOOKS"]
 
 PACKED = "_aule_packed"  # of a module, and of a parameter that several modules share
 ROPE_FACTORS = "rope_freqs.weight"
+PLANNED = ("auto", "balanced", "balanced_low_0", "sequential")  # device_maps that accelerate works out
 
 
 class _Kernel:
@@ -79,6 +82,8 @@ def _kernels(kernels: ModuleType, patches: Patches) -> None:
     by_expert = attribute(kernels, "mul_mat_id", FunctionType)
     decode = attribute(kernels, "_dequantize_chunk", FunctionType)
     resolve = attribute(kernels, "get_gguf_kernel", FunctionType)
+    graft = attribute(kernels, "kernelize_ggml_layers", FunctionType)
+    parameters_of(graft, "model")
     parameters_of(multiply, "weight", "x", "ggml_type", "out_features")
     parameters_of(by_expert, "blocks", "x", "ids", "ggml_type", "out_features")
     parameters_of(decode, "weight", "ggml_type", "rows", "cols", "dtype", "indices")
@@ -111,6 +116,12 @@ def _kernels(kernels: ModuleType, patches: Patches) -> None:
     def get_gguf_kernel():
         return _KERNEL if _for_aule() else resolve()
 
+    @wrap(graft)
+    def kernelize_ggml_layers(model):
+        if model.device.type != "aule":  # the hub has none for it
+            graft(model)
+
+    patches.rebind(graft, kernelize_ggml_layers)
     patches.rebind(multiply, mul_mat_vec)
     patches.rebind(by_expert, mul_mat_id)
     patches.rebind(decode, _dequantize_chunk)
@@ -153,8 +164,8 @@ def _check_numbers(path: str, modules: dict[str, nn.Module]) -> None:
             if weight.device.type != "aule" or not getattr(module, PACKED) or weight.numel() == 0:
                 continue
             form = FORMAT_OF_TYPE[ggml_type]
-            # A sum of float32 is finite if all are, 64 MiB of them at a time.
-            parts = weight.flatten(0, -2).split(max(1, (16 << 20) // k))
+            # A sum of float32 is finite if all are, 4 MiB of them at a time.
+            parts = weight.flatten(0, -2).split(max(1, (1 << 20) // k))
             sums = torch.stack(
                 [torch.ops.aule.quantized_dequantize(p, form, k, torch.float32, (), ()).sum() for p in parts]
             )
@@ -281,7 +292,7 @@ def _configurations(config_mapping: ModuleType, patches: Patches) -> None:
 def _targets_aule(device_map) -> bool:
     places = device_map.values() if isinstance(device_map, dict) else [device_map]
     for place in places:
-        if place in ("auto", "balanced", "balanced_low_0", "sequential"):
+        if place in PLANNED:
             if aule_is_default():
                 return True
         elif isinstance(place, int):
@@ -292,24 +303,83 @@ def _targets_aule(device_map) -> bool:
     return False
 
 
+def _only_aule(device_map) -> bool:
+    """Whether the whole model goes to one device of ours, which is named."""
+    places = list(device_map.values()) if isinstance(device_map, dict) else [device_map]
+    return len(places) == 1 and places[0] not in PLANNED and _targets_aule(device_map)
+
+
+class _PackedOnRead:
+    """A tensor of a file whose rows are packed before they come to the device."""
+
+    def __init__(self, tensor: Any, form: str):
+        self.tensor, self.form = tensor, form
+        count = tensor.shape[-1] // FORMATS[form].block_bytes
+        self.shape = (*tensor.shape[:-1], FORMATS[form].packed_row_bytes(count * FORMATS[form].values))
+
+    def __getitem__(self, index) -> torch.Tensor:
+        return pack(self.tensor[index], self.form)
+
+
+def _pack_large_on_read(quantizer: Any, state: dict[str, Any], names: dict[str, str]) -> list[Any]:
+    """Have the rows of large modules packed by the host: the device would hold them twice, beside all the others.
+
+    `names` has the model's name of each tensor. Returns the modules.
+    """
+    modules, sizes = quantizer.packed_modules, Counter()
+    for info in quantizer.header.tensors:
+        sizes[id(modules.get(names[info.name]))] += info.nbytes
+    large = sizes.total() // 32
+    chosen = {id(m): m for m in modules.values() if sizes[id(m)] > large}
+    for module in chosen.values():
+        for name, ggml_type, k in _weights_of(module):
+            weight, form = getattr(module, name), FORMATS[FORMAT_OF_TYPE[ggml_type]]
+            empty = weight.new_empty((*weight.shape[:-1], form.packed_row_bytes(k)))
+            setattr(module, name, nn.Parameter(empty, requires_grad=False))
+    for name, tensor in state.items():
+        if id(modules.get(names[name])) in chosen:
+            state[name] = _PackedOnRead(tensor, FORMAT_OF_TYPE[tensor.ggml_type])
+    return list(chosen.values())
+
+
 def _quantizer(quantizer_gguf: ModuleType, patches: Patches) -> None:
     owner = attribute(quantizer_gguf, "GgufHfQuantizer", type)
     own = {
         name: attribute(owner, name, FunctionType)
-        for name in ("update_device_map", "read_header", "get_state_dict", "_process_model_after_weight_loading")
-    }
+        for name in (
+            "update_device_map", "update_dtype", "read_header", "get_state_dict", "_process_model_after_weight_loading",
+        )
+    }  # fmt: skip
     parameters_of(own["update_device_map"], "self", "device_map")
+    parameters_of(own["update_dtype"], "self", "dtype")
     parameters_of(own["read_header"], "self", "gguf_file")
     parameters_of(own["get_state_dict"], "self", "checkpoint_file", "model")
     read = attribute(quantizer_gguf, "read_gguf_metadata", FunctionType)
+    loading = importlib.import_module("transformers.core_model_loading")
+    rename = attribute(loading, "rename_source_key", FunctionType)
+    parameters_of(rename, "source_key", "weight_renamings", "weight_converters")
+    transforms = [attribute(loading, name, type) for name in ("WeightRenaming", "WeightConverter")]
+
+    def name_in_model(self):
+        """Of each tensor. On a copy: a transform that is asked is marked as used."""
+        mapping = copy.deepcopy(self.mapping)
+        kinds = [[t for t in mapping if isinstance(t, kind)] for kind in transforms]
+        return {info.name: rename(info.name, *kinds)[0] for info in self.header.tensors}
 
     @wrap(own["update_device_map"])
     def update_device_map(self, device_map):
         device_map = own["update_device_map"](self, device_map)
         if not self.quantization_config.dequantize:
             device_map = default_map(device_map)
-        self._aule_target = _targets_aule(device_map)
+        self._aule_target, self._aule_alone = _targets_aule(device_map), _only_aule(device_map)
         return device_map
+
+    @wrap(own["update_dtype"])
+    def update_dtype(self, dtype):
+        if dtype is None or self.quantization_config.dequantize or not getattr(self, "_aule_target", False):
+            return own["update_dtype"](self, dtype)
+        self.dtype = dtype  # without the warning that only float32 is fast: ours take x's dtype
+        return dtype
 
     @wrap(own["read_header"])
     def read_header(self, gguf_file):
@@ -326,11 +396,18 @@ def _quantizer(quantizer_gguf: ModuleType, patches: Patches) -> None:
         state = own["get_state_dict"](self, checkpoint_file, model)
         if self.supported and self.header.architecture in MAPPINGS and ROPE_FACTORS in state:
             self._aule_rope_factors = state.pop(ROPE_FACTORS)[:]
+        if self.supported and getattr(self, "_aule_alone", False) and not self.quantization_config.dequantize:
+            self._aule_packed = _pack_large_on_read(self, state, name_in_model(self))
         return state
 
     @wrap(own["_process_model_after_weight_loading"])
     def process(self, model, **kwargs):
+        if getattr(self, "_aule_target", False):
+            self.attn_requested = True  # else it asks the hub for a kernel of another device
         model = own["_process_model_after_weight_loading"](self, model, **kwargs)
+        for module in getattr(self, "_aule_packed", ()):
+            for name, *_ in _weights_of(module):
+                setattr(getattr(module, name), PACKED, True)
         for module in self.packed_modules.values():
             _settle(module)
         if self.supported:
@@ -345,6 +422,7 @@ def _quantizer(quantizer_gguf: ModuleType, patches: Patches) -> None:
         return model
 
     patches.set(owner, "update_device_map", update_device_map)
+    patches.set(owner, "update_dtype", update_dtype)
     patches.set(owner, "read_header", read_header)
     patches.set(owner, "get_state_dict", get_state_dict)
     patches.set(owner, "_process_model_after_weight_loading", process)

@@ -128,8 +128,8 @@ def pack(blocks: torch.Tensor, format: str) -> torch.Tensor:
     data = apart[..., end:] if start == 0 else apart[..., :start]
     packed = blocks.new_zeros((*blocks.shape[:-1], form.packed_row_bytes(k)))
     split = count * form.data_bytes
-    packed[..., :split] = data.flatten(-2)
-    packed[..., split:size] = apart[..., start:end].flatten(-2)
+    packed[..., :split].unflatten(-1, (count, form.data_bytes)).copy_(data)
+    packed[..., split:size].unflatten(-1, (count, form.scale_bytes)).copy_(apart[..., start:end])
     return packed
 
 
