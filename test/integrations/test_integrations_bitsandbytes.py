@@ -1,5 +1,6 @@
 """bitsandbytes' operators on the device, on a stand-in for its library; test_integrations_others.py has the package."""
 
+import copy
 import importlib
 import shutil
 import sys
@@ -198,3 +199,74 @@ def test_updates_that_are_too_long_are_shortened(ops):
     update = g * min(1.0, (limit * p.norm() / g.norm()).item())
     assert torch.allclose(there.cpu(), p - LR * update, atol=1e-6)
     assert torch.allclose(norm.cpu(), g.norm() ** 2, rtol=1e-5)
+
+
+class Product4bit(torch.autograd.Function):
+    """As bitsandbytes has it: the packed weight forwards, its numbers for the gradient."""
+
+    @staticmethod
+    def forward(ctx, x, weight, scales, shape):
+        ctx.weight, ctx.scales, ctx.shape = weight, scales, shape
+        codes, table, outer, offset = scales
+        return torch.ops.bitsandbytes.gemm_4bit(x, weight, shape, outer, 64, "nf4", None, codes, table, offset)
+
+    @staticmethod
+    def backward(ctx, grad):
+        codes, table, outer, offset = ctx.scales
+        ops = torch.ops.bitsandbytes
+        absmax = ops.dequantize_blockwise(codes, outer, table, 256, torch.float32) + offset
+        return grad @ ops.dequantize_4bit(ctx.weight, absmax, 64, "nf4", ctx.shape, grad.dtype), None, None, None
+
+
+class Adapted(torch.nn.Module):
+    """A layer of NF4 with nested scales, and an adapter; with `numbers`, of a weight that was decoded."""
+
+    def __init__(self, weight, scales, numbers, rank=4):
+        super().__init__()
+        self.weight, self.scales, self.numbers = weight, scales, numbers
+        self.down = torch.nn.Parameter(torch.randn(rank, numbers.shape[1], device="cpu") / 8)
+        self.up = torch.nn.Parameter(torch.zeros(numbers.shape[0], rank, device="cpu"))
+
+    def forward(self, x):
+        if x.device.type == "cpu":
+            y = torch.nn.functional.linear(x, self.numbers)
+        else:
+            y = Product4bit.apply(x, self.weight, self.scales, tuple(self.numbers.shape))
+        return y + x @ self.down.mT @ self.up.mT
+
+
+def test_qlora_learns_as_on_the_cpu(ops):
+    """50 steps of adapters in a tiny Llama; test_integrations_others.py has the packages' own."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    here = transformers.LlamaForCausalLM(config).requires_grad_(False)
+    for name, layer in list(here.named_modules()):
+        if isinstance(layer, torch.nn.Linear):
+            size = layer.weight.numel()
+            rng = np.random.default_rng(torch.randint(2**31, ()).item())
+            nibbles = rng.integers(0, 16, size, dtype=np.uint8)
+            codes, table = torch.randint(256, (size // 64,), dtype=torch.uint8), torch.linspace(-1, 1, 256)
+            outer, offset = torch.full((-(-size // 64 // 256),), 0.05), torch.tensor(0.15)
+            absmax = table[codes.long()] * 0.05 + offset
+            numbers = torch.from_numpy(NF4[nibbles]) * absmax.repeat_interleave(64)
+            weight = torch.from_numpy(nibbles[0::2] << 4 | nibbles[1::2])[:, None].to("aule")
+            scales = [t.to("aule") for t in (codes, table, outer, offset)]
+            here.set_submodule(name, Adapted(weight, scales, numbers.view(layer.weight.shape)))
+    data = torch.randint(1, 64, (8, 4, 12))
+    losses, there = {}, copy.deepcopy(here).to("aule")
+    for place, model in (("cpu", here), ("aule", there)):
+        optimizer, seen = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2), []
+        for step in range(50):
+            batch = data[step % len(data)].to(place)
+            loss = model(input_ids=batch, labels=batch).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            seen.append(loss.detach())
+        losses[place] = torch.stack(seen).tolist()
+    assert len(optimizer.param_groups[0]["params"]) == 2 * (7 + 1)
+    assert losses["cpu"][-1] < losses["cpu"][0] - 0.2
+    assert losses["aule"] == pytest.approx(losses["cpu"], abs=1e-2)
