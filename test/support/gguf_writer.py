@@ -34,7 +34,7 @@ def write_gguf(path: Path, metadata: dict, tensors: dict[str, tuple[str, tuple[i
     """`tensors`: name -> (type, sizes in PyTorch's order, bytes or float32 values)."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     head += b"".join(_string(key) + _value(value) for key, value in metadata.items())
-    body = b""
+    body = bytearray()
     for name, (kind, sizes, data) in tensors.items():
         body += b"\0" * (-len(body) % ALIGNMENT)
         head += _string(name) + struct.pack(f"<I{len(sizes)}Q", len(sizes), *reversed(sizes))
