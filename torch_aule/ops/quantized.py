@@ -39,7 +39,7 @@ _LIBRARY.define(
 CHUNK_BYTES = 64 << 20  # of weights that are decoded at a time
 
 
-@torch.library.impl(_LIBRARY, "quantized_matmul_by_expert", "PrivateUse1")
+@torch.library.impl(_LIBRARY, "quantized_matmul_by_expert", "CompositeExplicitAutograd")
 def _matmul_by_expert_on_device(x, weight, ids, format, k, scales, group):
     """x [m, slots, n]: the sum over slots of ``x[i, s] @ weight[ids[i, s]]`` -> [m, k]. The host reads no id.
 
