@@ -109,11 +109,6 @@ def test_it_says_what_it_says_on_the_cpu(device, transformers, file, reference, 
     check_like(model, reference, tokens, 1e-5)  # float32 throughout; sums of at most 1,536 terms in another order
 
 
-def test_compiled(device, transformers, file, reference, tokens, by_default):
-    model = load(transformers, file, "aule")
-    check_like(torch.compile(model), reference, tokens, 1e-5)
-
-
 def test_in_bfloat16(device, transformers, file, reference, tokens, by_default):
     model = load(transformers, file, "aule", dtype=torch.bfloat16)
     check_like(model, reference, tokens, 0.05)  # as of tiny models, test_transformers_gguf.py
