@@ -109,6 +109,16 @@ def test_it_says_what_it_says_on_the_cpu(device, transformers, file, reference, 
     check_like(model, reference, tokens, 1e-5)  # float32 throughout; sums of at most 1,536 terms in another order
 
 
+def test_its_first_layers_compiled(device, transformers, file, ids, by_default):
+    """Two of 30: all are minutes of compilation where a processor is the device."""
+    model = load(transformers, file, "aule")
+    model.model.layers = model.model.layers[:2]
+    with torch.no_grad():
+        expected, actual = (call(ids.to(device)).logits for call in (model, torch.compile(model)))
+    assert (actual - expected).norm() <= 1e-5 * expected.norm()
+    assert torch.equal(actual.argmax(2), expected.argmax(2))
+
+
 def test_in_bfloat16(device, transformers, file, reference, tokens, by_default):
     model = load(transformers, file, "aule", dtype=torch.bfloat16)
     check_like(model, reference, tokens, 0.05)  # as of tiny models, test_transformers_gguf.py
