@@ -169,7 +169,8 @@ def test_models_of_packed_weights(model, tmp_path):
 
 def test_loading_takes_little_more_than_the_file(tmp_path, monkeypatch):
     """Also while it loads; and nobody asks the hub for kernels of other devices or warns that these are missing."""
-    monkeypatch.setattr(importlib.import_module("transformers.integrations.gguf.kernels"), "is_kernels_available", pytest.fail)
+    kernels = importlib.import_module("transformers.integrations.gguf.kernels")
+    monkeypatch.setattr(kernels, "is_kernels_available", pytest.fail)
     told = []
     quantizer = importlib.import_module("transformers.quantizers.quantizer_gguf")
     monkeypatch.setattr(quantizer.logger, "warning", told.append)

@@ -203,7 +203,8 @@ def test_nothing_to_do():
     out.sum().backward()
     assert x.grad.shape == (0, 256)
     x = torch.randn(3, 256, **device, requires_grad=True)
-    quantized.linear_by_expert(x, packed[None, :0], torch.zeros(3, 2, dtype=torch.int32, **device), "q6_k").sum().backward()
+    ids = torch.zeros(3, 2, dtype=torch.int32, **device)
+    quantized.linear_by_expert(x, packed[None, :0], ids, "q6_k").sum().backward()
     assert not x.grad.any()
 
 
