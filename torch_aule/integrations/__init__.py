@@ -16,6 +16,8 @@ from torch_aule.integrations import (
     bitsandbytes,
     compressed_tensors,
     diffusers,
+    gptqmodel,
+    hqq,
     lightning,
     safetensors,
     sentence_transformers,
@@ -34,7 +36,8 @@ _registry = Registry([
     hook
     for package in (
         accelerate, bitsandbytes, compressed_tensors, transformers, transformers_fp8, transformers_gguf,
-        transformers_mxfp4, safetensors, diffusers, lightning, sentence_transformers, torchao, ultralytics,
+        transformers_mxfp4, safetensors, diffusers, gptqmodel, hqq, lightning, sentence_transformers, torchao,
+        ultralytics,
     )
     for hook in package.HOOKS
 ])  # fmt: skip

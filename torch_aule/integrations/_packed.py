@@ -1,4 +1,4 @@
-"""What the hooks for packed weights share: products with them, and where a model of them is loaded to."""
+"""What the hooks for packed weights share: rows and products with them, and where a model of them is loaded to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,27 @@ import torch
 
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, wrap
 
-__all__ = ["default_map", "is_group", "packed_experts", "packed_linear", "stays_packed"]
+__all__ = [
+    "FORMAT_OF_BITS", "default_map", "is_group", "numbers", "packed_experts", "packed_linear", "rows_of", "stays_packed",
+    "zeros_of",
+]  # fmt: skip
+
+FORMAT_OF_BITS = {4: "int4", 8: "int8"}  # of numbers without a sign
+
+
+def numbers(rows: torch.Tensor, bits: int) -> torch.Tensor:
+    """Numbers of `bits` bits, 4 or 8, that neighbour in bytes, the first of two in the low half."""
+    return torch.stack((rows & 15, rows >> 4), -1).flatten(-2) if bits == 4 else rows
+
+
+def rows_of(q: torch.Tensor, bits: int) -> torch.Tensor:
+    """The bytes that :func:`numbers` was given."""
+    return q[..., ::2] | q[..., 1::2] << 4 if bits == 4 else q.contiguous()
+
+
+def zeros_of(q: torch.Tensor, bits: int) -> torch.Tensor:
+    """Zero points or rows of uint8 as the format of `bits` bits has them: int8 has a sign."""
+    return (q ^ 128).view(torch.int8) if bits == 8 else q
 
 
 def is_group(size: int) -> bool:
