@@ -137,3 +137,32 @@ def test_compiled(module):
     layer = module.HQQLinear(torch.nn.Linear(64, 16), config(), compute_dtype=torch.float32, device="cpu").cuda("aule")
     x = torch.randn(3, 64, device="aule")
     torch.testing.assert_close(torch.compile(layer, fullgraph=True)(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+def test_models_of_transformers(module):
+    """HqqConfig's quantizer makes tagged linear layers HQQ's, whichever of weight and bias comes first."""
+    quantizers = pytest.importorskip("transformers.quantizers.quantizer_hqq")
+    quantizer = object.__new__(quantizers.HqqHfQuantizer)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3))).to("aule")
+    before = copy.deepcopy(model)
+    for layer in model[:2]:
+        layer.quant_config = config()
+    keys = ["0.bias", "0.weight", "1.weight", "1.bias", "2.weight", "2.bias"]
+    missing = set(keys)
+    given = {key: before.get_parameter(key).detach() + 1 for key in keys}
+    for key in keys:
+        for name, value in quantizer.get_quantize_ops().convert(
+            {key: [given[key]]}, full_layer_name=key, model=model, missing_keys=missing
+        ).items():
+            model.get_parameter(name).data = value
+            missing.discard(name)
+    assert not missing and [is_packed(layer) for layer in model] == [True, True, False]
+    x = torch.randn(2, 64, device="aule")
+    for i, layer in enumerate(model):
+        weight = layer.weight if i == 2 else exact_weight(module, layer).to("aule")
+        torch.testing.assert_close(layer.bias, given[f"{i}.bias"])
+        assert (weight - given[f"{i}.weight"]).abs().max() < 0.02  # a step is 1 / 60
+        torch.testing.assert_close(layer(x), x @ weight.T + given[f"{i}.bias"], rtol=1e-4, atol=1e-4)
+    quantizer.pre_quantized = True
+    with pytest.raises(NotImplementedError, match="does not load checkpoints of HQQ"):
+        quantizer.validate_environment()

@@ -295,3 +295,152 @@ def test_compressed_tensors_stay_packed(device, tmp_path, strategy):
         packed = [name for name, _ in model.named_parameters() if name.endswith("weight_packed")]
         assert len(packed) == (14 if where == "aule" else 0)
     assert (logits["aule"] - logits["cpu"]).abs().max() <= 0.03 * logits["cpu"].abs().max()  # bfloat16 in two orders
+
+
+def gptq_or_awq(folder, method, bits, fmt, ordered, biased):
+    """A tiny checkpoint of random numbers: all that gptqmodel's kernels and transformers read."""
+    transformers = package("transformers")
+    from safetensors.torch import save_file
+
+    name = "Qwen2" if biased else "Llama"
+    sizes = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+             "tie_word_embeddings": False}  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    state = getattr(transformers, f"{name}ForCausalLM")(config).half().state_dict()
+    for key in [key for key in state if key.endswith("proj.weight")]:
+        (n, k), prefix, word = state.pop(key).shape, key.removesuffix("weight"), 32 // bits
+        groups = k // 32
+
+        def words(*sizes):
+            return torch.randint(-(2**31), 2**31, sizes, dtype=torch.int64).to(torch.int32)
+
+        state[prefix + "qweight"] = words(k // word, n) if method == "gptq" else words(k, n // word)
+        state[prefix + "scales"] = (torch.rand(groups, n) / 40 * 2.0 ** (4 - bits)).half()
+        if method == "awq":
+            state[prefix + "qzeros"] = words(groups, n // word)
+            continue
+        zeros = torch.randint(2**bits - 1, (groups, n // word, word))  # none is the largest, which version 1 has not
+        state[prefix + "qzeros"] = (zeros << torch.arange(0, 32, bits)).sum(2).to(torch.int32)
+        index = torch.arange(k, dtype=torch.int32) // 32
+        state[prefix + "g_idx"] = index[torch.randperm(k)] if ordered else index
+    config.quantization_config = {"quant_method": method, "bits": bits, "group_size": 32, "desc_act": ordered,
+                                  "sym": False, "version": "gemm", "zero_point": True}  # fmt: skip
+    if method == "gptq":
+        config.quantization_config.update(format=fmt, checkpoint_format=fmt)
+    config.architectures, config.dtype = [f"{name}ForCausalLM"], "float16"
+    config.save_pretrained(folder)
+    save_file({key: value.contiguous() for key, value in state.items()}, folder / "model.safetensors", {"format": "pt"})
+    return state
+
+
+@pytest.mark.parametrize(
+    "method, bits, fmt, ordered, biased",
+    [
+        ("gptq", 4, "gptq", False, True),
+        ("gptq", 4, "gptq_v2", True, False),
+        ("gptq", 4, "gptq", True, False),
+        ("gptq", 8, "gptq", True, True),
+        ("awq", 4, "", False, True),
+        ("awq", 8, "", False, False),
+    ],
+)
+def test_gptq_and_awq_stay_packed(device, tmp_path, method, bits, fmt, ordered, biased):
+    """Weights have the bits of gptqmodel's torch code, the model gives what they give, and saves what it has loaded."""
+    package("gptqmodel"), package("optimum")
+    transformers = package("transformers")
+    from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
+    from safetensors.torch import load_file
+    from torch_aule import quantized
+
+    saved = gptq_or_awq(tmp_path / "a", method, bits, fmt, ordered, biased)
+    there = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "a", dtype=torch.float32)
+    assert there.device.type == "aule"
+    plain = transformers.AutoConfig.from_pretrained(tmp_path / "a")
+    del plain.quantization_config
+    here = type(there)(plain).float()
+    here.load_state_dict({key: value for key, value in saved.items() if "proj.q" not in key}, strict=False)
+    packed = {name: m for name, m in there.named_modules() if "_aule_rows" in m._buffers}
+    assert len(packed) == 14 and not any("qweight" in name for name, _ in there.named_buffers())
+    for name, module in packed.items():
+        # The package's own numbers, of scales in float32: then it rounds once, as the kernels do.
+        if method == "gptq":
+            own = copy.deepcopy(module).cpu()
+            own.scales = own.scales.float()
+            expected = type(own).dequantize_weight(own).t()
+        else:
+            qweight, qzeros = (saved[f"{name}.{part}"] for part in ("qweight", "qzeros"))
+            expected = dequantize_gemm(qweight, qzeros, saved[f"{name}.scales"].float(), bits, 32).t()
+        scales, order = [module.scales.t(), module._buffers["_aule_zeros"]], module._buffers["_aule_order"]
+        numbers = quantized.dequantize(
+            module._buffers["_aule_rows"], f"int{bits}", module.in_features, scales=scales, group=32
+        ).cpu()
+        assert (order is None) == (not ordered)
+        assert torch.equal(numbers if order is None else numbers[:, order.cpu().argsort()], expected)
+        here.get_submodule(name).weight.data.copy_(expected)
+    ids = torch.randint(96, (2, 9))
+    embedded = here.get_input_embeddings()(ids).detach()
+    results = {}
+    for where, model in {"cpu": here, "aule": there}.items():
+        leaf = embedded.clone().to(where).requires_grad_()
+        logits = model(inputs_embeds=leaf).logits
+        logits.square().sum().backward()
+        results[where] = logits.detach().cpu(), leaf.grad.cpu()
+    for expected, actual in zip(results["cpu"], results["aule"]):
+        assert (actual - expected).abs().max() <= 1e-4 * expected.abs().max()
+    with torch.no_grad():
+        compiled = torch.compile(there)(ids.to("aule")).logits.cpu()
+    assert (compiled - results["cpu"][0]).abs().max() <= 1e-4 * results["cpu"][0].abs().max()
+    there.save_pretrained(tmp_path / "b")
+    again = load_file(tmp_path / "b" / "model.safetensors")
+    parts = "qweight", "qzeros", "scales", "g_idx"
+    names = {name for name in saved if name.endswith(parts)}
+    assert names == {name for name in again if name.endswith(parts)}
+    assert all(torch.equal(again[name], saved[name]) for name in names)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "b", dtype=torch.float32, device_map="aule")
+    with torch.no_grad():
+        assert torch.equal(loaded(ids.to("aule")).logits, there(ids.to("aule")).logits)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_other_bits_of_gptqmodel_run_by_its_own_operators(device, tmp_path, method):
+    package("gptqmodel"), package("optimum")
+    transformers = package("transformers")
+    gptq_or_awq(tmp_path, method, 2, "gptq", False, False)
+    logits, ids = {}, torch.randint(96, (2, 9))
+    for where in ("cpu", "aule"):
+        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16, device_map=where)
+        with torch.no_grad():
+            logits[where] = model(ids.to(where)).logits.cpu().float()
+    assert (logits["aule"] - logits["cpu"]).abs().max() <= 0.02 * logits["cpu"].abs().max()  # float16 throughout
+
+
+@pytest.mark.parametrize("bits, axis", [(4, 1), (8, 1), (4, 0), (3, 1), (2, 1)])
+def test_hqq_quantizes_on_the_device(device, saved_llama, bits, axis):
+    package("hqq")
+    transformers = package("transformers")
+    from hqq.core.quantize import HQQLinear, Quantizer
+    from torch_aule import quantized
+
+    config = transformers.HqqConfig(nbits=bits, group_size=64, axis=axis)
+    there = transformers.AutoModelForCausalLM.from_pretrained(saved_llama, quantization_config=config)
+    here = transformers.AutoModelForCausalLM.from_pretrained(saved_llama, dtype=torch.float32)
+    assert there.device.type == "aule"
+    layers = {name: module for name, module in there.named_modules() if isinstance(module, HQQLinear)}
+    assert len(layers) == 14
+    for name, module in layers.items():
+        meta = {key: value.cpu() if isinstance(value, torch.Tensor) else value for key, value in module.meta.items()}
+        expected = Quantizer.dequantize(module.W_q.cpu(), meta)
+        assert ("_aule_rows" in module._buffers) == (bits in (4, 8) and axis == 1)
+        if "_aule_rows" in module._buffers:
+            scales = [module._buffers["_aule_scales"], module._buffers["_aule_zeros"]]
+            numbers = quantized.dequantize(
+                module._buffers["_aule_rows"], f"int{bits}", module.in_features, scales=scales, group=64
+            ).cpu()
+            assert torch.equal(numbers, expected)
+        here.get_submodule(name).weight.data.copy_(expected)
+    ids = torch.randint(64, (2, 9))
+    with torch.no_grad():
+        expected = here(ids).logits
+        for model in (there, torch.compile(there)):
+            assert (model(ids.to("aule")).logits.cpu() - expected).abs().max() <= 1e-4 * expected.abs().max()

@@ -60,8 +60,9 @@ def _packed_class(owner: Any) -> Callable[[Any], None]:
         scales, zeros = (meta[name].clone() for name in ("scale", "zero"))
         meta["scale"], meta["zero"] = scales, zeros
         zeros = zeros.float() - 128 if meta["nbits"] == 8 else zeros  # the device's int8 has a sign
-        module.register_buffer(SCALES, scales.view(n, -1), persistent=False)
-        module.register_buffer(ZEROS, zeros.view(n, -1), persistent=False)
+        # state_dict of the package has no buffers; transformers makes those anew that are said not to be saved.
+        module.register_buffer(SCALES, scales.view(n, -1))
+        module.register_buffer(ZEROS, zeros.view(n, -1))
         module.__class__ = Packed
         module.W_q = words
 
@@ -70,7 +71,6 @@ def _packed_class(owner: Any) -> Callable[[Any], None]:
         module.__class__ = owner
         for name in (ROWS, SCALES, ZEROS):
             del module._buffers[name]
-        module._non_persistent_buffers_set -= {ROWS, SCALES, ZEROS}
         module.W_q = nn.Parameter(words, requires_grad=False)
 
     class Packed(owner):
@@ -87,7 +87,7 @@ def _packed_class(owner: Any) -> Callable[[Any], None]:
             bits = self.meta["nbits"]
             q = torch.cat((words >> 4, words & 15)) if bits == 4 else words
             rows = rows_of(q.detach().reshape(tuple(self.meta["shape"])), bits).clone()
-            self.register_buffer(ROWS, zeros_of(rows, bits).view(torch.uint8), persistent=False)
+            self.register_buffer(ROWS, zeros_of(rows, bits).view(torch.uint8))
 
         def register_parameter(self, name, param):  # where a module sets a parameter
             if name == "W_q":
