@@ -136,6 +136,8 @@ def test_tensors_of_the_checkpoint_come_back(modules, kind, bits):
     torch.testing.assert_close(again(x.cpu()), y.cpu(), rtol=1e-2, atol=1e-2)  # scales are multiplied in float16
     again = again.to("aule")
     assert "_aule_rows" in again._buffers and torch.equal(again(x), y)
+    double = copy.deepcopy(again).double()
+    assert "_aule_rows" not in double._buffers and double.to(torch.float16)._buffers.keys() >= {"_aule_rows"}
     other = layer(modules, kind, 16, 128, 16, bits)
     again.load_state_dict(other.state_dict())
     assert "_aule_rows" in again._buffers

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(
 
 def package(name):
     """The package, or a skip that says how it comes to be there."""
-    return pytest.importorskip(name, reason=f"{name} is not installed: pip install torch_aule[nightly]")
+    what = "gptqmodel optimum" if name in ("gptqmodel", "optimum") else "torch_aule[nightly]"
+    return pytest.importorskip(name, reason=f"{name} is not installed: pip install {what}")
 
 
 @pytest.fixture

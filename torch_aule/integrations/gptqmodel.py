@@ -27,6 +27,7 @@ from torch_aule.integrations.patch import Patches, attribute, parameters_of, wra
 
 __all__ = ["HOOKS"]
 
+DTYPES = torch.float32, torch.float16, torch.bfloat16  # of scales
 READY = "_aule_ready"  # of a module: the package has prepared it for its forward
 ROWS, ZEROS, ORDER = "_aule_rows", "_aule_zeros", "_aule_order"
 AWQ = [0, 4, 1, 5, 2, 6, 3, 7]  # where a word of AWQ has column i of its 8
@@ -58,7 +59,7 @@ class _Layout:
             return None
         if qweight is None or scales is None or qweight.device.type != "aule" or scales.device.type != "aule":
             return None
-        if qweight.dim() != 2 or k % 8 or module.out_features % 8 or not scales.is_floating_point():
+        if qweight.dim() != 2 or k % 8 or module.out_features % 8 or scales.dtype not in DTYPES:
             return None
         groups, n = scales.shape
         if n != module.out_features or groups == 0 or k % groups:
@@ -170,7 +171,7 @@ def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None]]
 
         def _apply(self, *args, **kwargs):
             super()._apply(*args, **kwargs)
-            if self._buffers[ROWS].device.type != "aule":
+            if self._buffers[ROWS].device.type != "aule" or self.scales.dtype not in DTYPES:
                 unpack(self)
             return self
 
