@@ -438,7 +438,9 @@ def test_hqq_quantizes_on_the_device(device, saved_llama, bits, axis):
             numbers = quantized.dequantize(
                 module._buffers["_aule_rows"], f"int{bits}", module.in_features, scales=scales, group=64
             ).cpu()
-            assert torch.equal(numbers, expected)
+            # Of 8 bits, zero points from which 128 is taken may be rounded: to 2^-18, and q - zero of both to 2^-17.
+            bound = meta["scale"].max() * 2.0**-15 + expected.abs() * 2.0**-22
+            assert torch.equal(numbers, expected) if bits == 4 else ((numbers - expected).abs() <= bound).all()
         here.get_submodule(name).weight.data.copy_(expected)
     ids = torch.randint(64, (2, 9))
     with torch.no_grad():

@@ -112,8 +112,20 @@ def _permuted(rows: torch.Tensor, order: torch.Tensor | None, bits: int) -> torc
     return rows if order is None else rows_of(numbers(rows, bits)[:, order], bits).contiguous()
 
 
-def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None]]:
-    """The class of packed layers, and a function that makes a layer one, if the kernels can read it."""
+def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None], FunctionType]:
+    """The class of packed layers, a function that makes a layer one, if the kernels can read it, and their forward."""
+    own_forward = owner.forward
+
+    @wrap(own_forward)
+    def forward(self, x):
+        buffers = self._buffers
+        if ROWS not in buffers:
+            return own_forward(self, x)
+        order, scales = buffers[ORDER], self.scales.t()
+        if order is not None:
+            x = x.index_select(-1, order)
+        group = self.in_features // scales.shape[1]
+        return packed_linear(x, buffers[ROWS], FORMAT_OF_BITS[self.bits], [scales, buffers[ZEROS]], [group], self.bias)
 
     def pack(module: Any) -> None:
         group = layout.group(module)
@@ -151,14 +163,6 @@ def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None]]
             rows = _permuted(layout.rows(words.detach(), self.bits), self._buffers[ORDER], self.bits)
             self.register_buffer(ROWS, zeros_of(rows, self.bits).view(torch.uint8), persistent=False)
 
-        def forward(self, x):
-            order, scales = self._buffers[ORDER], self.scales.t()
-            if order is not None:
-                x = x.index_select(-1, order)
-            group = self.in_features // scales.shape[1]
-            scales = [scales, self._buffers[ZEROS]]
-            return packed_linear(x, self._buffers[ROWS], FORMAT_OF_BITS[self.bits], scales, [group], self.bias)
-
         def _save_to_state_dict(self, destination, prefix, keep_vars):
             super()._save_to_state_dict(destination, prefix, keep_vars)
             destination[prefix + "qweight"] = self.qweight
@@ -177,7 +181,8 @@ def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None]]
 
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(Packed, name, getattr(owner, name))
-    return Packed, pack
+    Packed.forward = forward  # also where the hook is taken back
+    return Packed, pack, forward
 
 
 PACKED: set[type] = set()
@@ -192,7 +197,7 @@ def _layers(name: str, layout: _Layout) -> Callable[[ModuleType, Patches], None]
         parameters_of(attribute(owner, "forward", FunctionType), "self", "x")
         parameters_of(owner.__init__, "bits", "group_size", "in_features", "out_features", "pack_dtype", "adapter")
         own_apply = owner._apply
-        packed, pack = _packed_class(owner, layout)
+        packed, pack, forward = _packed_class(owner, layout)
 
         @wrap(own_post_init)
         def post_init(self):
@@ -212,6 +217,7 @@ def _layers(name: str, layout: _Layout) -> Callable[[ModuleType, Patches], None]
         patches.on_undo(lambda: PACKED.discard(packed))
         patches.set(owner, "post_init", post_init)
         patches.set(owner, "_apply", _apply)
+        patches.set(owner, "forward", forward)  # accelerate's hooks keep it from before a layer is packed
 
     return install
 
