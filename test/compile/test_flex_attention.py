@@ -249,14 +249,17 @@ def test_lengths_that_change(device):
             case.check(mask=window, block=16, call=call, kernels=False)
 
 
-def dynamo_takes_floats_that_change(f):
-    """Whether tracing alone does, on the CPU."""
+def dynamo_takes_floats_that_change(f, *tensors):
+    """Whether tracing alone does, without gradients."""
     call = torch.compile(f, fullgraph=True, backend="eager")
     try:
-        for weight in (0.5, 0.75, 1.5):
-            call(*torch.randn(3, 1, 1, 8, 4), weight, 1)
+        with torch.no_grad():
+            for weight in (0.5, 0.75, 1.5):
+                call(*tensors, weight, 1)
     except torch._dynamo.exc.TorchRuntimeError:
         return False
+    finally:
+        torch._dynamo.reset()
     return True
 
 
@@ -270,7 +273,7 @@ def test_numbers_that_change(device):
         return flex_attention(q, k, v, score_mod=lambda s, b, h, m, n: s * weight - (m - n).abs() * window)
 
     case = Case(device, lengths=(40, 40))
-    weights = (0.5, 0.75, 1.5, 2.5) if dynamo_takes_floats_that_change(f) else (0.5,) * 4
+    weights = (0.5, 0.75, 1.5, 2.5) if dynamo_takes_floats_that_change(f, *case.own) else (0.5,) * 4
     call = torch.compile(f, fullgraph=True)
     for number, (weight, window) in enumerate(zip(weights, (1, 2, 3, 4), strict=True)):
         with torch._dynamo.config.patch(error_on_recompile=number > 1), torch.no_grad():

@@ -352,6 +352,7 @@ def test_gptq_and_awq_stay_packed(device, tmp_path, method, bits, fmt, ordered, 
     transformers = package("transformers")
     from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
     from safetensors.torch import load_file
+
     from torch_aule import quantized
 
     saved = gptq_or_awq(tmp_path / "a", method, bits, fmt, ordered, biased)
@@ -421,6 +422,7 @@ def test_hqq_quantizes_on_the_device(device, saved_llama, bits, axis):
     package("hqq")
     transformers = package("transformers")
     from hqq.core.quantize import HQQLinear, Quantizer
+
     from torch_aule import quantized
 
     config = transformers.HqqConfig(nbits=bits, group_size=64, axis=axis)

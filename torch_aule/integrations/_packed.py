@@ -12,8 +12,8 @@ import torch
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, wrap
 
 __all__ = [
-    "FORMAT_OF_BITS", "default_map", "is_group", "numbers", "packed_experts", "packed_linear", "rows_of", "stays_packed",
-    "zeros_of",
+    "FORMAT_OF_BITS", "default_map", "is_group", "numbers", "packed_experts", "packed_linear", "rows_of",
+    "stays_packed", "zeros_of",
 ]  # fmt: skip
 
 FORMAT_OF_BITS = {4: "int4", 8: "int8"}  # of numbers without a sign

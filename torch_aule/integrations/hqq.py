@@ -1,7 +1,7 @@
 """Hooks for HQQ: linear layers of 4 and 8 bits stay packed on aule and are read by the kernels of the device.
 
-A layer of the package is packed to rows once, when its weights are there, and its forward is one product. ``W_q``, which
-the package saves, is made again where it is asked for.
+A layer of the package is packed to rows once, when its weights are there, and its forward is one product. ``W_q``,
+which the package saves, is made again where it is asked for.
 """
 
 from __future__ import annotations

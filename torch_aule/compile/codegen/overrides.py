@@ -251,6 +251,7 @@ class GlslOverrides(OpOverrides):
         return f"sign_({x})"
 
     maximum = _function("maximum", "max_")
+    fmaximum = maximum  # torch 2.15: may drop NaN or keep it
     minimum = _function("minimum", "min_")
 
     @staticmethod

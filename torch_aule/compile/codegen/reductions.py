@@ -54,6 +54,8 @@ def make_reduction(kind: str, dtype, value, new_name, element_index: str) -> Red
     element_index : str
         GLSL of the position along the reduced axis, for argmax and argmin of a value alone.
     """
+    if kind == "fmax":  # torch 2.15: the maximum of a softmax, which may drop NaN or keep it
+        kind = "max"
     if kind in _SIMPLE:
         acc = upcast_compute_type(dtype)
         identity, text = _SIMPLE[kind]
