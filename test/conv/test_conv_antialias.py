@@ -36,6 +36,7 @@ def test_against_float64(size, out, mode, align, dtype):
     assert_close_to_float64(resize(mode, out, align), x, dtype=dtype, gradients=True)
 
 
+@pytest.mark.float64
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("channels", [1, 3, 4])
