@@ -112,7 +112,7 @@ def _permuted(rows: torch.Tensor, order: torch.Tensor | None, bits: int) -> torc
     return rows if order is None else rows_of(numbers(rows, bits)[:, order], bits).contiguous()
 
 
-def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None], FunctionType]:
+def _packed_class(owner: Any, layout: Any) -> tuple[type, Callable[[Any], None], Callable[..., Any]]:
     """The class of packed layers, a function that makes a layer one, if the kernels can read it, and their forward."""
     own_forward = owner.forward
 

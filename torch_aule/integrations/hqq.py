@@ -138,7 +138,7 @@ def _quantizer(module: ModuleType, patches: Patches) -> None:
         raise NotAsExpected("transformers quantizes them itself")
     own_ops, own_map, own_check = owner.get_quantize_ops, owner.update_device_map, owner.validate_environment
     of_name = attribute(module, "get_module_from_name", FunctionType)
-    base = importlib.import_module("transformers.core_model_loading").ConversionOps
+    base: Any = importlib.import_module("transformers.core_model_loading").ConversionOps
 
     class Quantize(base):
         """Makes the weight of a linear layer a layer of HQQ."""

@@ -326,7 +326,8 @@ def _pack_large_on_read(quantizer: Any, state: dict[str, Any], names: dict[str, 
 
     `names` has the model's name of each tensor. Returns the modules.
     """
-    modules, sizes = quantizer.packed_modules, Counter()
+    modules: dict[str, Any] = quantizer.packed_modules
+    sizes: Counter[int] = Counter()
     for info in quantizer.header.tensors:
         sizes[id(modules.get(names[info.name]))] += info.nbytes
     large = sizes.total() // 32
