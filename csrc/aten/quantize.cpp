@@ -7,7 +7,9 @@ namespace aule::aten {
 namespace {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl(ROW("_convert_weight_to_int4pack", ops::convert_weight_to_int4pack));
   m.impl(ROW("_weight_int8pack_mm", ops::weight_int8pack_mm));
+  m.impl(ROW("_weight_int4pack_mm", ops::weight_int4pack_mm_tiles));
   m.impl(ROW("_weight_int4pack_mm_with_scales_and_zeros", ops::weight_int4pack_mm));
   m.impl(ROW("fake_quantize_per_tensor_affine_cachemask", ops::fake_quantize_per_tensor));
   m.impl(ROW("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", ops::fake_quantize_per_tensor_qparams));

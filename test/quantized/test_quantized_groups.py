@@ -107,3 +107,37 @@ def test_weight_int4pack_mm_with_scales_and_zeros(group):
     expected, terms = x.double() @ w.double().mT, x.double().abs() @ w.double().abs().mT
     tolerance = (k + 32) * 2.0**-23 * terms * 1.01 + 2.0**-8 * expected.abs()
     assert bool(((out.cpu().double() - expected).abs() <= tolerance).all())
+
+
+def int4_tiles(numbers, inner):
+    """The layout of CUDA's kernel, number by number: eight of a row in each word, lane 4 r + j of a tile of 8 rows."""
+    n, k = numbers.shape
+    words = torch.zeros(n // 8, k // (16 * inner), 32, inner // 2, dtype=torch.int64)
+    for row in range(n):
+        for column in range(k):
+            outer, rest = divmod(column, 16 * inner)
+            word, rest = divmod(rest, 32)
+            g, rest = divmod(rest, 8)
+            j, half = divmod(rest, 2)
+            words[row // 8, outer, row % 8 * 4 + j, word] |= int(numbers[row, column]) << 4 * (4 * half + g)
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+
+
+@pytest.mark.parametrize("inner", [2, 4, 8])
+def test_int4_in_the_order_of_tiles(inner):
+    n, k, m, group = 16, 256, 3, 64
+    q = torch.randint(16, (n, k))
+    packed = torch._convert_weight_to_int4pack((q[:, ::2] << 4 | q[:, 1::2]).byte().to("aule"), inner)
+    assert torch.equal(packed.cpu(), int4_tiles(q, inner))
+    scales, zeros = torch.rand(k // group, n).bfloat16() + 0.1, torch.randn(k // group, n).bfloat16()
+    scaled = spread(scales.t(), 1, group, n, k) * (q - 8)
+    w, sizes = scaled + spread(zeros.t(), 1, group, n, k), scaled.abs() + spread(zeros.t(), 1, group, n, k).abs()
+    x = torch.randn(m, k).bfloat16()
+    out = torch._weight_int4pack_mm(x.to("aule"), packed, group, torch.stack((scales, zeros), -1).to("aule"))
+    expected, terms = x.double() @ w.double().mT, x.double().abs() @ sizes.double().mT
+    tolerance = (k + 32) * 2.0**-23 * terms * 1.01 + 2.0**-8 * expected.abs()
+    assert bool(((out.cpu().double() - expected).abs() <= tolerance).all())
+    with pytest.raises(RuntimeError, match="expected innerKTiles to be 2, 4 or 8, but got 3"):
+        torch._convert_weight_to_int4pack(packed.view(torch.uint8).view(16, -1), 3)
+    with pytest.raises(RuntimeError, match="expected groups of 32, 64, 128 or 256, but got 16"):
+        torch._weight_int4pack_mm(x.to("aule"), packed, 16, torch.zeros(16, n, 2).bfloat16().to("aule"))
