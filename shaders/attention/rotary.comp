@@ -19,7 +19,7 @@ layout(constant_id = 6) const int W = 1;
 layout(constant_id = 7) const bool BY_TOKEN = false;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
-#include "common/vec16b.glsl"
+#include "attention/turn.glsl"
 #include "common/indexing.glsl"
 
 struct Params {
@@ -29,32 +29,6 @@ struct Params {
   uint total, tasks, turning, tokens, heads, table_rows, position_stride, tag;
 };
 #include "common/params.glsl"
-
-const int HELD = W == 1 ? AULE_DT_F32 : DTYPE;  // the dtype of load_raw_many()'s result
-// W elements as in memory, at most 16 bytes. A single one as a float.
-uvec4 load_raw_many(uint64_t base, uint64_t i) {
-  if (W > 1) return Vec16bRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v;
-  return uvec4(floatBitsToUint(load_float(base, i, DTYPE)), 0u, 0u, 0u);
-}
-void load_table(uint64_t base, uint64_t i, out float v[MAX_E]) {
-  if (TABLE_DTYPE == AULE_DT_F32 && W >= 4) {
-    [[unroll]] for (int q = 0; q < MAX_E / 4; ++q) {
-      if (4 * q >= W) continue;
-      const vec4 b = uintBitsToFloat(Vec16bRef(base + (i + 4 * q) * 4).v);
-      [[unroll]] for (int k = 0; k < 4; ++k) v[4 * q + k] = b[k];
-    }
-  } else if (TABLE_DTYPE != AULE_DT_F32 && W == 8) {
-    const uvec4 b = Vec16bRef(base + i * 2).v;
-    [[unroll]] for (int k = 0; k < MAX_E; ++k) v[k] = element_of(b, uint(k), TABLE_DTYPE);
-  } else {
-    [[unroll]] for (int k = 0; k < MAX_E; ++k)
-      if (k < W) v[k] = load_float(base, i + k, TABLE_DTYPE);
-  }
-}
-void store_many(uint64_t base, uint64_t i, float v[MAX_E]) {
-  if (W > 1) Vec16bRef(base + i * (DTYPE == AULE_DT_F32 ? 4 : 2)).v = to_vec16b(v);
-  else store_float(base, i, DTYPE, v[0]);
-}
 
 void main() {
   const uint64_t id = linear_invocation();
@@ -70,12 +44,7 @@ void main() {
 
   const bool turns = task < p.turning;
   const uint half_size = p.turning * W;
-  // Offsets of the two times W elements of this task.
-  uint at = 2u * W * task, to = at + W;
-  if (turns && !INTERLEAVED) {
-    at = W * task;
-    to = at + half_size;
-  }
+  const uvec2 both = places(task, p.turning);
   float c[MAX_E], s[MAX_E];
   if (turns) {
     int64_t row = int64_t(token);
@@ -92,31 +61,9 @@ void main() {
   }
   const uint64_t x = uint64_t(int64_t(batch) * p.sx[0] + int64_t(head) * p.sx[1] + int64_t(token) * p.sx[2]);
   const uint64_t y = uint64_t(int64_t(batch) * p.sy[0] + int64_t(head) * p.sy[1] + int64_t(token) * p.sy[2]);
-  const uvec4 left = load_raw_many(p.x, x + at), right = load_raw_many(p.x, x + to);
-  float a[MAX_E], b[MAX_E], u[MAX_E], v[MAX_E];
-  [[unroll]] for (int k = 0; k < MAX_E; ++k) {
-    if (k >= W) continue;
-    a[k] = element_of(left, uint(k), HELD);
-    b[k] = element_of(right, uint(k), HELD);
-  }
-  [[unroll]] for (int k = 0; k < MAX_E; ++k) {
-    if (k >= W) continue;
-    if (!turns) {
-      u[k] = a[k];
-      v[k] = b[k];
-    } else if (INTERLEAVED) {
-      // Pair k is elements 2 k and 2 k + 1 of a and b one after the other.
-      const float e = 2 * k < W ? a[2 * k % W] : b[2 * k % W];
-      const float o = 2 * k + 1 < W ? a[(2 * k + 1) % W] : b[(2 * k + 1) % W];
-      const float t = INVERSE ? -s[k] : s[k], even = e * c[k] - o * t, odd = e * t + o * c[k];
-      if (2 * k < W) u[2 * k % W] = even; else v[2 * k % W] = even;
-      if (2 * k + 1 < W) u[(2 * k + 1) % W] = odd; else v[(2 * k + 1) % W] = odd;
-    } else {
-      const float t = INVERSE ? -s[k] : s[k];
-      u[k] = a[k] * c[k] - b[k] * t;
-      v[k] = a[k] * t + b[k] * c[k];
-    }
-  }
-  store_many(p.y, y + at, u);
-  store_many(p.y, y + to, v);
+  const uvec4 left = load_raw_many(p.x, x + both.x), right = load_raw_many(p.x, x + both.y);
+  float u[MAX_E], v[MAX_E];
+  turn(left, right, turns, c, s, u, v);
+  store_many(p.y, y + both.x, u);
+  store_many(p.y, y + both.y, v);
 }

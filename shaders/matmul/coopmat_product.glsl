@@ -278,7 +278,7 @@ void clear() {
 uint index, first, count;
 uint64_t to;
 uint tile_m, tile_n, batch, product, k_begin, k_end, k_first;
-// Where this invocation loads of it.
+// The loads of this invocation.
 const uint A_SETS = ROW_SETS(BM), B_SETS = ROW_SETS(BN);
 uint64_t a_at, b_at, a_ld, b_ld;
 uint a_row, b_row, a_k, b_k, a_offset[A_SETS], b_offset[B_SETS];

@@ -58,12 +58,15 @@ def flash_attn_with_kvcache(
     k: torch.Tensor | None = None,
     v: torch.Tensor | None = None,
     *,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
     cache_seqlens: int | torch.Tensor | None = None,
     block_table: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    rotary_interleaved: bool = True,
     alibi_slopes: torch.Tensor | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
@@ -84,6 +87,10 @@ def flash_attn_with_kvcache(
     k, v : torch.Tensor, optional
         ``[batch, n, kv_heads, head_dim]``: written into the cache after the `cache_seqlens` rows that it holds, in
         place, before the attention, which then sees them.
+    rotary_cos, rotary_sin : torch.Tensor, optional
+        ``[rows, half]`` with ``2 * half <= head_dim``: cosine and sine of the angles by which `k` and `q` are turned
+        first. Token ``i`` of `k` and of `q` has the angles of its row in the cache, ``cache_seqlens + i``. Needs `k`,
+        with as many tokens as `q`.
     cache_seqlens : int or torch.Tensor, optional
         Integers ``[batch]``: rows of the cache in use; by default all of them.
     block_table : torch.Tensor, optional
@@ -97,6 +104,8 @@ def flash_attn_with_kvcache(
         Keys visible to the left and right of that diagonal; -1 means all.
     softcap : float, default 0.0
         If positive, scores become ``softcap * tanh(scores / softcap)``.
+    rotary_interleaved : bool, default True
+        Pairs that are turned are neighbours, as in FlashAttention, instead of ``j`` and ``j + half`` (Llama).
     alibi_slopes : torch.Tensor, optional
         float32 ``[heads]`` or ``[batch, heads]``, such as :func:`torch_aule.functional.alibi_slopes` makes: each score
         loses ``slope * |position of the query - position of the key|`` (ALiBi).
@@ -117,6 +126,8 @@ def flash_attn_with_kvcache(
     TypeError, ValueError, RuntimeError
         For arguments that do not fit together: shapes, dtypes (lengths and pages are integers), devices, `k` without
         `v`, or `k` without `cache_seqlens`. The kernel's own checks come after `k` and `v` have been written.
+    IndexError
+        At the next synchronisation, for rows past the cache, or past the tables of angles. They are not written.
 
     References
     ----------
@@ -135,16 +146,19 @@ def flash_attn_with_kvcache(
     if (k is None) != (v is None):
         raise ValueError("flash_attn_with_kvcache: expected both of k and v, or none")
     lengths = _lengths(cache_seqlens, q)
+    if k is None and (rotary_cos is not None or rotary_sin is not None):
+        raise ValueError("flash_attn_with_kvcache: rotary_cos and rotary_sin need k and v, which they turn with q")
     if k is not None:
         if lengths is None:
             raise ValueError(
                 "flash_attn_with_kvcache: k and v need cache_seqlens, the rows after which they are written"
             )
         assert v is not None  # as k is: checked above
-        rows = lengths.long()[:, None] + torch.arange(k.size(1), device=q.device)
-        slots = slots_of(rows, k_cache, block_table).flatten()
-        torch.ops.aule.reshape_and_cache(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots)
-        lengths = lengths + k.size(1)
+        turned = q if rotary_cos is not None else None
+        turned, lengths = torch.ops.aule.kv_cache_append(
+            k, v, k_cache, v_cache, lengths, block_table, turned, rotary_cos, rotary_sin, rotary_interleaved
+        )
+        q = q if rotary_cos is None else turned
     out, lse = torch.ops.aule.flash_attn_decode(
         q,
         k_cache,

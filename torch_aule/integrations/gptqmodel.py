@@ -48,7 +48,7 @@ def _words(q: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 class _Layout:
-    """What a kind of checkpoint keeps in qweight and qzeros, both ways."""
+    """The qweight and qzeros of a kind of checkpoint, both ways."""
 
     def group(self, module: Any) -> int | None:
         """Values of a group if the kernels can read the layer, else None."""

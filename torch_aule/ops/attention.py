@@ -110,6 +110,14 @@ def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
     return None
 
 
+@torch.library.register_fake("aule::kv_cache_append")
+def _cache_append_fake(
+    key, value, key_cache, value_cache, lengths, block_table=None, query=None, cos=None, sin=None, interleaved=False
+):
+    turned = key.new_empty(0) if query is None else query.new_empty(query.shape)
+    return turned, lengths.new_empty(lengths.shape, dtype=torch.int32)
+
+
 @torch.library.register_fake("aule::varlen_attn")
 def _varlen_fake(query, key, value, *_args, **_kwargs):
     torch._check(query.dim() == 3, lambda: f"varlen_attn: expected query of 3 dimensions, but got {query.shape}")

@@ -1,4 +1,4 @@
-"""What the hooks for gptqmodel 7.7 touch: its list of devices, and its GPTQ and AWQ layers in PyTorch's operators."""
+"""A stand-in for gptqmodel 7.7: its list of devices, and its GPTQ and AWQ layers in PyTorch's operators."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""What the hook for hqq 0.2.8 touches: the layer, its numbers of 4 and 8 bits, and how it comes to a device."""
+"""A stand-in for hqq 0.2.8: the layer, its numbers of 4 and 8 bits, and how it comes to a device."""
 
 import copy
 

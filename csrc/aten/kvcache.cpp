@@ -1,0 +1,27 @@
+// torch.ops.aule.reshape_and_cache and kv_cache_append; their fake kernels are in torch_aule/ops/attention.py.
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
+#include "aten/register.h"
+#include "ops/kvcache/cache_write.h"
+
+namespace aule {
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def(
+      "reshape_and_cache(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor slot_mapping) "
+      "-> ()");
+  m.def(
+      "kv_cache_append(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor lengths, Tensor? "
+      "block_table=None, Tensor? query=None, Tensor? cos=None, Tensor? sin=None, bool interleaved=False) -> (Tensor, "
+      "Tensor)");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("reshape_and_cache", GUARDED(ops::reshape_and_cache));
+  m.impl("kv_cache_append", GUARDED(ops::kv_cache_append));
+}
+TORCH_LIBRARY_IMPL(aule, Autograd, m) {
+  m.impl("reshape_and_cache", torch::autograd::autogradNotImplementedFallback());
+  m.impl("kv_cache_append", torch::autograd::autogradNotImplementedFallback());
+}
+
+}  // namespace aule
