@@ -142,6 +142,7 @@ def test_compiled(module):
     torch.testing.assert_close(torch.compile(layer, fullgraph=True)(x), layer(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="beside CUDA models go there, and transformers' own code runs")
 def test_models_of_transformers(module):
     """HqqConfig's quantizer makes tagged linear layers HQQ's, whichever of weight and bias comes first."""
     quantizers = pytest.importorskip("transformers.quantizers.quantizer_hqq")
