@@ -1,5 +1,7 @@
 #include "ops/random/random.h"
 
+#include <utility>
+
 #include "aten/register.h"
 
 namespace aule {
@@ -32,4 +34,28 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_dirichlet_grad", ops::dirichlet_grad));
   m.impl(ROW("binomial", ops::binomial));
 }
+
+namespace {
+
+std::tuple<at::Tensor, at::Tensor> sample(
+    const at::Tensor& logits, const std::optional<at::Tensor>& temperature, const std::optional<at::Tensor>& top_k,
+    const std::optional<at::Tensor>& top_p, const std::optional<at::Tensor>& min_p,
+    const std::optional<at::Tensor>& counts, const std::optional<at::Tensor>& repetition_penalty,
+    const std::optional<at::Tensor>& presence_penalty, const std::optional<at::Tensor>& frequency_penalty,
+    ops::OptionalGenerator generator) {
+  return ops::sample(
+      logits, {temperature, top_k, top_p, min_p, counts, repetition_penalty, presence_penalty, frequency_penalty},
+      std::move(generator));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def(
+      "sample(Tensor logits, Tensor? temperature=None, Tensor? top_k=None, Tensor? top_p=None, Tensor? min_p=None, "
+      "Tensor? counts=None, Tensor? repetition_penalty=None, Tensor? presence_penalty=None, Tensor? "
+      "frequency_penalty=None, Generator? generator=None) -> (Tensor, Tensor)",
+      {at::Tag::nondeterministic_seeded});
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) { m.impl("sample", GUARDED(sample)); }
 }  // namespace aule

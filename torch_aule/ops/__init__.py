@@ -11,6 +11,7 @@ from torch_aule.ops import (  # noqa: F401
     loss,
     moe,
     quantized,
+    random,
     reference,
     rotary,
 )

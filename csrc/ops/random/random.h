@@ -41,6 +41,15 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t num_samples, bool re
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator);
 
+// random/sample.cpp. Tensors of one number for all rows, or of one for each: float32, top_k int32. counts [rows, n] of
+// int32: how often each token came before.
+struct SampleOptions {
+  std::optional<at::Tensor> temperature, top_k, top_p, min_p, counts, repetition, presence, frequency;
+};
+// A token of each row of logits [rows, n], int64, and its log probability among those that could be drawn, float32.
+std::tuple<at::Tensor, at::Tensor> sample(const at::Tensor& logits, const SampleOptions& options,
+                                          OptionalGenerator generator);
+
 // random/gamma.cpp; draws are float32, and widened for float64
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator);
 at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor& output);
