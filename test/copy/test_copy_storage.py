@@ -136,8 +136,6 @@ def test_products_beyond_the_largest_float8(device):
     a, b = (t.to(torch.float8_e4m3fn) for t in (torch.eye(16) * 300, torch.diag(signs * 300)))
     product = torch._scaled_mm(*to_device((a, b.t())), one, one, out_dtype=torch.float8_e4m3fn)
     assert torch.equal(product.cpu().float(), torch.diag(signs * 448))
-    product = torch._scaled_mm(*to_device((a, b.t())), one, one, out_dtype=torch.float8_e5m2)
-    assert torch.equal(product.cpu().float(), torch.diag(signs * 57344))
 
 
 @pytest.mark.parametrize("kinds", itertools.product(FLOAT8[:2], FLOAT8[:2]), ids=str)
