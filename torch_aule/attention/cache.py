@@ -21,36 +21,6 @@ def _lengths(cache_seqlens: int | torch.Tensor | None, q: torch.Tensor) -> torch
     return torch.full((q.size(0),), int(cache_seqlens), dtype=torch.int32, device=q.device)
 
 
-def slots_of(rows: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor | None) -> torch.Tensor:
-    """Where the rows of each sequence are in a cache, for ``aule::reshape_and_cache``.
-
-    Parameters
-    ----------
-    rows : torch.Tensor
-        int64 ``[batch, n]``, none negative.
-    cache : torch.Tensor
-        ``[pages, page_size, ...]``.
-    block_table : torch.Tensor or None
-        Integers ``[batch, most pages of a sequence]``; without it sequence ``b`` has page ``b``.
-
-    Returns
-    -------
-    torch.Tensor
-        int64 ``[batch, n]``; rows that the sequence has no place for are past the last slot, which the kernel reports.
-    """
-    page_size = cache.size(1)
-    column = torch.div(rows, max(page_size, 1), rounding_mode="floor")
-    if block_table is None:
-        owner = torch.arange(rows.size(0), device=rows.device)[:, None]
-        columns = 1
-    else:
-        columns = block_table.size(1)
-        table = block_table.long() if columns else block_table.new_zeros((rows.size(0), 1), dtype=torch.int64)
-        owner = table.gather(1, column.clamp(max=max(columns - 1, 0)))
-    lost = (column >= columns) | (owner < 0)
-    return torch.where(lost, cache.size(0) * page_size, owner * page_size + rows % max(page_size, 1))
-
-
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor,

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from torch_aule.integrations.patch import Patches, attribute, aule_is_default, wrap
+from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
 
 __all__ = [
-    "FORMAT_OF_BITS", "default_map", "is_group", "numbers", "packed_experts", "packed_linear", "rows_of",
-    "stays_packed", "zeros_of",
+    "FORMAT_OF_BITS", "default_map", "is_group", "loads_by_default", "numbers", "packed_experts", "packed_linear",
+    "rows_of", "stays_packed", "zeros_of",
 ]  # fmt: skip
 
 FORMAT_OF_BITS = {4: "int4", 8: "int8"}  # of numbers without a sign
@@ -77,6 +77,23 @@ def default_map(device_map: Any) -> Any:
     if device_map is None and aule_is_default():
         return {"": torch.device("aule", torch.aule.current_device())}
     return device_map
+
+
+def loads_by_default(class_name: str) -> Callable[[ModuleType, Patches], None]:
+    """The hook for the device_map of a quantizer of transformers: :func:`default_map`."""
+
+    def install(module: ModuleType, patches: Patches) -> None:
+        owner = attribute(module, class_name, type)
+        own: Any = getattr(owner, "update_device_map", None)  # some quantizers inherit it
+        parameters_of(own, "self", "device_map")
+
+        @wrap(own)
+        def update_device_map(self, device_map):
+            return own(self, default_map(device_map))
+
+        patches.set(owner, "update_device_map", update_device_map)
+
+    return install
 
 
 def stays_packed(class_name: str, serves: Callable[[Any], bool]) -> Callable[[ModuleType, Patches], None]:

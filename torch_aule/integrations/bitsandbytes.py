@@ -7,14 +7,14 @@ installed as a package. The operators are those of bitsandbytes' own library, re
 from __future__ import annotations
 
 from math import prod
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 import torch
 
 from torch_aule.integrations._bitsandbytes_optimizers import optimizer_update_8bit_blockwise, optimizer_update_32bit
-from torch_aule.integrations._packed import default_map
+from torch_aule.integrations._packed import loads_by_default
 from torch_aule.integrations._registry import Hook
-from torch_aule.integrations.patch import NotAsExpected, Patches, attribute, parameters_of, wrap
+from torch_aule.integrations.patch import NotAsExpected, Patches, attribute
 
 __all__ = ["HOOKS", "backend"]
 
@@ -139,21 +139,6 @@ def _is_defined(name: str) -> bool:
     return True
 
 
-def _default_device(class_name: str):
-    def install(module: ModuleType, patches: Patches) -> None:
-        owner = attribute(module, class_name, type)
-        own = attribute(owner, "update_device_map", FunctionType)
-        parameters_of(own, "self", "device_map")
-
-        @wrap(own)
-        def update_device_map(self, device_map):
-            return own(self, default_map(device_map))
-
-        patches.set(owner, "update_device_map", update_device_map)
-
-    return install
-
-
 HOOKS = [
     Hook(
         "bitsandbytes", "operators", "bitsandbytes",
@@ -162,11 +147,11 @@ HOOKS = [
     Hook(
         "transformers", "bnb_4bit", "transformers.quantizers.quantizer_bnb_4bit",
         "4-bit models without a device_map load to aule, where they would load to the CPU",
-        _default_device("Bnb4BitHfQuantizer"), chooses_device=True,
+        loads_by_default("Bnb4BitHfQuantizer"), chooses_device=True,
     ),
     Hook(
         "transformers", "bnb_8bit", "transformers.quantizers.quantizer_bnb_8bit",
         "8-bit models without a device_map load to aule, where they would load to the CPU",
-        _default_device("Bnb8BitHfQuantizer"), chooses_device=True,
+        loads_by_default("Bnb8BitHfQuantizer"), chooses_device=True,
     ),
 ]  # fmt: skip

@@ -15,8 +15,8 @@ import torch
 
 from torch_aule.integrations._packed import (
     FORMAT_OF_BITS,
-    default_map,
     is_group,
+    loads_by_default,
     numbers,
     packed_linear,
     rows_of,
@@ -234,22 +234,6 @@ def _devices(module: ModuleType, patches: Patches) -> None:
     patches.set(owner, "_missing_", classmethod(_missing_))
 
 
-def _default_map(class_name: str) -> Callable[[ModuleType, Patches], None]:
-    """The hook for the device_map of a quantizer of transformers."""
-
-    def install(module: ModuleType, patches: Patches) -> None:
-        owner = attribute(module, class_name, type)
-        own = owner.update_device_map
-
-        @wrap(own)
-        def update_device_map(self, device_map):
-            return own(self, default_map(device_map))
-
-        patches.set(owner, "update_device_map", update_device_map)
-
-    return install
-
-
 def _saves(module: ModuleType, patches: Patches) -> None:
     owner = attribute(module, "GptqHfQuantizer", type)
     own = owner.get_state_dict_and_metadata
@@ -294,10 +278,10 @@ HOOKS = [
     ),
     Hook(
         "transformers", "gptq_device", "transformers.quantizers.quantizer_gptq",
-        "GPTQ models load to aule without a device_map", _default_map("GptqHfQuantizer"), chooses_device=True,
+        "GPTQ models load to aule without a device_map", loads_by_default("GptqHfQuantizer"), chooses_device=True,
     ),
     Hook(
         "transformers", "awq_device", "transformers.quantizers.quantizer_awq",
-        "AWQ models load to aule without a device_map", _default_map("AwqQuantizer"), chooses_device=True,
+        "AWQ models load to aule without a device_map", loads_by_default("AwqQuantizer"), chooses_device=True,
     ),
 ]  # fmt: skip

@@ -16,8 +16,8 @@ from torch import nn
 
 from torch_aule.integrations._packed import (
     FORMAT_OF_BITS,
-    default_map,
     is_group,
+    loads_by_default,
     numbers,
     packed_linear,
     rows_of,
@@ -136,7 +136,7 @@ def _quantizer(module: ModuleType, patches: Patches) -> None:
     owner = attribute(module, "HqqHfQuantizer", type)
     if "get_quantize_ops" in vars(owner) or "get_load_operations" in vars(owner):
         raise NotAsExpected("transformers quantizes them itself")
-    own_ops, own_map, own_check = owner.get_quantize_ops, owner.update_device_map, owner.validate_environment
+    own_ops, own_check = owner.get_quantize_ops, owner.validate_environment
     of_name = attribute(module, "get_module_from_name", FunctionType)
     base: Any = importlib.import_module("transformers.core_model_loading").ConversionOps
 
@@ -165,10 +165,6 @@ def _quantizer(module: ModuleType, patches: Patches) -> None:
     def get_quantize_ops(self):
         return Quantize() if aule_is_default() else own_ops(self)
 
-    @wrap(own_map)
-    def update_device_map(self, device_map):
-        return own_map(self, default_map(device_map))
-
     @wrap(own_check)
     def validate_environment(self, *args, **kwargs):
         if self.pre_quantized:  # its weights would be random
@@ -178,7 +174,7 @@ def _quantizer(module: ModuleType, patches: Patches) -> None:
         return own_check(self, *args, **kwargs)
 
     patches.set(owner, "get_quantize_ops", get_quantize_ops)
-    patches.set(owner, "update_device_map", update_device_map)
+    loads_by_default("HqqHfQuantizer")(module, patches)
     patches.set(owner, "validate_environment", validate_environment)
 
 

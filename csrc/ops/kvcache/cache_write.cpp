@@ -1,7 +1,6 @@
 #include "ops/kvcache/cache_write.h"
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -13,9 +12,6 @@
 
 namespace aule::ops {
 namespace {
-
-constexpr const char* kReshape = "reshape_and_cache";
-constexpr const char* kAppend = "kv_cache_append";
 
 // x [..., heads, head size]
 void check_pair(const char* kName, const char* name, const char* cache_name, const at::Tensor& x,
@@ -33,6 +29,19 @@ void check_pair(const char* kName, const char* name, const char* cache_name, con
   at::assert_no_internal_overlap(cache);
   at::assert_no_overlap(cache, x);
 }
+
+// Of new keys and values, [..., heads, head size], and their caches.
+void check_caches(const char* kName, const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache,
+                  const at::Tensor& value_cache) {
+  check_pair(kName, "key", "key_cache", key, key_cache);
+  check_pair(kName, "value", "value_cache", value, value_cache);
+  at::assert_no_overlap(key_cache, value_cache);
+  TORCH_CHECK(value_cache.sizes().slice(0, 2) == key_cache.sizes().slice(0, 2), kName, ": expected value_cache of ",
+              key_cache.size(0), " pages of ", key_cache.size(1), " rows like key_cache, but got ",
+              value_cache.sizes());
+}
+
+at::Tensor dense(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous(); }
 
 // Addresses, strides and the head size are multiples of 16 bytes.
 bool in_blocks(const at::Tensor& t) {
@@ -54,21 +63,16 @@ void set_units(int64_t (&strides)[N], const at::Tensor& t, int64_t unit) {
 
 void reshape_and_cache(const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache,
                        const at::Tensor& value_cache, const at::Tensor& slot_mapping) {
-  constexpr const char* kName = kReshape;
+  constexpr const char* kName = "reshape_and_cache";
   check_same_device(kName, {&key, &value, &key_cache, &value_cache, &slot_mapping});
   for (const auto& [name, t] : {std::pair{"key", &key}, std::pair{"value", &value}})
     TORCH_CHECK(t->dim() == 3, kName, ": expected ", name, " of shape [tokens, heads, head size], but got ",
                 t->sizes());
-  check_pair(kName, "key", "key_cache", key, key_cache);
-  check_pair(kName, "value", "value_cache", value, value_cache);
-  at::assert_no_overlap(key_cache, value_cache);
+  check_caches(kName, key, value, key_cache, value_cache);
   TORCH_CHECK(value.size(0) == key.size(0) && value.size(1) == key.size(1), kName, ": expected value of ", key.size(0),
               " tokens and ", key.size(1), " heads like key, but got ", value.sizes());
   TORCH_CHECK(value.scalar_type() == key.scalar_type(), kName, ": expected value of dtype ", key.scalar_type(),
               " like key, but got ", value.scalar_type());
-  TORCH_CHECK(value_cache.size(0) == key_cache.size(0) && value_cache.size(1) == key_cache.size(1), kName,
-              ": expected value_cache of ", key_cache.size(0), " pages of ", key_cache.size(1),
-              " rows like key_cache, but got ", value_cache.sizes());
   const auto type = slot_mapping.scalar_type();
   TORCH_CHECK(type == at::kLong || type == at::kInt, kName, ": expected slot_mapping of dtype int64 or int32, but got ",
               type);
@@ -76,7 +80,6 @@ void reshape_and_cache(const at::Tensor& key, const at::Tensor& value, const at:
               ": expected slot_mapping of shape [", key.size(0), "], a slot for each token, but got ",
               slot_mapping.sizes());
   if (key.numel() == 0 && value.numel() == 0) return;
-  const auto dense = [](const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous(); };
   const at::Tensor k = dense(key), v = dense(value), slots = slot_mapping.contiguous();
   const bool wide = in_blocks(k) && in_blocks(v) && in_blocks(key_cache) && in_blocks(value_cache);
   const int64_t unit = wide ? 16 / static_cast<int64_t>(k.element_size()) : 1;
@@ -113,23 +116,18 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
     const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache, const at::Tensor& value_cache,
     const at::Tensor& lengths, const std::optional<at::Tensor>& block_table, const std::optional<at::Tensor>& query,
     const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin, bool interleaved) {
-  constexpr const char* kName = kAppend;
+  constexpr const char* kName = "kv_cache_append";
   const auto given = [](const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); };
   const at::Tensor table = given(block_table), q_in = given(query), cosines = given(cos), sines = given(sin);
   check_same_device(kName, {&key, &value, &key_cache, &value_cache, &lengths, &table, &q_in, &cosines, &sines});
   for (const auto& [name, t] : {std::pair{"key", &key}, std::pair{"value", &value}})
     TORCH_CHECK(t->dim() == 4, kName, ": expected ", name, " of shape [batch, tokens, heads, head size], but got ",
                 t->sizes());
-  check_pair(kName, "key", "key_cache", key, key_cache);
-  check_pair(kName, "value", "value_cache", value, value_cache);
-  at::assert_no_overlap(key_cache, value_cache);
+  check_caches(kName, key, value, key_cache, value_cache);
   const int64_t batch = key.size(0), tokens = key.size(1), heads = key.size(2), size = key.size(3);
   TORCH_CHECK(value.sizes().slice(0, 3) == key.sizes().slice(0, 3) && value.scalar_type() == key.scalar_type(), kName,
               ": expected value of shape [", batch, ", ", tokens, ", ", heads, ", head size] and dtype ",
               key.scalar_type(), " like key, but got ", value.sizes(), " of ", value.scalar_type());
-  TORCH_CHECK(value_cache.sizes().slice(0, 2) == key_cache.sizes().slice(0, 2), kName, ": expected value_cache of ",
-              key_cache.size(0), " pages of ", key_cache.size(1), " rows like key_cache, but got ",
-              value_cache.sizes());
   const auto type = lengths.scalar_type();
   TORCH_CHECK((type == at::kInt || type == at::kLong) && lengths.dim() == 1 && lengths.size(0) == batch, kName,
               ": expected lengths of int32 or int64, [", batch, "], but got ", lengths.sizes(), " of ", type);
@@ -162,7 +160,6 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
                 key.scalar_type(), " like key, but got ", q_in.sizes(), " of ", q_in.scalar_type());
 
   const bool makes_q = q_in.defined() && turns;
-  const auto dense = [](const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous(); };
   const at::Tensor k = dense(key), v = dense(value), q = makes_q ? dense(q_in) : at::Tensor();
   // Results are tensors of their own: an operator does not return its arguments.
   const at::Tensor q_out = makes_q          ? at::empty(q.sizes(), q.options())
@@ -185,7 +182,7 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
   const int64_t total = batch * tokens * of_token, columns = table.defined() ? table.size(1) : 1;
   TORCH_CHECK(total <= 0xffffffffll && columns * key_cache.size(1) <= 0xffffffffll, kName,
               ": too many elements: ", key.sizes());
-  if (total == 0) return {q_out, at::add_out(const_cast<at::Tensor&>(after), lengths, at::Scalar(tokens))};
+  if (total == 0) return {q_out, after.copy_(lengths).add_(tokens)};
 
   auto& stream = current(key);
   TensorArgs args;

@@ -134,12 +134,17 @@ Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorL
 
 // Of kernels whose Params have scales, zeros, outer_scales, code_offset, scale_row and scale_shifts.
 template <class Params>
-void set_scales(Params& p, TensorArgs& args, const Scales& scales) {
+void set_scales(Params& p, const Scales& scales) {
   uint64_t* const addresses[] = {&p.scales, &p.zeros, &p.outer_scales, &p.code_offset};
   for (size_t i = 0; i < scales.tensors.size(); ++i)
-    if (scales.tensors[i].numel() > 0) *addresses[i] = args.read(scales.tensors[i]);
+    if (scales.tensors[i].numel() > 0) *addresses[i] = address_of(scales.tensors[i]);
   p.scale_row = scales.row;
   p.scale_shifts = scales.row_shift * 32 + scales.group_shift;
+}
+
+void read_scales(TensorArgs& args, const Scales& scales) {
+  for (const at::Tensor& t : scales.tensors)
+    if (t.numel() > 0) args.read(t);
 }
 
 // A packed weight of one format, [n, bytes] or [experts, n, bytes].
@@ -192,7 +197,8 @@ void launch_dequantize(const char* op, const Weight& weight, Columns columns, in
   p.weight = args.read(weight.packed);
   p.out_ = args.write(out);
   if (indices) p.indices = args.read(*indices);
-  set_scales(p, args, weight.scales);
+  read_scales(args, weight.scales);
+  set_scales(p, weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(op);
   p.row_bytes = row_bytes_of(weight);
@@ -242,7 +248,8 @@ void launch_gemv(const GemvCall& call) {
     p.experts = static_cast<uint32_t>(packed.size(0));
     p.expert_bytes = packed.stride(0);
   }
-  set_scales(p, args, call.weight.scales);
+  read_scales(args, call.weight.scales);
+  set_scales(p, call.weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(call.op);
   p.row_bytes = row_bytes_of(call.weight);
@@ -279,8 +286,7 @@ void launch_gemv(const GemvCall& call) {
 struct PackedOperand {
   using Params = GemmQuantizedParams;
   using Spec = GemmQuantizedSpec;
-  const Weight& weight;
-  Params scales;  // what set_scales() says of it
+  const Weight& weight;  // which the call's args read
   int parts;
   static auto kernel(DType in, const CoopMatPlan& plan) {
     return kernel::gemm_quantized(in, static_cast<int>(plan.fragments));
@@ -288,12 +294,7 @@ struct PackedOperand {
   void complete(Params& p, Spec& spec) const {
     p.b = address_of(weight.packed);
     p.row_bytes = row_bytes_of(weight);
-    p.scales = scales.scales;
-    p.zeros = scales.zeros;
-    p.outer_scales = scales.outer_scales;
-    p.code_offset = scales.code_offset;
-    p.scale_row = scales.scale_row;
-    p.scale_shifts = scales.scale_shifts;
+    set_scales(p, weight.scales);
     const Decoding decoding = decoding_of(weight);
     spec.format = weight.format.code;
     spec.scales = weight.scales.kind;
@@ -329,12 +330,11 @@ bool launch_gemm(const char* op, const Weight& weight, const at::Tensor& rows, c
   const auto plan = quantized_gemm_plan(profile_of(out), units, g, weight.format);
   if (!plan) return false;
   args.read(weight.packed);
-  PackedOperand operand{weight, {}, static_cast<int>(plan->parts)};
-  set_scales(operand.scales, args, weight.scales);
+  read_scales(args, weight.scales);
   const at::Scalar one = 1;
   const GemmEpilogue none;
   launch_product(
-      operand,
+      PackedOperand{weight, static_cast<int>(plan->parts)},
       GemmCall{op, profile_of(out), units, g, one, one, rows, weight.packed, added, out, none, with_work_of(g, args)},
       plan->product);
   return true;
