@@ -1,0 +1,21 @@
+"""Language models: decoding by recorded steps, caches in pages, guesses that are checked.
+
+Needs transformers (``pip install torch_aule[llm]``).
+"""
+
+from torch_aule.llm.cache import UnsupportedModelError
+from torch_aule.llm.request import Request, Snapshot
+from torch_aule.llm.runner import Runner
+from torch_aule.llm.speculative import DraftModel, Jacobi, PromptLookup, SelfSpeculative, Strategy
+
+__all__ = [
+    "DraftModel",
+    "Jacobi",
+    "PromptLookup",
+    "Request",
+    "Runner",
+    "SelfSpeculative",
+    "Snapshot",
+    "Strategy",
+    "UnsupportedModelError",
+]

@@ -1,0 +1,158 @@
+"""A model with caches for a runner's slots: forwards of a few tokens of each sequence, and of whole prompts."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+from transformers.cache_utils import LinearAttentionLayer
+
+from torch_aule.llm.cache import PagedCache, PagedLayer, Rows, cache_argument, layer_shapes, new_states, paged_attention
+
+__all__ = ["Engine"]
+
+PROMPT_AT_ONCE = 2048  # tokens of a prompt that go through the model together
+
+
+class Engine:
+    """An unmodified model of transformers, and its caches.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        On its device, in evaluation mode.
+    pages, page_size : int
+        Of each layer's cache.
+    max_batch : int
+        Slots.
+    shapes : list, optional
+        From :func:`torch_aule.llm.cache.layer_shapes`, which is asked otherwise.
+    """
+
+    def __init__(self, model, pages: int, page_size: int, max_batch: int, shapes: list | None = None):
+        self.model, self.max_batch = model, max_batch
+        self.argument = cache_argument(model)
+        parameters = inspect.signature(model.forward).parameters
+        self._takes = {name for name in ("position_ids", "logits_to_keep") if name in parameters}
+        shapes = layer_shapes(model) if shapes is None else shapes
+        self._layers: list = []  # a PagedLayer, or the states of all slots
+        for kind, *shape in shapes:
+            if kind == "pages":
+                heads, size, v_size, dtype = shape
+                self._layers.append(
+                    PagedLayer(
+                        *(
+                            torch.zeros((pages, page_size, heads, d), dtype=dtype, device=model.device)
+                            for d in (size, v_size)
+                        )
+                    )
+                )
+            else:
+                self._layers.append(
+                    tuple(
+                        {i: None if t is None else t.new_zeros((max_batch, *t.shape[1:])) for i, t in states.items()}
+                        for states in shape
+                    )
+                )
+        self._caches: dict[tuple[int, int], PagedCache] = {}
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a layer keeps a state that cannot be taken back, nor shared by sequences."""
+        return any(isinstance(layer, tuple) for layer in self._layers)
+
+    @property
+    def paged_layers(self) -> list[PagedLayer]:
+        """The layers of attention, in order."""
+        return [layer for layer in self._layers if isinstance(layer, PagedLayer)]
+
+    def rows(self) -> list[torch.Tensor]:
+        """The states of recurrent layers, a row for each slot."""
+        states = [group for layer in self._layers if isinstance(layer, tuple) for group in layer]
+        return [t for group in states for t in group.values() if t is not None]
+
+    def _cache(self, first: int, batch: int, begins: bool = False) -> PagedCache:
+        """The cache of some slots. `begins`: recurrent states are those of no tokens."""
+        key = (first, batch)
+        if key not in self._caches or begins:
+            cache = PagedCache(
+                [
+                    layer
+                    if isinstance(layer, PagedLayer)
+                    else new_states(
+                        *(
+                            {i: None if t is None else t[first : first + batch] for i, t in group.items()}
+                            for group in layer
+                        )
+                    )
+                    for layer in self._layers
+                ]
+            )
+            if begins:
+                for layer in cache.layers:
+                    if isinstance(layer, LinearAttentionLayer):
+                        layer.has_previous_state = dict.fromkeys(layer.has_previous_state, False)
+                return cache
+            self._caches[key] = cache
+        return self._caches[key]
+
+    def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep: int = 0):
+        """Logits of a few tokens, whose keys and values go into the caches.
+
+        Parameters
+        ----------
+        ids : torch.Tensor
+            int64 ``[batch, tokens]``.
+        rows : Rows
+            Where they stand.
+        batch, slot : int
+            The slots from `slot` on.
+        cache : PagedCache, optional
+            Of these slots.
+        keep : int, default 0
+            Of how many last tokens there are logits; 0 means all.
+
+        Returns
+        -------
+        torch.Tensor
+            ``[batch, tokens, vocabulary]``.
+        """
+        cache = self._cache(slot, batch) if cache is None else cache
+        options: dict = {}
+        if "position_ids" in self._takes:
+            steps = torch.arange(ids.size(1), device=ids.device)
+            options["position_ids"] = rows.lengths.long()[:, None] + steps
+        if "logits_to_keep" in self._takes and keep:
+            options["logits_to_keep"] = keep
+        with torch.no_grad(), cache.at(rows), paged_attention(self.model):
+            return self.model(input_ids=ids, use_cache=True, **{self.argument: cache}, **options).logits
+
+    def read(self, table: torch.Tensor, slot: int, prompt: list[int], shared: int) -> torch.Tensor:
+        """Put a prompt into the cache of a slot, in pieces if it is long.
+
+        Parameters
+        ----------
+        table : torch.Tensor
+            int32 ``[slots, pages of a sequence]``.
+        slot : int
+            Of the sequence.
+        prompt : list of int
+            Its tokens.
+        shared : int
+            How many of them are in the cache already.
+
+        Returns
+        -------
+        torch.Tensor
+            Logits of the last token, ``[1, vocabulary]``.
+        """
+        ids = torch.tensor(prompt[shared:], device=table.device)[None]
+        cache = self._cache(slot, 1, begins=shared == 0) if self.is_recurrent else self._cache(0, 1)
+        logits = None
+        for first in range(0, ids.size(1), PROMPT_AT_ONCE):
+            piece, past = ids[:, first : first + PROMPT_AT_ONCE], shared + first
+            lengths = torch.full((1,), past, dtype=torch.int32, device=table.device)
+            rows = Rows(lengths, table[slot : slot + 1], piece.size(1), past)
+            logits = self.forward(piece, rows, 1, slot, cache, keep=1)[:, -1]
+        assert logits is not None
+        return logits
