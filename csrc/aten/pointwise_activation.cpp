@@ -1,5 +1,7 @@
 // Activations with arguments of their own, and their backwards. The others are table entries (pointwise_unary,
 // pointwise_binary).
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
 #include "aten/register.h"
 #include "ops/pointwise/activation.h"
 
@@ -41,6 +43,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("rrelu_with_noise", ops::rrelu_with_noise));
   m.impl(ROW("rrelu_with_noise_", ops::rrelu_with_noise_));
   m.impl(ROW("rrelu_with_noise.out", ops::rrelu_with_noise_out));
+}
+
+TORCH_LIBRARY_FRAGMENT(aule, m) { m.def("gated_activation(Tensor gate, Tensor up, str activation) -> Tensor"); }
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) { m.impl("gated_activation", GUARDED(ops::gated_activation)); }
+TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only
+  m.impl("gated_activation", torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace aule::aten

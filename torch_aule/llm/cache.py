@@ -15,7 +15,20 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Linea
 from transformers.cache_utils import LinearAttentionLayer as TransformersLinearAttentionLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-__all__ = ["PagedCache", "Rows", "UnsupportedModelError", "cache_argument", "layer_shapes"]
+__all__ = [
+    "PagedCache",
+    "PagedLayer",
+    "Rows",
+    "UnsupportedModelError",
+    "attend",
+    "cache_argument",
+    "current_layer",
+    "current_rows",
+    "layer_shapes",
+    "new_states",
+    "paged_attention",
+    "seen_attention",
+]
 
 ATTENTION = "aule_paged"  # the name of our attention function in transformers' table
 FEW = 16  # queries of a sequence that attention over pages takes at once
@@ -99,6 +112,7 @@ class PagedCache(Cache):
 
     def __init__(self, layers):
         super().__init__(layers=layers)
+        self.rows: Rows | None = None
 
     @contextmanager
     def at(self, rows: Rows):
@@ -110,7 +124,7 @@ class PagedCache(Cache):
             Of the call.
         """
         before = getattr(_current, "cache", None)
-        _current.cache = self
+        _current.cache, self.rows = self, rows
         for layer in self.layers:
             if isinstance(layer, PagedLayer):
                 layer.rows = rows
@@ -146,7 +160,31 @@ def _attend(
             "architecture is not supported"
         )
     layer.is_new = False
+    seen = getattr(_current, "seen", None)
+    if seen is not None:
+        seen[index] = {"scaling": scaling, "sliding_window": sliding_window, "softcap": softcap, "s_aux": s_aux}
+    return attend(layer, query, key, value, scaling, sliding_window, softcap, s_aux), None
+
+
+def attend(layer: PagedLayer, query, key, value, scaling, sliding_window, softcap, s_aux) -> torch.Tensor:
+    """Attention over the rows that a layer has, those of this call included.
+
+    Parameters
+    ----------
+    layer : PagedLayer
+        Into which the keys and values have been put.
+    query, key, value : torch.Tensor
+        ``[batch, heads, tokens, head_dim]``; `key` and `value` are read if a prompt begins here.
+    scaling, sliding_window, softcap, s_aux
+        As transformers gives them to an attention function.
+
+    Returns
+    -------
+    torch.Tensor
+        ``[batch, tokens, heads, head_dim of the values]``.
+    """
     rows = layer.rows
+    assert rows is not None
     left = -1 if sliding_window is None else int(sliding_window) - 1
     softcap = 0.0 if softcap is None else float(softcap)
     if rows.past is None or rows.tokens <= FEW:
@@ -171,7 +209,28 @@ def _attend(
         out = out.transpose(1, 2)
     if s_aux is not None:  # a further term of the softmax's sum, without a value
         out = out * torch.sigmoid(lse - s_aux.view(1, -1, 1)).transpose(1, 2).unsqueeze(-1).to(out.dtype)
-    return out, None
+    return out
+
+
+@contextmanager
+def seen_attention():
+    """Inside, what attention functions are given is noted: a dictionary by the number of the layer."""
+    _current.seen = {}
+    try:
+        yield _current.seen
+    finally:
+        _current.seen = None
+
+
+def current_rows() -> Rows | None:
+    """The rows of the call that is under way; None outside of one."""
+    cache = getattr(_current, "cache", None)
+    return None if cache is None else cache.rows
+
+
+def current_layer(index: int) -> PagedLayer:
+    """The layer of the cache that is current."""
+    return _current.cache.layers[index]
 
 
 def _gathered(cache: torch.Tensor, rows: Rows) -> torch.Tensor:
@@ -242,11 +301,17 @@ def layer_shapes(model) -> list:
     shapes: list[tuple] = []
     for layer in cache.layers:
         recurrent = isinstance(layer, LinearAttentionCacheLayerMixin)
-        keys = getattr(layer, "keys", None)
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if recurrent and keys is None and type(layer) is TransformersLinearAttentionLayer:
             shapes.append(("states", dict(layer.conv_states), dict(layer.recurrent_states)))
-        elif not recurrent and isinstance(layer, CacheLayerMixin) and keys is not None and keys.dim() == 4:
-            shapes.append(("pages", keys.size(1), keys.size(3), layer.values.size(3), keys.dtype))
+        elif (
+            not recurrent
+            and isinstance(layer, CacheLayerMixin)
+            and keys is not None
+            and values is not None
+            and keys.dim() == 4
+        ):
+            shapes.append(("pages", keys.size(1), keys.size(3), values.size(3), keys.dtype))
         else:
             raise UnsupportedModelError(
                 f"torch_aule.llm: {type(model).__name__} has layers of {type(layer).__name__}, which are not supported"
@@ -257,11 +322,11 @@ def layer_shapes(model) -> list:
 def new_states(conv_states: dict, recurrent_states: dict) -> TransformersLinearAttentionLayer:
     """A layer of transformers' with these tensors as its states of the past; it updates them in place."""
     layer = TransformersLinearAttentionLayer(number_of_states=len(conv_states))
+    sizes = {i: state.size(-1) for i, state in conv_states.items() if state is not None}
     for i, state in conv_states.items():
         if state is not None:
             layer.dtype, layer.device = state.dtype, state.device
-            layer.conv_states[i] = state
-            layer.conv_kernel_size[i] = conv_states[i].shape[-1]
+            layer.conv_states[i], layer.conv_kernel_size[i] = state, sizes[i]
             layer.is_conv_states_initialized[i] = True
     for i, state in recurrent_states.items():
         if state is not None:

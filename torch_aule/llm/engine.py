@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 
 import torch
 from transformers.cache_utils import LinearAttentionLayer
 
 from torch_aule.llm.cache import PagedCache, PagedLayer, Rows, cache_argument, layer_shapes, new_states, paged_attention
+from torch_aule.llm.optimize import Fusions
 
 __all__ = ["Engine"]
 
@@ -55,6 +57,7 @@ class Engine:
                     )
                 )
         self._caches: dict[tuple[int, int], PagedCache] = {}
+        self.fusions: Fusions | None = None
 
     @property
     def is_recurrent(self) -> bool:
@@ -71,7 +74,27 @@ class Engine:
         states = [group for layer in self._layers if isinstance(layer, tuple) for group in layer]
         return [t for group in states for t in group.values() if t is not None]
 
-    def _cache(self, first: int, batch: int, begins: bool = False) -> PagedCache:
+    def layer(self, index: int):
+        """A layer by its number: a :class:`PagedLayer`, or the states of all slots.
+
+        Parameters
+        ----------
+        index : int
+            Of the model's layers.
+        """
+        return self._layers[index]
+
+    def fuse(self, max_len: int) -> None:
+        """Look for parts of the model that run as one (:class:`torch_aule.llm.optimize.Fusions`).
+
+        Parameters
+        ----------
+        max_len : int
+            Most tokens of a sequence.
+        """
+        self.fusions = Fusions(self, max_len)
+
+    def cache(self, first: int, batch: int, begins: bool = False) -> PagedCache:
         """The cache of some slots. `begins`: recurrent states are those of no tokens."""
         key = (first, batch)
         if key not in self._caches or begins:
@@ -96,7 +119,7 @@ class Engine:
             self._caches[key] = cache
         return self._caches[key]
 
-    def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep: int = 0):
+    def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep: int = 0, fused=True):
         """Logits of a few tokens, whose keys and values go into the caches.
 
         Parameters
@@ -111,20 +134,23 @@ class Engine:
             Of these slots.
         keep : int, default 0
             Of how many last tokens there are logits; 0 means all.
+        fused : bool, default True
+            Run fused parts as such.
 
         Returns
         -------
         torch.Tensor
             ``[batch, tokens, vocabulary]``.
         """
-        cache = self._cache(slot, batch) if cache is None else cache
+        cache = self.cache(slot, batch) if cache is None else cache
         options: dict = {}
         if "position_ids" in self._takes:
             steps = torch.arange(ids.size(1), device=ids.device)
             options["position_ids"] = rows.lengths.long()[:, None] + steps
         if "logits_to_keep" in self._takes and keep:
             options["logits_to_keep"] = keep
-        with torch.no_grad(), cache.at(rows), paged_attention(self.model):
+        fusions = self.fusions.active() if fused and self.fusions is not None else nullcontext()
+        with torch.no_grad(), cache.at(rows), paged_attention(self.model), fusions:
             return self.model(input_ids=ids, use_cache=True, **{self.argument: cache}, **options).logits
 
     def read(self, table: torch.Tensor, slot: int, prompt: list[int], shared: int) -> torch.Tensor:
@@ -147,7 +173,7 @@ class Engine:
             Logits of the last token, ``[1, vocabulary]``.
         """
         ids = torch.tensor(prompt[shared:], device=table.device)[None]
-        cache = self._cache(slot, 1, begins=shared == 0) if self.is_recurrent else self._cache(0, 1)
+        cache = self.cache(slot, 1, begins=shared == 0) if self.is_recurrent else self.cache(0, 1)
         logits = None
         for first in range(0, ids.size(1), PROMPT_AT_ONCE):
             piece, past = ids[:, first : first + PROMPT_AT_ONCE], shared + first

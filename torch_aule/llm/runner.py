@@ -16,13 +16,12 @@ import torch
 from torch_aule.llm.cache import Rows, UnsupportedModelError, layer_shapes
 from torch_aule.llm.engine import Engine
 from torch_aule.llm.pages import PageBooks
+from torch_aule.llm.recording import BUCKETS, Recorder
 from torch_aule.llm.request import Request, Snapshot
 from torch_aule.llm.slots import Slots, mode_of
 from torch_aule.llm.speculative import Strategy
 
 __all__ = ["Runner"]
-
-BUCKETS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass
@@ -54,6 +53,8 @@ class Runner:
         Where guesses at next tokens come from (:mod:`torch_aule.llm.speculative`); none by default.
     graphs : bool, default True
         Record each step once for each size of batch (1, 2, 4, 8, 16, 32), and replay it.
+    fuse : bool, default True
+        Run parts of layers as one kernel (:class:`torch_aule.llm.optimize.Fusions`).
 
     Raises
     ------
@@ -83,6 +84,7 @@ class Runner:
         tokens: int | None = None,
         strategy: Strategy | None = None,
         graphs: bool = True,
+        fuse: bool = True,
     ):
         if not 1 <= max_batch <= BUCKETS[-1]:
             raise ValueError(f"Runner: expected max_batch between 1 and {BUCKETS[-1]}, but got {max_batch}")
@@ -107,6 +109,9 @@ class Runner:
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back; "
                 f"{type(self.strategy).__name__} needs that"
             )
+        self._fuse = fuse
+        if fuse:
+            self.engine.fuse(max_len + self._reserve)
         self._per_sequence = -(-(max_len + self._reserve) // page_size)
         self.slots = Slots(max_batch, self._per_sequence, model.config.get_text_config().vocab_size, self.device)
         guesses = self.strategy.guesses
@@ -116,8 +121,7 @@ class Runner:
         self._waiting: deque[Request] = deque()
         self._pending: deque[_Pending] = deque()
         self._hosts: list[torch.Tensor] = []  # pinned, to be used again
-        self._graphs: dict[tuple, object] | None = {} if graphs else None
-        self._pool = torch.aule.graph_pool_handle() if graphs and self.device.type == "aule" else None
+        self._recorder = Recorder(self._run, self.slots, graphs and self.device.type == "aule")
 
     def _pages_that_fit(self, shapes: list, tokens: int | None) -> int:
         row = sum(
@@ -165,6 +169,8 @@ class Runner:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back"
             )
+        if self._fuse:
+            engine.fuse(self.max_len + self._reserve)
         return engine
 
     # Sequences that join and leave
@@ -297,18 +303,6 @@ class Runner:
         slots.tokens[:batch].copy_(last[:, 0])
         lengths.add_(kept.int())
 
-    def _recorded(self, batch: int, mode: str):
-        assert self._graphs is not None
-        key = (batch, mode)
-        if key not in self._graphs:
-            with self.slots.nobody():
-                self._run(batch, mode)  # kernels are made, and caches of constants filled
-                graph = torch.aule.Graph()
-                with torch.aule.graph(graph, pool=self._pool):
-                    self._run(batch, mode)
-            self._graphs[key] = graph
-        return self._graphs[key]
-
     def record(self, modes: Sequence[str] = ("greedy",)) -> None:
         """Record the steps of all sizes of batch now, rather than when they are first needed.
 
@@ -317,14 +311,9 @@ class Runner:
         modes : sequence of str, default ("greedy",)
             "greedy", "sampled" or "penalties".
         """
-        if self._graphs is not None:
-            for batch in self._buckets():
-                for mode in modes:
-                    self._recorded(batch, mode)
-
-    def _buckets(self) -> list[int]:
-        below = [bucket for bucket in BUCKETS if bucket < self.max_batch]
-        return [*below, self.max_batch]
+        for batch in self._recorder.buckets:
+            for mode in modes:
+                self._recorder.record(batch, mode)
 
     def _send(self, requests: list[Request | None]) -> None:
         host = self._hosts.pop() if self._hosts else torch.empty(self._drawn.shape, dtype=torch.int64, pin_memory=True)
@@ -366,13 +355,8 @@ class Runner:
         self._admit()
         running = self.running
         if running:
-            batch = next(bucket for bucket in self._buckets() if bucket >= running)
             requests = self.slots.requests[:running]
-            mode = mode_of(requests)
-            if self._graphs is None:
-                self._run(batch, mode)
-            else:
-                self._recorded(batch, mode).replay()
+            self._recorder.step(self._recorder.bucket(running), mode_of(requests))
             self._send(requests)
         found = []
         while len(self._pending) > (1 if running else 0):

@@ -9,3 +9,8 @@ import torch
 def _fake(x, weight, bias=None, activation="none", residual=None):
     torch._check(weight.dim() == 2 and weight.size(1) == x.size(-1))
     return x.new_empty((*x.shape[:-1], weight.size(0)))
+
+
+@torch.library.register_fake("aule::gated_activation")
+def _gated_fake(gate, up, activation):
+    return torch.empty_like(gate, memory_format=torch.contiguous_format)

@@ -158,6 +158,17 @@ Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
   return ops::glu_backward_out(grad, self, dim, grad_input);
 }
 
+Tensor gated_activation(const Tensor& gate, const Tensor& up, std::string_view activation) {
+  constexpr const char* kName = "gated_activation";
+  TORCH_CHECK_VALUE(activation == "silu" || activation == "gelu_tanh", kName,
+                    ": expected activation 'silu' or 'gelu_tanh', but got '", activation, "'");
+  TORCH_CHECK(gate.sizes() == up.sizes() && gate.scalar_type() == up.scalar_type() && gate.is_floating_point(), kName,
+              ": expected gate and up of one shape and one floating point dtype, but got ", gate.sizes(), " of ",
+              gate.scalar_type(), " and ", up.sizes(), " of ", up.scalar_type());
+  Tensor out;
+  return binary(activation == "silu" ? binary_entry::silu_mul : binary_entry::gelu_tanh_mul, Rule::same, out, gate, up);
+}
+
 Tensor& rrelu_with_noise_out(const Tensor& self, Tensor& noise, const Scalar& lower, const Scalar& upper, bool training,
                              std::optional<at::Generator> generator, Tensor& out) {
   if (!training) return ops::leaky_relu_out(self, (lower.toDouble() + upper.toDouble()) / 2, out);

@@ -47,6 +47,7 @@ Tensor& log_sigmoid_backward_out(const Tensor& grad, const Tensor& self, const T
 Tensor prelu_kernel(const Tensor& self, const Tensor& weight);
 std::tuple<Tensor, Tensor> prelu_kernel_backward(const Tensor& grad, const Tensor& self, const Tensor& weight);
 Tensor& glu_out(const Tensor& self, int64_t dim, Tensor& out);
+Tensor gated_activation(const Tensor& gate, const Tensor& up, std::string_view activation);
 Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim);
 Tensor& glu_backward_out(const Tensor& grad, const Tensor& self, int64_t dim, Tensor& grad_input);
 Tensor rrelu_with_noise(const Tensor& self, Tensor& noise, const Scalar& lower, const Scalar& upper, bool training,
