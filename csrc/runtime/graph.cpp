@@ -6,7 +6,9 @@
 #include <fstream>
 #include <mutex>
 
+#include "core/per_device.h"
 #include "runtime/allocator.h"
+#include "runtime/capture.h"
 #include "runtime/generator.h"
 #include "runtime/streams.h"
 #include "stream/captured_graph.h"
@@ -16,6 +18,16 @@
 #endif
 
 namespace aule::runtime {
+
+namespace {
+// The graph that is captured on a device.
+const PerDevice<std::atomic<Graph*>> captured_now;
+}  // namespace
+
+at::Tensor* zeros_of_capture(c10::DeviceIndex device) {
+  Graph* graph = captured_now[device];
+  return graph != nullptr && is_capturing(device) ? &graph->zeros() : nullptr;
+}
 
 c10::MempoolId_t fresh_pool() {
   static std::atomic<c10::CaptureId_t> next{1};
@@ -46,12 +58,15 @@ void Graph::capture_begin(c10::MempoolId_t pool) {
   pool_ = pool == c10::MempoolId_t{0, 0} ? fresh_pool() : pool;
   begin_private_pool(device_, pool_, stream_->id());
   gen.capture_ = &capture_state_;
+  captured_now[device_] = this;
   capturing_ = true;
 }
 
 void Graph::capture_end() {
   TORCH_CHECK(capturing_, "Graph: capture_end without capture_begin");
   capturing_ = false;
+  captured_now[device_] = nullptr;
+  zeros_.reset();
   generator().capture_ = nullptr;
   end_private_pool(device_, stream_->id());
   graph_ = stream_->capture_end();

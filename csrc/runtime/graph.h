@@ -4,6 +4,7 @@
 // Between capture_begin and capture_end the calling thread's current stream records into the graph, and nothing runs.
 // One graph of a device is captured at a time. The pool's memory is kept until reset().
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -42,6 +43,7 @@ class Graph {
   uint64_t random_steps() const { return capture_state_.offset; }  // of the generator's counter, for each replay
   bool writes(uint64_t address, uint64_t bytes) const;             // whether a command of the graph writes there
   size_t commands() const;                                         // dispatches, copies and fills
+  at::Tensor& zeros() { return zeros_; }
 
  private:
   static constexpr size_t kStateBytes = 16;
@@ -54,6 +56,7 @@ class Graph {
   PhiloxCapture capture_state_;
   std::shared_ptr<stream::CapturedGraph> graph_;
   bool capturing_ = false;
+  at::Tensor zeros_;  // runtime/capture.h
 };
 
 }  // namespace aule::runtime

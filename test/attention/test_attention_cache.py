@@ -16,6 +16,7 @@ every_family = pytest.mark.parametrize("family", [*DECODE, "simd", "simt"], indi
 @pytest.fixture(autouse=True, params=DECODE)
 def family(request, override):
     override(attention_variant=request.param)
+    return request.param
 
 
 def expected(q, k, v, lengths, *, causal=False, scale=None, window=(-1, -1), softcap=0.0):
@@ -238,6 +239,43 @@ def test_a_captured_graph_replays_with_another_length(page):
         graph.replay()
         torch.aule.synchronize()
         close(out, expected(q, k, v, lengths)[0], torch.float32)
+
+
+def test_calls_of_a_graph_share_their_counters():
+    """The counters of arrived splits are filled once in a graph of three calls, and are zeros after each."""
+    q, k = torch.randn(2, 1, 4, 32, device="aule"), torch.randn(2, 300, 2, 32, device="aule")
+    lengths = torch.tensor([300, 140], dtype=torch.int32, device="aule")
+
+    def run(check):
+        return [
+            torch.ops.aule.flash_attn_decode(q * i, k, k, lengths, None, True, num_splits=3, check=check)[0]
+            for i in (1.0, 2.0, 3.0)
+        ]
+
+    eager = run(True)
+    for check in (True, False):
+        graph = torch_aule._C.Graph()
+        graph.capture_begin((0, 0))
+        results = run(check)
+        graph.capture_end()
+        for _ in range(3):
+            for result in results:
+                result.fill_(torch.nan)
+            graph.replay()
+            assert all(torch.equal(result, other) for result, other in zip(results, eager))
+
+
+def test_lengths_that_need_no_look():
+    q, k = torch.randn(1, 1, 4, 32, device="aule"), torch.randn(1, 30, 2, 32, device="aule")
+    lengths = torch.tensor([20], dtype=torch.int32, device="aule")
+    kernels = []
+    for check in (True, False):
+        with torch.aule.profiler.profile() as seen:
+            torch.ops.aule.flash_attn_decode(q, k, k, lengths, check=check)
+            torch.aule.synchronize()
+        kernels.append([event.name for event in seen.events() if event.name.startswith("flash_attn_")])
+    checks = [[name for name in names if "check" in name] for names in kernels]
+    assert len(checks[0]) == 1 and not checks[1] and len(kernels[1]) >= 1
 
 
 def test_opcheck():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,7 +36,7 @@ PROBE = 3  # tokens of the comparison
 AT = 5  # where they stand
 # Rows of a few hundred terms in another order, of numbers of these dtypes; another formula differs by about 1.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
-ACTIVATIONS = ("silu", "gelu_tanh")
+ACTIVATIONS = {"silu": F.silu, "gelu_tanh": partial(F.gelu, approximate="tanh")}
 GROWING = {"dynamic", "longrope"}  # rotary angles that change with the length of the text
 
 
@@ -44,6 +45,17 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     most, scale = (t.float().abs().max().item() for t in (a.float() - b.float(), b))
     return 0 < scale < math.inf and most <= TOLERANCE.get(a.dtype, 6e-2) * scale
+
+
+def _activation_of(function) -> str | None:
+    """The name of an activation: the two forms of GELU differ by less than layers of float16 do."""
+    x = torch.linspace(-8, 8, 129)
+    try:
+        own = function(x)
+    except (RuntimeError, TypeError):  # it has weights on the device, or takes something else
+        return None
+    fitting = [name for name, known in ACTIVATIONS.items() if torch.allclose(known(x), own, rtol=1e-5, atol=1e-6)]
+    return fitting[0] if fitting else None
 
 
 def _is_dense(module) -> bool:
@@ -167,12 +179,11 @@ class Fusions:
             if width is None:
                 continue
             x = self._random(1, PROBE, width, like=torch.empty(0, dtype=self.model.dtype))
-            own = module(x)
-            gates = [_Gate(parts, activation) for activation in ACTIVATIONS]
-            agreeing = [gate for gate in gates if _agree(gate(x), own)]
-            if self._found("gated_mlp", name, module, agreeing[0] if agreeing else None, bool(agreeing)):
-                agreeing[0].merge()
-                self._gates[module] = agreeing[0]
+            gate = _Gate(parts, _activation_of(module.act_fn))
+            agrees = gate.activation is not None and _agree(gate(x), module(x))
+            if self._found("gated_mlp", name, module, gate, agrees):
+                gate.merge()
+                self._gates[module] = gate
 
     # Attention
 
@@ -297,7 +308,7 @@ def _norm(weight: torch.Tensor, eps: float):
 class _Gate:
     """down(activation(gate(x)) * up(x)), the first two as one product if their weights are dense."""
 
-    def __init__(self, parts: list, activation: str):
+    def __init__(self, parts: list, activation: str | None):
         self.gate, self.up, self.down = parts
         self.activation = activation
         self.merged: tuple | None = None

@@ -90,7 +90,7 @@ void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails
 // Has the device report offsets, lengths and pages that do not exist. The kernels clamp them.
 void check_sequences(const AttentionCall& call);
 // out [1, H, total_q, Dv], logsumexp [H, total_q].
-void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, bool check = true);
 
 // The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured, the seed tensor
 // has the address of the device's state instead, and the lowest bit of the offset, a multiple of 4, is set.

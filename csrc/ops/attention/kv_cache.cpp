@@ -114,8 +114,8 @@ void check_sequences(const AttentionCall& call) {
          linear_grid(ceil_div(p.n, local)));
 }
 
-void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
-  check_sequences(call);
+void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, bool check) {
+  if (check) check_sequences(call);
   if (long_ragged_forward(call, out, logsumexp)) return;
   const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
   const bool reads_lists =
@@ -129,7 +129,7 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
                                                      const OptionalTensor& block_table, bool is_causal,
                                                      std::optional<double> scale, int64_t window_left,
                                                      int64_t window_right, double softcap, int64_t num_splits,
-                                                     const OptionalTensor& alibi_slopes) {
+                                                     const OptionalTensor& alibi_slopes, bool check) {
   const char* op = "flash_attn_decode";
   for (const auto& [name, t] : {std::pair{"query", &query}, {"key_cache", &key_cache}, {"value_cache", &value_cache}})
     TORCH_CHECK(t->dim() == 4, op, ": expected ", name, " of 4 dimensions (batch or pages, rows, heads, head size), ",
@@ -155,7 +155,7 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
     out.zero_();
     logsumexp.fill_(-std::numeric_limits<double>::infinity());
   } else if (out.numel() != 0) {
-    ragged_forward(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp);
+    ragged_forward(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp, check);
   }
   return {out, logsumexp.transpose(0, 1)};
 }
@@ -171,7 +171,7 @@ at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache,
   const bool single = query.dim() == 3;
   const at::Tensor out = std::get<0>(flash_attn_decode(single ? query.unsqueeze(1) : query, key_cache, value_cache,
                                                        context_lens, block_table, is_causal, scale, window_left,
-                                                       window_right, softcap, 0, alibi_slopes));
+                                                       window_right, softcap, 0, alibi_slopes, true));
   return single ? out.squeeze(1) : out;
 }
 
