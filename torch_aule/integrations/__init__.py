@@ -23,6 +23,7 @@ from torch_aule.integrations import (
     sentence_transformers,
     torchao,
     transformers,
+    transformers_batching,
     transformers_fp8,
     transformers_gguf,
     transformers_mxfp4,
@@ -35,9 +36,9 @@ __all__ = ["Row", "disable", "enable", "status"]
 _registry = Registry([
     hook
     for package in (
-        accelerate, bitsandbytes, compressed_tensors, transformers, transformers_fp8, transformers_gguf,
-        transformers_mxfp4, safetensors, diffusers, gptqmodel, hqq, lightning, sentence_transformers, torchao,
-        ultralytics,
+        accelerate, bitsandbytes, compressed_tensors, transformers, transformers_batching, transformers_fp8,
+        transformers_gguf, transformers_mxfp4, safetensors, diffusers, gptqmodel, hqq, lightning,
+        sentence_transformers, torchao, ultralytics,
     )
     for hook in package.HOOKS
 ])  # fmt: skip
