@@ -4,6 +4,8 @@ Needs transformers (``pip install torch_aule[llm]``).
 """
 
 from torch_aule.llm.cache import UnsupportedModelError
+from torch_aule.llm.language_model import LanguageModel
+from torch_aule.llm.loading import LoadError, from_gguf, from_safetensors, load
 from torch_aule.llm.request import Request, Snapshot
 from torch_aule.llm.runner import Runner
 from torch_aule.llm.speculative import DraftModel, Jacobi, PromptLookup, SelfSpeculative, Strategy
@@ -11,6 +13,8 @@ from torch_aule.llm.speculative import DraftModel, Jacobi, PromptLookup, SelfSpe
 __all__ = [
     "DraftModel",
     "Jacobi",
+    "LanguageModel",
+    "LoadError",
     "PromptLookup",
     "Request",
     "Runner",
@@ -18,4 +22,7 @@ __all__ = [
     "Snapshot",
     "Strategy",
     "UnsupportedModelError",
+    "from_gguf",
+    "from_safetensors",
+    "load",
 ]
