@@ -81,7 +81,8 @@ def _answer(chat: Conversation, line: str, stats: bool) -> None:
     if interrupts.came:
         say("[stopped]")
     elif chat.request is not None and chat.request.finished == "length":
-        say("[the answer is cut off: --max-new-tokens, or the context is full]")
+        is_limit = len(chat.request.tokens) == chat.max_new_tokens
+        say(f"[the answer is cut off: {'it has --max-new-tokens' if is_limit else 'the context is full'}]")
     elif not has_text:
         say("[no answer]")
     if stats:

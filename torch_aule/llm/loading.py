@@ -159,11 +159,11 @@ def check_memory(
     if weights + cache <= free:
         return
     smaller = [(how, elements * bits / 8) for how, bits in QUANTIZATIONS if elements * bits / 8 < 0.9 * weights]
-    fitting = [f"{how}, {bytes_text(size)}" for how, size in smaller if size + cache <= free]
-    if weights < free and max_len > 256:
-        way = f"a max_len of {max(int(0.8 * (free - weights) / (cache / max_len)), 0)} would fit"
-    elif fitting:
-        way = f"a file quantized to {' or to '.join(fitting)}, would fit"
+    ways = [f"a file quantized to {how}, {bytes_text(size)}," for how, size in smaller if size + cache <= free]
+    if weights < free:
+        ways.append(f"a max_len of {int(0.8 * (free - weights) / (cache / max_len))}")
+    if ways:
+        way = f"{' or '.join(ways)} would fit"
     elif smaller:
         way = f"even {smaller[-1][0]} would not fit, {bytes_text(smaller[-1][1])}"
     else:

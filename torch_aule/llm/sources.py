@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from torch_aule.quantized import FORMATS
 from torch_aule.quantized.gguf import read_header
 
 __all__ = ["GGUF", "SAFETENSORS", "LoadError", "Source", "find", "read"]
@@ -41,7 +42,7 @@ class Source:
     gguf : pathlib.Path or None
         The file, if it is one of GGUF.
     tensors : tuple of (int, int, str)
-        Values, bytes in the file and type of each tensor.
+        Values, bytes and type of each tensor: bytes in the file, or of blocks those on the device.
     keeps_types : bool
         Its tensors are quantized, and stay as they are.
     metadata : dict
@@ -228,7 +229,10 @@ def _gguf(name: str, file: Path) -> Source:
             kind = NUMBERS_OF_GGUF.get(tensor.type, "F32")
             tensors.append((values, tensor.bytes or 2 * values, kind))
         else:
-            tensors.append((values, tensor.bytes or 0, tensor.format.upper()))
+            rows = values // tensor.sizes[-1] if values else 0
+            tensors.append(
+                (values, rows * FORMATS[tensor.format].packed_row_bytes(tensor.sizes[-1]), tensor.format.upper())
+            )
     return Source(name, file.parent, file, tuple(tensors), False, header.metadata)
 
 
