@@ -1,4 +1,4 @@
-"""Kernels in functional form: attention with positions inside, the tables that it takes, reference kernels."""
+"""Kernels in functional form: attention with positions inside and its tables, sampling, reference kernels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch_aule.attention.positions import (
 from torch_aule.attention.rotary import apply_rope_separate, checked_table, rotary_embedding
 from torch_aule.compat.reference_kernels import diagonal_matmul, fused_linear_rowsum, layer_norm, softmax
 from torch_aule.indices import autocast_operands
+from torch_aule.sampling import sample
 
 __all__ = [
     "alibi_slopes",
@@ -32,6 +33,7 @@ __all__ = [
     "precompute_pope_frequencies",
     "precompute_rope_frequencies",
     "rope",
+    "sample",
     "softmax",
     "varlen_attention",
     "yarn_rope_frequencies",

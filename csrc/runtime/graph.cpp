@@ -8,7 +8,6 @@
 
 #include "core/per_device.h"
 #include "runtime/allocator.h"
-#include "runtime/capture.h"
 #include "runtime/generator.h"
 #include "runtime/streams.h"
 #include "stream/captured_graph.h"

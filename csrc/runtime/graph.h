@@ -56,7 +56,7 @@ class Graph {
   PhiloxCapture capture_state_;
   std::shared_ptr<stream::CapturedGraph> graph_;
   bool capturing_ = false;
-  at::Tensor zeros_;  // runtime/capture.h
+  at::Tensor zeros_;  // zeros_of_capture
 };
 
 }  // namespace aule::runtime

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from helpers import FLOATS
+from torch_aule import functional
 
 pytestmark = pytest.mark.validated
 
@@ -147,3 +148,30 @@ def test_errors_and_tracing():
             call()
     assert sample(logits[:0])[0].shape == (0,)
     torch.library.opcheck(torch.ops.aule.sample.default, (logits,), test_utils=("test_schema", "test_faketensor"))
+
+
+def test_the_public_function():
+    logits = torch.randn(4, 50, device="aule")
+    largest = logits.argmax(1)
+    token, log_probability = functional.sample(logits, 0.0)
+    assert torch.equal(token, largest) and not log_probability.any()
+    each = torch.tensor([0.0, 1.0, 1.0, 1.0])  # options of rows, from the host
+    token, _ = functional.sample(logits, each, top_k=torch.tensor([0, 1, 1, 1]))
+    assert torch.equal(token, largest)
+    counts = torch.zeros(4, 50, dtype=torch.int32, device="aule").scatter_(1, largest[:, None], 1)
+    token, _ = functional.sample(logits, 0.0, counts=counts, presence_penalty=1e3)
+    assert torch.equal(token, logits.scatter(1, largest[:, None], -math.inf).argmax(1))
+    token, _ = functional.sample(logits, 0.0, counts=counts, frequency_penalty=1e3, repetition_penalty=2.0)
+    assert not (token == largest).any()
+    generators = [torch.Generator("aule").manual_seed(3) for _ in range(2)]
+    one, other = (functional.sample(logits, 2.0, top_p=0.9, min_p=0.01, generator=g)[0] for g in generators)
+    assert torch.equal(one, other)
+
+
+def test_topk_sample():
+    logits = torch.randn(3, 40, device="aule")
+    assert torch.equal(torch.ops.aule.topk_sample(logits, 1), logits.argmax(1))
+    assert torch.equal(torch.ops.aule.topk_sample(logits, 0, 0.0), logits.argmax(1))
+    best = logits.topk(5).indices
+    for _ in range(20):
+        assert (best == torch.ops.aule.topk_sample(logits, 5, 3.0)[:, None]).any(1).all()

@@ -10,11 +10,20 @@ _NAMES = {"sdpa_decode": "flash_attn_decode", "rope": "rotary_embedding", "paged
 _library: torch.library.Library | None = None  # its definitions last as long as it does
 
 
+def _topk_sample(logits, k, temperature=1.0):
+    def number(value, dtype):
+        return torch.full((), value, dtype=dtype, device=logits.device)
+
+    return torch.ops.aule.sample(logits, number(temperature, torch.float32), number(k, torch.int32))[0]
+
+
 def install() -> None:
-    """Define ``torch.ops.aule.sdpa_decode``, ``rope`` and ``paged_attn``."""
+    """Define ``torch.ops.aule.sdpa_decode``, ``rope``, ``paged_attn`` and ``topk_sample``."""
     global _library
     _library = torch.library.Library("aule", "FRAGMENT")
     for alias, name in _NAMES.items():
         operator = getattr(torch.ops.aule, name).default
         _library.define(str(operator._schema).replace(f"aule::{name}", alias))
         _library.impl(alias, operator, "CompositeImplicitAutograd")
+    _library.define("topk_sample(Tensor logits, int k, float temperature=1.0) -> Tensor")
+    _library.impl("topk_sample", _topk_sample, "CompositeImplicitAutograd")

@@ -8,7 +8,6 @@
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
-#include "runtime/capture.h"
 #include "runtime/streams.h"
 
 namespace aule::ops {
