@@ -100,7 +100,7 @@ def test_what_cannot_be_is_one_sentence(run, folder, tmp_path):
         (["generate", folder, "x", "--draft-model", folder], "needs --strategy draft"),
         (["generate", folder, "x", "--strategy", "jacobi", "--guesses", "99"], "0 to 15 guesses"),
         (["generate", folder, "x", "--strategy", "jacobi", "--repetition-penalty", "1.2"], "penalties"),
-        (["generate", folder, "x", "--device", "aule:99"], "devices of aule are there"),
+        (["generate", folder, "x", "--device", "aule:99"], "the last is aule:"),
         (["generate", folder, "x", "--device", "moon"], "no device 'moon'"),
         (["generate", base, "x", "--chat"], "no chat template"),
         (["chat", base], "no chat template"),
@@ -201,8 +201,8 @@ def lm(folder):
 
 
 def test_a_second_turn_reads_what_is_new(lm):
+    lm.runner.books.clear()
     chat = Conversation(lm, "in the", max_new_tokens=20, stop_tokens=())
-    assert lm.runner.books.find(lm.encode("<system>in the<end>")) == []
     first = "".join(chat.say("the house over there"))
     before = chat.request
     assert chat.messages[1:] == [

@@ -200,6 +200,7 @@ def test_wrong_paths(tmp_path, folder, gguf, monkeypatch):
         (tmp_path / "nothing", "there is no such file or folder"),
         ("nobody/nothing", "not in Hugging Face's cache.*OSError"),
         ("nothing", "there is no such file or folder"),
+        ("models/small.gguf", "small.gguf: there is no such file or folder$"),
         (tmp_path / "empty", "a folder without config.json"),
         (two, "has 2 GGUF files; name one of them: a.gguf, b.gguf"),
         (folder / "model.safetensors", "expected the folder"),
@@ -321,6 +322,9 @@ def test_a_name_that_is_not_there_is_fetched(folder, tmp_path, monkeypatch):
     assert sources.read("nobody/small").folder == folder
     assert sources.read("nobody/other").folder == folder
     assert asked == ["nobody/small", "nobody/other"]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *a, **k: str(tmp_path))
+    with pytest.raises(llm.LoadError, match="has no config.json .*; if it has GGUF files"):
+        sources.read("nobody/other")
 
 
 def test_a_cache_that_was_kept(folder):

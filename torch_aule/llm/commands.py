@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from contextlib import contextmanager
 
 import torch
@@ -16,6 +15,7 @@ from torch_aule.llm.language_model import LanguageModel
 from torch_aule.llm.loading import DTYPES, LoadError, load, read_model
 from torch_aule.llm.request import Request
 from torch_aule.llm.terminal import Interrupts, say, show
+from torch_aule.measure.timing import Stopwatch
 
 __all__ = ["main"]
 
@@ -172,7 +172,8 @@ def checked_device(name: str) -> str:
         raise ValueError(f"--device: there is no device {name!r}; expected aule, or aule:1 and so on") from None
     count = torch.aule.device_count()
     if device.type != "aule" or (device.index or 0) >= count:
-        raise ValueError(f"--device: there is no {name!r}; {count} devices of aule are there")
+        last = "no device is there (python -m torch_aule.doctor)" if count == 0 else f"the last is aule:{count - 1}"
+        raise ValueError(f"--device: there is no {name!r}; {last}")
     return name
 
 
@@ -199,7 +200,7 @@ class Speed:
     """How fast an answer is; it begins now."""
 
     def __init__(self):
-        self.begin, self.first = time.perf_counter(), None
+        self.watch, self.first = Stopwatch(), None
 
     def note(self, request: Request) -> None:
         """A piece has come.
@@ -211,7 +212,7 @@ class Speed:
         """
         self.request = request
         if self.first is None:
-            self.first = (time.perf_counter(), len(request.tokens))
+            self.first = (self.watch.seconds, len(request.tokens))
 
     def text(self) -> str:
         """A line about it."""
@@ -219,10 +220,10 @@ class Speed:
             return "[no text]"
         request, (when, there) = self.request, self.first
         line = f"[{len(request.prompt)} tokens of prompt, {request.shared} of them known; the first piece after "
-        line += f"{when - self.begin:.2f} s"
+        line += f"{when:.2f} s"
         more = len(request.tokens) - there
         if more > 0:
-            line += f", then {more} tokens, {more / (time.perf_counter() - when):.1f} per second"
+            line += f", then {more} tokens, {more / (self.watch.seconds - when):.1f} per second"
         return line + "]"
 
 

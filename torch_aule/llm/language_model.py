@@ -133,8 +133,8 @@ class LanguageModel:
         tokenizer = self._need_tokenizer("a chat")
         if not self.has_chat_template:
             raise ValueError(
-                f"{self.name}: the model has no chat template; it is a base model, which goes on with a text and was "
-                "not made for chats"
+                f"{self.name}: the model has no chat template; it is a base model, which goes on with a text "
+                "(generate) and was not made for chats"
             )
         from jinja2 import TemplateError
 

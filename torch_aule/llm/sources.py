@@ -116,7 +116,8 @@ def find(path: str | PathLike, kind: str | None = None) -> tuple[Path, Path | No
     if place.is_dir():
         return _in_folder(place, kind)
     name = str(path)
-    if kind != GGUF and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not name.startswith("."):
+    is_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not name.startswith(".")
+    if kind != GGUF and is_name and place.suffix not in (".gguf", ".safetensors", ".json", ".bin"):
         return _of_hugging_face(name), None
     raise LoadError(f"{path}: there is no such file or folder")
 
@@ -153,12 +154,18 @@ def _of_hugging_face(name: str) -> Path:
     if "/" not in name:
         raise LoadError(f"{name}: there is no such file or folder, and no model of this name in Hugging Face's cache")
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=WANTED))
+        folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=WANTED))
     except Exception as error:  # of the network, of rights, of a name that nobody has: each has a class of its own
         raise LoadError(
             f"{name}: there is no such file or folder, the model is not in Hugging Face's cache, and it cannot be "
             f"fetched ({type(error).__name__})"
         ) from error
+    if not (folder / "config.json").is_file():
+        raise LoadError(
+            f"{name}: the model has no config.json on Hugging Face; if it has GGUF files, fetch one of them and name "
+            "its path"
+        )
+    return folder
 
 
 def _safetensors_files(folder: Path) -> list[Path]:
