@@ -309,7 +309,7 @@ def run(args: argparse.Namespace) -> int:
         say("[measuring what the device can reach, once]")
         known = roof.measure(device)
     print(f"{known.device}, {known.driver}: a copy moves {known.bandwidth / 1e9:.1f} GB/s")
-    widths = [max(len(lm.name) + len(lm.type) + 1, 5), 9, 9, 7, 12, 18, 11, 7]
+    widths = [max(len(lm.name) + len(lm.type) + 1, 5), 9, 9, 7, 10, 16, 11, 7]
     _print(HEAD, widths)
     _print(["-" * width for width in widths], widths)
     for row in _rows(lm, args, known.bandwidth):
