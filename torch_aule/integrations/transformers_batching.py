@@ -50,9 +50,9 @@ def flash_attn_func(
     def starts(x):
         return torch.arange(0, (x.size(0) + 1) * x.size(1), x.size(1), dtype=torch.int32, device=x.device)
 
-    packed = (x.flatten(0, 1) for x in (q, k, v))
+    q_rows, k_rows, v_rows = (x.flatten(0, 1) for x in (q, k, v))
     out = flash_attn_varlen_func(
-        *packed, starts(q), starts(k), q.size(1), k.size(1), softmax_scale, causal, window_size
+        q_rows, k_rows, v_rows, starts(q), starts(k), q.size(1), k.size(1), softmax_scale, causal, window_size
     )
     return out.view(*q.shape[:-1], v.size(-1))
 
