@@ -33,7 +33,7 @@ PATHS = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/models
 OPEN = {"/health"}  # without a key
 MOST_STOPS = 16
 LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-# What would change the answer and is not computed, with the values that ask for nothing.
+# Options that would change the answer and are not computed, with the values that ask for nothing.
 REFUSED: dict[str, tuple] = {
     "n": (1,), "best_of": (1,), "logprobs": (False, 0), "top_logprobs": (0,), "echo": (False,),
     "logit_bias": ({},), "frequency_penalty": (0,), "presence_penalty": (0,), "generation_config": (),

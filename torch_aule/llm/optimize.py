@@ -9,6 +9,7 @@ the two differ, so that a module that only looks alike keeps its own code.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ PROBE = 3  # tokens of the comparison
 AT = 5  # where they stand
 # Rows of a few hundred terms in another order, of numbers of these dtypes; another formula differs by about 1.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
-ACTIVATIONS = {"silu": F.silu, "gelu_tanh": partial(F.gelu, approximate="tanh")}
+ACTIVATIONS: dict[str, Callable] = {"silu": F.silu, "gelu_tanh": partial(F.gelu, approximate="tanh")}
 GROWING = {"dynamic", "longrope"}  # rotary angles that change with the length of the text
 
 
