@@ -365,3 +365,35 @@ def test_a_chat_in_a_terminal(tmp_path, end):
         assert "Traceback" not in terminal.all
     finally:
         terminal.close()
+
+
+def test_interrupts(run, folder, monkeypatch):
+    """The first ends an answer where it is; a second one is Python's own."""
+    seen = []
+
+    def show(piece):
+        seen.append(piece)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(commands, "show", show)
+    assert run("generate", folder, "the", "--max-new-tokens", 200)[0] == 130
+    assert len(seen) == 3 and seen[-1] == "\n"
+    with pytest.raises(KeyboardInterrupt), terminal.Interrupts() as interrupts:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupts.came
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_reader_that_has_gone():
+    """As of `generate ... | head -1`: nothing is said about it."""
+    script = "import os, sys; from torch_aule.llm import commands; commands._bench = lambda args: "
+    script += "[print('x' * 9999, flush=True) for _ in range(99)]; sys.exit(commands.main(['bench']))"
+    command = [*interpreter(), "-c", "import torch_aule; " + script]
+    folders = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": folders}) as process:  # fmt: skip
+        process.stdout.close()
+        assert process.wait(120) == 0 and process.stderr.read() == b""
