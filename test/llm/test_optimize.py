@@ -159,6 +159,30 @@ def test_angles_that_grow_are_left_to_the_model():
     check_greedy(reference, text, runner.generate([text], max_new_tokens=10)[0])
 
 
+class Packed(torch.Tensor):
+    """A weight that only products know, as packages have them for packed numbers."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.nn.functional.linear:
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*args, **(kwargs or {}))
+        if function in (torch.cat, torch.Tensor.narrow):
+            raise NotImplementedError(f"{function} of a packed weight")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_weights_of_other_classes_are_not_merged():
+    reference, model = make("llama")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight = torch.nn.Parameter(module.weight.data.as_subclass(Packed), requires_grad=False)
+    runner = llm.Runner(model, max_batch=1, max_len=64)
+    assert runner.engine.fusions.counts == FOUND["llama"]
+    (text,) = prompts(12)
+    check_greedy(reference, text, runner.generate([text], max_new_tokens=8)[0])
+
+
 def test_the_model_is_as_before():
     reference, model = make("llama")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}

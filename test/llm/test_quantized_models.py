@@ -129,3 +129,53 @@ def test_packed_models(make, strategy, tmp_path):
         assert (logits.amax(1) - chosen).max() <= 2e-4 * logits.abs().max()
     assert {p.data_ptr() for p in packed} == held  # nothing was unpacked
     assert runner._recorder._graphs
+
+
+def bits_and_bytes():
+    pytest.importorskip("bitsandbytes", reason=HOW)
+    quantization = transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.float32,
+    )  # fmt: skip
+    return torch.float32, {"quantization_config": quantization}, None
+
+
+def hqq(bits):
+    pytest.importorskip("hqq", reason=HOW)
+    return torch.float32, {"quantization_config": transformers.HqqConfig(nbits=bits, group_size=64)}, None
+
+
+def torchao(bits):
+    package = pytest.importorskip("torchao.quantization", reason=HOW)
+    if bits == 8:
+        config = package.Int8WeightOnlyConfig()
+    else:
+        config = package.Int4WeightOnlyConfig(group_size=32, int4_packing_format="plain_int32")
+    return torch.bfloat16, {}, lambda model: package.quantize_(model, config)
+
+
+HOW = "is not installed: pip install torch_aule[nightly]"
+PACKAGES = {
+    "nf4": bits_and_bytes, "hqq-4": lambda: hqq(4), "hqq-8": lambda: hqq(8), "int4": lambda: torchao(4),
+    "int8": lambda: torchao(8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_weights_of_packages(package, tmp_path):
+    """Their own layers decide what the likeliest token is: bfloat16 rounds sums in two orders, float32 hardly."""
+    dtype, options, change = PACKAGES[package]()
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**SHAPE)).save_pretrained(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype, device_map="aule", **options)
+    if change is not None:
+        change(model)
+    runner = llm.Runner(model, max_batch=2, max_len=64)
+    assert runner.engine.fusions.counts == {"rms_norm": 5, "gated_mlp": 2, "attention": 2, "layer": 2}
+    texts = prompts(9, 20)
+    for text, answer in zip(texts, runner.generate(texts, max_new_tokens=8)):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([text + answer], device="aule")).logits[0, len(text) - 1 : -1]
+        logits = logits.float().cpu()
+        chosen = logits.gather(1, torch.tensor(answer)[:, None])[:, 0]
+        assert (logits.amax(1) - chosen).max() <= (2e-4 if dtype == torch.float32 else 0.1) * logits.abs().max()
+    assert runner._recorder._graphs

@@ -278,6 +278,41 @@ def test_half_precision():
             assert row[token] >= row.max() - 0.25 * row.std()
 
 
+def test_beams_are_those_of_transformers():
+    """The model of a runner answers by itself too: its own generate, with caches of transformers."""
+    reference, model = make("qwen3")
+    llm.Runner(model, max_batch=1, max_len=64)
+    (text,) = prompts(9)
+    beams = model.generate(torch.tensor([text], device="aule"), num_beams=3, max_new_tokens=6, do_sample=False)
+    tokens = beams[0].tolist()
+    with torch.no_grad():
+        logits = reference(input_ids=torch.tensor([tokens])).logits[0, len(text) - 1 : -1].log_softmax(-1)
+        own = logits.gather(1, torch.tensor(tokens[len(text) :])[:, None]).sum()
+        known = reference.generate(torch.tensor([text]), num_beams=3, max_new_tokens=6, do_sample=False)[0]
+        logits = reference(input_ids=known[None]).logits[0, len(text) - 1 : -1].log_softmax(-1)
+        best = logits.gather(1, known[len(text) :, None]).sum()
+    assert own >= best - 1e-3
+
+
+class Shared(torch.nn.Module):
+    """An attention that reads the keys of another layer, which the cache does not see."""
+
+    def __init__(self, inner, other):
+        super().__init__()
+        self.inner, self.other = inner, [other]
+
+    def forward(self, hidden_states, cache=None, past_key_values=None, **kwargs):
+        return self.inner(hidden_states=hidden_states, **kwargs)
+
+
+def test_an_attention_beside_the_cache_is_refused_at_once():
+    _, model = make("llama")
+    layers = model.model.layers
+    layers[1].self_attn = Shared(layers[1].self_attn, layers[0].self_attn)
+    with pytest.raises(llm.UnsupportedModelError):
+        llm.Runner(model, max_batch=1, max_len=64)
+
+
 def test_errors():
     _, model = family("llama")
     runner = llm.Runner(model, max_batch=1, max_len=32, strategy=llm.Jacobi(2))

@@ -3,6 +3,11 @@
 Needs transformers (``pip install torch_aule[llm]``).
 """
 
+try:
+    import transformers  # noqa: F401  all of this stands on it
+except ImportError as error:
+    raise ImportError("torch_aule.llm needs transformers: pip install torch_aule[llm]") from error
+
 from torch_aule.llm.cache import UnsupportedModelError
 from torch_aule.llm.language_model import LanguageModel
 from torch_aule.llm.loading import LoadError, from_gguf, from_safetensors, load

@@ -94,6 +94,18 @@ class Engine:
         """
         self.fusions = Fusions(self, max_len)
 
+    def probe(self) -> None:
+        """Run one token through the model, into the scratch page: what is not supported shows itself.
+
+        Raises
+        ------
+        UnsupportedModelError
+            For a model whose attention does not go through the cache.
+        """
+        device = self.model.device
+        lengths, table = (torch.zeros(shape, dtype=torch.int32, device=device) for shape in ((1,), (1, 1)))
+        self.forward(torch.zeros((1, 1), dtype=torch.int64, device=device), Rows(lengths, table, 1), 1, fused=False)
+
     def cache(self, first: int, batch: int, begins: bool = False) -> PagedCache:
         """The cache of some slots. `begins`: recurrent states are those of no tokens."""
         key = (first, batch)

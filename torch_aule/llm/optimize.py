@@ -60,7 +60,10 @@ def _activation_of(function) -> str | None:
 
 
 def _is_dense(module) -> bool:
-    return type(module) is nn.Linear and module.weight.is_floating_point() and module.weight.device.type == "aule"
+    """Whether the weight is numbers: packages keep packed ones in classes of tensors that say they are numbers."""
+    if type(module) is not nn.Linear or type(module.weight.data) is not torch.Tensor:
+        return False
+    return module.weight.is_floating_point() and module.weight.device.type == "aule"
 
 
 def _merge(modules: list[nn.Linear]) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -109,6 +109,7 @@ class Runner:
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back; "
                 f"{type(self.strategy).__name__} needs that"
             )
+        self.engine.probe()
         self._fuse = fuse
         if fuse:
             self.engine.fuse(max_len + self._reserve)
