@@ -1,16 +1,17 @@
 """torch_aule.llm.Runner: the tokens of transformers' greedy decoding, whoever joins, leaves or guesses."""
 
+import copy
 import random
 
 import pytest
 import torch
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 from families import FAMILIES, RECURRENT, VOCABULARY, check_greedy, family, make, prompts  # noqa: E402
 
 from torch_aule import llm  # noqa: E402
-from torch_aule.llm import engine  # noqa: E402
+from torch_aule.llm import engine, recording  # noqa: E402
 
 NEW = 24
 STRATEGIES = {
@@ -74,6 +75,45 @@ def test_joining_leaving_and_cancelling(name, graphs):
             assert len(request.tokens) == request.max_new_tokens
         if request.tokens:
             check_greedy(reference, request.prompt, request.tokens)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_recorded_prompts(name, fuse, monkeypatch):
+    """Lengths at, below and beyond the sizes that are recorded, in pieces, behind a known prefix."""
+    monkeypatch.setattr(recording, "PROMPT_SIZES", (16, 24, 48))
+    reference, model = family(name)
+    runner = llm.Runner(model, max_batch=2, max_len=128, page_size=16, record_prompts=True, fuse=fuse)
+    assert (runner.engine.recorder is None) == (name in RECURRENT)
+    texts = prompts(1, 16, 17, 48, 49, 100)
+    texts.append(texts[-1][:70] + prompts(5)[0])
+    for text, answer in zip(texts, runner.generate(texts, max_new_tokens=8)):
+        check_greedy(reference, text, answer)
+    if name not in RECURRENT:
+        assert set(runner.engine.recorder._graphs) == {16, 24, 48}
+    assert runner.books.in_use == 0
+
+
+@pytest.mark.parametrize("strategy", ["plain", "draft"])
+def test_the_last_position(strategy):
+    """Positions are learned, and there is none behind max_len, where steps and padding compute for nothing."""
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=None,
+    )  # fmt: skip
+    reference = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 1.5 / parameter.size(0) ** 0.5)
+    model = copy.deepcopy(reference).to("aule")
+    runner = llm.Runner(
+        model, max_batch=2, max_len=64, page_size=16, strategy=STRATEGIES[strategy](model), record_prompts=True
+    )
+    texts = prompts(55, 33)
+    for text, answer in zip(texts, runner.generate(texts, max_new_tokens=50)):
+        assert len(text + answer) == 64
+        check_greedy(reference, text, answer)
+    torch.aule.synchronize()
 
 
 def test_a_step_allocates_nothing():

@@ -10,6 +10,7 @@ from transformers.cache_utils import LinearAttentionLayer
 
 from torch_aule.llm.cache import PagedCache, PagedLayer, Rows, cache_argument, layer_shapes, new_states, paged_attention
 from torch_aule.llm.optimize import Fusions
+from torch_aule.llm.recording import PromptRecorder
 
 __all__ = ["Engine"]
 
@@ -27,12 +28,14 @@ class Engine:
         Of each layer's cache.
     max_batch : int
         Slots.
+    max_len : int
+        Most tokens of a sequence: positions go up to there.
     shapes : list, optional
         From :func:`torch_aule.llm.cache.layer_shapes`, which is asked otherwise.
     """
 
-    def __init__(self, model, pages: int, page_size: int, max_batch: int, shapes: list | None = None):
-        self.model, self.max_batch = model, max_batch
+    def __init__(self, model, pages: int, page_size: int, max_batch: int, max_len: int, shapes: list | None = None):
+        self.model, self.max_batch, self.max_len = model, max_batch, max_len
         self.argument = cache_argument(model)
         parameters = inspect.signature(model.forward).parameters
         self._takes = {name for name in ("position_ids", "logits_to_keep") if name in parameters}
@@ -58,6 +61,7 @@ class Engine:
                 )
         self._caches: dict[tuple[int, int], PagedCache] = {}
         self.fusions: Fusions | None = None
+        self.recorder: PromptRecorder | None = None
 
     @property
     def is_recurrent(self) -> bool:
@@ -84,15 +88,25 @@ class Engine:
         """
         return self._layers[index]
 
-    def fuse(self, max_len: int) -> None:
+    def fuse(self, rows: int) -> None:
         """Look for parts of the model that run as one (:class:`torch_aule.llm.optimize.Fusions`).
 
         Parameters
         ----------
-        max_len : int
-            Most tokens of a sequence.
+        rows : int
+            Of a sequence in the cache, at most, those behind its end included.
         """
-        self.fusions = Fusions(self, max_len)
+        self.fusions = Fusions(self, rows)
+
+    def record_prompts(self, pages: int, page_size: int) -> None:
+        """Read prompts by replays from now on (:class:`torch_aule.llm.recording.PromptRecorder`).
+
+        Parameters
+        ----------
+        pages, page_size : int
+            Most pages of a sequence, and their tokens.
+        """
+        self.recorder = PromptRecorder(self, pages, page_size)
 
     def probe(self) -> None:
         """Run one token through the model, into the scratch page: what is not supported shows itself.
@@ -131,7 +145,7 @@ class Engine:
             self._caches[key] = cache
         return self._caches[key]
 
-    def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep: int = 0, fused=True):
+    def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep=0, fused=True):
         """Logits of a few tokens, whose keys and values go into the caches.
 
         Parameters
@@ -144,8 +158,8 @@ class Engine:
             The slots from `slot` on.
         cache : PagedCache, optional
             Of these slots.
-        keep : int, default 0
-            Of how many last tokens there are logits; 0 means all.
+        keep : int or torch.Tensor, default 0
+            Of how many last tokens there are logits, 0 means all; or int64 ``[n]``, of which tokens.
         fused : bool, default True
             Run fused parts as such.
 
@@ -158,12 +172,17 @@ class Engine:
         options: dict = {}
         if "position_ids" in self._takes:
             steps = torch.arange(ids.size(1), device=ids.device)
-            options["position_ids"] = rows.lengths.long()[:, None] + steps
-        if "logits_to_keep" in self._takes and keep:
-            options["logits_to_keep"] = keep
+            # Tokens behind the end of a sequence, which steps compute for nothing, may be past the last position.
+            options["position_ids"] = (rows.lengths.long()[:, None] + steps).clamp_(max=self.max_len - 1)
+        some = isinstance(keep, torch.Tensor) or keep > 0
+        if some and "logits_to_keep" in self._takes:
+            options["logits_to_keep"], some = keep, False
         fusions = self.fusions.active() if fused and self.fusions is not None else nullcontext()
         with torch.no_grad(), cache.at(rows), paged_attention(self.model), fusions:
-            return self.model(input_ids=ids, use_cache=True, **{self.argument: cache}, **options).logits
+            logits = self.model(input_ids=ids, use_cache=True, **{self.argument: cache}, **options).logits
+            if not some:
+                return logits
+            return logits[:, keep] if isinstance(keep, torch.Tensor) else logits[:, -keep:]
 
     def read(self, table: torch.Tensor, slot: int, prompt: list[int], shared: int) -> torch.Tensor:
         """Put a prompt into the cache of a slot, in pieces if it is long.
@@ -184,6 +203,10 @@ class Engine:
         torch.Tensor
             Logits of the last token, ``[1, vocabulary]``.
         """
+        if self.recorder is not None and self.recorder.enabled:
+            logits = self.recorder.read(table[slot], prompt, shared)
+            if logits is not None:
+                return logits
         ids = torch.tensor(prompt[shared:], device=table.device)[None]
         cache = self.cache(slot, 1, begins=shared == 0) if self.is_recurrent else self.cache(0, 1)
         logits = None

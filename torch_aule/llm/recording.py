@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torch_aule.llm.cache import Rows
+from torch_aule.llm.pages import SCRATCH
 from torch_aule.llm.slots import Slots
 
-__all__ = ["Recorder"]
+if TYPE_CHECKING:
+    from torch_aule.llm.engine import Engine
+
+__all__ = ["PROMPT_SIZES", "PromptRecorder", "Recorder"]
 
 BUCKETS = (1, 2, 4, 8, 16, 32)
+PROMPT_SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 
 
 class Recorder:
@@ -94,3 +101,82 @@ class Recorder:
             self._run(batch, mode)
         else:
             graph.replay()
+
+
+class PromptRecorder:
+    """Reads prompts by replays, since the host needs longer to launch a short prompt's kernels than a GPU to run them.
+
+    There is a recording for each of :data:`PROMPT_SIZES`. A prompt is padded to the next size: what is behind its end
+    is computed for nothing, goes to rows of the sequence that are written again later, or to the scratch page, and no
+    token of the prompt sees it.
+
+    Parameters
+    ----------
+    engine : Engine
+        Without recurrent layers, which have no rows.
+    pages, page_size : int
+        Most pages of a sequence, and their tokens.
+    """
+
+    def __init__(self, engine: Engine, pages: int, page_size: int):
+        self._engine, self._page_size, device = engine, page_size, engine.model.device
+        self._ids = torch.zeros((1, PROMPT_SIZES[-1]), dtype=torch.int64, device=device)
+        self._lengths = torch.zeros(1, dtype=torch.int32, device=device)
+        self._last = torch.zeros(1, dtype=torch.int64, device=device)
+        behind = -(-PROMPT_SIZES[-1] // page_size)
+        self._table = torch.full((1, pages + behind), SCRATCH, dtype=torch.int32, device=device)
+        self._pool = torch.aule.graph_pool_handle()
+        self._graphs: dict[int, tuple[Any, torch.Tensor]] = {}
+        self.enabled = True
+
+    def _run(self, size: int) -> torch.Tensor:
+        rows = Rows(self._lengths, self._table, size)
+        return self._engine.forward(self._ids[:, :size], rows, 1, keep=self._last)[:, 0]
+
+    def _record(self, size: int) -> bool:
+        if size in self._graphs:
+            return True
+        self._table.fill_(SCRATCH)
+        self._lengths.zero_()
+        self._last.zero_()
+        self._run(size)
+        graph = torch.aule.Graph()
+        try:
+            with torch.aule.graph(graph, pool=self._pool):
+                logits = self._run(size)
+        except RuntimeError:  # the steps of this model say so too
+            self.enabled = False
+            return False
+        self._graphs[size] = graph, logits
+        return True
+
+    def read(self, row: torch.Tensor, prompt: list[int], shared: int) -> torch.Tensor | None:
+        """Put a prompt into the cache.
+
+        Parameters
+        ----------
+        row : torch.Tensor
+            int32 ``[pages]``: of the sequence.
+        prompt : list of int
+            Its tokens.
+        shared : int
+            How many of them are in the cache already.
+
+        Returns
+        -------
+        torch.Tensor or None
+            Logits of the last token, ``[1, vocabulary]``, until the next call; None if the model cannot be recorded.
+        """
+        logits = None
+        for first in range(shared, len(prompt), PROMPT_SIZES[-1]):
+            piece = prompt[first : first + PROMPT_SIZES[-1]]
+            size = next(size for size in PROMPT_SIZES if size >= len(piece))
+            if not self._record(size):
+                return None
+            self._ids[0, : len(piece)].copy_(torch.tensor(piece))
+            self._table[0, : row.numel()].copy_(row)
+            self._lengths.fill_(first)
+            self._last.fill_(len(piece) - 1)
+            graph, logits = self._graphs[size]
+            graph.replay()
+        return logits

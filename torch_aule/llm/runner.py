@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_aule.llm import recording
 from torch_aule.llm.cache import Rows, UnsupportedModelError, layer_shapes
 from torch_aule.llm.engine import Engine
 from torch_aule.llm.pages import PageBooks
@@ -55,6 +56,9 @@ class Runner:
         Record each step once for each size of batch (1, 2, 4, 8, 16, 32), and replay it.
     fuse : bool, default True
         Run parts of layers as one kernel (:class:`torch_aule.llm.optimize.Fusions`).
+    record_prompts : bool, optional
+        Record the reading of prompts too, for some lengths that others are padded to; by default on GPUs. Models with
+        recurrent layers read prompts without.
 
     Raises
     ------
@@ -85,6 +89,7 @@ class Runner:
         strategy: Strategy | None = None,
         graphs: bool = True,
         fuse: bool = True,
+        record_prompts: bool | None = None,
     ):
         if not 1 <= max_batch <= BUCKETS[-1]:
             raise ValueError(f"Runner: expected max_batch between 1 and {BUCKETS[-1]}, but got {max_batch}")
@@ -103,17 +108,18 @@ class Runner:
         shapes = layer_shapes(model)
         pages = self._pages_that_fit(shapes, tokens)
         self.books = PageBooks(pages + 1, page_size)
-        self.engine = Engine(model, pages + 1, page_size, max_batch, shapes)
+        self.engine = Engine(model, pages + 1, page_size, max_batch, max_len, shapes)
         if self.engine.is_recurrent and self.strategy.guesses:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back; "
                 f"{type(self.strategy).__name__} needs that"
             )
-        self.engine.probe()
-        self._fuse = fuse
-        if fuse:
-            self.engine.fuse(max_len + self._reserve)
         self._per_sequence = -(-(max_len + self._reserve) // page_size)
+        self._fuse, graphs = fuse, graphs and self.device.type == "aule"
+        if record_prompts is None:  # a software device takes longer for what is padded than for the launches
+            record_prompts = graphs and torch.aule.get_device_properties(self.device).kind != "cpu"
+        self._record_prompts = graphs and record_prompts
+        self._complete(self.engine)
         self.slots = Slots(max_batch, self._per_sequence, model.config.get_text_config().vocab_size, self.device)
         guesses = self.strategy.guesses
         self._drawn = torch.zeros((max_batch, guesses + 2), dtype=torch.int64, device=self.device)
@@ -122,7 +128,15 @@ class Runner:
         self._waiting: deque[Request] = deque()
         self._pending: deque[_Pending] = deque()
         self._hosts: list[torch.Tensor] = []  # pinned, to be used again
-        self._recorder = Recorder(self._run, self.slots, graphs and self.device.type == "aule")
+        self._recorder = Recorder(self._run, self.slots, graphs)
+
+    def _complete(self, engine: Engine) -> None:
+        engine.probe()
+        records = self._record_prompts and not engine.is_recurrent
+        if self._fuse:
+            engine.fuse(self.max_len + self._reserve + (recording.PROMPT_SIZES[-1] if records else 0))
+        if records:
+            engine.record_prompts(self._per_sequence, self.page_size)
 
     def _pages_that_fit(self, shapes: list, tokens: int | None) -> int:
         row = sum(
@@ -165,13 +179,12 @@ class Runner:
         UnsupportedModelError
             For recurrent layers.
         """
-        engine = Engine(model.eval(), len(self.books._users), self.page_size, self.max_batch)
+        engine = Engine(model.eval(), len(self.books._users), self.page_size, self.max_batch, self.max_len)
         if engine.is_recurrent:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back"
             )
-        if self._fuse:
-            engine.fuse(self.max_len + self._reserve)
+        self._complete(engine)
         return engine
 
     # Sequences that join and leave
