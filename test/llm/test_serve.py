@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -26,6 +25,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn, of the test extr
 import openai  # noqa: E402
 import word_model  # noqa: E402
 
+from helpers import interpreter  # noqa: E402
 from torch_aule.llm import serve  # noqa: E402
 from torch_aule.llm._stops import Stops  # noqa: E402
 
@@ -58,7 +58,7 @@ def at(tmp_path_factory):
     web = uvicorn.Server(uvicorn.Config(server.app, log_level="critical", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]})
     thread.start()
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0, timeout=60)
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0, timeout=180)
     yield SimpleNamespace(server=server, port=port, client=client, model=model, tokenizer=tokenizer, folder=where)
     web.should_exit = True
     thread.join(20)
@@ -101,7 +101,7 @@ def ask(at, path, body=None, key=KEY, kind="Bearer"):
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{at.port}{path}", data, headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=180) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -111,7 +111,7 @@ def scheduler(at):
     return at.server.batches.scheduler
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=90):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -409,7 +409,7 @@ def test_after_a_step_that_fails_the_model_starts_again(at, monkeypatch):
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_command(at, ending):
     """A free port, a warning for a server that all may use, and an end when it is told to end."""
-    command = [sys.executable, "-m", "torch_aule.llm.serve", str(at.folder), "--host", "0.0.0.0", "--port", "0",
+    command = [*interpreter(), "-m", "torch_aule.llm.serve", str(at.folder), "--host", "0.0.0.0", "--port", "0",
                "--memory", "0.01", "--max-batch", "4", "--name", "small", "--no-graphs"]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
@@ -422,7 +422,7 @@ def test_the_command(at, ending):
         assert status == 200
         check(at, text, answer["choices"][0]["text"], 4)
         process.send_signal(ending)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=90)
         assert process.returncode == 0 and "--api-key asks for a key" in errors
     finally:
         if process.poll() is None:
