@@ -45,7 +45,7 @@ class Runner:
         How many sequences run at once, at most 32; further ones wait.
     max_len : int, optional
         Tokens of a sequence, prompt and answer; by default what the model was made for, but no more than 4,096.
-    page_size : int, default 64
+    page_size : int, default 16
         Tokens of a page of the key-value cache.
     tokens : int, optional
         Tokens that the cache has room for; by default `max_batch` sequences of `max_len`, or what 0.8 of the free
@@ -84,7 +84,7 @@ class Runner:
         *,
         max_batch: int = 8,
         max_len: int | None = None,
-        page_size: int = 64,
+        page_size: int = 16,
         tokens: int | None = None,
         strategy: Strategy | None = None,
         graphs: bool = True,
