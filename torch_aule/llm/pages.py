@@ -44,6 +44,11 @@ class PageBooks:
         self._tokens_of: dict[int, tuple[int | None, tuple[int, ...]]] = {}
 
     @property
+    def total(self) -> int:
+        """Pages that can be given out."""
+        return len(self._users) - 1
+
+    @property
     def available(self) -> int:
         """Pages that can be taken, those that keep a prefix included."""
         return len(self._free) + len(self._kept)
@@ -51,7 +56,7 @@ class PageBooks:
     @property
     def in_use(self) -> int:
         """Pages that somebody has."""
-        return len(self._users) - 1 - self.available
+        return self.total - self.available
 
     def pages_of(self, tokens: int) -> int:
         """How many pages a text of some length needs."""

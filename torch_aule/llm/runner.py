@@ -179,7 +179,7 @@ class Runner:
         UnsupportedModelError
             For recurrent layers.
         """
-        engine = Engine(model.eval(), len(self.books._users), self.page_size, self.max_batch, self.max_len)
+        engine = Engine(model.eval(), self.books.total + 1, self.page_size, self.max_batch, self.max_len)
         if engine.is_recurrent:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back"
@@ -220,10 +220,8 @@ class Runner:
         if request.has_penalties and self.strategy.guesses:
             raise ValueError("Runner: penalties change with each token; they need a runner without guesses")
         needed = self._pages_needed(request)
-        if needed > len(self.books._users) - 1:
-            raise MemoryError(
-                f"Runner: the sequence needs {needed} pages, but the cache has {len(self.books._users) - 1}"
-            )
+        if needed > self.books.total:
+            raise MemoryError(f"Runner: the sequence needs {needed} pages, but the cache has {self.books.total}")
         self._waiting.append(request)
         return request
 

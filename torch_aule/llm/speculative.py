@@ -16,7 +16,9 @@ import torch
 from torch_aule.llm.cache import Rows, UnsupportedModelError
 
 if TYPE_CHECKING:
+    from torch_aule.llm.engine import Engine
     from torch_aule.llm.runner import Runner
+    from torch_aule.llm.slots import Slots
 
 __all__ = ["DraftModel", "Jacobi", "PromptLookup", "SelfSpeculative", "Strategy"]
 
@@ -198,6 +200,16 @@ class Jacobi(Strategy):
         self.guessed[:batch].copy_(drawn.gather(1, places))
 
 
+def _likeliest(engine: Engine, slots: Slots, batch: int, count: int) -> torch.Tensor:
+    """The next tokens of the first slots, greedily, one pass for each: int64 [batch, count]."""
+    token, found = slots.tokens[:batch], []
+    for i in range(count):
+        rows = Rows(slots.lengths[:batch] + i, slots.table[:batch], 1)
+        token = engine.forward(token[:, None], rows, batch)[:, -1].argmax(-1)
+        found.append(token)
+    return torch.stack(found, 1)
+
+
 class DraftModel(Strategy):
     """Guesses with a smaller model of the same vocabulary, greedily.
 
@@ -237,13 +249,7 @@ class DraftModel(Strategy):
 
     def guess(self, batch: int) -> torch.Tensor:
         """A loop of the small model, whose last pass only fills its cache. See :meth:`Strategy.guess`."""
-        token, found = self.runner.slots.tokens[:batch], []
-        for i in range(self.guesses + 1):
-            rows = Rows(self.runner.slots.lengths[:batch] + i, self.runner.slots.table[:batch], 1)
-            logits = self.engine.forward(token[:, None], rows, batch)
-            token = logits[:, -1].argmax(-1)
-            found.append(token)
-        return torch.stack(found[:-1], 1)
+        return _likeliest(self.engine, self.runner.slots, batch, self.guesses + 1)[:, :-1]
 
 
 class SelfSpeculative(Strategy):
@@ -287,14 +293,8 @@ class SelfSpeculative(Strategy):
 
     def guess(self, batch: int) -> torch.Tensor:
         """A loop of the first layers, whose caches are written again when the guesses are checked."""
-        token, found = self.runner.slots.tokens[:batch], []
         self.base.layers = self.first
         try:
-            for i in range(self.guesses):
-                rows = Rows(self.runner.slots.lengths[:batch] + i, self.runner.slots.table[:batch], 1)
-                logits = self.runner.engine.forward(token[:, None], rows, batch)
-                token = logits[:, -1].argmax(-1)
-                found.append(token)
+            return _likeliest(self.runner.engine, self.runner.slots, batch, self.guesses)
         finally:
             self.base.layers = self.every
-        return torch.stack(found, 1)

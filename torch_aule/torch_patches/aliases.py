@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from torch_aule.sampling import sample
+
 __all__ = ["install"]
 
 _NAMES = {"sdpa_decode": "flash_attn_decode", "rope": "rotary_embedding", "paged_attn": "paged_attention"}
@@ -11,10 +13,7 @@ _library: torch.library.Library | None = None  # its definitions last as long as
 
 
 def _topk_sample(logits, k, temperature=1.0):
-    def number(value, dtype):
-        return torch.full((), value, dtype=dtype, device=logits.device)
-
-    return torch.ops.aule.sample(logits, number(temperature, torch.float32), number(k, torch.int32))[0]
+    return sample(logits, temperature, k)[0]
 
 
 def install() -> None:
