@@ -250,6 +250,20 @@ def test_draws_follow_the_probabilities(strategy):
     assert bool(((counts - len(seconds) * p).abs() <= bound).all())
 
 
+def test_steps_that_are_recorded_ahead():
+    reference, model = family("llama")
+    runner = llm.Runner(model, max_batch=3, max_len=64)
+    runner.record(("greedy", "sampled", "penalties"))
+    recorded = dict(runner._recorder._graphs)
+    assert set(recorded) == {(n, mode) for n in (1, 2, 3) for mode in ("greedy", "sampled", "penalties")}
+    texts = prompts(5, 9, 14)
+    for text, answer in zip(texts, runner.generate(texts, max_new_tokens=6)):
+        check_greedy(reference, text, answer)
+    answer = runner.generate(texts[:1], max_new_tokens=6, repetition_penalty=1.5)[0]
+    check_greedy(reference, texts[0], answer, 1.5)
+    assert runner._recorder._graphs == recorded
+
+
 def test_stop_tokens_and_streams():
     reference, model = family("llama")
     runner = llm.Runner(model, max_batch=2, max_len=64, strategy=llm.Jacobi(3))

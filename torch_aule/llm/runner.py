@@ -323,6 +323,8 @@ class Runner:
         modes : sequence of str, default ("greedy",)
             "greedy", "sampled" or "penalties".
         """
+        if "penalties" in modes:
+            self.slots.make_counts()
         for batch in self._recorder.buckets:
             for mode in modes:
                 self._recorder.record(batch, mode)

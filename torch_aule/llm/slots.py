@@ -94,15 +94,20 @@ class Slots:
         self.table[slot].copy_(row)
         for name, tensor in self.options.items():
             tensor[slot].fill_(getattr(request, name))
-        if request.has_penalties and self.counts is None:
-            shape = (len(self.requests), self.vocabulary)
-            self.counts = torch.zeros(shape, dtype=torch.int32, device=self.table.device)
+        if request.has_penalties:
+            self.make_counts()
         if self.counts is not None:
             self.counts[slot].zero_()
             if request.repetition_penalty != 1.0:
                 seen = torch.tensor(sorted(set(request.prompt)), device=self.table.device)
                 self.counts[slot].index_fill_(0, seen, 1)
         return slot
+
+    def make_counts(self) -> None:
+        """Make the table that penalties read, unless it is there."""
+        if self.counts is None:
+            shape = (len(self.requests), self.vocabulary)
+            self.counts = torch.zeros(shape, dtype=torch.int32, device=self.table.device)
 
     def start(self, slot: int, length: int, token: torch.Tensor) -> None:
         """The next step goes on after this token.
