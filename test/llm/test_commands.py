@@ -24,6 +24,7 @@ from torch_aule import llm  # noqa: E402
 from torch_aule.llm import bench, commands, terminal  # noqa: E402
 from torch_aule.llm.conversation import Conversation  # noqa: E402
 from torch_aule.measure import roof  # noqa: E402
+from torch_aule.quantized import random_weight  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,7 @@ def test_what_cannot_be_is_one_sentence(run, folder, tmp_path):
         (["bench", folder, "--batch", "1,0"], "--batch"),
         (["bench", folder, "--batch", "99"], "max_batch"),
         (["bench", folder, "--repeats", "0"], "--repeats"),
+        (["bench", folder, "--format", "q8_0"], "--random"),
         (["sing"], "invalid choice"),
         ([], "required"),
     ):
@@ -165,6 +167,18 @@ def test_bench(run, folder, tmp_path, monkeypatch):
     rows = out.splitlines()[3:]
     assert status == 0 and len(rows) == 1
     assert "llama bfloat16" in rows[0] and f"{lm.elements * 2 / 1024:.1f} KiB" in rows[0] and "+- 0.00" in rows[0]
+    options = ("-p", 0, "-n", 2, "--repeats", 1)
+    for form in ("q8_0", "int4", "int8"):
+        status, out, err = run("bench", "--random", config, "--dtype", "bfloat16", "--format", form, *options)
+        (row,) = out.splitlines()[3:]
+        size = 2 * lm.elements  # with the linear layers in the format instead
+        for module in lm.model.modules():
+            if isinstance(module, torch.nn.Linear):
+                n, k = module.weight.shape
+                packed, scales, _ = random_weight(form, n, k, "cpu")
+                size += packed.numel() + sum(4 * s.numel() for s in scales) - 2 * n * k
+        assert status == 0 and f"llama {form.upper()}" in row and f"{size / 1024:.1f} KiB" in row
+        assert f"{lm.elements / 1e6:.2f} M" in row
 
 
 def test_known_configurations_are_those_models():

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from torch_aule.llm.commands import checked_device, refusing
@@ -22,6 +23,7 @@ from torch_aule.llm.terminal import say
 from torch_aule.measure import roof
 from torch_aule.measure.numbers import bytes_text, percent_text, statistics_of
 from torch_aule.measure.timing import Stopwatch
+from torch_aule.quantized import FORMATS, linear, random_weight
 
 __all__ = ["Traffic", "add_arguments", "random_model", "run", "traffic_of"]
 
@@ -68,10 +70,34 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
     counts.__name__ = "list of numbers"
     p.add_argument("--random", metavar="NAME", help=f"random weights: {', '.join(CONFIGURATIONS)}, or a config.json")
+    p.add_argument("--format", choices=FORMATS, metavar="NAME", help="of random weights: q4_k, q8_0, int8, nf4, mxfp4 ...")
     p.add_argument("--batch", type=counts, default=[1], metavar="A,B", help="sequences that run at once (default 1)")
     p.add_argument("-p", "--prompt", type=int, default=512, metavar="N", help="tokens of prompt; 0: leave it out")
     p.add_argument("-n", "--new", type=int, default=128, metavar="N", help="tokens that are drawn; 0: leave it out")
     p.add_argument("--repeats", type=int, default=5, metavar="N", help="of each test (default %(default)s)")
+
+
+class _PackedLinear(nn.Module):
+    """A linear layer whose weight is random in a quantized format."""
+
+    def __init__(self, format: str, in_features: int, out_features: int, device: str):
+        super().__init__()
+        self.in_features, self.out_features, self.format = in_features, out_features, format
+        packed, scales, self.group = random_weight(format, out_features, in_features, device)
+        self.packed = nn.Parameter(packed, requires_grad=False)
+        self.scales = nn.ParameterList(nn.Parameter(scale, requires_grad=False) for scale in scales)
+
+    def forward(self, x):
+        return linear(x, self.packed, self.format, None, list(self.scales), self.group)
+
+
+def _pack(model: nn.Module, format: str, device: str) -> None:
+    """Replace linear layers; an output that shares the embedding's weight stays as it is."""
+    shared = model.get_input_embeddings().weight  # type: ignore[operator, union-attr]
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear and child.weight is not shared:
+                setattr(module, name, _PackedLinear(format, child.in_features, child.out_features, device))
 
 
 def random_model(name: str, dtype: torch.dtype, device: str):
@@ -273,12 +299,20 @@ def _loaded(args: argparse.Namespace) -> LanguageModel:
     device = checked_device(args.device)
     if (args.model is None) == (args.random is None):
         raise ValueError("bench: expected a MODEL or --random, one of them")
+    if args.format is not None and args.random is None:
+        raise ValueError("bench: --format is for --random; a MODEL has a format of its own")
     if args.repeats < 1 or args.prompt < 0 or args.new < 0 or args.prompt + args.new == 0:
         raise ValueError("bench: expected --repeats of at least 1, and -p or -n above 0")
     if args.model is not None:
         return load(args.model, dtype=args.dtype, device=device, **options)
-    model = random_model(args.random, DTYPES.get(args.dtype, torch.bfloat16), device)
+    dtype = DTYPES.get(args.dtype, torch.bfloat16)
+    model = random_model(args.random, dtype, device)
+    elements = sum(p.numel() for p in model.parameters())
+    if args.format is not None:
+        _pack(model, args.format, device)
     lm = LanguageModel(model, **options)
+    if args.format is not None:
+        lm.type, lm.elements = args.format.upper(), elements
     lm.name = args.random if args.random in CONFIGURATIONS else model.config.model_type
     return lm
 

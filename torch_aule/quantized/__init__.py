@@ -26,7 +26,7 @@ import torch
 
 from torch_aule import _C
 
-__all__ = ["FORMATS", "Format", "dequantize", "linear", "linear_by_expert", "pack", "rows", "unpack"]
+__all__ = ["FORMATS", "Format", "dequantize", "linear", "linear_by_expert", "pack", "random_weight", "rows", "unpack"]
 
 
 class Format(NamedTuple):
@@ -164,6 +164,43 @@ def unpack(packed: torch.Tensor, format: str, k: int) -> torch.Tensor:
     data = packed[..., :split].unflatten(-1, (count, form.data_bytes))
     scales = packed[..., split : split + count * form.scale_bytes].unflatten(-1, (count, form.scale_bytes))
     return torch.cat([scales, data] if form.scale_at == 0 else [data, scales], -1).flatten(-2)
+
+
+def random_weight(
+    format: str, n: int, k: int, device: torch.device | str = "aule"
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], tuple[int, ...]]:
+    """A packed weight of random bits, for measurements.
+
+    Parameters
+    ----------
+    format : str
+        A name of :data:`FORMATS`.
+    n, k : int
+        Rows, and weights of a row.
+    device : torch.device or str, default "aule"
+        Where it is made.
+
+    Returns
+    -------
+    (torch.Tensor, tuple of torch.Tensor, tuple of int)
+        Packed rows, scales and group, as :func:`linear` takes them. Values are finite in every format. Scales that are
+        tensors of their own are float32, one for 64 values of ``nf4`` and ``fp4``, for 128 of other formats of 4 bits
+        and of float8, and for a row of ``int8``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such format, or `k` is no multiple of its block.
+    """
+    form = _format(format)
+    if k % form.values:
+        raise ValueError(f"expected k to be a multiple of {form.values} for {format}, but got {k}")
+    packed = torch.randint(0, 64, (n, form.packed_row_bytes(k)), dtype=torch.uint8, device=device)
+    if form.has_scales:
+        return packed, (), ()
+    group = {"nf4": 64, "fp4": 64, "int8": k}.get(format, 128)
+    group = group if k % group == 0 else k
+    return packed, (torch.full((n, k // group), 1 / 64, dtype=torch.float32, device=device),), (group,)
 
 
 def dequantize(

@@ -11,29 +11,13 @@ from torch_aule.benchmark.harness.case import Case, Sizes, copies, randn
 from torch_aule.benchmark.harness.targets import Target
 
 FORMATS = ("q4_k", "q6_k", "q8_0", "mxfp4", "nf4", "int4", "int8", "float8_e4m3fn")
-# Values that share a scale, where scales are no part of the blocks; a row of int8 has one.
-GROUPS = {"nf4": 64, "int4": 128, "float8_e4m3fn": 128}
-
-
-def _weight(format, n, k, device):
-    """Packed rows, their scales and group: any bits are a weight."""
-    from torch_aule.quantized import FORMATS as FORMS
-
-    form = FORMS[format]
-    packed = torch.randint(0, 64, (n, form.packed_row_bytes(k)), dtype=torch.uint8, device=device)
-    if form.has_scales:
-        return packed, (), ()
-    group = GROUPS.get(format, k)
-    scales = torch.full((n, k // group), 1 / 64, dtype=torch.float32, device=device)
-    return packed, (scales,), (group,)
 
 
 def _bytes(format, n, k) -> float:
-    from torch_aule.quantized import FORMATS as FORMS
+    from torch_aule.quantized import FORMATS as FORMS, random_weight
 
-    form = FORMS[format]
-    apart = 0 if form.has_scales else 4 * (k // GROUPS.get(format, k))
-    return n * (form.packed_row_bytes(k) + apart)
+    _, scales, _ = random_weight(format, 1, k, "cpu")
+    return n * (FORMS[format].packed_row_bytes(k) + sum(s.numel() * s.element_size() for s in scales))
 
 
 def _product(sizes, format, m, n, k, **more) -> Case:
@@ -43,8 +27,10 @@ def _product(sizes, format, m, n, k, **more) -> Case:
     def make(device):
         if device != "aule":
             return dense_linear(sizes, m, n, k, torch.bfloat16, device)
+        from torch_aule.quantized import random_weight
+
         x = randn(m, k, device=device, dtype=torch.bfloat16)
-        packed = [_weight(format, n, k, device) for _ in range(copies(sizes, int(moved)))]
+        packed = [random_weight(format, n, k, device) for _ in range(copies(sizes, int(moved)))]
         turns = itertools.cycle(packed)
 
         def call():
