@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include <optional>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "aten/register.h"
 #include "ops/matmul/grouped.h"
 #include "ops/matmul/linear.h"
+#include "ops/decoding/norm_linear.h"
 #include "ops/matmul/scaled_mm.h"
 
 namespace aule::aten {
@@ -55,9 +57,20 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
       "linear_bias_act(Tensor x, Tensor weight, Tensor? bias=None, str activation='none', Tensor? residual=None) -> "
       "Tensor");
 }
-TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) { m.impl("linear_bias_act", GUARDED(ops::linear_bias_act)); }
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def(
+      "norm_linear_act(Tensor x, Tensor weight, Tensor? bias=None, Tensor? norm=None, float eps=0, str "
+      "activation='none', Tensor? residual=None) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("linear_bias_act", GUARDED(ops::linear_bias_act));
+  m.impl("norm_linear_act", GUARDED(ops::norm_linear_act));
+}
 TORCH_LIBRARY_IMPL(aule, CPU, m) { m.impl("linear_bias_act", ops::linear_bias_act_composed); }
-TORCH_LIBRARY_IMPL(aule, Autograd, m) { m.impl("linear_bias_act", linear_bias_act_autograd); }
+TORCH_LIBRARY_IMPL(aule, Autograd, m) {
+  m.impl("linear_bias_act", linear_bias_act_autograd);
+  m.impl("norm_linear_act", torch::autograd::autogradNotImplementedFallback());  // inference only
+}
 TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) { m.impl("linear_bias_act", linear_bias_act_autocast); }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

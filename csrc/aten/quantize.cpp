@@ -1,3 +1,5 @@
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
 #include "aten/register.h"
 #include "ops/quantize/fake_quantize.h"
 #include "ops/quantized/packed_mm.h"
@@ -33,6 +35,9 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
       "quantized_linear(Tensor x, Tensor weight, str format, Tensor? bias, Tensor[] scales, int[] group) -> "
       "Tensor");
+  m.def(
+      "quantized_norm_linear_act(Tensor x, Tensor weight, str format, Tensor? bias, Tensor[] scales, int[] group, "
+      "Tensor? norm=None, float eps=0, str activation='none', Tensor? residual=None) -> Tensor");
   m.def("quantized_matmul(Tensor x, Tensor weight, str format, int k, Tensor[] scales, int[] group) -> Tensor");
   m.def(
       "quantized_linear_by_expert(Tensor x, Tensor weight, Tensor ids, str format, Tensor[] scales, int[] group) -> "
@@ -43,8 +48,12 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("quantized_dequantize", GUARDED(ops::quantized_dequantize));
   m.impl("quantized_rows", GUARDED(ops::quantized_rows));
   m.impl("quantized_linear", GUARDED(ops::quantized_linear));
+  m.impl("quantized_norm_linear_act", GUARDED(ops::quantized_norm_linear_act));
   m.impl("quantized_matmul", GUARDED(ops::quantized_matmul));
   m.impl("quantized_linear_by_expert", GUARDED(ops::quantized_linear_by_expert));
+}
+TORCH_LIBRARY_IMPL(aule, Autograd, m) {  // inference only
+  m.impl("quantized_norm_linear_act", torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace

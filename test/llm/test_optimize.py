@@ -48,6 +48,9 @@ def test_logits_with_and_without(name):
     torch.testing.assert_close(*found, rtol=0, atol=1e-3)
 
 
+VIEWS = set("view slice select unsqueeze split_with_sizes transpose t _unsafe_view alias expand".split())
+
+
 class Operators(TorchDispatchMode):
     def __init__(self):
         super().__init__()
@@ -58,8 +61,8 @@ class Operators(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_a_layer_is_nine_operators():
-    """Two norms, two products, three with what is added, append, attention, activation: nothing else by the layer."""
+def test_a_layer_is_eight_operators():
+    """Four products with what surrounds them, append, attention, norms of queries and keys: nothing else."""
     _, model = family("qwen3")
     runner = llm.Runner(model, max_batch=1, max_len=64, graphs=False)
     runner.add(prompts(8)[0], max_new_tokens=9)
@@ -67,16 +70,17 @@ def test_a_layer_is_nine_operators():
     with Operators() as seen:
         runner._run(1, "greedy")
     expected = {
-        "aten::_fused_rms_norm": 4 * 4 + 1,  # queries and keys have norms too
-        "aten::mm": 2 * 4 + 1,
-        "aule::linear_bias_act": 2 * 4,
+        "aten::_fused_rms_norm": 2 * 4 + 1,
+        "aten::mm": 1,
+        "aule::norm_linear_act": 4 * 4,
         "aule::kv_cache_append": 4,
         "aule::flash_attn_decode": 4,
-        "aule::gated_activation": 4,
         "aten::embedding": 1,
+        "aten::argmax": 1,
+        "aule::accept_tokens": 1,
     }
-    assert {name: seen.counts[name] for name in expected} == expected
-    assert not seen.counts["aten::cos"] and seen.counts["aten::mul"] <= 2
+    views = {name for name in seen.counts if name.rsplit("::")[-1] in VIEWS}
+    assert {name: count for name, count in seen.counts.items() if name not in views} == expected
 
 
 def change_activation(model):

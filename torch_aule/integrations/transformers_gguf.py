@@ -23,7 +23,7 @@ from torch_aule.integrations._gguf_models import CONFIGS, MAPPINGS, Q5_AND_FP4, 
 from torch_aule.integrations._packed import default_map, packed_experts, packed_linear
 from torch_aule.integrations._registry import Hook
 from torch_aule.integrations.patch import Patches, attribute, aule_is_default, parameters_of, wrap
-from torch_aule.quantized import FORMATS, pack, unpack
+from torch_aule.quantized import FORMATS, Weight, pack, unpack
 from torch_aule.quantized.gguf import FORMAT_OF_TYPE, read_header
 
 __all__ = ["HOOKS"]
@@ -200,6 +200,15 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
             x = x.index_select(-1, self.input_permutation)
         return packed_linear(x, packed(self, self.weight, name), name, [], [], self.bias)
 
+    def aule_weight(self):
+        name = FORMAT_OF_TYPE.get(self.ggml_type)
+        if self.weight.device.type != "aule" or name is None or not getattr(self, PACKED):
+            return None
+        return None if self.input_permutation is not None else Weight(self.weight.data, name)
+
+    def set_aule_weight(self, weight):
+        self.weight.data = weight.packed
+
     @wrap(forwards[1])
     def experts_forward(self, hidden_states, top_k_index, top_k_weights):
         names = [FORMAT_OF_TYPE.get(ggml_type) for ggml_type in (self.gate_up_type, self.down_type)]
@@ -252,6 +261,8 @@ def _modules(utils: ModuleType, patches: Patches) -> None:
         patches.set(owner, "forward", forward)
         patches.set(owner, "_apply", apply)
         patches.set(owner, PACKED, False)
+    patches.set(linear, "aule_weight", aule_weight)
+    patches.set(linear, "set_aule_weight", set_aule_weight)
     patches.set(embedding, "scalar_embed_scale", None)
     patches.rebind(replace, replace_with_gguf_modules)
 

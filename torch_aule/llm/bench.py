@@ -23,7 +23,7 @@ from torch_aule.llm.terminal import say
 from torch_aule.measure import roof
 from torch_aule.measure.numbers import bytes_text, percent_text, statistics_of
 from torch_aule.measure.timing import Stopwatch
-from torch_aule.quantized import FORMATS, linear, random_weight
+from torch_aule.quantized import FORMATS, Weight, linear, random_weight
 
 __all__ = ["Traffic", "add_arguments", "random_model", "run", "traffic_of"]
 
@@ -70,7 +70,9 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
     counts.__name__ = "list of numbers"
     p.add_argument("--random", metavar="NAME", help=f"random weights: {', '.join(CONFIGURATIONS)}, or a config.json")
-    p.add_argument("--format", choices=FORMATS, metavar="NAME", help="of random weights: q4_k, q8_0, int8, nf4, mxfp4 ...")
+    p.add_argument(
+        "--format", choices=FORMATS, metavar="NAME", help="of random weights: q4_k, q8_0, int8, nf4, mxfp4 ..."
+    )
     p.add_argument("--batch", type=counts, default=[1], metavar="A,B", help="sequences that run at once (default 1)")
     p.add_argument("-p", "--prompt", type=int, default=512, metavar="N", help="tokens of prompt; 0: leave it out")
     p.add_argument("-n", "--new", type=int, default=128, metavar="N", help="tokens that are drawn; 0: leave it out")
@@ -86,6 +88,14 @@ class _PackedLinear(nn.Module):
         packed, scales, self.group = random_weight(format, out_features, in_features, device)
         self.packed = nn.Parameter(packed, requires_grad=False)
         self.scales = nn.ParameterList(nn.Parameter(scale, requires_grad=False) for scale in scales)
+
+    def aule_weight(self) -> Weight:
+        return Weight(self.packed.data, self.format, tuple(scale.data for scale in self.scales), self.group)
+
+    def set_aule_weight(self, weight: Weight) -> None:
+        self.packed.data = weight.packed
+        for own, scale in zip(self.scales, weight.scales):
+            own.data = scale
 
     def forward(self, x):
         return linear(x, self.packed, self.format, None, list(self.scales), self.group)

@@ -58,9 +58,18 @@ class Rows:
     table: torch.Tensor
     tokens: int
     past: int | None = None
+    _after: torch.Tensor | None = None
 
-    def __post_init__(self):
-        self.after = self.lengths + self.tokens
+    @property
+    def after(self) -> torch.Tensor:
+        """int32 ``[batch]``: rows after the call."""
+        if self._after is None:
+            self._after = self.lengths + self.tokens
+        return self._after
+
+    @after.setter
+    def after(self, lengths: torch.Tensor) -> None:
+        self._after = lengths
 
 
 class PagedLayer(CacheLayerMixin):

@@ -60,6 +60,7 @@ class Engine:
                     )
                 )
         self._caches: dict[tuple[int, int], PagedCache] = {}
+        self._constants: dict[int, torch.Tensor] = {}  # positions that nobody reads, by the number of tokens
         self.fusions: Fusions | None = None
         self.recorder: PromptRecorder | None = None
 
@@ -171,9 +172,7 @@ class Engine:
         cache = self.cache(slot, batch) if cache is None else cache
         options: dict = {}
         if "position_ids" in self._takes:
-            steps = torch.arange(ids.size(1), device=ids.device)
-            # Tokens behind the end of a sequence, which steps compute for nothing, may be past the last position.
-            options["position_ids"] = (rows.lengths.long()[:, None] + steps).clamp_(max=self.max_len - 1)
+            options["position_ids"] = self._positions(ids, rows, fused)
         some = isinstance(keep, torch.Tensor) or keep > 0
         if some and "logits_to_keep" in self._takes:
             options["logits_to_keep"], some = keep, False
@@ -183,6 +182,16 @@ class Engine:
             if not some:
                 return logits
             return logits[:, keep] if isinstance(keep, torch.Tensor) else logits[:, -keep:]
+
+    def _positions(self, ids: torch.Tensor, rows: Rows, fused: bool) -> torch.Tensor:
+        is_read = rows.past is not None or not fused or self.fusions is None or self.fusions.need_positions
+        if not is_read and ids.size(1) in self._constants:
+            return self._constants[ids.size(1)]
+        steps = torch.arange(ids.size(1), device=ids.device)
+        if not is_read:
+            return self._constants.setdefault(ids.size(1), steps[None])
+        # Tokens behind the end of a sequence, which steps compute for nothing, may be past the last position.
+        return (rows.lengths.long()[:, None] + steps).clamp_(max=self.max_len - 1)
 
     def read(self, table: torch.Tensor, slot: int, prompt: list[int], shared: int) -> torch.Tensor:
         """Put a prompt into the cache of a slot, in pieces if it is long.

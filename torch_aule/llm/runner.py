@@ -300,20 +300,13 @@ class Runner:
         each = ids.size(1)
         logits = self.engine.forward(ids, Rows(lengths, slots.table[:batch], each), batch)
         drawn = slots.draw(logits.flatten(0, 1), 0, batch, each, mode).view(batch, each)
-        if guesses is None:
-            kept, last = active.long(), drawn
-        else:
-            right = (drawn[:, :-1] == guesses).long().cumprod(1).sum(1)
-            kept = (right + 1) * active
-            last = drawn.gather(1, right[:, None])
-        self._drawn[:batch, 0].copy_(kept)
-        self._drawn[:batch, 1 : each + 1].copy_(drawn)
+        accepted, tokens = self._drawn[:batch], slots.tokens[:batch]
+        torch.ops.aule.accept_tokens(drawn, guesses, active, accepted, tokens, lengths)
         if mode == "penalties":
             assert slots.counts is not None
-            slots.counts[:batch].scatter_add_(1, last, active[:, None])
-        self.strategy.learn(batch, drawn, kept.clamp(min=1))
-        slots.tokens[:batch].copy_(last[:, 0])
-        lengths.add_(kept.int())
+            slots.counts[:batch].scatter_add_(1, tokens[:, None], active[:, None])
+        if guesses is not None:
+            self.strategy.learn(batch, drawn, accepted[:, 0].clamp(min=1))
 
     def record(self, modes: Sequence[str] = ("greedy",)) -> None:
         """Record the steps of all sizes of batch now, rather than when they are first needed.

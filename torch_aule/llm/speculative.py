@@ -84,7 +84,7 @@ class Strategy:
         return None
 
     def learn(self, batch: int, drawn: torch.Tensor, kept: torch.Tensor) -> None:
-        """See what the model has drawn.
+        """See what the model has drawn. Lengths and last tokens of the slots are those after the step.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class PromptLookup(Strategy):
 
     def learn(self, batch: int, drawn: torch.Tensor, kept: torch.Tensor) -> None:
         """Writes what was drawn; what is behind the kept tokens is overwritten next time."""
-        first = self.runner.slots.lengths[:batch].long()[:, None] + 1
+        first = (self.runner.slots.lengths[:batch] - kept + 1)[:, None]
         self.history[:batch].scatter_(1, first + self.places[: self.guesses + 1], drawn)
 
 

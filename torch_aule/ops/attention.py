@@ -105,6 +105,11 @@ def _paged_fake(query, key_cache, value_cache, *_args, **_kwargs):
     return query.new_empty((*query.shape[:-1], value_cache.size(-1)))
 
 
+@torch.library.register_fake("aule::accept_tokens")
+def _accept_fake(drawn, guesses, active, accepted, tokens, lengths):
+    return None
+
+
 @torch.library.register_fake("aule::reshape_and_cache")
 def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
     return None

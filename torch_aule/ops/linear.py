@@ -11,6 +11,11 @@ def _fake(x, weight, bias=None, activation="none", residual=None):
     return x.new_empty((*x.shape[:-1], weight.size(0)))
 
 
+@torch.library.register_fake("aule::norm_linear_act")
+def _norm_linear_fake(x, weight, bias=None, norm=None, eps=0.0, activation="none", residual=None):
+    return x.new_empty((*x.shape[:-1], weight.size(0) // (1 if activation == "none" else 2)))
+
+
 @torch.library.register_fake("aule::gated_activation")
 def _gated_fake(gate, up, activation):
     return torch.empty_like(gate, memory_format=torch.contiguous_format)

@@ -20,6 +20,11 @@ def _linear(x, weight, format, bias, scales, group):
     return x.new_empty((*x.shape[:-1], weight.size(0)))
 
 
+@torch.library.register_fake("aule::quantized_norm_linear_act")
+def _norm_linear(x, weight, format, bias, scales, group, norm=None, eps=0.0, activation="none", residual=None):
+    return x.new_empty((*x.shape[:-1], weight.size(0) // (1 if activation == "none" else 2)))
+
+
 @torch.library.register_fake("aule::quantized_matmul")
 def _matmul(x, weight, format, k, scales, group):
     torch._check(x.size(-1) == weight.size(0))

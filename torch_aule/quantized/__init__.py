@@ -26,7 +26,18 @@ import torch
 
 from torch_aule import _C
 
-__all__ = ["FORMATS", "Format", "dequantize", "linear", "linear_by_expert", "pack", "random_weight", "rows", "unpack"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Weight",
+    "dequantize",
+    "linear",
+    "linear_by_expert",
+    "pack",
+    "random_weight",
+    "rows",
+    "unpack",
+]
 
 
 class Format(NamedTuple):
@@ -71,6 +82,31 @@ class Format(NamedTuple):
 
 FORMATS = MappingProxyType({name: Format(**row) for name, row in _C.quantized_formats().items()})
 """All formats by name that the device reads."""
+
+
+class Weight(NamedTuple):
+    """A weight as :func:`linear` takes it. Modules of models that have one say so by a method ``aule_weight()``.
+
+    That returns a :class:`Weight`, or None while the module has none (on another device, say). With
+    ``set_aule_weight(weight)`` they take another one of the same numbers: ``torch_aule.llm`` makes one weight of
+    several.
+
+    Attributes
+    ----------
+    packed : torch.Tensor
+        ``[n, packed row bytes]`` of uint8.
+    format : str
+        A name of :data:`FORMATS`.
+    scales : tuple of torch.Tensor
+        Of a format whose blocks have none.
+    group : tuple of int
+        As for :func:`dequantize`.
+    """
+
+    packed: torch.Tensor
+    format: str
+    scales: tuple[torch.Tensor, ...] = ()
+    group: tuple[int, ...] = ()
 
 
 def _format(name: str) -> Format:

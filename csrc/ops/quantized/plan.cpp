@@ -21,13 +21,13 @@ QuantizedGemvPlan quantized_gemv_plan(const DeviceProfile& profile, const Quanti
   plan.rows = by_expert || g.m <= 1 ? 1 : g.m <= 2 ? 2 : g.m <= 4 ? 4 : 8;
   const uint64_t tiles_m = by_expert ? g.pairs : (g.m + plan.rows - 1) / plan.rows;
   const auto groups = [&] {
-    const uint64_t per_group = plan.local / plan.slice * plan.columns;
+    const uint64_t per_group = plan.local / plan.slice * plan.columns / (g.gated ? 2 : 1);
     return (g.n + per_group - 1) / per_group * tiles_m;
   };
   if (profile.software_simd()) {
     plan.local = 64;
     plan.slice = 8;
-    plan.columns = plan.rows == 1 ? 1 : 2;  // for which an octet of x is loaded once
+    plan.columns = plan.rows == 1 && !g.gated ? 1 : 2;  // for which an octet of x is loaded once
   } else {
     plan.local = std::min(128u, profile.max_workgroup_invocations / 32 * 32);
     plan.columns = plan.rows <= 2 ? 2 : 4;  // that share what is done to a row of x

@@ -26,6 +26,7 @@ struct QuantizedGemvProblem {
   uint64_t m = 0, n = 0;
   uint64_t spans = 0;  // of a row, that an invocation decodes at once
   uint64_t pairs = 0;  // of a row and an expert; 0: no experts
+  bool gated = false;  // n values are made of twice as many rows of the weight
 };
 
 // gemm_quantized.comp: a product on matrix units with a weight that is decoded in its loader, once for each tile of

@@ -3,12 +3,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
 #include "kernels_quantized.gen.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/matmul.h"
+#include "ops/decoding/norm_linear.h"
 #include "ops/quantized/format.h"
 #include "ops/quantized/plan.h"
 #include "ops/tensor/device_assert.h"
@@ -230,6 +232,7 @@ struct GemvCall {
   const at::Tensor& x;  // aligned_rows
   std::optional<at::Tensor> bias, ids;
   const at::Tensor& out;
+  const NormLinearParts* parts = nullptr;  // what surrounds the product, the bias as above; not with ids
 };
 
 void launch_gemv(const GemvCall& call) {
@@ -243,24 +246,32 @@ void launch_gemv(const GemvCall& call) {
   p.out_ = args.write(call.out);
   if (call.bias) p.bias = args.read(*call.bias);
   if (call.ids) {
-    p.ids = args.read(*call.ids);
-    p.slots = static_cast<uint32_t>(call.ids->size(-1));
+    p.ids_or_norm = args.read(*call.ids);
+    p.slots_or_eps = static_cast<uint32_t>(call.ids->size(-1));
     p.experts = static_cast<uint32_t>(packed.size(0));
-    p.expert_bytes = packed.stride(0);
+    p.expert_bytes_or_residual = packed.stride(0);
   }
+  const bool has_norm = call.parts && call.parts->norm, gated = call.parts && call.parts->is_gated(),
+             has_residual = call.parts && call.parts->residual;
+  if (has_norm) {
+    p.ids_or_norm = args.read(*call.parts->norm);
+    p.slots_or_eps = std::bit_cast<uint32_t>(static_cast<float>(call.parts->eps));
+  }
+  if (has_residual) p.expert_bytes_or_residual = static_cast<int64_t>(args.read(*call.parts->residual));
   read_scales(args, call.weight.scales);
   set_scales(p, call.weight.scales);
   p.error = error_address(stream);
   p.tag = error_tag(call.op);
   p.row_bytes = row_bytes_of(call.weight);
   p.m = static_cast<uint32_t>(call.x.size(0));
-  p.n = static_cast<uint32_t>(packed.size(-2));
+  p.n = static_cast<uint32_t>(packed.size(-2) / (gated ? 2 : 1));
   p.k = static_cast<uint32_t>(call.weight.k);
   p.x_row = static_cast<uint32_t>(call.x.stride(0));
   const Decoding decoding = decoding_of(call.weight);
   const uint64_t spans = uint64_t{p.k} / 8 / static_cast<uint64_t>(decoding.span);
+  const uint64_t pairs = call.ids ? uint64_t{p.m} * p.slots_or_eps : 0;
   const QuantizedGemvPlan plan =
-      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = uint64_t{p.m} * p.slots});
+      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = pairs, .gated = gated});
   check_walk(call.op, profile, spans / plan.slice + uint64_t{64});
   launch(stream, kernel::gemv_quantized(),
          {.format = call.weight.format.code,
@@ -278,7 +289,10 @@ void launch_gemv(const GemvCall& call) {
           .local = plan.local,
           .span = decoding.span,
           .align = decoding.align,
-          .one_scale = decoding.one_scale},
+          .one_scale = decoding.one_scale,
+          .norm = has_norm,
+          .activation = gated ? gate_code(*call.parts) : AULE_ACT_NONE,
+          .residual = has_residual},
          p, args, plan.grid);
 }
 
@@ -415,6 +429,28 @@ at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::
          bias ? bias->narrow(0, first, count).expand({1, m, count}) : at::Tensor(), 1, 1,
          flat.narrow(1, first, count).unsqueeze(0));
   }
+  return out;
+}
+
+at::Tensor quantized_norm_linear_act(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
+                                     const std::optional<at::Tensor>& bias, at::TensorList scales,
+                                     at::IntArrayRef group, const std::optional<at::Tensor>& norm, double eps,
+                                     std::string_view activation, const std::optional<at::Tensor>& residual) {
+  constexpr const char* kOp = "quantized_norm_linear_act";
+  const NormLinearParts parts = norm_linear_parts(bias, norm, eps, activation, residual);
+  check_dtype(kOp, "x", x.scalar_type());
+  TORCH_CHECK(x.dim() >= 1, kOp, ": expected x to have at least one dimension, but it has none");
+  TORCH_CHECK(weight.dim() == 2, kOp, ": expected weight to be 2-D of Byte, but got ", weight.dim(), "-D of ",
+              weight.scalar_type());
+  check_same_device(kOp, {&x, &weight});
+  const int64_t k = x.size(-1);
+  const std::vector<int64_t> sizes = checked_parts(kOp, x, weight.size(0), k, parts);
+  const int64_t n = sizes.back(), m = c10::multiply_integers(sizes.begin(), sizes.end() - 1);
+  if (m == 0 || n == 0 || k == 0 || m > kMostFewRows)
+    return gated_and_added(quantized_linear(normed(x, parts), weight, format, bias, scales, group), parts);
+  const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
+  const at::Tensor out = at::empty(sizes, x.options());
+  launch_gemv({kOp, w, aligned_rows(x, k), parts.bias, {}, out.view({m, n}), &parts});
   return out;
 }
 

@@ -20,6 +20,11 @@ at::Tensor quantized_rows(const at::Tensor& weight, const at::Tensor& indices, s
 // x [..., k] @ weight [n, k].T + bias [n] -> [..., n]
 at::Tensor quantized_linear(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
                             const std::optional<at::Tensor>& bias, at::TensorList scales, at::IntArrayRef group);
+// The same with what surrounds it: norm_linear_act (ops/decoding/norm_linear.h).
+at::Tensor quantized_norm_linear_act(const at::Tensor& x, const at::Tensor& weight, std::string_view format,
+                                     const std::optional<at::Tensor>& bias, at::TensorList scales,
+                                     at::IntArrayRef group, const std::optional<at::Tensor>& norm, double eps,
+                                     std::string_view activation, const std::optional<at::Tensor>& residual);
 // x [..., n] @ weight [n, k] -> [..., k]: the gradient of quantized_linear.
 at::Tensor quantized_matmul(const at::Tensor& x, const at::Tensor& weight, std::string_view format, int64_t k,
                             at::TensorList scales, at::IntArrayRef group);

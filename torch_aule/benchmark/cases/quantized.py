@@ -14,7 +14,8 @@ FORMATS = ("q4_k", "q6_k", "q8_0", "mxfp4", "nf4", "int4", "int8", "float8_e4m3f
 
 
 def _bytes(format, n, k) -> float:
-    from torch_aule.quantized import FORMATS as FORMS, random_weight
+    from torch_aule.quantized import FORMATS as FORMS
+    from torch_aule.quantized import random_weight
 
     _, scales, _ = random_weight(format, 1, k, "cpu")
     return n * (FORMS[format].packed_row_bytes(k) + sum(s.numel() * s.element_size() for s in scales))
