@@ -82,7 +82,7 @@ _LAZY = {
 _MODULES = {
     **{
         name: f"torch_aule.{name}"
-        for name in ("assistant", "doctor", "functional", "llm", "profiling", "quantized", "validate")
+        for name in ("assistant", "audio", "doctor", "functional", "llm", "profiling", "quantized", "validate")
     },
     **{name: f"torch_aule.{where}" for name, where in _moved.MOVED.items() if "." not in name},
 }
