@@ -46,9 +46,9 @@ def test_stft_and_back(device, place, dtype, shape):
         assert actual.device.type == place and actual.dtype == dtype.to_complex() and actual.shape == expected.shape
         assert (np.abs(actual.cpu().numpy() - expected) <= bound).all()
         # No sample is further than a hop from the middle of a window, where it is nearly 1: squares sum up to 0.7 at
-        # least, which the sum is divided by.
+        # least, which the sum is divided by. A sample is off by the roundings of both transforms.
         again = audio.istft(actual, hop, win, length=shape[-1])
-        assert relative_error(again, signal.double()) < 60 * epsilon(dtype)
+        assert again.shape == shape and np.abs(again.cpu().numpy() - x).max() <= 3 * bound.max()
     if shape[-1] >= n_fft:
         actual = audio.stft(signal.to(place), n_fft, hop, win, center=False)
         options = (n_fft, hop, win if win > 0 else None, False)

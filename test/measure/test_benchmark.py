@@ -25,7 +25,7 @@ TINY = case.Sizes(
     odd_length=(30, 32), gemm=(32,), gemm_float32=16, few_rows=(32, 32), vocabulary=(16, 8, 33, 40),
     decode_keys=(64,), rows=(8, 32), quantized=((24, 256),), quantized_rows=(1, 17),
     cold_bytes=1 << 14, tiny_ops=4, gpt2=Gpt2Config(layers=1, width=16, heads=2, vocabulary=33, context=8, batch=2),
-    training_steps=12, layer_most=(1, 8, 6), fft_points=1 << 10,
+    training_steps=12, layer_most=(1, 8, 6), fft_points=1 << 10, sound_seconds=0.2,
 )  # fmt: skip
 ONCE = timing.Settings(sample_ms=0.0, samples=2, rest_s=0.0, wall_samples=2, host_samples=2, host_calls=5)
 LISTS = ("attention", "gemm", "norms", "decode", "quantized", "chains", "dispatch", "memory")
@@ -37,6 +37,7 @@ def records():
     cases = [one for group in LISTS for one in GROUPS[group](TINY)]
     for group in ("layers", "fft"):
         cases += {one.name: one for one in GROUPS[group](TINY)}.values()  # of each the last size
+    cases += [one for one in GROUPS["audio"](TINY) if one.name != "Whisper-small encoder"]  # which has no tiny form
     cases += [one for one in GROUPS["accuracy"](TINY) if one.name in ("gelu", "matmul")]
     found = []
     about = Run(device="d", driver="e", torch=torch.__version__)
@@ -48,7 +49,7 @@ def test_every_case_runs(records):
     lacks = {"aule": "this device has no attention on matrix units of unknown layout"}
     assert not [(x.name, x.errors) for x in records if x.errors and not ("opaque" in x.name and x.errors == lacks)]
     records = [x for x in records if not x.errors]
-    assert {x.group for x in records} == {*LISTS, "layers", "fft", "accuracy"}
+    assert {x.group for x in records} == {*LISTS, "layers", "fft", "audio", "accuracy"}
     for x in records:
         if x.group in ("accuracy", "memory"):
             assert x.results["aule"].values

@@ -9,12 +9,12 @@ import pytest
 MODULES = ("torch_aule", *(f"torch_aule.{name}" for name in (
     "accelerators", "assistant", "attention", "attention.cache", "attention.pages", "attention.positions",
     "attention.rotary", "attention.variants", "audio", "backend", "backend.amp", "backend.cache_folder",
-    "backend.devices", "backend.fallback", "backend.graphs", "backend.memory", "backend.overrides", "backend.random", "backend.streams",
-    "backend.telemetry", "backend.transfers", "benchmark.sweep", "benchmark.table", "benchmark.visualize",
-    "collect_env", "compat.build_shaders", "compat.comfyui", "compat.experimental", "compat.install", "compat.moe",
-    "compat.objects", "compat.reference_kernels", "compat.testing", "distributed", "doctor", "errors", "functional",
-    "info", "integrations", "linear", "llm", "profiler", "profiling", "quantized", "quantized.gguf", "sampling",
-    "scheduler", "shader", "tune", "validate",
+    "backend.devices", "backend.fallback", "backend.graphs", "backend.memory", "backend.overrides", "backend.random",
+    "backend.streams", "backend.telemetry", "backend.transfers", "benchmark.sweep", "benchmark.table",
+    "benchmark.visualize", "collect_env", "compat.build_shaders", "compat.comfyui", "compat.experimental",
+    "compat.install", "compat.moe", "compat.objects", "compat.reference_kernels", "compat.testing", "distributed",
+    "doctor", "errors", "functional", "info", "integrations", "linear", "llm", "profiler", "profiling", "quantized",
+    "quantized.gguf", "sampling", "scheduler", "shader", "tune", "validate",
 )))  # fmt: skip
 # Rooms of the package's own, and parts whose public names another module has.
 OWN = {

@@ -19,8 +19,22 @@ from torch_aule.benchmark.report import compare, markdown, plot, record, summary
 from torch_aule.measure import roof
 
 # Groups with sizes of their own for GPUs.
-LARGE = ("attention", "gemm", "norms", "decode", "gpt2", "layers", "fft", "linalg", "models", "quantized",
-         "reference", "startup", "chains")
+LARGE = (
+    "attention",
+    "gemm",
+    "norms",
+    "decode",
+    "gpt2",
+    "layers",
+    "fft",
+    "linalg",
+    "models",
+    "audio",
+    "quantized",
+    "reference",
+    "startup",
+    "chains",
+)
 FORMATS = {"markdown": markdown.markdown, "json": summary.as_json, "csv": summary.as_csv}  # of a report
 
 

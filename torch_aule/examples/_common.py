@@ -37,6 +37,12 @@ def begin(device: str) -> torch.device:
     return torch.device(device)
 
 
+def first_sentence(error: Exception) -> str:
+    """Of an error's text, on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.partition(". ")[0].rstrip(".")
+
+
 def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest difference, relative to the largest expected element."""
     return errors(actual, expected)[0]

@@ -1,53 +1,109 @@
-"""Transcribes speech with Whisper: spectrogram, encoder and decoder on the device, the same tokens as the CPU.
+"""Writes down what is said in WAV files: any Whisper of transformers, with sound, features and model on the device.
 
-    python -m torch_aule.examples.whisper [--model NAME_OR_FOLDER --audio SPEECH.wav]
+    python -m torch_aule.examples.whisper SPEECH.wav [--model NAME_OR_FOLDER]
 
-By default the model is small and has random weights, so its text says nothing, and the audio is a synthetic one. With
---model it is a checkpoint of transformers' (A. Radford et al., "Robust Speech Recognition via Large-Scale Weak
-Supervision", 2022, arXiv:2212.04356).
+Long files are cut where they are quiet, into pieces that the model can hear, and several pieces run at once. Without a
+file a small model with random weights hears a tone, and its tokens must be the CPU's (A. Radford et al., "Robust Speech
+Recognition via Large-Scale Weak Supervision", 2022, arXiv:2212.04356).
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-import wave
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from torch_aule.examples import _common as common  # isort: skip  (strict mode, before the backend loads)
 
 import torch
 import torch.nn.functional as F
 
+from torch_aule import audio
 from torch_aule.measure.timing import Stopwatch, synchronize
 
-RATE, WINDOW, HOP = 16000, 400, 160  # samples: a second, a window of 25 ms, a step of 10 ms
-FREQUENCY_LIMIT = 1000.0  # Hz: the mel scale is linear below and logarithmic above
-STEP = 200.0 / 3  # Hz of a mel below the limit
-GROWTH = 27.0 / torch.log(torch.tensor(6.4, dtype=torch.float64)).item()  # mels of a factor e above it
+RATE, HOP = 16000, 160  # samples: a second, a step of the features
+TICK = 0.02  # seconds from one timestamp to the next
+QUIET = 1e-3  # a root mean square of -60 dB: a piece without anything louder has no words
+SEARCHED = 1 / 3  # of a piece: in this last part the quietest place is looked for
+DEFAULT_MODEL = "openai/whisper-tiny"
 
 
-def _hertz(mel: torch.Tensor) -> torch.Tensor:
-    limit = FREQUENCY_LIMIT / STEP
-    return torch.where(mel < limit, STEP * mel, FREQUENCY_LIMIT * torch.exp((mel - limit) / GROWTH))
+@dataclass
+class Segment:
+    """What was said from one second to another."""
+
+    begin: float
+    end: float
+    text: str
+
+    def __str__(self):
+        return f"[{_clock(self.begin)} --> {_clock(self.end)}] {self.text}"
 
 
-def mel_filters(bands: int) -> torch.Tensor:
-    """Triangles of equal area (M. Slaney, "Auditory Toolbox", 1998): float64 [bands, WINDOW // 2 + 1]."""
-    highest = FREQUENCY_LIMIT / STEP + GROWTH * torch.log(torch.tensor(RATE / 2 / FREQUENCY_LIMIT, dtype=torch.float64))
-    edges = _hertz(torch.linspace(0.0, 1.0, bands + 2, dtype=torch.float64) * highest)
-    bins = torch.linspace(0.0, RATE / 2, WINDOW // 2 + 1, dtype=torch.float64)
-    low, middle, high = (edges[i : i + bands, None] for i in range(3))
-    rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
-    return torch.minimum(rising, falling).clamp_min(0.0) * 2.0 / (high - low)
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds * 100), 6000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest / 100:05.2f}"
 
 
-def log_mel(audio: torch.Tensor, bands: int) -> torch.Tensor:
-    """Features of sound [B, samples] at 16 kHz: [B, bands, samples // 160], within 8 decades of the loudest."""
-    window = torch.hann_window(WINDOW, dtype=audio.dtype).to(audio.device)
-    power = torch.stft(audio, WINDOW, HOP, window=window, return_complex=True)[..., :-1].abs().square()
-    filters = mel_filters(bands).to(audio.device, audio.dtype)
-    decades = (filters @ power).clamp_min(1e-10).log10()
-    return (torch.maximum(decades, decades.amax((-2, -1), keepdim=True) - 8.0) + 4.0) / 4.0
+def load_sound(path: str, device: torch.device) -> torch.Tensor:
+    """Mono at 16 kHz, on the device: [samples]."""
+    samples, rate = audio.read_wav(path)
+    if not samples.shape[1]:
+        raise audio.WavError(f"{path}: no samples")
+    return audio.resample(audio.to_mono(samples.float().to(device)), rate, RATE)
+
+
+def pieces(sound: torch.Tensor, longest: int) -> list[tuple[int, int]]:
+    """Where pieces of at most so many samples begin and end: a cut is in the quietest 40 ms of a piece's last third."""
+    frame, step = RATE // 25, RATE // 100
+    ends, total = [0], len(sound)
+    loud = audio.rms(sound, frame, step).cpu() if total > longest else None
+    while total - ends[-1] > longest:
+        last = (ends[-1] + longest) // step
+        first = max(last - int(longest * SEARCHED) // step, ends[-1] // step + 1)
+        quietest = first + int(loud[first:last].argmin()) if last > first else last
+        ends.append(min(quietest * step, ends[-1] + longest))
+    ends.append(total)
+    return list(zip(ends, ends[1:]))
+
+
+def segments_of(tokens: list[int], model, tokenizer, begin: float, end: float) -> Iterator[Segment]:
+    """Of one piece: text between its timestamps, which count from the piece's beginning."""
+    special, first = model.config.eos_token_id, getattr(model.generation_config, "no_timestamps_token_id", None)
+    first = len(tokenizer) if first is None else first + 1
+    at, words = begin, []
+    for token in [*tokens, None]:
+        is_time = token is not None and token >= first
+        if token is not None and token < special:
+            words.append(token)
+        if is_time or token is None:
+            now = min(begin + (token - first) * TICK, end) if is_time else end
+            text = tokenizer.decode(words).strip() if words else ""
+            if text:
+                yield Segment(at, now, text)
+            at, words = now, []
+
+
+@torch.no_grad()
+def transcribe(model, tokenizer, sound: torch.Tensor, batch: int = 8, **options) -> list[Segment]:
+    """What is said in a signal [samples] at 16 kHz, which is on the model's device.
+
+    `options` go to the model's `generate`: language, task, max_new_tokens, num_beams.
+    """
+    longest = model.config.max_source_positions * 2 * HOP
+    places = [place for place in pieces(sound, longest) if sound[slice(*place)].square().mean().sqrt() > QUIET]
+    if getattr(model.generation_config, "no_timestamps_token_id", None) is not None:
+        options = {"return_timestamps": True, **options}
+    found = []
+    for start in range(0, len(places), batch):
+        some = places[start : start + batch]
+        heard = torch.stack([F.pad(sound[a:b], (0, longest - (b - a))) for a, b in some])
+        features = audio.whisper_log_mel(heard, model.config.num_mel_bins).to(model.dtype)
+        tokens = model.generate(features, **{"do_sample": False, **options}).tolist()
+        for (a, b), row in zip(some, tokens):
+            found += segments_of(row, model, tokenizer, a / RATE, b / RATE)
+    return found
 
 
 def small_config(seconds: float):
@@ -68,69 +124,90 @@ def chirp(seconds: float) -> torch.Tensor:
     return 0.3 * torch.sin(2 * torch.pi * (200 + 300 * t) * t) + 0.02 * torch.randn(len(t))
 
 
-def read_wave(path: str) -> torch.Tensor:
-    """Samples of a 16-bit PCM file at 16 kHz, the channels' mean: float32 [samples]."""
-    with wave.open(path) as file:
-        if file.getframerate() != RATE or file.getsampwidth() != 2:
-            kind = f"{file.getframerate()} Hz, {8 * file.getsampwidth()} bits"
-            raise SystemExit(f"{path}: expected {RATE} Hz and 16 bits, got {kind}")
-        data = torch.frombuffer(bytearray(file.readframes(file.getnframes())), dtype=torch.int16)
-        return data.view(-1, file.getnchannels()).float().mean(1) / 32768
+def check(device: torch.device, seconds: float, most: int) -> int:
+    """The exit status: whether a small model's tokens and logits are the CPU's."""
+    import transformers
+
+    torch.manual_seed(0)
+    reference = transformers.WhisperForConditionalGeneration(small_config(seconds)).eval()
+    bands, longest = reference.config.num_mel_bins, reference.config.max_source_positions * 2 * HOP
+    sound = chirp(seconds)[None, :longest]
+    sound = F.pad(sound, (0, longest - sound.shape[1]))
+    model, results = copy.deepcopy(reference).to(device), {}
+    for where, one in {"cpu": (torch.device("cpu"), reference), "device": (device, model)}.items():
+        place, whisper = one
+        start = Stopwatch()
+        features = audio.whisper_log_mel(sound.to(place), bands)
+        with torch.no_grad():
+            tokens = whisper.generate(features, max_new_tokens=most, do_sample=False, num_beams=1)
+        synchronize(place)
+        results[where] = (features, tokens.cpu(), start.seconds)
+    features, tokens, taken = results["device"]
+    print(f"{sound.shape[1] / RATE:.1f} s of sound in {taken:.2f} s: features {' x '.join(map(str, features.shape))}")
+    print("tokens:", *tokens[0].tolist())
+    if not torch.equal(tokens, results["cpu"][1]):
+        print("the CPU chooses other tokens:", *results["cpu"][1][0].tolist(), file=sys.stderr)
+        return 1
+    wide = copy.deepcopy(reference).double()
+    start_token = torch.tensor([[reference.config.decoder_start_token_id]])
+    tokens = torch.cat((start_token, tokens), 1)  # of which there are none if the model ends at once
+    with torch.no_grad():
+        expected = wide(audio.whisper_log_mel(sound.double(), bands), decoder_input_ids=tokens).logits
+        actual = model(features, decoder_input_ids=tokens.to(device)).logits
+    return common.verdict(common.relative(actual, expected))
+
+
+def load_model(name: str, device: torch.device, dtype: torch.dtype):
+    """A Whisper and its tokenizer, on the device; ValueError with one sentence if there is none."""
+    import transformers
+
+    try:
+        model = transformers.WhisperForConditionalGeneration.from_pretrained(name, dtype=dtype)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}: no Whisper that transformers can load: {common.first_sentence(error)}") from error
+    return model.to(device).eval(), tokenizer
 
 
 def main(arguments=None) -> int:
     parser = common.parser(__doc__)
-    parser.add_argument("--model", help="name or folder of a checkpoint; default: a small one with random weights")
-    parser.add_argument("--audio", help="a WAV file, 16 kHz, 16 bits; default: a synthetic tone")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of the synthetic tone (default 2)")
-    parser.add_argument("--tokens", type=int, default=16, help="at most so many are generated (default 16)")
+    parser.add_argument("files", nargs="*", metavar="FILE.wav", help="speech; default: check a small model")
+    parser.add_argument("--audio", action="append", default=[], help="a further file")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="name or folder of a checkpoint (default %(default)s)")
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32", help="of the model")
+    parser.add_argument("--batch", type=int, default=8, help="pieces that run at once (default 8)")
+    parser.add_argument("--language", help="of the speech; default: the model finds it")
+    parser.add_argument("--task", choices=["transcribe", "translate"], help="translate: into English")
+    parser.add_argument("--tokens", type=int, help="at most so many for a piece (default: what the model allows)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of the tone of the check (default 2)")
     options = parser.parse_args(arguments)
-    if options.tokens < 1 or options.seconds < 0.1:
-        parser.error("--tokens must be at least 1, and --seconds at least 0.1")
+    if (options.tokens is not None and options.tokens < 1) or options.seconds < 0.1 or options.batch < 1:
+        parser.error("--tokens and --batch must be at least 1, and --seconds at least 0.1")
     try:
         import transformers
     except ImportError:
         print("this example needs transformers: pip install transformers", file=sys.stderr)
         return 1
     transformers.logging.set_verbosity_error()  # it warns of limits of length that max_new_tokens replaces
+    transformers.logging.disable_progress_bar()
     device = common.begin(options.device)
-    torch.manual_seed(0)
-    processor = None
-    if options.model:
-        reference = transformers.WhisperForConditionalGeneration.from_pretrained(options.model)
-        processor = transformers.AutoProcessor.from_pretrained(options.model)
-    else:
-        reference = transformers.WhisperForConditionalGeneration(small_config(options.seconds))
-    reference = reference.float().eval()
-    audio = read_wave(options.audio) if options.audio else chirp(options.seconds)
-    samples = reference.config.max_source_positions * 2 * HOP
-    audio = F.pad(audio, (0, max(0, samples - len(audio))))[None, :samples]
-
-    model, results = copy.deepcopy(reference).to(device), {}
-    for where, one in {"cpu": (torch.device("cpu"), reference), "device": (device, model)}.items():
-        place, whisper = one
-        start = Stopwatch()
-        features = log_mel(audio.to(place), reference.config.num_mel_bins)
-        with torch.no_grad():
-            tokens = whisper.generate(features, max_new_tokens=options.tokens, do_sample=False, num_beams=1)
-        synchronize(place)
-        results[where] = (features, tokens.cpu(), start.seconds)
-    features, tokens, seconds = results["device"]
-    print(f"{audio.shape[1] / RATE:.1f} s of sound in {seconds:.2f} s: features {' x '.join(map(str, features.shape))}")
-    print("tokens:", *tokens[0].tolist())
-    if processor is not None:
-        print("text:", processor.batch_decode(tokens, skip_special_tokens=True)[0].strip())
-    if not torch.equal(tokens, results["cpu"][1]):
-        print("the CPU chooses other tokens:", *results["cpu"][1][0].tolist(), file=sys.stderr)
+    files = [*options.files, *options.audio]
+    if not files:
+        return check(device, options.seconds, options.tokens or 16)
+    further = {"language": options.language, "task": options.task, "max_new_tokens": options.tokens}
+    further = {name: value for name, value in further.items() if value is not None}
+    try:
+        sounds = [load_sound(file, device) for file in files]
+        model, tokenizer = load_model(options.model, device, getattr(torch, options.dtype))
+        for file, sound in zip(files, sounds):
+            start = Stopwatch()
+            segments = transcribe(model, tokenizer, sound, options.batch, **further)
+            print(f"{file}: {len(sound) / RATE:.1f} s of sound in {start.seconds:.1f} s")
+            print(*segments, sep="\n")
+    except (OSError, ValueError) as error:
+        print(common.first_sentence(error), file=sys.stderr)
         return 1
-    wide = copy.deepcopy(reference).double()
-    start = torch.tensor([[reference.config.decoder_start_token_id]])
-    tokens = torch.cat((start, tokens), 1)  # of which there are none if the model ends at once
-    with torch.no_grad():
-        features = log_mel(audio.double(), reference.config.num_mel_bins)
-        expected = wide(features, decoder_input_ids=tokens).logits
-        actual = model(results["device"][0], decoder_input_ids=tokens.to(device)).logits
-    return common.verdict(common.relative(actual, expected))
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from torch_aule.benchmark.cases.accuracy import accuracy
 from torch_aule.benchmark.cases.attention import attention
+from torch_aule.benchmark.cases.audio import audio
 from torch_aule.benchmark.cases.chains import chains
 from torch_aule.benchmark.cases.chosen import chosen
 from torch_aule.benchmark.cases.compiled import compiled
@@ -33,6 +34,7 @@ GROUPS = {
     "fft": fft,
     "linalg": linalg,
     "models": models,
+    "audio": audio,
     "quantized": quantized,
     "reference": reference,
     "startup": startup,

@@ -50,6 +50,7 @@ class Sizes:
     decode_keys: tuple[int, ...] = (16384, 131072)
     rows: tuple[int, int] = (16384, 4096)
     fft_points: int = 1 << 24  # of all transforms of a call
+    sound_seconds: float = 30.0  # as much as Whisper hears at once
     cold_bytes: int = 1 << 28  # inputs of a memory-bound case are rotated until they cover this much
     tiny_ops: int = 300
     training_steps: int = 1000
