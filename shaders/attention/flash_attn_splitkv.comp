@@ -320,7 +320,6 @@ void main() {
   batch = b;
   head_dim = p.head_dim;
   v_dim = p.v_dim;
-  splits = p.splits;
   q_last = RAGGED ? max(sequence.y, 1) - 1 : QUERIES - 1;
   block = t / CLUSTER % BLOCKS;
   cluster = t / CLUSTER / BLOCKS;
@@ -328,6 +327,10 @@ void main() {
   c = lane % LANES;
   own_row = c / ROW_LANES;
   own_key = c / SAME % KEY_LANES;
+  // A cache may have more room than rows: splits without a step of their own leave, and one that is alone writes the
+  // result itself.
+  splits = clamp((keys_end(q_last) - keys_begin(0) + STEP - 1) / STEP, 1, p.splits);
+  if (split >= splits) return;
   begin_keys();
 
   // The queries are loaded first: loads arrive in order, and behind the keys and values they would arrive last.
@@ -358,7 +361,7 @@ void main() {
   }
 
   combine_teams();
-  at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * splits + split);
+  at = times(uint(HEAD_ROWS), (b * p.kv_heads + kv_h) * p.splits + split);
   [[unroll]] for (j0 = 0; j0 < ROWS; j0 += PASS) {
     put_sums();
     meet();  // every cluster's part is written
@@ -376,6 +379,6 @@ void main() {
   if (t == 0) CounterRef(counter).v = 0u;  // for the next call
   [[dont_unroll]] for (int piece = 0; piece < HEAD_ROWS * PITCH / 4; piece += PIECES) {
     if (piece > 0) meet();  // the sums of the streams have been read
-    combine_splits(t, b, kv_h, piece);
+    combine_splits(splits, t, b, kv_h, piece);
   }
 }

@@ -55,18 +55,18 @@ const int PIECES = LOCAL < ROWS * BLOCKS * WIDTH / 4 ? LOCAL : ROWS * BLOCKS * W
 const int STREAMS = LOCAL / PIECES, FLYING = 4;
 shared vec4 combined[STREAMS > 1 ? LOCAL : 1];
 shared vec2 combined_sums[STREAMS > 1 ? LOCAL : 1];
-void combine_splits(int t, int b, int kv_h, int piece0) {
+void combine_splits(int splits, int t, int b, int kv_h, int piece0) {
   const int piece = piece0 + t % PIECES, stream = t / PIECES, r = min(piece * 4 / PITCH, HEAD_ROWS - 1),
       column = piece * 4 % PITCH;
   const uint64_t first = times(uint(p.splits * HEAD_ROWS), b * p.kv_heads + kv_h) + uint64_t(uint(r));
   const uint64_t stats = p.stats + first * 8, partial = p.partial + (first * PITCH + uint64_t(uint(column))) * 4;
   float top = LOWEST, sum = 0.0;
   vec4 x = vec4(0.0);
-  [[dont_unroll]] for (int s0 = stream; s0 < p.splits; s0 += STREAMS * FLYING) {
+  [[dont_unroll]] for (int s0 = stream; s0 < splits; s0 += STREAMS * FLYING) {
     vec4 y[FLYING];
     vec2 s[FLYING];
     [[unroll]] for (int i = 0; i < FLYING; ++i) {
-      const uint at = uint(min(s0 + i * STREAMS, p.splits - 1) * HEAD_ROWS);
+      const uint at = uint(min(s0 + i * STREAMS, splits - 1) * HEAD_ROWS);
       s[i] = SumRef(stats + uint64_t(at * 8u)).v;
       y[i] = PartialRef(partial + uint64_t(at * uint(PITCH * 4))).v;
     }
@@ -77,7 +77,7 @@ void combine_splits(int t, int b, int kv_h, int piece0) {
     sum *= factor;
     top = above;
     [[unroll]] for (int i = 0; i < FLYING; ++i) {
-      const float f = s0 + i * STREAMS < p.splits ? exp2(s[i].x - top) : 0.0;
+      const float f = s0 + i * STREAMS < splits ? exp2(s[i].x - top) : 0.0;
       x += f * y[i];
       sum += f * s[i].y;
     }

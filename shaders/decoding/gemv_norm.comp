@@ -1,4 +1,4 @@
-// out = gate(norm(x) @ w^T + bias) + residual for 1 to 4 rows of x and a dense weight; float32, float16, bfloat16 with
+// out = gate(norm(x) @ w^T + bias) + residual for 1 or 2 rows of x and a dense weight; float32, float16, bfloat16 with
 // float32 sums. Bound by reading w, by loads of 16 bytes. What a decoding step of a language model would do in kernels
 // of its own is done where x is read and where the sums are written:
 //
@@ -18,7 +18,7 @@ struct Params {
 };
 #include "common/params.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int ROWS = 1;  // 1, 2 or 4
+layout(constant_id = 1) const int ROWS = 1;  // 1 or 2
 layout(constant_id = 2) const uint SLICE = 64;
 layout(constant_id = 3) const bool NORM = false;
 layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h; none: no gate

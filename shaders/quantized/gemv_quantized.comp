@@ -1,6 +1,6 @@
 // out[m][n] = sum_k x[m][k] w[n][k] + bias[n] for few rows of x, 1 to 8 at a time: packed rows w of a format
 // (formats.def), float32 sums. BY_EXPERT: out[m][s][n] = sum_k x[m][k] w[ids[m][s]][n][k], a pair (m, s) at a time.
-// NORM, ACTIVATION and RESIDUAL as in gemv_norm.comp: RMSNorm before the product, a gate and a residual behind it.
+// ACTIVATION and RESIDUAL as in gemv_norm.comp: a gate and a residual behind the product.
 // Bound by reading w. COLUMNS columns belong to SLICE neighbours, which take turns with the spans along k. An id out of
 // range is reported, its row is 0.
 // Rows of x are dense and begin at multiples of 16 bytes. What was tried: docs/ladders/gemv_quantized.md.
@@ -20,21 +20,20 @@ layout(constant_id = 12) const uint LOCAL = 64;
 layout(constant_id = 13) const int SPAN = 1;   // octets that an invocation decodes at once
 layout(constant_id = 14) const int ALIGN = 4;  // bytes, at multiples of which rows of w begin
 layout(constant_id = 15) const bool ONE_SCALE = false;
-layout(constant_id = 16) const bool NORM = false;
-layout(constant_id = 17) const int ACTIVATION = 0;  // activation_codes.h; none: no gate
-layout(constant_id = 18) const bool RESIDUAL = false;
+layout(constant_id = 16) const int ACTIVATION = 0;  // activation_codes.h; none: no gate
+layout(constant_id = 17) const bool RESIDUAL = false;
 layout(local_size_x_id = 12) in;
 // 128 bytes, which every device takes as push constants: what experts need shares its place with what they never have.
 struct Params {
   uint64_t x, weight, out_;
   uint64_t bias;         // of x's dtype
-  uint64_t ids_or_norm;  // BY_EXPERT: ids, contiguous. Otherwise RMSNorm's weight, float32
+  uint64_t ids;          // contiguous
   uint64_t error;
   uint64_t scales, zeros, outer_scales, code_offset;
   int64_t expert_bytes_or_residual;
   uint row_bytes;
   uint m, n, k, x_row;  // n of out; x_row: elements between rows of x
-  uint slots_or_eps, experts, tag;
+  uint slots, experts, tag;
   uint scale_row, scale_shifts;
 };
 const bool EACH = false;
@@ -48,24 +47,15 @@ const bool EACH = false;
 
 const bool GATED = ACTIVATION != 0;
 const int OUTS = GATED ? COLUMNS / 2 : COLUMNS;  // values of out of a slice
-const int PRODUCTS = ROWS * COLUMNS, SUMS = PRODUCTS + (NORM ? ROWS : 0);
+const int SUMS = ROWS * COLUMNS;
 shared float partial[SUMS * LOCAL];
 
-// Octet `octet` of a row of x, times the norm's weight, as x[at] and further, and its sum; squares add to `square`.
-void load_octet(uint64_t row, uint octet, int at, inout float x[8 * kMostOctets], out float all, inout float square) {
+// Octet `octet` of a row of x as x[at] and further, and its sum.
+void load_octet(uint64_t row, uint octet, int at, inout float x[8 * kMostOctets], out float all) {
   const int bytes = dtype_bytes(X_DTYPE) * 8;
   const Words words = load_words(row + uint64_t(octet) * uint(bytes), bytes);
-  Words factors;
-  if (NORM) factors = load_words(p.ids_or_norm + uint64_t(octet) * 32u, 32);
   all = 0.0;
-  [[unroll]] for (int i = 0; i < 8; ++i) {
-    float v = unpack_float(words, i, X_DTYPE);
-    if (NORM) {
-      square += v * v;
-      v *= unpack_float(factors, i, AULE_DT_F32);
-    }
-    all += x[at + i] = v;
-  }
+  [[unroll]] for (int i = 0; i < 8; ++i) all += x[at + i] = unpack_float(words, i, X_DTYPE);
 }
 float dot_octet(Octet w, float x[8 * kMostOctets], int at, float all) {
   float sum = 0.0;
@@ -78,22 +68,21 @@ void main() {
   const uint per_group = LOCAL / SLICE * OUTS;
   const uint tiles_n = (p.n + per_group - 1u) / per_group, group = linear_group();
   const uint tile_m = group / tiles_n, n0 = group % tiles_n * per_group;  // BY_EXPERT: tile_m is the pair
-  if (tile_m >= (BY_EXPERT ? p.m * p.slots_or_eps : (p.m + ROWS - 1u) / ROWS)) return;  // the whole workgroup leaves
+  if (tile_m >= (BY_EXPERT ? p.m * p.slots : (p.m + ROWS - 1u) / ROWS)) return;  // the whole workgroup leaves
   const uint t = gl_LocalInvocationID.x, column = n0 + t / SLICE * OUTS;
   uint64_t weight = p.weight, first_row = uint64_t(0);
   bool is_there = true;
   if (BY_EXPERT) {
-    const int64_t id = load_int64(p.ids_or_norm, uint64_t(tile_m), INDEX_DTYPE);
+    const int64_t id = load_int64(p.ids, uint64_t(tile_m), INDEX_DTYPE);
     is_there = id >= int64_t(0) && id < int64_t(p.experts);
     if (!is_there && n0 == 0u && t == 0u) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, id, p.experts);
     weight += is_there ? uint64_t(id * p.expert_bytes_or_residual) : uint64_t(0);
     first_row = is_there ? uint64_t(id) * p.n : uint64_t(0);
   }
-  const uint m0 = BY_EXPERT ? tile_m / p.slots_or_eps : tile_m * ROWS;
+  const uint m0 = BY_EXPERT ? tile_m / p.slots : tile_m * ROWS;
 
-  float sums[PRODUCTS], square[ROWS];
-  [[unroll]] for (int i = 0; i < PRODUCTS; ++i) sums[i] = 0.0;
-  [[unroll]] for (int r = 0; r < ROWS; ++r) square[r] = 0.0;
+  float sums[SUMS];
+  [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
   Row w_row[COLUMNS];
   [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
     const uint row = min(column + uint(j % OUTS), p.n - 1u) + uint(j / OUTS) * p.n;
@@ -108,7 +97,7 @@ void main() {
     float x[8 * kMostOctets], all[kMostOctets];
     if (ROWS == 1)
       [[unroll]] for (int i = 0; i < SPAN; ++i)
-        load_octet(x_row[0], here + next_octet(i), 8 * i, x, all[i], square[0]);
+        load_octet(x_row[0], here + next_octet(i), 8 * i, x, all[i]);
     Span w[COLUMNS];
     [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
       span_of(w_row[j], u, w[j]);
@@ -117,15 +106,14 @@ void main() {
     if (ROWS > 1) {
       [[unroll]] for (int i = 0; i < SPAN; ++i) {
         [[unroll]] for (int r = 0; r < ROWS; ++r) {
-          load_octet(x_row[r], here + next_octet(i), 0, x, all[0], square[r]);
+          load_octet(x_row[r], here + next_octet(i), 0, x, all[0]);
           [[unroll]] for (int j = 0; j < COLUMNS; ++j) sums[r * COLUMNS + j] += dot_octet(w[j].octets[i], x, 0, all[0]);
         }
       }
     }
   }
 
-  [[unroll]] for (int i = 0; i < PRODUCTS; ++i) partial[i * LOCAL + t] = sums[i];
-  if (NORM) [[unroll]] for (int r = 0; r < ROWS; ++r) partial[(PRODUCTS + r) * LOCAL + t] = square[r];
+  [[unroll]] for (int i = 0; i < SUMS; ++i) partial[i * LOCAL + t] = sums[i];
   barrier();  // the sums are written
   for (uint width = SLICE / 2u; width > 0u; width /= 2u) {
     if (t % SLICE < width)
@@ -135,13 +123,11 @@ void main() {
   for (uint i = t; i < ROWS * per_group; i += LOCAL) {
     const uint which = i / per_group, mine = i % per_group, n = n0 + mine, m = m0 + which;
     if (n >= p.n || m >= p.m) continue;
-    const uint from = mine / OUTS * SLICE, product = (which * COLUMNS + mine % OUTS) * LOCAL + from;
-    const float scale = NORM ? inversesqrt(partial[(PRODUCTS + which) * LOCAL + from] / float(p.k) +
-        uintBitsToFloat(p.slots_or_eps)) : 1.0;
-    float y = scale * partial[product];
+    const uint product = (which * COLUMNS + mine % OUTS) * LOCAL + mine / OUTS * SLICE;
+    float y = partial[product];
     if (HAS_BIAS) y += load_float(p.bias, uint64_t(n), X_DTYPE);
     if (GATED) {
-      float up = scale * partial[product + OUTS * LOCAL];
+      float up = partial[product + OUTS * LOCAL];
       if (HAS_BIAS) up += load_float(p.bias, uint64_t(p.n + n), X_DTYPE);
       y = activate(y) * up;
     }

@@ -80,3 +80,16 @@ def test_fake_kernel():
     packed, *_ = packed_weight("q8_0", 4, 64)
     x, norm = torch.randn(2, 64, device="aule"), torch.ones(64, device="aule")
     torch.library.opcheck(OP, (x, packed, "q8_0", None, [], [], norm, 1e-5, "silu"), test_utils="test_faketensor")
+
+
+@pytest.mark.parametrize("format", quantized.FORMATS)
+def test_random_weights_are_as_large_as_a_models(format):
+    packed, scales, group = quantized.random_weight(format, 32, 512)
+    assert packed.shape == (32, quantized.FORMATS[format].packed_row_bytes(512))
+    numbers = quantized.dequantize(packed, format, 512, torch.float32, scales, group).cpu()
+    assert 0.005 < numbers.std() < 0.06 and numbers.abs().max() < 0.2
+
+
+def test_random_weight_errors():
+    with pytest.raises(ValueError, match="multiple of 256 for q4_k, but got 100"):
+        quantized.random_weight("q4_k", 4, 100)

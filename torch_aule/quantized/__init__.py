@@ -202,6 +202,21 @@ def unpack(packed: torch.Tensor, format: str, k: int) -> torch.Tensor:
     return torch.cat([scales, data] if form.scale_at == 0 else [data, scales], -1).flatten(-2)
 
 
+# Where a block's scale and minimum are, float16, and such that weights are as large as a model's.
+_HALVES_IN_BLOCKS = {
+    "iq4_xs": ((0, 2.0**-15),),
+    "q2_k": ((80, 2.0**-8), (82, 2.0**-9)),
+    "q4_1": ((0, 2.0**-8), (2, -(2.0**-5))),
+    "q4_k": ((0, 2.0**-13), (2, 2.0**-11)),
+    "q5_1": ((0, 2.0**-9), (2, -(2.0**-5))),
+    "q5_k": ((0, 2.0**-14), (2, 2.0**-11)),
+}
+
+
+def _half_bytes(number: float, device: torch.device | str) -> torch.Tensor:
+    return torch.tensor([number], dtype=torch.float16).view(torch.uint8).to(device)
+
+
 def random_weight(
     format: str, n: int, k: int, device: torch.device | str = "aule"
 ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], tuple[int, ...]]:
@@ -219,9 +234,9 @@ def random_weight(
     Returns
     -------
     (torch.Tensor, tuple of torch.Tensor, tuple of int)
-        Packed rows, scales and group, as :func:`linear` takes them. Values are finite in every format. Scales that are
-        tensors of their own are float32, one for 64 values of ``nf4`` and ``fp4``, for 128 of other formats of 4 bits
-        and of float8, and for a row of ``int8``.
+        Packed rows, scales and group, as :func:`linear` takes them. Weights are as large as those of models, below 0.2.
+        Scales that are tensors of their own are float32, one for 64 values of ``nf4`` and ``fp4``, for 128 of other
+        formats of 4 bits and of float8, and for a row of ``int8``.
 
     Raises
     ------
@@ -231,12 +246,25 @@ def random_weight(
     form = _format(format)
     if k % form.values:
         raise ValueError(f"expected k to be a multiple of {form.values} for {format}, but got {k}")
-    packed = torch.randint(0, 64, (n, form.packed_row_bytes(k)), dtype=torch.uint8, device=device)
+    packed = torch.randint(0, 256, (n, form.packed_row_bytes(k)), dtype=torch.uint8, device=device)
     if form.has_scales:
+        data = k // form.values * form.data_bytes
+        if format == "mxfp4":
+            packed[:, data:] = 119  # 2^-8
+        elif form.scale_bytes:
+            scale = {"q8_0": 2.0**-11, "q6_k": 2.0**-15, "q3_k": 2.0**-10, "iq4_nl": 2.0**-12}.get(format, 2.0**-8)
+            packed[:, data:] = _half_bytes(scale, device).repeat((packed.size(1) - data) // 2)
+        else:
+            blocks = packed.unflatten(1, (-1, form.data_bytes))
+            for at, scale in _HALVES_IN_BLOCKS[format]:
+                blocks[..., at : at + 2] = _half_bytes(scale, device)
         return packed, (), ()
+    if format.startswith("float8"):
+        packed &= 0xBF  # numbers below 2, and no NaN
     group = {"nf4": 64, "fp4": 64, "int8": k}.get(format, 128)
     group = group if k % group == 0 else k
-    return packed, (torch.full((n, k // group), 1 / 64, dtype=torch.float32, device=device),), (group,)
+    scale = {"int8": 2.0**-11, "int4": 2.0**-8, "int4_offset": 2.0**-8}.get(format, 1 / 64)
+    return packed, (torch.full((n, k // group), scale, dtype=torch.float32, device=device),), (group,)
 
 
 def dequantize(

@@ -18,7 +18,7 @@ namespace aule::ops {
 namespace {
 
 constexpr const char* kOp = "norm_linear_act";
-constexpr uint64_t kMostRows = 4;  // with more, matrix units are faster
+constexpr uint64_t kMostRows = 2;  // with more, matrix units are faster
 
 bool loads_rows(const at::Tensor& t) {
   const int64_t size = t.element_size();
@@ -81,7 +81,7 @@ std::optional<NormLinearPlan> norm_linear_plan(const DeviceProfile& profile, con
   const bool served = g.dtype == DType::f32 || g.dtype == DType::f16 || g.dtype == DType::bf16;
   if (!served || g.m > kMostRows || profile.max_workgroup_invocations < 256) return std::nullopt;
   NormLinearPlan plan;
-  plan.rows = g.m <= 1 ? 1 : g.m <= 2 ? 2 : 4;
+  plan.rows = g.m <= 1 ? 1 : 2;
   const GemvNormSpec spec{.rows = plan.rows, .norm = g.has_norm};
   if (shared_bytes(kernel::gemv_norm(), spec) > profile.shared_bytes) return std::nullopt;
   const uint64_t outs = g.gated ? 2 : 4;  // of a slice

@@ -3,14 +3,13 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <vector>
 
 #include "kernels_quantized.gen.h"
+#include "ops/decoding/norm_linear.h"
 #include "ops/matmul/coopmat.h"
 #include "ops/matmul/matmul.h"
-#include "ops/decoding/norm_linear.h"
 #include "ops/quantized/format.h"
 #include "ops/quantized/plan.h"
 #include "ops/tensor/device_assert.h"
@@ -232,7 +231,7 @@ struct GemvCall {
   const at::Tensor& x;  // aligned_rows
   std::optional<at::Tensor> bias, ids;
   const at::Tensor& out;
-  const NormLinearParts* parts = nullptr;  // what surrounds the product, the bias as above; not with ids
+  const NormLinearParts* parts = nullptr;  // what follows the product, the bias as above; not with ids
 };
 
 void launch_gemv(const GemvCall& call) {
@@ -246,17 +245,12 @@ void launch_gemv(const GemvCall& call) {
   p.out_ = args.write(call.out);
   if (call.bias) p.bias = args.read(*call.bias);
   if (call.ids) {
-    p.ids_or_norm = args.read(*call.ids);
-    p.slots_or_eps = static_cast<uint32_t>(call.ids->size(-1));
+    p.ids = args.read(*call.ids);
+    p.slots = static_cast<uint32_t>(call.ids->size(-1));
     p.experts = static_cast<uint32_t>(packed.size(0));
     p.expert_bytes_or_residual = packed.stride(0);
   }
-  const bool has_norm = call.parts && call.parts->norm, gated = call.parts && call.parts->is_gated(),
-             has_residual = call.parts && call.parts->residual;
-  if (has_norm) {
-    p.ids_or_norm = args.read(*call.parts->norm);
-    p.slots_or_eps = std::bit_cast<uint32_t>(static_cast<float>(call.parts->eps));
-  }
+  const bool gated = call.parts && call.parts->is_gated(), has_residual = call.parts && call.parts->residual;
   if (has_residual) p.expert_bytes_or_residual = static_cast<int64_t>(args.read(*call.parts->residual));
   read_scales(args, call.weight.scales);
   set_scales(p, call.weight.scales);
@@ -269,7 +263,7 @@ void launch_gemv(const GemvCall& call) {
   p.x_row = static_cast<uint32_t>(call.x.stride(0));
   const Decoding decoding = decoding_of(call.weight);
   const uint64_t spans = uint64_t{p.k} / 8 / static_cast<uint64_t>(decoding.span);
-  const uint64_t pairs = call.ids ? uint64_t{p.m} * p.slots_or_eps : 0;
+  const uint64_t pairs = call.ids ? uint64_t{p.m} * p.slots : 0;
   const QuantizedGemvPlan plan =
       quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = pairs, .gated = gated});
   check_walk(call.op, profile, spans / plan.slice + uint64_t{64});
@@ -290,7 +284,6 @@ void launch_gemv(const GemvCall& call) {
           .span = decoding.span,
           .align = decoding.align,
           .one_scale = decoding.one_scale,
-          .norm = has_norm,
           .activation = gated ? gate_code(*call.parts) : AULE_ACT_NONE,
           .residual = has_residual},
          p, args, plan.grid);
@@ -446,11 +439,12 @@ at::Tensor quantized_norm_linear_act(const at::Tensor& x, const at::Tensor& weig
   const int64_t k = x.size(-1);
   const std::vector<int64_t> sizes = checked_parts(kOp, x, weight.size(0), k, parts);
   const int64_t n = sizes.back(), m = c10::multiply_integers(sizes.begin(), sizes.end() - 1);
+  const at::Tensor rows = normed(x, parts);  // each octet is decoded for few columns: too few to norm it there
   if (m == 0 || n == 0 || k == 0 || m > kMostFewRows)
-    return gated_and_added(quantized_linear(normed(x, parts), weight, format, bias, scales, group), parts);
+    return gated_and_added(quantized_linear(rows, weight, format, bias, scales, group), parts);
   const Weight w = checked_weight(kOp, weight, format, k, 2, scales, group);
   const at::Tensor out = at::empty(sizes, x.options());
-  launch_gemv({kOp, w, aligned_rows(x, k), parts.bias, {}, out.view({m, n}), &parts});
+  launch_gemv({kOp, w, aligned_rows(rows, k), parts.bias, {}, out.view({m, n}), &parts});
   return out;
 }
 
