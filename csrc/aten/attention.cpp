@@ -48,7 +48,8 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
       "flash_attn_decode(Tensor query, Tensor key_cache, Tensor value_cache, Tensor? seqused_k=None, Tensor? "
       "block_table=None, bool is_causal=False, float? scale=None, int window_left=-1, int window_right=-1, float "
-      "softcap=0.0, int num_splits=0, Tensor? alibi_slopes=None, bool check=True) -> (Tensor out, Tensor logsumexp)");
+      "softcap=0.0, int num_splits=0, Tensor? alibi_slopes=None, bool check=True, Tensor? key_scale=None, Tensor? "
+      "value_scale=None) -> (Tensor out, Tensor logsumexp)");
   m.def(
       "paged_attention(Tensor query, Tensor key_cache, Tensor value_cache, Tensor block_table, Tensor context_lens, "
       "float? scale=None, bool is_causal=True, int window_left=-1, int window_right=-1, float softcap=0.0, Tensor? "

@@ -14,8 +14,8 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
       "-> ()");
   m.def(
       "kv_cache_append(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor lengths, Tensor? "
-      "block_table=None, Tensor? query=None, Tensor? cos=None, Tensor? sin=None, bool interleaved=False) -> (Tensor, "
-      "Tensor)");
+      "block_table=None, Tensor? query=None, Tensor? cos=None, Tensor? sin=None, bool interleaved=False, Tensor(c!)? "
+      "key_scale=None, Tensor(d!)? value_scale=None) -> (Tensor, Tensor)");
 }
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(

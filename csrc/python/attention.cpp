@@ -98,6 +98,7 @@ ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& 
   FIELD(unmodified_scores);
   FIELD(fits_i32);
   FIELD(vec16b);
+  FIELD(int8);
   FIELD(num_splits);
 #undef FIELD
   problem.dtype = dtype_named(py::cast<std::string>(values["dtype"]));

@@ -11,6 +11,7 @@
 // Teams are combined in shared memory, PASS rows at a time, and written as float32 {partial, stats} in the layout of
 // flash_attn_splitkv_shared. The last workgroup of a head to arrive combines the splits: O = sum_s 2^(m_s - m) O_s /
 // sum_s 2^(m_s - m) l_s. RAGGED: as in flash_attn_splitkv_shared, with QUERIES the most queries of a sequence.
+// INT8: keys and values of 8 bits, with scales (vec8.glsl). A lane has 16 columns side by side: 16 bytes.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv.md
 #define ATTENTION_SPLITKV
 #include "attention/attention.glsl"
@@ -29,11 +30,15 @@ layout(constant_id = FAMILY_CONSTANTS + 5) const int CLUSTER = 32;     // lanes 
 layout(constant_id = FAMILY_CONSTANTS + 6) const int LANES = 8;        // a power of two, at most CLUSTER
 layout(constant_id = FAMILY_CONSTANTS + 7) const int KEYS = 4;         // a power of two
 layout(constant_id = FAMILY_CONSTANTS + 8) const int PASS = 4;         // a divisor of ROWS
+layout(constant_id = FAMILY_CONSTANTS + 9) const bool INT8 = false;    // keys and values, but not queries
 
 const int HEAD_ROWS = MEMBERS * QUERIES;
 const int ROWS = HEAD_ROWS <= 1 ? 1 : HEAD_ROWS <= 2 ? 2 : 4;  // of a team, at most LANES
 const int BLOCKS = HEAD_ROWS <= 4 ? 1 : HEAD_ROWS <= 8 ? 2 : 4;
-const int PER = (VEC8S + LANES - 1) / LANES, PER_V = (VEC8S_V + LANES - 1) / LANES;
+const int TWINS = INT8 ? 2 : 1;  // vec8s of a lane side by side
+const int ACROSS = LANES * TWINS;  // vec8s of a team side by side
+const int PER = (VEC8S + ACROSS - 1) / ACROSS * TWINS, PER_V = (VEC8S_V + ACROSS - 1) / ACROSS * TWINS;
+const int KEY_BYTES = INT8 ? 1 : ELEM_BYTES;
 const int TEAMS = CLUSTER / LANES;  // of a cluster
 const int CLUSTERS = LOCAL / CLUSTER / BLOCKS;
 const int STEP = CLUSTERS * TEAMS * KEYS;  // keys of a step of the workgroup
@@ -53,6 +58,15 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer Sum
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
 #include "attention/vec8.glsl"
 #include "attention/splitkv_combine.glsl"
+// Keys of 8 bits and dropout do not meet.
+#define KEY_SCALES p.seed
+#define VALUE_SCALES p.offset
+RawVec8 load_columns(uint64_t row, uint64_t rows, uint64_t scales, int column, int dim) {
+  if (INT8) return load_int8(row, rows, scales, column);
+  return load_raw(row, column, dim);
+}
+// The nth vec8 of a lane of a team.
+int vec8_of(int lane, int n) { return (lane + n / TWINS * LANES) * TWINS + n % TWINS; }
 
 int lane, t, split, kv_h, b, head_dim, v_dim, splits, q_last;
 // This invocation's block of rows, its cluster in the block, team, lane of the team, row and first key in the team.
@@ -85,24 +99,24 @@ void begin_keys() {
   first = cluster * KEYS * TEAMS + team;
   k_base = key_rows(p.key, p.key_stride, b, kv_h);
   v_base = key_rows(p.value, p.value_stride, b, kv_h);
-  k_page = uint64_t(p.key_stride[0]) * ELEM_BYTES;
-  v_page = uint64_t(p.value_stride[0]) * ELEM_BYTES;
-  k_step = uint64_t(p.key_stride[2]) * ELEM_BYTES;
-  v_step = uint64_t(p.value_stride[2]) * ELEM_BYTES;
+  k_page = uint64_t(p.key_stride[0]) * KEY_BYTES;
+  v_page = uint64_t(p.value_stride[0]) * KEY_BYTES;
+  k_step = uint64_t(p.key_stride[2]) * KEY_BYTES;
+  v_step = uint64_t(p.value_stride[2]) * KEY_BYTES;
 }
 
 // Keys past the last load a row that exists.
 #define LOAD_K(key0)                                                                                                   \
   [[unroll]] for (int i = 0; i < KEYS; ++i) {                                                                          \
     const uint64_t row = k_base + key_offset(k_page, k_step, min((key0) + first + i * TEAMS, end - 1));                \
-    [[unroll]] for (int n = 0; n < PER; ++n) k[i * PER + n] =                                                          \
-        load_raw(row, min(c + n * LANES, VEC8S - 1) * 8, head_dim);                                                    \
+    [[unroll]] for (int n = 0; n < PER; n += TWINS) k[i * PER + n] =                                                   \
+        load_columns(row, p.key, KEY_SCALES, min(vec8_of(c, n), VEC8S - TWINS) * 8, head_dim);                         \
   }
 #define LOAD_V(key0)                                                                                                   \
   [[unroll]] for (int i = 0; i < KEYS; ++i) {                                                                          \
     const uint64_t row = v_base + key_offset(v_page, v_step, min((key0) + first + i * TEAMS, end - 1));                \
-    [[unroll]] for (int n = 0; n < PER_V; ++n) v[i * PER_V + n] =                                                      \
-        load_raw(row, min(c + n * LANES, VEC8S_V - 1) * 8, v_dim);                                                     \
+    [[unroll]] for (int n = 0; n < PER_V; n += TWINS) v[i * PER_V + n] =                                               \
+        load_columns(row, p.value, VALUE_SCALES, min(vec8_of(c, n), VEC8S_V - TWINS) * 8, v_dim);                      \
   }
 
 void load_queries() {
@@ -111,14 +125,14 @@ void load_queries() {
     const uint64_t row = query_rows(p.query, p.query_stride, b, h) +
         times(p.query_stride[2], min(r % QUERIES, q_last)) * ELEM_BYTES;
     [[unroll]] for (int n = 0; n < PER; ++n)
-      q_loaded[j * PER + n] = load_raw(row, min(c + n * LANES, VEC8S - 1) * 8, head_dim);
+      q_loaded[j * PER + n] = load_raw(row, min(vec8_of(c, n), VEC8S - 1) * 8, head_dim);
   }
 }
 
 void unpack_queries() {
   [[unroll]] for (int i = 0; i < ROWS * PER; ++i) {
     q[i] = unpack(q_loaded[i]);
-    if (VEC8S % LANES != 0 && c + i % PER * LANES >= VEC8S) q[i] = Vec8(vec4(0.0), vec4(0.0));
+    if (VEC8S % ACROSS != 0 && vec8_of(c, i % PER) >= VEC8S) q[i] = Vec8(vec4(0.0), vec4(0.0));
   }
 }
 
@@ -141,9 +155,20 @@ void begin_row() {
 // This lane's columns of Q K^T, of all rows and keys of the team.
 void scores() {
   [[unroll]] for (int i = 0; i < KEYS; ++i) {
+    if (INT8) {  // a scale for the sum of 16 products
+      [[unroll]] for (int n = 0; n < PER; n += TWINS) {
+        const RawVec8 x = k[i * PER + n];
+        const float f = VEC8S % ACROSS != 0 && vec8_of(c, n) >= VEC8S ? 0.0 : scale_of(x);
+        [[unroll]] for (int j = 0; j < ROWS; ++j) {
+          const float y = products(x, q[j * PER + n], q[j * PER + n + 1]);
+          s[j * KEYS + i] = n == 0 ? f * y : fma(f, y, s[j * KEYS + i]);
+        }
+      }
+      continue;
+    }
     [[unroll]] for (int n = 0; n < PER; ++n) {
       Vec8 x = unpack(k[i * PER + n]);
-      if (VEC8S % LANES != 0 && c + n * LANES >= VEC8S) x = Vec8(vec4(0.0), vec4(0.0));  // may be infinite
+      if (VEC8S % ACROSS != 0 && vec8_of(c, n) >= VEC8S) x = Vec8(vec4(0.0), vec4(0.0));  // may be infinite
       [[unroll]] for (int j = 0; j < ROWS; ++j) {
         float y = n == 0 ? x.low[0] * q[j * PER + n].low[0] : fma(x.low[0], q[j * PER + n].low[0], s[j * KEYS + i]);
         [[unroll]] for (int d = 1; d < 4; ++d) y = fma(x.low[d], q[j * PER + n].low[d], y);
@@ -235,6 +260,21 @@ void weights_to_lanes() {
 
 void accumulate() {
   [[unroll]] for (int i = 0; i < KEYS; ++i) {
+    if (INT8) {  // a scale for a weight of 16 columns
+      [[unroll]] for (int n = 0; n < PER_V; n += TWINS) {
+        const RawVec8 x = v[i * PER_V + n];
+        const Vec8 left = vec8_of_int8(x.a.xy), right = vec8_of_int8(x.a.zw);
+        const float f = scale_of(x);
+        [[unroll]] for (int j = 0; j < ROWS; ++j) {
+          const float w = s[j * KEYS + i] * f;
+          o[j * PER_V + n].low += w * left.low;
+          o[j * PER_V + n].high += w * left.high;
+          o[j * PER_V + n + 1].low += w * right.low;
+          o[j * PER_V + n + 1].high += w * right.high;
+        }
+      }
+      continue;
+    }
     [[unroll]] for (int n = 0; n < PER_V; ++n) {
       const Vec8 x = unpack(v[i * PER_V + n]);
       [[unroll]] for (int j = 0; j < ROWS; ++j) {
@@ -275,7 +315,7 @@ void put_sums() {
   if (writes) {
     [[unroll]] for (int j = 0; j < PASS; ++j) {
       [[unroll]] for (int n = 0; n < PER_V; ++n) {
-        const int to = ((t / CLUSTER * PASS + j) * WIDTH + (c + n * LANES) * 8) / 4;
+        const int to = ((t / CLUSTER * PASS + j) * WIDTH + vec8_of(c, n) * 8) / 4;
         sums[to] = o[(j0 + j) * PER_V + n].low;
         sums[to + 1] = o[(j0 + j) * PER_V + n].high;
       }
@@ -286,7 +326,7 @@ void put_sums() {
 void combine_clusters() {
   [[dont_unroll]] for (int i = t; i < BLOCKS * PASS * WIDTH / 4; i += LOCAL) {
     const int column = i * 4 % WIDTH, j = i * 4 / WIDTH % PASS, of = i * 4 / WIDTH / PASS;
-    const int own = column / 8 % LANES / ROW_LANES ^ (j0 + j), r = of * ROWS + own;
+    const int own = column / 8 / TWINS % LANES / ROW_LANES ^ (j0 + j), r = of * ROWS + own;
     vec2 others[CLUSTERS];
     float most = LOWEST, sum = 0.0;
     [[unroll]] for (int n = 0; n < CLUSTERS; ++n) {

@@ -26,7 +26,7 @@ uint64_t query_rows(uint64_t base, uint stride[3], int b, int h) {
 }
 uint64_t key_rows(uint64_t base, uint stride[3], int b, int h) {
   return base + ((PAGED ? uint64_t(0) : times(stride[0], b)) + times(stride[1], h) +
-      (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * ELEM_BYTES;
+      (RAGGED ? times(stride[2], sequence.z) : uint64_t(0))) * KEY_BYTES;
 }
 uint64_t key_offset(uint64_t page_bytes, uint64_t step_bytes, int row) {
   if (PAGED) return page_bytes * uint64_t(uint(page_of(row))) + step_bytes * uint64_t(uint(row % PAGE));

@@ -31,6 +31,7 @@ struct Params {
   uint size, v_size, page_rows, columns, table_rows, tag;  // columns: pages of a sequence
 };
 #include "common/params.glsl"
+#include "kvcache/row_of_token.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();
@@ -42,44 +43,16 @@ void main() {
   const uint at = is_q ? place : is_v ? place - of_q - of_k : place - of_q;
   const uint tasks = is_q ? p.q_tasks : is_v ? p.v_tasks : p.k_tasks, head = at / tasks, task = at % tasks;
 
-  // lavapipe 22.3 takes an int32 that was widened for positive: its sign is asked for before.
-  int length;
-  bool is_there = true;
-  int64_t row;
-  if (LENGTH_DTYPE == AULE_DT_I32) {
-    length = I32Ref(p.lengths + uint64_t(batch) * 4).v;
-    is_there = length >= 0;
-    row = int64_t(uint(max(length, 0))) + int64_t(token);
-  } else {
-    const int64_t wide = I64Ref(p.lengths + uint64_t(batch) * 8).v;
-    length = int(wide);
-    row = wide + int64_t(token);
-  }
-  if (place == 0u && token == 0u) I32Ref(p.lengths_after + uint64_t(batch) * 4).v = length + int(p.tokens);
-  const int64_t rows = int64_t(p.columns) * int64_t(p.page_rows);
-  is_there = is_there && row >= int64_t(0) && row < rows;
-  if (!is_there && place == 0u) report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, row, rows);
-  const uint safe_row = is_there ? uint(row) : 0u;  // addresses of what is left out stay inside
-  int64_t page = int64_t(batch);
-  if (BLOCK_TABLE) {
-    const uint64_t entry = p.block_table + (uint64_t(batch) * p.columns + safe_row / p.page_rows) * 4;
-    const int narrow = p.columns > 0u ? I32Ref(entry).v : 0;
-    const bool is_page = narrow >= 0 && int64_t(uint(narrow)) < p.pages;
-    if (is_there && !is_page && place == 0u)
-      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, int64_t(narrow), p.pages);
-    is_there = is_there && is_page;
-    page = is_page ? int64_t(uint(narrow)) : int64_t(0);
-  }
-
+  const CacheRow there = row_of_token(batch, token, place == 0u);
   const bool turns = ROTARY && !is_v && task < p.turning;
   const uvec2 both = places(task, is_v ? 0u : p.turning);
   const bool has_second = both.y < (is_v ? p.v_size : p.size);
   float c[MAX_E], s[MAX_E];
   if (turns) {
-    const bool has_angles = safe_row < p.table_rows;
+    const bool has_angles = there.row < p.table_rows;
     if (!has_angles && place == 0u)
-      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, int64_t(safe_row), int64_t(p.table_rows));
-    const uint64_t from = uint64_t(has_angles ? safe_row : 0u) * (p.turning * W) + W * task;
+      report_error(p.error, AULE_ERR_INDEX_OUT_OF_RANGE, p.tag, int64_t(there.row), int64_t(p.table_rows));
+    const uint64_t from = uint64_t(has_angles ? there.row : 0u) * (p.turning * W) + W * task;
     load_table(p.cosines, from, c);
     load_table(p.sines, from, s);
   }
@@ -92,12 +65,12 @@ void main() {
     to = p.q_out;
   } else if (is_v) {
     x = int64_t(batch) * p.v_stride[0] + int64_t(token) * p.v_stride[1] + int64_t(head) * p.v_stride[2];
-    y = page * p.value_cache_stride[0] + int64_t(safe_row % p.page_rows) * p.value_cache_stride[1] +
+    y = there.page * p.value_cache_stride[0] + int64_t(there.row % p.page_rows) * p.value_cache_stride[1] +
         int64_t(head) * p.value_cache_stride[2];
     to = p.value_cache;
   } else {
     x = int64_t(batch) * p.k_stride[0] + int64_t(token) * p.k_stride[1] + int64_t(head) * p.k_stride[2];
-    y = page * p.key_cache_stride[0] + int64_t(safe_row % p.page_rows) * p.key_cache_stride[1] +
+    y = there.page * p.key_cache_stride[0] + int64_t(there.row % p.page_rows) * p.key_cache_stride[1] +
         int64_t(head) * p.key_cache_stride[2];
     to = p.key_cache;
   }
@@ -105,7 +78,7 @@ void main() {
   const uvec4 right = has_second ? load_raw_many(base, uint64_t(x) + both.y) : uvec4(0u);
   float u[MAX_E], v[MAX_E];
   turn(left, right, turns, c, s, u, v);
-  if (!is_q && !is_there) return;
+  if (!is_q && !there.is_there) return;
   store_many(to, uint64_t(y) + both.x, u);
   if (has_second) store_many(to, uint64_t(y) + both.y, v);
 }

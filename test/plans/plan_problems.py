@@ -72,7 +72,7 @@ def problem(which="forward", dtype="f16", lengths=(1024, 1024), dims=(64, 64), h
     values = {
         "dtype": dtype, "batch": batch, "heads": heads[0], "kv_heads": heads[1], "q_len": lengths[0],
         "k_len": lengths[1], "head_dim": dims[0], "v_dim": dims[1], "masked": 0, "ragged": 0, "unmodified_scores": 1,
-        "fits_i32": 1, "vec16b": 1, "num_splits": 0,
+        "fits_i32": 1, "vec16b": 1, "int8": 0, "num_splits": 0,
     }  # fmt: skip
     assert set(flags) <= set(values)
     return which, values | flags

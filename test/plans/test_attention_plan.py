@@ -33,6 +33,21 @@ def test_plans_of_the_whole_grid(device):
     assert plan_problems.grid_of(device) == expected
 
 
+def test_caches_in_8_bits():
+    """Split-KV, also where keys are few, or nothing. A lane has 16 columns; of several rows these fill registers."""
+    plan, f32 = Planner("h200"), {"dims": (128, 128), "int8": 1, "ragged": 1}
+    for lengths in ((1, 4096), (1, 40)):
+        one, four = (plan(*problem("forward", "bf16", lengths, heads=heads, **f32)) for heads in ((8, 8), (32, 8)))
+        assert one.startswith("splitkv local=512 lanes=8 rows=1") and "keys_per_lane=4" in one
+        assert four.startswith("splitkv local=256 lanes=8 rows=4") and "keys_per_lane=4" in four
+    few = problem("forward", "bf16", (1, 4096), heads=(32, 8), **f32)
+    assert plan(*few, attention_variant="splitkv") == plan(*few)
+    assert plan(*few, attention_variant="coopmat") == plan(*few, attention_variant="splitkv_shared") == "none"
+    assert plan(*problem("forward", "bf16", (5, 4096), heads=(32, 8), **f32)) == "none"
+    assert plan(*problem("forward", "bf16", (1, 4096), heads=(8, 8), **f32 | {"dims": (288, 288)})) == "none"
+    assert Planner("h200", max_push_constant_bytes=128)(*few) == "none"
+
+
 def test_architectures():
     """From what drivers say; parts of a vendor that are not listed are the vendor's."""
     names = {

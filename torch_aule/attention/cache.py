@@ -40,6 +40,8 @@ def flash_attn_with_kvcache(
     alibi_slopes: torch.Tensor | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
 ):
     """Attention of a few new queries over the keys and values cached so far, as FlashAttention's function of that name.
 
@@ -83,6 +85,10 @@ def flash_attn_with_kvcache(
         Parts of the keys that are worked on side by side; 0 chooses, 1 makes results independent of the batch.
     return_softmax_lse : bool, default False
         Also return the log-sum-exp of the scores, float32 ``[batch, heads, q_len]``.
+    k_scale, v_scale : torch.Tensor, optional
+        bfloat16 ``[.., kv_heads, head_dim / 32]``, of caches in int8, which `k` and `v` are rounded to: each 32 numbers
+        of a row are multiples of one scale, and off by at most a 252th of the largest of them. Both caches and scales
+        are contiguous, and head sizes multiples of 32.
 
     Returns
     -------
@@ -126,8 +132,9 @@ def flash_attn_with_kvcache(
         assert v is not None  # as k is: checked above
         turned = q if rotary_cos is not None else None
         turned, lengths = torch.ops.aule.kv_cache_append(
-            k, v, k_cache, v_cache, lengths, block_table, turned, rotary_cos, rotary_sin, rotary_interleaved
-        )
+            k, v, k_cache, v_cache, lengths, block_table, turned, rotary_cos, rotary_sin, rotary_interleaved,
+            k_scale, v_scale,
+        )  # fmt: skip
         q = q if rotary_cos is None else turned
     out, lse = torch.ops.aule.flash_attn_decode(
         q,
@@ -141,6 +148,8 @@ def flash_attn_with_kvcache(
         float(softcap),
         int(num_splits),
         alibi_slopes,
+        key_scale=k_scale,
+        value_scale=v_scale,
     )
     return (out, lse) if return_softmax_lse else out
 

@@ -117,7 +117,18 @@ def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
 
 @torch.library.register_fake("aule::kv_cache_append")
 def _cache_append_fake(
-    key, value, key_cache, value_cache, lengths, block_table=None, query=None, cos=None, sin=None, interleaved=False
+    key,
+    value,
+    key_cache,
+    value_cache,
+    lengths,
+    block_table=None,
+    query=None,
+    cos=None,
+    sin=None,
+    interleaved=False,
+    key_scale=None,
+    value_scale=None,
 ):
     turned = key.new_empty(0) if query is None else query.new_empty(query.shape)
     return turned, lengths.new_empty(lengths.shape, dtype=torch.int32)

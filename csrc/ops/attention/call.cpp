@@ -13,7 +13,7 @@ constexpr int64_t kMaxLength = int64_t{1} << 28;  // sums of two lengths and a w
 
 }  // namespace
 
-void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool int8) {
   const std::array<std::pair<const char*, const at::Tensor*>, 3> operands{
       {{"query", &query}, {"key", &key}, {"value", &value}}};
   for (const auto& [name, t] : operands) {
@@ -22,9 +22,10 @@ void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key,
     TORCH_CHECK(t->device() == query.device(), op, ": expected ", name, " on ", query.device(),
                 " like query, but it is on ", t->device());
     const auto dtype = t->scalar_type();
-    TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ", name,
-                " of dtype float32, float16 or bfloat16, but got ", dtype);
-    TORCH_CHECK(dtype == query.scalar_type(), op, ": expected ", name, " of dtype ", query.scalar_type(),
+    const bool elsewhere = int8 && t != &query;
+    TORCH_CHECK(elsewhere || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": expected ",
+                name, " of dtype float32, float16 or bfloat16, but got ", dtype);
+    TORCH_CHECK(elsewhere || dtype == query.scalar_type(), op, ": expected ", name, " of dtype ", query.scalar_type(),
                 " like query, but got ", dtype);
     TORCH_CHECK(t->size(-1) >= 1 && t->size(-1) <= kMaxHeadDim, op, ": expected a head size of ", name, " from 1 to ",
                 kMaxHeadDim, ", but got ", t->size(-1));

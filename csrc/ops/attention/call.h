@@ -35,6 +35,8 @@ struct RaggedBatch {
   at::Tensor seqused_k;           // int32 [B], or undefined
   at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
   at::Tensor sequences;           // int32 [B, 4]: the lists combined, for every family but split-KV
+  // bfloat16 [.., rows, Hkv, D / 32] of int8 keys and values (attention/vec8.glsl), or undefined
+  at::Tensor key_scale = {}, value_scale = {};
   int64_t total_q = 0, total_k = 0;
 };
 
@@ -58,8 +60,10 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags);
 void describe_operands(AttentionCall& call);
 // The plan of a pass, made on first use and kept in the call. Raises if no kernel fits the device.
 const AttentionPlan& plan_of(const AttentionCall& call, AttentionPass pass);
-// Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together.
-void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
+// Raises unless the head sizes, heads and dtypes of the operands [.., H, L, D] fit together. `int8`: the dtypes of key
+// and value are looked at elsewhere.
+void check_heads(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                 bool int8 = false);
 
 // Raises if the kernels do not take an argument. The text names `op` and the argument.
 AttentionCall attention_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

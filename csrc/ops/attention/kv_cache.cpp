@@ -7,6 +7,7 @@
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
+#include "ops/attention/int8_cache.h"
 #include "ops/attention/long_keys.h"
 #include "ops/attention/sequences_plan.h"
 #include "ops/tensor/device_assert.h"
@@ -36,7 +37,12 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   call.query = heads_first(query);
   call.key = heads_first(key);
   call.value = heads_first(value);
-  check_heads(op, call.query, call.key, call.value);
+  const bool int8 = ragged.key_scale.defined();
+  if (int8) {
+    check_int8_pair(op, "key", key, ragged.key_scale);
+    check_int8_pair(op, "value", value, ragged.value_scale);
+  }
+  check_heads(op, call.query, call.key, call.value, int8);
   TORCH_CHECK(key.size(0) == value.size(0), op, ": expected value of shape like key, ", key.sizes(), ", but got ",
               value.sizes());
   constexpr int64_t kMaxPage = 1 << 16;  // the specialization constant has 24 bits for it
@@ -57,6 +63,7 @@ AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Ten
   problem.v_dim = value.size(-1);
   problem.dtype = dtype_of(query, op);
   problem.ragged = true;
+  problem.int8 = int8;
   set_flags(call, flags);
   describe_operands(call);
   return call;
@@ -129,7 +136,9 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
                                                      const OptionalTensor& block_table, bool is_causal,
                                                      std::optional<double> scale, int64_t window_left,
                                                      int64_t window_right, double softcap, int64_t num_splits,
-                                                     const OptionalTensor& alibi_slopes, bool check) {
+                                                     const OptionalTensor& alibi_slopes, bool check,
+                                                     const OptionalTensor& key_scale,
+                                                     const OptionalTensor& value_scale) {
   const char* op = "flash_attn_decode";
   for (const auto& [name, t] : {std::pair{"query", &query}, {"key_cache", &key_cache}, {"value_cache", &value_cache}})
     TORCH_CHECK(t->dim() == 4, op, ": expected ", name, " of 4 dimensions (batch or pages, rows, heads, head size), ",
@@ -138,7 +147,11 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
   RaggedBatch ragged;
   ragged.seqused_k = index_list(op, "seqused_k", seqused_k, query, {batch});
   ragged.pages = index_list(op, "block_table", block_table, query, {batch, -1});
-  const bool paged = ragged.pages.defined();
+  ragged.key_scale = key_scale.value_or(at::Tensor());
+  ragged.value_scale = value_scale.value_or(at::Tensor());
+  TORCH_CHECK(ragged.key_scale.defined() == ragged.value_scale.defined(), op,
+              ": expected both of key_scale and value_scale, or none");
+  const bool paged = ragged.pages.defined(), int8 = ragged.key_scale.defined();
   TORCH_CHECK(!paged || ragged.seqused_k.defined(), op, ": expected seqused_k beside block_table");
   TORCH_CHECK(paged || key_cache.size(0) == batch, op, ": expected key_cache of batch size ", batch,
               " like query, but got ", key_cache.sizes());
@@ -154,6 +167,10 @@ std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, co
   if (out.numel() != 0 && (max_k == 0 || key_cache.numel() == 0)) {  // no query sees a key
     out.zero_();
     logsumexp.fill_(-std::numeric_limits<double>::infinity());
+  } else if (out.numel() != 0 && int8) {
+    if (check) check_sequences(call);
+    const DecodeOptions options{is_causal, scale, window_left, window_right, softcap, num_splits, alibi_slopes};
+    int8_forward(call, query, key_cache, value_cache, options, out, logsumexp);
   } else if (out.numel() != 0) {
     ragged_forward(call, heads_first(out.view({batch * q_len, query.size(2), out.size(3)})), logsumexp, check);
   }
@@ -171,7 +188,7 @@ at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache,
   const bool single = query.dim() == 3;
   const at::Tensor out = std::get<0>(flash_attn_decode(single ? query.unsqueeze(1) : query, key_cache, value_cache,
                                                        context_lens, block_table, is_causal, scale, window_left,
-                                                       window_right, softcap, 0, alibi_slopes, true));
+                                                       window_right, softcap, 0, alibi_slopes, true, {}, {}));
   return single ? out.squeeze(1) : out;
 }
 

@@ -194,13 +194,15 @@ std::optional<AttentionPlan> plan_splitkv(const DeviceProfile& profile, const At
   plan.rows = 1;
   while (plan.rows < rows && plan.rows < 4) plan.rows *= 2;
   while (plan.rows * plan.subgroups < rows) plan.subgroups *= 2;
-  const auto vec8s = static_cast<int>(ceil_div(std::max(problem.head_dim, problem.v_dim), 8));
+  // Of 16 bytes, or of 32 if they are float32.
+  const auto loads = static_cast<int>(ceil_div(std::max(problem.head_dim, problem.v_dim), problem.int8 ? 16 : 8));
   plan.lanes = plan.rows;
-  while (plan.lanes < vec8s && plan.lanes < cluster) plan.lanes *= 2;
-  // A CPU's compiler likes small workgroups.
-  const bool cpu = profile.is_software();
-  plan.local = cpu ? cluster * plan.subgroups : problem.vec16b ? family_limits(profile).splitkv_local : 256;
-  plan.keys_per_lane = cpu ? 2 : problem.vec16b ? 4 : 8;
+  while (plan.lanes < loads && plan.lanes < cluster) plan.lanes *= 2;
+  // A CPU's compiler likes small workgroups. Sixteen columns of several rows fill the registers of many invocations.
+  const bool cpu = profile.is_software(), narrow = problem.vec16b || problem.int8;
+  plan.local = cpu ? cluster * plan.subgroups : narrow ? family_limits(profile).splitkv_local : 256;
+  if (problem.int8 && plan.rows > 1 && !cpu) plan.local = std::min(plan.local, 256);
+  plan.keys_per_lane = cpu ? 2 : narrow ? 4 : 8;
   const Numbers& asked = overrides.attention_shape;
   if (overrides.attention_variant == AttentionVariant::splitkv && asked.count > 0) {
     plan.local = asked.values[0];
@@ -238,6 +240,10 @@ std::optional<AttentionPlan> plan_attention(const DeviceProfile& profile, const 
   const bool usual = variant == V::any && !software;
   const bool many_keys = usual && problem.k_len >= 256;
   std::optional<AttentionPlan> plan;
+  if (problem.int8) {  // few keys, too: another family needs a copy of them in the query's dtype
+    if (variant == V::any || variant == V::splitkv) plan = plan_splitkv(profile, asked, pass, overrides);
+    return plan;
+  }
   if (splits && (variant == V::splitkv || many_keys)) plan = plan_splitkv(profile, problem, pass, overrides);
   if (!plan && splits && (variant == V::splitkv_shared || many_keys))
     plan = plan_splitkv_shared(profile, problem, pass);
@@ -347,6 +353,7 @@ void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const At
   spec.lanes = plan.lanes;
   spec.keys = plan.keys_per_lane;
   spec.pass = plan.rows_per_pass;
+  spec.int8 = problem.int8;
 }
 
 }  // namespace aule::ops

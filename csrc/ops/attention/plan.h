@@ -31,6 +31,7 @@ struct AttentionProblem {
   bool unmodified_scores = true;  // scale * q k with scale > 0: no bias but ALiBi's, no soft cap
   bool fits_i32 = false;          // strides have 32 bits
   bool vec16b = false;            // query, key and value are 16-bit and can be loaded 16 bytes at a time
+  bool int8 = false;              // keys and values are int8 with scales, which split-KV alone reads
   int64_t num_splits = 0;         // of the keys: 0: the planner chooses; 1: none, whatever the rest of the batch is
   MatrixLayout layout;            // of the device's matrices for `dtype`; not usable: plan without them
 };

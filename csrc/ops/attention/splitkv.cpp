@@ -106,7 +106,13 @@ void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, con
   auto spec = attention_spec<FlashAttnSplitkvSpec>(call);
   set_plan(spec, plan, problem, caps_of(call.query).min_subgroup_size);
   args.work = attention_work(call, 1, 1);
-  spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
+  if (problem.int8) {  // in the place of dropout's numbers: the block is full
+    p.seed = args.read(call.ragged.key_scale);
+    p.offset = args.read(call.ragged.value_scale);
+    spec.aligned = multiples_of(8, {&call.query});
+  } else {
+    spec.aligned = multiples_of(8, {&call.query, &call.key, &call.value});
+  }
   launch(current(call.query), kernel::flash_attn_splitkv(), spec, p, args,
          Grid{static_cast<uint32_t>(plan.splits), static_cast<uint32_t>(problem.kv_heads),
               static_cast<uint32_t>(problem.batch)});

@@ -7,23 +7,33 @@
 #include <utility>
 
 #include "kernels_kvcache.gen.h"
+#include "ops/attention/int8_cache.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-// x [..., heads, head size]
-void check_pair(const char* kName, const char* name, const char* cache_name, const at::Tensor& x,
-                const at::Tensor& cache) {
-  TORCH_CHECK(cache.dim() == 4 && cache.size(2) == x.size(-2) && cache.size(3) == x.size(-1), kName, ": expected ",
-              cache_name, " of shape [pages, rows of a page, ", x.size(-2), ", ", x.size(-1), "], but got ",
-              cache.sizes());
+void check_float(const char* kName, const char* name, const at::Tensor& x) {
   const auto dtype = x.scalar_type();
   TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, kName, ": expected ", name,
               " of dtype float32, float16 or bfloat16, but got ", dtype);
-  TORCH_CHECK(cache.scalar_type() == dtype, kName, ": expected ", cache_name, " of dtype ", dtype, " like ", name,
-              ", but got ", cache.scalar_type());
+}
+
+// x [..., heads, head size]
+void check_pair(const char* kName, const char* name, const char* cache_name, const at::Tensor& x,
+                const at::Tensor& cache, const at::Tensor& scale) {
+  TORCH_CHECK(cache.dim() == 4 && cache.size(2) == x.size(-2) && cache.size(3) == x.size(-1), kName, ": expected ",
+              cache_name, " of shape [pages, rows of a page, ", x.size(-2), ", ", x.size(-1), "], but got ",
+              cache.sizes());
+  check_float(kName, name, x);
+  if (scale.defined()) {
+    check_int8_pair(kName, name, cache, scale);
+    at::assert_no_overlap(cache, scale);
+    return;
+  }
+  TORCH_CHECK(cache.scalar_type() == x.scalar_type(), kName, ": expected ", cache_name, " of dtype ", x.scalar_type(),
+              " like ", name, ", but got ", cache.scalar_type());
   TORCH_CHECK(cache.stride(-1) == 1 || cache.size(-1) == 1, kName, ": expected ", cache_name,
               " dense in its last dimension, but its strides are ", cache.strides());
   at::assert_no_internal_overlap(cache);
@@ -32,9 +42,10 @@ void check_pair(const char* kName, const char* name, const char* cache_name, con
 
 // Of new keys and values, [..., heads, head size], and their caches.
 void check_caches(const char* kName, const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache,
-                  const at::Tensor& value_cache) {
-  check_pair(kName, "key", "key_cache", key, key_cache);
-  check_pair(kName, "value", "value_cache", value, value_cache);
+                  const at::Tensor& value_cache, const at::Tensor& key_scale = {},
+                  const at::Tensor& value_scale = {}) {
+  check_pair(kName, "key", "key_cache", key, key_cache, key_scale);
+  check_pair(kName, "value", "value_cache", value, value_cache, value_scale);
   at::assert_no_overlap(key_cache, value_cache);
   TORCH_CHECK(value_cache.sizes().slice(0, 2) == key_cache.sizes().slice(0, 2), kName, ": expected value_cache of ",
               key_cache.size(0), " pages of ", key_cache.size(1), " rows like key_cache, but got ",
@@ -115,15 +126,20 @@ void reshape_and_cache(const at::Tensor& key, const at::Tensor& value, const at:
 std::tuple<at::Tensor, at::Tensor> kv_cache_append(
     const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache, const at::Tensor& value_cache,
     const at::Tensor& lengths, const std::optional<at::Tensor>& block_table, const std::optional<at::Tensor>& query,
-    const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin, bool interleaved) {
+    const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin, bool interleaved,
+    const std::optional<at::Tensor>& key_scale, const std::optional<at::Tensor>& value_scale) {
   constexpr const char* kName = "kv_cache_append";
   const auto given = [](const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); };
-  const at::Tensor table = given(block_table), q_in = given(query), cosines = given(cos), sines = given(sin);
-  check_same_device(kName, {&key, &value, &key_cache, &value_cache, &lengths, &table, &q_in, &cosines, &sines});
+  const at::Tensor table = given(block_table), q_in = given(query), cosines = given(cos), sines = given(sin),
+                   k_scale = given(key_scale), v_scale = given(value_scale);
+  check_same_device(kName, {&key, &value, &key_cache, &value_cache, &lengths, &table, &q_in, &cosines, &sines, &k_scale,
+                            &v_scale});
+  TORCH_CHECK(k_scale.defined() == v_scale.defined(), kName,
+              ": expected both of key_scale and value_scale, or none");
   for (const auto& [name, t] : {std::pair{"key", &key}, std::pair{"value", &value}})
     TORCH_CHECK(t->dim() == 4, kName, ": expected ", name, " of shape [batch, tokens, heads, head size], but got ",
                 t->sizes());
-  check_caches(kName, key, value, key_cache, value_cache);
+  check_caches(kName, key, value, key_cache, value_cache, k_scale, v_scale);
   const int64_t batch = key.size(0), tokens = key.size(1), heads = key.size(2), size = key.size(3);
   TORCH_CHECK(value.sizes().slice(0, 3) == key.sizes().slice(0, 3) && value.scalar_type() == key.scalar_type(), kName,
               ": expected value of shape [", batch, ", ", tokens, ", ", heads, ", head size] and dtype ",
@@ -171,13 +187,16 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
   const at::Tensor rows = lengths.contiguous(), pages = table.defined() ? table.contiguous() : table;
   const at::Tensor c = turns ? cosines.contiguous() : cosines, s = turns ? sines.contiguous() : sines;
 
-  const auto bytes = static_cast<int64_t>(k.element_size()), wide = 16 / bytes;
+  const bool int8 = k_scale.defined();
+  // Sixteen bytes of elements, of both parts of what turns together; in 8 bits eight elements.
+  const int64_t wide = int8 ? 8 : 16 / static_cast<int64_t>(k.element_size());
   bool blocks = size % (2 * wide) == 0 && v.size(3) % (2 * wide) == 0 && in_blocks(k) && in_blocks(v) &&
                 in_blocks(key_cache) && in_blocks(value_cache) && (!makes_q || in_blocks(q));
   if (turns)
     blocks = blocks && half % wide == 0 && half * static_cast<int64_t>(c.element_size()) % 16 == 0 &&
              address_of(c) % 16 == 0 && address_of(s) % 16 == 0;
-  const int64_t w = blocks ? wide : 1, tasks = ceil_div(size, 2 * w), v_tasks = ceil_div(v.size(3), 2 * w);
+  const int64_t w = blocks ? wide : 1, in_task = int8 ? 8 : 2 * w;
+  const int64_t tasks = ceil_div(size, in_task), v_tasks = ceil_div(v.size(3), in_task);
   const int64_t of_token = (makes_q ? q.size(2) * tasks : 0) + heads * (tasks + v_tasks);
   const int64_t total = batch * tokens * of_token, columns = table.defined() ? table.size(1) : 1;
   TORCH_CHECK(total <= 0xffffffffll && columns * key_cache.size(1) <= 0xffffffffll, kName,
@@ -185,52 +204,70 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
   if (total == 0) return {q_out, after.copy_(lengths).add_(tokens)};
 
   auto& stream = current(key);
+  const auto set_common = [&](auto& p, TensorArgs& args) {
+    if (makes_q) {
+      p.q = args.read(q);
+      p.q_out = args.write(q_out);
+      set_units(p.q_stride, q, 1);
+    }
+    p.k = args.read(k);
+    p.v = args.read(v);
+    p.key_cache = args.read_write(key_cache);
+    p.value_cache = args.read_write(value_cache);
+    p.lengths = args.read(rows);
+    p.lengths_after = args.write(after);
+    if (pages.defined() && pages.numel() > 0) p.block_table = args.read(pages);
+    if (turns) {
+      p.cosines = args.read(c);
+      p.sines = args.read(s);
+      p.table_rows = static_cast<uint32_t>(std::min<int64_t>(c.size(0), 0xffffffffll));
+    }
+    p.error = error_address(stream);
+    p.pages = key_cache.size(0);
+    set_units(p.k_stride, k, 1);
+    set_units(p.v_stride, v, 1);
+    p.total = static_cast<uint32_t>(total);
+    p.tokens = static_cast<uint32_t>(tokens);
+    p.q_heads = makes_q ? static_cast<uint32_t>(q.size(2)) : 0;
+    p.kv_heads = static_cast<uint32_t>(heads);
+    p.size = static_cast<uint32_t>(size);
+    p.v_size = static_cast<uint32_t>(v.size(3));
+    p.page_rows = static_cast<uint32_t>(std::max<int64_t>(key_cache.size(1), 1));
+    p.columns = static_cast<uint32_t>(key_cache.size(1) > 0 ? columns : 0);
+    p.tag = error_tag(kName);
+  };
+  const auto set_spec = [&](auto spec) {
+    spec.dtype = dtype_of(k, kName);
+    spec.table_dtype = turns ? dtype_of(c, kName) : DType::f32;
+    spec.length_dtype = dtype_of(rows, kName);
+    spec.block_table = table.defined();
+    spec.rotary = turns;
+    spec.interleaved = interleaved;
+    return spec;
+  };
+  const Grid grid = linear_grid(ceil_div(static_cast<uint32_t>(total), 64));
   TensorArgs args;
-  KvCacheAppendParams p{};
-  if (makes_q) {
-    p.q = args.read(q);
-    p.q_out = args.write(q_out);
-    set_units(p.q_stride, q, 1);
+  if (int8) {
+    KvCacheAppendInt8Params p{};
+    set_common(p, args);
+    p.key_scale = args.read_write(k_scale);
+    p.value_scale = args.read_write(v_scale);
+    p.half_ = static_cast<uint32_t>(half);
+    auto spec = set_spec(KvCacheAppendInt8Spec{});
+    spec.wide = blocks;
+    launch(stream, kernel::kv_cache_append_int8(), spec, p, args, grid);
+  } else {
+    KvCacheAppendParams p{};
+    set_common(p, args);
+    set_units(p.key_cache_stride, key_cache, 1);
+    set_units(p.value_cache_stride, value_cache, 1);
+    p.q_tasks = p.k_tasks = static_cast<uint32_t>(tasks);
+    p.v_tasks = static_cast<uint32_t>(v_tasks);
+    p.turning = static_cast<uint32_t>(half / w);
+    auto spec = set_spec(KvCacheAppendSpec{});
+    spec.w = static_cast<int>(w);
+    launch(stream, kernel::kv_cache_append(), spec, p, args, grid);
   }
-  p.k = args.read(k);
-  p.v = args.read(v);
-  p.key_cache = args.read_write(key_cache);
-  p.value_cache = args.read_write(value_cache);
-  p.lengths = args.read(rows);
-  p.lengths_after = args.write(after);
-  if (pages.defined() && pages.numel() > 0) p.block_table = args.read(pages);
-  if (turns) {
-    p.cosines = args.read(c);
-    p.sines = args.read(s);
-    p.table_rows = static_cast<uint32_t>(std::min<int64_t>(c.size(0), 0xffffffffll));
-  }
-  p.error = error_address(stream);
-  p.pages = key_cache.size(0);
-  set_units(p.k_stride, k, 1);
-  set_units(p.v_stride, v, 1);
-  set_units(p.key_cache_stride, key_cache, 1);
-  set_units(p.value_cache_stride, value_cache, 1);
-  p.total = static_cast<uint32_t>(total);
-  p.tokens = static_cast<uint32_t>(tokens);
-  p.q_heads = makes_q ? static_cast<uint32_t>(q.size(2)) : 0;
-  p.kv_heads = static_cast<uint32_t>(heads);
-  p.q_tasks = p.k_tasks = static_cast<uint32_t>(tasks);
-  p.v_tasks = static_cast<uint32_t>(v_tasks);
-  p.turning = static_cast<uint32_t>(half / w);
-  p.size = static_cast<uint32_t>(size);
-  p.v_size = static_cast<uint32_t>(v.size(3));
-  p.page_rows = static_cast<uint32_t>(std::max<int64_t>(key_cache.size(1), 1));
-  p.columns = static_cast<uint32_t>(key_cache.size(1) > 0 ? columns : 0);
-  p.tag = error_tag(kName);
-  launch(stream, kernel::kv_cache_append(),
-         {.dtype = dtype_of(k, kName),
-          .table_dtype = turns ? dtype_of(c, kName) : DType::f32,
-          .length_dtype = dtype_of(rows, kName),
-          .block_table = table.defined(),
-          .rotary = turns,
-          .interleaved = interleaved,
-          .w = static_cast<int>(w)},
-         p, args, linear_grid(ceil_div(p.total, 64)));
   return {q_out, after};
 }
 
